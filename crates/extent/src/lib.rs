@@ -1,0 +1,1 @@
+//! Free-space management: the UNIFIED allocator and its rivals

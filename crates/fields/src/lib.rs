@@ -1,0 +1,1 @@
+//! HTTP fields as an ordered list with case-insensitive look-up

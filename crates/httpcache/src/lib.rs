@@ -1,0 +1,1 @@
+//! RFC 9111 as functions of headers and time

@@ -1,0 +1,2 @@
+//! The loligo command
+fn main() {}

@@ -1,0 +1,1 @@
+//! The record kept of every request, its file format, the access log

@@ -1,0 +1,1 @@
+//! The data plane: listeners, workers, origins, memory tier, admin interface

@@ -1,0 +1,1 @@
+//! What to keep: replacement policies and watermarks

@@ -1,0 +1,1 @@
+//! The object store as a state machine: index, cluster write, eviction, record format

@@ -1,0 +1,2 @@
+//! Development tasks: ci, tidy, rivals, bench, fuzz-smoke
+fn main() {}
