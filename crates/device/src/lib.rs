@@ -1,1 +1,47 @@
-//! Bytes to and from one file or block device: io_uring, threads, memory, faults
+//! Bytes to and from one file or block device.
+//!
+//! A [`Device`] is opened once, locked, and shared by all workers; each worker has one [`Engine`] on it:
+//!
+//! ```text
+//!   open      path -> Device: create, preallocate, lock, find alignment, go direct or say why not
+//!   device    the opened thing, and blocking transfers for start, stop and the thread pool
+//!   buffer    4096-aligned memory with a short free list per thread
+//!   transfer  which bytes one operation still has to move (pure: alignment, short transfers, end of file)
+//!   engine    read, write, flush as futures, over one of
+//!     uring     io_uring: one ring a worker, one submission a scheduler turn     (table: what is in flight)
+//!     threads   a process-wide pread/pwrite pool, where io_uring is refused
+//!     inline    at once, on the caller's thread: memory devices in tests
+//!   faults    what a test can make go wrong on a memory device
+//! ```
+//!
+//! Ownership, the rule that keeps the `unsafe` here sound: **from submission to completion the engine owns the
+//! buffer and the device**, whatever happens to the waiter. Dropping a waiter drops only the answer.
+//!
+//! Not known here: objects, records, time, HTTP.
+//!
+//! Limits: Linux only. No resizing. One transfer moves at most 1 GiB (longer ones are continued). At most
+//! [`IN_FLIGHT_MAX`] operations of an engine are with the kernel and [`QUEUE_MAX`] more may wait; beyond that the
+//! answer is [`IoFault::Busy`].
+//!
+//! Source: the only crate with `unsafe`, see `docs/decisions`.
+
+mod buffer;
+mod device;
+mod engine;
+mod fault;
+mod faults;
+mod inline;
+mod open;
+mod table;
+mod threads;
+mod transfer;
+mod uring;
+
+pub use buffer::{ALIGN_BYTES, AlignedBuf};
+pub use device::Device;
+pub use engine::{Engine, EngineError, EngineKind};
+pub use fault::IoFault;
+pub use faults::{Counts, FaultPlan, Operation};
+pub use open::{OpenError, OpenOptions, Opened};
+pub use table::{IN_FLIGHT_MAX, QUEUE_MAX};
+pub use uring::uring_available;

@@ -1,1 +1,286 @@
-//! HTTP fields as an ordered list with case-insensitive look-up
+//! HTTP fields as an ordered list with case-insensitive look-up.
+//!
+//! How it works: the lines lie in one buffer in the form they have on the wire (`Name: value\r\n`), and a
+//! small span per line says where its name and value are. So a head is written with one copy, a look-up
+//! compares lengths before it touches a name, and a whole section is two allocations.
+//!
+//! Invariants, checked by `audit` in tests:
+//!   L1  the lines tile the buffer: the first starts at 0, each starts where the one before ends
+//!   L2  a line is name, `": "`, value, CRLF
+//!
+//! Order: lines keep the order in which they arrived; the order of lines of *one* name carries meaning
+//! (RFC 9110 §5.3), that of different names does not. Names keep the case they came in.
+//!
+//! Not known here: which names and values are legal. What comes from outside is checked by the parser
+//! (`http1`); whoever adds a line passes a token and a value without CR, LF and NUL.
+//!
+//! Limits: a section is under 4 GiB (spans are 32 bits); heads are bounded far below by their parser.
+#![forbid(unsafe_code)]
+
+mod list;
+
+use std::fmt;
+
+pub use list::{List, split_list};
+
+const SEPARATOR: &[u8] = b": ";
+const LINE_END: &[u8] = b"\r\n";
+
+/// Where a line is. The value follows the name and the separator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Span {
+    start: u32,
+    name_len: u32,
+    value_len: u32,
+}
+
+impl Span {
+    fn start(self) -> usize {
+        self.start as usize
+    }
+
+    fn value_start(self) -> usize {
+        self.start() + self.name_len as usize + SEPARATOR.len()
+    }
+
+    fn value_end(self) -> usize {
+        self.value_start() + self.value_len as usize
+    }
+
+    fn end(self) -> usize {
+        self.value_end() + LINE_END.len()
+    }
+
+    fn name(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.start()..self.start() + self.name_len as usize]
+    }
+
+    fn value(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.value_start()..self.value_end()]
+    }
+
+    fn is(self, bytes: &[u8], name: &[u8]) -> bool {
+        self.name_len as usize == name.len() && self.name(bytes).eq_ignore_ascii_case(name)
+    }
+}
+
+/// Field lines in order of arrival, names in the case they came in, case-insensitive look-up.
+///
+/// Two are equal if they hold the same lines, byte for byte, in the same order.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Fields {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl Fields {
+    /// An empty section; allocates nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Room for `fields` lines whose wire form, CRLF included, takes `bytes` bytes together.
+    pub fn with_capacity(fields: usize, bytes: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(bytes),
+            spans: Vec::with_capacity(fields),
+        }
+    }
+
+    /// Reads back what [`Fields::write_to`] wrote, or any sequence of `name: value CRLF` lines.
+    ///
+    /// None where a line has no colon, an empty name, blanks around the name, no CRLF, or CR, LF or NUL
+    /// within. White space around the value is dropped.
+    pub fn from_wire(mut wire: &[u8]) -> Option<Self> {
+        if u32::try_from(wire.len()).is_err() {
+            return None;
+        }
+        let mut fields = Self::with_capacity(0, wire.len());
+        while !wire.is_empty() {
+            let end = wire.iter().position(|&b| b == b'\n')?;
+            let line = wire[..end].strip_suffix(b"\r")?;
+            if line.iter().any(|&b| b == b'\r' || b == 0) {
+                return None;
+            }
+            let colon = line.iter().position(|&b| b == b':')?;
+            let name = &line[..colon];
+            if name.is_empty() || name.iter().any(|&b| b <= b' ' || b == 0x7f) {
+                return None;
+            }
+            fields.push(name, list::trim_blanks(&line[colon + 1..]));
+            wire = &wire[end + 1..];
+        }
+        Some(fields)
+    }
+
+    /// Appends a line; lines of the same name stay.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        let start = self.bytes.len();
+        let line_len = name.len() + SEPARATOR.len() + value.len() + LINE_END.len();
+        assert!(
+            u32::try_from(start + line_len).is_ok(),
+            "a field section stays under 4 GiB"
+        );
+        self.bytes.reserve(line_len);
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(SEPARATOR);
+        self.bytes.extend_from_slice(value);
+        self.bytes.extend_from_slice(LINE_END);
+        // The assertion above makes the casts exact.
+        self.spans.push(Span {
+            start: start as u32,
+            name_len: name.len() as u32,
+            value_len: value.len() as u32,
+        });
+    }
+
+    /// Replaces all lines of that name by one, which goes to the end.
+    pub fn set(&mut self, name: &[u8], value: &[u8]) {
+        self.remove(name);
+        self.push(name, value);
+    }
+
+    /// Removes all lines of that name and says how many there were.
+    pub fn remove(&mut self, name: &[u8]) -> usize {
+        // Most removals find nothing; those must not touch the buffer.
+        if !self.contains(name) {
+            return 0;
+        }
+        let before = self.len();
+        self.retain(|n, _| !n.eq_ignore_ascii_case(name));
+        before - self.len()
+    }
+
+    /// Keeps the lines for which `keep(name, value)` holds, in their order.
+    pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
+        let mut end = 0;
+        let bytes = &mut self.bytes;
+        self.spans.retain_mut(|span| {
+            if !keep(span.name(bytes), span.value(bytes)) {
+                return false;
+            }
+            let line = span.start()..span.end();
+            let len = line.len();
+            if line.start != end {
+                bytes.copy_within(line, end);
+                span.start = end as u32;
+            }
+            end += len;
+            true
+        });
+        self.bytes.truncate(end);
+    }
+
+    /// All lines as (name, value), in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + '_ {
+        self.spans
+            .iter()
+            .map(|span| (span.name(&self.bytes), span.value(&self.bytes)))
+    }
+
+    /// The value of the first line of that name.
+    pub fn first(&self, name: &[u8]) -> Option<&[u8]> {
+        let span = self.spans.iter().find(|span| span.is(&self.bytes, name))?;
+        Some(span.value(&self.bytes))
+    }
+
+    /// The values of all lines of that name, in order.
+    pub fn all<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + 'a {
+        let of_name = self
+            .spans
+            .iter()
+            .filter(move |span| span.is(&self.bytes, name));
+        of_name.map(|span| span.value(&self.bytes))
+    }
+
+    /// Is there a line of that name?
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.spans.iter().any(|span| span.is(&self.bytes, name))
+    }
+
+    /// The number of lines of that name.
+    pub fn count(&self, name: &[u8]) -> usize {
+        self.spans
+            .iter()
+            .filter(|span| span.is(&self.bytes, name))
+            .count()
+    }
+
+    /// The members of a comma-separated list over all lines of that name, as [`split_list`] cuts them.
+    //= rfc9110 §5.3   the lines of a list field make one list, in order
+    pub fn members<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + 'a {
+        self.all(name).flat_map(split_list)
+    }
+
+    /// The number of lines.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Is there no line at all?
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The whole section as it is written: `Name: value CRLF` for each line, without the empty line that
+    /// ends a head.
+    pub fn as_wire(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Appends [`Fields::as_wire`] to `out`.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes);
+    }
+
+    /// Checks L1 and L2.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut end = 0;
+        for (index, span) in self.spans.iter().enumerate() {
+            if span.start() != end || span.end() > self.bytes.len() {
+                return Err(format!(
+                    "L1: line {index} at {}, expected at {end}",
+                    span.start()
+                ));
+            }
+            end = span.end();
+            let name_end = span.start() + span.name_len as usize;
+            if &self.bytes[name_end..span.value_start()] != SEPARATOR
+                || &self.bytes[span.value_end()..end] != LINE_END
+            {
+                return Err(format!(
+                    "L2: line {index} is not name, separator, value, CRLF"
+                ));
+            }
+        }
+        if end != self.bytes.len() {
+            return Err(format!(
+                "L1: lines end at {end} of {} bytes",
+                self.bytes.len()
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        f.debug_list()
+            .entries(self.iter().map(|(name, value)| (text(name), text(value))))
+            .finish()
+    }
+}
+
+impl<'a> FromIterator<(&'a [u8], &'a [u8])> for Fields {
+    fn from_iter<I: IntoIterator<Item = (&'a [u8], &'a [u8])>>(lines: I) -> Self {
+        let mut fields = Self::new();
+        for (name, value) in lines {
+            fields.push(name, value);
+        }
+        fields
+    }
+}
+
+#[cfg(test)]
+mod tests;

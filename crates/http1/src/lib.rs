@@ -1,1 +1,108 @@
-//! HTTP/1.1 messages without I/O: heads, framing, chunked coding
+//! HTTP/1.1 messages without I/O: heads, framing, chunked coding, and the writing of heads.
+//!
+//! Bytes come in as slices of the connection's buffer, answers go out as values; who reads, waits and closes
+//! is somebody else. `httparse` finds the parts of a head; everything that makes a message *unambiguous* is
+//! decided here, because a proxy that reads a message otherwise than its neighbour does can be made to
+//! smuggle requests (RFC 9112 §11.2). The rule throughout: what two honest readers could read differently is
+//! refused, never repaired, never forwarded.
+//!
+//! | file | story |
+//! |---|---|
+//! | `request`, `response` | a head from the first byte to the empty line |
+//! | `lines` | line ends, where a head ends, what httparse is too kind about |
+//! | `framing` | Content-Length, Transfer-Encoding, Connection: where the body ends, whether the connection stays |
+//! | `chunked` | the chunked coding as a state machine |
+//! | `target` | request targets, authorities, Host |
+//! | `seen` | which known fields a head has, as bits |
+//! | `hop` | fields that end at this hop |
+//! | `write` | lines of a head, chunk headers, numbers |
+//! | `reject` | why a message is refused, and the status that is owed |
+//!
+//! A caller reads into a buffer and calls [`parse_request`]. As long as the answer is `None` it reads on, and
+//! asks [`scan_end`] before it parses again, so that a head that dribbles in is scanned once and parsed twice.
+//! After any [`Reject`] the connection is out of step and must be closed once the answer is written.
+//!
+//! Not known here: sockets, time, caching. Limits: [`Limits`], and the constants beside each mechanism.
+//! Source: RFC 9112; RFC 9110 for Host, Content-Length, Expect and connection options.
+#![forbid(unsafe_code)]
+
+mod chunked;
+mod framing;
+mod hop;
+mod lines;
+mod reject;
+mod request;
+mod response;
+mod seen;
+mod target;
+mod write;
+
+pub use chunked::{Chunk, ChunkedDecoder, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX};
+pub use framing::{BODY_BYTES_MAX, CONNECTION_OPTIONS_MAX, parse_content_length};
+pub use hop::remove_hop_by_hop;
+pub use lines::{LEADING_EMPTY_LINES_MAX, scan_end};
+pub use reject::{Fault, Reject};
+pub use request::{METHOD_BYTES_MAX, RequestHead, RequestView, Scratch, parse_request};
+pub use response::{ResponseHead, parse_response};
+pub use seen::Seen;
+pub use target::{Target, parse_target, split_authority};
+pub use write::{
+    LAST_CHUNK, reason_phrase, write_chunk_header, write_decimal, write_request_line,
+    write_status_line, write_trailers,
+};
+
+/// The most field lines a head may have, whatever [`Limits::fields_max`] says: the size of a [`Scratch`].
+pub const FIELDS_MAX: usize = 128;
+
+/// How much of a head is accepted. More is refused with 431, or 414 for the target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// The head, from the first byte to the empty line, in bytes.
+    pub head_bytes_max: usize,
+    /// Field lines in a head or a trailer section; values above [`FIELDS_MAX`] count as that.
+    pub fields_max: usize,
+    /// The request target, in bytes.
+    pub target_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_bytes_max: 64 * 1024,
+            fields_max: FIELDS_MAX,
+            target_bytes_max: 16 * 1024,
+        }
+    }
+}
+
+/// The version a message claims. Others are refused with 505.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+impl Version {
+    fn of_minor(minor: Option<u8>) -> Self {
+        if minor == Some(0) {
+            Self::Http10
+        } else {
+            Self::Http11
+        }
+    }
+}
+
+/// How the body of a message ends (RFC 9112 §6.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Framing {
+    /// There is no body.
+    None,
+    /// So many bytes follow, at most [`BODY_BYTES_MAX`]. May be 0.
+    Length(u64),
+    /// The chunked coding says where it ends; see [`ChunkedDecoder`].
+    Chunked,
+    /// Everything until the connection closes. Responses only.
+    UntilClose,
+}

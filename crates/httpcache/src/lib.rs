@@ -1,1 +1,100 @@
-//! RFC 9111 as functions of headers and time
+//! HTTP caching (RFC 9111) as functions of header fields and time.
+//!
+//! A shared cache asks a handful of questions about each exchange; each file answers one.
+//!
+//! | file | question |
+//! |---|---|
+//! | `directives` | what do Cache-Control and Pragma say? |
+//! | `storable` | may this response be kept, and may others waiting for it have it? |
+//! | `freshness` | until when is it good? (`Standing`: 26 bytes that answer all later questions of time) |
+//! | `judge` | may it be served now, to this request, or with the origin gone? |
+//! | `vary` | to which requests does it apply? |
+//! | `validate` | is the client's copy, or ours, still the current one? what does a 304 change? |
+//! | `range` | which bytes of it are wanted? |
+//! | `invalidate` | which stored responses does a write make worthless? |
+//! | `uri` | which texts name the same resource? |
+//! | `cache_status` | how do we tell the client what we did? (RFC 9211) |
+//! | `date` | which instant does an HTTP date mean? |
+//!
+//! One rule stands above the others: when in doubt, not stored, not shared, asked again. A directive that restricts is
+//! believed even if misspelt; one that permits must be written correctly.
+//!
+//! Not known here: sockets, storage, threads, clocks (`now` is a parameter), message framing.
+//! Left out on purpose: partial content (206 is never stored), targeted fields (RFC 9213), Warning.
+#![forbid(unsafe_code)]
+
+pub mod cache_status;
+mod date;
+mod directives;
+mod freshness;
+mod invalidate;
+mod judge;
+mod range;
+mod storable;
+#[cfg(test)]
+mod testing;
+mod uri;
+mod validate;
+mod vary;
+
+use fields::Fields;
+
+pub use date::{DATE_BYTES, UnixMillis, format_date, parse_date};
+pub use directives::{DELTA_SECONDS_MAX, RequestDirectives, ResponseDirectives};
+pub use freshness::{Standing, StandingFlags};
+pub use invalidate::{INVALIDATED_URIS_MAX, invalidated_uris, invalidates};
+pub use judge::{Verdict, Why, judge, may_serve_on_error};
+pub use range::{ByteRange, byte_range, write_content_range, write_unsatisfied_range};
+pub use storable::{NotStorable, may_share, storable};
+pub use uri::{UriParts, resolve, split_uri, write_uri};
+pub use validate::{
+    Condition, add_validators, evaluate, freshen, not_modified_fields, remove_conditions, validates,
+};
+pub use vary::{VARY_BYTES_MAX, VaryList, VaryStar, vary_key, vary_key_of, vary_list};
+
+/// What the operator may decide about caching.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// Without an explicit lifetime: this part of the time since the last modification, in percent. 0 turns the
+    /// heuristic off. (RFC 9111 §4.2.2)
+    pub heuristic_fraction_percent: u32,
+    /// No heuristic lifetime is longer, in seconds.
+    pub heuristic_max_s: u32,
+    /// No lifetime at all is longer, in seconds; nor are the windows in which a stale response may be served.
+    pub ttl_max_s: u32,
+    /// Lifetime of heuristically cacheable errors (404, 405, 410, 414, 501) about whose lifetime the origin is silent,
+    /// in seconds; 0 = only what the origin says.
+    pub negative_ttl_s: u32,
+    /// Store responses with Set-Cookie even without `public` or `s-maxage`.
+    pub store_set_cookie: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules {
+            heuristic_fraction_percent: 10,
+            heuristic_max_s: 86_400,
+            ttl_max_s: 31_536_000,
+            negative_ttl_s: 0,
+            store_set_cookie: false,
+        }
+    }
+}
+
+/// The part of a request that caching looks at.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The method, case-sensitive.
+    pub method: &'a str,
+    /// Its header fields.
+    pub fields: &'a Fields,
+}
+
+/// The part of a response that caching looks at.
+#[derive(Clone, Copy)]
+pub struct Response<'a> {
+    /// The status code.
+    pub status: u16,
+    /// Its header fields.
+    pub fields: &'a Fields,
+}

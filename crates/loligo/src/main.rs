@@ -1,2 +1,112 @@
-//! The loligo command
-fn main() {}
+//! The `loligo` command: what was typed and written becomes a plan, and the plan runs.
+//!
+//! ```text
+//! cli ----> raw  ---- settings, own ---> draft --- into_plan ---> Plan --> serve --> the data plane
+//! a file -> (what   (each by itself,    (single    (together,        \---> explain ("check")
+//!            was     one table)          values)    with the machine)
+//!            said)
+//! ```
+//!
+//! Exit status: 0 all is well; 1 the configuration is wrong, or running failed; 2 the command line is not
+//! understood, or the file can not be read.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod draft;
+mod dump;
+mod explain;
+mod into_plan;
+mod machine;
+mod own;
+mod problem;
+mod raw;
+mod reference;
+mod serve;
+mod settings;
+#[cfg(test)]
+mod testing;
+mod units;
+
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use cli::{Cli, Command, Flags, ProfileCommand};
+use into_plan::{Settled, into_plan};
+use machine::Machine;
+use problem::Problem;
+use raw::{FILE_BYTES_MAX, Raw};
+
+const EXIT_UNREADABLE: u8 = 2;
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(flags) => match settle(&flags) {
+            Ok((settled, _)) => serve::serve(settled),
+            Err(code) => code,
+        },
+        Command::Check(flags) => match settle(&flags) {
+            Ok((settled, raw)) => {
+                print(&explain::explain(&settled, &raw));
+                ExitCode::SUCCESS
+            }
+            Err(code) => code,
+        },
+        Command::Settings => {
+            print(&reference::reference());
+            ExitCode::SUCCESS
+        }
+        Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
+    }
+}
+
+fn print(text: &str) {
+    // A reader that has seen enough is no failure.
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// Reads the file, adds the flags, checks all of it; complains on standard error.
+fn settle(flags: &Flags) -> Result<(Settled, Raw), ExitCode> {
+    let (mut raw, problems) = match &flags.config {
+        None => (Raw::default(), Vec::new()),
+        Some(path) => {
+            let text = read(path).map_err(|e| {
+                eprintln!("loligo: {}: {e}", path.display());
+                ExitCode::from(EXIT_UNREADABLE)
+            })?;
+            raw::parse(&text, path)
+        }
+    };
+    // A file that is no TOML says nothing; complaints about what it does not say would mislead.
+    if problems.is_empty() {
+        flags.add_to(&mut raw);
+        into_plan(&raw, &Machine::this())
+            .map(|settled| (settled, raw))
+            .map_err(complain)
+    } else {
+        Err(complain(problems))
+    }
+}
+
+fn complain(problems: Vec<Problem>) -> ExitCode {
+    for problem in problems {
+        eprintln!("loligo: {problem}");
+    }
+    ExitCode::FAILURE
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "too large for a configuration file",
+        ));
+    }
+    Ok(text)
+}

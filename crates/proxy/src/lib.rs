@@ -1,1 +1,52 @@
-//! The data plane: listeners, workers, origins, memory tier, admin interface
+//! The data plane: from a client's bytes to an origin's and back, through memory and disk.
+//!
+//! Life of a request, by file:
+//!
+//! | step | file |
+//! |---|---|
+//! | accepted, dealt to a worker | `serve`, `worker` |
+//! | read and parsed | `client` |
+//! | answered from memory, the short way | `fast`, `memory` |
+//! | its resource and key | `target` |
+//! | everything else: stored? fresh? whom to ask? | `exchange` |
+//! | read from disk | `disk` |
+//! | fetched, shared, stored | `fetch`, `flight`, `storing`, `upstream`, `origin` |
+//! | passed through | `pass`, `tunnel` |
+//! | written | `answer` |
+//! | counted and logged | `state`, `metrics`, `journal` |
+//!
+//! What the process shares is in `state::Shared`, what a worker owns in `state::Worker`. Deciding is left to the
+//! pure crates (`http1`, `httpcache`, `store`); this crate moves bytes and waits, and every wait has a limit
+//! (`deadline`).
+//!
+//! Not known here: the command line, configuration files.
+#![forbid(unsafe_code)]
+
+mod access;
+mod admin;
+mod answer;
+mod client;
+mod deadline;
+mod disk;
+mod exchange;
+mod fast;
+mod fetch;
+mod flight;
+mod journal;
+mod memory;
+mod metrics;
+mod object;
+mod opening;
+mod origin;
+mod pass;
+pub mod plan;
+mod serve;
+mod state;
+mod storing;
+mod target;
+mod tunnel;
+mod upstream;
+mod worker;
+
+pub use opening::StoreError;
+pub use serve::{Ready, ServeError, Stopper, serve, start};

@@ -1,2 +1,127 @@
-//! Development tasks: ci, tidy, rivals, bench, fuzz-smoke
-fn main() {}
+//! Development tasks: `cargo xtask help` lists them.
+//!
+//! Everything a developer or a CI job does with this workspace beyond `cargo` itself: the checks of `ci`, the rules of
+//! `tidy`, the launcher for rivals, the benches. Benches and the origin measure, so they run in a release build of this
+//! program: the debug build that `cargo xtask` makes builds that one and becomes it.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod block;
+mod ci;
+mod failure;
+mod fuzz;
+mod http;
+mod idle_client;
+mod interrupt;
+mod memory_group;
+mod origin;
+mod process;
+mod procfs;
+mod progress;
+mod rivals;
+mod size;
+mod tidy;
+mod workspace;
+mod wrk;
+
+use std::process::{Command, ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::{During, Result, fail};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Development tasks of this workspace")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// All checks a change must pass
+    Ci(ci::Options),
+    /// Rules the compiler does not know: layers, file length, module docs, required files
+    Tidy,
+    /// Run each fuzz target briefly, where the toolchain can
+    FuzzSmoke(fuzz::Options),
+    /// Launch the servers Loligo is measured against
+    #[command(subcommand)]
+    Rivals(rivals::commands::RivalsCommand),
+    /// Measurements
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    /// A fast origin server: /size/<bytes>/<id>, /count
+    Origin {
+        /// Port on 127.0.0.1; 0 takes a free one
+        #[arg(long, default_value_t = 8000)]
+        port: u16,
+        /// Threads, each with its own listening socket
+        #[arg(long, default_value_t = 1)]
+        threads: usize,
+    },
+    /// Open idle keep-alive connections until stdin closes (used by `bench idle`)
+    IdleClient(idle_client::Options),
+}
+
+impl Task {
+    /// Is its own speed part of the result?
+    fn measures(&self) -> bool {
+        matches!(
+            self,
+            Self::Bench(_) | Self::Origin { .. } | Self::IdleClient(_)
+        )
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = if cfg!(debug_assertions) && cli.task.measures() {
+        become_release_build()
+    } else {
+        interrupt::listen().and_then(|()| run(cli.task))
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
+        Task::Ci(options) => ci::run(&options),
+        Task::Tidy => tidy::run(),
+        Task::FuzzSmoke(options) => fuzz::run(&options),
+        Task::Rivals(command) => rivals::commands::run(command),
+        Task::Bench(command) => bench::run(command),
+        Task::Origin { port, threads } => {
+            let origin = origin::Origin::start(port, threads)?;
+            println!("origin on http://{}", origin.address());
+            while interrupt::pause(std::time::Duration::from_secs(3600)).is_ok() {}
+            eprintln!("{} objects served", origin.served());
+            Ok(())
+        }
+        Task::IdleClient(options) => idle_client::run(&options),
+    }
+}
+
+/// Builds the release build of this program and replaces this process by it.
+fn become_release_build() -> Result<()> {
+    use std::os::unix::process::CommandExt;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "--package", "xtask"])
+        .current_dir(workspace::root())
+        .status()
+        .during(|| "running cargo".into())?;
+    if !status.success() {
+        fail!("xtask does not build in release mode");
+    }
+    let error = Command::new(workspace::target_dir().join("release/xtask"))
+        .args(std::env::args_os().skip(1))
+        .exec();
+    fail!("running the release build of xtask: {error}")
+}

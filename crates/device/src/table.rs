@@ -1,0 +1,353 @@
+//! The operations of one ring: what waits, what is with the kernel, what is answered.
+//!
+//! An operation has a slot from submission until its answer is taken. The slot's number travels through the kernel
+//! as user data. States:
+//!
+//! ```text
+//!   submit ──> Waiting ──next──> Flying ──complete──> Done ──poll──> (free)
+//!                 ^                 │ short: go on
+//!                 └─────────────────┘
+//! ```
+//!
+//! The slot owns the memory the kernel reads or writes. A waiter that goes away only marks the slot: a waiting read
+//! is then dropped at its turn, everything else runs to its end, and the slot is freed there.
+//!
+//! Invariants:
+//!   O1  memory handed out by `next` is owned by its slot until `complete` for that slot, and does not move
+//!   O2  a slot is free exactly when nobody waits for it and the kernel does not know it
+//!   O3  `flying` slots are in state Flying; `waiting` holds the slots in state Waiting, each once
+//!
+//! Not known here: rings and system calls; `uring` makes them.
+//!
+//! Limits: `IN_FLIGHT_MAX` Flying, `QUEUE_MAX` Waiting; a buffer for a read is allocated only when it flies.
+
+use std::collections::VecDeque;
+use std::io;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+use crate::buffer::RawBuf;
+use crate::device::wanted_part;
+use crate::fault::IoFault;
+use crate::transfer::{Progress, Transfer};
+
+/// Operations of one engine that may be with the kernel at once. More would only wait in the disk's own queue.
+pub const IN_FLIGHT_MAX: usize = 1024;
+/// Operations of one engine that may wait behind those; the next is refused as [`IoFault::Busy`].
+pub const QUEUE_MAX: usize = 16_384;
+/// How often an operation that was interrupted, or found the system out of some resource, is tried again.
+const RETRIES_MAX: u8 = 16;
+const EINTR: i32 = 4;
+const EAGAIN: i32 = 11;
+
+pub(crate) type Answer = Result<Bytes, IoFault>;
+
+/// An operation to submit.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Read,
+    Write(Bytes),
+    Flush,
+}
+
+/// A system call to make, on memory that stays valid until `complete` (O1).
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Read { at: u64, to: *mut u8, len: u32 },
+    Write { at: u64, from: *const u8, len: u32 },
+    Flush,
+}
+
+enum Memory {
+    /// A read that has not begun.
+    Unallocated,
+    Read(RawBuf),
+    Write(Bytes),
+    Flush,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Free,
+    Waiting,
+    Flying,
+    Done,
+}
+
+enum Waiter {
+    Unseen,
+    Asleep(Waker),
+    Gone,
+}
+
+struct Slot {
+    stage: Stage,
+    retries: u8,
+    transfer: Transfer,
+    memory: Memory,
+    waiter: Waiter,
+    answer: Option<Answer>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Table {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    waiting: VecDeque<u32>,
+    flying: usize,
+    /// The ring is unusable: the system's error, given to all.
+    broken: Option<i32>,
+}
+
+impl Table {
+    /// Takes an operation in; its slot.
+    pub(crate) fn submit(&mut self, transfer: Transfer, order: Order) -> Result<u32, IoFault> {
+        if let Some(errno) = self.broken {
+            return Err(fault(&transfer, errno));
+        }
+        if self.waiting.len() >= QUEUE_MAX {
+            return Err(IoFault::Busy);
+        }
+        let memory = match order {
+            Order::Read => Memory::Unallocated,
+            Order::Write(data) => Memory::Write(data),
+            Order::Flush => Memory::Flush,
+        };
+        let slot = Slot {
+            stage: Stage::Waiting,
+            retries: 0,
+            transfer,
+            memory,
+            waiter: Waiter::Unseen,
+            answer: None,
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = slot;
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                u32::try_from(self.slots.len() - 1)
+                    .expect("slots are bounded by the two maxima and the answers taken")
+            }
+        };
+        self.waiting.push_back(index);
+        Ok(index)
+    }
+
+    /// The next call to make, if one waits and the kernel may have one more. The caller must make it.
+    pub(crate) fn next(&mut self) -> Option<(u32, Call)> {
+        while self.flying < IN_FLIGHT_MAX {
+            let index = self.waiting.pop_front()?;
+            let slot = &mut self.slots[index as usize];
+            assert!(
+                slot.stage == Stage::Waiting,
+                "slot {index} waits in state {:?}",
+                slot.stage
+            );
+            if matches!(
+                (&slot.waiter, &slot.memory),
+                (Waiter::Gone, Memory::Unallocated | Memory::Read(_))
+            ) {
+                self.vacate(index);
+                continue;
+            }
+            let step = slot.transfer.step();
+            let len = u32::try_from(step.len).expect("a step is at most STEP_BYTES_MAX");
+            if let Memory::Unallocated = slot.memory {
+                slot.memory = Memory::Read(RawBuf::new(slot.transfer.buffer_bytes()));
+            }
+            let call = match &mut slot.memory {
+                Memory::Read(raw) => {
+                    let to = raw.spare()[step.start..step.start + step.len]
+                        .as_mut_ptr()
+                        .cast();
+                    Call::Read {
+                        at: step.at,
+                        to,
+                        len,
+                    }
+                }
+                Memory::Write(data) => Call::Write {
+                    at: step.at,
+                    from: data[step.start..step.start + step.len].as_ptr(),
+                    len,
+                },
+                Memory::Flush => Call::Flush,
+                Memory::Unallocated => unreachable!("allocated above"),
+            };
+            slot.stage = Stage::Flying;
+            self.flying += 1;
+            return Some((index, call));
+        }
+        None
+    }
+
+    /// The kernel is done with a call: `result` as it came, bytes moved or a negative error. The waker of the waiter
+    /// goes to `woken`, to be woken when the table is no longer borrowed.
+    pub(crate) fn complete(&mut self, index: u32, result: i32, woken: &mut Vec<Waker>) {
+        let slot = &mut self.slots[index as usize];
+        assert!(
+            slot.stage == Stage::Flying,
+            "slot {index} completes in state {:?}",
+            slot.stage
+        );
+        self.flying -= 1;
+        let progress = match usize::try_from(result) {
+            Ok(_) if matches!(slot.memory, Memory::Flush) => Progress::Finished,
+            Ok(moved) => slot.transfer.advance(moved),
+            Err(_) if matches!(-result, EINTR | EAGAIN) && slot.retries < RETRIES_MAX => {
+                slot.retries += 1;
+                Progress::More
+            }
+            Err(_) => {
+                let answer = Err(fault(&slot.transfer, -result));
+                return self.finish(index, answer, woken);
+            }
+        };
+        let (at, wanted) = (slot.transfer.wanted_at(), slot.transfer.wanted());
+        match progress {
+            Progress::More => {
+                slot.stage = Stage::Waiting;
+                self.waiting.push_front(index);
+            }
+            Progress::Ended { got } => {
+                self.finish(index, Err(IoFault::Short { at, wanted, got }), woken)
+            }
+            Progress::Finished => {
+                let answer = match std::mem::replace(&mut slot.memory, Memory::Flush) {
+                    Memory::Read(raw) => {
+                        let filled = slot.transfer.skip() + wanted;
+                        // SAFETY: Finished means that the kernel has written buffer[..skip + wanted] (T1): every step
+                        // pointed into this buffer (`next`), which the slot owned all the while (O1).
+                        let buffer = unsafe { raw.assume_filled(filled) };
+                        wanted_part(buffer, &slot.transfer)
+                    }
+                    Memory::Write(_) | Memory::Flush | Memory::Unallocated => Bytes::new(),
+                };
+                self.finish(index, Ok(answer), woken);
+            }
+        }
+    }
+
+    /// Has the answer come? Taking it frees the slot.
+    pub(crate) fn poll(&mut self, index: u32, cx: &mut Context<'_>) -> Poll<Answer> {
+        let slot = &mut self.slots[index as usize];
+        let Some(answer) = slot.answer.take() else {
+            match &mut slot.waiter {
+                Waiter::Asleep(waker) => waker.clone_from(cx.waker()),
+                waiter => *waiter = Waiter::Asleep(cx.waker().clone()),
+            }
+            return Poll::Pending;
+        };
+        slot.waiter = Waiter::Gone;
+        if slot.stage == Stage::Done {
+            self.vacate(index);
+        }
+        Poll::Ready(answer)
+    }
+
+    /// The waiter goes away without an answer. What is returned must be dropped when the table is no longer borrowed.
+    pub(crate) fn abandon(&mut self, index: u32) -> impl Sized + use<> {
+        let slot = &mut self.slots[index as usize];
+        let left = (
+            std::mem::replace(&mut slot.waiter, Waiter::Gone),
+            slot.answer.take(),
+        );
+        if slot.stage == Stage::Done {
+            self.vacate(index);
+        }
+        left
+    }
+
+    /// The ring is unusable: all who wait get the error. Slots that the kernel knows keep their memory (O1).
+    pub(crate) fn break_down(&mut self, errno: i32, woken: &mut Vec<Waker>) {
+        self.broken = Some(errno);
+        while let Some(index) = self.waiting.pop_front() {
+            let answer = Err(fault(&self.slots[index as usize].transfer, errno));
+            self.finish(index, answer, woken);
+        }
+        for slot in self
+            .slots
+            .iter_mut()
+            .filter(|slot| slot.stage == Stage::Flying)
+        {
+            match std::mem::replace(&mut slot.waiter, Waiter::Unseen) {
+                Waiter::Gone => slot.waiter = Waiter::Gone,
+                waiter => {
+                    slot.answer = Some(Err(fault(&slot.transfer, errno)));
+                    woken.extend(waiter.waker());
+                }
+            }
+        }
+    }
+
+    /// Operations the kernel knows.
+    pub(crate) fn flying(&self) -> usize {
+        self.flying
+    }
+
+    /// Operations that wait or fly.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flying + self.waiting.len()
+    }
+
+    fn finish(&mut self, index: u32, answer: Answer, woken: &mut Vec<Waker>) {
+        let slot = &mut self.slots[index as usize];
+        slot.memory = Memory::Flush;
+        slot.stage = Stage::Done;
+        match std::mem::replace(&mut slot.waiter, Waiter::Unseen) {
+            Waiter::Gone => self.vacate(index),
+            waiter => {
+                // After `break_down` the answer may already be there; then the first one stands.
+                slot.answer.get_or_insert(answer);
+                woken.extend(waiter.waker());
+            }
+        }
+    }
+
+    fn vacate(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        assert!(
+            slot.stage != Stage::Flying && slot.stage != Stage::Free,
+            "slot {index} freed from {:?}",
+            slot.stage
+        );
+        slot.stage = Stage::Free;
+        slot.memory = Memory::Flush;
+        self.free.push(index);
+    }
+
+    /// Checks O2 and O3.
+    #[cfg(test)]
+    pub(crate) fn audit(&self) {
+        let count = |stage| self.slots.iter().filter(|slot| slot.stage == stage).count();
+        assert_eq!(count(Stage::Flying), self.flying);
+        assert_eq!(count(Stage::Waiting), self.waiting.len());
+        assert_eq!(count(Stage::Free), self.free.len());
+    }
+}
+
+impl Waiter {
+    fn waker(self) -> Option<Waker> {
+        match self {
+            Waiter::Asleep(waker) => Some(waker),
+            Waiter::Unseen | Waiter::Gone => None,
+        }
+    }
+}
+
+fn fault(transfer: &Transfer, errno: i32) -> IoFault {
+    IoFault::device(
+        transfer.wanted_at(),
+        transfer.wanted(),
+        io::Error::from_raw_os_error(errno),
+    )
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

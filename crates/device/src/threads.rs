@@ -1,0 +1,187 @@
+//! A pread/pwrite pool for where io_uring is refused.
+//!
+//! One pool for the process, made at first use and kept. A job owns its buffer and its device, so a waiter may go
+//! away at any time; a read nobody waits for is then not made.
+//!
+//! Limits: 16 threads; at most `QUEUE_MAX` jobs wait, the next is refused as `IoFault::Busy`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::thread;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::device::Device;
+use crate::fault::IoFault;
+use crate::faults::Operation;
+use crate::table::{Answer, Order, QUEUE_MAX};
+use crate::transfer::Transfer;
+
+/// Enough to keep a disk's queue busy from two cores; each costs a stack.
+const THREADS: usize = 16;
+const NO_PANIC: &str = "the queue's lock is never held across a job";
+
+static POOL: OnceLock<Pool> = OnceLock::new();
+/// Held while the pool is made, so that it is made once.
+static MAKING: Mutex<()> = Mutex::new(());
+
+#[derive(Clone)]
+struct Pool(Arc<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    jobs: Mutex<VecDeque<Job>>,
+    filled: Condvar,
+}
+
+struct Job {
+    device: Arc<Device>,
+    transfer: Transfer,
+    order: Order,
+    answer: oneshot::Sender<Answer>,
+    _counted: Counted,
+}
+
+/// One operation of an engine, counted as long as it lives.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// An engine's handle on the pool.
+pub(crate) struct Threads {
+    pool: &'static Pool,
+    device: Arc<Device>,
+    in_flight: Arc<AtomicUsize>,
+}
+
+impl Threads {
+    /// Makes the pool if it is not there yet; the error is of starting the first thread.
+    pub(crate) fn new(device: Arc<Device>) -> io::Result<Self> {
+        Ok(Self {
+            pool: pool()?,
+            device,
+            in_flight: Arc::default(),
+        })
+    }
+
+    /// Hands an operation to the pool and waits for its answer.
+    pub(crate) async fn run(&self, transfer: Transfer, order: Order) -> Answer {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(Arc::clone(&self.in_flight));
+        let (answer, waiter) = oneshot::channel();
+        let job = Job {
+            device: Arc::clone(&self.device),
+            transfer,
+            order,
+            answer,
+            _counted: counted,
+        };
+        {
+            let mut jobs = self.pool.0.jobs.lock().expect(NO_PANIC);
+            if jobs.len() >= QUEUE_MAX {
+                return Err(IoFault::Busy);
+            }
+            jobs.push_back(job);
+        }
+        self.pool.0.filled.notify_one();
+        waiter.await.unwrap_or(Err(IoFault::Closed))
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+}
+
+fn pool() -> io::Result<&'static Pool> {
+    if let Some(pool) = POOL.get() {
+        return Ok(pool);
+    }
+    let _making = MAKING.lock().expect("making the pool does not panic");
+    if let Some(pool) = POOL.get() {
+        return Ok(pool);
+    }
+    let pool = Pool(Arc::default());
+    for number in 0..THREADS {
+        let queue = Arc::clone(&pool.0);
+        match thread::Builder::new()
+            .name(format!("disk-{number}"))
+            .spawn(move || queue.serve())
+        {
+            Ok(_) => {}
+            Err(error) if number == 0 => return Err(error),
+            Err(error) => {
+                tracing::warn!(%error, threads = number, "fewer disk threads than wanted");
+                break;
+            }
+        }
+    }
+    Ok(POOL.get_or_init(|| pool))
+}
+
+impl Queue {
+    /// A thread's life.
+    fn serve(&self) {
+        loop {
+            let job = {
+                let mut jobs = self.jobs.lock().expect(NO_PANIC);
+                loop {
+                    match jobs.pop_front() {
+                        Some(job) => break job,
+                        None => jobs = self.filled.wait(jobs).expect(NO_PANIC),
+                    }
+                }
+            };
+            job.run();
+        }
+    }
+}
+
+impl Job {
+    fn run(self) {
+        let Self {
+            device,
+            transfer,
+            order,
+            answer,
+            _counted,
+        } = self;
+        if matches!(order, Order::Read) && answer.is_closed() {
+            return;
+        }
+        if let Some(faults) = device.faults() {
+            faults.wait_blocking(operation(&order));
+        }
+        let result = carry_out(&device, transfer, order);
+        // The device is let go before the answer is given: who awaited it may count on that.
+        drop(device);
+        drop(_counted);
+        let _ = answer.send(result);
+    }
+}
+
+/// The kind of an order, as fault plans name it.
+pub(crate) fn operation(order: &Order) -> Operation {
+    match order {
+        Order::Read => Operation::Read,
+        Order::Write(_) => Operation::Write,
+        Order::Flush => Operation::Flush,
+    }
+}
+
+/// Does it, on this thread.
+pub(crate) fn carry_out(device: &Device, transfer: Transfer, order: Order) -> Answer {
+    match order {
+        Order::Read => device.read_blocking(transfer),
+        Order::Write(data) => device
+            .write_blocking(transfer, &data)
+            .map(|()| Bytes::new()),
+        Order::Flush => device.flush_sync().map(|()| Bytes::new()),
+    }
+}

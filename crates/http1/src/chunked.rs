@@ -1,0 +1,297 @@
+//! The chunked coding as a state machine (RFC 9112 §7.1).
+//!
+//! ```text
+//! Size -> [Blank] -> [Extension] -> SizeEnd -> Data -> DataCr -> DataLf -> Size ...
+//!                                      '--(size 0)--> Trailers -> Done
+//! ```
+//!
+//! Every byte is consumed as it is read, so nothing is ever looked at twice and the result does not depend on
+//! how the bytes were cut into reads. Body bytes are not copied: the caller is told where they lie.
+//!
+//! Strict: lines end in CRLF; a size is 1 to 16 hex digits at the very start of its line; blanks are taken
+//! only before a `;`. Extensions are checked for control bytes, counted and dropped (we write our own chunks).
+//! Trailers are collected, parsed like a head, and those that could change what the message is are dropped.
+//!
+//! Limits: [`EXTENSION_BYTES_MAX`] over a whole body; [`TRAILER_BYTES_MAX`], or `Limits::head_bytes_max` if
+//! less; `Limits::fields_max` trailer lines.
+
+use fields::Fields;
+use httparse::{EMPTY_HEADER, Status};
+
+use crate::{FIELDS_MAX, Fault, Limits, Reject, Seen, lines};
+
+/// The most bytes of chunk extensions in one body, blanks and semicolons counted.
+//= rfc9112 §7.1.1   a recipient ought to limit the total length of chunk extensions
+pub const EXTENSION_BYTES_MAX: usize = 16 * 1024;
+
+/// The most bytes of a trailer section.
+pub const TRAILER_BYTES_MAX: usize = 16 * 1024;
+
+const SIZE_DIGITS_MAX: u8 = 16;
+
+/// Decodes one chunked body.
+#[derive(Debug)]
+pub struct ChunkedDecoder {
+    state: State,
+    extension_bytes: usize,
+    trailers: Vec<u8>,
+    trailer_bytes_max: usize,
+    fields_max: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// In the digits of a size.
+    Size {
+        value: u64,
+        digits: u8,
+    },
+    /// Blanks behind the digits, a semicolon must come.
+    Blank {
+        value: u64,
+    },
+    /// Behind a semicolon.
+    Extension {
+        value: u64,
+    },
+    /// The CR of a size line was read.
+    SizeEnd {
+        value: u64,
+    },
+    /// In the data; never 0 left.
+    Data {
+        left: u64,
+    },
+    /// Behind the data.
+    DataCr,
+    DataLf,
+    /// In the trailer section; this line began at `line` of what was collected.
+    Trailers {
+        line: usize,
+    },
+    Done,
+}
+
+/// What [`ChunkedDecoder::next`] found.
+#[derive(Debug)]
+pub enum Chunk {
+    /// `buf[start..end]` are bytes of the body, at least one; everything up to `end` is consumed.
+    Data {
+        /// Where they begin.
+        start: usize,
+        /// Where they end.
+        end: usize,
+    },
+    /// No body bytes; `consumed` bytes (all there are) can be dropped, and more are needed.
+    More {
+        /// The length of the buffer.
+        consumed: usize,
+    },
+    /// The body is complete; the next message begins at `consumed`.
+    End {
+        /// What belongs to this body.
+        consumed: usize,
+        /// The trailer lines that may be passed on.
+        trailers: Fields,
+    },
+}
+
+impl ChunkedDecoder {
+    /// At the start of a body.
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            state: State::Size {
+                value: 0,
+                digits: 0,
+            },
+            extension_bytes: 0,
+            trailers: Vec::new(),
+            trailer_bytes_max: limits.head_bytes_max.min(TRAILER_BYTES_MAX),
+            fields_max: limits.fields_max.min(FIELDS_MAX),
+        }
+    }
+
+    /// Goes on with the bytes behind those consumed so far. After [`Chunk::End`] it consumes nothing.
+    ///
+    /// # Errors
+    /// Always [`Reject::Body`]. The connection is out of step; do not ask again.
+    pub fn next(&mut self, buf: &[u8]) -> Result<Chunk, Reject> {
+        self.advance(buf).map_err(Reject::Body)
+    }
+
+    /// Has the end of the body been consumed?
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    fn advance(&mut self, buf: &[u8]) -> Result<Chunk, Fault> {
+        let mut at = 0;
+        if self.is_done() {
+            return Ok(Chunk::End {
+                consumed: 0,
+                trailers: Fields::new(),
+            });
+        }
+        while let Some(&byte) = buf.get(at) {
+            if let State::Data { left } = self.state {
+                let len = usize::try_from(left)
+                    .unwrap_or(usize::MAX)
+                    .min(buf.len() - at);
+                let left = left - len as u64;
+                self.state = if left == 0 {
+                    State::DataCr
+                } else {
+                    State::Data { left }
+                };
+                return Ok(Chunk::Data {
+                    start: at,
+                    end: at + len,
+                });
+            }
+            at += 1;
+            self.state = match self.state {
+                State::Trailers { line } => self.trailer_byte(line, byte)?,
+                state => self.frame_byte(state, byte)?,
+            };
+            if self.is_done() {
+                return Ok(Chunk::End {
+                    consumed: at,
+                    trailers: self.take_trailers()?,
+                });
+            }
+        }
+        Ok(Chunk::More { consumed: at })
+    }
+
+    /// The state behind one byte outside data and trailers.
+    fn frame_byte(&mut self, state: State, byte: u8) -> Result<State, Fault> {
+        Ok(match (state, byte) {
+            (State::Size { digits: 1.., value }, b'\r') => State::SizeEnd { value },
+            (State::Size { digits: 1.., value } | State::Blank { value }, b';') => {
+                self.extension_byte()?;
+                State::Extension { value }
+            }
+            //= rfc9112 §7.1.1   bad white space before the semicolon is taken
+            (State::Size { digits: 1.., value } | State::Blank { value }, b' ' | b'\t') => {
+                self.extension_byte()?;
+                State::Blank { value }
+            }
+            (State::Size { value, digits }, _) => {
+                let digit = (byte as char).to_digit(16).ok_or(Fault::ChunkSize)?;
+                //= rfc9112 §7.1   anticipate large numerals and prevent overflow
+                if digits == SIZE_DIGITS_MAX {
+                    return Err(Fault::ChunkSize);
+                }
+                State::Size {
+                    value: value << 4 | u64::from(digit),
+                    digits: digits + 1,
+                }
+            }
+            (State::Blank { .. }, _) => return Err(Fault::ChunkSize),
+            (State::Extension { value }, b'\r') => State::SizeEnd { value },
+            (State::Extension { value }, b'\t' | b' '..=0x7e | 0x80..) => {
+                self.extension_byte()?;
+                State::Extension { value }
+            }
+            (State::Extension { .. }, _) => return Err(Fault::ChunkExtension),
+            (State::SizeEnd { value: 0 }, b'\n') => State::Trailers { line: 0 },
+            (State::SizeEnd { value }, b'\n') => State::Data { left: value },
+            (State::SizeEnd { .. }, _) => return Err(Fault::ChunkSize),
+            (State::DataCr, b'\r') => State::DataLf,
+            (State::DataLf, b'\n') => State::Size {
+                value: 0,
+                digits: 0,
+            },
+            (State::DataCr | State::DataLf, _) => return Err(Fault::ChunkEnd),
+            (State::Data { .. } | State::Trailers { .. } | State::Done, _) => {
+                unreachable!("data, trailers and the end are not framing")
+            }
+        })
+    }
+
+    fn extension_byte(&mut self) -> Result<(), Fault> {
+        self.extension_bytes += 1;
+        if self.extension_bytes > EXTENSION_BYTES_MAX {
+            Err(Fault::ChunkExtension)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Collects one byte of the trailer section, which began with the line at `line`.
+    fn trailer_byte(&mut self, line: usize, byte: u8) -> Result<State, Fault> {
+        if self.trailers.len() == self.trailer_bytes_max {
+            return Err(Fault::Trailers);
+        }
+        self.trailers.push(byte);
+        match &self.trailers[line..] {
+            b"\r\n" => Ok(State::Done),
+            [.., b'\r', b'\n'] => Ok(State::Trailers {
+                line: self.trailers.len(),
+            }),
+            [.., b'\n'] => Err(Fault::Trailers),
+            _ => Ok(State::Trailers { line }),
+        }
+    }
+
+    fn take_trailers(&mut self) -> Result<Fields, Fault> {
+        let section = std::mem::take(&mut self.trailers);
+        if section == b"\r\n" {
+            return Ok(Fields::new());
+        }
+        parse_trailers(&section, self.fields_max).ok_or(Fault::Trailers)
+    }
+}
+
+/// A trailer section with its empty line: None if malformed.
+fn parse_trailers(section: &[u8], fields_max: usize) -> Option<Fields> {
+    let mut space = [EMPTY_HEADER; FIELDS_MAX];
+    let parsed = httparse::parse_headers(section, &mut space[..fields_max]);
+    let Ok(Status::Complete((len, parsed))) = parsed else {
+        return None;
+    };
+    if len != section.len() || !lines::ends_are_strict(section) {
+        return None;
+    }
+    let mut trailers = Fields::with_capacity(parsed.len(), section.len() + parsed.len());
+    for line in parsed
+        .iter()
+        .filter(|line| !is_forbidden_trailer(line.name.as_bytes()))
+    {
+        trailers.push(line.name.as_bytes(), line.value);
+    }
+    Some(trailers)
+}
+
+/// Fields that say how a message is framed, routed, authenticated, cached or read: they mean nothing behind
+/// the body, and must not be merged into the head by somebody further on.
+//= rfc9110 §6.5.1   framing, routing, authentication, request modifiers, response controls, content format
+fn is_forbidden_trailer(name: &[u8]) -> bool {
+    // ETag alone is named as a useful trailer.
+    if !Seen::of(name).is_empty() {
+        return Seen::of(name) != Seen::ETAG;
+    }
+    const OTHERS: &[&str] = &[
+        "authentication-info",
+        "content-encoding",
+        "content-location",
+        "content-range",
+        "content-type",
+        "location",
+        "proxy-authenticate",
+        "proxy-authentication-info",
+        "retry-after",
+        "surrogate-control",
+        "cdn-cache-control",
+        "www-authenticate",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-real-ip",
+    ];
+    OTHERS
+        .iter()
+        .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests;

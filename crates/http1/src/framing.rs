@@ -1,0 +1,213 @@
+//! Where a body ends, and whether the connection stays open behind it.
+//!
+//! One walk over the parsed field lines ([`Facts::gather`]) notes which known fields there are and keeps the
+//! values that decide; requests and responses then judge them by their own rules. Repetition is noted, never
+//! resolved: whether a second line is forgiven is the judge's business.
+//!
+//! Source: RFC 9112 §6 and §9.3, RFC 9110 §8.6.
+
+use httparse::Header;
+
+use crate::lines::{is_token, split_tokens};
+use crate::{Fault, Seen};
+
+/// The longest body that Content-Length may announce: sums of a few such lengths still fit a u64.
+pub const BODY_BYTES_MAX: u64 = i64::MAX as u64;
+
+/// The most options in all Connection lines of a message; more is refused, because each costs a comparison
+/// with each field when hop-by-hop fields are removed.
+pub const CONNECTION_OPTIONS_MAX: usize = 64;
+
+const DECIDING: Seen = Seen::HOST
+    .union(Seen::CONTENT_LENGTH)
+    .union(Seen::TRANSFER_ENCODING)
+    .union(Seen::CONNECTION)
+    .union(Seen::PROXY_CONNECTION)
+    .union(Seen::EXPECT);
+
+/// What the field lines of a head say about its framing.
+#[derive(Default)]
+pub(crate) struct Facts<'b> {
+    pub seen: Seen,
+    /// Fields of `DECIDING` that stand in more than one line.
+    pub repeated: Seen,
+    pub host: &'b [u8],
+    pub length: &'b [u8],
+    /// Two Content-Length lines that are not the same bytes.
+    pub lengths_differ: bool,
+    pub coding: &'b [u8],
+    pub expect: &'b [u8],
+    pub close: bool,
+    pub keep_alive: bool,
+    options: usize,
+}
+
+impl<'b> Facts<'b> {
+    #[inline]
+    pub(crate) fn gather(fields: &[Header<'b>]) -> Result<Self, Fault> {
+        let mut facts = Self::default();
+        for field in fields {
+            let bit = Seen::of(field.name.as_bytes());
+            if bit.intersects(DECIDING) {
+                facts.note(bit, field.value)?;
+            } else if bit.is_empty() && is_disguised(field.name.as_bytes()) {
+                return Err(Fault::FieldName);
+            }
+            facts.seen = facts.seen.union(bit);
+        }
+        Ok(facts)
+    }
+
+    fn note(&mut self, bit: Seen, value: &'b [u8]) -> Result<(), Fault> {
+        let again = self.seen.contains(bit);
+        if again {
+            self.repeated = self.repeated.union(bit);
+        }
+        match bit {
+            Seen::HOST => self.host = value,
+            Seen::CONTENT_LENGTH => {
+                self.lengths_differ |= again && self.length != value;
+                self.length = value;
+            }
+            Seen::TRANSFER_ENCODING => self.coding = value,
+            Seen::EXPECT => self.expect = value,
+            Seen::CONNECTION => self.note_options(value)?,
+            // Not a standard field; `close` is the safe half of what clients mean by it.
+            _ => {
+                self.close |=
+                    split_tokens(value).any(|option| option.eq_ignore_ascii_case(b"close"))
+            }
+        }
+        Ok(())
+    }
+
+    fn note_options(&mut self, value: &[u8]) -> Result<(), Fault> {
+        for option in split_tokens(value) {
+            self.options += 1;
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+        if self.options > CONNECTION_OPTIONS_MAX {
+            Err(Fault::ConnectionOptions)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Is the body chunked? Any Transfer-Encoding other than one line `chunked` is a fault.
+    pub(crate) fn is_chunked(&self) -> Result<bool, Fault> {
+        if !self.seen.contains(Seen::TRANSFER_ENCODING) {
+            return Ok(false);
+        }
+        if self.repeated.contains(Seen::TRANSFER_ENCODING) {
+            return Err(Fault::TransferEncoding);
+        }
+        if self.coding.eq_ignore_ascii_case(b"chunked") {
+            return Ok(true);
+        }
+        Err(coding_fault(self.coding))
+    }
+
+    /// The announced length, if any. Whether it may be repeated is for the caller to say.
+    pub(crate) fn content_length(&self) -> Result<Option<u64>, Fault> {
+        if !self.seen.contains(Seen::CONTENT_LENGTH) {
+            return Ok(None);
+        }
+        parse_content_length(self.length)
+            .map(Some)
+            .ok_or(Fault::ContentLength)
+    }
+
+    /// Both are there: the classic request smuggling.
+    pub(crate) fn has_length_and_coding(&self) -> bool {
+        self.seen
+            .contains(Seen::CONTENT_LENGTH.union(Seen::TRANSFER_ENCODING))
+    }
+}
+
+/// A framing field with `_` for `-`: to us an unknown field, to servers that turn names into variables
+/// (CGI, WSGI) the real one.
+fn is_disguised(name: &[u8]) -> bool {
+    matches!(name.len(), 14 | 17)
+        && (name.eq_ignore_ascii_case(b"content_length")
+            || name.eq_ignore_ascii_case(b"transfer_encoding"))
+}
+
+/// A clean list of codings of which `chunked`, if there, is the last: a coding we do not know. All else is
+/// malformed.
+//= rfc9112 §6.1   a transfer coding that is not understood: 501
+//= rfc9112 §6.3   chunked is not the final coding of a request: 400
+fn coding_fault(value: &[u8]) -> Fault {
+    let count = split_tokens(value).count();
+    let clean = split_tokens(value).enumerate().all(|(index, coding)| {
+        is_token(coding) && (index + 1 == count || !coding.eq_ignore_ascii_case(b"chunked"))
+    });
+    if clean {
+        Fault::TransferCodingUnknown
+    } else {
+        Fault::TransferEncoding
+    }
+}
+
+/// A Content-Length value: 1 to 19 digits and nothing else, at most [`BODY_BYTES_MAX`].
+pub fn parse_content_length(value: &[u8]) -> Option<u64> {
+    // 19 digits cannot overflow a u64.
+    if value.is_empty() || value.len() > 19 {
+        return None;
+    }
+    let mut length = 0;
+    for &byte in value {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        length = length * 10 + u64::from(byte - b'0');
+    }
+    (length <= BODY_BYTES_MAX).then_some(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths() {
+        let length = |text: &str| parse_content_length(text.as_bytes());
+        assert_eq!(length("0"), Some(0));
+        assert_eq!(length("0042"), Some(42));
+        assert_eq!(length("9223372036854775807"), Some(BODY_BYTES_MAX));
+        for refused in [
+            "",
+            "+5",
+            "-5",
+            "5 ",
+            "5,5",
+            "5, 5",
+            "0x5",
+            "5.",
+            "9223372036854775808",
+            "00000000000000000005",
+        ] {
+            assert_eq!(length(refused), None, "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn codings() {
+        let fault = |text: &str| coding_fault(text.as_bytes());
+        for unknown in ["gzip", "gzip, chunked", "xchunked", "identity"] {
+            assert_eq!(fault(unknown), Fault::TransferCodingUnknown, "{unknown:?}");
+        }
+        for malformed in [
+            "chunked,",
+            ",chunked",
+            "chunked, chunked",
+            "chunked, gzip",
+            "",
+            "\"chunked\"",
+            "chunked;q=1",
+            "a b",
+        ] {
+            assert_eq!(fault(malformed), Fault::TransferEncoding, "{malformed:?}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Lines of a head, and what httparse is too kind about.
+//!
+//! httparse takes a bare LF for a line end and skips any number of empty lines before a message. Readers
+//! differ in both, so neither is forwarded: once a head has been parsed, its raw bytes are checked here. That
+//! CR, LF and NUL occur nowhere else follows from two facts: httparse lets no control byte but HTAB into a
+//! name, value or start line, and every LF has a CR before it and every CR an LF behind it.
+
+use memchr::{memchr, memchr_iter};
+
+use crate::Fault;
+
+/// Empty lines a client may send before a request.
+//= rfc9112 §2.2   a server ignores at least one empty line before the request-line
+pub const LEADING_EMPTY_LINES_MAX: usize = 2;
+
+/// Where the first head in `buf` ends (just behind its empty line), if it does; the search begins at `from`.
+///
+/// For a head that arrives in pieces: after [`crate::parse_request`] or [`crate::parse_response`] said
+/// `None`, remember `buf.len()` as `from`, read on, and parse again only when this finds an end or the buffer
+/// reaches `Limits::head_bytes_max`. Each byte is then looked at once, however the head dribbles in. `from`
+/// may be 0, or any length for which this answered `None` before; the few bytes before it that could begin
+/// the end are looked at again.
+///
+/// An empty line ended by a bare LF counts too, so that parsing comes to refuse it rather than wait. Empty
+/// lines before the head do not count as its end.
+pub fn scan_end(buf: &[u8], from: usize) -> Option<usize> {
+    let mut start = 0;
+    while buf[start..].starts_with(b"\r\n") && start < LEADING_EMPTY_LINES_MAX * 2 {
+        start += 2;
+    }
+    // An end that straddles `from` begins at most two bytes before it: LF, CR, then LF.
+    let from = from.min(buf.len()).saturating_sub(2).max(start);
+    memchr_iter(b'\n', &buf[from..])
+        .map(|at| from + at)
+        .find_map(|at| match buf[at + 1..] {
+            [b'\n', ..] => Some(at + 2),
+            [b'\r', b'\n', ..] => Some(at + 3),
+            _ => None,
+        })
+}
+
+/// The length of the empty lines before a request.
+pub(crate) fn leading_empty_lines(buf: &[u8]) -> Result<usize, Fault> {
+    let mut at = 0;
+    while let Some(b'\r' | b'\n') = buf.get(at) {
+        match buf[at..] {
+            [b'\r', b'\n', ..] if at < LEADING_EMPTY_LINES_MAX * 2 => at += 2,
+            [b'\r'] if at < LEADING_EMPTY_LINES_MAX * 2 => return Ok(at),
+            _ => return Err(Fault::LineEnd),
+        }
+    }
+    Ok(at)
+}
+
+/// Does each LF follow a CR, and each CR precede an LF?
+pub(crate) fn ends_are_strict(head: &[u8]) -> bool {
+    let mut count = 0;
+    for at in memchr_iter(b'\n', head) {
+        if at == 0 || head[at - 1] != b'\r' {
+            return false;
+        }
+        count += 1;
+    }
+    memchr_iter(b'\r', head).count() == count
+}
+
+/// The same for a head that is still arriving: a CR may be its last byte.
+pub(crate) fn ends_are_strict_so_far(part: &[u8]) -> bool {
+    ends_are_strict(part.strip_suffix(b"\r").unwrap_or(part))
+}
+
+/// Has the first line ended?
+pub(crate) fn has_line(part: &[u8]) -> bool {
+    memchr(b'\n', part).is_some()
+}
+
+/// Is it a token (RFC 9110 §5.6.2)?
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty()
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b))
+}
+
+/// Comma-separated tokens: no quoted strings, so that a stray quote cannot hide a member. Empty members are
+/// kept.
+pub(crate) fn split_tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&b| b == b',').map(trim_blanks)
+}
+
+fn trim_blanks(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = value {
+        value = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_found_wherever_the_search_begins() {
+        let head = b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\nGET";
+        let end = head.len() - 3;
+        assert_eq!(scan_end(head, 0), Some(end));
+        for len in 0..end {
+            assert_eq!(scan_end(&head[..len], 0), None, "{len}");
+            assert_eq!(scan_end(head, len), Some(end), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_sloppy_end_is_an_end() {
+        assert_eq!(scan_end(b"GET / HTTP/1.1\nHost: a\n\nx", 0), Some(24));
+        assert_eq!(scan_end(b"a\n\r\n", 0), Some(4));
+        assert_eq!(scan_end(b"", 7), None);
+    }
+
+    #[test]
+    fn empty_lines_before_are_not_the_end() {
+        assert_eq!(scan_end(b"\r\n\r\nGET / HTTP/1.1\r\n", 0), None);
+        assert_eq!(leading_empty_lines(b"\r\n\r\nGET"), Ok(4));
+        assert_eq!(leading_empty_lines(b"\r\n\r"), Ok(2));
+        assert_eq!(leading_empty_lines(b""), Ok(0));
+        for refused in [&b"\r\n\r\n\r"[..], b"\n", b"\rG", b"\r\n\nG"] {
+            assert_eq!(
+                leading_empty_lines(refused),
+                Err(Fault::LineEnd),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn line_ends() {
+        assert!(ends_are_strict(b"a\r\nb\r\n\r\n"));
+        for refused in [
+            &b"a\n"[..],
+            b"\n",
+            b"a\r\nb\n",
+            b"a\rb\r\n",
+            b"a\r\r\n",
+            b"a\r\n\r",
+            b"\n\r",
+        ] {
+            assert!(!ends_are_strict(refused), "{refused:?}");
+        }
+        assert!(ends_are_strict_so_far(b"a\r\nb\r"));
+        assert!(!ends_are_strict_so_far(b"a\r\nb\r\r"));
+    }
+}

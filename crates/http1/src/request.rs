@@ -1,0 +1,346 @@
+//! A request head, from the first byte to the empty line.
+//!
+//! The hot path of the proxy: one pass of httparse over the bytes, one walk over the field lines, one search
+//! for sloppy line ends, and no allocation; a [`RequestView`] borrows everything from the connection's
+//! buffer. [`RequestView::to_owned`] is for requests that outlive it.
+//!
+//! While the head is incomplete, what is there already is judged where that is cheap: a first byte that is no
+//! method, a bare LF, a version we do not speak, a target that is too long. So a client that speaks something
+//! else altogether hears so at once.
+//!
+//! Differences from RFC 9112, all on the strict side: bare LF is refused (§2.2 allows it), white space around
+//! the words of the request line is refused (§3), a Host with no host in it is refused (§3.2 wants one for
+//! targets without authority), several equal Content-Length values are refused (§6.3), bodies of CONNECT and
+//! TRACE are refused. HTTP/1.2 and above are refused with 505 rather than read as 1.1.
+
+use std::mem::MaybeUninit;
+
+use fields::Fields;
+use httparse::{Error, Header, Status};
+use memchr::memchr;
+
+use crate::framing::Facts;
+use crate::{FIELDS_MAX, Fault, Framing, Limits, Reject, Seen, Version, lines, target};
+
+/// The longest method accepted. The longest one registered has 17 bytes (UPDATEREDIRECTREF).
+pub const METHOD_BYTES_MAX: usize = 32;
+
+/// Space for the field lines of one parse. Lives on the caller's stack, costs nothing to make.
+pub struct Scratch<'b> {
+    headers: [MaybeUninit<Header<'b>>; FIELDS_MAX],
+}
+
+impl Scratch<'_> {
+    /// Unwritten space.
+    #[inline]
+    pub fn new() -> Self {
+        Self {
+            headers: [const { MaybeUninit::uninit() }; FIELDS_MAX],
+        }
+    }
+
+    pub(crate) fn fields_max(limits: &Limits) -> usize {
+        limits.fields_max.min(FIELDS_MAX)
+    }
+}
+
+impl<'b> Scratch<'b> {
+    pub(crate) fn lines(&mut self, limits: &Limits) -> &mut [MaybeUninit<Header<'b>>] {
+        &mut self.headers[..Self::fields_max(limits)]
+    }
+}
+
+impl Default for Scratch<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A request head borrowed from the connection's buffer, checked.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestView<'s, 'b> {
+    /// A token of at most [`METHOD_BYTES_MAX`] bytes, case-sensitive.
+    pub method: &'b str,
+    /// Visible ASCII without a fragment; [`crate::parse_target`] tells its form.
+    pub target: &'b str,
+    /// As the client says.
+    pub version: Version,
+    /// Which known fields there are.
+    pub seen: Seen,
+    /// The value of Host, valid as `uri-host [":" port]`. Always there in HTTP/1.1.
+    pub host: Option<&'b str>,
+    /// Never [`Framing::UntilClose`].
+    pub framing: Framing,
+    /// May the connection stay open behind this request? An HTTP/1.0 client must ask for it, and must not
+    /// take us for its proxy (absolute target).
+    pub keep_alive: bool,
+    /// The client waits for 100 (Continue) before it sends the body. False in HTTP/1.0 and without a body.
+    pub expect_continue: bool,
+    /// The length of the head in the buffer, empty lines before it included; the body begins here.
+    pub head_bytes: usize,
+    fields: &'s [Header<'b>],
+}
+
+impl<'s, 'b> RequestView<'s, 'b> {
+    /// The field lines as (name, value) in order. Values have no white space around them.
+    pub fn fields(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> + use<'s, 'b> {
+        self.fields
+            .iter()
+            .map(|field| (field.name.as_bytes(), field.value))
+    }
+
+    /// The value of the first line of that name.
+    pub fn first(&self, name: &[u8]) -> Option<&'b [u8]> {
+        let is_name = |field: &&Header| field.name.as_bytes().eq_ignore_ascii_case(name);
+        self.fields.iter().find(is_name).map(|field| field.value)
+    }
+
+    /// The field lines as a list of their own.
+    pub fn to_fields(&self) -> Fields {
+        to_fields(self.fields, self.head_bytes)
+    }
+
+    /// A copy that needs no buffer.
+    pub fn to_owned(&self) -> RequestHead {
+        RequestHead {
+            method: self.method.to_owned(),
+            target: self.target.to_owned(),
+            version: self.version,
+            fields: self.to_fields(),
+            seen: self.seen,
+            host: self.host.map(str::to_owned),
+            framing: self.framing,
+            keep_alive: self.keep_alive,
+            expect_continue: self.expect_continue,
+        }
+    }
+}
+
+/// A request head of its own; the fields mean what they mean in [`RequestView`].
+#[derive(Clone, Debug)]
+pub struct RequestHead {
+    /// A token, case-sensitive.
+    pub method: String,
+    /// Visible ASCII without a fragment.
+    pub target: String,
+    /// As the client says.
+    pub version: Version,
+    /// The field lines as they came.
+    pub fields: Fields,
+    /// Which known fields there were when the head was parsed.
+    pub seen: Seen,
+    /// The value of Host.
+    pub host: Option<String>,
+    /// Never [`Framing::UntilClose`].
+    pub framing: Framing,
+    /// May the connection stay open behind this request?
+    pub keep_alive: bool,
+    /// The client waits for 100 (Continue).
+    pub expect_continue: bool,
+}
+
+/// Parses the request head at the start of `buf`.
+///
+/// `Ok(None)` means that more bytes are needed, and that `buf` is shorter than `limits.head_bytes_max`; see
+/// [`crate::scan_end`] for when to ask again. At most that many bytes are looked at.
+///
+/// # Errors
+/// Always [`Reject::Request`]: answer with its status and close, for where the next request begins is unknown.
+#[inline]
+pub fn parse_request<'s, 'b>(
+    buf: &'b [u8],
+    limits: &Limits,
+    scratch: &'s mut Scratch<'b>,
+) -> Result<Option<RequestView<'s, 'b>>, Reject> {
+    parse(buf, limits, scratch).map_err(Reject::Request)
+}
+
+fn parse<'s, 'b>(
+    buf: &'b [u8],
+    limits: &Limits,
+    scratch: &'s mut Scratch<'b>,
+) -> Result<Option<RequestView<'s, 'b>>, Fault> {
+    let window = &buf[..buf.len().min(limits.head_bytes_max)];
+    let skipped = lines::leading_empty_lines(window)?;
+    let bytes = &window[skipped..];
+
+    let mut request = httparse::Request::new(&mut []);
+    let head = match request.parse_with_uninit_headers(bytes, scratch.lines(limits)) {
+        Ok(Status::Complete(len)) => &bytes[..len],
+        Ok(Status::Partial) => {
+            judge_part(bytes, limits)?;
+            return if window.len() < limits.head_bytes_max {
+                Ok(None)
+            } else {
+                Err(too_large(bytes))
+            };
+        }
+        Err(error) => return Err(fault_of(error, request.method.is_some(), bytes)),
+    };
+    let (Some(method), Some(target)) = (request.method, request.path) else {
+        return Err(Fault::StartLine);
+    };
+    let version = Version::of_minor(request.version);
+    let fields: &'s [Header<'b>] = request.headers;
+
+    if !lines::ends_are_strict(head) {
+        return Err(Fault::LineEnd);
+    }
+    if method.len() > METHOD_BYTES_MAX {
+        return Err(Fault::MethodTooLong);
+    }
+    if target.len() > limits.target_bytes_max {
+        return Err(Fault::TargetTooLong);
+    }
+    if !target::is_clean(target.as_bytes()) {
+        return Err(Fault::Target);
+    }
+    let facts = Facts::gather(fields)?;
+    let framing = framing(&facts, version, method)?;
+    Ok(Some(RequestView {
+        method,
+        target,
+        version,
+        seen: facts.seen,
+        host: host(&facts, version)?,
+        framing,
+        keep_alive: keep_alive(&facts, version, target),
+        expect_continue: expects_continue(&facts, version, framing),
+        head_bytes: skipped + head.len(),
+        fields,
+    }))
+}
+
+//= rfc9112 §3.2   missing in HTTP/1.1, more than one, or invalid: 400
+#[inline]
+fn host<'b>(facts: &Facts<'b>, version: Version) -> Result<Option<&'b str>, Fault> {
+    if !facts.seen.contains(Seen::HOST) {
+        return if version == Version::Http10 {
+            Ok(None)
+        } else {
+            Err(Fault::HostMissing)
+        };
+    }
+    if facts.repeated.contains(Seen::HOST) {
+        return Err(Fault::HostRepeated);
+    }
+    target::host_value(facts.host)
+        .map(Some)
+        .ok_or(Fault::HostInvalid)
+}
+
+#[inline]
+fn framing(facts: &Facts, version: Version, method: &str) -> Result<Framing, Fault> {
+    if !facts
+        .seen
+        .intersects(Seen::CONTENT_LENGTH.union(Seen::TRANSFER_ENCODING))
+    {
+        return Ok(Framing::None);
+    }
+    //= rfc9112 §6.1   a server may reject a request that contains both; we do
+    if facts.has_length_and_coding() {
+        return Err(Fault::LengthAndCoding);
+    }
+    if facts.repeated.contains(Seen::CONTENT_LENGTH) {
+        return Err(Fault::ContentLengthRepeated);
+    }
+    //= rfc9112 §6.1   Transfer-Encoding in HTTP/1.0: the framing is faulty
+    if facts.seen.contains(Seen::TRANSFER_ENCODING) && version == Version::Http10 {
+        return Err(Fault::CodingInHttp10);
+    }
+    let framing = if facts.is_chunked()? {
+        Framing::Chunked
+    } else {
+        facts
+            .content_length()?
+            .map_or(Framing::None, Framing::Length)
+    };
+    //= rfc9110 §9.3.6   CONNECT has no content: bytes behind it belong to the tunnel
+    //= rfc9110 §9.3.8   a client must not send content in TRACE
+    let bodiless = matches!(method, "CONNECT" | "TRACE");
+    if bodiless && !matches!(framing, Framing::None | Framing::Length(0)) {
+        return Err(Fault::BodyForbidden);
+    }
+    Ok(framing)
+}
+
+#[inline]
+fn keep_alive(facts: &Facts, version: Version, target: &str) -> bool {
+    //= rfc9112 §9.3   close; else HTTP/1.1; else keep-alive, unless we are its proxy
+    !facts.close && (version == Version::Http11 || (facts.keep_alive && target.starts_with('/')))
+}
+
+//= rfc9110 §10.1.1   100-continue in an HTTP/1.0 request, or without content, is ignored
+#[inline]
+fn expects_continue(facts: &Facts, version: Version, framing: Framing) -> bool {
+    facts.seen.contains(Seen::EXPECT)
+        && version == Version::Http11
+        && !matches!(framing, Framing::None | Framing::Length(0))
+        && facts.expect.eq_ignore_ascii_case(b"100-continue")
+}
+
+/// Refuses what the rest of the head cannot heal. httparse found nothing wrong so far.
+#[cold]
+fn judge_part(part: &[u8], limits: &Limits) -> Result<(), Fault> {
+    if !lines::ends_are_strict_so_far(part) {
+        return Err(Fault::LineEnd);
+    }
+    let method_len = memchr(b' ', part).unwrap_or(part.len());
+    if method_len > METHOD_BYTES_MAX {
+        return Err(Fault::MethodTooLong);
+    }
+    let rest = part.get(method_len + 1..).unwrap_or_default();
+    let target_len = memchr(b' ', rest).unwrap_or(rest.len());
+    if target_len > limits.target_bytes_max {
+        return Err(Fault::TargetTooLong);
+    }
+    Ok(())
+}
+
+fn too_large(part: &[u8]) -> Fault {
+    if lines::has_line(part) {
+        Fault::HeadTooLarge
+    } else {
+        Fault::TargetTooLong
+    }
+}
+
+#[cold]
+fn fault_of(error: Error, has_method: bool, bytes: &[u8]) -> Fault {
+    match error {
+        Error::HeaderName => Fault::FieldName,
+        Error::HeaderValue => Fault::FieldValue,
+        Error::NewLine => Fault::LineEnd,
+        Error::TooManyHeaders => Fault::TooManyFields,
+        Error::Version => version_fault(bytes),
+        Error::Token if has_method => Fault::Target,
+        Error::Token | Error::Status => Fault::StartLine,
+    }
+}
+
+/// Is the third word a version, as far as it is there?
+//= rfc9110 §15.6.6   505: a major version that the server does not support
+fn version_fault(bytes: &[u8]) -> Fault {
+    let word = bytes.splitn(3, |&b| b == b' ').nth(2).unwrap_or_default();
+    let is_version = word.iter().take(9).enumerate().all(|(at, byte)| match at {
+        5 | 7 => byte.is_ascii_digit(),
+        _ => *byte == b"HTTP/#.#\r"[at],
+    });
+    if is_version {
+        Fault::Version
+    } else {
+        Fault::StartLine
+    }
+}
+
+pub(crate) fn to_fields(lines: &[Header<'_>], head_bytes: usize) -> Fields {
+    // Our form has one blank behind each colon, which the message may lack.
+    let mut fields = Fields::with_capacity(lines.len(), head_bytes + lines.len());
+    for line in lines {
+        fields.push(line.name.as_bytes(), line.value);
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+use super::*;
+
+/// The outcome of parsing `text`, which must be one whole head answering `to`.
+fn outcome(to: &str, text: &str) -> Result<String, Fault> {
+    let head = match parse_response(text.as_bytes(), &Limits::default(), to) {
+        Ok(head) => head.expect("the head is complete"),
+        Err(reject) => {
+            assert_eq!(reject.status(), 502);
+            return Err(reject.fault());
+        }
+    };
+    assert_eq!(head.head_bytes, text.len());
+    let keep = if head.keep_alive { " keep" } else { "" };
+    Ok(format!("{} {:?}{keep}", head.status, head.framing))
+}
+
+fn accepted(to: &str, text: &str, expected: &str) {
+    assert_eq!(outcome(to, text), Ok(expected.to_owned()), "{text:?}");
+}
+
+fn ok(lines: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n")
+}
+
+#[test]
+fn a_plain_response() {
+    let text = b"HTTP/1.1 404 Not  Found\r\nContent-Length: 5\r\nX:y\r\n\r\nhello";
+    let head = parse_response(text, &Limits::default(), "GET")
+        .unwrap()
+        .unwrap();
+    assert_eq!((head.status, head.reason.as_str()), (404, "Not  Found"));
+    assert_eq!(head.fields.as_wire(), b"Content-Length: 5\r\nX: y\r\n");
+    assert_eq!(head.framing, Framing::Length(5));
+    assert_eq!(&text[head.head_bytes..], b"hello");
+    assert!(head.keep_alive);
+    for len in 0..head.head_bytes {
+        assert!(
+            parse_response(&text[..len], &Limits::default(), "GET")
+                .unwrap()
+                .is_none()
+        );
+    }
+}
+
+#[test]
+fn status_lines() {
+    accepted("GET", "HTTP/1.1 200\r\n\r\n", "200 UntilClose");
+    accepted("GET", "HTTP/1.1 200 \r\n\r\n", "200 UntilClose");
+    accepted(
+        "GET",
+        "HTTP/1.1 999 \u{fc}\r\nContent-Length: 0\r\n\r\n",
+        "999 Length(0) keep",
+    );
+    for (line, fault) in [
+        ("HTTP/1.1 099 x", Fault::StatusCode),
+        ("HTTP/1.1 20 x", Fault::StartLine),
+        ("HTTP/1.1 2000 x", Fault::StartLine),
+        ("HTTP/1.1  200 OK", Fault::StartLine),
+        ("HTTP/1.1\t200 OK", Fault::Version),
+        ("HTTP/1.1 -20 x", Fault::StartLine),
+        ("HTTP/1.1 200 a\0b", Fault::StartLine),
+        ("HTTP/1.1 200 a\rb", Fault::StartLine),
+        ("HTTP/2.0 200 OK", Fault::Version),
+        ("HTTP/1.2 200 OK", Fault::Version),
+        ("ICY 200 OK", Fault::Version),
+        ("\r\nHTTP/1.1 200 OK", Fault::LineEnd),
+        ("HTTP/1.1 200 OK\n", Fault::LineEnd),
+    ] {
+        assert_eq!(
+            outcome("GET", &format!("{line}\r\n\r\n")),
+            Err(fault),
+            "{line:?}"
+        );
+    }
+}
+
+#[test]
+fn framing_by_status_and_method() {
+    let both = |status: u16, line: &str| format!("HTTP/1.1 {status} x\r\n{line}\r\n\r\n");
+    let (length, coding) = ("Content-Length: 5", "Transfer-Encoding: chunked");
+    accepted("GET", &both(200, length), "200 Length(5) keep");
+    accepted("GET", &both(200, coding), "200 Chunked keep");
+    accepted("GET", &both(200, "X: y"), "200 UntilClose");
+    accepted("HEAD", &both(200, length), "200 None keep");
+    accepted("HEAD", &both(404, coding), "404 None keep");
+    accepted("HEAD", &both(200, "X: y"), "200 None keep");
+    accepted("GET", &both(304, length), "304 None keep");
+    accepted("GET", &both(204, "X: y"), "204 None keep");
+    accepted("GET", &both(204, "Content-Length: 0"), "204 None keep");
+    accepted("GET", &both(100, "X: y"), "100 None keep");
+    accepted("GET", &both(101, "Connection: Upgrade"), "101 None keep");
+    accepted("CONNECT", &both(200, "X: y"), "200 None keep");
+    accepted("CONNECT", &both(403, length), "403 Length(5) keep");
+    // A body is announced that must not be there: not to be used again.
+    accepted("GET", &both(204, length), "204 None");
+    accepted("GET", &both(103, coding), "103 None");
+    accepted("CONNECT", &both(200, length), "200 None");
+}
+
+#[test]
+fn smuggling_is_refused() {
+    use Fault::*;
+    for (lines, fault) in [
+        (
+            "Content-Length: 5\r\nTransfer-Encoding: chunked",
+            LengthAndCoding,
+        ),
+        (
+            "Content-Length: 5\r\nContent-Length: 6",
+            ContentLengthRepeated,
+        ),
+        (
+            "Content-Length: 5\r\nContent-Length: 05",
+            ContentLengthRepeated,
+        ),
+        (
+            "Content-Length: 5\r\nContent-Length: 6\r\nContent-Length: 5",
+            ContentLengthRepeated,
+        ),
+        ("Content-Length: 5, 5", ContentLength),
+        ("Content-Length: -1", ContentLength),
+        ("Content-Length: 99999999999999999999", ContentLength),
+        ("Transfer-Encoding: gzip", TransferCodingUnknown),
+        ("Transfer-Encoding: chunked, chunked", TransferEncoding),
+        (
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            TransferEncoding,
+        ),
+        ("X: a\r\n b", FieldName),
+        ("X : a", FieldName),
+        ("X: a\0", FieldValue),
+        ("X: a\rb", FieldValue),
+        ("X: a\nY: b", LineEnd),
+        ("X: a\r\nY: b\n", LineEnd),
+    ] {
+        for to in ["GET", "HEAD"] {
+            assert_eq!(outcome(to, &ok(lines)), Err(fault), "{lines:?}");
+        }
+    }
+    let old = "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(outcome("GET", old), Err(CodingInHttp10));
+}
+
+#[test]
+fn equal_lengths_become_one() {
+    let text = ok("content-length: 5\r\nX: y\r\nContent-Length: 5\r\nContent-Length: 5");
+    let head = parse_response(text.as_bytes(), &Limits::default(), "GET")
+        .unwrap()
+        .unwrap();
+    assert_eq!(head.framing, Framing::Length(5));
+    assert_eq!(head.fields.count(b"Content-Length"), 1);
+    assert_eq!(head.fields.len(), 2);
+}
+
+#[test]
+fn persistence() {
+    let of = |version: &str, lines: &str| {
+        let text = format!("{version} 200 OK\r\nContent-Length: 0\r\n{lines}\r\n\r\n");
+        outcome("GET", &text).unwrap().ends_with("keep")
+    };
+    assert!(of("HTTP/1.1", "X: y"));
+    assert!(!of("HTTP/1.1", "Connection: Close"));
+    assert!(!of("HTTP/1.0", "X: y"));
+    assert!(of("HTTP/1.0", "Connection: keep-alive"));
+    assert!(!of("HTTP/1.0", "Connection: keep-alive, close"));
+}
+
+#[test]
+fn limits_hold() {
+    let limits = Limits {
+        head_bytes_max: 40,
+        fields_max: 2,
+        ..Limits::default()
+    };
+    let of = |text: &str| {
+        let parsed = parse_response(text.as_bytes(), &limits, "GET");
+        parsed
+            .map(|head| head.is_some())
+            .map_err(|reject| reject.fault())
+    };
+    let text = ok(&format!("X: {}", "y".repeat(40 - ok("X: ").len())));
+    assert_eq!(of(&text), Ok(true));
+    assert_eq!(of(&text[..39]), Ok(false));
+    assert_eq!(of(&ok(&"y".repeat(40))), Err(Fault::HeadTooLarge));
+    assert_eq!(of(&ok("A:\r\nB:\r\nC:")), Err(Fault::TooManyFields));
+}

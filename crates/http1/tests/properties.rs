@@ -1,0 +1,213 @@
+//! Heads and bodies that were written are read back; bytes that nobody wrote never panic and never pass.
+//!
+//! Heads are made of words that meet in interesting ways rather than of random bytes, which would all fall at
+//! the first hurdle. A failure prints the case; `PROPTEST_CASES=100000` looks longer.
+
+use fields::Fields;
+use http1::{
+    Chunk, ChunkedDecoder, Fault, Framing, Limits, Scratch, parse_request, parse_response,
+    remove_hop_by_hop, scan_end, write_chunk_header, write_request_line, write_status_line,
+    write_trailers,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn field_lines() -> impl Strategy<Value = Vec<(String, String)>> {
+    vec(
+        ("X-[A-Za-z0-9]{1,12}", "([!-~]([ -~]{0,20}[!-~])?)?"),
+        0..12,
+    )
+}
+
+fn to_fields(lines: &[(String, String)]) -> Fields {
+    lines
+        .iter()
+        .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+        .collect()
+}
+
+/// Pieces of heads, good and bad, in any order.
+fn soup() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop_oneof![
+        8 => prop::sample::select(vec![
+            "GET / HTTP/1.1\r\n", "POST http://a/b HTTP/1.0\r\n", "HTTP/1.1 200 OK\r\n", "Host: a\r\n",
+            "Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n", "Connection: close, x\r\n", "\r\n",
+            "Expect: 100-continue\r\n", "X: y\r\n", "HTTP/1.1 304 \r\n", "5\r\nhello\r\n", "0\r\n\r\n", "1;a=b\r\nx\r\n",
+        ]).prop_map(|text| text.as_bytes().to_vec()),
+        2 => prop::sample::select(vec![
+            "\n", "\r", " ", "\t", "\0", ":", ",", "GET", "/", "HTTP/1.1", "Host", "chunked", "Content-Length", "0", "f",
+        ]).prop_map(|text| text.as_bytes().to_vec()),
+        1 => vec(any::<u8>(), 1..4),
+    ];
+    vec(word, 0..10).prop_map(|words| words.concat())
+}
+
+/// The body, the trailers and the bytes used, or the fault and the bytes used by then.
+fn decode(text: &[u8], cuts: &[usize]) -> Result<Option<(Vec<u8>, Fields, usize)>, Fault> {
+    let mut decoder = ChunkedDecoder::new(&Limits::default());
+    let (mut body, mut used) = (Vec::new(), 0);
+    let ends = cuts
+        .iter()
+        .map(|cut| cut % (text.len() + 1))
+        .chain([text.len()]);
+    for end in ends {
+        while used < end {
+            match decoder
+                .next(&text[used..end])
+                .map_err(|reject| reject.fault())?
+            {
+                Chunk::Data { start, end } => {
+                    body.extend_from_slice(&text[used + start..used + end]);
+                    used += end;
+                }
+                Chunk::More { consumed } => used += consumed,
+                Chunk::End { consumed, trailers } => {
+                    return Ok(Some((body, trailers, used + consumed)));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// What a strict reader may rely on in every head that is let through.
+fn assert_unambiguous(head: &[u8]) {
+    let text: Vec<u8> = head
+        .iter()
+        .copied()
+        .filter(|b| *b != b'\t' && *b < 0x80)
+        .collect();
+    let lines: Vec<&[u8]> = text.split(|&b| b == b'\n').collect();
+    let (last, lines) = lines.split_last().unwrap();
+    assert!(last.is_empty());
+    for line in lines {
+        let line = line.strip_suffix(b"\r").expect("CRLF");
+        assert!(line.iter().all(|b| (b' '..=b'~').contains(b)), "{head:?}");
+        assert!(!line.starts_with(b" "));
+    }
+    let count = |name: &str| {
+        let begins = |line: &&&[u8]| line.to_ascii_lowercase().starts_with(name.as_bytes());
+        lines.iter().filter(begins).count()
+    };
+    assert!(count("transfer-encoding") == 0 || count("content-length") == 0);
+    assert!(count("transfer-encoding") <= 1);
+}
+
+proptest! {
+    #[test]
+    fn requests_read_back(
+        method in "[A-Z]{1,10}", target in "/[a-zA-Z0-9/?&=%._~|]{0,40}", lines in field_lines(), length in any::<Option<u32>>(),
+    ) {
+        prop_assume!(method != "CONNECT" && method != "TRACE");
+        let mut fields = to_fields(&lines);
+        fields.push(b"host", b"example.com:80");
+        if let Some(length) = length {
+            fields.push(b"Content-Length", length.to_string().as_bytes());
+        }
+        let mut head = Vec::new();
+        write_request_line(&method, &target, &mut head);
+        fields.write_to(&mut head);
+        head.extend_from_slice(b"\r\n");
+
+        let mut scratch = Scratch::new();
+        let view = parse_request(&head, &Limits::default(), &mut scratch).unwrap().unwrap();
+        prop_assert_eq!(view.head_bytes, head.len());
+        prop_assert_eq!(scan_end(&head, 0), Some(head.len()));
+        prop_assert_eq!(view.framing, length.map_or(Framing::None, |length| Framing::Length(length.into())));
+        let read = view.to_owned();
+        prop_assert_eq!((read.method, read.target, read.fields), (method, target, fields));
+    }
+
+    #[test]
+    fn responses_read_back(status in 200u16..600, reason in "[A-Za-z][A-Za-z ]{0,20}", lines in field_lines()) {
+        let fields = to_fields(&lines);
+        let mut head = Vec::new();
+        write_status_line(status, &reason, &mut head);
+        fields.write_to(&mut head);
+        head.extend_from_slice(b"\r\n");
+        let read = parse_response(&head, &Limits::default(), "GET").unwrap().unwrap();
+        prop_assert_eq!((read.status, read.reason, read.fields), (status, reason, fields));
+    }
+
+    #[test]
+    fn what_passes_is_unambiguous(text in soup()) {
+        let limits = Limits::default();
+        let mut scratch = Scratch::new();
+        if let Ok(Some(view)) = parse_request(&text, &limits, &mut scratch) {
+            assert_unambiguous(&text[..view.head_bytes]);
+            prop_assert_ne!(view.framing, Framing::UntilClose);
+        }
+        for to in ["GET", "HEAD", "CONNECT"] {
+            if let Ok(Some(head)) = parse_response(&text, &limits, to) {
+                assert_unambiguous(&text[..head.head_bytes]);
+                let mut fields = head.fields;
+                remove_hop_by_hop(&mut fields);
+                prop_assert!(!fields.contains(b"Connection") && !fields.contains(b"Transfer-Encoding"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_verdict_is_final(text in soup(), more in soup()) {
+        // What is refused is refused whatever follows; what is complete stays the same.
+        let limits = Limits::default();
+        let whole = [text.as_slice(), &more].concat();
+        let (mut first, mut second) = (Scratch::new(), Scratch::new());
+        let before = parse_request(&text, &limits, &mut first);
+        let after = parse_request(&whole, &limits, &mut second);
+        match before {
+            Err(_) => prop_assert!(after.is_err()),
+            Ok(Some(view)) => prop_assert_eq!(view.head_bytes, after.unwrap().unwrap().head_bytes),
+            Ok(None) => {}
+        }
+        if let Ok(Some(head)) = parse_response(&text, &limits, "GET") {
+            let after = parse_response(&whole, &limits, "GET").unwrap().unwrap();
+            prop_assert_eq!(head.head_bytes, after.head_bytes);
+        }
+    }
+
+    #[test]
+    fn the_end_is_found_where_the_parser_finds_it(text in soup(), from in 0usize..200) {
+        let mut scratch = Scratch::new();
+        if let Ok(Some(view)) = parse_request(&text, &Limits::default(), &mut scratch) {
+            prop_assert_eq!(scan_end(&text, 0), Some(view.head_bytes));
+            let from = from % view.head_bytes;
+            prop_assert_eq!(scan_end(&text, from), Some(view.head_bytes));
+        }
+    }
+
+    #[test]
+    fn chunked_bodies_read_back(pieces in vec(vec(any::<u8>(), 1..40), 0..6), lines in field_lines(), cuts in vec(any::<usize>(), 0..6)) {
+        let trailers = to_fields(&lines);
+        let mut text = Vec::new();
+        for piece in &pieces {
+            write_chunk_header(piece.len(), &mut text);
+            text.extend_from_slice(piece);
+            text.extend_from_slice(b"\r\n");
+        }
+        write_trailers(&trailers, &mut text);
+        let end = text.len();
+        text.extend_from_slice(b"GET /");
+        prop_assert_eq!(decode(&text, &cuts), Ok(Some((pieces.concat(), trailers, end))));
+    }
+
+    #[test]
+    fn cuts_change_nothing(text in soup(), head in prop::sample::select(vec!["", "3\r\nabc\r\n", "0\r\n"]), cuts in vec(any::<usize>(), 0..8)) {
+        let text = [head.as_bytes(), &text].concat();
+        prop_assert_eq!(decode(&text, &cuts), decode(&text, &[]));
+    }
+
+    #[test]
+    fn random_bytes_never_panic(text in vec(any::<u8>(), 0..300), limit in 0usize..400) {
+        let limits = Limits { head_bytes_max: limit, fields_max: limit, target_bytes_max: limit };
+        let parsed = parse_request(&text, &limits, &mut Scratch::new()).map(|view| view.is_some());
+        prop_assert!(parsed != Ok(false) || text.len() < limit);
+        let parsed = parse_response(&text, &limits, "GET").map(|head| head.is_some());
+        prop_assert!(parsed != Ok(false) || text.len() < limit);
+        let _ = ChunkedDecoder::new(&limits).next(&text);
+        let _ = scan_end(&text, limit);
+        let lossy = String::from_utf8_lossy(&text);
+        let _ = http1::parse_target("GET", &lossy);
+        let _ = http1::split_authority(&lossy);
+    }
+}

@@ -1,0 +1,225 @@
+//! Which instant an HTTP date means.
+//!
+//! All three forms are read (RFC 9110 §5.6.7) by `httpdate`; on top of it we forgive letter case, as caches should, and
+//! read the leap second, which the grammar allows. Nothing else: another zone, a missing digit or the 30th of February
+//! is no date. What that means differs by field, so [`date_of`] tells absent from invalid: an invalid `Expires` has
+//! passed, an invalid `Last-Modified` is as good as none.
+//!
+//! Limits: years 1970 to 9999; two-digit years from 70 on belong to the last century.
+
+use std::time::{Duration, SystemTime};
+
+use fields::Fields;
+use httpdate::HttpDate;
+
+/// Milliseconds since the beginning of 1970, UTC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct UnixMillis(pub u64);
+
+impl UnixMillis {
+    /// Whole seconds, rounded down.
+    pub fn seconds(self) -> u64 {
+        self.0 / 1000
+    }
+}
+
+/// Length of a date as written by [`format_date`].
+pub const DATE_BYTES: usize = 29;
+
+/// The last second that the preferred form can write: end of the year 9999.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// The longest form: `Wednesday, 06-Nov-94 08:49:37 GMT`.
+const LONGEST_BYTES: usize = 33;
+
+/// Seconds since 1970 of an HTTP date in any of its three forms; `None` if it is none.
+pub fn parse_date(value: &[u8]) -> Option<u64> {
+    // The parser would trim blanks, all that Unicode knows.
+    let ends_well = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    if value.len() > LONGEST_BYTES || !ends_well(value.first()) || !ends_well(value.last()) {
+        return None;
+    }
+    let mut copy = [0; LONGEST_BYTES];
+    let text = &mut copy[..value.len()];
+    text.copy_from_slice(value);
+    //= rfc9111 §4.2   a cache should match dates case-insensitively
+    unify_case(text);
+    let leap = lower_leap_second(text);
+    let parsed: HttpDate = std::str::from_utf8(text).ok()?.parse().ok()?;
+    let time = SystemTime::from(parsed);
+    // The parser takes the 31st of any month and lets it run over into the next one.
+    let day_exists = format(time)[5..7] == day_of_month(text)?;
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
+    day_exists.then_some(seconds + u64::from(leap))
+}
+
+/// The date in the form that senders must use: `Sun, 06 Nov 1994 08:49:37 GMT`. (RFC 9110 §5.6.7)
+pub fn format_date(at: UnixMillis) -> [u8; DATE_BYTES] {
+    let seconds = at.seconds().min(LAST_SECOND);
+    format(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+/// What a field that holds one date says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Dated {
+    /// No such field.
+    Absent,
+    /// Not a date, or several that differ.
+    Invalid,
+    /// Seconds since 1970.
+    At(u64),
+}
+
+impl Dated {
+    pub(crate) fn at(self) -> Option<u64> {
+        match self {
+            Dated::At(seconds) => Some(seconds),
+            Dated::Absent | Dated::Invalid => None,
+        }
+    }
+}
+
+/// The date in the field `name`. Lines that repeat each other count as one.
+pub(crate) fn date_of(fields: &Fields, name: &[u8]) -> Dated {
+    match single(fields, name) {
+        Single::Absent => Dated::Absent,
+        Single::Conflicting => Dated::Invalid,
+        Single::Value(value) => parse_date(value).map_or(Dated::Invalid, Dated::At),
+    }
+}
+
+/// A field that should occur once.
+pub(crate) enum Single<'a> {
+    Absent,
+    Value(&'a [u8]),
+    Conflicting,
+}
+
+pub(crate) fn single<'a>(fields: &'a Fields, name: &'a [u8]) -> Single<'a> {
+    let mut values = fields.all(name);
+    match values.next() {
+        None => Single::Absent,
+        Some(first) if values.all(|other| other == first) => Single::Value(first),
+        Some(_) => Single::Conflicting,
+    }
+}
+
+fn format(time: SystemTime) -> [u8; DATE_BYTES] {
+    use std::io::Write;
+    let mut out = [0; DATE_BYTES];
+    write!(&mut out[..], "{}", HttpDate::from(time)).expect("the preferred form has 29 bytes");
+    out
+}
+
+/// `sun, 06 NOV 1994 08:49:37 gmt` -> `Sun, 06 Nov 1994 08:49:37 GMT`
+fn unify_case(text: &mut [u8]) {
+    for word in text.split_mut(|byte| !byte.is_ascii_alphabetic()) {
+        if word.eq_ignore_ascii_case(b"GMT") {
+            word.make_ascii_uppercase();
+        } else if let [first, rest @ ..] = word {
+            first.make_ascii_uppercase();
+            rest.make_ascii_lowercase();
+        }
+    }
+}
+
+/// `23:59:60` -> `23:59:59`; true if that was done.
+//= rfc9110 §5.6.7   00:00:00 - 23:59:60 (leap second)
+fn lower_leap_second(text: &mut [u8]) -> bool {
+    let Some(at) = text.windows(8).position(|w| w == b"23:59:60") else {
+        return false;
+    };
+    text[at + 6..at + 8].copy_from_slice(b"59");
+    true
+}
+
+/// The day in its two-digit form, from any of the three forms.
+fn day_of_month(text: &[u8]) -> Option<[u8; 2]> {
+    let start = match text.iter().position(|&byte| byte == b',') {
+        Some(comma) => comma + 2,
+        None => 8, // Sun Nov  6 08:49:37 1994
+    };
+    let day: [u8; 2] = text.get(start..start + 2)?.try_into().ok()?;
+    Some(if day[0] == b' ' { [b'0', day[1]] } else { day })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: u64 = 784_111_777;
+
+    fn check(text: &str, expected: Option<u64>) {
+        assert_eq!(parse_date(text.as_bytes()), expected, "{text}");
+    }
+
+    #[test]
+    fn three_forms_mean_the_same() {
+        check("Sun, 06 Nov 1994 08:49:37 GMT", Some(EXAMPLE));
+        check("Sunday, 06-Nov-94 08:49:37 GMT", Some(EXAMPLE));
+        check("Sun Nov  6 08:49:37 1994", Some(EXAMPLE));
+        check("Thu, 01 Jan 1970 00:00:00 GMT", Some(0));
+        check(
+            "Wednesday, 09-Nov-94 08:49:37 GMT",
+            Some(EXAMPLE + 3 * 86_400),
+        );
+    }
+
+    #[test]
+    fn letter_case_is_forgiven() {
+        check("sun, 06 NOV 1994 08:49:37 gmt", Some(EXAMPLE));
+        check("SUN NOV  6 08:49:37 1994", Some(EXAMPLE));
+    }
+
+    #[test]
+    fn leap_second() {
+        check("Sat, 31 Dec 2016 23:59:60 GMT", Some(1_483_228_800));
+        check("Sat, 31 Dec 2016 23:58:60 GMT", None);
+    }
+
+    #[test]
+    fn nothing_else_is_forgiven() {
+        for text in [
+            "",
+            "0",
+            "-1",
+            "1994-11-06T08:49:37Z",
+            "Sun, 06 Nov 1994 08:49:37 CET",
+            "Sun, 06 Nov 1994 08:49:37 +0000",
+            "Sun, 06 Nov 1994 08:49:37",
+            "Sun, 6 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 8:49:37 GMT",
+            "Sun, 31 Feb 1994 08:49:37 GMT",
+            "Sunday, 31-Feb-94 08:49:37 GMT",
+            "Sun Feb 31 08:49:37 1994",
+            "Sun, 06 Nov 1994 24:00:00 GMT",
+            "Sun, 06 Nov 1994 08:49:37 GMT, Sun, 06 Nov 1994 08:49:37 GMT",
+            " Sun, 06 Nov 1994 08:49:37 GMT",
+        ] {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn written_in_the_preferred_form() {
+        assert_eq!(
+            &format_date(UnixMillis(EXAMPLE * 1000 + 999)),
+            b"Sun, 06 Nov 1994 08:49:37 GMT"
+        );
+        assert_eq!(
+            &format_date(UnixMillis(u64::MAX)),
+            b"Fri, 31 Dec 9999 23:59:59 GMT"
+        );
+    }
+
+    #[test]
+    fn repeated_lines() {
+        let mut fields = Fields::new();
+        assert_eq!(date_of(&fields, b"date"), Dated::Absent);
+        fields.push(b"Date", b"Sun, 06 Nov 1994 08:49:37 GMT");
+        fields.push(b"date", b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(date_of(&fields, b"date"), Dated::At(EXAMPLE));
+        fields.push(b"date", b"Sun, 06 Nov 1994 08:49:38 GMT");
+        assert_eq!(date_of(&fields, b"date"), Dated::Invalid);
+    }
+}

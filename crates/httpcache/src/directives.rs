@@ -1,0 +1,431 @@
+//! What Cache-Control and Pragma say.
+//!
+//! One reader yields `name [= argument]` members; two structs collect them, one for each direction, because the same
+//! word means different things in a request and in a response (RFC 9111 §5.2).
+//!
+//! Doubt is settled towards caution:
+//!   D1  a restricting directive counts whatever its argument looks like; a permitting one only without an argument
+//!   D2  a lifetime that is no number is 0; of several, the smallest counts; a demand of several, the largest
+//!   D3  a broken quotation may have swallowed any directive, so it forbids storing
+//!   D4  the qualified forms `no-cache="field"` and `private="field"` count like the unqualified ones
+//!
+//! Not known here: what follows from a directive.
+
+use fields::Fields;
+
+/// Lifetimes and ages saturate here: 2^31 seconds, over 68 years. (RFC 9111 §1.2.2)
+pub const DELTA_SECONDS_MAX: u32 = 1 << 31;
+
+/// Cache-Control of a request (RFC 9111 §5.2.1), Pragma included (§5.4). `default()` is what a request says that
+/// carries neither field.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RequestDirectives {
+    /// Use no stored response without asking the origin.
+    pub no_cache: bool,
+    /// Do not store the response.
+    pub no_store: bool,
+    /// Do not ask the origin: a stored response or 504.
+    pub only_if_cached: bool,
+    /// The response may be at most this old.
+    pub max_age_s: Option<u32>,
+    /// The response must stay fresh for at least this long.
+    pub min_fresh_s: Option<u32>,
+    /// The response may have been stale for this long; `u32::MAX` without an argument.
+    pub max_stale_s: Option<u32>,
+    /// If the origin fails, the response may have been stale for this long (RFC 5861 §4).
+    pub stale_if_error_s: Option<u32>,
+    /// Do not change the content; of no consequence to caching.
+    pub no_transform: bool,
+}
+
+impl RequestDirectives {
+    /// Reads them off a request.
+    pub fn parse(fields: &Fields) -> Self {
+        let mut found = Self::default();
+        let mut any = false;
+        for directive in directives(fields) {
+            any = true;
+            found.note(&directive);
+        }
+        //= rfc9111 §5.4   Pragma: no-cache of HTTP/1.0 clients, which know no Cache-Control
+        if !any && !fields.contains(b"cache-control") {
+            found.no_cache = pragma_no_cache(fields);
+        }
+        found
+    }
+
+    /// True if the request asks for nothing that bears on serving and storing: [`Standing::is_fresh`] decides alone.
+    ///
+    /// [`Standing::is_fresh`]: crate::Standing::is_fresh
+    pub fn is_plain(&self) -> bool {
+        Self {
+            no_transform: false,
+            ..*self
+        } == Self::default()
+    }
+
+    fn note(&mut self, directive: &Directive) {
+        let name = directive.name;
+        if directive.malformed {
+            self.no_cache = true;
+            self.no_store = true;
+        } else if is(name, "no-cache") {
+            self.no_cache = true;
+        } else if is(name, "no-store") {
+            self.no_store = true;
+        } else if is(name, "only-if-cached") {
+            self.only_if_cached = true;
+        } else if is(name, "no-transform") {
+            self.no_transform = true;
+        } else if is(name, "max-age") {
+            lower(&mut self.max_age_s, directive.seconds_or_zero());
+        } else if is(name, "min-fresh") {
+            let asked = directive.seconds().unwrap_or(DELTA_SECONDS_MAX);
+            self.min_fresh_s = Some(self.min_fresh_s.map_or(asked, |other| other.max(asked)));
+        } else if is(name, "max-stale") {
+            if directive.argument.is_none() {
+                lower(&mut self.max_stale_s, u32::MAX);
+            } else if let Some(seconds) = directive.seconds() {
+                lower(&mut self.max_stale_s, seconds);
+            }
+        } else if is(name, "stale-if-error") {
+            lower(&mut self.stale_if_error_s, directive.seconds_or_zero());
+        }
+        //= rfc9111 §5.2.3   unrecognised directives are ignored
+    }
+}
+
+/// Cache-Control of a response (RFC 9111 §5.2.2, RFC 5861, RFC 8246).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ResponseDirectives {
+    /// May be stored though something else would forbid it.
+    pub public: bool,
+    /// Meant for a single user, wholly or in some fields.
+    pub private: bool,
+    /// `private` came with a list of field names.
+    pub private_fields: bool,
+    /// Not to be used again without asking the origin, wholly or in some fields.
+    pub no_cache: bool,
+    /// `no-cache` came with a list of field names.
+    pub no_cache_fields: bool,
+    /// Not to be stored.
+    pub no_store: bool,
+    /// Not to be changed.
+    pub no_transform: bool,
+    /// Not to be used stale by any cache; lets a shared cache keep the answer to an authorised request.
+    pub must_revalidate: bool,
+    /// Not to be used stale by a shared cache.
+    pub proxy_revalidate: bool,
+    /// To be stored only by who knows the status code, who may then overlook `no-store`.
+    pub must_understand: bool,
+    /// Will not change while fresh (RFC 8246).
+    pub immutable: bool,
+    /// Lifetime in seconds.
+    pub max_age_s: Option<u32>,
+    /// Lifetime for shared caches in seconds.
+    pub s_maxage_s: Option<u32>,
+    /// May be served for so long after it became stale while it is being revalidated (RFC 5861 §3).
+    pub stale_while_revalidate_s: Option<u32>,
+    /// May be served for so long after it became stale if the origin fails (RFC 5861 §4).
+    pub stale_if_error_s: Option<u32>,
+    /// A quotation is broken, so directives may be hidden in it.
+    pub malformed: bool,
+}
+
+impl ResponseDirectives {
+    /// Reads them off a response.
+    pub fn parse(fields: &Fields) -> Self {
+        let mut found = Self::default();
+        for directive in directives(fields) {
+            found.note(&directive);
+        }
+        found
+    }
+
+    /// Says that sharing is meant: a positive lifetime for shared caches, or `public`.
+    pub(crate) fn shared_on_purpose(&self) -> bool {
+        self.public || self.s_maxage_s.is_some_and(|seconds| seconds > 0)
+    }
+
+    /// No shared cache may serve it stale.
+    //= rfc9111 §5.2.2.10   s-maxage incorporates the semantics of proxy-revalidate
+    pub(crate) fn must_not_be_stale(&self) -> bool {
+        self.must_revalidate || self.proxy_revalidate || self.s_maxage_s.is_some()
+    }
+
+    fn note(&mut self, directive: &Directive) {
+        let name = directive.name;
+        let bare = directive.argument.is_none();
+        if directive.malformed {
+            self.malformed = true;
+        } else if is(name, "max-age") {
+            lower(&mut self.max_age_s, directive.seconds_or_zero());
+        } else if is(name, "s-maxage") {
+            lower(&mut self.s_maxage_s, directive.seconds_or_zero());
+        } else if is(name, "stale-while-revalidate") {
+            lower(
+                &mut self.stale_while_revalidate_s,
+                directive.seconds_or_zero(),
+            );
+        } else if is(name, "stale-if-error") {
+            lower(&mut self.stale_if_error_s, directive.seconds_or_zero());
+        } else if is(name, "no-store") {
+            self.no_store = true;
+        } else if is(name, "no-cache") {
+            //= rfc9111 §5.2.2.4   the qualified form is often handled as if it were unqualified
+            self.no_cache = true;
+            self.no_cache_fields |= !bare;
+        } else if is(name, "private") {
+            //= rfc9111 §5.2.2.7   the qualified form is often handled as if it were unqualified
+            self.private = true;
+            self.private_fields |= !bare;
+        } else if is(name, "must-revalidate") {
+            // With an argument it restricts (D1) but permits nothing.
+            self.must_revalidate |= bare;
+            self.proxy_revalidate |= !bare;
+        } else if is(name, "proxy-revalidate") {
+            self.proxy_revalidate = true;
+        } else if is(name, "no-transform") {
+            self.no_transform = true;
+        } else if is(name, "public") {
+            self.public |= bare;
+        } else if is(name, "immutable") {
+            self.immutable |= bare;
+        } else if is(name, "must-understand") {
+            // It restricts to statuses we know, and permits to overlook no-store.
+            self.must_understand |= bare;
+        }
+        //= rfc9111 §5.2.3   unrecognised directives are ignored
+    }
+}
+
+/// Pragma: no-cache, in whatever company.
+pub(crate) fn pragma_no_cache(fields: &Fields) -> bool {
+    fields
+        .members(b"pragma")
+        .any(|member| member.eq_ignore_ascii_case(b"no-cache"))
+}
+
+/// Digits only, saturating. (RFC 9111 §1.2.2)
+pub(crate) fn delta_seconds(digits: &[u8]) -> Option<u32> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let saturate = |sum: u32, digit: &u8| {
+        let sum = sum
+            .saturating_mul(10)
+            .saturating_add(u32::from(digit - b'0'));
+        sum.min(DELTA_SECONDS_MAX)
+    };
+    Some(digits.iter().fold(0, saturate))
+}
+
+struct Directive<'a> {
+    name: &'a [u8],
+    /// Without its quotation marks; escapes are left as they are.
+    argument: Option<&'a [u8]>,
+    /// Blanks around `=`: readable, but not what the grammar says.
+    sloppy: bool,
+    /// A quotation mark where none belongs.
+    malformed: bool,
+}
+
+impl Directive<'_> {
+    fn seconds(&self) -> Option<u32> {
+        if self.sloppy {
+            None
+        } else {
+            delta_seconds(self.argument?)
+        }
+    }
+
+    //= rfc9111 §4.2.1   invalid freshness information: consider the response stale
+    fn seconds_or_zero(&self) -> u32 {
+        self.seconds().unwrap_or(0)
+    }
+}
+
+fn directives(fields: &Fields) -> impl Iterator<Item = Directive<'_>> {
+    fields.members(b"cache-control").map(directive)
+}
+
+fn directive(member: &[u8]) -> Directive<'_> {
+    let Some(equals) = member.iter().position(|&byte| byte == b'=') else {
+        let malformed = member.contains(&b'"');
+        return Directive {
+            name: member,
+            argument: None,
+            sloppy: false,
+            malformed,
+        };
+    };
+    let (name, argument) = (&member[..equals], &member[equals + 1..]);
+    let (name_trimmed, argument_trimmed) = (name.trim_ascii(), argument.trim_ascii());
+    let sloppy = name_trimmed.len() != name.len() || argument_trimmed.len() != argument.len();
+    let unquoted = quotation(argument_trimmed);
+    let malformed = name.contains(&b'"') || (unquoted.is_none() && argument.contains(&b'"'));
+    let argument = Some(unquoted.unwrap_or(argument_trimmed));
+    Directive {
+        name: name_trimmed,
+        argument,
+        sloppy,
+        malformed,
+    }
+}
+
+/// The inside of a quoted string that fills all of `text`. (RFC 9110 §5.6.4)
+fn quotation(text: &[u8]) -> Option<&[u8]> {
+    let inside = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let mut escaped = false;
+    for &byte in inside {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return None,
+            _ => {}
+        }
+    }
+    (!escaped).then_some(inside)
+}
+
+fn is(name: &[u8], directive: &str) -> bool {
+    name.eq_ignore_ascii_case(directive.as_bytes())
+}
+
+fn lower(slot: &mut Option<u32>, seconds: u32) {
+    *slot = Some(slot.map_or(seconds, |other| other.min(seconds)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fields;
+
+    fn response(value: &str) -> ResponseDirectives {
+        ResponseDirectives::parse(&fields(&format!("Cache-Control: {value}")))
+    }
+
+    fn request(text: &str) -> RequestDirectives {
+        RequestDirectives::parse(&fields(text))
+    }
+
+    #[test]
+    fn lifetimes() {
+        for (value, expected) in [
+            ("max-age=60", Some(60)),
+            ("MAX-AGE=60", Some(60)),
+            ("max-age=\"60\"", Some(60)),
+            ("max-age=060", Some(60)),
+            ("public, max-age=60", Some(60)),
+            ("public,max-age=60,", Some(60)),
+            ("max-age=60, max-age=30", Some(30)),
+            ("max-age=60 & Cache-Control: max-age=30", Some(30)),
+            ("max-age=2147483648", Some(1 << 31)),
+            ("max-age=2147483649", Some(1 << 31)),
+            ("max-age=99999999999999999999999", Some(1 << 31)),
+            ("max-age=-1", Some(0)),
+            ("max-age=+1", Some(0)),
+            ("max-age=1.5", Some(0)),
+            ("max-age=1e3", Some(0)),
+            ("max-age=60s", Some(0)),
+            ("max-age=", Some(0)),
+            ("max-age", Some(0)),
+            ("max-age=\"\"", Some(0)),
+            ("max-age='60'", Some(0)),
+            ("max-age = 60", Some(0)),
+            ("max-age= 60", Some(0)),
+            ("max-age=60, max-age=oops", Some(0)),
+            ("max-age=60 no-transform", Some(0)),
+            ("xmax-age=60", None),
+            ("max-agee=60", None),
+            ("ext=\"max-age=60\"", None),
+            ("", None),
+        ] {
+            assert_eq!(response(value).max_age_s, expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn restrictions_are_believed_however_written() {
+        assert!(response("NO-STORE").no_store);
+        assert!(response("no-store=1").no_store);
+        assert!(response("no-store =\"x\"").no_store);
+        assert!(response("private=\"set-cookie\"").private);
+        assert!(response("private=\"set-cookie\"").private_fields);
+        assert!(response("private=set-cookie").private);
+        assert!(response("no-cache=\"a, b\", max-age=3").no_cache);
+        assert_eq!(
+            response("no-cache=\"a, max-age=9\", max-age=3").max_age_s,
+            Some(3)
+        );
+        assert!(!response("no-cache").no_cache_fields);
+        assert!(response("must-revalidate=1").must_not_be_stale());
+        assert!(!response("must-revalidate=1").must_revalidate);
+    }
+
+    #[test]
+    fn permissions_must_be_written_correctly() {
+        assert!(response("Public").public);
+        assert!(!response("public=1").public);
+        assert!(!response("immutable=yes").immutable);
+        assert!(response("s-maxage=60").shared_on_purpose());
+        assert!(!response("s-maxage=x").shared_on_purpose());
+    }
+
+    #[test]
+    fn broken_quotations_may_hide_anything() {
+        for value in [
+            "foo=\"bar, no-store",
+            "foo=a\"b, no-store",
+            "\"foo, no-store",
+            "f\"o=1, no-store",
+            "a=\"b\\\"",
+        ] {
+            let found = response(value);
+            assert!(found.malformed || found.no_store, "{value}");
+        }
+        assert!(!response("foo=\"b\\\"ar\", max-age=3").malformed);
+        let asked = request("Cache-Control: foo=\"bar");
+        assert!(asked.no_store && asked.no_cache);
+    }
+
+    #[test]
+    fn demands() {
+        let asked = request(
+            "Cache-Control: max-age=5, min-fresh=3, min-fresh=7, max-stale, only-if-cached",
+        );
+        assert_eq!(asked.max_age_s, Some(5));
+        assert_eq!(asked.min_fresh_s, Some(7));
+        assert_eq!(asked.max_stale_s, Some(u32::MAX));
+        assert!(asked.only_if_cached && !asked.is_plain());
+        assert_eq!(
+            request("Cache-Control: max-stale=9, max-stale").max_stale_s,
+            Some(9)
+        );
+        assert_eq!(request("Cache-Control: max-stale=x").max_stale_s, None);
+        assert_eq!(
+            request("Cache-Control: min-fresh=x").min_fresh_s,
+            Some(DELTA_SECONDS_MAX)
+        );
+        assert_eq!(
+            request("Cache-Control: stale-if-error=4").stale_if_error_s,
+            Some(4)
+        );
+    }
+
+    #[test]
+    fn plain_requests() {
+        assert!(request("Host: a").is_plain());
+        assert!(request("Cache-Control: no-transform, foo=bar").is_plain());
+        assert!(!request("Cache-Control: max-age=0").is_plain());
+    }
+
+    #[test]
+    fn pragma_counts_only_alone() {
+        assert!(request("Pragma: no-cache").no_cache);
+        assert!(request("Pragma: foo, No-Cache").no_cache);
+        assert!(!request("Pragma: no-cache & Cache-Control: max-age=5").no_cache);
+        assert!(!request("Pragma: no-cache & Cache-Control:").no_cache);
+        assert!(!request("Pragma: foo").no_cache);
+    }
+}

@@ -1,0 +1,276 @@
+//! Until when a response is good.
+//!
+//! All that time has to do with is worked out once, when the response arrives, and kept in a [`Standing`]: 26 bytes
+//! beside the stored response. From then on each question is an addition and a comparison.
+//!
+//!   age  = age at arrival + time since arrival          fresh while   lifetime > age
+//!
+//! Lifetime: s-maxage, else max-age, else Expires - Date, else a tenth of the time since the last modification.
+//! Age at arrival: the larger of what Date and what Age with the delay of the answer say.
+//!
+//! Limits: seconds saturate at 2^31. A response that claims to have arrived over a minute from now (a clock was set
+//! back) counts as infinitely old.
+//! Source: RFC 9111 §4.2.
+
+use fields::Fields;
+
+use crate::date::{Dated, UnixMillis, date_of};
+use crate::directives::{DELTA_SECONDS_MAX, ResponseDirectives, delta_seconds, pragma_no_cache};
+use crate::storable::{has_explicit_lifetime, heuristically_cacheable};
+use crate::validate::stored_tag;
+use crate::{Request, Response, Rules};
+
+/// Clocks of two cores, or of one before and after a small correction, may differ by this much.
+const CLOCK_TOLERANCE_MS: u64 = 60_000;
+
+/// All that is needed to judge a stored response later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// When it arrived.
+    pub received: UnixMillis,
+    /// Its age when it arrived, in seconds: corrected_initial_age. (RFC 9111 §4.2.3)
+    pub initial_age_s: u32,
+    /// Up to this age it is fresh, in seconds.
+    pub lifetime_s: u32,
+    /// For so long after that it may be served while it is being revalidated, in seconds; 0 = not. (RFC 5861 §3)
+    pub stale_while_revalidate_s: u32,
+    /// For so long after that it may be served if the origin fails, in seconds; see
+    /// [`StandingFlags::HAS_STALE_IF_ERROR`]. (RFC 5861 §4)
+    pub stale_if_error_s: u32,
+    /// The rest.
+    pub flags: StandingFlags,
+}
+
+const _: () = assert!(size_of::<Standing>() <= 40);
+
+/// Facts about a stored response, one bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct StandingFlags(u16);
+
+impl StandingFlags {
+    /// Must not be served stale: must-revalidate, proxy-revalidate or s-maxage.
+    pub const MUST_REVALIDATE: Self = Self(1);
+    /// Must not be served at all without asking the origin.
+    pub const NO_CACHE: Self = Self(1 << 1);
+    /// The lifetime is our guess.
+    pub const HEURISTIC: Self = Self(1 << 2);
+    /// Has an entity tag or a modification date to ask the origin with.
+    pub const HAS_VALIDATOR: Self = Self(1 << 3);
+    /// An error: its status is 400 or above.
+    pub const NEGATIVE: Self = Self(1 << 4);
+    /// Has a Vary field.
+    pub const HAS_VARY: Self = Self(1 << 5);
+    /// Will not change while fresh (RFC 8246).
+    pub const IMMUTABLE: Self = Self(1 << 6);
+    /// The origin gave `stale-if-error`, so that its value limits even a cache that has lost the origin.
+    pub const HAS_STALE_IF_ERROR: Self = Self(1 << 7);
+
+    /// True if all bits of `other` are set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both together.
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// As stored.
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    fn set(&mut self, flag: Self, on: bool) {
+        if on {
+            *self = self.union(flag);
+        }
+    }
+}
+
+impl Standing {
+    /// Length of the encoded form.
+    pub const BYTES: usize = 26;
+
+    /// The standing of a response to `request` that was sent at `asked` and answered at `received`. After a 304, call it
+    /// with the freshened fields, the stored status, and the times of the exchange that brought the 304.
+    pub fn of(
+        request: &Request,
+        response: &Response,
+        asked: UnixMillis,
+        received: UnixMillis,
+        rules: &Rules,
+    ) -> Self {
+        let _ = request; // RFC 9111 lets nothing in the request change how long an answer is fresh.
+        let said = ResponseDirectives::parse(response.fields);
+        let (lifetime_s, heuristic) = lifetime(response, &said, received, rules);
+        let window = |seconds: Option<u32>| seconds.unwrap_or(0).min(rules.ttl_max_s);
+        let mut flags = StandingFlags::default();
+        flags.set(StandingFlags::MUST_REVALIDATE, said.must_not_be_stale());
+        flags.set(StandingFlags::NO_CACHE, said.no_cache || said.malformed);
+        flags.set(StandingFlags::HEURISTIC, heuristic);
+        flags.set(StandingFlags::HAS_VALIDATOR, has_validator(response.fields));
+        flags.set(StandingFlags::NEGATIVE, response.status >= 400);
+        flags.set(StandingFlags::HAS_VARY, response.fields.contains(b"vary"));
+        flags.set(StandingFlags::IMMUTABLE, said.immutable);
+        flags.set(
+            StandingFlags::HAS_STALE_IF_ERROR,
+            said.stale_if_error_s.is_some(),
+        );
+        Standing {
+            received,
+            initial_age_s: initial_age_s(response.fields, asked, received),
+            lifetime_s,
+            stale_while_revalidate_s: window(said.stale_while_revalidate_s),
+            stale_if_error_s: window(said.stale_if_error_s),
+            flags,
+        }
+    }
+
+    /// current_age in seconds, the value of the Age field. (RFC 9111 §4.2.3)
+    pub fn age_s(&self, now: UnixMillis) -> u32 {
+        if self.received.0 > now.0.saturating_add(CLOCK_TOLERANCE_MS) {
+            return DELTA_SECONDS_MAX;
+        }
+        let resident_s = now.0.saturating_sub(self.received.0) / 1000;
+        saturate(u64::from(self.initial_age_s).saturating_add(resident_s))
+    }
+
+    /// May it be served to a request without any directive? The question of the hot path.
+    //= rfc9111 §4.2   response_is_fresh = (freshness_lifetime > current_age)
+    pub fn is_fresh(&self, now: UnixMillis) -> bool {
+        self.lifetime_s > self.age_s(now) && !self.flags.contains(StandingFlags::NO_CACHE)
+    }
+
+    /// Seconds of freshness left; negative = stale for so long.
+    pub fn ttl_s(&self, now: UnixMillis) -> i64 {
+        i64::from(self.lifetime_s) - i64::from(self.age_s(now))
+    }
+
+    /// Makes it stale at once (soft purge). The windows for serving it stale count from its birth then.
+    pub fn expire(&mut self) {
+        self.lifetime_s = 0;
+    }
+
+    /// As kept in the store: little-endian, in the order of the fields.
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[0..8].copy_from_slice(&self.received.0.to_le_bytes());
+        out[8..12].copy_from_slice(&self.initial_age_s.to_le_bytes());
+        out[12..16].copy_from_slice(&self.lifetime_s.to_le_bytes());
+        out[16..20].copy_from_slice(&self.stale_while_revalidate_s.to_le_bytes());
+        out[20..24].copy_from_slice(&self.stale_if_error_s.to_le_bytes());
+        out[24..26].copy_from_slice(&self.flags.0.to_le_bytes());
+        out
+    }
+
+    /// The inverse of [`Standing::encode`].
+    pub fn decode(bytes: &[u8; Self::BYTES]) -> Self {
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        Standing {
+            received: UnixMillis(u64::from(word(0)) | u64::from(word(4)) << 32),
+            initial_age_s: word(8),
+            lifetime_s: word(12),
+            stale_while_revalidate_s: word(16),
+            stale_if_error_s: word(20),
+            flags: StandingFlags(u16::from_le_bytes([bytes[24], bytes[25]])),
+        }
+    }
+}
+
+/// Seconds, and whether they are a guess. (RFC 9111 §4.2.1)
+fn lifetime(
+    response: &Response,
+    said: &ResponseDirectives,
+    received: UnixMillis,
+    rules: &Rules,
+) -> (u32, bool) {
+    let date_s = date_of(response.fields, b"date")
+        .at()
+        .unwrap_or(received.seconds());
+    let explicit = if said.malformed {
+        Some(0)
+    } else {
+        //= rfc9111 §4.2.1   s-maxage, then max-age, then Expires
+        said.s_maxage_s
+            .or(said.max_age_s)
+            .or_else(|| match date_of(response.fields, b"expires") {
+                Dated::Absent => None,
+                //= rfc9111 §5.3   an invalid date, especially "0", has already expired
+                Dated::Invalid => Some(0),
+                Dated::At(expires_s) => Some(saturate(expires_s.saturating_sub(date_s))),
+            })
+    };
+    let (lifetime_s, guessed) = match explicit {
+        Some(seconds) => (seconds, false),
+        None => (heuristic_lifetime_s(response, said, date_s, rules), true),
+    };
+    (lifetime_s.min(rules.ttl_max_s), guessed && lifetime_s > 0)
+}
+
+/// (RFC 9111 §4.2.2)
+fn heuristic_lifetime_s(
+    response: &Response,
+    said: &ResponseDirectives,
+    date_s: u64,
+    rules: &Rules,
+) -> u32 {
+    debug_assert!(
+        !has_explicit_lifetime(said, response.fields),
+        "an explicit lifetime is never overruled"
+    );
+    let allowed = heuristically_cacheable(response.status) || said.public;
+    //= rfc9111 §5.4   Pragma in a response means nothing certain: reason enough not to guess
+    if !allowed || pragma_no_cache(response.fields) {
+        return 0;
+    }
+    let guess_s = match date_of(response.fields, b"last-modified") {
+        Dated::At(modified_s) => {
+            let fraction = u64::from(rules.heuristic_fraction_percent);
+            date_s.saturating_sub(modified_s).saturating_mul(fraction) / 100
+        }
+        Dated::Absent | Dated::Invalid => 0,
+    };
+    let guess_s = saturate(guess_s).min(rules.heuristic_max_s);
+    let is_error = response.status >= 400 && heuristically_cacheable(response.status);
+    if guess_s == 0 && is_error {
+        rules.negative_ttl_s
+    } else {
+        guess_s
+    }
+}
+
+/// corrected_initial_age (RFC 9111 §4.2.3)
+fn initial_age_s(fields: &Fields, asked: UnixMillis, received: UnixMillis) -> u32 {
+    let apparent_s = match date_of(fields, b"date").at() {
+        Some(date_s) => received.seconds().saturating_sub(date_s),
+        None => 0,
+    };
+    let delay_s = received.0.saturating_sub(asked.0) / 1000;
+    let corrected_s = u64::from(age_value(fields)).saturating_add(delay_s);
+    saturate(apparent_s.max(corrected_s))
+}
+
+/// The Age field, 0 if there is none.
+//= rfc9111 §5.1   use the first member, discard the others; if that is invalid, ignore the field
+fn age_value(fields: &Fields) -> u32 {
+    fields
+        .members(b"age")
+        .next()
+        .and_then(delta_seconds)
+        .unwrap_or(0)
+}
+
+fn has_validator(fields: &Fields) -> bool {
+    stored_tag(fields).is_some() || date_of(fields, b"last-modified").at().is_some()
+}
+
+fn saturate(seconds: u64) -> u32 {
+    u32::try_from(seconds)
+        .unwrap_or(u32::MAX)
+        .min(DELTA_SECONDS_MAX)
+}
+
+#[cfg(test)]
+mod tests;

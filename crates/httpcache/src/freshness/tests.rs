@@ -1,0 +1,318 @@
+use super::*;
+use crate::testing::{EPOCH, Exchange, at};
+
+fn standing_with(rules: &Rules, text: &str) -> (Standing, UnixMillis) {
+    let exchange = Exchange::parse(text);
+    let standing = Standing::of(
+        &exchange.request(),
+        &exchange.response(),
+        exchange.sent,
+        EPOCH,
+        rules,
+    );
+    (standing, exchange.now)
+}
+
+fn check_with(rules: &Rules, text: &str, expected: &str) {
+    let (standing, now) = standing_with(rules, text);
+    let fresh = if standing.is_fresh(now) {
+        "fresh"
+    } else {
+        "stale"
+    };
+    let found = format!(
+        "{fresh} age={} ttl={}",
+        standing.age_s(now),
+        standing.ttl_s(now)
+    );
+    assert_eq!(found, expected, "{text}");
+    assert_eq!(Standing::decode(&standing.encode()), standing, "{text}");
+}
+
+fn check(text: &str, expected: &str) {
+    check_with(&Rules::default(), text, expected);
+}
+
+fn flags(text: &str) -> StandingFlags {
+    standing_with(&Rules::default(), text).0.flags
+}
+
+#[test]
+fn fresh_until_its_age_reaches_its_lifetime() {
+    check("GET | 200 Cache-Control: max-age=60", "fresh age=0 ttl=60");
+    check(
+        "GET | 200 Cache-Control: max-age=60 | after 30",
+        "fresh age=30 ttl=30",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 | after 59",
+        "fresh age=59 ttl=1",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 | after 60",
+        "stale age=60 ttl=0",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 | after 90",
+        "stale age=90 ttl=-30",
+    );
+}
+
+#[test]
+fn which_lifetime_counts() {
+    check(
+        "GET | 200 Cache-Control: max-age=60, s-maxage=20",
+        "fresh age=0 ttl=20",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60, s-maxage=0",
+        "stale age=0 ttl=0",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 & Date: @0 & Expires: @20",
+        "fresh age=0 ttl=60",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 & Expires: 0",
+        "fresh age=0 ttl=60",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=x & Date: @0 & Expires: @20",
+        "stale age=0 ttl=0",
+    );
+    check("GET | 200 Date: @0 & Expires: @20", "fresh age=0 ttl=20");
+    check(
+        "GET | 200 Date: @0 & Expires: @20 & Last-Modified: @-9000",
+        "fresh age=0 ttl=20",
+    );
+}
+
+#[test]
+fn expires() {
+    check("GET | 200 Date: @-10 & Expires: @20", "fresh age=10 ttl=20");
+    check("GET | 200 Date: @100 & Expires: @120", "fresh age=0 ttl=20");
+    check("GET | 200 Expires: @20", "fresh age=0 ttl=20");
+    check(
+        "GET | 200 Date: rubbish & Expires: @20",
+        "fresh age=0 ttl=20",
+    );
+    check(
+        "GET | 200 Date: @0 & Date: @-50 & Expires: @20",
+        "fresh age=0 ttl=20",
+    );
+    check("GET | 200 Date: @0 & Expires: @-20", "stale age=0 ttl=0");
+    check("GET | 200 Date: @0 & Expires: @0", "stale age=0 ttl=0");
+    for expired in ["0", "-1", "never", ""] {
+        check(
+            &format!("GET | 200 Expires: {expired} & Last-Modified: @-9000"),
+            "stale age=0 ttl=0",
+        );
+    }
+    check(
+        "GET | 200 Date: @0 & Expires: @20 & Expires: @20",
+        "fresh age=0 ttl=20",
+    );
+    check(
+        "GET | 200 Date: @0 & Expires: @20 & Expires: @30",
+        "stale age=0 ttl=0",
+    );
+}
+
+#[test]
+fn guessing_from_the_last_modification() {
+    check(
+        "GET | 200 Date: @0 & Last-Modified: @-1000",
+        "fresh age=0 ttl=100",
+    );
+    check("GET | 200 Last-Modified: @-1000", "fresh age=0 ttl=100");
+    check(
+        "GET | 200 Date: @-500 & Last-Modified: @-1000",
+        "stale age=500 ttl=-450",
+    );
+    check(
+        "GET | 200 Date: @0 & Last-Modified: @-99999999",
+        "fresh age=0 ttl=86400",
+    );
+    check(
+        "GET | 200 Date: @0 & Last-Modified: @1000",
+        "stale age=0 ttl=0",
+    );
+    check(
+        "GET | 200 Date: @0 & Last-Modified: @-1000 & Last-Modified: @-2000",
+        "stale age=0 ttl=0",
+    );
+    check(
+        "GET | 302 Date: @0 & Last-Modified: @-1000",
+        "stale age=0 ttl=0",
+    );
+    check(
+        "GET | 302 Cache-Control: public & Last-Modified: @-1000",
+        "fresh age=0 ttl=100",
+    );
+    check(
+        "GET | 200 Pragma: no-cache & Last-Modified: @-1000",
+        "stale age=0 ttl=0",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=0 & Last-Modified: @-1000",
+        "stale age=0 ttl=0",
+    );
+    let rules = Rules {
+        heuristic_fraction_percent: 0,
+        ..Rules::default()
+    };
+    check_with(
+        &rules,
+        "GET | 200 Date: @0 & Last-Modified: @-1000",
+        "stale age=0 ttl=0",
+    );
+}
+
+#[test]
+fn rules_bound_lifetimes() {
+    let rules = Rules {
+        ttl_max_s: 50,
+        negative_ttl_s: 7,
+        ..Rules::default()
+    };
+    check_with(
+        &rules,
+        "GET | 200 Cache-Control: max-age=60",
+        "fresh age=0 ttl=50",
+    );
+    check_with(
+        &rules,
+        "GET | 200 Cache-Control: max-age=99999999999",
+        "fresh age=0 ttl=50",
+    );
+    check_with(&rules, "GET | 404 Date: @0", "fresh age=0 ttl=7");
+    check_with(
+        &rules,
+        "GET | 404 Cache-Control: max-age=9",
+        "fresh age=0 ttl=9",
+    );
+    check_with(&rules, "GET | 503 Date: @0", "stale age=0 ttl=0");
+    let swr = standing_with(
+        &rules,
+        "GET | 200 Cache-Control: stale-while-revalidate=60, stale-if-error=3",
+    )
+    .0;
+    assert_eq!(
+        (swr.stale_while_revalidate_s, swr.stale_if_error_s),
+        (50, 3)
+    );
+}
+
+#[test]
+fn age_at_arrival() {
+    check(
+        "GET | 200 Cache-Control: max-age=60 & Date: @-10",
+        "fresh age=10 ttl=50",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 & Date: @10",
+        "fresh age=0 ttl=60",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 & Age: 10",
+        "fresh age=10 ttl=50",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 & Age: 10 & Date: @-20",
+        "fresh age=20 ttl=40",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 & Age: 10 & Date: @-5 | sent -3",
+        "fresh age=13 ttl=47",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 | sent -3",
+        "fresh age=3 ttl=57",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 | sent 3",
+        "fresh age=0 ttl=60",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 & Age: 10, 20",
+        "fresh age=10 ttl=50",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 & Age: 10 & Age: 20",
+        "fresh age=10 ttl=50",
+    );
+    for ignored in ["x", "-1", "1.5", "", "x, 20", "\"20\""] {
+        check(
+            &format!("GET | 200 Cache-Control: max-age=60 & Age: {ignored}"),
+            "fresh age=0 ttl=60",
+        );
+    }
+    let endless = "GET | 200 Cache-Control: max-age=60 & Age: 99999999999999999999 | after 10";
+    check(endless, "stale age=2147483648 ttl=-2147483588");
+}
+
+#[test]
+fn clocks_that_run_back() {
+    check(
+        "GET | 200 Cache-Control: max-age=60 | after -60",
+        "fresh age=0 ttl=60",
+    );
+    check(
+        "GET | 200 Cache-Control: max-age=60 | after -61",
+        "stale age=2147483648 ttl=-2147483588",
+    );
+}
+
+#[test]
+fn flags_tell_the_rest() {
+    for (text, flag) in [
+        (
+            "GET | 200 Cache-Control: must-revalidate",
+            StandingFlags::MUST_REVALIDATE,
+        ),
+        (
+            "GET | 200 Cache-Control: proxy-revalidate",
+            StandingFlags::MUST_REVALIDATE,
+        ),
+        (
+            "GET | 200 Cache-Control: s-maxage=5",
+            StandingFlags::MUST_REVALIDATE,
+        ),
+        ("GET | 200 Cache-Control: no-cache", StandingFlags::NO_CACHE),
+        (
+            "GET | 200 Cache-Control: no-cache=\"x\"",
+            StandingFlags::NO_CACHE,
+        ),
+        ("GET | 200 Cache-Control: x=\"", StandingFlags::NO_CACHE),
+        (
+            "GET | 200 Last-Modified: @-10",
+            StandingFlags::HEURISTIC.union(StandingFlags::HAS_VALIDATOR),
+        ),
+        ("GET | 200 ETag: W/\"x\"", StandingFlags::HAS_VALIDATOR),
+        ("GET | 404 Date: @0", StandingFlags::NEGATIVE),
+        ("GET | 200 Vary: Accept", StandingFlags::HAS_VARY),
+        (
+            "GET | 200 Cache-Control: immutable",
+            StandingFlags::IMMUTABLE,
+        ),
+        (
+            "GET | 200 Cache-Control: stale-if-error=0",
+            StandingFlags::HAS_STALE_IF_ERROR,
+        ),
+    ] {
+        assert_eq!(flags(text), flag, "{text}");
+    }
+    assert_eq!(flags("GET | 200 ETag: x"), StandingFlags::default());
+    assert_eq!(
+        flags("GET | 200 ETag: \"x\" & ETag: \"y\""),
+        StandingFlags::default()
+    );
+}
+
+#[test]
+fn expiring() {
+    let (mut standing, now) =
+        standing_with(&Rules::default(), "GET | 200 Cache-Control: max-age=60");
+    standing.expire();
+    assert!(!standing.is_fresh(now) && standing.ttl_s(at(5)) == -5);
+}

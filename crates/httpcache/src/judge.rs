@@ -1,0 +1,454 @@
+//! May a stored response be served now?
+//!
+//! Two voices are heard: the origin's, condensed into a [`Standing`], and the client's [`RequestDirectives`]. The client
+//! may ask for more than the origin demands, or for less, but never past `no-cache` and `must-revalidate`.
+//!
+//! Not known here: Vary, conditions, ranges; whether the origin can be reached, except as it is told.
+
+use crate::cache_status::Forward;
+use crate::date::UnixMillis;
+use crate::directives::RequestDirectives;
+use crate::freshness::{Standing, StandingFlags};
+
+/// What to do with a stored response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Serve it.
+    Fresh,
+    /// Serve it though it is stale: the client's max-stale allows it.
+    StaleAllowed,
+    /// Serve it now though it is stale, and revalidate it behind (RFC 5861 §3).
+    StaleWhileRevalidate,
+    /// Ask the origin first.
+    Validate(Why),
+}
+
+/// Why the origin must be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// Its lifetime is over.
+    Stale,
+    /// The origin wants to be asked each time.
+    NoCache,
+    /// The client wants the origin to be asked.
+    RequestNoCache,
+    /// It is older than the client accepts.
+    RequestMaxAge,
+    /// It becomes stale sooner than the client accepts.
+    RequestMinFresh,
+}
+
+impl Why {
+    /// The value of `fwd` in Cache-Status: `stale` or `request`. (RFC 9211 §2.2)
+    pub fn as_str(&self) -> &'static str {
+        Forward::from(*self).as_str()
+    }
+}
+
+/// May this request be served with a response of that standing?
+pub fn judge(standing: &Standing, directives: &RequestDirectives, now: UnixMillis) -> Verdict {
+    //= rfc9111 §5.2.2.4   not without validation, whatever the client says
+    if standing.flags.contains(StandingFlags::NO_CACHE) {
+        return Verdict::Validate(Why::NoCache);
+    }
+    if directives.no_cache {
+        return Verdict::Validate(Why::RequestNoCache);
+    }
+    let age_s = standing.age_s(now);
+    if standing.lifetime_s > age_s {
+        return judge_fresh(standing, directives, age_s);
+    }
+    let stale_for_s = age_s - standing.lifetime_s;
+    let refused = too_old(directives, age_s) || directives.min_fresh_s.is_some();
+    //= rfc9111 §4.2.4   prohibited by must-revalidate, proxy-revalidate, s-maxage
+    if standing.flags.contains(StandingFlags::MUST_REVALIDATE) || refused {
+        return Verdict::Validate(Why::Stale);
+    }
+    //= rfc9111 §5.2.1.1   with max-age the client wishes nothing stale, unless max-stale is also present
+    let patient = directives.max_age_s.is_none() || directives.max_stale_s.is_some();
+    if patient && within(u64::from(stale_for_s), standing.stale_while_revalidate_s) {
+        return Verdict::StaleWhileRevalidate;
+    }
+    match directives.max_stale_s {
+        Some(limit_s) if stale_for_s <= limit_s => Verdict::StaleAllowed,
+        _ => Verdict::Validate(Why::Stale),
+    }
+}
+
+/// May it be served when the origin answers 500, 502, 503 or 504, or (`disconnected`) cannot be reached at all?
+/// (RFC 9111 §4.2.4, RFC 5861 §4)
+///
+/// A value of `stale-if-error`, the origin's or the client's, is the limit in either case; without one only the loss of
+/// the origin excuses a stale answer.
+pub fn may_serve_on_error(
+    standing: &Standing,
+    directives: &RequestDirectives,
+    now: UnixMillis,
+    disconnected: bool,
+) -> bool {
+    if standing.flags.contains(StandingFlags::NO_CACHE) || directives.no_cache {
+        return false;
+    }
+    if !matches!(judge(standing, directives, now), Verdict::Validate(_)) {
+        return true;
+    }
+    let tolerant = directives.stale_if_error_s.is_some() || makes_no_demand(directives);
+    let ttl_s = standing.ttl_s(now);
+    if ttl_s > 0 {
+        return tolerant;
+    }
+    //= rfc9111 §5.2.2.2   even a disconnected cache must not reuse it once stale
+    if standing.flags.contains(StandingFlags::MUST_REVALIDATE) {
+        return false;
+    }
+    tolerant
+        && match error_window_s(standing, directives) {
+            Some(limit_s) => within(ttl_s.unsigned_abs(), limit_s),
+            None => disconnected,
+        }
+}
+
+fn judge_fresh(standing: &Standing, directives: &RequestDirectives, age_s: u32) -> Verdict {
+    if too_old(directives, age_s) {
+        return Verdict::Validate(Why::RequestMaxAge);
+    }
+    //= rfc9111 §5.2.1.3   lifetime no less than current age plus the specified time
+    match directives.min_fresh_s {
+        Some(wanted_s) if standing.lifetime_s - age_s < wanted_s => {
+            Verdict::Validate(Why::RequestMinFresh)
+        }
+        _ => Verdict::Fresh,
+    }
+}
+
+/// max-age=0 is how a browser says "reload": it is obeyed even in the second of arrival.
+//= rfc9111 §5.2.1.1   age less than or equal to the specified number of seconds
+fn too_old(directives: &RequestDirectives, age_s: u32) -> bool {
+    directives
+        .max_age_s
+        .is_some_and(|limit_s| limit_s == 0 || age_s > limit_s)
+}
+
+/// A stale answer would break no demand of the client's.
+fn makes_no_demand(directives: &RequestDirectives) -> bool {
+    directives.max_age_s.is_none()
+        && directives.min_fresh_s.is_none()
+        && directives.max_stale_s.is_none()
+}
+
+/// The strictest `stale-if-error` that was given.
+fn error_window_s(standing: &Standing, directives: &RequestDirectives) -> Option<u32> {
+    let given = standing.flags.contains(StandingFlags::HAS_STALE_IF_ERROR);
+    let origin = given.then_some(standing.stale_if_error_s);
+    match (origin, directives.stale_if_error_s) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// A window of 0 seconds is none, even in the second in which the response becomes stale.
+fn within(stale_for_s: u64, window_s: u32) -> bool {
+    window_s > 0 && stale_for_s <= u64::from(window_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rules;
+    use crate::testing::{EPOCH, Exchange};
+
+    fn case(text: &str) -> (Standing, RequestDirectives, UnixMillis) {
+        let exchange = Exchange::parse(text);
+        let rules = Rules::default();
+        let standing = Standing::of(
+            &exchange.request(),
+            &exchange.response(),
+            exchange.sent,
+            EPOCH,
+            &rules,
+        );
+        (
+            standing,
+            RequestDirectives::parse(&exchange.ask),
+            exchange.now,
+        )
+    }
+
+    fn check(text: &str, expected: Verdict) {
+        let (standing, directives, now) = case(text);
+        assert_eq!(judge(&standing, &directives, now), expected, "{text}");
+        if directives.is_plain() {
+            assert_eq!(standing.is_fresh(now), expected == Verdict::Fresh, "{text}");
+        }
+    }
+
+    const FRESH: Verdict = Verdict::Fresh;
+    const STALE_ALLOWED: Verdict = Verdict::StaleAllowed;
+    const BEHIND: Verdict = Verdict::StaleWhileRevalidate;
+    const STALE: Verdict = Verdict::Validate(Why::Stale);
+    const NO_CACHE: Verdict = Verdict::Validate(Why::NoCache);
+    const ASKED: Verdict = Verdict::Validate(Why::RequestNoCache);
+    const TOO_OLD: Verdict = Verdict::Validate(Why::RequestMaxAge);
+    const TOO_SHORT: Verdict = Verdict::Validate(Why::RequestMinFresh);
+
+    #[test]
+    fn plain_requests() {
+        check("GET | 200 Cache-Control: max-age=60 | after 59", FRESH);
+        check("GET | 200 Cache-Control: max-age=60 | after 60", STALE);
+        check("GET | 200 Cache-Control: max-age=60, no-cache", NO_CACHE);
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 5, ask Cache-Control: no-transform",
+            FRESH,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 5, ask Cache-Control: only-if-cached",
+            FRESH,
+        );
+    }
+
+    #[test]
+    fn reloading() {
+        check(
+            "GET | 200 Cache-Control: max-age=60 | ask Cache-Control: no-cache",
+            ASKED,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | ask Cache-Control: no-cache, max-stale",
+            ASKED,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | ask Pragma: no-cache",
+            ASKED,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | ask Cache-Control: max-age=0",
+            TOO_OLD,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60, immutable | ask Cache-Control: max-age=0",
+            TOO_OLD,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | ask Cache-Control: max-age=oops",
+            TOO_OLD,
+        );
+    }
+
+    #[test]
+    fn max_age() {
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 10, ask Cache-Control: max-age=10",
+            FRESH,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 11, ask Cache-Control: max-age=10",
+            TOO_OLD,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 70, ask Cache-Control: max-age=90",
+            STALE,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 70, ask Cache-Control: max-age=90, max-stale=20",
+            STALE_ALLOWED,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 70, ask Cache-Control: max-age=65, max-stale=20",
+            STALE,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 11, ask Cache-Control: max-age=10, max-stale",
+            TOO_OLD,
+        );
+    }
+
+    #[test]
+    fn min_fresh() {
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 50, ask Cache-Control: min-fresh=10",
+            FRESH,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 51, ask Cache-Control: min-fresh=10",
+            TOO_SHORT,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 70, ask Cache-Control: min-fresh=0, max-stale",
+            STALE,
+        );
+    }
+
+    #[test]
+    fn max_stale() {
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 70, ask Cache-Control: max-stale=10",
+            STALE_ALLOWED,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 71, ask Cache-Control: max-stale=10",
+            STALE,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 9999, ask Cache-Control: max-stale",
+            STALE_ALLOWED,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 | after 70, ask Cache-Control: max-stale=x",
+            STALE,
+        );
+        for firm in [
+            "max-age=60, must-revalidate",
+            "max-age=60, proxy-revalidate",
+            "s-maxage=60",
+        ] {
+            check(
+                &format!(
+                    "GET | 200 Cache-Control: {firm} | after 60, ask Cache-Control: max-stale"
+                ),
+                STALE,
+            );
+        }
+        check(
+            "GET | 200 Cache-Control: max-age=60, no-cache | ask Cache-Control: max-stale",
+            NO_CACHE,
+        );
+    }
+
+    #[test]
+    fn stale_while_revalidate() {
+        let cached = "GET | 200 Cache-Control: max-age=600, stale-while-revalidate=30";
+        check(&format!("{cached} | after 599"), FRESH);
+        check(&format!("{cached} | after 600"), BEHIND);
+        check(&format!("{cached} | after 630"), BEHIND);
+        check(&format!("{cached} | after 631"), STALE);
+        check(
+            &format!("{cached} | after 610, ask Cache-Control: max-stale=20"),
+            BEHIND,
+        );
+        check(
+            &format!("{cached} | after 640, ask Cache-Control: max-stale=40"),
+            STALE_ALLOWED,
+        );
+        check(
+            &format!("{cached} | after 610, ask Cache-Control: max-age=900"),
+            STALE,
+        );
+        check(
+            &format!("{cached} | after 610, ask Cache-Control: min-fresh=1"),
+            STALE,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=600, stale-while-revalidate=0 | after 600",
+            STALE,
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=9, stale-while-revalidate=9, must-revalidate | after 9",
+            STALE,
+        );
+        check(
+            "GET | 200 Cache-Control: s-maxage=9, stale-while-revalidate=9 | after 9",
+            STALE,
+        );
+    }
+
+    #[test]
+    fn words_for_cache_status() {
+        assert_eq!(
+            (Why::Stale.as_str(), Why::NoCache.as_str()),
+            ("stale", "stale")
+        );
+        assert_eq!(
+            (Why::RequestMaxAge.as_str(), Why::RequestNoCache.as_str()),
+            ("request", "request")
+        );
+    }
+
+    /// `expected`: when the origin answers with an error / when it cannot be reached
+    fn check_error(text: &str, expected: (bool, bool)) {
+        let (standing, directives, now) = case(text);
+        let may = |disconnected| may_serve_on_error(&standing, &directives, now, disconnected);
+        assert_eq!((may(false), may(true)), expected, "{text}");
+    }
+
+    #[test]
+    fn stale_if_error() {
+        let cached = "GET | 200 Cache-Control: max-age=600, stale-if-error=1200";
+        check_error(&format!("{cached} | after 900"), (true, true));
+        check_error(&format!("{cached} | after 1800"), (true, true));
+        check_error(&format!("{cached} | after 1801"), (false, false));
+        check_error(
+            &format!("{cached} | after 900, ask Cache-Control: stale-if-error=100"),
+            (false, false),
+        );
+        check_error(
+            &format!("{cached} | after 900, ask Cache-Control: stale-if-error=9999"),
+            (true, true),
+        );
+        check_error(
+            &format!("{cached} | after 900, ask Cache-Control: max-age=5"),
+            (false, false),
+        );
+        check_error(
+            &format!("{cached} | after 900, ask Cache-Control: no-cache"),
+            (false, false),
+        );
+        check_error(
+            "GET | 200 Cache-Control: max-age=9 | after 20, ask Cache-Control: stale-if-error=11",
+            (true, true),
+        );
+        check_error(
+            "GET | 200 Cache-Control: max-age=9, stale-if-error=0 | after 9",
+            (false, false),
+        );
+    }
+
+    #[test]
+    fn without_the_origin() {
+        check_error(
+            "GET | 200 Cache-Control: max-age=60 | after 9999",
+            (false, true),
+        );
+        check_error(
+            "GET | 200 Cache-Control: max-age=60 | after 20",
+            (true, true),
+        );
+        check_error(
+            "GET | 200 Cache-Control: max-age=60, must-revalidate | after 20",
+            (true, true),
+        );
+        for firm in [
+            "max-age=60, must-revalidate",
+            "max-age=60, proxy-revalidate",
+            "s-maxage=60",
+        ] {
+            check_error(
+                &format!("GET | 200 Cache-Control: {firm}, stale-if-error=99 | after 61"),
+                (false, false),
+            );
+        }
+        check_error(
+            "GET | 200 Cache-Control: max-age=60, no-cache, stale-if-error=99 | after 5",
+            (false, false),
+        );
+        check_error(
+            "GET | 200 Cache-Control: max-age=60 | after 20, ask Cache-Control: max-age=5",
+            (false, false),
+        );
+        check_error(
+            "GET | 200 Cache-Control: max-age=60 | after 70, ask Cache-Control: max-age=90",
+            (false, false),
+        );
+        check_error(
+            "GET | 200 Cache-Control: max-age=60 | after 70, ask Cache-Control: max-stale=10",
+            (true, true),
+        );
+        check_error(
+            "GET | 200 Cache-Control: max-age=60 | after 71, ask Cache-Control: max-stale=10",
+            (false, false),
+        );
+        check_error(
+            "GET | 200 Cache-Control: max-age=60 | after 55, ask Cache-Control: min-fresh=9",
+            (false, false),
+        );
+    }
+}

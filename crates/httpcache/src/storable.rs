@@ -1,0 +1,492 @@
+//! May this response be kept, and may others who wait for it have it?
+//!
+//! The rules of RFC 9111 §3 for a shared cache, each refusal with a name that goes into Cache-Status. Four things are
+//! stricter than the RFC: only GET is stored (HEAD is answered from it), a response with Set-Cookie only if the origin
+//! speaks of shared caches, a status that depends on who asks or how (401, 412, 416, …) never, and neither is what could
+//! not be used again.
+//!
+//! Not known here: sizes, space, what is already stored.
+
+use fields::Fields;
+
+use crate::date::UnixMillis;
+use crate::directives::{RequestDirectives, ResponseDirectives};
+use crate::freshness::{Standing, StandingFlags};
+use crate::judge::{Verdict, judge};
+use crate::vary::{vary_key, vary_list};
+use crate::{Request, Response, Rules};
+
+/// Why a response is not kept.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NotStorable {
+    /// The method is not GET.
+    Method,
+    /// The status is not final, not known to be cacheable, or depends on the request.
+    Status,
+    /// The response is partial.
+    Range,
+    /// The client forbids it.
+    RequestNoStore,
+    /// The origin forbids it.
+    NoStore,
+    /// The origin means it for one user.
+    Private,
+    /// The request was authorised, and the origin does not say that the answer is for all.
+    Authorization,
+    /// It sets a cookie, and the origin does not say that it is for all.
+    SetCookie,
+    /// No other request would match.
+    VaryStar,
+    /// It could never be used again: no lifetime, and nothing to ask the origin with.
+    NoFreshness,
+    /// Cache-Control cannot be read with certainty.
+    Malformed,
+    /// The body ends where the connection ends, so nobody can tell whether it is complete. The caller finds this out.
+    CloseDelimited,
+}
+
+impl NotStorable {
+    /// The token for Cache-Status `detail`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            NotStorable::Method => "method",
+            NotStorable::Status => "status",
+            NotStorable::Range => "range",
+            NotStorable::RequestNoStore => "request-no-store",
+            NotStorable::NoStore => "no-store",
+            NotStorable::Private => "private",
+            NotStorable::Authorization => "authorization",
+            NotStorable::SetCookie => "set-cookie",
+            NotStorable::VaryStar => "vary-star",
+            NotStorable::NoFreshness => "no-freshness",
+            NotStorable::Malformed => "malformed",
+            NotStorable::CloseDelimited => "close-delimited",
+        }
+    }
+}
+
+/// May a shared cache store it? (RFC 9111 §3)
+pub fn storable(request: &Request, response: &Response, rules: &Rules) -> Result<(), NotStorable> {
+    let asked = RequestDirectives::parse(request.fields);
+    let said = ResponseDirectives::parse(response.fields);
+    let fields = response.fields;
+    let refuse = |condition: bool, why: NotStorable| if condition { Err(why) } else { Ok(()) };
+
+    refuse(request.method != "GET", NotStorable::Method)?;
+    //= rfc9111 §3.3   no partial content: it is not supported here
+    refuse(
+        response.status == 206 || fields.contains(b"content-range"),
+        NotStorable::Range,
+    )?;
+    refuse(never_stored(response.status), NotStorable::Status)?;
+    refuse(said.malformed, NotStorable::Malformed)?;
+    //= rfc9111 §5.2.1.5   no-store in the request
+    refuse(asked.no_store, NotStorable::RequestNoStore)?;
+    //= rfc9111 §5.2.2.3   must-understand: not without knowing the status; with it, no-store may be overlooked
+    refuse(
+        said.must_understand && !understood(response.status),
+        NotStorable::Status,
+    )?;
+    refuse(said.no_store && !said.must_understand, NotStorable::NoStore)?;
+    //= rfc9111 §5.2.2.7   a shared cache must not store it
+    refuse(said.private, NotStorable::Private)?;
+    //= rfc9111 §3.5   public, s-maxage and must-revalidate allow it
+    let for_all = said.shared_on_purpose() || said.must_revalidate;
+    refuse(
+        request.fields.contains(b"authorization") && !for_all,
+        NotStorable::Authorization,
+    )?;
+    let cookie_for_all = said.shared_on_purpose() || rules.store_set_cookie;
+    refuse(
+        sets_cookie(fields) && !cookie_for_all,
+        NotStorable::SetCookie,
+    )?;
+    //= rfc9111 §4.1   a member "*" always fails to match
+    refuse(vary_list(fields).is_err(), NotStorable::VaryStar)?;
+    //= rfc9111 §3   at least one of: public, Expires, max-age, s-maxage, a heuristically cacheable status
+    let marked = said.public || has_explicit_lifetime(&said, fields);
+    refuse(
+        !marked && !heuristically_cacheable(response.status),
+        NotStorable::Status,
+    )?;
+    refuse(
+        !reusable(request, response, rules),
+        NotStorable::NoFreshness,
+    )
+}
+
+/// May `waiter`, who joined the fetch that `leader` began, be given the response? It must be storable as the answer to
+/// either, agree with both in the fields that Vary names, and be one that `waiter` could be served from the cache now.
+///
+/// A waiter asking with HEAD counts as one asking with GET.
+//= rfc9111 §4   collapsed requests, provided that it is allowed to reuse that response for the requests in question
+pub fn may_share(
+    leader: &Request,
+    waiter: &Request,
+    response: &Response,
+    standing: &Standing,
+    now: UnixMillis,
+    rules: &Rules,
+) -> bool {
+    let method = if waiter.method == "HEAD" {
+        "GET"
+    } else {
+        waiter.method
+    };
+    let waiter = Request { method, ..*waiter };
+    let directives = RequestDirectives::parse(waiter.fields);
+    storable(leader, response, rules).is_ok()
+        && storable(&waiter, response, rules).is_ok()
+        && vary_agrees(leader.fields, waiter.fields, response.fields)
+        && !matches!(judge(standing, &directives, now), Verdict::Validate(_))
+}
+
+/// Defined as cacheable without explicit permission.
+//= rfc9110 §15.1   heuristically cacheable; 206 is left out because it is not stored here
+pub(crate) fn heuristically_cacheable(status: u16) -> bool {
+    matches!(
+        status,
+        200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501
+    )
+}
+
+/// Explicitly given, be it zero or unreadable: no heuristic may take its place.
+pub(crate) fn has_explicit_lifetime(said: &ResponseDirectives, fields: &Fields) -> bool {
+    said.s_maxage_s.is_some() || said.max_age_s.is_some() || fields.contains(b"expires")
+}
+
+/// Statuses whose rules of caching are carried out here.
+fn understood(status: u16) -> bool {
+    heuristically_cacheable(status) || matches!(status, 302 | 303 | 307)
+}
+
+/// Interim, out of range, or about the request rather than the resource.
+fn never_stored(status: u16) -> bool {
+    match status {
+        0..=199 | 600.. => true,
+        206 | 304 => true,
+        // Answers to credentials, preconditions, ranges, expectations, and to the state of a connection.
+        401 | 407 | 408 | 412 | 416 | 417 | 421 | 425 | 426 => true,
+        // RFC 6585: "Responses with the 428 (429, 431, 511) status code MUST NOT be stored by a cache."
+        428 | 429 | 431 | 511 => true,
+        _ => false,
+    }
+}
+
+fn sets_cookie(fields: &Fields) -> bool {
+    fields.contains(b"set-cookie") || fields.contains(b"set-cookie2")
+}
+
+/// Could any later request be served from it, with or without asking the origin?
+fn reusable(request: &Request, response: &Response, rules: &Rules) -> bool {
+    let epoch = crate::date::date_of(response.fields, b"date")
+        .at()
+        .unwrap_or(0);
+    let received = UnixMillis(epoch.saturating_mul(1000));
+    let standing = Standing::of(request, response, received, received, rules);
+    if standing.flags.contains(StandingFlags::HAS_VALIDATOR) {
+        return true;
+    }
+    let windows = standing
+        .stale_while_revalidate_s
+        .max(standing.stale_if_error_s);
+    let usable_stale = windows > 0 && !standing.flags.contains(StandingFlags::MUST_REVALIDATE);
+    let usable = standing.lifetime_s > standing.initial_age_s || usable_stale;
+    usable && !standing.flags.contains(StandingFlags::NO_CACHE)
+}
+
+fn vary_agrees(a: &Fields, b: &Fields, response: &Fields) -> bool {
+    match vary_list(response) {
+        Err(_) => false,
+        Ok(None) => true,
+        Ok(Some(list)) => {
+            let (mut key_a, mut key_b) = (Vec::new(), Vec::new());
+            vary_key(&list, a, &mut key_a);
+            vary_key(&list, b, &mut key_b);
+            key_a == key_b
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Exchange, fields};
+
+    fn check_with(rules: &Rules, text: &str, expected: &str) {
+        let exchange = Exchange::parse(text);
+        let found = match storable(&exchange.request(), &exchange.response(), rules) {
+            Ok(()) => "stored",
+            Err(why) => why.as_str(),
+        };
+        assert_eq!(found, expected, "{text}");
+    }
+
+    fn check(text: &str, expected: &str) {
+        check_with(&Rules::default(), text, expected);
+    }
+
+    #[test]
+    fn something_must_allow_it() {
+        check("GET | 200 Cache-Control: max-age=60", "stored");
+        check("GET | 200 Cache-Control: s-maxage=60", "stored");
+        check("GET | 200 Date: @0 & Expires: @60", "stored");
+        check("GET | 200 ETag: \"a\"", "stored");
+        check("GET | 200 Last-Modified: @-1000", "stored");
+        check("GET | 404 ETag: \"a\"", "stored");
+        check("GET | 200 Date: @0", "no-freshness");
+        check("GET | 200 Cache-Control: public", "no-freshness");
+        check("GET | 302 ETag: \"a\"", "status");
+        check("GET | 302 Cache-Control: max-age=60", "stored");
+        check("GET | 302 Date: @0 & Expires: @60", "stored");
+        check("GET | 302 Cache-Control: public & ETag: \"a\"", "stored");
+        check("GET | 500 ETag: \"a\"", "status");
+        check("GET | 503 Cache-Control: max-age=5", "stored");
+        check("GET | 299 Last-Modified: @-1000", "status");
+        check("GET | 299 Cache-Control: max-age=5", "stored");
+    }
+
+    #[test]
+    fn it_must_be_of_use_later() {
+        check("GET | 200 Cache-Control: max-age=0", "no-freshness");
+        check("GET | 200 Cache-Control: max-age=oops", "no-freshness");
+        check("GET | 200 Cache-Control: max-age=0 & ETag: \"a\"", "stored");
+        check(
+            "GET | 200 Cache-Control: max-age=0 & ETag: a",
+            "no-freshness",
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=0 & Last-Modified: yesterday",
+            "no-freshness",
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=0, stale-while-revalidate=9",
+            "stored",
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=0, stale-if-error=9",
+            "stored",
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=0, stale-if-error=9, must-revalidate",
+            "no-freshness",
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60, no-cache",
+            "no-freshness",
+        );
+        check("GET | 200 Cache-Control: no-cache & ETag: \"a\"", "stored");
+        check("GET | 200 Date: @0 & Expires: @-1", "no-freshness");
+        check("GET | 200 Date: @0 & Expires: 0", "no-freshness");
+        check(
+            "GET | 200 Cache-Control: max-age=60 & Age: 60",
+            "no-freshness",
+        );
+        check("GET | 200 Cache-Control: max-age=60 & Age: 59", "stored");
+    }
+
+    #[test]
+    fn only_get_and_only_final_answers() {
+        for method in ["HEAD", "POST", "PUT", "OPTIONS", "get", "QUERY"] {
+            check(
+                &format!("{method} | 200 Cache-Control: max-age=60"),
+                "method",
+            );
+        }
+        for status in [
+            100, 103, 304, 401, 407, 412, 416, 421, 428, 429, 431, 511, 600, 999,
+        ] {
+            check(
+                &format!("GET | {status} Cache-Control: public, max-age=60"),
+                "status",
+            );
+        }
+        check(
+            "GET Range: bytes=0-1 | 206 Cache-Control: max-age=60",
+            "range",
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60 & Content-Range: bytes 0-1/2",
+            "range",
+        );
+    }
+
+    #[test]
+    fn forbidden_by_directive() {
+        check("GET | 200 Cache-Control: max-age=60, no-store", "no-store");
+        check(
+            "GET | 200 Cache-Control: max-age=60 & Cache-Control: No-Store",
+            "no-store",
+        );
+        check(
+            "GET Cache-Control: no-store | 200 Cache-Control: max-age=60",
+            "request-no-store",
+        );
+        check(
+            "GET Pragma: no-cache | 200 Cache-Control: max-age=60",
+            "stored",
+        );
+        check("GET | 200 Cache-Control: max-age=60, private", "private");
+        check(
+            "GET | 200 Cache-Control: public, max-age=60, private",
+            "private",
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60, private=\"set-cookie\"",
+            "private",
+        );
+        check("GET | 200 Cache-Control: max-age=60, x=\"y", "malformed");
+    }
+
+    #[test]
+    fn must_understand() {
+        check(
+            "GET | 200 Cache-Control: max-age=60, must-understand, no-store",
+            "stored",
+        );
+        check(
+            "GET | 302 Cache-Control: max-age=60, must-understand",
+            "stored",
+        );
+        check(
+            "GET | 299 Cache-Control: max-age=60, must-understand",
+            "status",
+        );
+        check(
+            "GET | 299 Cache-Control: max-age=60, must-understand, no-store",
+            "status",
+        );
+        check(
+            "GET Cache-Control: no-store | 200 Cache-Control: max-age=60, must-understand",
+            "request-no-store",
+        );
+    }
+
+    #[test]
+    fn authorised_requests() {
+        let ask = |said: &str| format!("GET Authorization: Basic eA== | 200 Cache-Control: {said}");
+        check(&ask("max-age=60"), "authorization");
+        check(&ask("max-age=60, public"), "stored");
+        check(&ask("max-age=60, must-revalidate"), "stored");
+        check(&ask("s-maxage=60"), "stored");
+        check(&ask("s-maxage=x, max-age=60"), "authorization");
+        check(&ask("max-age=60, proxy-revalidate"), "authorization");
+        check(&ask("max-age=60, must-revalidate=1"), "authorization");
+        check(&ask("max-age=60, public, private"), "private");
+    }
+
+    #[test]
+    fn cookies() {
+        check(
+            "GET | 200 Cache-Control: max-age=60 & Set-Cookie: a=b",
+            "set-cookie",
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60, public & Set-Cookie: a=b",
+            "stored",
+        );
+        check(
+            "GET | 200 Cache-Control: s-maxage=60 & Set-Cookie: a=b",
+            "stored",
+        );
+        check("GET Cookie: a=b | 200 Cache-Control: max-age=60", "stored");
+        let lenient = Rules {
+            store_set_cookie: true,
+            ..Rules::default()
+        };
+        check_with(
+            &lenient,
+            "GET | 200 Cache-Control: max-age=60 & Set-Cookie: a=b",
+            "stored",
+        );
+    }
+
+    #[test]
+    fn varying() {
+        check(
+            "GET | 200 Cache-Control: max-age=60 & Vary: Accept",
+            "stored",
+        );
+        check("GET | 200 Cache-Control: max-age=60 & Vary: *", "vary-star");
+        check(
+            "GET | 200 Cache-Control: max-age=60 & Vary: Accept & Vary: *",
+            "vary-star",
+        );
+    }
+
+    #[test]
+    fn negative_lifetime_by_rule() {
+        let rules = Rules {
+            negative_ttl_s: 10,
+            ..Rules::default()
+        };
+        check_with(&rules, "GET | 404 Date: @0", "stored");
+        check_with(&rules, "GET | 404 Cache-Control: max-age=0", "no-freshness");
+        check_with(&rules, "GET | 200 Date: @0", "no-freshness");
+        check_with(&rules, "GET | 500 Date: @0", "status");
+    }
+
+    fn shared(exchange: &str, waiter: &str) -> bool {
+        let exchange = Exchange::parse(exchange);
+        let (method, waiting) = waiter.split_once(' ').unwrap_or((waiter, ""));
+        let waiting = fields(waiting);
+        let rules = Rules::default();
+        let (request, response) = (exchange.request(), exchange.response());
+        let standing = Standing::of(
+            &request,
+            &response,
+            exchange.sent,
+            crate::testing::EPOCH,
+            &rules,
+        );
+        may_share(
+            &request,
+            &Request {
+                method,
+                fields: &waiting,
+            },
+            &response,
+            &standing,
+            exchange.now,
+            &rules,
+        )
+    }
+
+    #[test]
+    fn sharing_a_fetch() {
+        let plain = "GET | 200 Cache-Control: max-age=60";
+        assert!(shared(plain, "GET"));
+        assert!(shared(plain, "HEAD"));
+        assert!(shared(plain, "GET Cookie: a=b"));
+        assert!(!shared(plain, "POST"));
+        assert!(!shared(plain, "GET Authorization: x"));
+        assert!(!shared(plain, "GET Cache-Control: no-store"));
+        assert!(!shared(plain, "GET Cache-Control: no-cache"));
+        assert!(!shared(plain, "GET Cache-Control: min-fresh=90"));
+        assert!(!shared(
+            "GET | 200 Cache-Control: private, max-age=60",
+            "GET"
+        ));
+        assert!(!shared(
+            "GET Authorization: x | 200 Cache-Control: max-age=60",
+            "GET"
+        ));
+        assert!(!shared(
+            "GET | 200 Cache-Control: max-age=60 & Set-Cookie: a=b",
+            "GET"
+        ));
+        assert!(!shared(
+            "GET | 200 Cache-Control: max-age=0 & ETag: \"a\"",
+            "GET"
+        ));
+        assert!(!shared(
+            "GET | 200 Cache-Control: no-cache & ETag: \"a\"",
+            "GET"
+        ));
+        let varying =
+            "GET Accept-Language: da | 200 Cache-Control: max-age=60 & Vary: Accept-Language";
+        assert!(shared(varying, "GET Accept-Language: DA"));
+        assert!(!shared(varying, "GET Accept-Language: de"));
+        assert!(!shared(varying, "GET"));
+    }
+}

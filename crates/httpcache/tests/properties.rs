@@ -1,0 +1,219 @@
+//! What must hold for any bytes a client or an origin may send.
+
+use fields::Fields;
+use httpcache::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Field values that look like what the readers look for, with damage.
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        "(max-age|s-maxage|no-cache|no-store|private|public|max-stale|min-fresh|stale-if-error)",
+        "(Sun, 06 Nov 1994 08:49:37 GMT|Sunday, 06-Nov-94 08:49:37 GMT|Sun Nov  6 08:49:37 1994)",
+        "(bytes=|http://|//|\\.\\./|%3a|W/|\\*|gzip|accept|a)",
+        "[0-9]{1,25}",
+        "[-=,;\"\\\\ /?#:@\\[\\]]{1,3}",
+    ]
+    .prop_map(String::into_bytes);
+    let damage = vec(prop_oneof![Just(b'\t'), 0x20..=0x7eu8, 0x80..=0xffu8], 0..4);
+    vec(prop_oneof![4 => piece, 1 => damage], 0..6).prop_map(|pieces| pieces.concat())
+}
+
+fn name() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "Cache-Control",
+        "Pragma",
+        "Expires",
+        "Date",
+        "Age",
+        "Last-Modified",
+        "ETag",
+        "Vary",
+        "Range",
+        "If-Range",
+        "If-None-Match",
+        "If-Modified-Since",
+        "Authorization",
+        "Set-Cookie",
+        "Location",
+        "Content-Location",
+        "Connection",
+        "Accept",
+        "Accept-Encoding",
+        "A",
+    ])
+}
+
+fn any_fields() -> impl Strategy<Value = Fields> {
+    vec((name(), value()), 0..8).prop_map(|lines| {
+        let mut fields = Fields::new();
+        lines
+            .iter()
+            .for_each(|(name, value)| fields.push(name.as_bytes(), value));
+        fields
+    })
+}
+
+fn time() -> impl Strategy<Value = UnixMillis> {
+    prop_oneof![
+        Just(0),
+        Just(u64::MAX),
+        784_111_000_000..784_112_000_000u64,
+        any::<u64>()
+    ]
+    .prop_map(UnixMillis)
+}
+
+fn standing() -> impl Strategy<Value = Standing> {
+    any::<[u8; Standing::BYTES]>().prop_map(|bytes| Standing::decode(&bytes))
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_panic(
+        request in any_fields(), response in any_fields(), status in 0..1000u16,
+        asked in time(), received in time(), now in time(), length in any::<u64>(),
+    ) {
+        let rules = Rules { negative_ttl_s: 5, ..Rules::default() };
+        let ask = Request { method: "GET", fields: &request };
+        let answer = Response { status, fields: &response };
+        let directives = RequestDirectives::parse(&request);
+        let standing = Standing::of(&ask, &answer, asked, received, &rules);
+        let _ = storable(&ask, &answer, &rules);
+        let _ = may_share(&ask, &ask, &answer, &standing, now, &rules);
+        let _ = judge(&standing, &directives, now);
+        let _ = may_serve_on_error(&standing, &directives, now, true);
+        let _ = evaluate(&request, &response);
+        let _ = not_modified_fields(&response);
+        let _ = freshen(&response, &request);
+        let _ = validates(&response, &request);
+        let _ = invalidated_uris("http://a/b?c", &response);
+        add_validators(&response, &mut request.clone());
+        if let ByteRange::One { first, last } = byte_range(&request, &response, length) {
+            prop_assert!(first <= last && last < length);
+        }
+    }
+
+    #[test]
+    fn no_stored_response_is_private_or_unusable(
+        request in any_fields(), response in any_fields(), status in 0..1000u16,
+    ) {
+        let ask = Request { method: "GET", fields: &request };
+        let answer = Response { status, fields: &response };
+        if storable(&ask, &answer, &Rules::default()).is_ok() {
+            let said = ResponseDirectives::parse(&response);
+            prop_assert!(!said.private && !said.malformed && (!said.no_store || said.must_understand));
+            prop_assert!(!RequestDirectives::parse(&request).no_store);
+            prop_assert!(vary_list(&response).is_ok());
+            prop_assert!((200..600).contains(&status));
+        }
+    }
+
+    #[test]
+    fn parsing_dates_never_panics(text in value(), bytes in vec(any::<u8>(), 0..40)) {
+        parse_date(&text);
+        parse_date(&bytes);
+    }
+
+    #[test]
+    fn dates_are_read_as_written(seconds in 0..253_402_300_800u64) {
+        prop_assert_eq!(parse_date(&format_date(UnixMillis(seconds * 1000))), Some(seconds));
+    }
+
+    #[test]
+    fn standings_are_read_as_written(bytes in any::<[u8; Standing::BYTES]>()) {
+        prop_assert_eq!(Standing::decode(&bytes).encode(), bytes);
+    }
+
+    #[test]
+    fn the_hot_path_agrees_with_the_judge(standing in standing(), now in time()) {
+        let verdict = judge(&standing, &RequestDirectives::default(), now);
+        prop_assert_eq!(standing.is_fresh(now), verdict == Verdict::Fresh);
+        if standing.is_fresh(now) {
+            prop_assert!(standing.ttl_s(now) > 0);
+        }
+    }
+
+    #[test]
+    fn what_is_stale_stays_stale(standing in standing(), at in 0..u64::MAX / 2, later in 0..u64::MAX / 4) {
+        let now = UnixMillis(at);
+        // Before its arrival nothing is promised: that is a clock set back.
+        if at >= standing.received.0 && !standing.is_fresh(now) {
+            prop_assert!(!standing.is_fresh(UnixMillis(at + later)));
+        }
+    }
+
+    #[test]
+    fn demands_never_make_anything_fresher(standing in standing(), now in time(), request in any_fields()) {
+        let directives = RequestDirectives::parse(&request);
+        if judge(&standing, &directives, now) == Verdict::Fresh {
+            prop_assert!(standing.is_fresh(now));
+        }
+        if standing.flags.contains(StandingFlags::NO_CACHE) {
+            prop_assert!(matches!(judge(&standing, &directives, now), Verdict::Validate(_)));
+            prop_assert!(!may_serve_on_error(&standing, &directives, now, true));
+        }
+    }
+
+    /// Keys are equal exactly if the values are, taken as lines of fields whose grammar is unknown to us.
+    #[test]
+    fn vary_keys_are_unambiguous(
+        a in vec((0..3usize, "[ab\\x00\\x01,]{0,3}"), 0..5),
+        b in vec((0..3usize, "[ab\\x00\\x01,]{0,3}"), 0..5),
+    ) {
+        let list = VaryList::from_bytes(b"f0,f1,f2").expect("sorted and unique");
+        let names = ["F0", "F1", "F2"];
+        let key = |lines: &[(usize, String)]| {
+            let mut fields = Fields::new();
+            lines.iter().for_each(|(name, value)| fields.push(names[*name].as_bytes(), value.as_bytes()));
+            let mut out = Vec::new();
+            vary_key(&list, &fields, &mut out);
+            out
+        };
+        let by_name = |lines: &[(usize, String)]| -> Vec<Vec<String>> {
+            (0..3).map(|name| lines.iter().filter(|line| line.0 == name).map(|line| line.1.clone()).collect()).collect()
+        };
+        prop_assert_eq!(key(&a) == key(&b), by_name(&a) == by_name(&b));
+    }
+
+    #[test]
+    fn vary_lists_are_read_as_written(response in any_fields(), bytes in vec(any::<u8>(), 0..20)) {
+        if let Ok(Some(list)) = vary_list(&response) {
+            prop_assert_eq!(VaryList::from_bytes(list.as_bytes()), Some(list));
+        }
+        if let Some(list) = VaryList::from_bytes(&bytes) {
+            prop_assert_eq!(list.as_bytes(), &bytes[..]);
+        }
+    }
+
+    #[test]
+    fn the_normal_form_is_a_fixed_point(text in value(), tail in "[ -~]{0,12}") {
+        for uri in [String::from_utf8_lossy(&text).into_owned(), format!("hTTp://H:80{tail}")] {
+            if let Some(parts) = split_uri(&uri) {
+                let mut once = Vec::new();
+                parts.write(&mut once);
+                let once = String::from_utf8(once).expect("text in, text out");
+                let again = split_uri(&once).expect("the normal form is a URI");
+                prop_assert!(again.same_origin(&parts));
+                let mut twice = Vec::new();
+                again.write(&mut twice);
+                prop_assert_eq!(once.as_bytes(), &twice[..]);
+            }
+        }
+    }
+
+    #[test]
+    fn freshening_keeps_what_describes_the_content(stored in any_fields(), not_modified in any_fields()) {
+        let fresh = freshen(&stored, &not_modified);
+        for name in ["Content-Length", "Content-Encoding"] {
+            prop_assert_eq!(fresh.first(name.as_bytes()), stored.first(name.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn cache_status_is_printable(key in vec(any::<u8>(), 0..600), detail in ".{0,20}", ttl in any::<i64>()) {
+        let mut out = Vec::new();
+        cache_status::CacheStatus::hit(&mut out).ttl(ttl).key(&key).detail(&detail);
+        prop_assert!(out.iter().all(|byte| (0x20..0x7f).contains(byte)));
+    }
+}

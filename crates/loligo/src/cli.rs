@@ -1,0 +1,267 @@
+//! The command line: what may be typed, and what it becomes in `Raw`.
+//!
+//! Values of flags stay text here; they are checked with the file's, by the same rows of `settings`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::draft::LISTEN;
+use crate::problem::Place;
+use crate::raw::{Given, Raw, RawListener};
+use crate::settings::{LISTENER, TOP};
+
+#[derive(Parser, Debug)]
+#[command(
+    name = "loligo",
+    version,
+    about = "A caching web proxy that keeps everything in one file",
+    long_about = "A caching web proxy that keeps everything in one file.\n\n\
+                  Without any configuration `loligo serve` is a forward proxy for this machine, on 127.0.0.1:3128.",
+    after_help = "Try it:\n  \
+                  loligo serve &\n  \
+                  curl -x http://127.0.0.1:3128 -D - -o page http://example.org/   # again: Cache-Status says hit\n\n\
+                  Each command explains itself: loligo serve --help",
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run the proxy
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Flags),
+    /// Explain what a configuration means, or what is wrong with it
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(Flags),
+    /// Print every setting of a configuration file: what it takes, its default, what it does
+    Settings,
+    /// Work with profile files (see: serve --profile)
+    #[command(subcommand)]
+    Profile(ProfileCommand),
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ProfileCommand {
+    /// Print the records of a profile file, one a line
+    #[command(after_help = DUMP_EXAMPLES)]
+    Dump(DumpFlags),
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  A forward proxy for this machine, everything by default:
+    loligo serve
+  In front of a web server, for everybody, 10 GiB of cache:
+    loligo serve --listen 0.0.0.0:80 --allow any --reverse http://127.0.0.1:8080 \\
+                 --store /var/cache/loligo.store --store-size 10GiB
+  A forward proxy for an office network, with a log:
+    loligo serve --listen 192.0.2.1:3128 --allow 192.0.2.0/24 --access-log /var/log/loligo.log
+  Several listeners and origins, limits, time-outs: in a file
+    loligo serve -c /etc/loligo.toml
+
+Flags override the file: --listen and --reverse replace its listeners, --allow the networks of every
+listener. Sizes are written 64KiB, 256MiB, 10GiB, networks 10.0.0.0/8,2001:db8::/32.
+`loligo check` with the same flags explains what they mean; `loligo settings` lists all that a file may say.
+
+SIGTERM and SIGINT finish running requests and leave the store clean; SIGHUP reopens the logs.";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  loligo check -c /etc/loligo.toml
+  loligo check                                  what `loligo serve` without arguments would do
+  loligo check --listen 0.0.0.0:3128            what is wrong with these flags
+
+Exit status: 0 all is well, 1 something is wrong with the configuration, 2 the command line is not
+understood or the file can not be read.";
+
+const DUMP_EXAMPLES: &str = "\
+Examples:
+  loligo profile dump requests.profile | less -S
+  loligo profile dump requests.profile --json | jq 'select(.class == \"miss\").stages[\"server-reply\"]'
+
+A stage is printed as start+first/total in microseconds: when it started after the request began, how long
+until its first byte, how long until its last; - if the request did not pass through it.";
+
+/// The flags of `serve` and `check`.
+#[derive(Args, Debug, Default)]
+pub struct Flags {
+    /// Read settings from this file (TOML)
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Address clients connect to [default: 127.0.0.1:3128]; may be repeated
+    #[arg(
+        short,
+        long,
+        value_name = "ADDRESS:PORT",
+        help_heading = "Who is served"
+    )]
+    pub listen: Vec<String>,
+
+    /// Be a reverse proxy for this origin, http or https; without it: a forward proxy
+    #[arg(short, long, value_name = "URL", help_heading = "Who is served")]
+    pub reverse: Option<String>,
+
+    /// Networks of clients served beside this machine, or "any"; required to listen beyond loopback
+    #[arg(long, value_name = "NETWORKS", help_heading = "Who is served")]
+    pub allow: Option<String>,
+
+    /// Address of the admin interface, or "none" [default: 127.0.0.1:3129]
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Who is served")]
+    pub admin: Option<String>,
+
+    /// Networks that may use the admin interface beside this machine
+    #[arg(long, value_name = "NETWORKS", help_heading = "Who is served")]
+    pub admin_allow: Option<String>,
+
+    /// File or block device of the disk cache, or "none" [default: loligo/store in ~/.cache]
+    #[arg(short, long, value_name = "PATH", help_heading = "The cache")]
+    pub store: Option<String>,
+
+    /// Its size [default: as it is; a new one 10GiB or half of the free space]
+    #[arg(long, value_name = "SIZE", help_heading = "The cache")]
+    pub store_size: Option<String>,
+
+    /// Size of the memory tier, or "none" [default: an eighth of the RAM, at most 1GiB]
+    #[arg(short, long, value_name = "SIZE", help_heading = "The cache")]
+    pub memory: Option<String>,
+
+    /// How the disk is read and written: auto, uring, threads [default: auto]
+    #[arg(long, value_name = "ENGINE", help_heading = "The cache")]
+    pub io_engine: Option<String>,
+
+    /// Worker threads [default: one a core]
+    #[arg(short, long, value_name = "N", help_heading = "Running")]
+    pub workers: Option<String>,
+
+    /// Write an access log to this file, or "-" for standard output [default: none]
+    #[arg(long, value_name = "PATH", help_heading = "What is written")]
+    pub access_log: Option<String>,
+
+    /// Format of the access log: squid, json [default: squid]
+    #[arg(long, value_name = "FORMAT", help_heading = "What is written")]
+    pub access_log_format: Option<String>,
+
+    /// Write a profile record of every request to this file
+    #[arg(long, value_name = "FILE", help_heading = "What is written")]
+    pub profile: Option<String>,
+
+    /// How much is said on standard error: error, warn, info, debug, trace [default: info]
+    #[arg(long, value_name = "LEVEL", help_heading = "What is written")]
+    pub log_level: Option<String>,
+}
+
+/// The flags of `profile dump`.
+#[derive(Args, Debug)]
+pub struct DumpFlags {
+    /// The profile file; - is standard input
+    pub file: PathBuf,
+    /// One JSON object a line, instead of columns
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Flags {
+    /// What was typed for the flags that stand for one setting outside listeners.
+    fn named(&self) -> [(&'static str, &Option<String>); 11] {
+        [
+            ("--admin", &self.admin),
+            ("--admin-allow", &self.admin_allow),
+            ("--store", &self.store),
+            ("--store-size", &self.store_size),
+            ("--memory", &self.memory),
+            ("--io-engine", &self.io_engine),
+            ("--workers", &self.workers),
+            ("--access-log", &self.access_log),
+            ("--access-log-format", &self.access_log_format),
+            ("--profile", &self.profile),
+            ("--log-level", &self.log_level),
+        ]
+    }
+
+    /// Adds the flags to what the file said; what comes later wins.
+    pub fn add_to(&self, raw: &mut Raw) {
+        for (flag, text) in self.named() {
+            let Some(text) = text else { continue };
+            let row = TOP.iter().find(|setting| setting.flag == Some(flag));
+            let row = row.expect("a test holds flags and settings together");
+            raw.given.push(Given::flag(row.key, flag, text));
+        }
+        self.add_listeners(raw);
+    }
+
+    fn add_listeners(&self, raw: &mut Raw) {
+        let listener = |address: Given| RawListener {
+            place: address.place.clone(),
+            given: vec![address],
+            routes: Vec::new(),
+        };
+        let given = |flag: &'static str, text: &str| {
+            let row = LISTENER.iter().find(|setting| setting.flag == Some(flag));
+            Given::flag(
+                row.expect("a test holds flags and settings together").key,
+                flag,
+                text,
+            )
+        };
+        if !self.listen.is_empty() {
+            raw.listeners = self
+                .listen
+                .iter()
+                .map(|text| listener(given("--listen", text)))
+                .collect();
+        } else if self.reverse.is_some() || raw.listeners.is_empty() {
+            // The default address, so that the other flags have a listener to stand at.
+            let mut address = given("--listen", &LISTEN.to_string());
+            address.place = Place::Default;
+            raw.listeners = vec![listener(address)];
+        }
+        for listener in &mut raw.listeners {
+            listener
+                .given
+                .extend(self.reverse.as_ref().map(|text| given("--reverse", text)));
+            listener
+                .given
+                .extend(self.allow.as_ref().map(|text| given("--allow", text)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_is_a_setting_and_every_settings_flag_exists() {
+        let flags: Vec<_> = Flags::default()
+            .named()
+            .iter()
+            .map(|(flag, _)| *flag)
+            .collect();
+        let rows: Vec<_> = TOP.iter().filter_map(|setting| setting.flag).collect();
+        assert_eq!(flags.len(), rows.len());
+        assert!(rows.iter().all(|flag| flags.contains(flag)));
+        let listener: Vec<_> = LISTENER.iter().filter_map(|setting| setting.flag).collect();
+        assert_eq!(listener, ["--listen", "--allow", "--reverse"]);
+
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        for flag in rows.into_iter().chain(listener) {
+            let known = |arg: &clap::Arg| {
+                arg.get_long()
+                    .is_some_and(|long| flag == format!("--{long}"))
+            };
+            assert!(serve.get_arguments().any(known), "{flag}");
+        }
+    }
+}

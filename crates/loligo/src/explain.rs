@@ -1,0 +1,443 @@
+//! A checked configuration in words: what it listens on, whom it serves, what it keeps where.
+//!
+//! Printed by `loligo check`; the words come from the plan, not from what was written, so that a default and the
+//! same value written out read alike.
+
+use std::fmt::Write as _;
+
+use ipnet::IpNet;
+use proxy::plan::{
+    AccessFormat, Destinations, Forward, IoEngine, Listener, LogTarget, OriginUrl, Plan, Role,
+    Route, StorePlan,
+};
+
+use crate::into_plan::Settled;
+use crate::machine::{Existing, OnDisk};
+use crate::raw::Raw;
+use crate::settings::{self, Kind};
+use crate::units::{Size, Time};
+
+/// The whole explanation, lines with ends.
+pub fn explain(settled: &Settled, raw: &Raw) -> String {
+    let plan = &settled.plan;
+    let mut out = String::new();
+    for listener in &plan.listeners {
+        explain_listener(listener, &mut out);
+    }
+    match &plan.admin {
+        Some(admin) => {
+            head(
+                &mut out,
+                &format!("admin interface on {}", address(admin.address)),
+            );
+            line(&mut out, "for", &clients(&admin.allow));
+            line(&mut out, "offers", "/metrics, /status, /healthz, PURGE");
+        }
+        None => head(&mut out, "no admin interface"),
+    }
+    head(&mut out, "cache");
+    line(&mut out, "memory", &memory(plan));
+    match &plan.store {
+        Some(store) => explain_store(store, &settled.store_on_disk, plan, &mut out),
+        None => line(&mut out, "disk", "none"),
+    }
+    head(&mut out, "runs with");
+    line(&mut out, "workers", &count(plan.workers, "thread"));
+    line(
+        &mut out,
+        "clients",
+        &format!(
+            "at most {} connections at once",
+            plan.limits.connections_max
+        ),
+    );
+    line(
+        &mut out,
+        "heads",
+        &format!(
+            "at most {} and {} fields",
+            Size(plan.limits.head_bytes_max as u64),
+            plan.limits.fields_max
+        ),
+    );
+    line(
+        &mut out,
+        "transfers",
+        &format!(
+            "at most {} of bodies on their way",
+            Size(plan.limits.transfer_buffer_bytes)
+        ),
+    );
+    line(
+        &mut out,
+        "stopping",
+        &format!(
+            "waits up to {} for running requests",
+            Time(plan.timeouts.drain)
+        ),
+    );
+    explain_logs(settled, &mut out);
+    changed(raw, &mut out);
+    for note in &settled.notes {
+        let _ = writeln!(out, "\nnote: {note}");
+    }
+    out
+}
+
+fn head(out: &mut String, text: &str) {
+    let gap = if out.is_empty() { "" } else { "\n" };
+    let _ = writeln!(out, "{gap}{text}");
+}
+
+fn line(out: &mut String, name: &str, text: &str) {
+    let _ = writeln!(out, "  {name:<13} {text}");
+}
+
+fn count(n: usize, noun: &str) -> String {
+    if n == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{n} {noun}s")
+    }
+}
+
+fn address(address: std::net::SocketAddr) -> String {
+    match (address.ip().is_unspecified(), address.port()) {
+        (_, 0) => format!("{}, any free port", address.ip()),
+        (true, _) => format!("{address} (every address of this machine)"),
+        (false, _) => address.to_string(),
+    }
+}
+
+fn explain_listener(listener: &Listener, out: &mut String) {
+    match &listener.role {
+        Role::Forward(forward) => {
+            head(
+                out,
+                &format!("forward proxy on {}", address(listener.address)),
+            );
+            line(out, "for", &clients(&listener.allow));
+            line(out, "fetches", &destinations(&forward.destinations));
+            line(out, "tunnels", &tunnels(forward));
+        }
+        Role::Reverse(routes) => {
+            head(
+                out,
+                &format!("reverse proxy on {}", address(listener.address)),
+            );
+            line(out, "for", &clients(&listener.allow));
+            for route in routes {
+                line(out, "route", &explain_route(route));
+            }
+            if !routes
+                .iter()
+                .any(|route| route.host.is_none() && route.path_prefix == "/")
+            {
+                line(out, "otherwise", "requests are refused");
+            }
+        }
+    }
+}
+
+fn clients(allow: &[IpNet]) -> String {
+    if allow.is_empty() {
+        return "this machine only".to_owned();
+    }
+    let everybody = |v4: bool| {
+        allow
+            .iter()
+            .any(|net| net.prefix_len() == 0 && net.addr().is_ipv4() == v4)
+    };
+    if everybody(true) && everybody(false) {
+        return "everybody".to_owned();
+    }
+    format!("this machine and {}", networks(allow))
+}
+
+fn networks(nets: &[IpNet]) -> String {
+    let nets: Vec<_> = nets
+        .iter()
+        .map(|net| {
+            if net.prefix_len() == net.max_prefix_len() {
+                net.addr().to_string()
+            } else {
+                net.to_string()
+            }
+        })
+        .collect();
+    nets.join(", ")
+}
+
+fn destinations(allowed: &Destinations) -> String {
+    let mut text = match (allowed.loopback, allowed.link_local) {
+        (true, true) => "from anywhere, loopback and link-local addresses included".to_owned(),
+        (true, false) => {
+            "from anywhere, loopback included, link-local addresses refused".to_owned()
+        }
+        (false, true) => {
+            "from anywhere, link-local addresses included, loopback refused".to_owned()
+        }
+        (false, false) => "from anywhere; loopback and link-local addresses refused".to_owned(),
+    };
+    if !allowed.allow.is_empty() && !(allowed.loopback && allowed.link_local) {
+        let _ = write!(text, ", except {}", networks(&allowed.allow));
+    }
+    text
+}
+
+fn tunnels(forward: &Forward) -> String {
+    let ports: Vec<_> = forward.connect_ports.iter().map(u16::to_string).collect();
+    match ports.len() {
+        0 => "none: CONNECT is refused".to_owned(),
+        1 => format!("CONNECT to port {}", ports[0]),
+        _ => format!("CONNECT to ports {}", ports.join(", ")),
+    }
+}
+
+fn explain_route(route: &Route) -> String {
+    let host = match &route.host {
+        None => "any host".to_owned(),
+        Some(name) => match name.strip_prefix("*.") {
+            Some(suffix) => format!("hosts below {suffix}"),
+            None => name.clone(),
+        },
+    };
+    let path = if route.path_prefix == "/" {
+        ""
+    } else {
+        route.path_prefix.as_str()
+    };
+    let sent = if route.pass_host {
+        "the client's Host"
+    } else {
+        host_sent(&route.origin)
+    };
+    format!(
+        "{host}{}{path} -> {} ({sent})",
+        if path.is_empty() { "" } else { ", " },
+        route.origin
+    )
+}
+
+fn host_sent(origin: &OriginUrl) -> &'static str {
+    if origin.tls {
+        "its own Host, certificate checked"
+    } else {
+        "its own Host"
+    }
+}
+
+fn memory(plan: &Plan) -> String {
+    match plan.memory_bytes {
+        0 => "none".to_owned(),
+        bytes => format!(
+            "{} for objects up to {}",
+            Size(bytes),
+            Size(plan.limits.memory_object_bytes_max)
+        ),
+    }
+}
+
+fn explain_store(store: &StorePlan, on_disk: &OnDisk, plan: &Plan, out: &mut String) {
+    line(out, "disk", &store.path.display().to_string());
+    let size = match (store.size_bytes, &on_disk.existing) {
+        (None, Some(Existing::File(bytes))) => {
+            format!("{}, the file's size as it is", Size(*bytes))
+        }
+        (None, _) => "the whole device".to_owned(),
+        (Some(bytes), Some(Existing::File(now @ 1..))) if *now != bytes => {
+            format!("{}; the file there has {}", Size(bytes), Size(*now))
+        }
+        (Some(bytes), Some(Existing::Device)) => format!("{} of the device", Size(bytes)),
+        (Some(bytes), Some(Existing::File(1..))) => format!("{}, as the file has", Size(bytes)),
+        (Some(bytes), _) => format!("{}, to be made at the first start", Size(bytes)),
+    };
+    line(out, "size", &size);
+    line(
+        out,
+        "objects",
+        &format!("up to {}", Size(plan.limits.object_bytes_max)),
+    );
+    let engine = match store.io_engine {
+        IoEngine::Auto => "io_uring where the kernel allows it, else threads",
+        IoEngine::Uring => "io_uring, or it does not start",
+        IoEngine::Threads => "threads",
+    };
+    let direct = if store.direct {
+        "past the page cache"
+    } else {
+        "through the page cache"
+    };
+    line(out, "disk I/O", &format!("{engine}; {direct}"));
+}
+
+fn explain_logs(settled: &Settled, out: &mut String) {
+    let logs = &settled.plan.logs;
+    let access = match &logs.access {
+        None => "none".to_owned(),
+        Some(log) => {
+            let format = match log.format {
+                AccessFormat::Squid => "Squid's format",
+                AccessFormat::Json => "JSON lines",
+            };
+            match &log.target {
+                LogTarget::Stdout => format!("standard output, {format}"),
+                LogTarget::File(path) => format!("{}, {format}", path.display()),
+            }
+        }
+    };
+    line(out, "access log", &access);
+    line(
+        out,
+        "profile",
+        &logs
+            .profile
+            .as_ref()
+            .map_or("none".to_owned(), |path| path.display().to_string()),
+    );
+    line(
+        out,
+        "says",
+        &format!("{} on standard error", settled.log_level),
+    );
+}
+
+/// Numbers and switches that were set, beside their defaults: what is easily overlooked in a long file.
+fn changed(raw: &Raw, out: &mut String) {
+    let mut first = true;
+    for setting in settings::TOP {
+        let Some(given) = raw.given.iter().rfind(|given| given.key == setting.key) else {
+            continue;
+        };
+        let value = match &given.value {
+            crate::raw::Value::Text(text) => text.clone(),
+            value => value.to_string(),
+        };
+        if matches!(setting.kind, Kind::Own { .. }) || value == setting.kind.default() {
+            continue;
+        }
+        if std::mem::take(&mut first) {
+            head(out, "set differently from the default");
+        }
+        let _ = writeln!(
+            out,
+            "  {} = {value}   (default {})",
+            setting.key,
+            setting.kind.default()
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::settle_raw;
+    use expect_test::{Expect, expect};
+
+    #[track_caller]
+    fn check(text: &str, expected: Expect) {
+        let (raw, settled) = settle_raw(text);
+        expected.assert_eq(&explain(&settled.unwrap(), &raw));
+    }
+
+    #[test]
+    fn the_default_in_words() {
+        check(
+            "",
+            expect![[r#"
+            forward proxy on 127.0.0.1:3128
+              for           this machine only
+              fetches       from anywhere, loopback and link-local addresses included
+              tunnels       CONNECT to port 443
+
+            admin interface on 127.0.0.1:3129
+              for           this machine only
+              offers        /metrics, /status, /healthz, PURGE
+
+            cache
+              memory        512MiB for objects up to 1MiB
+              disk          /home/u/.cache/loligo/store
+              size          10GiB, to be made at the first start
+              objects       up to 1GiB
+              disk I/O      io_uring where the kernel allows it, else threads; past the page cache
+
+            runs with
+              workers       4 threads
+              clients       at most 16384 connections at once
+              heads         at most 64KiB and 128 fields
+              transfers     at most 256MiB of bodies on their way
+              stopping      waits up to 30s for running requests
+              access log    none
+              profile       none
+              says          info on standard error
+        "#]],
+        );
+    }
+
+    #[test]
+    fn a_full_configuration_in_words() {
+        check(
+            r#"
+            workers = 1
+            memory = "none"
+            admin.address = "none"
+            store.path = "/x/half-gib"
+            store.direct = false
+            timeouts.drain = "1m"
+            limits.head-max = "64KiB"
+            log.access = "-"
+            log.profile = "/x/profile"
+            [[listener]]
+            address = "0.0.0.0:3128"
+            allow = ["10.0.0.0/8", "192.0.2.7"]
+            connect-ports = [443, 8443]
+            allow-destinations = ["127.0.0.2"]
+            [[listener]]
+            address = "127.0.0.1:0"
+            [[listener.route]]
+            host = "*.example.org"
+            path = "/docs"
+            origin = "https://docs.example"
+            [[listener.route]]
+            host = "example.org"
+            origin = "http://127.0.0.1:8080"
+            pass-host = true
+            "#,
+            expect![[r#"
+                forward proxy on 0.0.0.0:3128 (every address of this machine)
+                  for           this machine and 10.0.0.0/8, 192.0.2.7
+                  fetches       from anywhere; loopback and link-local addresses refused, except 127.0.0.2
+                  tunnels       CONNECT to ports 443, 8443
+
+                reverse proxy on 127.0.0.1, any free port
+                  for           this machine only
+                  route         example.org -> http://127.0.0.1:8080 (the client's Host)
+                  route         hosts below example.org, /docs -> https://docs.example (its own Host, certificate checked)
+                  otherwise     requests are refused
+
+                no admin interface
+
+                cache
+                  memory        none
+                  disk          /x/half-gib
+                  size          512MiB, the file's size as it is
+                  objects       up to 1GiB
+                  disk I/O      io_uring where the kernel allows it, else threads; through the page cache
+
+                runs with
+                  workers       1 thread
+                  clients       at most 16384 connections at once
+                  heads         at most 64KiB and 128 fields
+                  transfers     at most 256MiB of bodies on their way
+                  stopping      waits up to 1m for running requests
+                  access log    standard output, Squid's format
+                  profile       /x/profile
+                  says          info on standard error
+
+                set differently from the default
+                  store.direct = false   (default true)
+                  timeouts.drain = 1m   (default 30s)
+            "#]],
+        );
+    }
+}

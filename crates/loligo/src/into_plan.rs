@@ -1,0 +1,554 @@
+//! From what the user said to what the program needs: `Raw` and `Machine` in, `Plan` out, or all that is wrong.
+//!
+//! Three steps: single settings are checked and put into a draft (`settings`); listeners are built; then what
+//! only makes sense together is looked at, and defaults that depend on the machine are filled in.
+//!
+//! Rules kept here, and nowhere else:
+//!   R1  a listener or admin interface beyond loopback says whom it serves
+//!   R2  no address is used twice (port 0, any free port, excepted)
+//!   R3  no origin is one of our own listeners, where that can be seen from the addresses
+//!   R4  a store that exists keeps its size unless one is given; a new one leaves half of the free space
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use proxy::plan::{
+    AccessLog, Admin, Destinations, Forward, Limits, Listener, OriginUrl, Plan, Role, Route,
+    StorePlan,
+};
+
+use crate::draft::{Draft, LISTEN, ListenerDraft, RouteDraft, StorePath};
+use crate::machine::{Existing, Machine, OnDisk};
+use crate::problem::{Place, Problem};
+use crate::raw::{Given, Raw};
+use crate::settings;
+use crate::units::Size;
+
+const MIB: u64 = 1 << 20;
+/// Files the process needs beside connections: store, logs, rings, resolver, libraries.
+const FILES_RESERVED: u64 = 256;
+/// Files a client connection may need: itself and one to an origin.
+const FILES_PER_CONNECTION: u64 = 2;
+
+/// A checked configuration.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settled {
+    /// What the proxy needs.
+    pub plan: Plan,
+    /// The filter of what is said on standard error.
+    pub log_level: String,
+    /// What is on disk where the store is to be.
+    pub store_on_disk: OnDisk,
+    /// What is allowed but may surprise.
+    pub notes: Vec<String>,
+}
+
+/// Checks everything.
+pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> {
+    let mut making = Making {
+        raw,
+        machine,
+        draft: Draft::default(),
+        problems: Vec::new(),
+        notes: Vec::new(),
+    };
+    settings::apply(
+        settings::TOP,
+        "",
+        &raw.given,
+        &mut making.draft,
+        &mut making.problems,
+    );
+    let listeners = making.listeners();
+    making.check_addresses(&listeners);
+    making.check_origins(&listeners);
+    making.check_numbers();
+    let admin = making.admin();
+    let (store, store_on_disk) = making.store();
+    making.settle_limits();
+
+    let Making {
+        draft,
+        mut problems,
+        notes,
+        ..
+    } = making;
+    if !problems.is_empty() {
+        problems.sort_by_key(Problem::line);
+        problems.dedup();
+        return Err(problems);
+    }
+    let mut plan = draft.plan;
+    plan.listeners = listeners
+        .into_iter()
+        .map(|(listener, _)| listener)
+        .collect();
+    plan.admin = admin;
+    plan.store = store;
+    plan.workers = draft
+        .workers
+        .unwrap_or(machine.cores.clamp(Plan::WORKERS.min, Plan::WORKERS.max));
+    plan.memory_bytes = draft
+        .memory
+        .unwrap_or_else(|| memory_default(machine.ram_bytes));
+    plan.logs.access = draft.access.map(|target| AccessLog {
+        target,
+        format: draft.access_format,
+    });
+    Ok(Settled {
+        plan,
+        log_level: draft.log_level,
+        store_on_disk,
+        notes,
+    })
+}
+
+/// An eighth of the RAM in whole MiB, within bounds.
+fn memory_default(ram_bytes: u64) -> u64 {
+    (ram_bytes / 8 / MIB * MIB).clamp(Plan::MEMORY_BYTES.min, Plan::MEMORY_BYTES.default)
+}
+
+struct Making<'a> {
+    raw: &'a Raw,
+    machine: &'a Machine,
+    draft: Draft,
+    problems: Vec<Problem>,
+    notes: Vec<String>,
+}
+
+impl Making<'_> {
+    /// A problem with a setting outside listeners, or with what was not said.
+    fn complain(&mut self, key: &str, message: String) {
+        let problem = match self.raw.given.iter().rfind(|given| given.key == key) {
+            Some(given) => given.problem(message),
+            None => missing(Place::Default, key, message),
+        };
+        self.problems.push(problem);
+    }
+
+    fn listeners(&mut self) -> Vec<(Listener, Place)> {
+        let mut drafts: Vec<ListenerDraft> = Vec::new();
+        for raw in &self.raw.listeners {
+            let mut draft = ListenerDraft::new(raw.place.clone());
+            settings::apply(
+                settings::LISTENER,
+                "listener.",
+                &raw.given,
+                &mut draft,
+                &mut self.problems,
+            );
+            for raw in &raw.routes {
+                let mut route = RouteDraft::new(raw.place.clone());
+                settings::apply(
+                    settings::ROUTE,
+                    "listener.route.",
+                    &raw.given,
+                    &mut route,
+                    &mut self.problems,
+                );
+                // A bad origin has been complained of already.
+                if route.origin.is_none() && !raw.given.iter().any(|given| given.key == "origin") {
+                    let message =
+                        "every route needs an origin, such as origin = \"http://127.0.0.1:8080\""
+                            .into();
+                    self.problems.push(missing(
+                        raw.place.clone(),
+                        "listener.route.origin",
+                        message,
+                    ));
+                }
+                draft.routes.push(route);
+            }
+            let public = draft.address.is_some_and(|address| !is_local(address.ip()));
+            if public
+                && draft.allow.is_empty()
+                && !raw.given.iter().any(|given| given.key == "allow")
+            {
+                self.problems.push(needs_allow(
+                    find(&raw.given, "address", "listener."),
+                    "allow = [\"10.0.0.0/8\"] (flag --allow), or \"any\" for everybody",
+                ));
+            }
+            drafts.push(draft);
+        }
+        if drafts.is_empty() {
+            drafts.push(ListenerDraft::new(Place::Default));
+        }
+        if drafts.len() > Plan::LISTENERS_MAX {
+            let message = format!("at most {} listeners", Plan::LISTENERS_MAX);
+            self.problems.push(missing(
+                drafts[Plan::LISTENERS_MAX].place.clone(),
+                "listener",
+                message,
+            ));
+        }
+        drafts
+            .into_iter()
+            .map(|draft| self.listener(draft))
+            .collect()
+    }
+
+    fn listener(&mut self, mut draft: ListenerDraft) -> (Listener, Place) {
+        let allow = std::mem::take(&mut draft.allow);
+        let address = draft.address.unwrap_or(LISTEN);
+        let place = draft.place.clone();
+        let role = if draft.origin.is_some() || !draft.routes.is_empty() {
+            for (key, given) in [
+                ("listener.connect-ports", draft.connect_ports.is_some()),
+                ("listener.allow-destinations", draft.destinations.is_some()),
+            ] {
+                if given {
+                    let message = "is for forward proxies; this listener has an origin, so it is a reverse proxy";
+                    self.problems
+                        .push(missing(place.clone(), key, message.into()));
+                }
+            }
+            Role::Reverse(self.routes(draft))
+        } else {
+            if draft.pass_host.is_some() {
+                let message = "is for reverse proxies; this listener has no origin".into();
+                self.problems
+                    .push(missing(place.clone(), "listener.pass-host", message));
+            }
+            let defaults = Forward::for_address(address.ip());
+            Role::Forward(Forward {
+                connect_ports: draft.connect_ports.unwrap_or(defaults.connect_ports),
+                destinations: draft.destinations.unwrap_or(defaults.destinations),
+            })
+        };
+        (
+            Listener {
+                address,
+                role,
+                allow,
+            },
+            place,
+        )
+    }
+
+    /// Most specific first; the listener's own origin last.
+    fn routes(&mut self, draft: ListenerDraft) -> Vec<Route> {
+        let mut routes: Vec<Route> = Vec::new();
+        let count = draft.routes.len();
+        for one in draft.routes {
+            let Some(origin) = one.origin else { continue };
+            if routes
+                .iter()
+                .any(|r| r.host == one.host && r.path_prefix == one.path)
+            {
+                let host = one.host.as_deref().unwrap_or("any host");
+                let message = format!("a second route for {host} and {}", one.path);
+                self.problems
+                    .push(missing(one.place, "listener.route", message));
+                continue;
+            }
+            routes.push(Route {
+                host: one.host,
+                path_prefix: one.path,
+                origin,
+                pass_host: one.pass_host,
+            });
+        }
+        if let Some(origin) = draft.origin {
+            if routes
+                .iter()
+                .any(|r| r.host.is_none() && r.path_prefix == "/")
+            {
+                let message =
+                    "the listener's own origin is never used: a route takes every host and path"
+                        .into();
+                self.problems
+                    .push(missing(draft.place.clone(), "listener.origin", message));
+            }
+            let pass_host = draft.pass_host.unwrap_or(false);
+            routes.push(Route {
+                pass_host,
+                ..Route::everything_to(origin)
+            });
+        } else if draft.pass_host.is_some() {
+            let message =
+                "belongs to the listener's origin, and it has none; write it into the routes"
+                    .into();
+            self.problems
+                .push(missing(draft.place.clone(), "listener.pass-host", message));
+        }
+        if count > Plan::ROUTES_MAX {
+            let message = format!("at most {} routes a listener", Plan::ROUTES_MAX);
+            self.problems
+                .push(missing(draft.place, "listener.route", message));
+        }
+        routes.sort_by_key(Route::specificity);
+        routes
+    }
+
+    /// R2
+    fn check_addresses(&mut self, listeners: &[(Listener, Place)]) {
+        for (i, (listener, place)) in listeners.iter().enumerate() {
+            let address = listener.address;
+            if address.port() == 0 {
+                continue;
+            }
+            if listeners[..i]
+                .iter()
+                .any(|(other, _)| other.address == address)
+            {
+                let message = format!("{address} is used by another listener already");
+                self.problems
+                    .push(missing(place.clone(), "listener.address", message));
+            }
+            if self.draft.admin == Some(address) {
+                let message = format!(
+                    "{address} is also a listener's address; give one of them another port"
+                );
+                self.complain("admin.address", message);
+            }
+        }
+    }
+
+    /// R3
+    fn check_origins(&mut self, listeners: &[(Listener, Place)]) {
+        let ours: Vec<SocketAddr> = listeners
+            .iter()
+            .map(|(listener, _)| listener.address)
+            .chain(self.draft.admin)
+            .collect();
+        for (listener, place) in listeners {
+            let Role::Reverse(routes) = &listener.role else {
+                continue;
+            };
+            for route in routes {
+                if let Some(own) = ours.iter().find(|own| is_own(&route.origin, **own)) {
+                    let message = format!(
+                        "the origin {} is this proxy itself (it listens on {own})",
+                        route.origin
+                    );
+                    self.problems
+                        .push(missing(place.clone(), "listener.origin", message));
+                }
+            }
+        }
+    }
+
+    fn check_numbers(&mut self) {
+        let draft = &self.draft;
+        let (limits, dns, store) = (&draft.plan.limits, &draft.plan.dns, &draft.store);
+        let mut wrong: Vec<(&str, String)> = Vec::new();
+        if store.low_watermark_percent >= store.high_watermark_percent {
+            let message = format!(
+                "must be below the high one, {}",
+                store.high_watermark_percent
+            );
+            wrong.push(("store.low-watermark", message));
+        }
+        for (key, bytes) in [
+            ("store.chunk", store.chunk_bytes),
+            ("store.cluster", store.cluster_bytes),
+            ("store.fragment", store.fragment_bytes),
+        ] {
+            if !bytes.is_power_of_two() {
+                let next = u64::from(bytes).next_power_of_two();
+                wrong.push((
+                    key,
+                    format!(
+                        "must be a power of two, {} or {}",
+                        Size(next / 2),
+                        Size(next)
+                    ),
+                ));
+            }
+        }
+        if limits.transfer_bytes_max > limits.transfer_buffer_bytes {
+            let message = format!(
+                "must not exceed limits.transfer-buffer, {}",
+                Size(limits.transfer_buffer_bytes)
+            );
+            wrong.push(("limits.transfer-max", message));
+        }
+        if dns.ttl_min > dns.ttl_max {
+            wrong.push(("dns.ttl-min", "must not exceed dns.ttl-max".into()));
+        }
+        for (key, message) in wrong {
+            self.complain(key, message);
+        }
+    }
+
+    /// R1 for the admin interface.
+    fn admin(&mut self) -> Option<Admin> {
+        let address = self.draft.admin?;
+        if !is_local(address.ip()) && self.draft.admin_allow.is_empty() {
+            self.problems.push(needs_allow(
+                find(&self.raw.given, "admin.address", ""),
+                "admin.allow = [\"10.0.0.0/8\"] (flag --admin-allow); whoever may use it may purge the cache",
+            ));
+        }
+        Some(Admin {
+            address,
+            allow: self.draft.admin_allow.clone(),
+        })
+    }
+
+    /// R4
+    fn store(&mut self) -> (Option<StorePlan>, OnDisk) {
+        let path = match &self.draft.store_path {
+            StorePath::None => {
+                if self.draft.store_size.is_some() {
+                    self.complain(
+                        "store.size",
+                        "there is no store (store.path is none)".into(),
+                    );
+                }
+                return (None, OnDisk::default());
+            }
+            StorePath::At(path) => path.clone(),
+            StorePath::Default => match &self.machine.cache_dir {
+                Some(dir) => dir.join("loligo").join("store"),
+                None => {
+                    let message = "no cache directory is known ($XDG_CACHE_HOME and $HOME are not set); \
+                                   say where the store is (flag --store), or none";
+                    self.complain("store.path", message.into());
+                    PathBuf::new()
+                }
+            },
+        };
+        let on_disk = (self.machine.look)(&path);
+        let given = self.draft.store_size;
+        let size_bytes = match (&on_disk.existing, given) {
+            (Some(Existing::Unfit(what)), _) => {
+                let message = format!(
+                    "{} is {what}; name a file, such as {}/store",
+                    path.display(),
+                    path.display()
+                );
+                self.complain("store.path", message);
+                None
+            }
+            // An empty file is as good as none.
+            (Some(Existing::File(1..)) | Some(Existing::Device), None) => None,
+            (_, Some(bytes)) => {
+                self.note_space(bytes, &on_disk);
+                Some(bytes)
+            }
+            (Some(Existing::File(0)) | None, None) => self.store_default(&on_disk),
+        };
+        (
+            Some(StorePlan {
+                path,
+                size_bytes,
+                ..self.draft.store.clone()
+            }),
+            on_disk,
+        )
+    }
+
+    /// The default size of a new store.
+    fn store_default(&mut self, on_disk: &OnDisk) -> Option<u64> {
+        let half = on_disk.free_bytes.unwrap_or(u64::MAX) / 2 / MIB * MIB;
+        let bytes = half.min(StorePlan::SIZE_BYTES.default);
+        if bytes < StorePlan::SIZE_BYTES.min {
+            let message = format!(
+                "only {} are free where the store would be, too little for half of it to hold one; \
+                 choose another place (flag --store), a size (--store-size), or --store none",
+                Size(on_disk.free_bytes.unwrap_or(0) / 1024 * 1024)
+            );
+            self.complain("store.path", message);
+        }
+        Some(bytes)
+    }
+
+    fn note_space(&mut self, bytes: u64, on_disk: &OnDisk) {
+        let there = match on_disk.existing {
+            Some(Existing::File(bytes)) => bytes,
+            Some(_) => return,
+            None => 0,
+        };
+        if on_disk
+            .free_bytes
+            .is_some_and(|free| bytes > free.saturating_add(there))
+        {
+            let free = Size(on_disk.free_bytes.unwrap_or(0) / MIB * MIB);
+            self.notes.push(format!(
+                "the store is to have {}, but only {free} are free there",
+                Size(bytes)
+            ));
+        }
+    }
+
+    /// The number of connections and the limit of open files.
+    fn settle_limits(&mut self) {
+        let files = self.machine.files_max;
+        let bearable = files.saturating_sub(FILES_RESERVED) / FILES_PER_CONNECTION;
+        let limits = &mut self.draft.plan.limits;
+        let wanted = limits.connections_max as u64;
+        if wanted <= bearable {
+            return;
+        }
+        if self.draft.connections_given {
+            self.notes.push(format!(
+                "{wanted} connections need up to {} open files, but this process may have {files} (ulimit -n)",
+                wanted * FILES_PER_CONNECTION + FILES_RESERVED
+            ));
+        } else {
+            limits.connections_max = bearable.max(Limits::CONNECTIONS_MAX.min) as usize;
+            self.notes.push(format!(
+                "connections are limited to {} instead of {wanted}, because this process may have {files} open files \
+                 (ulimit -n)",
+                limits.connections_max
+            ));
+        }
+    }
+}
+
+fn missing(place: Place, key: &str, message: String) -> Problem {
+    Problem {
+        place,
+        key: key.to_owned(),
+        value: String::new(),
+        message,
+    }
+}
+
+/// The place and value of a setting, for a complaint about it.
+fn find(given: &[Given], key: &str, scope: &str) -> Problem {
+    let mut problem = match given.iter().rfind(|given| given.key == key) {
+        Some(given) => given.problem(""),
+        None => missing(Place::Default, key, String::new()),
+    };
+    problem.key.insert_str(0, scope);
+    problem
+}
+
+fn needs_allow(mut problem: Problem, how: &str) -> Problem {
+    problem.message = format!("beyond this machine it must say whom it serves: {how}");
+    problem
+}
+
+fn is_local(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+/// Does the origin's address lead to a socket of ours? Names other than localhost are not resolved here; the data
+/// plane refuses its own addresses when it connects.
+fn is_own(origin: &OriginUrl, own: SocketAddr) -> bool {
+    if own.port() != origin.port || own.port() == 0 {
+        return false;
+    }
+    let this_machine = Destinations {
+        loopback: false,
+        link_local: true,
+        allow: Vec::new(),
+    };
+    let own_ip = own.ip().to_canonical();
+    match origin.host.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+        Ok(ip) if ip == own_ip => true,
+        // 127.0.0.1 or 0.0.0.0 as the origin reaches a socket on every address; 0.0.0.0 as ours takes all of loopback.
+        Ok(ip) => {
+            let loopback = !this_machine.permits(ip) && !ip.is_multicast();
+            loopback && (own_ip.is_unspecified() || ip.is_unspecified() && own_ip.is_loopback())
+        }
+        Err(_) => origin.host == "localhost" && (own_ip.is_loopback() || own_ip.is_unspecified()),
+    }
+}
+
+#[cfg(test)]
+#[path = "into_plan_tests.rs"]
+mod tests;

@@ -1,0 +1,447 @@
+//! Configurations and what becomes of them: the plan, or the complaints.
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::cli::Flags;
+use crate::testing::{complaints, machine, settle};
+
+#[track_caller]
+fn wrong(text: &str, expected: Expect) {
+    expected.assert_eq(&complaints(text));
+}
+
+#[test]
+fn nothing_said_is_a_forward_proxy_for_this_machine() {
+    let settled = settle("").unwrap();
+    let plan = &settled.plan;
+    assert_eq!(plan.listeners, [Listener::forward(LISTEN, Vec::new())]);
+    assert_eq!(
+        plan.admin,
+        Some(Admin {
+            address: crate::draft::ADMIN,
+            allow: Vec::new()
+        })
+    );
+    assert_eq!((plan.workers, plan.memory_bytes), (4, 512 << 20));
+    let store = plan.store.as_ref().unwrap();
+    assert_eq!(
+        store.path,
+        std::path::Path::new("/home/u/.cache/loligo/store")
+    );
+    assert_eq!(store.size_bytes, Some(10 << 30));
+    assert_eq!(plan.logs.access, None);
+    assert_eq!(settled.notes, [""; 0]);
+}
+
+#[test]
+fn memory_is_an_eighth_of_the_ram_within_bounds() {
+    assert_eq!(memory_default(4 << 30), 512 << 20);
+    assert_eq!(memory_default(1 << 40), 1 << 30);
+    assert_eq!(memory_default(0), 1 << 20);
+}
+
+#[test]
+fn a_new_store_leaves_half_of_the_free_space() {
+    let size = |path: &str| {
+        settle(&format!("store.path = \"{path}\""))
+            .unwrap()
+            .plan
+            .store
+            .unwrap()
+            .size_bytes
+    };
+    assert_eq!(size("/small/store"), Some(1536 << 20));
+    assert_eq!(size("/elsewhere/empty"), Some(10 << 30));
+    wrong(
+        "store.path = \"/full/store\"",
+        expect![[r#"
+            loligo.toml:1: store.path = "/full/store": only 5MiB are free where the store would be, too little for half of it to hold one; choose another place (flag --store), a size (--store-size), or --store none
+        "#]],
+    );
+}
+
+#[test]
+fn an_existing_store_keeps_its_size_unless_told() {
+    let size = |text: &str| settle(text).unwrap().plan.store.unwrap().size_bytes;
+    assert_eq!(size("store.path = \"/x/half-gib\""), None);
+    assert_eq!(size("store.path = \"/x/device\""), None);
+    assert_eq!(
+        size("[store]\npath = \"/x/half-gib\"\nsize = \"1GiB\""),
+        Some(1 << 30)
+    );
+}
+
+#[test]
+fn a_store_larger_than_the_free_space_is_noted() {
+    let settled = settle("[store]\npath = \"/small/store\"\nsize = \"4GiB\"").unwrap();
+    assert_eq!(
+        settled.notes,
+        ["the store is to have 4GiB, but only 3GiB are free there"]
+    );
+}
+
+#[test]
+fn stores_that_can_not_be() {
+    wrong(
+        "store.path = \"/x/dir\"",
+        expect![[r#"
+            loligo.toml:1: store.path = "/x/dir": /x/dir is a directory; name a file, such as /x/dir/store
+        "#]],
+    );
+    wrong(
+        "[store]\npath = \"none\"\nsize = \"1GiB\"",
+        expect![[r#"
+            loligo.toml:3: store.size = "1GiB": there is no store (store.path is none)
+        "#]],
+    );
+    let homeless = Machine {
+        cache_dir: None,
+        ..machine()
+    };
+    let problems = into_plan(&Raw::default(), &homeless).unwrap_err();
+    assert!(
+        problems[0]
+            .to_string()
+            .starts_with("store.path: no cache directory is known"),
+        "{}",
+        problems[0]
+    );
+}
+
+#[test]
+fn beyond_loopback_it_must_say_whom_it_serves() {
+    wrong(
+        "[[listener]]\naddress = \"0.0.0.0:3128\"\n[admin]\naddress = \"192.0.2.1:3129\"",
+        expect![[r#"
+            loligo.toml:2: listener.address = "0.0.0.0:3128": beyond this machine it must say whom it serves: allow = ["10.0.0.0/8"] (flag --allow), or "any" for everybody
+            loligo.toml:4: admin.address = "192.0.2.1:3129": beyond this machine it must say whom it serves: admin.allow = ["10.0.0.0/8"] (flag --admin-allow); whoever may use it may purge the cache
+        "#]],
+    );
+    let plan =
+        settle("[[listener]]\naddress = \"0.0.0.0:3128\"\nallow = [\"10.0.0.7/8\", \"192.0.2.7\"]")
+            .unwrap()
+            .plan;
+    assert_eq!(
+        plan.listeners[0].allow,
+        [
+            "10.0.0.0/8".parse().unwrap(),
+            "192.0.2.7/32".parse().unwrap()
+        ]
+    );
+    let Role::Forward(forward) = &plan.listeners[0].role else {
+        panic!()
+    };
+    assert_eq!(forward.destinations, Destinations::default());
+}
+
+#[test]
+fn several_listeners_with_routes_by_host_and_path() {
+    let plan = settle(
+        r#"
+        [[listener]]
+        address = "127.0.0.1:8000"
+        origin = "http://127.0.0.1:8080/base/"
+        [[listener.route]]
+        path = "/images"
+        origin = "http://[::1]:8081"
+        [[listener.route]]
+        host = "*.Example.org"
+        origin = "https://example.net"
+        pass-host = true
+        [[listener]]
+        address = 3200
+        connect-ports = []
+        allow-destinations = ["127.0.0.2"]
+        "#,
+    )
+    .unwrap()
+    .plan;
+    let Role::Reverse(routes) = &plan.listeners[0].role else {
+        panic!()
+    };
+    let shown: Vec<_> = routes
+        .iter()
+        .map(|r| {
+            (
+                r.host.as_deref(),
+                r.path_prefix.as_str(),
+                r.origin.to_string(),
+                r.pass_host,
+            )
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            (
+                Some("*.example.org"),
+                "/",
+                "https://example.net".to_owned(),
+                true
+            ),
+            (None, "/images", "http://[::1]:8081".to_owned(), false),
+            (None, "/", "http://127.0.0.1:8080/base".to_owned(), false),
+        ]
+    );
+    assert_eq!(plan.listeners[1].address, "127.0.0.1:3200".parse().unwrap());
+    let Role::Forward(forward) = &plan.listeners[1].role else {
+        panic!()
+    };
+    assert!(forward.connect_ports.is_empty());
+    let permits = |ip: &str| forward.destinations.permits(ip.parse().unwrap());
+    assert!(permits("127.0.0.2") && !permits("127.0.0.1") && permits("192.0.2.1"));
+}
+
+#[test]
+fn settings_of_the_other_role_are_refused() {
+    wrong(
+        "[[listener]]\norigin = \"http://a\"\nconnect-ports = [443]\n[[listener]]\naddress = 1\npass-host = true",
+        expect![[r#"
+            loligo.toml:1: listener.connect-ports: is for forward proxies; this listener has an origin, so it is a reverse proxy
+            loligo.toml:4: listener.pass-host: is for reverse proxies; this listener has no origin
+        "#]],
+    );
+}
+
+#[test]
+fn routes_that_can_not_be() {
+    wrong(
+        r#"[[listener]]
+[[listener.route]]
+path = "/a"
+[[listener.route]]
+host = "A.org"
+origin = "http://x"
+[[listener.route]]
+host = "a.org."
+origin = "http://y"
+[[listener.route]]
+host = "a.org:80"
+path = "a"
+orgin = "http://y"
+"#,
+        expect![[r#"
+            loligo.toml:2: listener.route.origin: every route needs an origin, such as origin = "http://127.0.0.1:8080"
+            loligo.toml:7: listener.route: a second route for a.org and /
+            loligo.toml:10: listener.route.origin: every route needs an origin, such as origin = "http://127.0.0.1:8080"
+            loligo.toml:11: listener.route.host = "a.org:80": expected a host name without port, or "*.example.org" for all names below one
+            loligo.toml:12: listener.route.path = "a": expected a path that begins with /, without ? or #
+            loligo.toml:13: listener.route.orgin = "http://y": there is no such setting here; did you mean "origin"?
+        "#]],
+    );
+}
+
+#[test]
+fn an_origin_that_no_request_reaches_is_told() {
+    wrong(
+        "[[listener]]\norigin = \"http://a\"\n[[listener.route]]\norigin = \"http://b\"",
+        expect![[r#"
+            loligo.toml:1: listener.origin: the listener's own origin is never used: a route takes every host and path
+        "#]],
+    );
+}
+
+#[test]
+fn an_address_is_used_once() {
+    wrong(
+        "[[listener]]\naddress = 3128\n[[listener]]\naddress = \"localhost:3128\"\n[admin]\naddress = \"127.0.0.1:3128\"",
+        expect![[r#"
+            loligo.toml:3: listener.address: 127.0.0.1:3128 is used by another listener already
+            loligo.toml:6: admin.address = "127.0.0.1:3128": 127.0.0.1:3128 is also a listener's address; give one of them another port
+        "#]],
+    );
+    assert!(settle("[[listener]]\naddress = 0\n[[listener]]\naddress = 0").is_ok());
+}
+
+#[test]
+fn the_proxy_is_not_its_own_origin() {
+    let own = |listen: &str, origin: &str| {
+        let text = format!(
+            "[[listener]]\naddress = \"{listen}\"\nallow = [\"any\"]\norigin = \"{origin}\""
+        );
+        complaints(&text).contains("is this proxy itself")
+    };
+    assert!(own("127.0.0.1:3128", "http://127.0.0.1:3128"));
+    assert!(own("127.0.0.1:3128", "http://localhost:3128/x"));
+    assert!(own("0.0.0.0:80", "http://127.0.0.1"));
+    assert!(own("[::]:80", "http://127.0.0.9"));
+    assert!(own("127.0.0.1:80", "http://0.0.0.0"));
+    assert!(own("192.0.2.1:80", "http://192.0.2.1"));
+    assert!(
+        own("127.0.0.1:3200", "http://127.0.0.1:3129"),
+        "the admin interface is ours too"
+    );
+    assert!(!own("127.0.0.1:3128", "http://127.0.0.1:3130"));
+    assert!(!own("127.0.0.1:80", "http://127.0.0.2"));
+    assert!(!own("0.0.0.0:80", "http://example.org"));
+    assert!(!own("0.0.0.0:80", "http://192.0.2.1"));
+}
+
+#[test]
+fn numbers_that_do_not_fit_together() {
+    wrong(
+        r#"[store]
+low-watermark = 97
+chunk = 1000
+[limits]
+transfer-buffer = "4MiB"
+transfer-max = "8MiB"
+[dns]
+ttl-min = "1h"
+ttl-max = "1s"
+"#,
+        expect![[r#"
+            loligo.toml:2: store.low-watermark = 97: must be below the high one, 97
+            loligo.toml:3: store.chunk = 1000: must be a power of two, 512B or 1KiB
+            loligo.toml:6: limits.transfer-max = "8MiB": must not exceed limits.transfer-buffer, 4MiB
+            loligo.toml:8: dns.ttl-min = "1h": must not exceed dns.ttl-max
+        "#]],
+    );
+}
+
+#[test]
+fn addresses_networks_and_origins_are_explained() {
+    wrong(
+        r#"[[listener]]
+address = ":3128"
+allow = ["10.0.0.0/33"]
+origin = "example.org"
+[[listener]]
+address = "127.0.0.1"
+origin = "ftp://example.org"
+[[listener]]
+address = 99999
+origin = "http://u:p@example.org"
+[[listener]]
+address = "example.org:80"
+origin = "http://exa mple.org"
+[[listener]]
+address = 5
+origin = "http://::1"
+connect-ports = ["https"]
+[[listener]]
+address = 6
+origin = "http://a/?q"
+"#,
+        expect![[r#"
+            loligo.toml:2: listener.address = ":3128": write "0.0.0.0:3128" for every IPv4 address, "[::]:3128" for every IPv6 one
+            loligo.toml:3: listener.allow = ["10.0.0.0/33"]: "10.0.0.0/33" is no network; write "10.0.0.0/8", "2001:db8::/32" or one address
+            loligo.toml:4: listener.origin = "example.org": the scheme is missing; write "http://example.org"
+            loligo.toml:5: listener.address: 127.0.0.1:3128 is used by another listener already
+            loligo.toml:6: listener.address = "127.0.0.1": the port is missing; write "127.0.0.1:3128" or "[::1]:3128"
+            loligo.toml:7: listener.origin = "ftp://example.org": origins are asked by http:// or https://
+            loligo.toml:8: listener.address: 127.0.0.1:3128 is used by another listener already
+            loligo.toml:9: listener.address = 99999: expected an address and a port such as "127.0.0.1:3128" or "[::1]:3128"
+            loligo.toml:10: listener.origin = "http://u:p@example.org": a user name in an origin is not supported
+            loligo.toml:11: listener.address: 127.0.0.1:3128 is used by another listener already
+            loligo.toml:12: listener.address = "example.org:80": expected an address and a port such as "127.0.0.1:3128" or "[::1]:3128"
+            loligo.toml:13: listener.origin = "http://exa mple.org": expected http://HOST, http://HOST:PORT or http://HOST:PORT/PATH (IPv6 addresses in brackets)
+            loligo.toml:16: listener.origin = "http://::1": expected http://HOST, http://HOST:PORT or http://HOST:PORT/PATH (IPv6 addresses in brackets)
+            loligo.toml:17: listener.connect-ports = ["https"]: expected ports such as [443, 8443]
+            loligo.toml:20: listener.origin = "http://a/?q": an origin may have a path, but no ? and no #
+        "#]],
+    );
+}
+
+#[test]
+fn the_file_limit_bounds_the_connections() {
+    let poor = Machine {
+        files_max: 1024,
+        ..machine()
+    };
+    let settled = into_plan(&Raw::default(), &poor).unwrap();
+    assert_eq!(settled.plan.limits.connections_max, 384);
+    assert_eq!(settled.notes.len(), 1);
+    let raw = Raw {
+        given: vec![Given::flag("limits.connections-max", "", "1000")],
+        listeners: Vec::new(),
+    };
+    let settled = into_plan(&raw, &poor).unwrap();
+    assert_eq!(
+        (settled.plan.limits.connections_max, settled.notes.len()),
+        (1000, 1)
+    );
+}
+
+fn with_flags(text: &str, flags: Flags) -> Result<Settled, String> {
+    let (mut raw, _) = crate::raw::parse(text, std::path::Path::new("loligo.toml"));
+    flags.add_to(&mut raw);
+    into_plan(&raw, &machine())
+        .map_err(|problems| problems.iter().map(|p| format!("{p}\n")).collect())
+}
+
+#[test]
+fn flags_override_the_file() {
+    let file =
+        "memory = \"1GiB\"\nworkers = 2\n[[listener]]\naddress = 1\n[[listener]]\naddress = 2\n";
+    let some = |text: &str| Some(text.to_owned());
+    let plan = |flags| with_flags(file, flags).unwrap().plan;
+
+    let flags = Flags {
+        memory: some("none"),
+        store: some("none"),
+        admin: some("none"),
+        ..Flags::default()
+    };
+    let changed = plan(flags);
+    assert_eq!(
+        (
+            changed.memory_bytes,
+            changed.workers,
+            changed.listeners.len()
+        ),
+        (0, 2, 2)
+    );
+    assert_eq!((changed.store, changed.admin), (None, None));
+
+    let flags = Flags {
+        listen: vec!["3".into()],
+        reverse: some("http://a"),
+        ..Flags::default()
+    };
+    let changed = plan(flags);
+    assert_eq!(changed.listeners.len(), 1);
+    assert!(
+        matches!(&changed.listeners[0].role, Role::Reverse(routes) if routes[0].origin.host == "a")
+    );
+
+    let changed = plan(Flags {
+        allow: some("10.0.0.0/8,192.0.2.1"),
+        ..Flags::default()
+    });
+    assert!(
+        changed
+            .listeners
+            .iter()
+            .all(|listener| listener.allow.len() == 2)
+    );
+
+    let changed = plan(Flags {
+        reverse: some("http://a"),
+        ..Flags::default()
+    });
+    assert_eq!(
+        (changed.listeners.len(), changed.listeners[0].address),
+        (1, LISTEN)
+    );
+}
+
+#[test]
+fn wrong_flags_are_named() {
+    let some = |text: &str| Some(text.to_owned());
+    let flags = Flags {
+        listen: vec!["0.0.0.0:80".into()],
+        memory: some("much"),
+        io_engine: some("aio"),
+        log_level: some("loud"),
+        ..Flags::default()
+    };
+    expect![[r#"
+        --memory much: expected a size such as "64KiB", "256MiB", "10GiB" or "500MB"
+        --io-engine aio: expected auto, uring or threads
+        --log-level loud: expected error, warn, info, debug or trace, or a filter such as info,proxy=debug
+        --listen 0.0.0.0:80: beyond this machine it must say whom it serves: allow = ["10.0.0.0/8"] (flag --allow), or "any" for everybody
+    "#]]
+    .assert_eq(&with_flags("", flags).unwrap_err());
+}

@@ -1,0 +1,181 @@
+//! What the machine offers, as far as defaults depend on it. Asked once, passed in, so that tests can say.
+
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+/// Taken for the RAM where it can not be found out.
+const RAM_BYTES_UNKNOWN: u64 = 1 << 30;
+
+/// What the machine offers.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Cores this process may use.
+    pub cores: usize,
+    /// RAM this process may use, bytes.
+    pub ram_bytes: u64,
+    /// Files this process may open at once (the hard limit; `serve` raises the soft one to it).
+    pub files_max: u64,
+    /// The user's cache directory.
+    pub cache_dir: Option<PathBuf>,
+    /// What is at a path on disk.
+    pub look: fn(&Path) -> OnDisk,
+}
+
+/// What is at a path.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OnDisk {
+    /// What is there already.
+    pub existing: Option<Existing>,
+    /// Bytes free to us in the file system it is or would be in.
+    pub free_bytes: Option<u64>,
+}
+
+/// What is at a path already.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Existing {
+    /// A file of so many bytes.
+    File(u64),
+    /// A block device.
+    Device,
+    /// What can hold no store: "a directory".
+    Unfit(&'static str),
+}
+
+impl Machine {
+    /// This machine.
+    pub fn this() -> Self {
+        Machine {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            ram_bytes: ram_bytes(),
+            files_max: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
+            cache_dir: cache_dir(),
+            look,
+        }
+    }
+}
+
+/// Raises the number of files this process may open to the most it is granted. Failing that we keep what we have.
+pub fn raise_files_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(e) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!("could not raise the limit of open files: {e}");
+    }
+}
+
+/// `$XDG_CACHE_HOME` if absolute (as its specification asks), else `~/.cache`.
+fn cache_dir() -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))
+}
+
+/// The machine's RAM, or what the control group leaves of it.
+fn ram_bytes() -> u64 {
+    let read = |path: &Path| std::fs::read_to_string(path).ok();
+    let total = read(Path::new("/proc/meminfo"))
+        .and_then(|text| mem_total(&text))
+        .unwrap_or(RAM_BYTES_UNKNOWN);
+    // cgroup v2: every ancestor's limit counts.
+    let group = read(Path::new("/proc/self/cgroup")).and_then(|text| {
+        text.lines()
+            .find_map(|line| line.strip_prefix("0::/").map(str::to_owned))
+    });
+    let root = Path::new("/sys/fs/cgroup");
+    let limits = group.into_iter().flat_map(|group| {
+        root.join(group)
+            .ancestors()
+            .take_while(|dir| dir.starts_with(root))
+            .map(Path::to_owned)
+            .collect::<Vec<_>>()
+    });
+    limits
+        .filter_map(|dir| read(&dir.join("memory.max"))?.trim().parse().ok())
+        .fold(total, u64::min)
+}
+
+fn mem_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+fn look(path: &Path) -> OnDisk {
+    use std::os::unix::fs::FileTypeExt as _;
+    let existing = std::fs::metadata(path).ok().map(|meta| {
+        let kind = meta.file_type();
+        if kind.is_file() {
+            Existing::File(meta.len())
+        } else if kind.is_block_device() {
+            Existing::Device
+        } else if kind.is_dir() {
+            Existing::Unfit("a directory")
+        } else {
+            Existing::Unfit("neither a file nor a block device")
+        }
+    });
+    // The nearest directory that is there already; a bare name lies in the current one.
+    let free_bytes = path
+        .ancestors()
+        .map(|dir| {
+            if dir.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                dir
+            }
+        })
+        .find_map(|dir| rustix::fs::statvfs(dir).ok())
+        .map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+    OnDisk {
+        existing,
+        free_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_something_of_everything() {
+        let machine = Machine::this();
+        assert!(machine.cores >= 1);
+        assert!(machine.ram_bytes >= 16 << 20);
+        assert!(machine.files_max >= 16);
+    }
+
+    #[test]
+    fn meminfo_is_read() {
+        assert_eq!(
+            mem_total("MemFree: 1 kB\nMemTotal:       16384 kB\n"),
+            Some(16 << 20)
+        );
+        assert_eq!(mem_total("nonsense"), None);
+    }
+
+    #[test]
+    fn looking_finds_files_directories_and_free_space() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        std::fs::write(&file, b"12345").unwrap();
+        assert_eq!(look(&file).existing, Some(Existing::File(5)));
+        assert_eq!(
+            look(dir.path()).existing,
+            Some(Existing::Unfit("a directory"))
+        );
+        let absent = look(&dir.path().join("no/such/file"));
+        assert_eq!(absent.existing, None);
+        assert!(absent.free_bytes.is_some());
+        assert!(
+            look(Path::new("bare-name-that-is-not-there"))
+                .free_bytes
+                .is_some()
+        );
+    }
+}

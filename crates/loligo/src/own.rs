@@ -1,0 +1,343 @@
+//! The settings that are more than a number within bounds: each checks its value and keeps it.
+//!
+//! Every complaint says what to write instead.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+use proxy::plan::{AccessFormat, Bounds, Destinations, Dns, IoEngine, LogTarget, OriginUrl, Plan};
+use tracing_subscriber::EnvFilter;
+
+use crate::draft::{Draft, ListenerDraft, RouteDraft, StorePath};
+use crate::problem::Problem;
+use crate::raw::{Given, Value};
+use crate::settings;
+use crate::units::parse_size;
+
+type Done = Result<(), Problem>;
+
+/// `none` as a word for "without".
+fn is_none(given: &Given) -> bool {
+    matches!(&given.value, Value::Text(text) if text == "none")
+}
+
+pub fn name(draft: &mut Draft, given: &Given) -> Done {
+    let text = given.text()?;
+    // RFC 9110 §5.6.2: token
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if text.is_empty() || text.len() > 64 || !text.bytes().all(token) {
+        return Err(
+            given.problem("expected a token of at most 64 letters, digits, dots and dashes")
+        );
+    }
+    draft.plan.name = text.to_owned();
+    Ok(())
+}
+
+pub fn workers(draft: &mut Draft, given: &Given) -> Done {
+    let Bounds { min, max, .. } = Plan::WORKERS;
+    let n = settings::count(
+        given,
+        Bounds {
+            min: min as u64,
+            default: 1,
+            max: max as u64,
+        },
+    )?;
+    draft.workers = Some(n as usize);
+    Ok(())
+}
+
+pub fn memory(draft: &mut Draft, given: &Given) -> Done {
+    let none = match &given.value {
+        Value::Text(text) => text == "none" || parse_size(text) == Some(0),
+        value => *value == Value::Number(0),
+    };
+    draft.memory = Some(if none {
+        0
+    } else {
+        settings::size(given, Plan::MEMORY_BYTES)?
+    });
+    Ok(())
+}
+
+pub fn admin_address(draft: &mut Draft, given: &Given) -> Done {
+    draft.admin = if is_none(given) {
+        None
+    } else {
+        Some(socket_address(given)?)
+    };
+    Ok(())
+}
+
+pub fn admin_allow(draft: &mut Draft, given: &Given) -> Done {
+    draft.admin_allow = networks(given)?;
+    Ok(())
+}
+
+pub fn store_path(draft: &mut Draft, given: &Given) -> Done {
+    draft.store_path = if is_none(given) {
+        StorePath::None
+    } else {
+        StorePath::At(given.path()?)
+    };
+    Ok(())
+}
+
+pub fn io_engine(draft: &mut Draft, given: &Given) -> Done {
+    draft.store.io_engine = match given.text()? {
+        "auto" => IoEngine::Auto,
+        "uring" => IoEngine::Uring,
+        "threads" => IoEngine::Threads,
+        _ => return Err(given.problem("expected auto, uring or threads")),
+    };
+    Ok(())
+}
+
+pub fn access_log(draft: &mut Draft, given: &Given) -> Done {
+    draft.access = match given.text()? {
+        "none" => None,
+        "-" => Some(LogTarget::Stdout),
+        _ => Some(LogTarget::File(given.path()?)),
+    };
+    Ok(())
+}
+
+pub fn access_format(draft: &mut Draft, given: &Given) -> Done {
+    draft.access_format = match given.text()? {
+        "squid" => AccessFormat::Squid,
+        "json" => AccessFormat::Json,
+        _ => return Err(given.problem("expected squid or json")),
+    };
+    Ok(())
+}
+
+pub fn profile(draft: &mut Draft, given: &Given) -> Done {
+    draft.plan.logs.profile = if is_none(given) {
+        None
+    } else {
+        Some(given.path()?)
+    };
+    Ok(())
+}
+
+pub fn log_level(draft: &mut Draft, given: &Given) -> Done {
+    let text = given.text()?;
+    let known = ["off", "error", "warn", "info", "debug", "trace"].contains(&text);
+    // A word without `=` would be taken for the name of a target: nothing else would be logged.
+    if !known && (!text.contains('=') || EnvFilter::try_new(text).is_err()) {
+        return Err(given.problem(
+            "expected error, warn, info, debug or trace, or a filter such as info,proxy=debug",
+        ));
+    }
+    draft.log_level = text.to_owned();
+    Ok(())
+}
+
+pub fn dns_servers(draft: &mut Draft, given: &Given) -> Done {
+    let server = |text: &String| {
+        let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
+        bare.or_else(|_| text.parse()).map_err(|_| {
+            given.problem(format!(
+                "\"{text}\" is no address; write \"192.0.2.53\" or \"192.0.2.53:53\""
+            ))
+        })
+    };
+    let servers: Vec<_> = given.list()?.iter().map(server).collect::<Result<_, _>>()?;
+    if servers.len() > Dns::SERVERS_MAX {
+        return Err(given.problem(format!("at most {} servers", Dns::SERVERS_MAX)));
+    }
+    draft.plan.dns.servers = servers;
+    Ok(())
+}
+
+pub fn ca_file(draft: &mut Draft, given: &Given) -> Done {
+    draft.plan.tls.ca_file = Some(given.path()?);
+    Ok(())
+}
+
+pub fn address(listener: &mut ListenerDraft, given: &Given) -> Done {
+    listener.address = Some(socket_address(given)?);
+    Ok(())
+}
+
+pub fn allow(listener: &mut ListenerDraft, given: &Given) -> Done {
+    listener.allow = networks(given)?;
+    Ok(())
+}
+
+pub fn listener_origin(listener: &mut ListenerDraft, given: &Given) -> Done {
+    listener.origin = Some(origin(given)?);
+    Ok(())
+}
+
+pub fn connect_ports(listener: &mut ListenerDraft, given: &Given) -> Done {
+    let port = |text: &String| text.parse().ok().filter(|&port: &u16| port != 0);
+    let ports: Option<Vec<u16>> = given.list()?.iter().map(port).collect();
+    let ports = ports.ok_or_else(|| given.problem("expected ports such as [443, 8443]"))?;
+    listener.connect_ports = Some(ports);
+    Ok(())
+}
+
+pub fn allow_destinations(listener: &mut ListenerDraft, given: &Given) -> Done {
+    let mut allowed = Destinations::default();
+    for text in given.list()? {
+        match text.as_str() {
+            "loopback" => allowed.loopback = true,
+            "link-local" => allowed.link_local = true,
+            _ => allowed.allow.push(network(given, &text)?),
+        }
+    }
+    listener.destinations = Some(allowed);
+    Ok(())
+}
+
+pub fn route_host(route: &mut RouteDraft, given: &Given) -> Done {
+    let text = given.text()?;
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if !is_host(name) {
+        return Err(given.problem(
+            "expected a host name without port, or \"*.example.org\" for all names below one",
+        ));
+    }
+    let wild = if text.starts_with("*.") { "*." } else { "" };
+    route.host = Some(format!("{wild}{}", name.to_ascii_lowercase()));
+    Ok(())
+}
+
+pub fn route_path(route: &mut RouteDraft, given: &Given) -> Done {
+    let text = given.text()?;
+    if !text.starts_with('/') || !is_path(text) {
+        return Err(given.problem("expected a path that begins with /, without ? or #"));
+    }
+    route.path = text.to_owned();
+    Ok(())
+}
+
+pub fn route_origin(route: &mut RouteDraft, given: &Given) -> Done {
+    route.origin = Some(origin(given)?);
+    Ok(())
+}
+
+/// `ADDRESS:PORT`, or a port on 127.0.0.1.
+fn socket_address(given: &Given) -> Result<SocketAddr, Problem> {
+    let text = match &given.value {
+        Value::Number(n) => n.to_string(),
+        _ => given.text()?.trim().to_owned(),
+    };
+    let local = |port: u16| SocketAddr::new(crate::draft::LISTEN.ip(), port);
+    if let Ok(port) = text.strip_prefix("localhost:").unwrap_or(&text).parse() {
+        return Ok(local(port));
+    }
+    text.parse().map_err(|_| {
+        let hint = if text.starts_with(':') {
+            format!(
+                "write \"0.0.0.0{text}\" for every IPv4 address, \"[::]{text}\" for every IPv6 one"
+            )
+        } else if text.parse::<IpAddr>().is_ok() {
+            "the port is missing; write \"127.0.0.1:3128\" or \"[::1]:3128\"".to_owned()
+        } else {
+            "expected an address and a port such as \"127.0.0.1:3128\" or \"[::1]:3128\"".to_owned()
+        };
+        given.problem(hint)
+    })
+}
+
+fn networks(given: &Given) -> Result<Vec<IpNet>, Problem> {
+    let mut networks = Vec::new();
+    for text in given.list()? {
+        match text.as_str() {
+            "any" => networks.extend([
+                IpNet::new_assert(IpAddr::from([0; 4]), 0),
+                IpNet::new_assert(IpAddr::from([0; 16]), 0),
+            ]),
+            "none" => {}
+            _ => networks.push(network(given, &text)?),
+        }
+    }
+    Ok(networks)
+}
+
+/// `10.0.0.0/8`, or one address.
+fn network(given: &Given, text: &str) -> Result<IpNet, Problem> {
+    let one = text.parse::<IpAddr>().map(IpNet::from);
+    let net = one.or_else(|_| text.parse::<IpNet>()).map_err(|_| {
+        given.problem(format!(
+            "\"{text}\" is no network; write \"10.0.0.0/8\", \"2001:db8::/32\" or one address"
+        ))
+    })?;
+    Ok(net.trunc())
+}
+
+/// `http://HOST[:PORT][/PATH]`
+fn origin(given: &Given) -> Result<OriginUrl, Problem> {
+    let text = given.text()?.trim();
+    let wrong = |why: &str| given.problem(why);
+    let scheme = text.split_once("://");
+    let (tls, rest) = match scheme.map(|(name, rest)| (name.to_ascii_lowercase(), rest)) {
+        Some((name, rest)) if name == "http" => (false, rest),
+        Some((name, rest)) if name == "https" => (true, rest),
+        Some(_) => return Err(wrong("origins are asked by http:// or https://")),
+        None => {
+            return Err(given.problem(format!("the scheme is missing; write \"http://{text}\"")));
+        }
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if authority.contains('@') {
+        return Err(wrong("a user name in an origin is not supported"));
+    }
+    let path = path.trim_end_matches('/');
+    if !is_path(path) {
+        return Err(wrong("an origin may have a path, but no ? and no #"));
+    }
+    let (host, port) = split_authority(authority).ok_or_else(|| {
+        wrong("expected http://HOST, http://HOST:PORT or http://HOST:PORT/PATH (IPv6 addresses in brackets)")
+    })?;
+    let port = port.unwrap_or(if tls { 443 } else { 80 });
+    Ok(OriginUrl {
+        tls,
+        host: host.to_ascii_lowercase(),
+        port,
+        path: path.to_owned(),
+    })
+}
+
+fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']')?;
+        host.parse::<std::net::Ipv6Addr>().ok()?;
+        (host, rest)
+    } else {
+        let (host, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
+        (is_host(host).then_some(host)?, port)
+    };
+    let port = match port {
+        "" => None,
+        _ => Some(
+            port.strip_prefix(':')?
+                .parse()
+                .ok()
+                .filter(|&port| port != 0)?,
+        ),
+    };
+    Some((host, port))
+}
+
+/// A name or an IPv4 address.
+fn is_host(text: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+    };
+    text.len() <= 253 && text.split('.').all(label)
+}
+
+/// Visible ASCII that may stand in a request target's path.
+fn is_path(text: &str) -> bool {
+    text.bytes()
+        .all(|b| b.is_ascii_graphic() && !b"?#\"<>\\^`{|}".contains(&b))
+}

@@ -1,0 +1,167 @@
+//! The reference of all settings, written from the tables of `settings`: `loligo settings` prints it, and
+//! `docs/configuration.md` is the same text.
+//!
+//! A test holds the file to it; `UPDATE_DOCS=1 cargo test -p loligo` rewrites it.
+
+use std::fmt::Write as _;
+
+use crate::settings::{LISTENER, ROUTE, Setting, TOP};
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+<!-- Written by `UPDATE_DOCS=1 cargo test -p loligo` from crates/loligo/src/settings.rs; change it there. -->
+
+Loligo needs no configuration: `loligo serve` is a forward proxy for this machine on 127.0.0.1:3128. Flags change
+the most common settings (`loligo serve --help`), a file changes all of them: `loligo serve -c loligo.toml`.
+`loligo check -c loligo.toml` explains in words what a file means, or what is wrong with it, with line and setting.
+
+- The file is [TOML](https://toml.io). A flag overrides the file; `--listen` and `--reverse` replace its listeners,
+  `--allow` the networks of every listener.
+- Sizes: `\"64KiB\"`, `\"256MiB\"`, `\"10GiB\"` (powers of 1024), `\"500MB\"` (powers of 1000), or a number of bytes.
+- Times: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"2h\"`, `\"1d\"`, also `\"1h30m\"`.
+- Networks: a list such as `[\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]`; `\"any\"` is everybody. On the command
+  line with commas.
+- Paths in the file are relative to the file's directory.
+
+## An example
+
+```toml
+";
+
+/// Also a test: it must be without a fault.
+const EXAMPLE: &str = r#"memory = "512MiB"
+
+# A forward proxy for this machine and an office network.
+[[listener]]
+address = "0.0.0.0:3128"
+allow = ["192.0.2.0/24"]
+connect-ports = [443, 8443]
+
+# In front of two web servers, for everybody.
+[[listener]]
+address = "0.0.0.0:8000"
+allow = ["any"]
+origin = "http://127.0.0.1:8080"     # whatever no route takes
+
+[[listener.route]]
+host = "docs.example.org"
+origin = "https://docs.internal.example"
+
+[[listener.route]]
+path = "/images"
+origin = "http://127.0.0.1:8081"
+pass-host = true
+
+[store]
+path = "/var/cache/loligo.store"
+size = "20GiB"
+
+[log]
+access = "/var/log/loligo/access.log"
+
+[timeouts]
+origin-first-byte = "2m"
+"#;
+
+/// The whole reference, in Markdown.
+pub fn reference() -> String {
+    let mut out = format!("{INTRODUCTION}{EXAMPLE}```\n");
+    section(
+        &mut out,
+        "[[listener]]",
+        "Repeat the block for several listeners. Without any there is one, with defaults.",
+        "",
+        LISTENER,
+    );
+    section(
+        &mut out,
+        "[[listener.route]]",
+        "For the listener above it. Routes make it a reverse proxy; a request no route takes goes to the listener's \
+         `origin`, or is refused if there is none.",
+        "",
+        ROUTE,
+    );
+    for (name, words) in [
+        ("", "Written at the top of the file, before any block."),
+        ("admin", ""),
+        ("store", ""),
+        ("log", ""),
+        ("limits", ""),
+        ("timeouts", "Every wait ends."),
+        ("cache", "The choices RFC 9111 leaves."),
+        ("dns", ""),
+        ("pool", "Connections to origins, for each worker."),
+        ("tls", "For https origins. Certificates are always checked."),
+    ] {
+        let title = if name.is_empty() {
+            "General".to_owned()
+        } else {
+            format!("[{name}]")
+        };
+        section(&mut out, &title, words, name, TOP);
+    }
+    out
+}
+
+/// The rows of a table whose name begins with the section's.
+fn section<T>(out: &mut String, title: &str, words: &str, name: &str, table: &[Setting<T>]) {
+    let _ = write!(out, "\n## {title}\n\n");
+    if !words.is_empty() {
+        let _ = write!(out, "{words}\n\n");
+    }
+    out.push_str("| setting | takes | default | what it does |\n|---|---|---|---|\n");
+    for setting in table {
+        let (in_section, key) = setting.key.split_once('.').unwrap_or(("", setting.key));
+        if in_section != name {
+            continue;
+        }
+        let flag = setting
+            .flag
+            .map(|flag| format!("<br>`{flag}`"))
+            .unwrap_or_default();
+        let cell = |text: &str| text.replace('|', "\\|");
+        let (form, default, doc) = (
+            cell(&setting.kind.form()),
+            cell(&setting.kind.default()),
+            cell(setting.doc),
+        );
+        let _ = writeln!(out, "| `{key}`{flag} | {form} | {default} | {doc} |");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::testing::settle;
+
+    const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+
+    #[test]
+    fn the_reference_is_up_to_date() {
+        let path = Path::new(PATH);
+        let wanted = reference();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &wanted).unwrap();
+        }
+        let found = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            found == wanted,
+            "docs/configuration.md is out of date: UPDATE_DOCS=1 cargo test -p loligo"
+        );
+    }
+
+    #[test]
+    fn every_setting_has_its_section() {
+        let text = reference();
+        let rows = text.lines().filter(|line| line.starts_with("| `")).count();
+        assert_eq!(rows, TOP.len() + LISTENER.len() + ROUTE.len());
+    }
+
+    #[test]
+    fn the_example_is_without_a_fault() {
+        assert_eq!(settle(EXAMPLE).unwrap().plan.listeners.len(), 2);
+    }
+}

@@ -1,0 +1,66 @@
+//! A made-up machine for tests: 4 cores, 4 GiB of RAM, a cache directory with 100 GiB free.
+//!
+//! What is on its disk depends on the path's last part: see `look`.
+
+use std::path::Path;
+
+use crate::into_plan::{Settled, into_plan};
+use crate::machine::{Existing, Machine, OnDisk};
+use crate::problem::Problem;
+use crate::raw::{self, Raw};
+
+pub fn machine() -> Machine {
+    Machine {
+        cores: 4,
+        ram_bytes: 4 << 30,
+        files_max: 1 << 20,
+        cache_dir: Some("/home/u/.cache".into()),
+        look,
+    }
+}
+
+fn look(path: &Path) -> OnDisk {
+    let existing = match path.file_name().and_then(|name| name.to_str()) {
+        Some("half-gib") => Some(Existing::File(512 << 20)),
+        Some("empty") => Some(Existing::File(0)),
+        Some("device") => Some(Existing::Device),
+        Some("dir") => Some(Existing::Unfit("a directory")),
+        _ => None,
+    };
+    let free_bytes = match path.parent().and_then(|dir| dir.to_str()) {
+        Some("/full") => 5 << 20,
+        Some("/small") => (3 << 30) + 12_345,
+        _ => 100 << 30,
+    };
+    OnDisk {
+        existing,
+        free_bytes: Some(free_bytes),
+    }
+}
+
+/// Reads a file's text as `loligo.toml`.
+pub fn settle(text: &str) -> Result<Settled, Vec<Problem>> {
+    settle_raw(text).1
+}
+
+/// The same, with what was said.
+pub fn settle_raw(text: &str) -> (Raw, Result<Settled, Vec<Problem>>) {
+    let (raw, problems) = raw::parse(text, Path::new("loligo.toml"));
+    let settled = if problems.is_empty() {
+        into_plan(&raw, &machine())
+    } else {
+        Err(problems)
+    };
+    (raw, settled)
+}
+
+/// What is wrong with a text, one complaint a line.
+pub fn complaints(text: &str) -> String {
+    match settle(text) {
+        Ok(_) => "nothing is wrong".to_owned(),
+        Err(problems) => problems
+            .iter()
+            .map(|problem| format!("{problem}\n"))
+            .collect(),
+    }
+}

@@ -1,0 +1,304 @@
+//! The profile file: a header, then records back to back.
+//!
+//! A process that opens a file, new or not, first appends a header. So a file may hold several, and a record
+//! that a killed process left half-written is followed by one: the reader, on meeting bytes that are no whole
+//! record, reports the place and goes on behind the next header. A header inside what claims to be a record
+//! proves that the record was torn.
+//!
+//! ```text
+//! header   8 bytes   "\x00LoliPro"   the 0 can not begin a record: none is empty
+//!          2 bytes   version, little-endian
+//!          6 bytes   zero
+//! ```
+//!
+//! Limits: the reader holds at most `BUFFER_BYTES` and what its source buffers.
+
+use std::io::{self, BufRead};
+
+use crate::record::{RECORD_BYTES_MAX, Record};
+
+const MAGIC: [u8; 8] = *b"\x00LoliPro";
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 16;
+/// The reader's own buffer: many records, so that moving the rest to the front costs little.
+const BUFFER_BYTES: usize = 64 << 10;
+const _: () = assert!(BUFFER_BYTES > 4 * (RECORD_BYTES_MAX + HEADER_BYTES));
+
+/// What a profile file begins with.
+pub const FILE_HEADER: [u8; HEADER_BYTES] = {
+    let mut header = [0; HEADER_BYTES];
+    let mut i = 0;
+    while i < MAGIC.len() {
+        header[i] = MAGIC[i];
+        i += 1;
+    }
+    header[MAGIC.len()] = VERSION;
+    header
+};
+
+/// Appends a header; to be done once by each process that opens the file, before its first record.
+pub fn write_file_header(out: &mut Vec<u8>) {
+    out.extend_from_slice(&FILE_HEADER);
+}
+
+/// What can be wrong with a profile file.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// It does not begin with a header: not a profile file. Nothing can be read.
+    #[error("this is not a profile file (it does not begin with the header)")]
+    NotAProfile,
+    /// It was written by a later program. Nothing can be read.
+    #[error(
+        "profile format version {found} is not known here (this program reads version {VERSION})"
+    )]
+    Version {
+        /// The version found.
+        found: u16,
+    },
+    /// Bytes that are no whole record, as a killed process leaves them. The reader goes on behind them.
+    #[error("{skipped} bytes at offset {at} are not a whole record, skipped")]
+    Torn {
+        /// Where in the file.
+        at: u64,
+        /// How many bytes were passed over.
+        skipped: u64,
+    },
+    /// The source failed. The reader ends.
+    #[error("reading the profile: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Reads records off a profile file.
+pub struct Reader<R: BufRead> {
+    source: R,
+    buffer: Vec<u8>,
+    /// `buffer[at..]` is not yet read; its first byte is at `offset` in the file.
+    at: usize,
+    offset: u64,
+    ended: bool,
+    failed: bool,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads and checks the header.
+    ///
+    /// # Errors
+    /// `NotAProfile`, `Version`, `Io`.
+    pub fn new(source: R) -> Result<Self, ProfileError> {
+        let mut reader = Reader {
+            source,
+            buffer: Vec::new(),
+            at: 0,
+            offset: 0,
+            ended: false,
+            failed: false,
+        };
+        reader.fill(HEADER_BYTES)?;
+        if !reader.rest().starts_with(&MAGIC) || reader.rest().len() < HEADER_BYTES {
+            return Err(ProfileError::NotAProfile);
+        }
+        reader.take_header()?;
+        Ok(reader)
+    }
+
+    fn rest(&self) -> &[u8] {
+        &self.buffer[self.at..]
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.at += bytes;
+        self.offset += bytes as u64;
+    }
+
+    /// Makes at least `want` bytes present unless the source ends before.
+    fn fill(&mut self, want: usize) -> io::Result<()> {
+        if self.rest().len() >= want || self.ended {
+            return Ok(());
+        }
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        while self.buffer.len() < want {
+            let more = match self.source.fill_buf() {
+                Ok(more) => more,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            if more.is_empty() {
+                self.ended = true;
+                break;
+            }
+            let len = more.len().min(BUFFER_BYTES);
+            self.buffer.extend_from_slice(&more[..len]);
+            self.source.consume(len);
+        }
+        Ok(())
+    }
+
+    /// Steps over the header at the front.
+    fn take_header(&mut self) -> Result<(), ProfileError> {
+        let rest = self.rest();
+        let found = u16::from_le_bytes([rest[8], rest[9]]);
+        if found != u16::from(VERSION) {
+            return Err(ProfileError::Version { found });
+        }
+        self.skip(HEADER_BYTES);
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<Option<Record>, ProfileError> {
+        loop {
+            self.fill(RECORD_BYTES_MAX + HEADER_BYTES)?;
+            let rest = self.rest();
+            if rest.is_empty() {
+                return Ok(None);
+            }
+            if rest.starts_with(&MAGIC) && rest.len() >= HEADER_BYTES {
+                self.take_header()?;
+                continue;
+            }
+            match Record::decode(rest) {
+                // A header that begins inside the record: the record was torn and the header written behind it.
+                Some((_, len))
+                    if find_magic(&rest[..(len + MAGIC.len() - 1).min(rest.len())]).is_some() => {}
+                Some((record, len)) => {
+                    self.skip(len);
+                    return Ok(Some(record));
+                }
+                None => {}
+            }
+            return Err(self.skip_torn()?);
+        }
+    }
+
+    /// Goes to the next header, or to the end.
+    fn skip_torn(&mut self) -> io::Result<ProfileError> {
+        let at = self.offset;
+        self.skip(1);
+        loop {
+            self.fill(BUFFER_BYTES / 2)?;
+            if let Some(found) = find_magic(self.rest()) {
+                self.skip(found);
+                break;
+            }
+            // The last bytes may be the front of a header that goes on in the next piece.
+            let keep = if self.ended { 0 } else { MAGIC.len() - 1 };
+            self.skip(self.rest().len() - keep);
+            if self.ended {
+                break;
+            }
+        }
+        Ok(ProfileError::Torn {
+            at,
+            skipped: self.offset - at,
+        })
+    }
+}
+
+fn find_magic(bytes: &[u8]) -> Option<usize> {
+    bytes
+        .windows(MAGIC.len())
+        .position(|window| window == MAGIC)
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<Record, ProfileError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let read = self.read().transpose();
+        self.failed = matches!(
+            read,
+            Some(Err(ProfileError::Io(_) | ProfileError::Version { .. }))
+        );
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::{any_record, memory_hit};
+    use proptest::prelude::*;
+
+    fn file(records: &[Record]) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_file_header(&mut out);
+        records.iter().for_each(|r| r.encode(&mut out));
+        out
+    }
+
+    /// `r` for each record, `t` for each torn place.
+    fn read(bytes: &[u8]) -> String {
+        // A small source buffer, so that records straddle its borders.
+        let source = io::BufReader::with_capacity(7, bytes);
+        let item = |item: Result<Record, ProfileError>| match item {
+            Ok(_) => 'r',
+            Err(ProfileError::Torn { skipped, .. }) => {
+                assert!(skipped > 0);
+                't'
+            }
+            Err(e) => panic!("{e}"),
+        };
+        Reader::new(source).unwrap().map(item).collect()
+    }
+
+    #[test]
+    fn a_torn_tail_is_reported_and_the_rest_is_kept() {
+        let whole = file(&[memory_hit(); 3]);
+        assert_eq!(read(&whole), "rrr");
+        assert_eq!(read(&whole[..whole.len() - 1]), "rrt");
+        assert_eq!(read(&file(&[])), "");
+    }
+
+    #[test]
+    fn a_later_process_writes_behind_a_torn_record() {
+        let first = file(&[memory_hit(); 2]);
+        for cut in 1..20 {
+            let mut bytes = first[..first.len() - cut].to_vec();
+            bytes.extend(file(&[memory_hit(); 2]));
+            assert_eq!(read(&bytes), "rtrr", "cut {cut}");
+        }
+        let clean = [file(&[memory_hit()]), file(&[memory_hit()])].concat();
+        assert_eq!(read(&clean), "rr");
+    }
+
+    #[test]
+    fn what_is_no_profile_is_refused() {
+        assert!(matches!(
+            Reader::new(&b"hello, world, hello"[..]),
+            Err(ProfileError::NotAProfile)
+        ));
+        assert!(matches!(
+            Reader::new(&b""[..]),
+            Err(ProfileError::NotAProfile)
+        ));
+        assert!(matches!(
+            Reader::new(&FILE_HEADER[..9]),
+            Err(ProfileError::NotAProfile)
+        ));
+        let mut later = FILE_HEADER;
+        later[8] = 9;
+        assert!(matches!(
+            Reader::new(&later[..]),
+            Err(ProfileError::Version { found: 9 })
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn a_file_reads_back(records in proptest::collection::vec(any_record(), 0..50)) {
+            let bytes = file(&records);
+            let back: Result<Vec<_>, _> = Reader::new(io::BufReader::with_capacity(13, &bytes[..])).unwrap().collect();
+            prop_assert_eq!(back.unwrap(), records);
+        }
+
+        #[test]
+        fn foreign_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let mut whole = FILE_HEADER.to_vec();
+            whole.extend(&bytes);
+            prop_assert!(Reader::new(&whole[..]).unwrap().count() <= bytes.len());
+        }
+    }
+}

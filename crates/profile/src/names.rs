@@ -1,0 +1,258 @@
+//! The small closed sets of a record: class of a request, method, stage.
+//!
+//! Each value is one byte on disk, its discriminant; values are only ever added, at the end.
+
+/// What became of a request. Each request is in exactly one class.
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Class {
+    /// Served from the memory tier.
+    MemoryHit = 0,
+    /// Served from the disk store (or from a cluster not yet written).
+    DiskHit = 1,
+    /// A conditional request answered 304 from cache.
+    ImsHit = 2,
+    /// A stored error served again.
+    NegativeHit = 3,
+    /// The origin confirmed what was stored; served from cache.
+    Revalidated = 4,
+    /// Served stale: allowed by the client, while revalidating behind, or because the origin failed.
+    Stale = 5,
+    /// Given the response of another request's fetch.
+    Collapsed = 6,
+    /// Fetched from the origin; the response could be stored.
+    Miss = 7,
+    /// Fetched from the origin; the request or the response could not be cached.
+    Uncachable = 8,
+    /// CONNECT or an upgraded connection.
+    Tunnel = 9,
+    /// Answered with an error of our own, or cut off.
+    Error = 10,
+}
+
+impl Class {
+    /// All classes, in order of their discriminants.
+    pub const ALL: [Class; 11] = [
+        Class::MemoryHit,
+        Class::DiskHit,
+        Class::ImsHit,
+        Class::NegativeHit,
+        Class::Revalidated,
+        Class::Stale,
+        Class::Collapsed,
+        Class::Miss,
+        Class::Uncachable,
+        Class::Tunnel,
+        Class::Error,
+    ];
+
+    /// The name in metrics, dumps and JSON: `memory-hit`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::MemoryHit => "memory-hit",
+            Class::DiskHit => "disk-hit",
+            Class::ImsHit => "ims-hit",
+            Class::NegativeHit => "negative-hit",
+            Class::Revalidated => "revalidated",
+            Class::Stale => "stale",
+            Class::Collapsed => "collapsed",
+            Class::Miss => "miss",
+            Class::Uncachable => "uncachable",
+            Class::Tunnel => "tunnel",
+            Class::Error => "error",
+        }
+    }
+
+    /// Was the answer made from a response stored before the request came? (A collapsed request was not: its
+    /// answer came from the origin while it waited.)
+    pub fn is_hit(self) -> bool {
+        match self {
+            Class::MemoryHit
+            | Class::DiskHit
+            | Class::ImsHit
+            | Class::NegativeHit
+            | Class::Revalidated
+            | Class::Stale => true,
+            Class::Collapsed | Class::Miss | Class::Uncachable | Class::Tunnel | Class::Error => {
+                false
+            }
+        }
+    }
+
+    /// The result code in Squid's access log.
+    pub fn squid_code(self) -> &'static str {
+        match self {
+            Class::MemoryHit => "TCP_MEM_HIT",
+            Class::DiskHit => "TCP_HIT",
+            Class::ImsHit => "TCP_IMS_HIT",
+            Class::NegativeHit => "TCP_NEGATIVE_HIT",
+            Class::Revalidated => "TCP_REFRESH_UNMODIFIED",
+            Class::Stale => "TCP_STALE_HIT",
+            Class::Collapsed => "TCP_CF_MISS",
+            Class::Miss | Class::Uncachable => "TCP_MISS",
+            Class::Tunnel => "TCP_TUNNEL",
+            Class::Error => "NONE",
+        }
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
+}
+
+/// The request's method, as far as a figure needs it.
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Method {
+    /// GET
+    #[default]
+    Get = 0,
+    /// HEAD
+    Head = 1,
+    /// POST
+    Post = 2,
+    /// PUT
+    Put = 3,
+    /// DELETE
+    Delete = 4,
+    /// OPTIONS
+    Options = 5,
+    /// TRACE
+    Trace = 6,
+    /// CONNECT
+    Connect = 7,
+    /// PATCH
+    Patch = 8,
+    /// PURGE
+    Purge = 9,
+    /// Any other method, or none (a request refused before it was understood).
+    Other = 10,
+}
+
+impl Method {
+    /// All values, in order of their discriminants.
+    pub const ALL: [Method; 11] = [
+        Method::Get,
+        Method::Head,
+        Method::Post,
+        Method::Put,
+        Method::Delete,
+        Method::Options,
+        Method::Trace,
+        Method::Connect,
+        Method::Patch,
+        Method::Purge,
+        Method::Other,
+    ];
+
+    /// The value for a method as it stands in a request; methods are case-sensitive (RFC 9110 §9.1).
+    pub fn of(method: &[u8]) -> Self {
+        match method {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            b"POST" => Method::Post,
+            b"PUT" => Method::Put,
+            b"DELETE" => Method::Delete,
+            b"OPTIONS" => Method::Options,
+            b"TRACE" => Method::Trace,
+            b"CONNECT" => Method::Connect,
+            b"PATCH" => Method::Patch,
+            b"PURGE" => Method::Purge,
+            _ => Method::Other,
+        }
+    }
+
+    /// The method's name; `-` for `Other`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+            Method::Options => "OPTIONS",
+            Method::Trace => "TRACE",
+            Method::Connect => "CONNECT",
+            Method::Patch => "PATCH",
+            Method::Purge => "PURGE",
+            Method::Other => "-",
+        }
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
+}
+
+/// A stage of a request; the discriminant is its place in [`crate::Record::stages`].
+//= paper 001   the stages of a request: client connect, DNS, proxy connect, server reply, swap-in, swap-out, proxy reply
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum StageName {
+    /// From accepting the connection (or the first byte of a later request on it) to the whole request head.
+    ClientConnect = 0,
+    /// Resolving the origin's name.
+    Dns = 1,
+    /// Connecting to the origin, TLS included; absent when a pooled connection was used.
+    ProxyConnect = 2,
+    /// From sending the request to the origin to the end of its reply.
+    ServerReply = 3,
+    /// Reading from the disk store.
+    SwapIn = 4,
+    /// Handing to the disk store.
+    SwapOut = 5,
+    /// From the first byte of the reply to the client to its last.
+    ProxyReply = 6,
+}
+
+impl StageName {
+    /// All stages, in order of their discriminants.
+    pub const ALL: [StageName; 7] = [
+        StageName::ClientConnect,
+        StageName::Dns,
+        StageName::ProxyConnect,
+        StageName::ServerReply,
+        StageName::SwapIn,
+        StageName::SwapOut,
+        StageName::ProxyReply,
+    ];
+
+    /// The name in metrics, dumps and JSON: `client-connect`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StageName::ClientConnect => "client-connect",
+            StageName::Dns => "dns",
+            StageName::ProxyConnect => "proxy-connect",
+            StageName::ServerReply => "server-reply",
+            StageName::SwapIn => "swap-in",
+            StageName::SwapOut => "swap-out",
+            StageName::ProxyReply => "proxy-reply",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discriminants_are_places_in_the_lists() {
+        for (i, c) in Class::ALL.into_iter().enumerate() {
+            assert_eq!(c as usize, i);
+        }
+        for (i, m) in Method::ALL.into_iter().enumerate() {
+            assert_eq!(m as usize, i);
+            assert!(m == Method::Other || Method::of(m.as_str().as_bytes()) == m);
+        }
+        for (i, s) in StageName::ALL.into_iter().enumerate() {
+            assert_eq!(s as usize, i);
+        }
+    }
+
+    #[test]
+    fn names_are_distinct() {
+        let names: std::collections::HashSet<_> =
+            Class::ALL.into_iter().map(Class::as_str).collect();
+        assert_eq!(names.len(), Class::ALL.len());
+    }
+}

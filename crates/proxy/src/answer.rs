@@ -1,0 +1,574 @@
+//! Writing answers to a client: a stored object, a response on its way, an error.
+//!
+//! Every answer ends in exactly one record for counters and logs ([`Answering::finish`]). Writes are limited by
+//! progress, not by length: a client may be slow, not idle. A body that cannot be completed ends with the
+//! connection, never with a clean end.
+//!
+//! Not known here: what to answer (`exchange`), where it comes from (`fetch`).
+
+use std::{io, io::IoSlice, pin::pin, rc::Rc, time::Instant};
+
+use bytes::{Buf, Bytes};
+use fields::Fields;
+use http1::{Version, reason_phrase, write_decimal};
+use httpcache::{ByteRange, Condition, StandingFlags};
+use profile::{Class, StageName, access::Hierarchy};
+use tokio::io::AsyncWriteExt;
+
+use crate::{
+    client::{After, Conn, Incoming},
+    fetch::Response,
+    flight::{FlightReader, Next},
+    metrics,
+    object::{self, Object},
+    state::{Finished, Stages, Worker},
+};
+
+/// One request on its way to an answer.
+pub struct Answering {
+    /// When its first byte was seen.
+    pub began: Instant,
+    /// Stages so far.
+    pub stages: Stages,
+    /// Its method.
+    pub method: String,
+    /// The URI it is for (or its target, while that is not known).
+    pub uri: Vec<u8>,
+    /// Will the connection stay open?
+    pub keep_open: bool,
+    /// HTTP/1.1, so chunked may be used.
+    pub http11: bool,
+    /// The client speaks 1.0 and must be told that the connection stays.
+    pub say_keep_alive: bool,
+    /// Where the answer came from.
+    pub hierarchy: Hierarchy,
+    /// Whom we asked.
+    pub peer: Vec<u8>,
+}
+
+/// The client has gone.
+#[derive(Debug)]
+pub struct Gone;
+
+impl Answering {
+    /// Begins with what the head tells.
+    pub fn new(incoming: &Incoming) -> Answering {
+        let mut stages = Stages::default();
+        if let Some(accepted) = incoming.accepted {
+            let now = Instant::now();
+            stages.set(StageName::ClientConnect, incoming.began, accepted, incoming.began, now);
+        }
+        let http11 = incoming.head.version == Version::Http11;
+        Answering {
+            began: incoming.began,
+            stages,
+            method: incoming.head.method.clone(),
+            uri: incoming.head.target.clone().into_bytes(),
+            keep_open: incoming.head.keep_alive,
+            http11,
+            say_keep_alive: !http11 && incoming.head.keep_alive,
+            hierarchy: Hierarchy::None,
+            peer: Vec::new(),
+        }
+    }
+
+    /// Is this a request for the head alone?
+    pub fn head_only(&self) -> bool {
+        self.method == "HEAD"
+    }
+
+    /// Counts and logs the request; says what happens to the connection.
+    pub fn finish(&mut self, worker: &Worker, conn: &Conn, sent: &Sent<'_>) -> After {
+        if sent.gone {
+            metrics::add(&worker.counters.client_aborts, 1);
+            self.keep_open = false;
+        }
+        let ended = Instant::now();
+        self.stages.set(
+            StageName::ProxyReply,
+            self.began,
+            sent.started,
+            sent.started,
+            ended,
+        );
+        worker.finish(&Finished {
+            began: self.began,
+            ended,
+            class: sent.class,
+            status: sent.status,
+            bytes_out: sent.bytes,
+            stages: self.stages,
+            client: conn.peer,
+            method: self.method.as_bytes(),
+            uri: &self.uri,
+            content_type: sent.content_type,
+            hierarchy: self.hierarchy,
+            peer: &self.peer,
+            cache_status: sent.cache_status,
+        });
+        if self.keep_open {
+            After::KeepOpen
+        } else {
+            After::Close
+        }
+    }
+
+    /// Appends `Connection` where it must be said, and ends the head.
+    pub fn end_head(&self, out: &mut Vec<u8>) {
+        if !self.keep_open {
+            out.extend_from_slice(b"Connection: close\r\n");
+        } else if self.say_keep_alive {
+            out.extend_from_slice(b"Connection: keep-alive\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// What was sent, for the record.
+pub struct Sent<'a> {
+    /// The class of the request.
+    pub class: Class,
+    /// Status sent.
+    pub status: u16,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// When sending began.
+    pub started: Instant,
+    /// Content-Type sent.
+    pub content_type: &'a [u8],
+    /// Our Cache-Status.
+    pub cache_status: &'a [u8],
+    /// The client did not take all of it.
+    pub gone: bool,
+}
+
+/// Writes a head and a body; returns the bytes written before the client left, if it did.
+pub async fn write_both(
+    worker: &Worker,
+    conn: &mut Conn,
+    head: Bytes,
+    body: Bytes,
+) -> Result<u64, (Gone, u64)> {
+    let limit = worker.shared.plan.timeouts.client_write;
+    let (mut head, mut body) = (head, body);
+    let total = (head.len() + body.len()) as u64;
+    while head.has_remaining() || body.has_remaining() {
+        let stream = &mut conn.stream;
+        let write = async {
+            if body.is_empty() {
+                stream.write(&head).await
+            } else if head.is_empty() {
+                stream.write(&body).await
+            } else {
+                let slices = [IoSlice::new(&head), IoSlice::new(&body)];
+                stream.write_vectored(&slices).await
+            }
+        };
+        match conn.watch.limit(limit, pin!(write)).await {
+            Ok(Ok(n)) if n > 0 => {
+                let of_head = n.min(head.len());
+                head.advance(of_head);
+                body.advance(n - of_head);
+            }
+            _ => return Err((Gone, total - (head.len() + body.len()) as u64)),
+        }
+    }
+    Ok(total)
+}
+
+/// Appends the Age and Cache-Status lines.
+fn write_age_and_status(age_s: Option<u32>, cache_status: &[u8], out: &mut Vec<u8>) {
+    if let Some(age_s) = age_s {
+        out.extend_from_slice(b"Age: ");
+        write_decimal(u64::from(age_s), out);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"Cache-Status: ");
+    out.extend_from_slice(cache_status);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Answers with a stored object, or the part of it the request asks for. `class` is that of a plain answer.
+pub async fn object(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    request: &Fields,
+    object: &Object,
+    class: Class,
+    cache_status: &[u8],
+) -> After {
+    let started = Instant::now();
+    let age_s = object.standing.age_s(worker.unix_ms(started));
+    let conditional = request.contains(b"if-none-match") || request.contains(b"if-modified-since");
+    if conditional
+        && object.status == 200
+        && let Condition::NotModified = httpcache::evaluate(request, &object.fields())
+    {
+        let class = if class.is_hit() { Class::ImsHit } else { class };
+        let fields = httpcache::not_modified_fields(&object.fields());
+        let mut out = Vec::with_capacity(512);
+        object::write_head(304, "Not Modified", &fields, &mut out);
+        out.extend_from_slice(&worker.shared.via_line);
+        write_age_and_status(Some(age_s), cache_status, &mut out);
+        on.end_head(&mut out);
+        return whole(worker, conn, on, (304, class, b"", cache_status), out, Bytes::new(), started)
+            .await;
+    }
+    let total = object.body_bytes();
+    let range = if request.contains(b"range") && object.status == 200 && !on.head_only() {
+        httpcache::byte_range(request, &object.fields(), total)
+    } else {
+        ByteRange::Whole
+    };
+    let mut out = Vec::with_capacity(object.head.len() + 256);
+    let (status, from, to) = match range {
+        ByteRange::Whole => {
+            out.extend_from_slice(&object.head);
+            (object.status, 0, total)
+        }
+        ByteRange::One { first, last } => {
+            let mut fields = object.fields();
+            let mut value = Vec::new();
+            httpcache::write_content_range(first, last, total, &mut value);
+            fields.set(b"Content-Range", &value);
+            value.clear();
+            write_decimal(last - first + 1, &mut value);
+            fields.set(b"Content-Length", &value);
+            object::write_head(206, "Partial Content", &fields, &mut out);
+            (206, first, last + 1)
+        }
+        ByteRange::Unsatisfiable => {
+            let mut value = Vec::new();
+            httpcache::write_unsatisfied_range(total, &mut value);
+            let mut fields = Fields::new();
+            fields.push(b"Content-Range", &value);
+            fields.push(b"Content-Length", b"0");
+            object::write_head(416, reason_phrase(416), &fields, &mut out);
+            (416, 0, 0)
+        }
+    };
+    write_age_and_status(Some(age_s), cache_status, &mut out);
+    on.end_head(&mut out);
+    let class = if object.standing.flags.contains(StandingFlags::NEGATIVE) && class.is_hit() {
+        Class::NegativeHit
+    } else {
+        class
+    };
+    let said = (status, class, object.content_type(), cache_status);
+    match object.large {
+        Some(_) if !on.head_only() && from < to => {
+            fragments(worker, conn, on, said, object, out, from..to, started).await
+        }
+        _ => {
+            let body = if on.head_only() || from >= to {
+                Bytes::new()
+            } else {
+                object.body.slice(from as usize..to as usize)
+            };
+            whole(worker, conn, on, said, out, body, started).await
+        }
+    }
+}
+
+/// Status, class, content type, Cache-Status: what the record says of an answer.
+type Said<'a> = (u16, Class, &'a [u8], &'a [u8]);
+
+async fn whole(
+    worker: &Worker,
+    conn: &mut Conn,
+    on: &mut Answering,
+    (status, class, content_type, cache_status): Said<'_>,
+    head: Vec<u8>,
+    body: Bytes,
+    started: Instant,
+) -> After {
+    let result = write_both(worker, conn, head.into(), body).await;
+    let (bytes, gone) = match result {
+        Ok(bytes) => (bytes, false),
+        Err((Gone, bytes)) => (bytes, true),
+    };
+    on.finish(
+        worker,
+        conn,
+        &Sent {
+            class,
+            status,
+            bytes,
+            started,
+            content_type,
+            cache_status,
+            gone,
+        },
+    )
+}
+
+#[allow(clippy::too_many_arguments)]
+async fn fragments(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    (status, class, content_type, cache_status): Said<'_>,
+    object: &Object,
+    head: Vec<u8>,
+    range: std::ops::Range<u64>,
+    started: Instant,
+) -> After {
+    let mut bytes = 0;
+    let mut gone = false;
+    let mut head = Bytes::from(head);
+    let size = u64::from(worker.shared.store.fragment_bytes());
+    let mut at = range.start;
+    while at < range.end {
+        let number = (at / size) as u32;
+        let piece = match (&worker.disk, object.large) {
+            (Some(disk), Some(large)) => disk.load_fragment(&object.key, large.fetch_id, number).await,
+            _ => None,
+        };
+        let skip = (at % size) as usize;
+        let Some(piece) = piece.filter(|p| p.len() > skip) else {
+            // Lost after the head went out: never a clean end of a short body.
+            worker.shared.store.forget(object.hash);
+            on.keep_open = false;
+            break;
+        };
+        let len = (piece.len() - skip).min((range.end - at) as usize);
+        match write_both(worker, conn, std::mem::take(&mut head), piece.slice(skip..skip + len)).await {
+            Ok(n) => bytes += n,
+            Err((Gone, n)) => {
+                bytes += n;
+                gone = true;
+                break;
+            }
+        }
+        at += len as u64;
+    }
+    on.finish(
+        worker,
+        conn,
+        &Sent {
+            class,
+            status,
+            bytes,
+            started,
+            content_type,
+            cache_status,
+            gone,
+        },
+    )
+}
+
+/// Passes a response on while it arrives.
+pub async fn arriving(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    reader: &FlightReader,
+    response: &Response,
+    class: Class,
+    cache_status: &[u8],
+) -> After {
+    let started = Instant::now();
+    let mut head = Vec::with_capacity(response.head.len() + 256);
+    head.extend_from_slice(&response.head);
+    let chunked = match (response.length, response.bodiless) {
+        (_, true) => false,
+        (Some(length), _) => {
+            head.extend_from_slice(b"Content-Length: ");
+            write_decimal(length, &mut head);
+            head.extend_from_slice(b"\r\n");
+            false
+        }
+        (None, _) if on.http11 => {
+            head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+            true
+        }
+        (None, _) => {
+            on.keep_open = false;
+            false
+        }
+    };
+    let age_s = response.standing.age_s(worker.unix_ms(started));
+    write_age_and_status((age_s > 0).then_some(age_s), cache_status, &mut head);
+    on.end_head(&mut head);
+    let mut head = Bytes::from(head);
+    let mut bytes = 0u64;
+    let mut gone = false;
+    loop {
+        if on.head_only() || response.bodiless {
+            match write_both(worker, conn, std::mem::take(&mut head), Bytes::new()).await {
+                Ok(n) => bytes += n,
+                Err((Gone, n)) => (bytes, gone) = (bytes + n, true),
+            }
+            break;
+        }
+        let piece = match reader.next().await {
+            Next::Piece(piece) => piece,
+            Next::Stored {
+                number,
+                skip,
+                key,
+                fetch_id,
+            } => {
+                let found = match &worker.disk {
+                    Some(disk) => disk.load_fragment(&key, fetch_id, number).await,
+                    None => None,
+                };
+                match found.filter(|f| f.len() > skip) {
+                    Some(found) => {
+                        reader.advance((found.len() - skip) as u64);
+                        found.slice(skip..)
+                    }
+                    None => {
+                        metrics::add(&worker.counters.body_laggards_cut, 1);
+                        on.keep_open = false;
+                        break;
+                    }
+                }
+            }
+            Next::End(trailers) => {
+                let mut end = Vec::new();
+                if chunked {
+                    match trailers {
+                        Some(trailers) => http1::write_trailers(&trailers, &mut end),
+                        None => end.extend_from_slice(http1::LAST_CHUNK),
+                    }
+                }
+                match write_both(worker, conn, std::mem::take(&mut head), end.into()).await {
+                    Ok(n) => bytes += n,
+                    Err((Gone, n)) => (bytes, gone) = (bytes + n, true),
+                }
+                break;
+            }
+            Next::Broken(broken) => {
+                if broken == crate::flight::Broken::Lagged {
+                    metrics::add(&worker.counters.body_laggards_cut, 1);
+                }
+                // What is there goes out, then the connection ends: the client sees that it is not all.
+                if let Ok(n) =
+                    write_both(worker, conn, std::mem::take(&mut head), Bytes::new()).await
+                {
+                    bytes += n;
+                }
+                on.keep_open = false;
+                break;
+            }
+        };
+        let result = if chunked {
+            let mut lead = Vec::with_capacity(head.len() + 12);
+            lead.extend_from_slice(&std::mem::take(&mut head));
+            http1::write_chunk_header(piece.len(), &mut lead);
+            match write_both(worker, conn, lead.into(), piece).await {
+                Ok(n) => write_both(worker, conn, Bytes::from_static(b"\r\n"), Bytes::new())
+                    .await
+                    .map(|m| n + m)
+                    .map_err(|(g, m)| (g, n + m)),
+                other => other,
+            }
+        } else {
+            write_both(worker, conn, std::mem::take(&mut head), piece).await
+        };
+        match result {
+            Ok(n) => bytes += n,
+            Err((Gone, n)) => {
+                bytes += n;
+                gone = true;
+                break;
+            }
+        }
+    }
+    let (at, len) = response.content_type;
+    let content_type = response
+        .head
+        .get(usize::from(at)..usize::from(at) + usize::from(len))
+        .unwrap_or_default();
+    on.finish(
+        worker,
+        conn,
+        &Sent {
+            class,
+            status: response.status,
+            bytes,
+            started,
+            content_type,
+            cache_status,
+            gone,
+        },
+    )
+}
+
+/// An answer of our own, with a sentence for the person who sees it.
+pub async fn own(
+    worker: &Worker,
+    conn: &mut Conn,
+    on: &mut Answering,
+    status: u16,
+    reason: &str,
+    extra: &[(&[u8], &[u8])],
+    cache_status: &[u8],
+) -> After {
+    let started = Instant::now();
+    let (head, body) = own_bytes(worker, on, status, reason, extra, cache_status);
+    let class = if status < 400 { Class::Uncachable } else { Class::Error };
+    whole(worker, conn, on, (status, class, b"text/plain", cache_status), head, body, started).await
+}
+
+fn own_bytes(
+    worker: &Worker,
+    on: &Answering,
+    status: u16,
+    reason: &str,
+    extra: &[(&[u8], &[u8])],
+    cache_status: &[u8],
+) -> (Vec<u8>, Bytes) {
+    let body = if reason.is_empty() {
+        String::new()
+    } else {
+        format!("{status} {}\n{reason}\n", reason_phrase(status))
+    };
+    let mut fields = Fields::new();
+    fields.push(b"Date", &httpcache::format_date(worker.now_ms()));
+    if !body.is_empty() {
+        fields.push(b"Content-Type", b"text/plain; charset=utf-8");
+    }
+    fields.push(b"Cache-Control", b"no-store");
+    for (name, value) in extra {
+        fields.push(name, value);
+    }
+    let mut out = Vec::with_capacity(256);
+    object::write_head(status, reason_phrase(status), &fields, &mut out);
+    out.extend_from_slice(b"Content-Length: ");
+    write_decimal(body.len() as u64, &mut out);
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(&worker.shared.via_line);
+    if !cache_status.is_empty() {
+        write_age_and_status(None, cache_status, &mut out);
+    }
+    on.end_head(&mut out);
+    let body = if on.head_only() { Bytes::new() } else { body.into() };
+    (out, body)
+}
+
+/// Refuses a request whose head could not be understood; the connection is closed afterwards.
+pub async fn refuse(worker: &Worker, conn: &mut Conn, status: u16, reason: &str, began: Instant) {
+    let mut on = Answering {
+        began,
+        stages: Stages::default(),
+        method: String::new(),
+        uri: b"error:invalid-request".to_vec(),
+        keep_open: false,
+        http11: true,
+        say_keep_alive: false,
+        hierarchy: Hierarchy::None,
+        peer: Vec::new(),
+    };
+    own(worker, conn, &mut on, status, reason, &[], b"").await;
+}
+
+/// Writes bytes as they are, for interim responses and tunnels' first answer.
+pub async fn raw(worker: &Worker, conn: &mut Conn, bytes: Vec<u8>) -> io::Result<()> {
+    write_both(worker, conn, bytes.into(), Bytes::new())
+        .await
+        .map(|_| ())
+        .map_err(|_| io::ErrorKind::BrokenPipe.into())
+}

@@ -1,0 +1,333 @@
+//! A client's connection, from accept to close.
+//!
+//! The loop waits for a request with no buffer of its own: bytes land in the worker's scratch space, and as
+//! long as requests come whole and are answered from memory ([`crate::fast`]) nothing is allocated at all. A
+//! head that comes in parts, or a request that needs more, gets a buffer ([`Conn::input`]) and a task-sized
+//! future of its own ([`crate::exchange`]), boxed, so that an idle connection stays small.
+//!
+//! Limits: head size, fields, target (431, 414), time to send a head (408), idle time, time without progress
+//! in writing.
+
+use std::{
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Poll, ready},
+    time::Instant,
+};
+
+use bytes::{Buf, BytesMut};
+use http1::{Reject, RequestHead, Scratch, parse_request};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use crate::{
+    answer, exchange,
+    deadline::{Deadlines, Watch},
+    fast::{self, Fast, Unsent},
+    metrics,
+    state::{ConnectionCount, ListenerState, READ_BYTES, Worker},
+};
+
+/// Requests answered in a row before other connections of the worker get their turn.
+const TURN_REQUESTS: usize = 32;
+/// Bytes read and thrown away after an early answer, so that the client gets to see it (RFC 9112 §9.6).
+const LINGER_BYTES: usize = 256 << 10;
+
+/// A client connection.
+pub struct Conn {
+    /// The socket.
+    pub stream: TcpStream,
+    /// Who is there.
+    pub peer: SocketAddr,
+    /// Which listener took it.
+    pub listener: Rc<ListenerState>,
+    /// Bytes read and not yet used.
+    pub input: BytesMut,
+    /// Time-outs of this task.
+    pub watch: Rc<Watch>,
+    /// When it was accepted; taken by the first request.
+    pub accepted: Option<Instant>,
+}
+
+/// What the connection does after a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum After {
+    /// Reads the next request.
+    KeepOpen,
+    /// Closes.
+    Close,
+}
+
+/// A request that needs more than the memory tier.
+pub struct Incoming {
+    /// Its head.
+    pub head: RequestHead,
+    /// When its first byte was seen.
+    pub began: Instant,
+    /// When the connection was accepted, for the first request on it.
+    pub accepted: Option<Instant>,
+}
+
+enum Turn {
+    Request(Box<Incoming>),
+    Rejected(Reject, Instant),
+    TimedOut(Instant),
+    Closed,
+}
+
+/// Serves a connection until one side closes it.
+pub async fn serve(worker: Rc<Worker>, listener: Rc<ListenerState>, stream: TcpStream, peer: SocketAddr) {
+    if !listener.clients.permits(peer.ip()) {
+        metrics::add(&worker.counters.client_connections_refused, 1);
+        tracing::debug!(%peer, "client not allowed");
+        return;
+    }
+    let Some(_count) = ConnectionCount::take(&worker) else {
+        metrics::add(&worker.counters.client_connections_refused, 1);
+        tracing::warn!(%peer, "connection limit reached; raise limits.connections-max");
+        return;
+    };
+    metrics::add(&worker.counters.client_connections, 1);
+    let _ = stream.set_nodelay(true);
+    let mut conn = Conn {
+        stream,
+        peer,
+        listener,
+        input: BytesMut::new(),
+        watch: Rc::new(Deadlines::watch(&worker.deadlines)),
+        accepted: Some(Instant::now()),
+    };
+    loop {
+        match conn.turn(&worker).await {
+            Turn::Request(incoming) => {
+                let after = Box::pin(exchange::handle(&worker, &mut conn, *incoming)).await;
+                if after == After::Close || worker.shared.is_draining() {
+                    conn.linger(&worker).await;
+                    return;
+                }
+                if conn.input.is_empty() {
+                    conn.input = BytesMut::new();
+                }
+            }
+            Turn::Rejected(reject, began) => {
+                metrics::add(&worker.counters.requests_malformed, 1);
+                answer::refuse(&worker, &mut conn, reject.status(), reject.reason(), began).await;
+                conn.linger(&worker).await;
+                return;
+            }
+            Turn::TimedOut(began) => {
+                answer::refuse(&worker, &mut conn, 408, "the request took too long to arrive", began)
+                    .await;
+                return;
+            }
+            Turn::Closed => return,
+        }
+    }
+}
+
+/// What became of the bytes at hand.
+enum Progress {
+    /// All answered; `0` is how many bytes of the buffer that was.
+    Answered(usize),
+    /// Answered but for what the socket did not take.
+    Unsent(usize, Unsent),
+    /// Needs the long way.
+    Request(usize, Box<Incoming>),
+    /// The last request asked for the end of the connection.
+    Close,
+    /// More bytes are needed; `0` were used.
+    Partial(usize),
+    /// Refused.
+    Rejected(Reject),
+}
+
+impl Conn {
+    /// Answers requests from memory until one needs more, or the connection ends.
+    async fn turn(&mut self, worker: &Rc<Worker>) -> Turn {
+        let timeouts = &worker.shared.plan.timeouts;
+        let mut answered = 0;
+        let mut scanned = 0;
+        let mut head_began: Option<Instant> = None;
+        loop {
+            let began;
+            let progress;
+            if self.input.is_empty() {
+                // Nothing left over: read into the worker's space and use it from there.
+                let watch = Rc::clone(&self.watch);
+                let read = self.read_and_answer(worker);
+                match watch.limit_idle(timeouts.client_idle, pin!(read)).await {
+                    Err(_) => return Turn::Closed,
+                    Ok((Err(_), _)) => return Turn::Closed,
+                    Ok((Ok(None), _)) => return Turn::Closed,
+                    Ok((Ok(Some(p)), at)) => {
+                        progress = p;
+                        began = at;
+                    }
+                }
+            } else {
+                began = head_began.unwrap_or_else(Instant::now);
+                let complete = http1::scan_end(&self.input, scanned).is_some()
+                    || self.input.len() >= worker.shared.limits.head_bytes_max
+                    || scanned == 0;
+                if complete {
+                    let input = std::mem::take(&mut self.input);
+                    progress = self.answer_all(worker, &input, began);
+                    self.input = input;
+                } else {
+                    progress = Progress::Partial(0);
+                }
+            }
+            match progress {
+                Progress::Answered(n) => {
+                    self.drop_input(n);
+                    (scanned, head_began) = (0, None);
+                    answered += 1;
+                    if worker.shared.is_draining() {
+                        return Turn::Closed;
+                    }
+                    if answered % TURN_REQUESTS == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+                Progress::Unsent(n, unsent) => {
+                    self.drop_input(n);
+                    (scanned, head_began) = (0, None);
+                    if !fast::send_rest(worker, self, unsent).await {
+                        return Turn::Closed;
+                    }
+                }
+                Progress::Request(n, incoming) => {
+                    self.drop_input(n);
+                    return Turn::Request(incoming);
+                }
+                Progress::Close => return Turn::Closed,
+                Progress::Rejected(reject) => return Turn::Rejected(reject, began),
+                Progress::Partial(n) => {
+                    self.drop_input(n);
+                    scanned = self.input.len();
+                    head_began = Some(began);
+                    self.input.reserve(4096);
+                    let wait = timeouts.client_head.saturating_sub(began.elapsed());
+                    let read = self.stream.read_buf(&mut self.input);
+                    match self.watch.limit(wait, pin!(read)).await {
+                        Err(_) => return Turn::TimedOut(began),
+                        Ok(Ok(n)) if n > 0 => {}
+                        Ok(_) => return Turn::Closed,
+                    }
+                }
+            }
+        }
+    }
+
+    fn drop_input(&mut self, n: usize) {
+        if !self.input.is_empty() {
+            self.input.advance(n.min(self.input.len()));
+        }
+    }
+
+    /// Reads once into the worker's space and answers what is there. What is left over is copied to `input`.
+    /// `Ok(None)` is the end of the connection.
+    async fn read_and_answer(&mut self, worker: &Rc<Worker>) -> (io::Result<Option<Progress>>, Instant) {
+        poll_fn(|cx| {
+            let mut space = worker.input.borrow_mut();
+            let mut buf = ReadBuf::new(&mut space);
+            // `poll_read` (not `try_read`): a short read tells tokio that the socket is drained, which
+            // saves the read that would only say so.
+            let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf));
+            let began = Instant::now();
+            if let Err(error) = result {
+                return Poll::Ready((Err(error), began));
+            }
+            let n = buf.filled().len();
+            debug_assert!(n <= READ_BYTES);
+            if n == 0 {
+                return Poll::Ready((Ok(None), began));
+            }
+            let progress = self.answer_all(worker, &space[..n], began);
+            let used = match &progress {
+                Progress::Answered(used)
+                | Progress::Unsent(used, _)
+                | Progress::Request(used, _)
+                | Progress::Partial(used) => *used,
+                Progress::Close | Progress::Rejected(_) => n,
+            };
+            if used < n {
+                self.input.extend_from_slice(&space[used..n]);
+            }
+            // The caller drops nothing: `input` begins behind what was used.
+            let progress = match progress {
+                Progress::Answered(_) => Progress::Answered(0),
+                Progress::Unsent(_, unsent) => Progress::Unsent(0, unsent),
+                Progress::Request(_, incoming) => Progress::Request(0, incoming),
+                Progress::Partial(_) => Progress::Partial(0),
+                other => other,
+            };
+            Poll::Ready((Ok(Some(progress)), began))
+        })
+        .await
+    }
+
+    /// Goes through the requests in `bytes`.
+    fn answer_all(&mut self, worker: &Rc<Worker>, bytes: &[u8], began: Instant) -> Progress {
+        let mut used = 0;
+        let mut began = began;
+        loop {
+            let rest = &bytes[used..];
+            if rest.is_empty() {
+                return Progress::Answered(used);
+            }
+            let mut scratch = Scratch::new();
+            let view = match parse_request(rest, &worker.shared.limits, &mut scratch) {
+                Ok(Some(view)) => view,
+                Ok(None) => return Progress::Partial(used),
+                Err(reject) => return Progress::Rejected(reject),
+            };
+            let accepted = self.accepted.take();
+            match fast::answer(worker, self, &view, began, accepted) {
+                Fast::Sent => used += view.head_bytes,
+                Fast::SentLast => return Progress::Close,
+                Fast::Unsent(unsent) => return Progress::Unsent(used + view.head_bytes, unsent),
+                Fast::Failed => return Progress::Close,
+                Fast::NotHere => {
+                    let head_bytes = view.head_bytes;
+                    let incoming = Box::new(Incoming {
+                        head: view.to_owned(),
+                        began,
+                        accepted,
+                    });
+                    return Progress::Request(used + head_bytes, incoming);
+                }
+            }
+            began = Instant::now();
+        }
+    }
+
+    /// Ends the sending side and reads on for a moment, so that the kernel does not answer the client's unread
+    /// bytes with a reset that would destroy our answer on its way (RFC 9112 §9.6).
+    async fn linger(&mut self, worker: &Worker) {
+        let limit = std::time::Duration::from_secs(1);
+        let shutdown = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx));
+        if self.watch.limit(limit, pin!(shutdown)).await.is_err() {
+            return;
+        }
+        let mut left = LINGER_BYTES;
+        while left > 0 && !worker.shared.is_draining() {
+            let stream = &mut self.stream;
+            let read = poll_fn(|cx| {
+                let mut space = worker.input.borrow_mut();
+                let mut buf = ReadBuf::new(&mut space);
+                ready!(Pin::new(&mut *stream).poll_read(cx, &mut buf))?;
+                Poll::Ready(io::Result::Ok(buf.filled().len()))
+            });
+            match self.watch.limit(limit, pin!(read)).await {
+                Ok(Ok(n)) if n > 0 => left = left.saturating_sub(n),
+                _ => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Time-outs at every wait, without a timer per wait.
+//!
+//! A worker keeps one table of due times and looks through it a few times a second; a wait that is over due is
+//! woken and ends with [`Elapsed`]. Arming and disarming is a store to memory, so a request that never
+//! waits long never pays for its time-outs. The price is coarseness: a wait may last [`TICK`] longer than asked.
+//!
+//! Single-threaded: one [`Deadlines`] a worker.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+/// How often the table is looked through.
+pub const TICK: Duration = Duration::from_millis(250);
+
+/// The wait took longer than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("timed out")]
+pub struct Elapsed;
+
+struct Table {
+    began: Instant,
+    /// Due tick of each watch, 0 = not waiting.
+    due: RefCell<Vec<u32>>,
+    wakers: RefCell<Vec<Option<Waker>>>,
+    /// Waits that a drain ends at once: idle connections.
+    idle: RefCell<Vec<bool>>,
+    free: RefCell<Vec<u32>>,
+    now: Cell<u32>,
+    draining: Cell<bool>,
+}
+
+/// A worker's table of due times.
+#[derive(Clone)]
+pub struct Deadlines(Rc<Table>);
+
+impl Deadlines {
+    /// An empty table.
+    pub fn new() -> Deadlines {
+        Deadlines(Rc::new(Table {
+            began: Instant::now(),
+            due: RefCell::default(),
+            wakers: RefCell::default(),
+            idle: RefCell::default(),
+            free: RefCell::default(),
+            now: Cell::new(1),
+            draining: Cell::new(false),
+        }))
+    }
+
+    /// A place in the table for one task; given back when dropped.
+    pub fn watch(&self) -> Watch {
+        let slot = self.0.free.borrow_mut().pop().unwrap_or_else(|| {
+            let mut due = self.0.due.borrow_mut();
+            due.push(0);
+            self.0.wakers.borrow_mut().push(None);
+            self.0.idle.borrow_mut().push(false);
+            u32::try_from(due.len() - 1).expect("fewer than 2^32 tasks")
+        });
+        Watch {
+            table: Rc::clone(&self.0),
+            slot,
+        }
+    }
+
+    /// From now on idle waits end at the next sweep.
+    pub fn drain(&self) {
+        self.0.draining.set(true);
+    }
+
+    /// Looks through the table; to be called every [`TICK`].
+    pub fn sweep(&self, now: Instant) {
+        let ticks = now.duration_since(self.0.began).as_millis() / TICK.as_millis();
+        let now = u32::try_from(ticks).unwrap_or(u32::MAX).saturating_add(1);
+        self.0.now.set(now);
+        let due = self.0.due.borrow();
+        let idle = self.0.idle.borrow();
+        let mut wakers = self.0.wakers.borrow_mut();
+        let draining = self.0.draining.get();
+        for (slot, &at) in due.iter().enumerate() {
+            if at != 0
+                && (at <= now || draining && idle[slot])
+                && let Some(waker) = wakers[slot].take()
+            {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Deadlines::new()
+    }
+}
+
+/// One task's place in the table. A task waits for one thing at a time.
+pub struct Watch {
+    table: Rc<Table>,
+    slot: u32,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.disarm();
+        self.table.free.borrow_mut().push(self.slot);
+    }
+}
+
+impl Watch {
+    fn arm(&self, limit: Duration, idle: bool) {
+        let ticks = limit.as_millis().div_ceil(TICK.as_millis()) + 1;
+        let due = self
+            .table
+            .now
+            .get()
+            .saturating_add(u32::try_from(ticks).unwrap_or(u32::MAX / 2));
+        self.table.due.borrow_mut()[self.slot as usize] = due;
+        self.table.idle.borrow_mut()[self.slot as usize] = idle;
+    }
+
+    fn disarm(&self) {
+        self.table.due.borrow_mut()[self.slot as usize] = 0;
+        self.table.wakers.borrow_mut()[self.slot as usize] = None;
+    }
+
+    fn is_over(&self) -> bool {
+        let due = self.table.due.borrow()[self.slot as usize];
+        let idle = self.table.idle.borrow()[self.slot as usize];
+        due != 0 && (due <= self.table.now.get() || idle && self.table.draining.get())
+    }
+
+    fn remember(&self, waker: &Waker) {
+        let mut wakers = self.table.wakers.borrow_mut();
+        match &mut wakers[self.slot as usize] {
+            Some(known) if known.will_wake(waker) => {}
+            other => *other = Some(waker.clone()),
+        }
+    }
+
+    /// Waits for `inner`, but not longer than `limit` (and a tick).
+    pub fn limit<F: Future>(&self, limit: Duration, inner: F) -> Limited<'_, F> {
+        Limited {
+            watch: self,
+            limit,
+            idle: false,
+            armed: false,
+            inner,
+        }
+    }
+
+    /// The same for a wait that a drain may end at once.
+    pub fn limit_idle<F: Future>(&self, limit: Duration, inner: F) -> Limited<'_, F> {
+        let mut limited = self.limit(limit, inner);
+        limited.idle = true;
+        limited
+    }
+}
+
+/// See [`Watch::limit`].
+pub struct Limited<'w, F> {
+    watch: &'w Watch,
+    limit: Duration,
+    idle: bool,
+    armed: bool,
+    inner: F,
+}
+
+impl<F: Future + Unpin> Future for Limited<'_, F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Poll::Ready(out) = Pin::new(&mut this.inner).poll(cx) {
+            if this.armed {
+                this.watch.disarm();
+                this.armed = false;
+            }
+            return Poll::Ready(Ok(out));
+        }
+        if !this.armed {
+            this.watch.arm(this.limit, this.idle);
+            this.armed = true;
+        } else if this.watch.is_over() {
+            this.watch.disarm();
+            this.armed = false;
+            return Poll::Ready(Err(Elapsed));
+        }
+        this.watch.remember(cx.waker());
+        Poll::Pending
+    }
+}
+
+impl<F> Drop for Limited<'_, F> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.watch.disarm();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{pin::pin, task::Waker};
+
+    #[test]
+    fn a_wait_that_is_over_due_is_woken_and_ends() {
+        let deadlines = Deadlines::new();
+        let watch = deadlines.watch();
+        let mut wait = pin!(watch.limit(Duration::from_secs(1), std::future::pending::<()>()));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(wait.as_mut().poll(&mut cx).is_pending());
+        deadlines.sweep(Instant::now());
+        assert!(wait.as_mut().poll(&mut cx).is_pending());
+        deadlines.sweep(Instant::now() + Duration::from_secs(3));
+        assert_eq!(wait.as_mut().poll(&mut cx), Poll::Ready(Err(Elapsed)));
+    }
+
+    #[test]
+    fn a_wait_that_ends_in_time_gives_its_value() {
+        let deadlines = Deadlines::new();
+        let watch = deadlines.watch();
+        let wait = pin!(watch.limit(Duration::from_secs(1), std::future::ready(7)));
+        assert_eq!(
+            wait.poll(&mut Context::from_waker(Waker::noop())),
+            Poll::Ready(Ok(7))
+        );
+    }
+}

@@ -1,0 +1,460 @@
+//! The long way of a request: everything that is not a plain, fresh hit in memory.
+//!
+//! Which resource it names, whether the cache may answer it, what is stored, whether that may be served, and if
+//! not, whom to ask. Decisions about caching are `httpcache`'s; this file puts them in order:
+//!
+//! 1. CONNECT, upgrades, OPTIONS and TRACE with Max-Forwards, unsafe methods and bodies go to [`crate::pass`].
+//! 2. Memory, then disk, under the key or (Vary) the variant's key.
+//! 3. Fresh enough: serve. Stale but allowed: serve, and revalidate behind.
+//! 4. Else join the fetch in progress or start one, and pass its answer on if this request may have it.
+
+use std::{rc::Rc, sync::Arc, time::Instant};
+
+use fields::Fields;
+use http1::{Framing, RequestHead, Seen};
+use httpcache::{
+    Condition, Request, RequestDirectives, Verdict,
+    cache_status::{CacheStatus, Forward},
+    judge, may_serve_on_error, may_share,
+};
+use profile::{Class, StageName, access::Hierarchy};
+use store::KeyHash;
+
+use crate::{
+    answer::{self, Answering},
+    client::{After, Conn, Incoming},
+    disk::SwapIn,
+    fetch::{self, Errand, FetchError, Response},
+    flight::{Boarding, FlightReader, News},
+    memory::Resident,
+    metrics,
+    object::Object,
+    pass,
+    state::Worker,
+    target::{self, Asked},
+    upstream::Moments,
+};
+
+/// Answers one request.
+pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> After {
+    let mut on = Answering::new(&incoming);
+    let head = incoming.head;
+    if head.method == "CONNECT" {
+        return pass::connect(worker, conn, &mut on, &head).await;
+    }
+    if head.method == "OPTIONS" || head.method == "TRACE" {
+        if let Some(after) = pass::final_recipient(worker, conn, &mut on, &head).await {
+            return after;
+        }
+    }
+    let listener = Rc::clone(&conn.listener);
+    let place = match target::locate(&listener, &head.method, &head.target, head.host.as_deref()) {
+        Ok(place) => place,
+        Err(misplaced) => {
+            let (status, reason) = misplaced.answer();
+            on.keep_open &= head.framing == Framing::None;
+            return answer::own(worker, conn, &mut on, status, reason, &[], b"").await;
+        }
+    };
+    let mut key = Vec::with_capacity(128);
+    place.write_key(&mut key);
+    on.uri = key[target::KEY_PREFIX.len()..].to_vec();
+    let asked = place.ask();
+    let plain_method = head.method == "GET" || head.method == "HEAD";
+    let passes = !plain_method
+        || head.framing != Framing::None
+        || head.seen.intersects(Seen::UPGRADE)
+        || head.seen.intersects(Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE));
+    let wanted = Wanted {
+        primary: worker.hasher.hash(&key),
+        key,
+        asked,
+        head,
+    };
+    if passes {
+        return pass::exchange(worker, conn, &mut on, &wanted, Forward::Method).await;
+    }
+    cached(worker, conn, &mut on, &wanted).await
+}
+
+/// A request and the resource it names.
+pub struct Wanted {
+    /// The key of the stored GET.
+    pub key: Vec<u8>,
+    /// Its hash.
+    pub primary: KeyHash,
+    /// Whom to ask.
+    pub asked: Asked,
+    /// The request.
+    pub head: RequestHead,
+}
+
+/// A stored response, wherever it was found.
+enum Stored {
+    Memory(Arc<Resident>),
+    Disk(Box<Object>),
+}
+
+impl Stored {
+    fn object(&self) -> &Object {
+        match self {
+            Stored::Memory(resident) => &resident.object,
+            Stored::Disk(object) => object,
+        }
+    }
+
+    fn hit_class(&self) -> Class {
+        match self {
+            Stored::Memory(_) => Class::MemoryHit,
+            Stored::Disk(_) => Class::DiskHit,
+        }
+    }
+}
+
+async fn cached(worker: &Rc<Worker>, conn: &mut Conn, on: &mut Answering, wanted: &Wanted) -> After {
+    let request = &wanted.head.fields;
+    let directives = RequestDirectives::parse(request);
+    let mut vary_miss = false;
+    let stored = find(worker, wanted, &mut vary_miss).await;
+    let mut why = if vary_miss { Forward::VaryMiss } else { Forward::UriMiss };
+    if let Some((stored, swap_in)) = &stored {
+        if let Some(swap_in) = swap_in {
+            on.stages
+                .set(StageName::SwapIn, on.began, swap_in.start, swap_in.end, swap_in.end);
+        }
+        let now = worker.now_ms();
+        let standing = &stored.object().standing;
+        let verdict = judge(standing, &directives, now);
+        let class = match verdict {
+            Verdict::Fresh => Some(stored.hit_class()),
+            Verdict::StaleAllowed => Some(Class::Stale),
+            Verdict::StaleWhileRevalidate => {
+                revalidate_behind(worker, conn, wanted, stored.object());
+                Some(Class::Stale)
+            }
+            Verdict::Validate(reason) => {
+                why = match reason.as_str() {
+                    "request" => Forward::Request,
+                    _ => Forward::Stale,
+                };
+                None
+            }
+        };
+        if let Some(class) = class {
+            let mut status = Vec::with_capacity(48);
+            CacheStatus::hit(&mut status).ttl(standing.ttl_s(now));
+            return answer::object(worker, conn, on, request, stored.object(), class, &status).await;
+        }
+    }
+    if directives.only_if_cached {
+        //= rfc9111 §5.2.1.7   504 when it cannot be answered from the cache
+        let reason = "only-if-cached was asked for, and nothing stored may be served";
+        return answer::own(worker, conn, on, 504, reason, &[], b"loligo; detail=only-if-cached").await;
+    }
+    let range_only = wanted.head.seen.intersects(Seen::RANGE) && stored.is_none();
+    if on.head_only() || directives.no_store || range_only {
+        // Not stored, so nothing to share: ask as it is.
+        return pass::exchange(worker, conn, on, wanted, why).await;
+    }
+    fetched(worker, conn, on, wanted, directives, stored, why).await
+}
+
+/// Looks in memory, then on disk; promotes what came from disk.
+async fn find(
+    worker: &Rc<Worker>,
+    wanted: &Wanted,
+    vary_miss: &mut bool,
+) -> Option<(Stored, Option<SwapIn>)> {
+    let shared = &worker.shared;
+    let began = shared.store.sequence();
+    if let Some(resident) = shared.memory.get(wanted.primary, &wanted.key) {
+        return Some((Stored::Memory(resident), None));
+    }
+    let variant;
+    let (hash, key): (KeyHash, &[u8]) = match shared.store.marker(wanted.primary) {
+        None => (wanted.primary, &wanted.key),
+        Some(marker) => {
+            *vary_miss = true;
+            variant = fetch::variant_key(&wanted.key, marker.salt, &marker.list, &wanted.head.fields);
+            let hash = worker.hasher.hash(&variant);
+            if let Some(resident) = shared.memory.get(hash, &variant) {
+                return Some((Stored::Memory(resident), None));
+            }
+            (hash, &variant)
+        }
+    };
+    let disk = worker.disk.as_ref()?;
+    let (object, swap_in) = disk.load(hash, key).await?;
+    if shared.store.invalidated_since(wanted.primary, began) {
+        return None; // purged while it was read
+    }
+    match &object.large {
+        Some(large) => {
+            if !disk.has_fragments(&object.key, large) {
+                shared.store.forget(hash);
+                return None;
+            }
+        }
+        None => {
+            shared.memory.insert(object.clone(), || {
+                !shared.store.invalidated_since(wanted.primary, began)
+            });
+        }
+    }
+    Some((Stored::Disk(Box::new(object)), swap_in))
+}
+
+/// Serves stale and fetches behind the client's back: one fetch a key.
+fn revalidate_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &Object) {
+    let shared = &worker.shared;
+    let boarding =
+        shared
+            .flights
+            .join_or_start(wanted.primary, &wanted.key, || shared.store.sequence());
+    if let Boarding::Started(reader) = boarding {
+        let errand = errand(conn, wanted, Some(stale));
+        fetch::start(worker, Arc::clone(&reader.flight), errand);
+    }
+}
+
+fn errand(conn: &Conn, wanted: &Wanted, stale: Option<&Object>) -> Errand {
+    Errand {
+        listener: Rc::clone(&conn.listener),
+        asked: wanted.asked.clone(),
+        request: wanted.head.fields.clone(),
+        stale: stale.cloned(),
+    }
+}
+
+/// Joins or starts a fetch and passes its answer on.
+async fn fetched(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    wanted: &Wanted,
+    directives: RequestDirectives,
+    stored: Option<(Stored, Option<SwapIn>)>,
+    why: Forward,
+) -> After {
+    let shared = &worker.shared;
+    let began = || shared.store.sequence();
+    let stale = stored.as_ref().map(|(s, _)| s.object());
+    // A request that asks for a newer answer than others would take does not share theirs.
+    let boarding = if directives.is_plain() {
+        shared.flights.join_or_start(wanted.primary, &wanted.key, began)
+    } else {
+        Boarding::Alone
+    };
+    let (reader, mut joined) = match boarding {
+        Boarding::Joined(reader) => {
+            metrics::add(&worker.counters.flights_joined, 1);
+            (reader, true)
+        }
+        Boarding::Started(reader) => {
+            fetch::start(worker, Arc::clone(&reader.flight), errand(conn, wanted, stale));
+            (reader, false)
+        }
+        Boarding::Alone => (alone(worker, conn, wanted, stale), false),
+    };
+    let asked_at = Instant::now();
+    let mut reader = reader;
+    let mut news = reader.news().await;
+    if joined && !may_have(worker, wanted, &directives, &news) {
+        metrics::add(&worker.counters.flights_left, 1);
+        joined = false;
+        reader = alone(worker, conn, wanted, stale);
+        news = reader.news().await;
+    }
+    on.hierarchy = Hierarchy::Direct;
+    on.peer = wanted.asked.destination.host.as_bytes().to_vec();
+    let request = &wanted.head.fields;
+    let mut status = Vec::with_capacity(96);
+    match news {
+        News::Response(response) => {
+            note_moments(on, &response.moments);
+            let failed = (500..=504).contains(&response.status) && response.status != 501;
+            if failed && let Some(after) =
+                instead(worker, conn, on, request, &directives, stale, why, response.status, false).await
+            {
+                return after;
+            }
+            let class = class_of(&response, joined);
+            let mut line = CacheStatus::forwarded(why, &mut status);
+            if response.stored {
+                line = line.stored(true);
+            }
+            if joined {
+                line = line.collapsed(true);
+            }
+            if let Err(reason) = response.storable {
+                line.detail(reason.as_str());
+            }
+            deliver(worker, conn, on, request, &reader, &response, class, &status).await
+        }
+        News::Validated(object, moments) => {
+            note_moments(on, &moments);
+            let ttl = object.standing.ttl_s(worker.now_ms());
+            let mut line = CacheStatus::forwarded(why, &mut status)
+                .forward_status(304)
+                .ttl(ttl);
+            if joined {
+                line = line.collapsed(true);
+            }
+            let _ = line;
+            answer::object(worker, conn, on, request, &object, Class::Revalidated, &status).await
+        }
+        News::Failed(error) => {
+            on.stages.set(
+                StageName::ServerReply,
+                on.began,
+                asked_at,
+                Instant::now(),
+                Instant::now(),
+            );
+            let disconnected = !matches!(*error, FetchError::Abandoned);
+            if let Some(after) =
+                instead(worker, conn, on, request, &directives, stale, why, error.status(), disconnected)
+                    .await
+            {
+                return after;
+            }
+            CacheStatus::forwarded(why, &mut status).detail(error.token());
+            answer::own(worker, conn, on, error.status(), &error.to_string(), &[], &status).await
+        }
+    }
+}
+
+fn alone(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: Option<&Object>) -> FlightReader {
+    let shared = &worker.shared;
+    let sequence = shared.store.sequence();
+    let reader = shared
+        .flights
+        .start_alone(wanted.primary, &wanted.key, sequence);
+    fetch::start(worker, Arc::clone(&reader.flight), errand(conn, wanted, stale));
+    reader
+}
+
+/// The stale object, when the origin failed and the rules allow it.
+#[allow(clippy::too_many_arguments)]
+async fn instead(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    request: &Fields,
+    directives: &RequestDirectives,
+    stale: Option<&Object>,
+    why: Forward,
+    status: u16,
+    disconnected: bool,
+) -> Option<After> {
+    let object = stale?;
+    let now = worker.now_ms();
+    if !may_serve_on_error(&object.standing, directives, now, disconnected) {
+        return None;
+    }
+    let mut line = Vec::with_capacity(64);
+    CacheStatus::forwarded(why, &mut line)
+        .forward_status(status)
+        .ttl(object.standing.ttl_s(now))
+        .detail("stale-if-error");
+    Some(answer::object(worker, conn, on, request, object, Class::Stale, &line).await)
+}
+
+/// May a request that joined be given what the fetch brought (DESIGN section 4)?
+fn may_have(worker: &Worker, wanted: &Wanted, directives: &RequestDirectives, news: &News) -> bool {
+    let waiter = Request {
+        method: &wanted.head.method,
+        fields: &wanted.head.fields,
+    };
+    let now = worker.now_ms();
+    match news {
+        News::Response(response) => {
+            if response.storable.is_err() {
+                return false;
+            }
+            let leader = Request {
+                method: "GET",
+                fields: &response.asked_with,
+            };
+            let answer = httpcache::Response {
+                status: response.status,
+                fields: &response.fields,
+            };
+            may_share(&leader, &waiter, &answer, &response.standing, now, &worker.shared.rules)
+        }
+        News::Validated(object, _) => {
+            // Only for the same variant: the key says so.
+            let same = object.hash == wanted.primary || {
+                worker.shared.store.marker(wanted.primary).is_some_and(|marker| {
+                    let key = fetch::variant_key(
+                        &wanted.key,
+                        marker.salt,
+                        &marker.list,
+                        &wanted.head.fields,
+                    );
+                    key == object.key
+                })
+            };
+            same && !matches!(judge(&object.standing, directives, now), Verdict::Validate(_))
+        }
+        // The same failure would await it; but it may have a stale object of its own, so it gets the news.
+        News::Failed(_) => true,
+    }
+}
+
+fn class_of(response: &Response, joined: bool) -> Class {
+    if joined {
+        Class::Collapsed
+    } else if response.storable.is_ok() {
+        Class::Miss
+    } else {
+        Class::Uncachable
+    }
+}
+
+fn note_moments(on: &mut Answering, moments: &Moments) {
+    let began = on.began;
+    if let Some((start, end)) = moments.dns {
+        on.stages.set(StageName::Dns, began, start, end, end);
+    }
+    if let Some((start, end)) = moments.connect {
+        on.stages.set(StageName::ProxyConnect, began, start, end, end);
+    }
+    let now = Instant::now();
+    on.stages
+        .set(StageName::ServerReply, began, moments.asked, moments.first, now);
+}
+
+/// Passes an arriving response on, or answers a condition of the client from its head.
+#[allow(clippy::too_many_arguments)]
+async fn deliver(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    request: &Fields,
+    reader: &FlightReader,
+    response: &Response,
+    class: Class,
+    cache_status: &[u8],
+) -> After {
+    let conditional = request.contains(b"if-none-match") || request.contains(b"if-modified-since");
+    if conditional
+        && response.status == 200
+        && let Condition::NotModified = httpcache::evaluate(request, &response.fields)
+    {
+        // The client has this very body: 304 from the head. The fetch goes on for the cache.
+        let object = Object {
+            key: Default::default(),
+            hash: KeyHash(0),
+            primary: KeyHash(0),
+            status: 200,
+            standing: response.standing,
+            content_type: response.content_type,
+            head: response.head.clone(),
+            body: Default::default(),
+            large: None,
+        };
+        return answer::object(worker, conn, on, request, &object, class, cache_status).await;
+    }
+    answer::arriving(worker, conn, on, reader, response, class, cache_status).await
+}

@@ -1,0 +1,454 @@
+//! Fetching a cachable GET: one task an answer, whoever waits for it.
+//!
+//! Life of a fetch: the errand goes to the origin ([`crate::upstream`]); the head decides whether the answer may
+//! be stored, shared, both or neither; the body goes to the readers ([`crate::flight`]) and into the store at once;
+//! when it is complete, and only then, the object is published in memory and on disk. A fetch that nobody
+//! reads any more goes on if it is being stored, else it ends.
+//!
+//! A revalidation is a fetch with validators: 304 freshens the stored object and tells the readers to serve
+//! that; another answer replaces it.
+//!
+//! What is published carries the invalidation sequence at which the fetch began, so that a purge in the
+//! meantime wins (DESIGN section 3).
+
+use std::{rc::Rc, sync::Arc};
+
+use bytes::Bytes;
+use fields::Fields;
+use http1::{Framing, ResponseHead, reason_phrase};
+use httpcache::{NotStorable, Request, Standing, UnixMillis, VaryList};
+use store::Fragment;
+
+use crate::{
+    deadline::Watch,
+    flight::{Broken, Flight, Keeping, News},
+    metrics,
+    object::{self, Object},
+    state::{ListenerState, Worker},
+    storing::Storing,
+    target::Asked,
+    upstream::{self, Moments, UpstreamError},
+};
+
+/// Why a fetch gave no response.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The origin could not be asked, or its head not read.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    /// The fetching task ended before its time (shutdown).
+    #[error("the fetch was abandoned")]
+    Abandoned,
+}
+
+impl FetchError {
+    /// The status owed to the client.
+    pub fn status(&self) -> u16 {
+        match self {
+            FetchError::Upstream(error) => error.status(),
+            FetchError::Abandoned => 503,
+        }
+    }
+
+    /// A token for Cache-Status.
+    pub fn token(&self) -> &'static str {
+        match self {
+            FetchError::Upstream(error) => error.token(),
+            FetchError::Abandoned => "proxy_internal_error",
+        }
+    }
+}
+
+/// A response as it goes to clients and into the cache.
+#[derive(Debug)]
+pub struct Response {
+    /// Status code.
+    pub status: u16,
+    /// Fields without the hop-by-hop ones, Content-Length and Age; Via and Date added.
+    pub fields: Fields,
+    /// Status line and `fields`, ready to send.
+    pub head: Bytes,
+    /// Where the value of Content-Type lies in `head`.
+    pub content_type: (u16, u16),
+    /// Length of the body if it is known now.
+    pub length: Option<u64>,
+    /// This status has no body and no Content-Length (204, 304).
+    pub bodiless: bool,
+    /// Age and rules.
+    pub standing: Standing,
+    /// May it be stored?
+    pub storable: Result<(), NotStorable>,
+    /// Is the answer on its way into the store or the memory tier?
+    pub stored: bool,
+    /// The fields of the request it answers, for [`httpcache::may_share`].
+    pub asked_with: Fields,
+    /// When things happened.
+    pub moments: Moments,
+}
+
+/// What to fetch.
+pub struct Errand {
+    /// The listener it came in by: its rules say where we may connect.
+    pub listener: Rc<ListenerState>,
+    /// Whom to ask.
+    pub asked: Asked,
+    /// The client's fields, complete: caching rules look at these.
+    pub request: Fields,
+    /// The stored response to validate.
+    pub stale: Option<Object>,
+}
+
+/// Starts the fetch for a flight as a task of this worker.
+pub fn start(worker: &Rc<Worker>, flight: Arc<Flight>, errand: Errand) {
+    let worker = Rc::clone(worker);
+    tokio::task::spawn_local(async move {
+        let watch = worker.deadlines.watch();
+        let guard = Departure {
+            worker: &worker,
+            flight: &flight,
+        };
+        run(&worker, &watch, &flight, &errand).await;
+        drop(guard);
+    });
+}
+
+/// Takes the flight off the table and tells its readers, however the task ends.
+struct Departure<'a> {
+    worker: &'a Worker,
+    flight: &'a Arc<Flight>,
+}
+
+impl Drop for Departure<'_> {
+    fn drop(&mut self) {
+        self.worker.shared.flights.remove(self.flight);
+        self.flight.abandon();
+    }
+}
+
+async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &Errand) {
+    let window = worker.shared.plan.limits.transfer_bytes_max;
+    let asked_at = worker.now_ms();
+    let mut validating = errand.stale.as_ref();
+    let (upstream, head) = loop {
+        let request = request_bytes(worker, errand, validating);
+        let answered = upstream::ask(
+            worker,
+            watch,
+            &errand.asked.destination,
+            &errand.listener.destinations,
+            "GET",
+            &request,
+        )
+        .await;
+        let (upstream, head) = match answered {
+            Ok(answer) => answer,
+            Err(error) => {
+                metrics::add(&worker.counters.origin_errors, 1);
+                worker.shared.flights.remove(flight);
+                let news = News::Failed(Arc::new(error.into()));
+                flight.publish(news, false, Keeping::Nothing, window);
+                return;
+            }
+        };
+        if head.status != 304 {
+            break (upstream, head);
+        }
+        let moments = upstream.moments;
+        // A 304 has no body: at its end the connection goes back.
+        let _ = upstream.body(worker, &head).next(worker, watch).await;
+        let Some(stale) = validating.take() else {
+            metrics::add(&worker.counters.origin_errors, 1);
+            worker.shared.flights.remove(flight);
+            let error = UpstreamError::Malformed(http1::Reject::Response(http1::Fault::StatusCode));
+            let news = News::Failed(Arc::new(error.into()));
+            flight.publish(news, false, Keeping::Nothing, window);
+            return;
+        };
+        if httpcache::validates(&stale.fields(), &head.fields) {
+            metrics::add(&worker.counters.revalidations_not_modified, 1);
+            let fresh = freshened(worker, errand, stale, &head.fields, asked_at);
+            worker.shared.flights.remove(flight);
+            let storable = publish_freshened(worker, flight, errand, &fresh).await;
+            let news = News::Validated(Arc::new(fresh), moments);
+            flight.publish(news, storable, Keeping::Nothing, window);
+            return;
+        }
+        //= rfc9111 §4.3.3   a 304 that speaks of something else: ask again without conditions
+    };
+    deliver(worker, watch, flight, errand, upstream, &head, asked_at).await;
+}
+
+/// Publishes the response and moves its body.
+async fn deliver(
+    worker: &Rc<Worker>,
+    watch: &Watch,
+    flight: &Arc<Flight>,
+    errand: &Errand,
+    upstream: upstream::Upstream,
+    head: &ResponseHead,
+    asked_at: UnixMillis,
+) {
+    let shared = &worker.shared;
+    let window = shared.plan.limits.transfer_bytes_max;
+    let mut response = prepare(worker, errand, head, asked_at, upstream.moments);
+    let keeps_stale = (500..=504).contains(&head.status)
+        && errand.stale.as_ref().is_some_and(|stale| {
+            httpcache::may_serve_on_error(
+                &stale.standing,
+                &httpcache::RequestDirectives::default(),
+                worker.now_ms(),
+                false,
+            )
+        });
+    if keeps_stale && response.storable.is_ok() {
+        response.storable = Err(NotStorable::Status);
+    }
+    let mut storing = if response.storable.is_ok() {
+        Storing::begin(worker, flight, errand, &response)
+    } else {
+        if errand.stale.is_some() && !keeps_stale {
+            // The stored response is known to be out of date, and its successor is not ours to keep.
+            shared.invalidate(flight.primary);
+        }
+        Storing::No
+    };
+    response.stored = !matches!(storing, Storing::No);
+    let joinable = response.storable.is_ok();
+    if !joinable {
+        shared.flights.remove(flight);
+    }
+    let length = response.length;
+    flight.publish(
+        News::Response(Arc::new(response)),
+        joinable,
+        storing.keeping(),
+        window,
+    );
+
+    let mut body = upstream.body(worker, head);
+    let result = loop {
+        // The budget is shared: when all transfers together use it up, each gets a small window.
+        let over = shared.flights.kept_bytes() > shared.plan.limits.transfer_buffer_bytes;
+        let window = if over { SMALL_WINDOW_BYTES } else { window };
+        if !flight.room(window).await {
+            break Err(Broken::Origin); // nobody reads and nobody stores
+        }
+        match body.next(worker, watch).await {
+            Ok(Some(piece)) => {
+                storing.take(worker, flight, &piece);
+                if !flight.push(piece, window) {
+                    break Err(Broken::Origin);
+                }
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => {
+                metrics::add(&worker.counters.origin_errors, 1);
+                tracing::debug!(%error, target = %errand.asked.target, "a response broke off");
+                break Err(Broken::Origin);
+            }
+        }
+    };
+    match result {
+        Ok(()) => {
+            let trailers = body.take_trailers().map(Arc::new);
+            // Published before the flight leaves the table: who comes later finds the object.
+            storing.complete(worker, flight, length);
+            shared.flights.remove(flight);
+            flight.finish(Ok(trailers));
+        }
+        Err(broken) => {
+            shared.flights.remove(flight);
+            flight.finish(Err(broken));
+        }
+    }
+}
+
+/// A transfer's window while the shared budget is exceeded.
+const SMALL_WINDOW_BYTES: u64 = 64 << 10;
+
+/// The request as it goes to the origin.
+fn request_bytes(worker: &Worker, errand: &Errand, stale: Option<&Object>) -> Vec<u8> {
+    let mut fields = errand.request.clone();
+    http1::remove_hop_by_hop(&mut fields);
+    httpcache::remove_conditions(&mut fields);
+    fields.remove(b"range");
+    fields.remove(b"proxy-authorization");
+    if let Some(stale) = stale {
+        metrics::add(&worker.counters.revalidations, 1);
+        httpcache::add_validators(&stale.fields(), &mut fields);
+    }
+    write_request(worker, "GET", &errand.asked, &fields)
+}
+
+/// Request line, Host first (RFC 9110 §7.2), the fields, our Via.
+pub fn write_request(worker: &Worker, method: &str, asked: &Asked, fields: &Fields) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    http1::write_request_line(method, &asked.target, &mut out);
+    out.extend_from_slice(b"Host: ");
+    out.extend_from_slice(asked.host.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    for (name, value) in fields.iter() {
+        if !name.eq_ignore_ascii_case(b"host") {
+            out.extend_from_slice(name);
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(value);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+    out.extend_from_slice(&worker.shared.via_line);
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// Fields as they go to clients: hop-by-hop ones gone, Date there, Via added.
+pub fn response_fields(worker: &Worker, head: &Fields, received: UnixMillis) -> Fields {
+    let mut fields = head.clone();
+    http1::remove_hop_by_hop(&mut fields);
+    fields.remove(b"content-length");
+    fields.remove(b"proxy-authenticate");
+    if !fields.contains(b"date") {
+        //= rfc9110 §6.6.1   a recipient with a clock that forwards a response without Date appends one
+        fields.push(b"Date", &httpcache::format_date(received));
+    }
+    let via = &worker.shared.via_line;
+    fields.push(b"Via", via[5..via.len() - 2].trim_ascii());
+    fields
+}
+
+fn prepare(
+    worker: &Worker,
+    errand: &Errand,
+    head: &ResponseHead,
+    asked_at: UnixMillis,
+    moments: Moments,
+) -> Response {
+    let received = worker.unix_ms(moments.first);
+    let request = Request {
+        method: "GET",
+        fields: &errand.request,
+    };
+    let answer = httpcache::Response {
+        status: head.status,
+        fields: &head.fields,
+    };
+    let rules = &worker.shared.rules;
+    let mut storable = httpcache::storable(&request, &answer, rules);
+    if head.framing == Framing::UntilClose && storable.is_ok() {
+        // Nobody can tell whether such a body is complete.
+        storable = Err(NotStorable::CloseDelimited);
+    }
+    let standing = Standing::of(&request, &answer, asked_at, received, rules);
+    let length = match head.framing {
+        Framing::None => Some(0),
+        Framing::Length(bytes) => Some(bytes),
+        Framing::Chunked | Framing::UntilClose => None,
+    };
+    let mut fields = response_fields(worker, &head.fields, received);
+    fields.remove(b"age");
+    let mut wire = Vec::with_capacity(512);
+    let content_type = object::write_head(head.status, &reason_of(head), &fields, &mut wire);
+    Response {
+        status: head.status,
+        fields,
+        head: wire.into(),
+        content_type,
+        length,
+        bodiless: matches!(head.status, 204 | 304),
+        standing,
+        storable,
+        stored: false,
+        asked_with: errand.request.clone(),
+        moments,
+    }
+}
+
+fn reason_of(head: &ResponseHead) -> String {
+    if head.reason.is_empty() {
+        reason_phrase(head.status).to_owned()
+    } else {
+        head.reason.clone()
+    }
+}
+
+/// The stored object with what a 304 says of it.
+fn freshened(
+    worker: &Worker,
+    errand: &Errand,
+    stale: &Object,
+    not_modified: &Fields,
+    asked_at: UnixMillis,
+) -> Object {
+    let received = worker.now_ms();
+    let mut update = not_modified.clone();
+    http1::remove_hop_by_hop(&mut update);
+    let fields = httpcache::freshen(&stale.fields(), &update);
+    let request = Request {
+        method: "GET",
+        fields: &errand.request,
+    };
+    // Age counts from the 304 (RFC 9111 §4.2.3), so its Age, not the stored one, is looked at.
+    let answer = httpcache::Response {
+        status: stale.status,
+        fields: &fields,
+    };
+    let standing = Standing::of(&request, &answer, asked_at, received, &worker.shared.rules);
+    let mut fields = fields;
+    fields.remove(b"age");
+    let mut wire = Vec::with_capacity(stale.head.len() + 64);
+    let content_type =
+        object::write_head(stale.status, reason_phrase(stale.status), &fields, &mut wire);
+    Object {
+        standing,
+        content_type,
+        head: wire.into(),
+        ..stale.clone()
+    }
+}
+
+/// Puts a freshened object where the stale one was. False when it may no longer be stored.
+async fn publish_freshened(
+    worker: &Rc<Worker>,
+    flight: &Arc<Flight>,
+    errand: &Errand,
+    fresh: &Object,
+) -> bool {
+    let shared = &worker.shared;
+    let fields = fresh.fields();
+    let request = Request {
+        method: "GET",
+        fields: &errand.request,
+    };
+    let answer = httpcache::Response {
+        status: fresh.status,
+        fields: &fields,
+    };
+    if httpcache::storable(&request, &answer, &shared.rules).is_err() {
+        //= rfc9111 §4.3.4   a 304 that restricts reuse (no-store, private) ends it
+        shared.invalidate(flight.primary);
+        return false;
+    }
+    let still_valid = || !shared.store.invalidated_since(fresh.primary, flight.began);
+    shared.memory.insert(fresh.clone(), still_valid);
+    if let Some(disk) = &worker.disk {
+        // The head changed, so the record is written anew; a large object's fragments stay where they are.
+        disk.store_object(fresh, &[&fresh.body], flight.began);
+    }
+    true
+}
+
+/// The key of a variant: that of the resource, the marker's salt, the selecting values.
+pub fn variant_key(primary_key: &[u8], salt: u64, list: &[u8], request: &Fields) -> Vec<u8> {
+    let mut key = Vec::with_capacity(primary_key.len() + 64);
+    key.extend_from_slice(primary_key);
+    key.push(b'\n');
+    key.extend_from_slice(&salt.to_le_bytes());
+    if let Some(list) = VaryList::from_bytes(list) {
+        httpcache::vary_key(&list, request, &mut key);
+    }
+    key
+}
+
+/// A piece of a fragment's worth of body, as the store wants it.
+pub fn fragment(fetch_id: u64, number: u32) -> Fragment {
+    Fragment { fetch_id, number }
+}

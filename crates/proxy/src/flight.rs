@@ -1,0 +1,564 @@
+//! One fetch, many readers: collapsed forwarding.
+//!
+//! A [`Flight`] is a response on its way from an origin. The task that fetches publishes the head once and the
+//! body piece by piece; readers, on any worker, each go through the pieces at their own pace. Pieces are
+//! reference-counted and shared.
+//!
+//! Who may join: a request for the same key while the flight is open to joiners, which it is until its head
+//! turns out not to be storable, its key is invalidated, or its first bytes are no longer at hand. What a
+//! joiner may be *given* is decided by the caller from the head (`fetch`), not here.
+//!
+//! Memory: a flight keeps what its slowest reader has not seen, or what is being stored, but not more than a
+//! window. Beyond it
+//!  - a flight nobody stores waits for its only reader (back-pressure to the origin);
+//!  - with several readers, those that lag a window behind are cut ([`Broken::Lagged`]);
+//!  - a flight that is stored in fragments waits for nobody: what is stored may be let go, and a reader that
+//!    comes to a gap reads the fragment back from the store ([`Next::Stored`]).
+//!
+//! Not known here: HTTP, the store's shell, origins.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    future::poll_fn,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Poll, Waker},
+};
+
+use bytes::Bytes;
+use fields::Fields;
+use store::{KeyHash, Sequence};
+
+use crate::{
+    fetch::{FetchError, Response},
+    object::Object,
+    upstream::Moments,
+};
+
+/// Tables of flights; a power of two.
+const SHARDS: usize = 16;
+
+/// Why a body ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The origin closed, stalled or broke the framing.
+    Origin,
+    /// This reader was too slow.
+    Lagged,
+}
+
+/// What became of the fetch before there was a body.
+#[derive(Clone)]
+pub enum News {
+    /// A response to be shared (or, for the first reader alone, passed on).
+    Response(Arc<Response>),
+    /// The stored response is still good: serve this.
+    Validated(Arc<Object>, Moments),
+    /// There is none.
+    Failed(Arc<FetchError>),
+}
+
+/// What a reader gets next.
+pub enum Next {
+    /// Body bytes.
+    Piece(Bytes),
+    /// Already let go: read fragment `number`, from `skip` bytes into it, from the store.
+    Stored {
+        /// Which fragment.
+        number: u32,
+        /// Bytes of it the reader already has.
+        skip: usize,
+        /// The key the fragment belongs to.
+        key: Bytes,
+        /// The fetch that stored it.
+        fetch_id: u64,
+    },
+    /// Complete.
+    End(Option<Arc<Fields>>),
+    /// It will not be completed.
+    Broken(Broken),
+}
+
+struct Reader {
+    /// Bytes of body this reader has taken.
+    at: u64,
+    waker: Option<Waker>,
+    lagged: bool,
+}
+
+#[derive(Default)]
+struct State {
+    news: Option<News>,
+    /// Open to further readers?
+    joinable: bool,
+    pieces: VecDeque<Bytes>,
+    /// Body offset of the first piece kept.
+    base: u64,
+    /// Body offset behind the last piece.
+    end: u64,
+    /// Size of a fragment when the body is stored in fragments.
+    fragment_bytes: u64,
+    /// Body bytes already stored in fragments.
+    stored: u64,
+    /// Key and fetch the fragments are stored under.
+    fragments_of: Option<(Bytes, u64)>,
+    /// Most bytes kept for readers once they are stored.
+    window: u64,
+    /// Keep everything from the start (a small object that is being stored).
+    keep_all: bool,
+    finished: Option<Result<Option<Arc<Fields>>, Broken>>,
+    readers: Vec<Option<Reader>>,
+    producer: Option<Waker>,
+}
+
+/// A response on its way.
+pub struct Flight {
+    /// The key it was asked under (without variant).
+    pub key: Box<[u8]>,
+    /// Hash of `key`.
+    pub primary: KeyHash,
+    /// The invalidation sequence at which it began.
+    pub began: Sequence,
+    state: Mutex<State>,
+    kept_in_all: Arc<AtomicU64>,
+}
+
+impl Flight {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Publishes what the origin answered. `joinable`: may others still join, and those who have stay?
+    pub fn publish(&self, news: News, joinable: bool, plan: Keeping, window: u64) {
+        let mut state = self.lock();
+        state.window = window;
+        state.news = Some(news);
+        state.joinable &= joinable;
+        match plan {
+            Keeping::Nothing => {}
+            Keeping::All => state.keep_all = true,
+            Keeping::Fragments { bytes } => state.fragment_bytes = bytes,
+        }
+        state.wake_readers();
+    }
+
+    /// Publishes body bytes and lets go of what nobody needs. `window`: most bytes to keep. False when the last
+    /// reader has gone and nobody stores: stop fetching.
+    pub fn push(&self, piece: Bytes, window: u64) -> bool {
+        let mut state = self.lock();
+        let len = piece.len() as u64;
+        state.end += len;
+        state.pieces.push_back(piece);
+        self.kept_in_all.fetch_add(len, Ordering::Relaxed);
+        if state.readers.iter().flatten().count() > 1 && !state.keep_all && state.fragment_bytes == 0
+        {
+            state.cut_laggards(window);
+        }
+        self.trim(&mut state);
+        state.wake_readers();
+        state.keep_all || state.fragment_bytes > 0 || state.readers.iter().any(Option::is_some)
+    }
+
+    /// Waits until there is room for more. Returns at once for a body that is stored.
+    pub async fn room(&self, window: u64) -> bool {
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            let stored = state.keep_all || state.fragment_bytes > 0;
+            if stored {
+                return Poll::Ready(true);
+            }
+            if state.readers.iter().all(Option::is_none) {
+                return Poll::Ready(false);
+            }
+            if state.end - state.base < window {
+                return Poll::Ready(true);
+            }
+            state.producer = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// From here on the body is stored in fragments of this size.
+    pub fn keep_fragments(&self, bytes: u64) {
+        let mut state = self.lock();
+        state.keep_all = false;
+        state.fragment_bytes = bytes;
+    }
+
+    /// The body up to `offset` is in the store, in fragments of that fetch under that key.
+    pub fn note_stored(&self, offset: u64, key: &Bytes, fetch_id: u64) {
+        let mut state = self.lock();
+        state.stored = offset;
+        if state.fragments_of.is_none() {
+            state.fragments_of = Some((key.clone(), fetch_id));
+        }
+        self.trim(&mut state);
+    }
+
+    /// The body will not be stored after all: keep only what readers need from here on.
+    pub fn give_up_storing(&self) {
+        let mut state = self.lock();
+        state.keep_all = false;
+        state.fragment_bytes = 0;
+        state.joinable = false;
+        // A reader in the part that is only in the store is cut: its fragments may be gone at any time.
+        self.trim(&mut state);
+    }
+
+    /// The body is complete, or will never be.
+    pub fn finish(&self, result: Result<Option<Arc<Fields>>, Broken>) {
+        let mut state = self.lock();
+        state.finished = Some(result);
+        state.joinable = false;
+        state.keep_all = false;
+        self.trim(&mut state);
+        state.wake_readers();
+    }
+
+    /// The fetching task is gone: whatever it did not say will not be said.
+    pub fn abandon(&self) {
+        let mut state = self.lock();
+        state.joinable = false;
+        if state.finished.is_none() {
+            state.finished = Some(Err(Broken::Origin));
+        }
+        state.wake_readers();
+    }
+
+    /// How many readers there are.
+    pub fn readers(&self) -> usize {
+        self.lock().readers.iter().flatten().count()
+    }
+
+    /// Closes the flight to further readers.
+    pub fn close(&self) {
+        self.lock().joinable = false;
+    }
+
+    fn trim(&self, state: &mut State) {
+        if state.keep_all {
+            return;
+        }
+        let needed_by_readers = state
+            .readers
+            .iter()
+            .flatten()
+            .map(|r| r.at)
+            .min()
+            .unwrap_or(u64::MAX);
+        let keep_from = if state.fragment_bytes > 0 {
+            // What is stored may go, unless a reader is about to want it; what is not yet stored is kept.
+            let floor = state.end.saturating_sub(state.window);
+            state.stored.min(needed_by_readers.max(floor))
+        } else {
+            needed_by_readers
+        };
+        while let Some(first) = state.pieces.front() {
+            let len = first.len() as u64;
+            if state.base + len > keep_from {
+                break;
+            }
+            state.base += len;
+            state.pieces.pop_front();
+            self.kept_in_all.fetch_sub(len, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let state = self.lock();
+        let kept: u64 = state.pieces.iter().map(|p| p.len() as u64).sum();
+        drop(state);
+        self.kept_in_all.fetch_sub(kept, Ordering::Relaxed);
+    }
+}
+
+/// How much of the body the flight keeps for others than its readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// Nothing: it is not stored.
+    Nothing,
+    /// All of it, until it is stored as one record.
+    All,
+    /// What is not yet stored, in fragments of this size.
+    Fragments {
+        /// Bytes of a fragment.
+        bytes: u64,
+    },
+}
+
+impl State {
+    fn wake_readers(&mut self) {
+        for reader in self.readers.iter_mut().flatten() {
+            if let Some(waker) = reader.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    fn cut_laggards(&mut self, window: u64) {
+        let floor = self.end.saturating_sub(window);
+        let fastest = self.readers.iter().flatten().map(|r| r.at).max();
+        for reader in self.readers.iter_mut().flatten() {
+            if reader.at < floor && Some(reader.at) != fastest {
+                reader.lagged = true;
+            }
+        }
+        if self.readers.iter().flatten().any(|r| r.lagged) {
+            // They no longer count; `trim` lets go of what only they needed.
+            for reader in self.readers.iter_mut().flatten() {
+                if reader.lagged {
+                    reader.at = u64::MAX;
+                }
+            }
+        }
+    }
+}
+
+/// A reader of a flight. Leaves when dropped.
+pub struct FlightReader {
+    /// The flight.
+    pub flight: Arc<Flight>,
+    slot: usize,
+}
+
+impl FlightReader {
+    /// Waits for the head.
+    pub async fn news(&self) -> News {
+        poll_fn(|cx| {
+            let mut state = self.flight.lock();
+            if let Some(news) = &state.news {
+                return Poll::Ready(news.clone());
+            }
+            if state.finished.is_some() {
+                return Poll::Ready(News::Failed(Arc::new(FetchError::Abandoned)));
+            }
+            if let Some(reader) = &mut state.readers[self.slot] {
+                reader.waker = Some(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Takes what comes next of the body, without waiting if it is there.
+    pub async fn next(&self) -> Next {
+        poll_fn(|cx| {
+            let mut state = self.flight.lock();
+            let State {
+                pieces,
+                base,
+                end,
+                readers,
+                finished,
+                producer,
+                ..
+            } = &mut *state;
+            let Some(reader) = &mut readers[self.slot] else {
+                return Poll::Ready(Next::Broken(Broken::Lagged));
+            };
+            if reader.lagged {
+                return Poll::Ready(Next::Broken(Broken::Lagged));
+            }
+            if reader.at < *base {
+                let fragment_bytes = state.fragment_bytes;
+                let at = state.readers[self.slot].as_ref().map_or(0, |r| r.at);
+                let Some((key, fetch_id)) = state.fragments_of.clone().filter(|_| fragment_bytes > 0)
+                else {
+                    return Poll::Ready(Next::Broken(Broken::Lagged));
+                };
+                return Poll::Ready(Next::Stored {
+                    number: u32::try_from(at / fragment_bytes).unwrap_or(u32::MAX),
+                    skip: (at % fragment_bytes) as usize,
+                    key,
+                    fetch_id,
+                });
+            }
+            if reader.at < *end {
+                let mut offset = *base;
+                for piece in pieces.iter() {
+                    let piece_end = offset + piece.len() as u64;
+                    if reader.at < piece_end {
+                        let out = piece.slice((reader.at - offset) as usize..);
+                        reader.at = piece_end;
+                        if let Some(producer) = producer.take() {
+                            producer.wake();
+                        }
+                        drop(state);
+                        return Poll::Ready(Next::Piece(out));
+                    }
+                    offset = piece_end;
+                }
+            }
+            match finished {
+                Some(Ok(trailers)) => return Poll::Ready(Next::End(trailers.clone())),
+                Some(Err(broken)) => return Poll::Ready(Next::Broken(*broken)),
+                None => {}
+            }
+            reader.waker = Some(cx.waker().clone());
+            // Everything seen was passed on: let it go.
+            self.flight.trim(&mut state);
+            if let Some(producer) = state.producer.take() {
+                producer.wake();
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Notes bytes that were read back from the store.
+    pub fn advance(&self, bytes: u64) {
+        if let Some(reader) = &mut self.flight.lock().readers[self.slot] {
+            reader.at += bytes;
+        }
+    }
+}
+
+impl Drop for FlightReader {
+    fn drop(&mut self) {
+        let mut state = self.flight.lock();
+        state.readers[self.slot] = None;
+        self.flight.trim(&mut state);
+        if let Some(producer) = state.producer.take() {
+            producer.wake();
+        }
+    }
+}
+
+/// All flights of the process, by key.
+pub struct Flights {
+    shards: Box<[Mutex<HashMap<u64, Arc<Flight>>>]>,
+    waiters_max: usize,
+    kept: Arc<AtomicU64>,
+}
+
+/// The outcome of [`Flights::join_or_start`].
+pub enum Boarding {
+    /// This request is the first: it must fetch.
+    Started(FlightReader),
+    /// Another request fetches.
+    Joined(FlightReader),
+    /// There is a fetch, but it can't be joined (full, or past the point): go alone.
+    Alone,
+}
+
+impl Flights {
+    /// No flights; at most `waiters_max` readers each.
+    pub fn new(waiters_max: usize) -> Flights {
+        Flights {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            waiters_max,
+            kept: Arc::default(),
+        }
+    }
+
+    fn shard(&self, hash: KeyHash) -> MutexGuard<'_, HashMap<u64, Arc<Flight>>> {
+        self.shards[(hash.0 >> 32) as usize & (SHARDS - 1)]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of bodies kept by all flights: the shared budget's measure.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// Joins the flight for this key, or starts one. `began` is read under the table's lock, which
+    /// [`Flights::forget`] takes after an invalidation was recorded: a flight that began before it is gone.
+    pub fn join_or_start(
+        &self,
+        primary: KeyHash,
+        key: &[u8],
+        began: impl FnOnce() -> Sequence,
+    ) -> Boarding {
+        let mut shard = self.shard(primary);
+        if let Some(flight) = shard.get(&primary.0) {
+            let mut state = flight.lock();
+            let fits = *flight.key == *key
+                && state.joinable
+                && (state.base == 0 || state.fragment_bytes > 0)
+                && state.readers.iter().flatten().count() < self.waiters_max;
+            if fits {
+                let slot = state.add_reader();
+                drop(state);
+                return Boarding::Joined(FlightReader {
+                    flight: Arc::clone(flight),
+                    slot,
+                });
+            }
+            return Boarding::Alone;
+        }
+        let flight = self.flight(primary, key, began());
+        let slot = flight.lock().add_reader();
+        shard.insert(primary.0, Arc::clone(&flight));
+        Boarding::Started(FlightReader { flight, slot })
+    }
+
+    /// A flight nobody else can join: for revalidation behind the client's back and for requests that go alone.
+    pub fn start_alone(&self, primary: KeyHash, key: &[u8], began: Sequence) -> FlightReader {
+        let flight = self.flight(primary, key, began);
+        flight.close();
+        let slot = flight.lock().add_reader();
+        FlightReader { flight, slot }
+    }
+
+    fn flight(&self, primary: KeyHash, key: &[u8], began: Sequence) -> Arc<Flight> {
+        Arc::new(Flight {
+            key: key.into(),
+            primary,
+            began,
+            state: Mutex::new(State {
+                joinable: true,
+                ..State::default()
+            }),
+            kept_in_all: Arc::clone(&self.kept),
+        })
+    }
+
+    /// Takes the flight out of the table, so that the next request starts a new one.
+    pub fn remove(&self, flight: &Arc<Flight>) {
+        let mut shard = self.shard(flight.primary);
+        if shard
+            .get(&flight.primary.0)
+            .is_some_and(|f| Arc::ptr_eq(f, flight))
+        {
+            shard.remove(&flight.primary.0);
+        }
+    }
+
+    /// Is one under way for this key (revalidation behind the client's back asks)?
+    pub fn is_under_way(&self, primary: KeyHash) -> bool {
+        self.shard(primary).contains_key(&primary.0)
+    }
+
+    /// After an invalidation: nobody joins what began before it.
+    pub fn forget(&self, primary: KeyHash) {
+        if let Some(flight) = self.shard(primary).remove(&primary.0) {
+            flight.close();
+        }
+    }
+}
+
+impl State {
+    fn add_reader(&mut self) -> usize {
+        let reader = Some(Reader {
+            at: 0,
+            waker: None,
+            lagged: false,
+        });
+        match self.readers.iter().position(Option::is_none) {
+            Some(slot) => {
+                self.readers[slot] = reader;
+                slot
+            }
+            None => {
+                self.readers.push(reader);
+                self.readers.len() - 1
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The memory tier: whole objects, ready to be written to a socket.
+//!
+//! Sharded by key hash and shared by all workers. A shard's lock is held for one look-up or one insertion,
+//! never across I/O. Each shard has its part of the byte budget and its own exact LRU, so the tier never
+//! holds more than it was given.
+//!
+//! In front of the shards every worker keeps a small table of its own ([`Front`]): an object asked for again
+//! and again costs no lock and no shared reference count. An object that leaves the tier is marked, and a
+//! front never serves a marked one; the mark is set before a purge is acknowledged.
+//!
+//! Limits: an object larger than an eighth of a shard (or [`OBJECT_BYTES_MAX`]) is not admitted.
+//!
+//! Not known here: freshness, HTTP, the disk.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use hashbrown::HashTable;
+use replacement::Lru;
+use store::KeyHash;
+
+use crate::object::Object;
+
+/// Number of shards; a power of two.
+const SHARDS: usize = 16;
+/// No object above this goes to memory: a few large ones would push out everything.
+pub const OBJECT_BYTES_MAX: u64 = 1 << 20;
+
+/// An object in the tier.
+#[derive(Debug)]
+pub struct Resident {
+    /// The stored response.
+    pub object: Object,
+    gone: AtomicBool,
+    asked: AtomicBool,
+}
+
+impl Resident {
+    /// Still in the tier, so still allowed to be served from it.
+    #[inline]
+    pub fn is_here(&self) -> bool {
+        !self.gone.load(Ordering::Acquire)
+    }
+}
+
+struct Shard {
+    table: HashTable<u32>,
+    slots: Vec<Option<Arc<Resident>>>,
+    free: Vec<u32>,
+    lru: Lru,
+    bytes: u64,
+}
+
+/// The shared tier.
+pub struct MemoryTier {
+    shards: Box<[Mutex<Shard>]>,
+    shard_bytes_max: u64,
+    bytes: AtomicU64,
+    objects: AtomicU64,
+    evicted: AtomicU64,
+}
+
+impl MemoryTier {
+    /// A tier of at most `bytes_max` bytes; 0 switches it off.
+    pub fn new(bytes_max: u64) -> MemoryTier {
+        let shard = || {
+            Mutex::new(Shard {
+                table: HashTable::new(),
+                slots: Vec::new(),
+                free: Vec::new(),
+                lru: Lru::new(),
+                bytes: 0,
+            })
+        };
+        MemoryTier {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            shard_bytes_max: bytes_max / SHARDS as u64,
+            bytes: AtomicU64::new(0),
+            objects: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+        }
+    }
+
+    fn shard(&self, hash: KeyHash) -> MutexGuard<'_, Shard> {
+        let at = (hash.0 >> 40) as usize & (SHARDS - 1);
+        self.shards[at]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// May an object of this size be admitted?
+    pub fn admits(&self, bytes: u64) -> bool {
+        bytes <= OBJECT_BYTES_MAX && bytes <= self.shard_bytes_max / 8
+    }
+
+    /// The object under exactly this key.
+    pub fn get(&self, hash: KeyHash, key: &[u8]) -> Option<Arc<Resident>> {
+        let mut shard = self.shard(hash);
+        let slot = shard.find(hash)?;
+        let resident = shard.slots[slot as usize].as_ref()?;
+        if resident.object.key != key {
+            return None;
+        }
+        let resident = Arc::clone(resident);
+        shard.lru.touch(slot);
+        Some(resident)
+    }
+
+    /// Puts an object in, replacing what has the same hash, unless `still_valid` says that it was invalidated
+    /// meanwhile. The question is asked under the shard's lock, which [`MemoryTier::remove`] takes after the
+    /// invalidation was recorded: so either the question is answered no, or the removal comes later.
+    pub fn insert(&self, object: Object, still_valid: impl FnOnce() -> bool) -> bool {
+        let cost = object.memory_bytes();
+        if !self.admits(cost) || object.large.is_some() {
+            return false;
+        }
+        let mut shard = self.shard(object.hash);
+        if !still_valid() {
+            return false;
+        }
+        let hash = object.hash;
+        if let Some(slot) = shard.find(hash) {
+            self.drop_slot(&mut shard, slot);
+        }
+        while shard.bytes + cost > self.shard_bytes_max {
+            let Some(slot) = shard.lru.coldest() else {
+                break;
+            };
+            // Asked for through a front since the last look: a second chance instead of a lock per hit.
+            let asked = shard.slots[slot as usize]
+                .as_ref()
+                .is_some_and(|r| r.asked.swap(false, Ordering::Relaxed));
+            if asked {
+                shard.lru.touch(slot);
+                continue;
+            }
+            self.evicted.fetch_add(1, Ordering::Relaxed);
+            self.drop_slot(&mut shard, slot);
+        }
+        let resident = Arc::new(Resident {
+            object,
+            gone: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
+        });
+        let slot = match shard.free.pop() {
+            Some(slot) => {
+                shard.slots[slot as usize] = Some(resident);
+                slot
+            }
+            None => {
+                shard.slots.push(Some(resident));
+                u32::try_from(shard.slots.len() - 1).expect("a shard holds under 2^32 objects")
+            }
+        };
+        let Shard { table, slots, .. } = &mut *shard;
+        table.insert_unique(hash.0, slot, |&s| {
+            slots[s as usize].as_ref().map_or(0, |r| r.object.hash.0)
+        });
+        shard.lru.insert(slot);
+        shard.bytes += cost;
+        self.bytes.fetch_add(cost, Ordering::Relaxed);
+        self.objects.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Takes the object with this hash out; true if there was one.
+    pub fn remove(&self, hash: KeyHash) -> bool {
+        let mut shard = self.shard(hash);
+        match shard.find(hash) {
+            Some(slot) => {
+                self.drop_slot(&mut shard, slot);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn drop_slot(&self, shard: &mut Shard, slot: u32) {
+        let Some(resident) = shard.slots[slot as usize].take() else {
+            return;
+        };
+        let hash = resident.object.hash.0;
+        if let Ok(entry) = shard.table.find_entry(hash, |&s| s == slot) {
+            entry.remove();
+        }
+        shard.lru.remove(slot);
+        shard.free.push(slot);
+        let cost = resident.object.memory_bytes();
+        shard.bytes -= cost;
+        self.bytes.fetch_sub(cost, Ordering::Relaxed);
+        self.objects.fetch_sub(1, Ordering::Relaxed);
+        resident.gone.store(true, Ordering::Release);
+    }
+
+    /// Bytes held now.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Objects held now.
+    pub fn objects(&self) -> u64 {
+        self.objects.load(Ordering::Relaxed)
+    }
+
+    /// Objects pushed out for want of room since the start.
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// The bound on `bytes`.
+    pub fn bytes_max(&self) -> u64 {
+        self.shard_bytes_max * SHARDS as u64
+    }
+}
+
+impl Shard {
+    fn find(&self, hash: KeyHash) -> Option<u32> {
+        self.table
+            .find(hash.0, |&s| {
+                self.slots[s as usize]
+                    .as_ref()
+                    .is_some_and(|r| r.object.hash == hash)
+            })
+            .copied()
+    }
+}
+
+/// Slots of a worker's front table; a power of two.
+const FRONT_SLOTS: usize = 1024;
+
+/// A worker's own direct-mapped table in front of the shards.
+///
+/// It keeps at most [`FRONT_SLOTS`] references; those whose object left the tier are dropped by
+/// [`Front::sweep`], so memory beyond the tier's budget is held for a second or so at most.
+pub struct Front {
+    slots: Box<[Option<Arc<Resident>>]>,
+    swept: Instant,
+}
+
+impl Front {
+    /// An empty table.
+    pub fn new() -> Front {
+        Front {
+            slots: (0..FRONT_SLOTS).map(|_| None).collect(),
+            swept: Instant::now(),
+        }
+    }
+
+    /// The object under exactly this key, from here or from the tier behind.
+    #[inline]
+    pub fn get(&mut self, tier: &MemoryTier, hash: KeyHash, key: &[u8]) -> Option<&Resident> {
+        let at = hash.0 as usize & (FRONT_SLOTS - 1);
+        let slot = &mut self.slots[at];
+        let here = slot
+            .as_ref()
+            .is_some_and(|r| r.object.hash == hash && r.is_here() && r.object.key == key);
+        if here {
+            let resident = slot.as_deref()?;
+            if !resident.asked.load(Ordering::Relaxed) {
+                resident.asked.store(true, Ordering::Relaxed);
+            }
+            return Some(resident);
+        }
+        let found = tier.get(hash, key)?;
+        *slot = Some(found);
+        slot.as_deref()
+    }
+
+    /// Lets go of objects that have left the tier.
+    pub fn sweep(&mut self, now: Instant) {
+        if now.duration_since(self.swept).as_millis() < 500 {
+            return;
+        }
+        self.swept = now;
+        for slot in &mut self.slots {
+            if slot.as_ref().is_some_and(|r| !r.is_here()) {
+                *slot = None;
+            }
+        }
+    }
+}
+
+impl Default for Front {
+    fn default() -> Self {
+        Front::new()
+    }
+}

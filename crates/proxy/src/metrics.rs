@@ -1,0 +1,141 @@
+//! Counters: one set a worker, added up when somebody asks.
+//!
+//! A worker is the only writer of its set, so counting is a plain load and store. Every counter is defined
+//! once, in the table below, which also names it for Prometheus and says what it means.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use profile::Class;
+
+/// Latency buckets: four to a power of two, from 1 us to about 67 s.
+pub const BUCKETS: usize = 27 * 4;
+
+macro_rules! counters {
+    ($($field:ident, $help:literal;)*) => {
+        /// A worker's counters. Gauges are counted up and down.
+        #[derive(Default)]
+        pub struct Counters {
+            /// Requests by class (index: `Class as usize`).
+            pub requests: [AtomicU64; 11],
+            /// Bytes sent to clients by class, heads included.
+            pub bytes: [AtomicU64; 11],
+            /// Latency by class, see [`bucket_of`].
+            pub latency: Box<Latency>,
+            $(#[doc = $help] pub $field: AtomicU64,)*
+        }
+
+        impl Counters {
+            /// Name, meaning and value of each simple counter.
+            pub fn simple(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+                [$((stringify!($field), $help, self.$field.load(Ordering::Relaxed)),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    client_connections_open, "Client connections open now";
+    client_connections, "Client connections accepted since the start";
+    client_connections_refused, "Client connections closed at once, because the limit was reached or the client is not served";
+    requests_malformed, "Requests refused because their framing was wrong or ambiguous";
+    client_aborts, "Responses a client did not stay for";
+    origin_requests, "Requests sent to origins";
+    origin_connections, "Connections opened to origins";
+    origin_errors, "Fetches that failed (connect, time-out, broken response)";
+    origin_bytes, "Body bytes received from origins";
+    revalidations, "Requests to origins with validators";
+    revalidations_not_modified, "Revalidations answered 304";
+    flights_joined, "Requests that joined a fetch in progress";
+    flights_left, "Requests that joined a fetch and then had to ask for themselves";
+    stored_objects, "Responses handed to the store";
+    stored_bytes, "Bytes of body handed to the store";
+    not_stored, "Storable responses the store did not take";
+    disk_reads, "Reads given to the device";
+    disk_read_errors, "Reads that failed";
+    disk_corrupt, "Records that failed verification";
+    disk_writes, "Writes given to the device";
+    disk_write_bytes, "Bytes given to the device for writing";
+    disk_write_errors, "Writes that failed";
+    purges, "Purges";
+    log_records_lost, "Log and profile records dropped because the disk could not keep up";
+    tunnels, "CONNECT tunnels and upgraded connections";
+    body_laggards_cut, "Clients disconnected because they fell behind a shared fetch";
+}
+
+/// Counts by latency bucket for each class.
+pub struct Latency(pub [[AtomicU64; BUCKETS]; 11]);
+
+impl Default for Latency {
+    fn default() -> Self {
+        Latency(std::array::from_fn(|_| {
+            std::array::from_fn(|_| AtomicU64::new(0))
+        }))
+    }
+}
+
+/// Adds to a counter of which this thread is the only writer.
+#[inline]
+pub fn add(counter: &AtomicU64, n: u64) {
+    counter.store(
+        counter.load(Ordering::Relaxed).wrapping_add(n),
+        Ordering::Relaxed,
+    );
+}
+
+/// Takes from a gauge of which this thread is the only writer.
+#[inline]
+pub fn sub(counter: &AtomicU64, n: u64) {
+    counter.store(
+        counter.load(Ordering::Relaxed).wrapping_sub(n),
+        Ordering::Relaxed,
+    );
+}
+
+/// The bucket for a latency in microseconds: four buckets to a power of two.
+#[inline]
+pub fn bucket_of(us: u32) -> usize {
+    let us = us.max(1);
+    let power = 31 - us.leading_zeros();
+    let quarter = if power >= 2 {
+        (us >> (power - 2)) & 3
+    } else {
+        (us << (2 - power)) & 3
+    };
+    ((power * 4 + quarter) as usize).min(BUCKETS - 1)
+}
+
+/// The upper edge of a bucket, microseconds.
+pub fn bucket_edge_us(bucket: usize) -> f64 {
+    let power = (bucket / 4) as i32;
+    let quarter = (bucket % 4) as f64;
+    2f64.powi(power) * (1.0 + (quarter + 1.0) / 4.0)
+}
+
+impl Counters {
+    /// Counts one finished request.
+    #[inline]
+    pub fn finish(&self, class: Class, bytes: u64, us: u32) {
+        let class = class as usize;
+        add(&self.requests[class], 1);
+        add(&self.bytes[class], bytes);
+        add(&self.latency.0[class][bucket_of(us)], 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_rise_and_hold_their_values() {
+        let mut last = 0;
+        for us in [
+            1u32, 2, 3, 4, 5, 6, 7, 8, 9, 10, 100, 1_000, 50_000, 3_000_000, 60_000_000,
+        ] {
+            let bucket = bucket_of(us);
+            assert!(bucket >= last, "{us}");
+            assert!(f64::from(us) <= bucket_edge_us(bucket), "{us} in {bucket}");
+            last = bucket;
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A stored response: what is kept of it in memory and on disk.
+//!
+//! A response is turned into bytes once, when it arrives: the head as it will be sent (hop-by-hop fields
+//! gone, `Via` added, `Content-Length` known), the body, and the few numbers needed to judge it later. The
+//! same bytes are the memory tier's object, the metadata of the store's record and what a hit writes to
+//! the socket, so a hit formats two short fields (`Age`, `Cache-Status`) and nothing else.
+//!
+//! Not known here: sockets, the store's layout, when an object may be served.
+
+use bytes::Bytes;
+use fields::Fields;
+use httpcache::Standing;
+use store::KeyHash;
+
+/// Version of the metadata layout below; another one is a miss.
+const META_VERSION: u8 = 2;
+/// Fixed part of the metadata before the head.
+const META_FIXED_BYTES: usize = 16 + Standing::BYTES;
+
+/// A complete stored response. Cloning it shares the bytes.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// The full key: method, URI, and for a variant the selecting values.
+    pub key: Bytes,
+    /// Hash of `key`.
+    pub hash: KeyHash,
+    /// Hash of the key without the variant: what a purge names.
+    pub primary: KeyHash,
+    /// Status code of the stored response.
+    pub status: u16,
+    /// Age, lifetime and rules.
+    pub standing: Standing,
+    /// Where the value of Content-Type lies in `head` (start, length).
+    pub content_type: (u16, u16),
+    /// Status line and field lines, each with its CRLF, without the empty line.
+    pub head: Bytes,
+    /// The whole body; empty when `large` is set.
+    pub body: Bytes,
+    /// Set for an object whose body is kept in fragments.
+    pub large: Option<Large>,
+}
+
+/// The body of an object that is kept in fragments (DESIGN section 3, large objects).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Large {
+    /// The fetch that wrote the fragments; versions never mix.
+    pub fetch_id: u64,
+    /// How many fragments.
+    pub fragments: u32,
+    /// Length of the body in bytes.
+    pub bytes: u64,
+}
+
+impl Object {
+    /// Length of the body in bytes, wherever it is kept.
+    pub fn body_bytes(&self) -> u64 {
+        self.large.map_or(self.body.len() as u64, |l| l.bytes)
+    }
+
+    /// What the object costs in the memory tier, bytes; the tables around it included, roughly.
+    pub fn memory_bytes(&self) -> u64 {
+        const OVERHEAD_BYTES: u64 = 256;
+        self.head.len() as u64 + self.body.len() as u64 + self.key.len() as u64 + OVERHEAD_BYTES
+    }
+
+    /// The value of Content-Type, for the log.
+    pub fn content_type(&self) -> &[u8] {
+        let (start, len) = self.content_type;
+        self.head
+            .get(usize::from(start)..usize::from(start) + usize::from(len))
+            .unwrap_or_default()
+    }
+
+    /// The stored fields, parsed again: for conditions and revalidation, not for plain hits.
+    pub fn fields(&self) -> Fields {
+        fields_of_head(&self.head)
+    }
+
+    /// The metadata of the record: fixed part, then the head.
+    pub fn encode_meta(&self) -> Vec<u8> {
+        let mut meta = Vec::with_capacity(META_FIXED_BYTES + self.head.len());
+        meta.push(META_VERSION);
+        meta.push(0);
+        meta.extend_from_slice(&self.status.to_le_bytes());
+        meta.extend_from_slice(&self.content_type.0.to_le_bytes());
+        meta.extend_from_slice(&self.content_type.1.to_le_bytes());
+        meta.extend_from_slice(&self.primary.0.to_le_bytes());
+        meta.extend_from_slice(&self.standing.encode());
+        meta.extend_from_slice(&self.head);
+        meta
+    }
+
+    /// Reads a record back; `None` when the metadata is not of this version.
+    pub fn decode(
+        hash: KeyHash,
+        key: Bytes,
+        meta: &Bytes,
+        body: Bytes,
+        large: Option<Large>,
+    ) -> Option<Object> {
+        let fixed = meta.get(..META_FIXED_BYTES)?;
+        if fixed[0] != META_VERSION {
+            return None;
+        }
+        let u16_at = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
+        let primary = u64::from_le_bytes(fixed[8..16].try_into().ok()?);
+        let standing = Standing::decode(fixed[16..].try_into().ok()?);
+        Some(Object {
+            key,
+            hash,
+            primary: KeyHash(primary),
+            status: u16_at(2),
+            standing,
+            content_type: (u16_at(4), u16_at(6)),
+            head: meta.slice(META_FIXED_BYTES..),
+            body,
+            large,
+        })
+    }
+}
+
+/// Splits a head written by [`write_head`] back into fields.
+pub fn fields_of_head(head: &[u8]) -> Fields {
+    let mut fields = Fields::with_capacity(16, head.len());
+    let mut lines = head.split(|&b| b == b'\n');
+    lines.next(); // the status line
+    for line in lines {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(colon) = memchr::memchr(b':', line) else {
+            continue;
+        };
+        fields.push(&line[..colon], line[colon + 1..].trim_ascii());
+    }
+    fields
+}
+
+/// Writes status line and fields; returns where the value of Content-Type came to lie.
+pub fn write_head(status: u16, reason: &str, fields: &Fields, out: &mut Vec<u8>) -> (u16, u16) {
+    let base = out.len();
+    http1::write_status_line(status, reason, out);
+    let mut content_type = (0, 0);
+    for (name, value) in fields.iter() {
+        out.extend_from_slice(name);
+        out.extend_from_slice(b": ");
+        if name.eq_ignore_ascii_case(b"content-type")
+            && let (Ok(start), Ok(len)) =
+                (u16::try_from(out.len() - base), u16::try_from(value.len()))
+        {
+            content_type = (start, len);
+        }
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
+    }
+    content_type
+}

@@ -1,0 +1,483 @@
+//! Opening a connection: a slot of the pool, the name's addresses, the rules, TCP, TLS.
+//!
+//! Every wait has its time-out, and each step leaves its times in [`ConnectTimes`]. A name with several
+//! addresses is tried by a simple form of RFC 8305: addresses in turn, the next one started when the last
+//! failed or after a head start of 250 ms, the first connection wins and the others are closed.
+//!
+//! The rules of `access` are asked for every resolved address before a packet goes there, and once more with
+//! both ends of the connection known.
+//!
+//! Not known here: requests, retries. Limits: `dns::ADDRESSES_MAX` attempts at once.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep_until, timeout};
+
+use super::dns::{ADDRESSES_MAX, DnsSettings, Resolver, without_question};
+use super::pool::{Grant, Lease, Limits, Pool, Slot};
+use super::tls::Tls;
+use super::{ConnectError, ConnectTimes, Destination, Stream};
+use crate::access::{Destinations, Forbidden};
+
+/// RFC 8305 §5, "Connection Attempt Delay".
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// The waits of a connection in the making, and the bounds of the pool.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// For TCP and TLS together, over all addresses; and for a place among the connections to a destination at
+    /// its bound.
+    pub connect_timeout: Duration,
+    /// Name look-ups, with their own waits.
+    pub dns: DnsSettings,
+    /// The pool's bounds.
+    pub pool: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(10),
+            dns: DnsSettings::default(),
+            pool: Limits::default(),
+        }
+    }
+}
+
+/// One worker's way to its origins.
+pub struct Connector {
+    connect_timeout: Duration,
+    pool: Pool,
+    resolver: Resolver,
+    tls: Tls,
+}
+
+impl Connector {
+    /// With a pool and a resolver of its own.
+    pub fn new(settings: Settings, tls: Tls) -> Self {
+        Self {
+            connect_timeout: settings.connect_timeout,
+            pool: Pool::new(settings.pool),
+            resolver: Resolver::new(settings.dns),
+            tls,
+        }
+    }
+
+    /// The pool, for its gauges and its sweep.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The resolver, for its gauge and `reload`.
+    pub fn resolver(&self) -> &Resolver {
+        &self.resolver
+    }
+
+    /// An open connection: a pooled one if there is one, else a new one. See [`Lease::is_reused`].
+    pub async fn lease(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        if let Some(lease) = self.pool.checkout(to, access) {
+            return Ok(lease);
+        }
+        match self.wait_for_place(to, times).await? {
+            Grant::Warm(lease) if access.check(lease.peer()).is_ok() => Ok(lease),
+            Grant::Warm(lease) => self.open(lease.into_slot(), to, access, times).await,
+            Grant::Slot(slot) => self.open(slot, to, access, times).await,
+        }
+    }
+
+    /// A connection that nobody has used before: for a tunnel, or after a pooled one turned out closed.
+    pub async fn connect(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        let slot = match self.wait_for_place(to, times).await? {
+            Grant::Warm(lease) => lease.into_slot(),
+            Grant::Slot(slot) => slot,
+        };
+        self.open(slot, to, access, times).await
+    }
+
+    async fn wait_for_place(
+        &self,
+        to: &Destination,
+        times: &mut ConnectTimes,
+    ) -> Result<Grant, ConnectError> {
+        // The clock is read only if there is a wait.
+        let mut waited = None;
+        let grant = {
+            let mut place = std::pin::pin!(self.pool.slot(to, self.connect_timeout));
+            std::future::poll_fn(|cx| {
+                let poll = place.as_mut().poll(cx);
+                if poll.is_pending() {
+                    waited.get_or_insert_with(Instant::now);
+                }
+                poll
+            })
+            .await
+        };
+        times.queue = waited.map(|began| (began, Instant::now()));
+        grant
+    }
+
+    async fn open(
+        &self,
+        slot: Slot,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<Lease, ConnectError> {
+        let addresses = permitted(self.addresses(to, times).await?, to.port, access)?;
+
+        let began = Instant::now();
+        let opened = timeout(
+            self.connect_timeout,
+            self.open_stream(to, &addresses, access, times),
+        )
+        .await;
+        times.connect = Some((began, Instant::now()));
+        let (stream, peer) = opened.unwrap_or(Err(ConnectError::Timeout))?;
+        Ok(Lease::new(slot, stream, peer))
+    }
+
+    async fn addresses(
+        &self,
+        to: &Destination,
+        times: &mut ConnectTimes,
+    ) -> Result<Vec<IpAddr>, ConnectError> {
+        if let Some(addresses) = without_question(&to.host) {
+            return Ok(addresses);
+        }
+        let began = Instant::now();
+        let answer = self.resolver.look_up(&to.host).await;
+        times.dns = Some((began, Instant::now()));
+        answer
+    }
+
+    async fn open_stream(
+        &self,
+        to: &Destination,
+        addresses: &[SocketAddr],
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<(Stream, SocketAddr), ConnectError> {
+        let tcp = race(addresses).await?;
+        times.tcp = Some(Instant::now());
+        let peer = tcp.peer_addr()?;
+        access.check_connected(tcp.local_addr()?, peer)?;
+        // Requests are written whole; waiting to fill a segment only delays them.
+        tcp.set_nodelay(true)?;
+        let stream = if to.tls {
+            Stream::Tls(self.tls.handshake(&to.host, tcp).await?)
+        } else {
+            Stream::Tcp(tcp)
+        };
+        Ok((stream, peer))
+    }
+}
+
+/// The addresses that may be connected to; if there is none, why the first may not.
+fn permitted(
+    found: Vec<IpAddr>,
+    port: u16,
+    access: &Destinations,
+) -> Result<Vec<SocketAddr>, Forbidden> {
+    let mut refused = None;
+    let addresses: Vec<SocketAddr> = found
+        .into_iter()
+        .map(|ip| SocketAddr::new(ip, port))
+        .filter(|&address| match access.check(address) {
+            Ok(()) => true,
+            Err(why) => {
+                refused.get_or_insert(why);
+                false
+            }
+        })
+        .collect();
+    match refused {
+        Some(why) if addresses.is_empty() => Err(why),
+        _ => Ok(addresses),
+    }
+}
+
+/// The first connection made to any of the addresses, each given a head start over the next.
+async fn race(addresses: &[SocketAddr]) -> Result<TcpStream, ConnectError> {
+    debug_assert!(addresses.len() <= ADDRESSES_MAX);
+    if let [only] = addresses {
+        return Ok(TcpStream::connect(only).await?);
+    }
+    let mut attempts = JoinSet::new();
+    let mut left = addresses.iter().copied();
+    let mut failure: Option<ConnectError> = None;
+    loop {
+        // Here either nothing has been started, or the last attempt has failed or used up its head start.
+        let next = left.next();
+        if let Some(address) = next {
+            attempts.spawn(TcpStream::connect(address));
+        }
+        let turn = tokio::time::Instant::now() + HEAD_START;
+        tokio::select! {
+            biased;
+            ended = attempts.join_next() => match ended {
+                Some(Ok(Ok(tcp))) => return Ok(tcp),
+                Some(Ok(Err(error))) => failure = Some(more_telling(failure, error.into())),
+                // An attempt can't panic or be aborted while we wait; were it so, it only failed.
+                Some(Err(_)) => {}
+                None => return Err(failure.unwrap_or(ConnectError::NotFound)),
+            },
+            () = sleep_until(turn), if next.is_some() => {}
+        }
+    }
+}
+
+/// Of several addresses' failures the one to report: an answer of the origin before a silence, both before
+/// the lack of a route (of a machine without IPv6, most often).
+fn more_telling(had: Option<ConnectError>, new: ConnectError) -> ConnectError {
+    fn weight(error: &ConnectError) -> u8 {
+        match error {
+            ConnectError::Refused => 4,
+            ConnectError::Timeout => 3,
+            ConnectError::Io(_) => 2,
+            ConnectError::Unroutable => 1,
+            _ => 0,
+        }
+    }
+    match had {
+        Some(had) if weight(&had) >= weight(&new) => had,
+        _ => new,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::origin::dns::NameServer;
+    use std::io;
+    use tokio::net::TcpListener;
+
+    async fn listen() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    /// An address where nobody listens any more.
+    async fn closed() -> SocketAddr {
+        listen().await.1
+    }
+
+    fn to(host: &str, port: u16) -> Destination {
+        Destination {
+            tls: false,
+            host: host.into(),
+            port,
+        }
+    }
+
+    fn times() -> ConnectTimes {
+        ConnectTimes::default()
+    }
+
+    /// The rules of a listener beyond loopback.
+    fn public() -> Destinations {
+        Destinations {
+            loopback: false,
+            link_local: false,
+            ..Destinations::default()
+        }
+    }
+
+    fn connector(settings: Settings) -> Connector {
+        Connector::new(settings, Tls::only(Vec::new()))
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_leaves_its_times_and_is_pooled_afterwards() {
+        let (_listener, address) = listen().await;
+        let (connector, access) = (connector(Settings::default()), Destinations::default());
+        let to = to("127.0.0.1", address.port());
+
+        let mut first = times();
+        let lease = connector.lease(&to, &access, &mut first).await.unwrap();
+        assert_eq!((lease.peer(), lease.is_reused()), (address, false));
+        let (began, ended) = first.connect.expect("a connection was made");
+        assert!((began..=ended).contains(&first.tcp.unwrap()));
+        assert_eq!(
+            (first.dns, first.queue),
+            (None, None),
+            "a literal needs no name server"
+        );
+        lease.reuse();
+
+        let mut second = times();
+        let lease = connector.lease(&to, &access, &mut second).await.unwrap();
+        assert!(lease.is_reused());
+        assert_eq!(second.connect, None);
+        let fresh = connector.connect(&to, &access, &mut times()).await.unwrap();
+        assert!(!fresh.is_reused());
+        assert_eq!(connector.pool().in_use(), 2);
+    }
+
+    #[tokio::test]
+    async fn localhost_is_tried_on_both_families() {
+        let (_listener, address) = listen().await;
+        let connector = connector(Settings::default());
+        let lease = connector
+            .lease(
+                &to("localhost", address.port()),
+                &Destinations::default(),
+                &mut times(),
+            )
+            .await
+            .unwrap();
+        assert_eq!(lease.peer(), address);
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_reported_and_gives_its_place_back() {
+        let connector = connector(Settings::default());
+        let mut times = times();
+        let answer = connector
+            .lease(
+                &to("127.0.0.1", closed().await.port()),
+                &Destinations::default(),
+                &mut times,
+            )
+            .await;
+        assert_eq!(answer.err(), Some(ConnectError::Refused));
+        assert!(times.connect.is_some(), "a failure takes time too");
+        assert_eq!(connector.pool().in_use(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_next_address_is_tried_when_one_fails() {
+        let (_listener, open) = listen().await;
+        let tcp = race(&[closed().await, open]).await.unwrap();
+        assert_eq!(tcp.peer_addr().unwrap(), open);
+        let all_closed = [closed().await, closed().await];
+        assert_eq!(race(&all_closed).await.err(), Some(ConnectError::Refused));
+        assert_eq!(race(&[]).await.err(), Some(ConnectError::NotFound));
+    }
+
+    #[tokio::test]
+    async fn rules_hold_for_addresses_not_names() {
+        let (_listener, address) = listen().await;
+        let connector = connector(Settings::default());
+        let public = public();
+        for host in ["127.0.0.1", "localhost", "::ffff:127.0.0.1", "0.0.0.0"] {
+            let answer = connector
+                .lease(&to(host, address.port()), &public, &mut times())
+                .await;
+            assert!(
+                matches!(answer.err(), Some(ConnectError::Forbidden(_))),
+                "{host}"
+            );
+        }
+        let own = Destinations {
+            own: vec![address],
+            ..Destinations::default()
+        };
+        for host in ["127.0.0.1", "localhost", "0.0.0.0"] {
+            let answer = connector
+                .lease(&to(host, address.port()), &own, &mut times())
+                .await;
+            // The other address of localhost may be tried, and refuses.
+            let refused = [
+                Some(Forbidden::OwnListener.into()),
+                Some(ConnectError::Refused),
+            ];
+            assert!(refused.contains(&answer.err()), "{host}");
+        }
+        assert_eq!(connector.pool().in_use(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_inside_is_refused() {
+        let (_listener, address) = listen().await;
+        let server = NameServer::new().await;
+        let connector = connector(Settings {
+            dns: server.settings(),
+            ..Settings::default()
+        });
+        let public = public();
+        server
+            .while_answering(async {
+                let to = to("inside.example", address.port());
+                let mut times = times();
+                let answer = connector.lease(&to, &public, &mut times).await;
+                assert_eq!(answer.err(), Some(Forbidden::Loopback.into()));
+                assert!(
+                    times.dns.is_some() && times.connect.is_none(),
+                    "no packet went there"
+                );
+
+                // What a more trusted listener has opened is no way around it.
+                let trusted = connector
+                    .lease(&to, &Destinations::default(), &mut times)
+                    .await;
+                trusted.unwrap().reuse();
+                let answer = connector.lease(&to, &public, &mut times).await;
+                assert_eq!(answer.err(), Some(Forbidden::Loopback.into()));
+            })
+            .await;
+    }
+
+    #[test]
+    fn of_several_addresses_the_permitted_ones_are_tried() {
+        let public = public();
+        let ips = |list: &[&str]| {
+            list.iter()
+                .map(|ip| ip.parse().unwrap())
+                .collect::<Vec<IpAddr>>()
+        };
+        let mixed = permitted(ips(&["127.0.0.1", "192.0.2.1"]), 80, &public);
+        assert_eq!(mixed, Ok(vec!["192.0.2.1:80".parse().unwrap()]));
+        let none = permitted(ips(&["169.254.0.1", "127.0.0.1"]), 80, &public);
+        assert_eq!(none, Err(Forbidden::LinkLocal), "the first reason is given");
+    }
+
+    #[tokio::test]
+    async fn a_destination_at_its_bound_is_busy_after_a_wait() {
+        let (_listener, address) = listen().await;
+        let pool = Limits {
+            per_destination_max: 1,
+            ..Limits::default()
+        };
+        let settings = Settings {
+            pool,
+            connect_timeout: Duration::from_millis(20),
+            ..Settings::default()
+        };
+        let (connector, access) = (connector(settings), Destinations::default());
+        let to = to("127.0.0.1", address.port());
+        let _held = connector.lease(&to, &access, &mut times()).await.unwrap();
+        let mut second = times();
+        let answer = connector.lease(&to, &access, &mut second).await;
+        assert_eq!(answer.err(), Some(ConnectError::Busy));
+        assert!(second.queue.is_some());
+    }
+
+    #[test]
+    fn an_answer_tells_more_than_a_silence_and_that_more_than_no_route() {
+        let errors = [
+            io::ErrorKind::NetworkUnreachable,
+            io::ErrorKind::TimedOut,
+            io::ErrorKind::ConnectionRefused,
+        ];
+        let told = errors.into_iter().fold(None, |had, kind| {
+            Some(more_telling(had, io::Error::from(kind).into()))
+        });
+        assert_eq!(told, Some(ConnectError::Refused));
+        let told = more_telling(Some(ConnectError::Refused), ConnectError::Unroutable);
+        assert_eq!(told, ConnectError::Refused);
+    }
+}

@@ -1,0 +1,411 @@
+//! Names to addresses.
+//!
+//! IP literals and `localhost` need no question. Everything else goes to hickory-resolver, set up as the
+//! system is (resolv.conf, the hosts file) or with servers of our own, which asks for IPv4 and IPv6 at once and
+//! remembers answers for as long as their TTL says, within bounds.
+//!
+//! The resolver is made at the first question, so that a proxy whose origins are literals never reads
+//! resolv.conf; [`Resolver::reload`] forgets it, and with it every answer.
+//!
+//! Not known here: which of the addresses may be used (`access`), or which answers (`connect`).
+//! Limits: `LOOKUPS_MAX` questions at once (beyond: refused), `ADDRESSES_MAX` addresses an answer (beyond:
+//! dropped), `DnsSettings::names_max` answers kept.
+
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::Name;
+use hickory_resolver::{ResolverBuilder, TokioResolver};
+use tokio::time::timeout;
+
+use super::ConnectError;
+
+/// Names being looked up at once by one worker; one more is refused.
+const LOOKUPS_MAX: usize = 1024;
+/// Addresses of one name that are tried; a longer answer is cut.
+pub(super) const ADDRESSES_MAX: usize = 8;
+
+/// How names are looked up.
+#[derive(Clone, Debug)]
+pub struct DnsSettings {
+    /// Name servers; empty: the system's. The hosts file counts either way.
+    pub servers: Vec<SocketAddr>,
+    /// For one question to one server; the whole look-up may take `attempts` times as long.
+    pub timeout: Duration,
+    /// Times a question is asked, at least once.
+    pub attempts: usize,
+    /// Answers are kept at least this long: a TTL of zero would cost a question per connection.
+    pub ttl_min: Duration,
+    /// Answers are kept at most this long: a mistyped record should not stay for weeks.
+    pub ttl_max: Duration,
+    /// "No such name" is kept at most this long.
+    pub negative_ttl_max: Duration,
+    /// Answers kept.
+    pub names_max: usize,
+}
+
+impl Default for DnsSettings {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            timeout: Duration::from_secs(3),
+            attempts: 2,
+            ttl_min: Duration::from_secs(1),
+            ttl_max: Duration::from_secs(3600),
+            negative_ttl_max: Duration::from_secs(30),
+            names_max: 4096,
+        }
+    }
+}
+
+/// One worker's resolver.
+pub struct Resolver {
+    settings: DnsSettings,
+    hickory: RefCell<Option<TokioResolver>>,
+    asking: Cell<usize>,
+}
+
+/// What needs no question: IP literals, and `localhost` with everything below it.
+pub(super) fn without_question(host: &str) -> Option<Vec<IpAddr>> {
+    if let Ok(literal) = host.parse::<IpAddr>() {
+        return Some(vec![literal]);
+    }
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let localhost = name == "localhost" || name.ends_with(".localhost");
+    // RFC 6761 §6.3: never asked of a name server. IPv4 first: most local origins listen there only.
+    localhost.then(|| vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])
+}
+
+impl Resolver {
+    /// A resolver that will read the system's settings when first asked.
+    pub fn new(settings: DnsSettings) -> Self {
+        Self {
+            settings,
+            hickory: RefCell::new(None),
+            asking: Cell::new(0),
+        }
+    }
+
+    /// Forgets answers and settings; both are read anew at the next question.
+    pub fn reload(&self) {
+        self.hickory.take();
+    }
+
+    /// Names being looked up now.
+    pub fn asking(&self) -> usize {
+        self.asking.get()
+    }
+
+    /// The addresses of `host` (lower case), at most `ADDRESSES_MAX`, never none.
+    pub async fn look_up(&self, host: &str) -> Result<Vec<IpAddr>, ConnectError> {
+        if let Some(addresses) = without_question(host) {
+            return Ok(addresses);
+        }
+        // Not `from_str`, which would apply IDNA rules: the host is ASCII as the client sent it.
+        let name = Name::from_ascii(host).map_err(|_| ConnectError::NotFound)?;
+        let _asking = Asking::begin(&self.asking).ok_or(ConnectError::DnsFailed)?;
+        let hickory = self.hickory()?;
+        let patience = self.settings.timeout.saturating_mul(self.attempts());
+        let answer = match timeout(patience, hickory.lookup_ip(name)).await {
+            Err(_) | Ok(Err(NetError::Timeout)) => return Err(ConnectError::DnsTimeout),
+            Ok(Err(error)) if error.is_no_records_found() => return Err(ConnectError::NotFound),
+            Ok(Err(error)) => {
+                tracing::debug!(host, %error, "name look-up failed");
+                return Err(ConnectError::DnsFailed);
+            }
+            Ok(Ok(answer)) => answer,
+        };
+        let addresses = alternate(&answer.iter().collect::<Vec<_>>());
+        if addresses.is_empty() {
+            Err(ConnectError::NotFound)
+        } else {
+            Ok(addresses)
+        }
+    }
+
+    fn attempts(&self) -> u32 {
+        u32::try_from(self.settings.attempts)
+            .unwrap_or(u32::MAX)
+            .max(1)
+    }
+
+    fn hickory(&self) -> Result<TokioResolver, ConnectError> {
+        let mut made = self.hickory.borrow_mut();
+        if let Some(hickory) = &*made {
+            return Ok(hickory.clone());
+        }
+        let mut builder = if self.settings.servers.is_empty() {
+            TokioResolver::builder_tokio().unwrap_or_else(|error| {
+                tracing::warn!(%error, "no name server is configured: only the hosts file is used");
+                with_servers(&[])
+            })
+        } else {
+            with_servers(&self.settings.servers)
+        };
+        let DnsSettings {
+            timeout,
+            ttl_min,
+            ttl_max,
+            negative_ttl_max,
+            names_max,
+            ..
+        } = self.settings;
+        let options = builder.options_mut();
+        options.timeout = timeout;
+        options.attempts = self.attempts() as usize - 1;
+        options.cache_size = names_max as u64;
+        // A lower bound above the upper one would make hickory panic.
+        options.positive_min_ttl = Some(ttl_min.min(ttl_max));
+        options.positive_max_ttl = Some(ttl_max);
+        options.negative_min_ttl = Some(ttl_min.min(negative_ttl_max));
+        options.negative_max_ttl = Some(negative_ttl_max);
+        let hickory = builder.build().map_err(|error| {
+            tracing::warn!(%error, "the name resolver can not be set up");
+            ConnectError::DnsFailed
+        })?;
+        Ok(made.insert(hickory).clone())
+    }
+}
+
+fn with_servers(servers: &[SocketAddr]) -> ResolverBuilder<TokioRuntimeProvider> {
+    let servers = servers.iter().map(|server| {
+        let connections =
+            [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+                connection.port = server.port();
+                connection
+            });
+        NameServerConfig::new(server.ip(), true, connections.into())
+    });
+    let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
+    TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
+}
+
+/// Counts one look-up for as long as it is awaited.
+struct Asking<'a>(&'a Cell<usize>);
+
+impl<'a> Asking<'a> {
+    fn begin(count: &'a Cell<usize>) -> Option<Self> {
+        if count.get() >= LOOKUPS_MAX {
+            return None;
+        }
+        count.set(count.get() + 1);
+        Some(Self(count))
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Families in turn, so that one broken family costs one step and not all of them (RFC 8305 §4).
+fn alternate(answer: &[IpAddr]) -> Vec<IpAddr> {
+    let mut v6 = answer.iter().copied().filter(IpAddr::is_ipv6);
+    let mut v4 = answer.iter().copied().filter(IpAddr::is_ipv4);
+    let mut addresses = Vec::with_capacity(ADDRESSES_MAX);
+    while addresses.len() < ADDRESSES_MAX {
+        let pair = [v6.next(), v4.next()];
+        if pair == [None, None] {
+            break;
+        }
+        addresses.extend(pair.into_iter().flatten());
+    }
+    addresses.truncate(ADDRESSES_MAX);
+    addresses
+}
+
+/// A name server for tests, speaking just enough of RFC 1035.
+#[cfg(test)]
+pub(super) struct NameServer(tokio::net::UdpSocket);
+
+#[cfg(test)]
+impl NameServer {
+    pub(super) async fn new() -> Self {
+        Self(tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap())
+    }
+
+    pub(super) fn settings(&self) -> DnsSettings {
+        DnsSettings {
+            servers: vec![self.0.local_addr().unwrap()],
+            ..DnsSettings::default()
+        }
+    }
+
+    /// Answers until `work` is done; the number of questions.
+    pub(super) async fn while_answering<T>(&self, work: impl Future<Output = T>) -> usize {
+        let mut work = std::pin::pin!(work);
+        let mut question = [0; 512];
+        let mut asked = 0;
+        loop {
+            tokio::select! {
+                _ = &mut work => return asked,
+                got = self.0.recv_from(&mut question) => {
+                    let (length, from) = got.unwrap();
+                    asked += 1;
+                    self.0.send_to(&Self::answer(&question[..length]), from).await.unwrap();
+                }
+            }
+        }
+    }
+
+    /// two.example has an address of each family, inside.example loopback's, none.example does not exist.
+    fn answer(question: &[u8]) -> Vec<u8> {
+        let name_length = question[12..].iter().position(|&b| b == 0).unwrap() + 1;
+        let question_end = 12 + name_length + 4;
+        let ipv4 = question[question_end - 3] == 1;
+        let address: Option<&[u8]> = match (question[13..].split(|&b| b == 7).next().unwrap(), ipv4)
+        {
+            (b"two", true) => Some(&[192, 0, 2, 7]),
+            (b"two", false) => Some(&[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]),
+            (b"inside", true) => Some(&[127, 0, 0, 1]),
+            _ => None,
+        };
+        let code = match &question[13..15] {
+            b"br" => 2,
+            b"no" => 3,
+            _ => 0,
+        };
+        let mut answer = question[..2].to_vec();
+        answer.extend([
+            0x81,
+            0x80 | code,
+            0,
+            1,
+            0,
+            u8::from(address.is_some()),
+            0,
+            0,
+            0,
+            0,
+        ]);
+        answer.extend(&question[12..question_end]);
+        if let Some(address) = address {
+            // The name by reference, type, class IN, TTL 0, length.
+            let kind = if ipv4 { 1 } else { 28 };
+            answer.extend([0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 0, 0, address.len() as u8]);
+            answer.extend(address);
+        }
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ips(list: &[&str]) -> Vec<IpAddr> {
+        list.iter().map(|ip| ip.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn literals_and_localhost_need_no_question() {
+        assert_eq!(without_question("192.0.2.1"), Some(ips(&["192.0.2.1"])));
+        assert_eq!(without_question("2001:db8::1"), Some(ips(&["2001:db8::1"])));
+        for host in ["localhost", "localhost.", "a.localhost"] {
+            assert_eq!(
+                without_question(host),
+                Some(ips(&["127.0.0.1", "::1"])),
+                "{host}"
+            );
+        }
+        for host in [
+            "notlocalhost",
+            "localhost.example",
+            "127.1",
+            "0x7f000001",
+            "",
+        ] {
+            assert_eq!(without_question(host), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn families_take_turns_and_the_list_is_bounded() {
+        let answer = ips(&["192.0.2.1", "192.0.2.2", "192.0.2.3", "2001:db8::1"]);
+        let expected = ips(&["2001:db8::1", "192.0.2.1", "192.0.2.2", "192.0.2.3"]);
+        assert_eq!(alternate(&answer), expected);
+        let many: Vec<IpAddr> = (0..100)
+            .map(|n| Ipv4Addr::new(192, 0, 2, n).into())
+            .collect();
+        assert_eq!(alternate(&many), many[..ADDRESSES_MAX]);
+    }
+
+    #[test]
+    fn look_ups_at_once_are_bounded_and_counted_to_the_end() {
+        let count = Cell::new(0);
+        let mut asking: Vec<_> = (0..LOOKUPS_MAX)
+            .map(|_| Asking::begin(&count).unwrap())
+            .collect();
+        assert!(Asking::begin(&count).is_none());
+        asking.pop();
+        assert!(Asking::begin(&count).is_some());
+        drop(asking);
+        assert_eq!(count.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_name_is_not_found() {
+        let resolver = Resolver::new(DnsSettings::default());
+        let long = "a".repeat(64);
+        for host in ["a..b", &long] {
+            assert_eq!(
+                resolver.look_up(host).await,
+                Err(ConnectError::NotFound),
+                "{host}"
+            );
+        }
+        assert_eq!(resolver.asking(), 0);
+    }
+
+    #[tokio::test]
+    async fn answers_are_asked_for_once_even_with_a_ttl_of_zero() {
+        let server = NameServer::new().await;
+        let resolver = Resolver::new(DnsSettings {
+            ttl_min: Duration::from_secs(60),
+            ..server.settings()
+        });
+        let asked = server.while_answering(async {
+            for _ in 0..3 {
+                assert_eq!(
+                    resolver.look_up("two.example").await,
+                    Ok(ips(&["2001:db8::7", "192.0.2.7"]))
+                );
+            }
+        });
+        assert_eq!(asked.await, 2, "one question for each family");
+        resolver.reload();
+        let asked =
+            server.while_answering(async { resolver.look_up("two.example").await.unwrap() });
+        assert_eq!(asked.await, 2, "nothing is remembered");
+    }
+
+    #[tokio::test]
+    async fn names_that_do_not_exist_and_failures_are_told_apart() {
+        let server = NameServer::new().await;
+        let resolver = Resolver::new(server.settings());
+        server
+            .while_answering(async {
+                assert_eq!(
+                    resolver.look_up("none.example").await,
+                    Err(ConnectError::NotFound)
+                );
+                assert_eq!(
+                    resolver.look_up("broken.example").await,
+                    Err(ConnectError::DnsFailed)
+                );
+            })
+            .await;
+        let impatient = DnsSettings {
+            timeout: Duration::from_millis(5),
+            attempts: 1,
+            ..server.settings()
+        };
+        let silence = Resolver::new(impatient).look_up("two.example").await;
+        assert_eq!(silence, Err(ConnectError::DnsTimeout));
+    }
+}

@@ -1,0 +1,395 @@
+//! Connections to origins: from a destination to a stream that is ready for a request.
+//!
+//! ```text
+//!   Connector::lease ──> Pool::checkout (newest first) ──────────────────────────> Lease
+//!          └─ none ────> a slot (bound per destination) > dns > access > connect > tls ─┘
+//! ```
+//!
+//! A [`Lease`] is the right to one connection. It is counted while it lives; [`Lease::reuse`] puts the
+//! connection back, dropping the lease closes it. No path can forget to count.
+//!
+//! Here: the words shared by the parts: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`].
+//! `dns` turns names into addresses, `connect` addresses into TCP connections, `tls` those into private ones,
+//! `pool` keeps them.
+//!
+//! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
+//!
+//! Not known here: HTTP. Whether the last answer left the connection clean is the caller's knowledge.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+use crate::access::Forbidden;
+
+mod connect;
+mod dns;
+mod pool;
+mod tls;
+
+pub use connect::{Connector, Settings};
+pub use dns::DnsSettings;
+pub use pool::{Lease, Limits};
+pub use tls::Tls;
+
+/// Where a request goes: what a pooled connection is filed under.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Destination {
+    /// TLS to the origin (`https`).
+    pub tls: bool,
+    /// A name or an IP literal, lower case, IPv6 without brackets.
+    pub host: Arc<str>,
+    /// TCP port.
+    pub port: u16,
+}
+
+impl Destination {
+    /// The authority as in a Host field: IPv6 in brackets, the scheme's default port left out (RFC 9110 §4.2.3).
+    pub fn as_authority(&self) -> String {
+        let default_port = if self.tls { 443 } else { 80 };
+        if self.port == default_port {
+            if self.is_ipv6() {
+                format!("[{}]", self.host)
+            } else {
+                self.host.to_string()
+            }
+        } else {
+            self.as_host_and_port()
+        }
+    }
+
+    /// `host:port`, IPv6 in brackets, the port always named.
+    pub fn as_host_and_port(&self) -> String {
+        if self.is_ipv6() {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    fn is_ipv6(&self) -> bool {
+        self.host.contains(':')
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.as_authority())
+    }
+}
+
+/// A connection to an origin, plain or private.
+///
+/// A TLS stream that ends without close_notify reads as `UnexpectedEof`: a body that ends there is cut short.
+#[derive(Debug)]
+pub enum Stream {
+    /// Plain TCP.
+    Tcp(TcpStream),
+    /// TLS over TCP.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// The socket underneath.
+    pub fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Tcp(tcp) => tcp,
+            Self::Tls(tls) => tls.get_ref().0,
+        }
+    }
+
+    /// Switches Nagle's algorithm; the connector has switched it off already.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.tcp().set_nodelay(nodelay)
+    }
+
+    /// The origin's address: a system call, see [`Lease::peer`] for the remembered one.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.tcp().peer_addr()
+    }
+
+    /// Is the connection open, with nothing to read? The question for an idle connection: an end of stream or
+    /// bytes nobody asked for both make it useless. What the runtime has not yet heard of is not seen, so a
+    /// quiet connection can still turn out closed when it is used.
+    ///
+    /// No system call unless the runtime has marked the socket readable, then one. What TLS sends unasked
+    /// after a handshake (session tickets) is taken in and does not count as noise.
+    pub fn is_quiet(&mut self) -> bool {
+        let mut byte = [0; 1];
+        match self {
+            Self::Tcp(tcp) => {
+                matches!(tcp.try_read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+            }
+            Self::Tls(tls) => {
+                let mut buf = ReadBuf::new(&mut byte);
+                let read = poll_fn(|cx| Pin::new(&mut *tls).poll_read(cx, &mut buf));
+                // Unconstrained: with its budget used up a task would be told "pending" of any socket.
+                let read = pin!(tokio::task::unconstrained(read));
+                read.poll(&mut Context::from_waker(Waker::noop()))
+                    .is_pending()
+            }
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
+            Self::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.is_write_vectored(),
+            Self::Tls(tls) => tls.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}
+
+/// Which part of TLS went wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TlsFault {
+    /// The origin's certificate is not valid, or not for this name.
+    Certificate,
+    /// The origin refused the handshake.
+    Alert,
+    /// Anything else in the handshake; a plain-text origin too.
+    Protocol,
+    /// This system has no trusted roots: no origin can be verified.
+    NoRoots,
+}
+
+/// Why there is no connection. Cheap to copy to everyone who waits for it.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The name does not exist or has no address.
+    #[error("the origin's name does not resolve to an address")]
+    NotFound,
+    /// The resolver failed (SERVFAIL, unreachable, too many questions at once).
+    #[error("looking up the origin's name failed")]
+    DnsFailed,
+    /// The resolver did not answer in time.
+    #[error("looking up the origin's name took too long")]
+    DnsTimeout,
+    /// Nobody listens there.
+    #[error("the origin refused the connection")]
+    Refused,
+    /// No route to any of the origin's addresses.
+    #[error("there is no route to the origin")]
+    Unroutable,
+    /// The connection or the TLS handshake was not made in time.
+    #[error("connecting to the origin took too long")]
+    Timeout,
+    /// No private connection could be made.
+    #[error("TLS to the origin failed: {1}")]
+    Tls(TlsFault, Arc<str>),
+    /// A rule of `access` forbids it.
+    #[error("{0}")]
+    Forbidden(#[from] Forbidden),
+    /// All connections that one destination may have are in use, and the queue is full or did not move.
+    #[error("too many connections to this origin are in use")]
+    Busy,
+    /// This machine has no more sockets or ports to give.
+    #[error("the proxy has no more sockets to connect with")]
+    Exhausted,
+    /// Any other error of the system.
+    #[error("connecting to the origin failed: {0}")]
+    Io(io::ErrorKind),
+}
+
+impl ConnectError {
+    /// The status of the answer the client is owed.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::NotFound | Self::DnsFailed | Self::Refused | Self::Unroutable => 502,
+            Self::Tls(..) | Self::Io(_) => 502,
+            Self::DnsTimeout | Self::Timeout => 504,
+            Self::Forbidden(_) => 403,
+            Self::Busy | Self::Exhausted => 503,
+        }
+    }
+
+    /// A sentence for the error page and the log.
+    pub fn reason(&self) -> String {
+        self.to_string()
+    }
+
+    /// The proxy error type of RFC 9209 §2.3: a token, fit for `detail` in Cache-Status.
+    pub fn detail_token(&self) -> &'static str {
+        match self {
+            Self::NotFound | Self::DnsFailed => "dns_error",
+            Self::DnsTimeout => "dns_timeout",
+            Self::Refused => "connection_refused",
+            Self::Unroutable => "destination_ip_unroutable",
+            Self::Timeout => "connection_timeout",
+            Self::Tls(TlsFault::Certificate, _) => "tls_certificate_error",
+            Self::Tls(TlsFault::Alert, _) => "tls_alert_received",
+            Self::Tls(TlsFault::Protocol, _) => "tls_protocol_error",
+            Self::Tls(TlsFault::NoRoots, _) => "proxy_configuration_error",
+            Self::Forbidden(forbidden) => forbidden.detail_token(),
+            Self::Busy => "connection_limit_reached",
+            Self::Exhausted => "proxy_internal_error",
+            Self::Io(_) => "connection_terminated",
+        }
+    }
+}
+
+impl From<io::Error> for ConnectError {
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        // Errors without a stable kind are told apart by their number.
+        const ENFILE: i32 = 23;
+        const EMFILE: i32 = 24;
+        match (error.kind(), error.raw_os_error()) {
+            (_, Some(ENFILE | EMFILE)) => Self::Exhausted,
+            // No free ephemeral port, or IPv6 switched off.
+            (Kind::AddrNotAvailable | Kind::OutOfMemory, _) => Self::Exhausted,
+            (Kind::ConnectionRefused, _) => Self::Refused,
+            (Kind::TimedOut, _) => Self::Timeout,
+            (Kind::NetworkUnreachable | Kind::HostUnreachable | Kind::NetworkDown, _) => {
+                Self::Unroutable
+            }
+            // What a local packet filter answers.
+            (Kind::PermissionDenied, _) => Self::Unroutable,
+            (kind, _) => Self::Io(kind),
+        }
+    }
+}
+
+/// When the steps towards a connection began and ended. A step that was not needed has no time.
+#[derive(Clone, Default, Debug)]
+pub struct ConnectTimes {
+    /// The wait for a connection to be free, to a destination at its bound.
+    pub queue: Option<(Instant, Instant)>,
+    /// The name look-up; none for literals and pooled connections.
+    pub dns: Option<(Instant, Instant)>,
+    /// TCP and TLS, successful or not; none for pooled connections.
+    pub connect: Option<(Instant, Instant)>,
+    /// When TCP was connected and TLS, if any, began.
+    pub tcp: Option<Instant>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn destination(tls: bool, host: &str, port: u16) -> Destination {
+        Destination {
+            tls,
+            host: host.into(),
+            port,
+        }
+    }
+
+    #[test]
+    fn authorities_leave_out_the_default_port() {
+        assert_eq!(
+            destination(false, "example.org", 80).as_authority(),
+            "example.org"
+        );
+        assert_eq!(
+            destination(false, "example.org", 443).as_authority(),
+            "example.org:443"
+        );
+        assert_eq!(
+            destination(true, "example.org", 443).as_authority(),
+            "example.org"
+        );
+        assert_eq!(
+            destination(true, "2001:db8::1", 443).as_authority(),
+            "[2001:db8::1]"
+        );
+        assert_eq!(
+            destination(true, "2001:db8::1", 8443).to_string(),
+            "https://[2001:db8::1]:8443"
+        );
+        assert_eq!(
+            destination(true, "::1", 443).as_host_and_port(),
+            "[::1]:443"
+        );
+    }
+
+    #[test]
+    fn every_error_has_a_status_a_sentence_and_a_token() {
+        let all = [
+            ConnectError::NotFound,
+            ConnectError::DnsFailed,
+            ConnectError::DnsTimeout,
+            ConnectError::Refused,
+            ConnectError::Unroutable,
+            ConnectError::Timeout,
+            ConnectError::Tls(TlsFault::Certificate, "expired".into()),
+            ConnectError::Tls(TlsFault::NoRoots, "none".into()),
+            ConnectError::Forbidden(Forbidden::Loopback),
+            ConnectError::Forbidden(Forbidden::OwnListener),
+            ConnectError::Busy,
+            ConnectError::Exhausted,
+            ConnectError::Io(io::ErrorKind::ConnectionReset),
+        ];
+        for error in all {
+            assert!([403, 502, 503, 504].contains(&error.status()), "{error:?}");
+            assert!(!error.reason().is_empty());
+            assert!(
+                error
+                    .detail_token()
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b == b'_'),
+                "{error:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,747 @@
+//! The connections of one worker: those in use are counted, those idle are kept for the next request.
+//!
+//! ```text
+//!             checkout (newest first)
+//!     idle ──────────────────────────> in use (a Lease) ── drop ──> closed
+//!      ^                                │   ^
+//!      └──────────── reuse ─────────────┘   └── slot ── connected
+//! ```
+//!
+//! The newest idle connection is the likeliest to be still open, and leaves the oldest to their time-out, so
+//! that the pool shrinks to what the load needs. A destination at its bound makes the next one wait, in order;
+//! whoever lets go of a connection hands it, or the right to open one, straight to the first in the queue.
+//!
+//! A [`Slot`] is that right: every count goes up when one is made and down when it is dropped, wherever that
+//! happens. A [`Lease`] is a slot with its stream.
+//!
+//! Invariants, checked by `audit`:
+//!   P1  the totals are the sums over the destinations
+//!   P2  a destination is known only while it has an idle connection, one in use, or somebody waiting
+//!   P3  somebody waits only for a destination at its bound
+//!   P4  no bound of `Limits` is exceeded
+//!
+//! Time is the second hand of `sweep`: idle times are counted in calls of it, so that a hit on the pool reads
+//! no clock. Not known here: how connections are made (`connect`), whether an answer was complete (the caller).
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::{ConnectError, Destination, Stream};
+use crate::access::Destinations;
+
+/// The bounds of one worker's pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections to one destination, idle and in use. One more closes an idle one; if there is none, it waits.
+    pub per_destination_max: usize,
+    /// Idle connections to one destination; one more closes the oldest.
+    pub idle_per_destination_max: usize,
+    /// Idle connections in all; one more closes the oldest sixteenth.
+    pub idle_max: usize,
+    /// Requests waiting for a connection to one destination; one more is refused.
+    pub waiting_per_destination_max: usize,
+    /// How long an idle connection is kept; origins commonly close theirs after 5 to 75 s.
+    pub idle_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            per_destination_max: 1024,
+            idle_per_destination_max: 256,
+            idle_max: 1024,
+            waiting_per_destination_max: 1024,
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// One worker's connections; a clone is another handle to the same pool.
+#[derive(Clone)]
+pub struct Pool(Rc<Inner>);
+
+struct Inner {
+    limits: Limits,
+    state: RefCell<State>,
+}
+
+struct State {
+    destinations: HashMap<Destination, Entry>,
+    idle: usize,
+    in_use: usize,
+    waiting: usize,
+    /// Connections ever put back: gives the idle ones an order.
+    put_back: u64,
+    /// The time of the last sweep.
+    now: Instant,
+}
+
+#[derive(Default)]
+struct Entry {
+    /// Oldest first.
+    idle: VecDeque<Idle>,
+    in_use: usize,
+    /// First come first; those that gave up are closed senders.
+    waiting: VecDeque<oneshot::Sender<Grant>>,
+}
+
+struct Idle {
+    stream: Stream,
+    peer: SocketAddr,
+    since: Instant,
+    order: u64,
+}
+
+/// What one who waits is handed.
+pub(super) enum Grant {
+    /// An open connection that somebody has just finished with.
+    Warm(Lease),
+    /// The right to open one.
+    Slot(Slot),
+}
+
+/// The right to one connection in use; dropping it passes it to the first who waits.
+pub(super) struct Slot {
+    pool: Pool,
+    destination: Destination,
+}
+
+/// A connection in use. [`Lease::reuse`] keeps it for the next, dropping it closes it.
+pub struct Lease {
+    // Closed before the slot is passed on.
+    stream: Stream,
+    peer: SocketAddr,
+    reused: bool,
+    slot: Slot,
+}
+
+impl Lease {
+    pub(super) fn new(slot: Slot, stream: Stream, peer: SocketAddr) -> Self {
+        Self {
+            stream,
+            peer,
+            reused: false,
+            slot,
+        }
+    }
+
+    /// The connection itself.
+    pub fn stream(&mut self) -> &mut Stream {
+        &mut self.stream
+    }
+
+    /// The origin's address, as it was when the connection was made: no system call.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Where it leads.
+    pub fn destination(&self) -> &Destination {
+        &self.slot.destination
+    }
+
+    /// Has it carried a request before? Then the origin may have closed it unnoticed, and a request that fails
+    /// before any answer may be worth another try on a new connection (RFC 9112 §9.3.1).
+    pub fn is_reused(&self) -> bool {
+        self.reused
+    }
+
+    /// Keeps the connection for the next request. Only for one whose last answer has been read to its end, with
+    /// keep-alive, and with no byte left over in the caller's buffer. One that is closed or has more to say is
+    /// closed instead.
+    pub fn reuse(mut self) {
+        self.reused = true;
+        if self.stream.is_quiet() {
+            let pool = self.slot.pool.clone();
+            pool.put_back(self);
+        }
+    }
+
+    /// Gives up the stream but not the slot, for a new connection in its place.
+    pub(super) fn into_slot(self) -> Slot {
+        self.slot
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(first) = self.pool.next_waiting(&self.destination) {
+            // An heir that does not arrive is dropped in its turn, and comes back here.
+            let heir = Slot {
+                pool: self.pool.clone(),
+                destination: self.destination.clone(),
+            };
+            let _ = first.send(Grant::Slot(heir));
+            return;
+        }
+        let mut state = self.pool.0.state.borrow_mut();
+        state.in_use -= 1;
+        let entry = state
+            .destinations
+            .get_mut(&self.destination)
+            .expect("a slot's destination is known (P2)");
+        entry.in_use -= 1;
+        if entry.is_unused() {
+            state.destinations.remove(&self.destination);
+        }
+    }
+}
+
+impl Pool {
+    /// An empty pool.
+    ///
+    /// # Panics
+    /// If no connection at all may be in use.
+    pub fn new(limits: Limits) -> Self {
+        assert!(
+            limits.per_destination_max > 0,
+            "a bound of 0 connections serves nobody"
+        );
+        let state = State {
+            destinations: HashMap::new(),
+            idle: 0,
+            in_use: 0,
+            waiting: 0,
+            put_back: 0,
+            now: Instant::now(),
+        };
+        Self(Rc::new(Inner {
+            limits,
+            state: RefCell::new(state),
+        }))
+    }
+
+    /// The newest idle connection to `destination` that is still open and whose address `access` permits (it
+    /// may have been opened for another listener). None as well if the destination is at its bound.
+    pub fn checkout(&self, destination: &Destination, access: &Destinations) -> Option<Lease> {
+        let mut state = self.0.state.borrow_mut();
+        let state = &mut *state;
+        let entry = state.destinations.get_mut(destination)?;
+        if entry.in_use >= self.0.limits.per_destination_max {
+            return None;
+        }
+        for at in (0..entry.idle.len()).rev() {
+            if access.check(entry.idle[at].peer).is_err() {
+                continue;
+            }
+            let mut idle = entry.idle.remove(at).expect("`at` is below the length");
+            state.idle -= 1;
+            if idle.stream.is_quiet() {
+                entry.in_use += 1;
+                state.in_use += 1;
+                let slot = Slot {
+                    pool: self.clone(),
+                    destination: destination.clone(),
+                };
+                return Some(Lease {
+                    stream: idle.stream,
+                    peer: idle.peer,
+                    reused: true,
+                    slot,
+                });
+            }
+        }
+        if entry.is_unused() {
+            state.destinations.remove(destination);
+        }
+        None
+    }
+
+    /// The right to one more connection, or what somebody else lets go of while we wait.
+    pub(super) async fn slot(
+        &self,
+        destination: &Destination,
+        patience: Duration,
+    ) -> Result<Grant, ConnectError> {
+        let granted = {
+            let limits = &self.0.limits;
+            let mut state = self.0.state.borrow_mut();
+            let state = &mut *state;
+            let entry = match state.destinations.get_mut(destination) {
+                Some(entry) => entry,
+                None => state.destinations.entry(destination.clone()).or_default(),
+            };
+            if entry.in_use < limits.per_destination_max {
+                entry.in_use += 1;
+                state.in_use += 1;
+                if entry.in_use + entry.idle.len() > limits.per_destination_max {
+                    entry.idle.pop_front();
+                    state.idle -= 1;
+                }
+                return Ok(Grant::Slot(Slot {
+                    pool: self.clone(),
+                    destination: destination.clone(),
+                }));
+            }
+            if entry.waiting.len() >= limits.waiting_per_destination_max {
+                entry.waiting.retain(|waiting| !waiting.is_closed());
+            }
+            if entry.waiting.len() >= limits.waiting_per_destination_max {
+                return Err(ConnectError::Busy);
+            }
+            let (grant, granted) = oneshot::channel();
+            entry.waiting.push_back(grant);
+            granted
+        };
+        let _counted = Waiting::begin(self);
+        match timeout(patience, granted).await {
+            Ok(Ok(grant)) => Ok(grant),
+            Ok(Err(_)) | Err(_) => Err(ConnectError::Busy),
+        }
+    }
+
+    /// Closes what has been idle for too long, and what the origin has closed. Once a second.
+    pub fn sweep(&self, now: Instant) {
+        let idle_timeout = self.0.limits.idle_timeout;
+        let mut state = self.0.state.borrow_mut();
+        state.now = now;
+        state.retain_idle(|idle| {
+            now.saturating_duration_since(idle.since) < idle_timeout && idle.stream.is_quiet()
+        });
+    }
+
+    /// Closes everything idle: the worker is about to stop.
+    pub fn close_idle(&self) {
+        self.0.state.borrow_mut().retain_idle(|_| false);
+    }
+
+    /// Idle connections.
+    pub fn idle(&self) -> usize {
+        self.0.state.borrow().idle
+    }
+
+    /// Connections in use, those being opened among them.
+    pub fn in_use(&self) -> usize {
+        self.0.state.borrow().in_use
+    }
+
+    /// Requests waiting for a connection.
+    pub fn waiting(&self) -> usize {
+        self.0.state.borrow().waiting
+    }
+
+    fn put_back(&self, lease: Lease) {
+        if let Some(first) = self.next_waiting(&lease.slot.destination) {
+            // One that does not arrive is closed, and its slot goes to the next.
+            let _ = first.send(Grant::Warm(lease));
+            return;
+        }
+        let Lease {
+            stream, peer, slot, ..
+        } = lease;
+        self.0
+            .state
+            .borrow_mut()
+            .shelve(&slot.destination, stream, peer, &self.0.limits);
+        drop(slot);
+    }
+
+    /// Takes the first who still waits out of the queue.
+    fn next_waiting(&self, destination: &Destination) -> Option<oneshot::Sender<Grant>> {
+        let mut state = self.0.state.borrow_mut();
+        let entry = state.destinations.get_mut(destination)?;
+        while let Some(first) = entry.waiting.pop_front() {
+            if !first.is_closed() {
+                return Some(first);
+            }
+        }
+        None
+    }
+
+    /// Checks P1 to P4.
+    #[cfg(test)]
+    fn audit(&self) {
+        let state = self.0.state.borrow();
+        let limits = &self.0.limits;
+        let entries = || state.destinations.values();
+        assert_eq!(
+            state.idle,
+            entries().map(|e| e.idle.len()).sum::<usize>(),
+            "P1 idle"
+        );
+        assert_eq!(
+            state.in_use,
+            entries().map(|e| e.in_use).sum::<usize>(),
+            "P1 in use"
+        );
+        assert!(entries().all(|e| !e.is_unused()), "P2");
+        assert!(
+            entries().all(|e| {
+                e.in_use == limits.per_destination_max
+                    || e.waiting.iter().all(oneshot::Sender::is_closed)
+            }),
+            "P3"
+        );
+        assert!(state.idle <= limits.idle_max, "P4 idle");
+        assert!(
+            entries().all(|e| e.idle.len() <= limits.idle_per_destination_max),
+            "P4 idle per destination"
+        );
+        assert!(
+            entries().all(|e| e.in_use + e.idle.len() <= limits.per_destination_max),
+            "P4 in all"
+        );
+        assert!(
+            entries().all(|e| e.waiting.len() <= limits.waiting_per_destination_max),
+            "P4 waiting"
+        );
+    }
+}
+
+impl Entry {
+    fn is_unused(&self) -> bool {
+        self.idle.is_empty() && self.in_use == 0 && self.waiting.is_empty()
+    }
+}
+
+impl State {
+    /// Puts a stream among the idle ones, making room for it by closing the oldest.
+    fn shelve(
+        &mut self,
+        destination: &Destination,
+        stream: Stream,
+        peer: SocketAddr,
+        limits: &Limits,
+    ) {
+        if limits.idle_per_destination_max == 0 || limits.idle_max == 0 {
+            return;
+        }
+        if self.idle >= limits.idle_max {
+            self.thin(limits);
+        }
+        let entry = self
+            .destinations
+            .get_mut(destination)
+            .expect("a slot's destination is known (P2)");
+        if entry.idle.len() >= limits.idle_per_destination_max {
+            entry.idle.pop_front();
+            self.idle -= 1;
+        }
+        entry.idle.push_back(Idle {
+            stream,
+            peer,
+            since: self.now,
+            order: self.put_back,
+        });
+        self.put_back += 1;
+        self.idle += 1;
+    }
+
+    /// Closes the oldest sixteenth of all idle connections. A walk over all of them, paid for once in as many
+    /// connections as it closes; an exact queue of ages would cost every checkout instead.
+    fn thin(&mut self, limits: &Limits) {
+        let mut orders: Vec<u64> = self
+            .destinations
+            .values()
+            .flat_map(|entry| entry.idle.iter().map(|idle| idle.order))
+            .collect();
+        let last = (limits.idle_max / 16).clamp(1, orders.len()) - 1;
+        let (_, &mut newest_closed, _) = orders.select_nth_unstable(last);
+        self.retain_idle(|idle| idle.order > newest_closed);
+    }
+
+    fn retain_idle(&mut self, mut keep: impl FnMut(&mut Idle) -> bool) {
+        let mut left = 0;
+        self.destinations.retain(|_, entry| {
+            entry.idle.retain_mut(&mut keep);
+            left += entry.idle.len();
+            !entry.is_unused()
+        });
+        self.idle = left;
+    }
+}
+
+/// Counts one who waits.
+struct Waiting<'a>(&'a Pool);
+
+impl<'a> Waiting<'a> {
+    fn begin(pool: &'a Pool) -> Self {
+        pool.0.state.borrow_mut().waiting += 1;
+        Self(pool)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.0.state.borrow_mut().waiting -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{Future, poll_fn};
+    use std::pin::pin;
+    use std::task::Poll;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn small() -> Limits {
+        Limits {
+            idle_per_destination_max: 2,
+            idle_max: 3,
+            per_destination_max: 2,
+            waiting_per_destination_max: 2,
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+
+    /// A destination with a listener behind it, so that its connections can be told apart by local port.
+    struct Origin {
+        listener: TcpListener,
+        destination: Destination,
+        peer: SocketAddr,
+    }
+
+    impl Origin {
+        async fn new() -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let peer = listener.local_addr().unwrap();
+            let destination = Destination {
+                tls: false,
+                host: "127.0.0.1".into(),
+                port: peer.port(),
+            };
+            Self {
+                listener,
+                destination,
+                peer,
+            }
+        }
+
+        /// A new connection in use, and the origin's end of it.
+        async fn lease(&self, pool: &Pool) -> (Lease, TcpStream) {
+            let Ok(Grant::Slot(slot)) = pool.slot(&self.destination, LONG).await else {
+                panic!("a slot was due")
+            };
+            self.connect(slot).await
+        }
+
+        async fn connect(&self, slot: Slot) -> (Lease, TcpStream) {
+            let (ours, theirs) =
+                tokio::join!(TcpStream::connect(self.peer), self.listener.accept());
+            (
+                Lease::new(slot, Stream::Tcp(ours.unwrap()), self.peer),
+                theirs.unwrap().0,
+            )
+        }
+
+        fn checkout(&self, pool: &Pool) -> Option<Lease> {
+            pool.checkout(&self.destination, &Destinations::default())
+        }
+    }
+
+    fn port(lease: &Lease) -> u16 {
+        lease.stream.tcp().local_addr().unwrap().port()
+    }
+
+    /// Polls once, so that it stands in the queue.
+    async fn begun<F: Future>(mut future: std::pin::Pin<&mut F>) {
+        poll_fn(|cx| {
+            assert!(future.as_mut().poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn the_newest_idle_connection_is_used_first() {
+        let (pool, origin) = (Pool::new(small()), Origin::new().await);
+        let (a, _a) = origin.lease(&pool).await;
+        let (b, _b) = origin.lease(&pool).await;
+        let newest = port(&b);
+        assert_eq!((pool.idle(), pool.in_use()), (0, 2));
+        a.reuse();
+        b.reuse();
+        assert_eq!((pool.idle(), pool.in_use()), (2, 0));
+        let again = origin.checkout(&pool).unwrap();
+        assert_eq!((port(&again), again.is_reused()), (newest, true));
+        drop(again);
+        assert_eq!(
+            (pool.idle(), pool.in_use()),
+            (1, 0),
+            "a dropped lease is closed"
+        );
+        pool.audit();
+    }
+
+    #[tokio::test]
+    async fn a_connection_the_origin_closed_is_not_handed_out() {
+        let (pool, origin) = (Pool::new(small()), Origin::new().await);
+        let (lease, theirs) = origin.lease(&pool).await;
+        lease.reuse();
+        drop(theirs);
+        let probe = origin.checkout(&pool);
+        if let Some(lease) = probe {
+            // Not noticed yet: wait until it is, then put it back as it would have been.
+            lease.stream.tcp().readable().await.unwrap();
+            pool.put_back(lease);
+            assert!(origin.checkout(&pool).is_none());
+        }
+        assert_eq!((pool.idle(), pool.in_use()), (0, 0));
+        pool.audit();
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_unasked_bytes_is_not_kept() {
+        let (pool, origin) = (Pool::new(small()), Origin::new().await);
+        let (lease, mut theirs) = origin.lease(&pool).await;
+        theirs.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        lease.stream.tcp().readable().await.unwrap();
+        lease.reuse();
+        assert_eq!((pool.idle(), pool.in_use()), (0, 0));
+        pool.audit();
+    }
+
+    #[tokio::test]
+    async fn a_connection_another_listener_may_not_use_stays_where_it_is() {
+        let (pool, origin) = (Pool::new(small()), Origin::new().await);
+        let (lease, _theirs) = origin.lease(&pool).await;
+        lease.reuse();
+        let public = Destinations {
+            loopback: false,
+            ..Destinations::default()
+        };
+        assert!(pool.checkout(&origin.destination, &public).is_none());
+        assert_eq!(pool.idle(), 1);
+        assert!(origin.checkout(&pool).is_some());
+        pool.audit();
+    }
+
+    #[tokio::test]
+    async fn idle_connections_are_bounded_and_the_oldest_go_first() {
+        let (pool, a, b) = (Pool::new(small()), Origin::new().await, Origin::new().await);
+        let mut ends = Vec::new();
+        for origin in [&a, &b] {
+            let (one, end_one) = origin.lease(&pool).await;
+            let (two, end_two) = origin.lease(&pool).await;
+            one.reuse();
+            two.reuse();
+            ends.extend([end_one, end_two]);
+            pool.audit();
+        }
+        assert_eq!(pool.idle(), 3, "four were put back, the first was closed");
+        assert!(a.checkout(&pool).is_some());
+        assert!(a.checkout(&pool).is_none());
+        drop((b.checkout(&pool).unwrap(), b.checkout(&pool).unwrap()));
+        assert_eq!((pool.idle(), pool.in_use()), (0, 0));
+        assert!(pool.0.state.borrow().destinations.is_empty());
+    }
+
+    #[tokio::test]
+    async fn one_destination_closes_its_own_oldest() {
+        let limits = Limits {
+            per_destination_max: 3,
+            ..small()
+        };
+        let (pool, origin) = (Pool::new(limits), Origin::new().await);
+        let (a, _a) = origin.lease(&pool).await;
+        let (b, _b) = origin.lease(&pool).await;
+        let (c, _c) = origin.lease(&pool).await;
+        let ports = [port(&c), port(&b)];
+        a.reuse();
+        b.reuse();
+        c.reuse();
+        pool.audit();
+        let left = [
+            origin.checkout(&pool).unwrap(),
+            origin.checkout(&pool).unwrap(),
+        ];
+        assert_eq!([port(&left[0]), port(&left[1])], ports);
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_at_the_bound_takes_an_idle_ones_place() {
+        let (pool, origin) = (Pool::new(small()), Origin::new().await);
+        let (a, _a) = origin.lease(&pool).await;
+        let (b, _b) = origin.lease(&pool).await;
+        a.reuse();
+        let (fresh, _fresh) = origin.lease(&pool).await;
+        assert_eq!((pool.idle(), pool.in_use()), (0, 2));
+        pool.audit();
+        drop((b, fresh));
+        pool.audit();
+    }
+
+    #[tokio::test]
+    async fn the_sweep_closes_what_was_idle_too_long() {
+        let (pool, origin) = (Pool::new(small()), Origin::new().await);
+        let start = Instant::now();
+        pool.sweep(start);
+        let (lease, _theirs) = origin.lease(&pool).await;
+        lease.reuse();
+        pool.sweep(start + Duration::from_secs(59));
+        assert_eq!(pool.idle(), 1);
+        pool.sweep(start + Duration::from_secs(60));
+        assert_eq!(pool.idle(), 0);
+        assert!(pool.0.state.borrow().destinations.is_empty());
+        pool.audit();
+    }
+
+    #[tokio::test]
+    async fn at_the_bound_one_waits_for_a_warm_connection_or_a_slot() {
+        let (pool, origin) = (Pool::new(small()), Origin::new().await);
+        let (a, _a) = origin.lease(&pool).await;
+        let (b, _b) = origin.lease(&pool).await;
+        let warm = port(&a);
+        let mut first = pin!(pool.slot(&origin.destination, LONG));
+        let mut second = pin!(pool.slot(&origin.destination, LONG));
+        begun(first.as_mut()).await;
+        begun(second.as_mut()).await;
+        assert_eq!(pool.waiting(), 2);
+        assert!(
+            matches!(
+                pool.slot(&origin.destination, LONG).await,
+                Err(ConnectError::Busy)
+            ),
+            "the queue is full"
+        );
+        pool.audit();
+
+        a.reuse();
+        let Ok(Grant::Warm(lease)) = first.await else {
+            panic!("the first gets the open connection")
+        };
+        assert_eq!((port(&lease), lease.is_reused()), (warm, true));
+        drop(b);
+        let Ok(Grant::Slot(slot)) = second.await else {
+            panic!("the second gets the closed one's place")
+        };
+        assert_eq!((pool.in_use(), pool.waiting(), pool.idle()), (2, 0, 0));
+        drop((lease, slot));
+        assert_eq!(pool.in_use(), 0);
+        pool.audit();
+    }
+
+    #[tokio::test]
+    async fn who_gave_up_waiting_neither_blocks_the_queue_nor_loses_the_place() {
+        let limits = Limits {
+            per_destination_max: 1,
+            ..small()
+        };
+        let (pool, origin) = (Pool::new(limits), Origin::new().await);
+        let (lease, _theirs) = origin.lease(&pool).await;
+        let timed_out = pool.slot(&origin.destination, Duration::ZERO).await;
+        assert!(matches!(timed_out, Err(ConnectError::Busy)));
+
+        let mut cancelled = Box::pin(pool.slot(&origin.destination, LONG));
+        begun(cancelled.as_mut()).await;
+        let mut patient = pin!(pool.slot(&origin.destination, LONG));
+        begun(patient.as_mut()).await;
+        pool.audit();
+        // The grant is on its way when its receiver leaves: it must go on to the next.
+        drop(lease);
+        drop(cancelled);
+        assert!(matches!(patient.await, Ok(Grant::Slot(_))));
+        assert_eq!((pool.in_use(), pool.waiting()), (0, 0));
+        pool.audit();
+    }
+}

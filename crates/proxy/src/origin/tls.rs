@@ -1,0 +1,324 @@
+//! TLS towards origins: verified, named, HTTP/1.1.
+//!
+//! The system's trusted roots are read once, at the first https origin, on a thread that may block. Without any root no origin can be verified: then every https origin fails with a sentence that says
+//! so. There is no switch to go on without verification.
+//!
+//! Source: RFC 9110 §4.3.4 (the certificate must match the origin's host), RFC 7301 (ALPN).
+//! Not known here: the handshake's time-out (`connect`).
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::{ConnectError, TlsFault};
+
+/// How origins are verified. A clone shares the roots and the sessions to resume: make one for the process.
+#[derive(Clone)]
+pub struct Tls(Arc<Inner>);
+
+struct Inner {
+    system: bool,
+    own: Vec<CertificateDer<'static>>,
+    /// Made at the first handshake; a failure stays until the process is started again.
+    config: OnceLock<Result<Arc<ClientConfig>, Arc<str>>>,
+}
+
+impl Tls {
+    /// Trusts what the system trusts, and these certificates.
+    pub fn system(and: Vec<CertificateDer<'static>>) -> Self {
+        Self::new(true, and)
+    }
+
+    /// Trusts these certificates only.
+    pub fn only(own: Vec<CertificateDer<'static>>) -> Self {
+        Self::new(false, own)
+    }
+
+    /// The certificates of a PEM file.
+    ///
+    /// # Errors
+    /// If it can't be read, is no PEM, or holds no certificate.
+    pub fn read_pem(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+        let foreign = |error| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("not a PEM file: {error}"),
+            )
+        };
+        let text = std::fs::read(path)?;
+        let certificates = CertificateDer::pem_slice_iter(&text)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(foreign)?;
+        if certificates.is_empty() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "no certificate in this file",
+            ));
+        }
+        Ok(certificates)
+    }
+
+    fn new(system: bool, own: Vec<CertificateDer<'static>>) -> Self {
+        Self(Arc::new(Inner {
+            system,
+            own,
+            config: OnceLock::new(),
+        }))
+    }
+
+    /// Shakes hands over an open connection; `host` as in `Destination`.
+    pub(super) async fn handshake(
+        &self,
+        host: &str,
+        tcp: TcpStream,
+    ) -> Result<Box<TlsStream<TcpStream>>, ConnectError> {
+        // A name's final dot is no part of the name on the certificate (RFC 6066 §3).
+        let name = host.strip_suffix('.').unwrap_or(host);
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
+            ConnectError::Tls(
+                TlsFault::Certificate,
+                "no certificate can carry this name".into(),
+            )
+        })?;
+        let connector = TlsConnector::from(self.config().await?);
+        connector
+            .connect(name, tcp)
+            .await
+            .map(Box::new)
+            .map_err(fault)
+    }
+
+    async fn config(&self) -> Result<Arc<ClientConfig>, ConnectError> {
+        let config = match self.0.config.get() {
+            Some(config) => config.clone(),
+            None => {
+                let inner = self.0.clone();
+                tokio::task::spawn_blocking(move || {
+                    inner.config.get_or_init(|| inner.configure()).clone()
+                })
+                .await
+                .unwrap_or_else(|_| Err("reading the trusted roots failed".into()))
+            }
+        };
+        config.map_err(|why| ConnectError::Tls(TlsFault::NoRoots, why))
+    }
+}
+
+impl Inner {
+    /// Reads files: not for a worker's thread.
+    fn configure(&self) -> Result<Arc<ClientConfig>, Arc<str>> {
+        let mut roots = RootCertStore::empty();
+        let (_, unusable) = roots.add_parsable_certificates(self.own.iter().cloned());
+        if unusable > 0 {
+            tracing::warn!(
+                unusable,
+                "certificates of the configured file can not be used as roots"
+            );
+        }
+        if self.system {
+            let found = rustls_native_certs::load_native_certs();
+            for error in &found.errors {
+                tracing::warn!(%error, "a trusted root could not be read");
+            }
+            let (used, unusable) = roots.add_parsable_certificates(found.certs);
+            tracing::debug!(used, unusable, "trusted roots of the system");
+        }
+        if roots.is_empty() {
+            return Err(NO_ROOTS.into());
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Arc::from(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+const NO_ROOTS: &str =
+    "no trusted root certificates (install ca-certificates, or set SSL_CERT_FILE)";
+
+/// rustls hides its errors in `io::Error`; what is none of its own is the network's.
+fn fault(error: io::Error) -> ConnectError {
+    let Some(inner) = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+    else {
+        return match error.kind() {
+            io::ErrorKind::UnexpectedEof => ConnectError::Tls(
+                TlsFault::Protocol,
+                "the origin closed the connection in the handshake".into(),
+            ),
+            _ => error.into(),
+        };
+    };
+    let kind = match inner {
+        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
+            TlsFault::Certificate
+        }
+        rustls::Error::AlertReceived(_) => TlsFault::Alert,
+        _ => TlsFault::Protocol,
+    };
+    ConnectError::Tls(kind, inner.to_string().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Destinations;
+    use crate::origin::{ConnectTimes, Connector, Destination, Lease, Settings};
+    use rustls::ServerConfig;
+    use rustls::pki_types::PrivateKeyDer;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    /// An https origin on loopback with a certificate for `name`, and the roots that trust it.
+    struct Origin {
+        listener: TcpListener,
+        acceptor: TlsAcceptor,
+        tls: Tls,
+    }
+
+    impl Origin {
+        async fn named(name: &str) -> Self {
+            let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+            let certificate = made.cert.der().clone();
+            let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+            let mut config = ServerConfig::builder_with_provider(Arc::new(
+                rustls::crypto::ring::default_provider(),
+            ))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)
+            .unwrap();
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            Self {
+                listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+                acceptor: TlsAcceptor::from(Arc::new(config)),
+                tls: Tls::only(vec![certificate]),
+            }
+        }
+
+        fn destination(&self) -> Destination {
+            let port = self.listener.local_addr().unwrap().port();
+            Destination {
+                tls: true,
+                host: "127.0.0.1".into(),
+                port,
+            }
+        }
+
+        async fn accept(&self) -> io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+            let (tcp, _) = self.listener.accept().await.unwrap();
+            self.acceptor.accept(tcp).await
+        }
+    }
+
+    async fn lease(connector: &Connector, to: &Destination) -> Result<Lease, ConnectError> {
+        let mut times = ConnectTimes::default();
+        connector
+            .lease(to, &Destinations::default(), &mut times)
+            .await
+    }
+
+    fn fault_of(answer: Result<Lease, ConnectError>) -> TlsFault {
+        match answer.err() {
+            Some(ConnectError::Tls(fault, _)) => fault,
+            other => panic!("a TLS fault was due, not {other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_verified_connection_speaks_http_1_1_and_is_pooled() {
+        let origin = Origin::named("127.0.0.1").await;
+        let connector = Connector::new(Settings::default(), origin.tls.clone());
+        let to = origin.destination();
+        let (ours, theirs) = tokio::join!(lease(&connector, &to), origin.accept());
+        let (mut ours, mut theirs) = (ours.unwrap(), theirs.unwrap());
+        assert_eq!(theirs.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+
+        let mut byte = [0; 1];
+        theirs.write_all(b"!").await.unwrap();
+        ours.stream().read_exact(&mut byte).await.unwrap();
+        ours.reuse();
+        assert_eq!(
+            connector.pool().idle(),
+            1,
+            "the session tickets before the ! were no unasked bytes"
+        );
+
+        let mut again = lease(&connector, &to).await.unwrap();
+        assert!(again.is_reused());
+        theirs.shutdown().await.unwrap();
+        assert_eq!(again.stream().read(&mut byte).await.unwrap(), 0);
+        again.reuse();
+        assert_eq!(connector.pool().idle(), 0, "the origin has said goodbye");
+    }
+
+    #[tokio::test]
+    async fn another_name_or_an_unknown_issuer_is_refused() {
+        let origin = Origin::named("other.example").await;
+        let connector = Connector::new(Settings::default(), origin.tls.clone());
+        let to = origin.destination();
+        let (ours, _theirs) = tokio::join!(lease(&connector, &to), origin.accept());
+        assert_eq!(fault_of(ours), TlsFault::Certificate);
+
+        let (one, stranger) = (
+            Origin::named("127.0.0.1").await,
+            Origin::named("127.0.0.1").await,
+        );
+        let connector = Connector::new(Settings::default(), stranger.tls);
+        let to = one.destination();
+        let (ours, _theirs) = tokio::join!(lease(&connector, &to), one.accept());
+        assert_eq!(fault_of(ours), TlsFault::Certificate);
+        assert_eq!(connector.pool().in_use(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_origin_without_tls_is_a_protocol_error_a_silent_one_a_time_out() {
+        let origin = Origin::named("127.0.0.1").await;
+        let settings = Settings {
+            connect_timeout: Duration::from_millis(20),
+            ..Settings::default()
+        };
+        let to = origin.destination();
+
+        let connector = Connector::new(Settings::default(), origin.tls.clone());
+        let plain = async {
+            let (mut tcp, _) = origin.listener.accept().await.unwrap();
+            tcp.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                .await
+                .unwrap();
+            tcp
+        };
+        let (ours, _tcp) = tokio::join!(lease(&connector, &to), plain);
+        assert_eq!(fault_of(ours), TlsFault::Protocol);
+
+        let impatient = Connector::new(settings, origin.tls.clone());
+        assert_eq!(
+            lease(&impatient, &to).await.err(),
+            Some(ConnectError::Timeout)
+        );
+    }
+
+    #[tokio::test]
+    async fn without_roots_nothing_can_be_verified() {
+        let origin = Origin::named("127.0.0.1").await;
+        let connector = Connector::new(Settings::default(), Tls::only(Vec::new()));
+        let answer = lease(&connector, &origin.destination()).await;
+        assert_eq!(answer.as_ref().err().map(ConnectError::status), Some(502));
+        assert_eq!(fault_of(answer), TlsFault::NoRoots);
+    }
+}

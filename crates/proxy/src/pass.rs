@@ -1,0 +1,632 @@
+//! Requests the cache has no part in: other methods, bodies, ranges of what is not stored, upgrades, tunnels.
+//!
+//! Request and response are moved at the same time, each as fast as its slower end: an origin may answer before
+//! it has read the body, and a client may wait for `100 Continue` before it sends one. Whichever ends first in an
+//! unclean way closes both connections.
+//!
+//! After an unsafe method that succeeded, what is stored under its URI (and under Location and Content-Location of
+//! the same origin) is invalidated, before the client sees the answer (RFC 9111 §4.4).
+
+use std::{pin::pin, rc::Rc, time::{Duration, Instant}};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http1::{Chunk, ChunkedDecoder, Framing, RequestHead, ResponseHead, Seen};
+use httpcache::cache_status::{CacheStatus, Forward};
+use profile::{Class, StageName, access::Hierarchy};
+use tokio::io::AsyncReadExt;
+
+use crate::{
+    answer::{self, Answering, Sent},
+    client::{After, Conn},
+    exchange::Wanted,
+    fetch, metrics, object,
+    origin::{ConnectTimes, Destination},
+    state::Worker,
+    target::Asked,
+    tunnel,
+    upstream::{self, Body, Upstream, UpstreamError},
+};
+
+/// How long a client that expects `100 Continue` waits for the origin's word before it gets ours.
+const CONTINUE_WAIT: Duration = Duration::from_secs(1);
+/// What is read at once of a request body.
+const BODY_READ_BYTES: usize = 16 << 10;
+
+/// OPTIONS and TRACE that end here (RFC 9110 §7.6.2): `None` when they are to be passed on.
+pub async fn final_recipient(
+    worker: &Worker,
+    conn: &mut Conn,
+    on: &mut Answering,
+    head: &RequestHead,
+) -> Option<After> {
+    let last = head
+        .fields
+        .first(b"max-forwards")
+        .is_some_and(|v| v.trim_ascii().iter().all(|&b| b == b'0') && !v.is_empty());
+    on.keep_open &= head.framing == Framing::None;
+    if head.method == "TRACE" {
+        // Reflecting a request shows a script the cookies it may not read; nobody needs it.
+        let allow: [(&[u8], &[u8]); 1] = [(b"Allow", ALLOW)];
+        return Some(answer::own(worker, conn, on, 405, "TRACE is not served", &allow, b"").await);
+    }
+    if last || head.target == "*" {
+        let allow: [(&[u8], &[u8]); 1] = [(b"Allow", ALLOW)];
+        return Some(answer::own(worker, conn, on, 200, "", &allow, b"").await);
+    }
+    None
+}
+
+const ALLOW: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
+
+/// Moves a request and its answer without storing either.
+pub async fn exchange(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    wanted: &Wanted,
+    why: Forward,
+) -> After {
+    let head = &wanted.head;
+    let upgrade = head
+        .seen
+        .intersects(Seen::UPGRADE)
+        .then(|| head.fields.first(b"upgrade").map(<[u8]>::to_vec))
+        .flatten()
+        .filter(|_| head.framing == Framing::None);
+    let request = request_bytes(worker, &wanted.asked, head, upgrade.as_deref());
+    on.hierarchy = Hierarchy::Direct;
+    on.peer = wanted.asked.destination.host.as_bytes().to_vec();
+
+    let mut body = ClientBody::new(worker, head);
+    let (upstream, response) = match ask(worker, conn, &wanted.asked.destination, head, &request, &mut body).await
+    {
+        Ok(answered) => answered,
+        Err(Failure::Client) => {
+            on.keep_open = false;
+            return on.finish(worker, conn, &nothing_sent(Class::Error));
+        }
+        Err(Failure::BadBody(status, reason)) => {
+            on.keep_open = false;
+            return answer::own(worker, conn, on, status, reason, &[], b"").await;
+        }
+        Err(Failure::Origin(error)) => {
+            metrics::add(&worker.counters.origin_errors, 1);
+            on.keep_open &= body.is_done();
+            let mut status = Vec::with_capacity(64);
+            CacheStatus::forwarded(why, &mut status).detail(error.token());
+            return answer::own(worker, conn, on, error.status(), &error.to_string(), &[], &status).await;
+        }
+    };
+    let moments = upstream.moments;
+    on.stages
+        .set(StageName::ServerReply, on.began, moments.asked, moments.first, Instant::now());
+    if let Some((start, end)) = moments.connect {
+        on.stages.set(StageName::ProxyConnect, on.began, start, end, end);
+    }
+    if let Some((start, end)) = moments.dns {
+        on.stages.set(StageName::Dns, on.began, start, end, end);
+    }
+    if response.status == 101 {
+        return upgraded(worker, conn, on, upgrade.is_some(), upstream, &response).await;
+    }
+    invalidate(worker, wanted, &response);
+    let mut status = Vec::with_capacity(64);
+    CacheStatus::forwarded(why, &mut status).detail("pass");
+    relay(worker, conn, on, upstream, &response, body, &status).await
+}
+
+fn nothing_sent(class: Class) -> Sent<'static> {
+    Sent {
+        class,
+        status: 0,
+        bytes: 0,
+        started: Instant::now(),
+        content_type: b"",
+        cache_status: b"",
+        gone: true,
+    }
+}
+
+/// What is stored under the URIs an unsafe method wrote to is no longer true.
+fn invalidate(worker: &Worker, wanted: &Wanted, response: &ResponseHead) {
+    if !httpcache::invalidates(&wanted.head.method, response.status) {
+        return;
+    }
+    worker.shared.invalidate(wanted.primary);
+    let uri = &wanted.key[crate::target::KEY_PREFIX.len()..];
+    let Ok(uri) = std::str::from_utf8(uri) else {
+        return;
+    };
+    for other in httpcache::invalidated_uris(uri, &response.fields) {
+        let key = [crate::target::KEY_PREFIX, other.as_bytes()].concat();
+        worker.shared.invalidate(worker.hasher.hash(&key));
+    }
+}
+
+fn request_bytes(
+    worker: &Worker,
+    asked: &Asked,
+    head: &RequestHead,
+    upgrade: Option<&[u8]>,
+) -> Vec<u8> {
+    let mut fields = head.fields.clone();
+    http1::remove_hop_by_hop(&mut fields);
+    fields.remove(b"proxy-authorization");
+    match head.framing {
+        Framing::Chunked => fields.push(b"Transfer-Encoding", b"chunked"),
+        Framing::None if !head.seen.intersects(Seen::CONTENT_LENGTH) => {
+            fields.remove(b"content-length");
+        }
+        _ => {}
+    }
+    if let Some(protocol) = upgrade {
+        fields.push(b"Connection", b"Upgrade");
+        fields.push(b"Upgrade", protocol);
+    }
+    if let Some(left) = fields
+        .first(b"max-forwards")
+        .and_then(|v| std::str::from_utf8(v).ok()?.trim().parse::<u64>().ok())
+        && head.method == "OPTIONS"
+    {
+        //= rfc9110 §7.6.2   one less for the next hop
+        fields.set(b"Max-Forwards", left.saturating_sub(1).to_string().as_bytes());
+    }
+    fetch::write_request(worker, &head.method, asked, &fields)
+}
+
+/// Why there is no answer to pass on.
+enum Failure {
+    /// The client went away or stopped sending.
+    Client,
+    /// Its body is malformed, or did not come in time.
+    BadBody(u16, &'static str),
+    /// The origin failed.
+    Origin(UpstreamError),
+}
+
+impl From<UpstreamError> for Failure {
+    fn from(error: UpstreamError) -> Failure {
+        Failure::Origin(error)
+    }
+}
+
+/// Sends head and body, and waits for the final head, which may come before the body is through.
+async fn ask(
+    worker: &Worker,
+    conn: &mut Conn,
+    destination: &Destination,
+    head: &RequestHead,
+    request: &[u8],
+    body: &mut ClientBody,
+) -> Result<(Upstream, ResponseHead), Failure> {
+    //= rfc9112 §9.3.1   only what can be repeated may be sent on a connection that may be dying
+    let repeatable = matches!(head.method.as_str(), "GET" | "HEAD" | "OPTIONS") && body.is_done();
+    let rules = &Rc::clone(&conn.listener).destinations;
+    if repeatable {
+        let watch = worker.deadlines.watch();
+        let answered = upstream::ask_with_interim(
+            worker,
+            &watch,
+            destination,
+            rules,
+            &head.method,
+            request,
+        )
+        .await?;
+        let (upstream, interim, response) = answered;
+        for one in interim {
+            pass_interim(worker, conn, head, &one).await?;
+        }
+        return Ok((upstream, response));
+    }
+    let watch = worker.deadlines.watch();
+    let (lease, _, moments) = upstream::connect(worker, destination, rules, true).await?;
+    let mut upstream = Upstream::new(lease, moments);
+    upstream.send(worker, &watch, request).await?;
+    let mut waits_for_continue = head.expect_continue && !body.is_done();
+    loop {
+        if body.is_done() {
+            let response = upstream.head(worker, &watch, &head.method).await?;
+            if response.status >= 200 || response.status == 101 {
+                return Ok((upstream, response));
+            }
+            pass_interim(worker, conn, head, &response).await?;
+            continue;
+        }
+        if waits_for_continue {
+            let answered = watch
+                .limit(CONTINUE_WAIT, pin!(upstream.readable()))
+                .await;
+            match answered {
+                Ok(()) => {
+                    let response = upstream.head(worker, &watch, &head.method).await?;
+                    if response.status >= 200 {
+                        return Ok((upstream, response));
+                    }
+                    waits_for_continue = response.status != 100;
+                    pass_interim(worker, conn, head, &response).await?;
+                }
+                Err(_) => {
+                    // The origin says nothing: it may not know the expectation. The body goes on its way.
+                    waits_for_continue = false;
+                    answer::raw(worker, conn, b"HTTP/1.1 100 Continue\r\n\r\n".to_vec())
+                        .await
+                        .map_err(|_| Failure::Client)?;
+                }
+            }
+            continue;
+        }
+        // Either more of the body, or an early answer.
+        enum Event {
+            Early,
+            Body(Result<Option<Bytes>, Failure>),
+        }
+        let event = tokio::select! {
+            biased;
+            () = upstream.readable() => Event::Early,
+            piece = body.next(worker, conn) => Event::Body(piece),
+        };
+        match event {
+            Event::Early => {
+                let response = upstream.head(worker, &watch, &head.method).await?;
+                if response.status >= 200 || response.status == 101 {
+                    return Ok((upstream, response));
+                }
+                pass_interim(worker, conn, head, &response).await?;
+            }
+            Event::Body(Ok(Some(piece))) => upstream.write(worker, &watch, &piece).await?,
+            Event::Body(Ok(None)) => {}
+            Event::Body(Err(failure)) => return Err(failure),
+        }
+    }
+}
+
+/// Shows an interim response to a client that can understand it (RFC 9110 §15.2).
+async fn pass_interim(
+    worker: &Worker,
+    conn: &mut Conn,
+    head: &RequestHead,
+    interim: &ResponseHead,
+) -> Result<(), Failure> {
+    let asked = interim.status != 100 || head.expect_continue;
+    if head.version != http1::Version::Http11 || !asked {
+        return Ok(());
+    }
+    let mut fields = interim.fields.clone();
+    http1::remove_hop_by_hop(&mut fields);
+    let mut out = Vec::with_capacity(256);
+    object::write_head(interim.status, &interim.reason, &fields, &mut out);
+    out.extend_from_slice(b"\r\n");
+    answer::raw(worker, conn, out).await.map_err(|_| Failure::Client)
+}
+
+/// Passes the final answer on; what is left of the request body goes along.
+async fn relay(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    upstream: Upstream,
+    response: &ResponseHead,
+    body: ClientBody,
+    cache_status: &[u8],
+) -> After {
+    let started = Instant::now();
+    // An answer before the end of the body: the rest is not read, both connections end (RFC 9112 §9.5).
+    let early = !body.is_done();
+    on.keep_open &= !early;
+    let mut head = Vec::with_capacity(512);
+    let mut fields = fetch::response_fields(worker, &response.fields, worker.now_ms());
+    if on.head_only() || response.status == 304 {
+        // The length of what was not sent is information about the representation.
+        if let Some(length) = response.fields.first(b"content-length") {
+            fields.push(b"Content-Length", length);
+        }
+    }
+    let content_type = fields.first(b"content-type").unwrap_or_default().to_vec();
+    let reason = if response.reason.is_empty() {
+        http1::reason_phrase(response.status)
+    } else {
+        &response.reason
+    };
+    object::write_head(response.status, reason, &fields, &mut head);
+    let bodiless =
+        on.head_only() || response.status == 204 || response.status == 304;
+    let chunked = match response.framing {
+        Framing::Length(length) if !bodiless => {
+            head.extend_from_slice(b"Content-Length: ");
+            http1::write_decimal(length, &mut head);
+            head.extend_from_slice(b"\r\n");
+            false
+        }
+        Framing::Chunked | Framing::UntilClose if !bodiless && on.http11 => {
+            head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+            true
+        }
+        Framing::Chunked | Framing::UntilClose if !bodiless => {
+            on.keep_open = false;
+            false
+        }
+        _ => false,
+    };
+    head.extend_from_slice(b"Cache-Status: ");
+    head.extend_from_slice(cache_status);
+    head.extend_from_slice(b"\r\n");
+    on.end_head(&mut head);
+    let watch = worker.deadlines.watch();
+    let mut origin_body = upstream.body(worker, response);
+    let mut bytes = 0;
+    let mut gone = false;
+    let mut lead = head;
+    loop {
+        let piece = match origin_body.next(worker, &watch).await {
+            Ok(piece) => piece,
+            Err(error) => {
+                metrics::add(&worker.counters.origin_errors, 1);
+                tracing::debug!(%error, "a response broke off");
+                if let Ok(n) = answer::write_both(worker, conn, lead.into(), Bytes::new()).await {
+                    bytes += n;
+                }
+                on.keep_open = false;
+                break;
+            }
+        };
+        let (data, end) = match piece {
+            Some(piece) => {
+                if chunked {
+                    http1::write_chunk_header(piece.len(), &mut lead);
+                }
+                (piece, false)
+            }
+            None => {
+                if chunked {
+                    end_chunked(&mut origin_body, &mut lead);
+                }
+                (Bytes::new(), true)
+            }
+        };
+        match answer::write_both(worker, conn, std::mem::take(&mut lead).into(), data).await {
+            Ok(n) => bytes += n,
+            Err((_, n)) => {
+                (bytes, gone) = (bytes + n, true);
+                break;
+            }
+        }
+        if end {
+            break;
+        }
+        if chunked {
+            lead.extend_from_slice(b"\r\n");
+        }
+    }
+    let sent = Sent {
+        class: Class::Uncachable,
+        status: response.status,
+        bytes,
+        started,
+        content_type: &content_type,
+        cache_status,
+        gone,
+    };
+    on.finish(worker, conn, &sent)
+}
+
+fn end_chunked(body: &mut Body, out: &mut Vec<u8>) {
+    match body.take_trailers() {
+        Some(trailers) => http1::write_trailers(&trailers, out),
+        None => out.extend_from_slice(http1::LAST_CHUNK),
+    }
+}
+
+/// A request body as it comes from the client.
+struct ClientBody {
+    state: BodyState,
+    chunked_out: bool,
+}
+
+enum BodyState {
+    Done,
+    Length(u64),
+    Chunked(Box<ChunkedDecoder>),
+}
+
+impl ClientBody {
+    fn new(worker: &Worker, head: &RequestHead) -> ClientBody {
+        let state = match head.framing {
+            Framing::Length(bytes) if bytes > 0 => BodyState::Length(bytes),
+            Framing::Chunked => {
+                BodyState::Chunked(Box::new(ChunkedDecoder::new(&worker.shared.limits)))
+            }
+            _ => BodyState::Done,
+        };
+        ClientBody {
+            state,
+            chunked_out: head.framing == Framing::Chunked,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.state, BodyState::Done)
+    }
+
+    /// The next bytes to send to the origin, framed; `None` when there is nothing more. Safe to cancel: what
+    /// was read stays in the connection's buffer until it is returned.
+    async fn next(&mut self, worker: &Worker, conn: &mut Conn) -> Result<Option<Bytes>, Failure> {
+        loop {
+            match &mut self.state {
+                BodyState::Done => return Ok(None),
+                BodyState::Length(left) => {
+                    if !conn.input.is_empty() {
+                        let n = usize::try_from(*left)
+                            .unwrap_or(usize::MAX)
+                            .min(conn.input.len());
+                        *left -= n as u64;
+                        let piece = conn.input.split_to(n).freeze();
+                        if *left == 0 {
+                            self.state = BodyState::Done;
+                        }
+                        return Ok(Some(piece));
+                    }
+                }
+                BodyState::Chunked(decoder) => {
+                    let step = decoder
+                        .next(&conn.input)
+                        .map_err(|r| Failure::BadBody(r.status(), r.reason()))?;
+                    match step {
+                        Chunk::Data { start, end } => {
+                            let mut out = Vec::with_capacity(end - start + 16);
+                            http1::write_chunk_header(end - start, &mut out);
+                            out.extend_from_slice(&conn.input[start..end]);
+                            out.extend_from_slice(b"\r\n");
+                            conn.input.advance(end);
+                            return Ok(Some(out.into()));
+                        }
+                        Chunk::End { consumed, trailers } => {
+                            conn.input.advance(consumed);
+                            self.state = BodyState::Done;
+                            debug_assert!(self.chunked_out);
+                            let mut out = Vec::new();
+                            http1::write_trailers(&trailers, &mut out);
+                            return Ok(Some(out.into()));
+                        }
+                        Chunk::More { consumed } => conn.input.advance(consumed),
+                    }
+                }
+            }
+            conn.input.reserve(BODY_READ_BYTES);
+            let limit = worker.shared.plan.timeouts.client_body;
+            let read = conn.stream.read_buf(&mut conn.input);
+            match conn.watch.limit(limit, pin!(read)).await {
+                Err(_) => return Err(Failure::BadBody(408, "the request body took too long to arrive")),
+                Ok(Ok(n)) if n > 0 => {}
+                Ok(_) => return Err(Failure::Client),
+            }
+        }
+    }
+}
+
+/// The origin switches protocols: from here on bytes are moved both ways.
+async fn upgraded(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    wanted: bool,
+    upstream: Upstream,
+    response: &ResponseHead,
+) -> After {
+    on.keep_open = false;
+    if !wanted {
+        let reason = "the origin switched protocols without being asked";
+        return answer::own(worker, conn, on, 502, reason, &[], b"").await;
+    }
+    let mut fields = response.fields.clone();
+    let protocol = fields.first(b"upgrade").map(<[u8]>::to_vec);
+    http1::remove_hop_by_hop(&mut fields);
+    fields.push(b"Connection", b"Upgrade");
+    if let Some(protocol) = protocol {
+        fields.push(b"Upgrade", &protocol);
+    }
+    let mut out = Vec::with_capacity(256);
+    object::write_head(101, "Switching Protocols", &fields, &mut out);
+    out.extend_from_slice(b"\r\n");
+    if answer::raw(worker, conn, out).await.is_err() {
+        return on.finish(worker, conn, &nothing_sent(Class::Tunnel));
+    }
+    let (lease, leftover) = upstream.into_parts();
+    splice(worker, conn, on, lease, leftover, 101).await
+}
+
+async fn splice(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    mut lease: crate::origin::Lease,
+    from_origin: BytesMut,
+    status: u16,
+) -> After {
+    metrics::add(&worker.counters.tunnels, 1);
+    let started = Instant::now();
+    let from_client = std::mem::take(&mut conn.input);
+    let idle = worker.shared.plan.timeouts.tunnel_idle;
+    let mut phase = worker.shared.phase.subscribe();
+    let moved = {
+        let splice = tunnel::splice(
+            &mut conn.stream,
+            &from_client,
+            lease.stream(),
+            &from_origin,
+            idle,
+            |_, _| {},
+        );
+        tokio::select! {
+            end = splice => Some(end),
+            _ = phase.wait_for(|p| *p == crate::state::Phase::Stopping) => None,
+        }
+    };
+    on.keep_open = false;
+    let bytes = moved.map_or(0, |end| end.origin_to_client_bytes);
+    let sent = Sent {
+        class: Class::Tunnel,
+        status,
+        bytes,
+        started,
+        content_type: b"",
+        cache_status: b"",
+        gone: false,
+    };
+    on.finish(worker, conn, &sent)
+}
+
+/// CONNECT (RFC 9110 §9.3.6): a tunnel to one of the permitted ports.
+pub async fn connect(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    head: &RequestHead,
+) -> After {
+    let listener = Rc::clone(&conn.listener);
+    on.keep_open = false;
+    if !matches!(listener.listener.role, crate::plan::Role::Forward(_)) {
+        return answer::own(worker, conn, on, 405, "CONNECT is for forward proxies", &[], b"").await;
+    }
+    let parts = http1::split_authority(&head.target).and_then(|(h, p)| Some((h, p?)));
+    let Some((host, port)) = parts else {
+        return answer::own(worker, conn, on, 400, "CONNECT needs host:port", &[], b"").await;
+    };
+    if !listener.connect_ports.contains(&port) {
+        let reason = "tunnels to this port are not allowed (forward.connect-ports)";
+        return answer::own(worker, conn, on, 403, reason, &[], b"").await;
+    }
+    let destination = Destination {
+        tls: false,
+        host: host.to_ascii_lowercase().as_str().into(),
+        port,
+    };
+    on.hierarchy = Hierarchy::Direct;
+    on.peer = host.as_bytes().to_vec();
+    let mut times = ConnectTimes::default();
+    let asked = Instant::now();
+    let connected = worker
+        .connector
+        .connect(&destination, &listener.destinations, &mut times)
+        .await;
+    if let Some((start, end)) = times.dns {
+        on.stages.set(StageName::Dns, on.began, start, end, end);
+    }
+    let lease = match connected {
+        Ok(lease) => lease,
+        Err(error) => {
+            return answer::own(worker, conn, on, error.status(), &error.to_string(), &[], b"").await;
+        }
+    };
+    metrics::add(&worker.counters.origin_connections, 1);
+    let now = Instant::now();
+    on.stages.set(StageName::ProxyConnect, on.began, asked, now, now);
+    //= rfc9110 §9.3.6   a successful answer to CONNECT has neither Content-Length nor Transfer-Encoding
+    let mut out = b"HTTP/1.1 200 Connection established\r\n".to_vec();
+    out.extend_from_slice(&worker.shared.via_line);
+    out.extend_from_slice(b"\r\n");
+    if answer::raw(worker, conn, out).await.is_err() {
+        return on.finish(worker, conn, &nothing_sent(Class::Tunnel));
+    }
+    splice(worker, conn, on, lease, BytesMut::new(), 200).await
+}

@@ -1,0 +1,878 @@
+//! What the data plane needs to know before it starts: present, checked, in plain units.
+//!
+//! `loligo` turns what a person wrote into a [`Plan`]; nothing here is optional unless its absence means
+//! something ("no store", "no admin interface"). Every number that may be set has its default and range in
+//! one place, a [`Bounds`] constant beside its type; the command checks against it and prints it in the
+//! reference, and [`Default`] uses it.
+//!
+//! Three small decisions live with their data, because the data plane and `loligo check` both ask them:
+//! who may use a listener ([`Listener::serves`]), where a forward listener may connect to
+//! ([`Destinations::permits`]) and which route a request takes ([`Listener::route`]).
+//!
+//! Not known here: files, flags, sockets. Times are [`Duration`], sizes bytes.
+//! Source: DESIGN section 4, "Whom it serves".
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// The default of a setting and the range it may be set to, both ends included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds<T> {
+    /// The smallest value accepted.
+    pub min: T,
+    /// The value without a word from the user.
+    pub default: T,
+    /// The largest value accepted.
+    pub max: T,
+}
+
+impl<T: PartialOrd + Copy> Bounds<T> {
+    const fn new(min: T, default: T, max: T) -> Self {
+        Bounds { min, default, max }
+    }
+
+    /// Is the value within the range?
+    pub fn contains(&self, value: T) -> bool {
+        self.min <= value && value <= self.max
+    }
+}
+
+const fn seconds(min: u64, default: u64, max: u64) -> Bounds<Duration> {
+    Bounds::new(
+        Duration::from_secs(min),
+        Duration::from_secs(default),
+        Duration::from_secs(max),
+    )
+}
+
+/// Everything the proxy needs to run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    /// Where clients connect, at least one, no address twice (port 0, "any free port", may repeat).
+    pub listeners: Vec<Listener>,
+    /// The admin interface; `None`: there is none.
+    pub admin: Option<Admin>,
+    /// The disk cache; `None`: memory only.
+    pub store: Option<StorePlan>,
+    /// Bytes of the memory tier, all workers together; 0: there is none.
+    pub memory_bytes: u64,
+    /// Worker threads, each with its own runtime; at least 1.
+    pub workers: usize,
+    /// The name by which this proxy signs: `Via` (RFC 9110 §7.6.3 pseudonym) and `Cache-Status` (RFC 9211 §2). A token.
+    pub name: String,
+    /// Access log and profile file.
+    pub logs: Logs,
+    /// Bounds on what clients, origins and the proxy itself may use.
+    pub limits: Limits,
+    /// How long each wait may last.
+    pub timeouts: Timeouts,
+    /// The caching rules that are a matter of choice.
+    pub cache: CacheRules,
+    /// Name resolution.
+    pub dns: Dns,
+    /// Connections to origins.
+    pub pool: PoolLimits,
+    /// TLS to origins.
+    pub tls: OriginTls,
+}
+
+impl Plan {
+    /// Range of `memory_bytes` (0 is also accepted: no memory tier). The command's default depends on the
+    /// machine: an eighth of its RAM, at most `default`.
+    pub const MEMORY_BYTES: Bounds<u64> = Bounds::new(MIB, GIB, 1024 * GIB);
+    /// Range of `workers`. The command's default is the number of cores, at most `max`.
+    pub const WORKERS: Bounds<usize> = Bounds::new(1, 1, 256);
+    /// The most listeners a plan may have.
+    pub const LISTENERS_MAX: usize = 64;
+    /// The most routes one reverse listener may have.
+    pub const ROUTES_MAX: usize = 1024;
+    /// The default of `name`.
+    pub const NAME: &str = "loligo";
+
+    /// A plan with these listeners and defaults for the rest: one worker, no admin interface, no store,
+    /// 64 MiB of memory. For tests and as the start of a fuller plan.
+    pub fn with_listeners(listeners: Vec<Listener>) -> Self {
+        Plan {
+            listeners,
+            admin: None,
+            store: None,
+            memory_bytes: 64 * MIB,
+            workers: 1,
+            name: Self::NAME.to_owned(),
+            logs: Logs::default(),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            cache: CacheRules::default(),
+            dns: Dns::default(),
+            pool: PoolLimits::default(),
+            tls: OriginTls::default(),
+        }
+    }
+}
+
+/// One address clients connect to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Listener {
+    /// Address and port; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// Forward proxy or front of origins.
+    pub role: Role,
+    /// The client networks served. Loopback clients are served always and need not be listed.
+    pub allow: Vec<IpNet>,
+}
+
+/// What a listener is for.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Role {
+    /// Clients name the destination: absolute targets and CONNECT.
+    Forward(Forward),
+    /// We name it, by host and path. Most specific route first: the first that matches is the one.
+    Reverse(Vec<Route>),
+}
+
+impl Listener {
+    /// A forward listener with the defaults for its address: on a loopback address loopback and link-local
+    /// destinations may be reached, elsewhere not.
+    pub fn forward(address: SocketAddr, allow: Vec<IpNet>) -> Self {
+        let role = Role::Forward(Forward::for_address(address.ip()));
+        Listener {
+            address,
+            role,
+            allow,
+        }
+    }
+
+    /// A reverse listener with one origin for everything.
+    pub fn reverse(address: SocketAddr, allow: Vec<IpNet>, origin: OriginUrl) -> Self {
+        let role = Role::Reverse(vec![Route::everything_to(origin)]);
+        Listener {
+            address,
+            role,
+            allow,
+        }
+    }
+
+    /// May this client use the listener?
+    pub fn serves(&self, client: IpAddr) -> bool {
+        serves(&self.allow, client)
+    }
+
+    /// The route of a request, `None` on a forward listener or when none matches (the answer owed is 421 or 404).
+    /// `host` without port, any case; `path` begins with `/` and may carry a query.
+    pub fn route(&self, host: &str, path: &str) -> Option<&Route> {
+        match &self.role {
+            Role::Forward(_) => None,
+            Role::Reverse(routes) => routes.iter().find(|route| route.matches(host, path)),
+        }
+    }
+}
+
+fn serves(allow: &[IpNet], client: IpAddr) -> bool {
+    let client = client.to_canonical();
+    client.is_loopback() || allow.iter().any(|net| net.contains(&client))
+}
+
+/// The forward role's settings.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Forward {
+    /// Ports CONNECT may reach (RFC 9110 §9.3.6 warns of tunnels to anything); empty: no tunnels at all.
+    pub connect_ports: Vec<u16>,
+    /// Addresses that may be connected to, whatever name led there.
+    pub destinations: Destinations,
+}
+
+impl Forward {
+    /// The default of `connect_ports`.
+    pub const CONNECT_PORTS: &[u16] = &[443];
+
+    /// The defaults for a listener on this address.
+    pub fn for_address(address: IpAddr) -> Self {
+        let local = address.to_canonical().is_loopback();
+        Forward {
+            connect_ports: Self::CONNECT_PORTS.to_vec(),
+            destinations: Destinations {
+                loopback: local,
+                link_local: local,
+                allow: Vec::new(),
+            },
+        }
+    }
+}
+
+/// Which addresses a forward listener connects to. Decided on the resolved address, not on the name, so that
+/// a name pointing inward gains nothing. The proxy's own listeners are refused separately, always.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Destinations {
+    /// 127.0.0.0/8, ::1, and the unspecified addresses (which the kernel takes for this machine).
+    pub loopback: bool,
+    /// 169.254.0.0/16, fe80::/10.
+    pub link_local: bool,
+    /// Networks reachable in spite of the two above.
+    pub allow: Vec<IpNet>,
+}
+
+impl Destinations {
+    /// May it be connected to? Multicast and broadcast never; IPv4 addresses written as IPv6 count as IPv4.
+    pub fn permits(&self, destination: IpAddr) -> bool {
+        let ip = destination.to_canonical();
+        if ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
+            return false;
+        }
+        let (loopback, link_local) = match ip {
+            IpAddr::V4(v4) => (v4.octets()[0] == 0 || v4.is_loopback(), v4.is_link_local()),
+            IpAddr::V6(v6) => {
+                // ::a.b.c.d, long deprecated, and the NAT64 prefix both carry an IPv4 address to judge.
+                if let Some(v4) = embedded_v4(v6) {
+                    return self.permits(IpAddr::V4(v4)) || self.listed(ip);
+                }
+                (
+                    v6.is_loopback() || v6.is_unspecified(),
+                    v6.is_unicast_link_local(),
+                )
+            }
+        };
+        (!loopback || self.loopback) && (!link_local || self.link_local) || self.listed(ip)
+    }
+
+    fn listed(&self, ip: IpAddr) -> bool {
+        self.allow.iter().any(|net| net.contains(&ip))
+    }
+}
+
+fn embedded_v4(v6: std::net::Ipv6Addr) -> Option<Ipv4Addr> {
+    let s = v6.segments();
+    let tail = Ipv4Addr::from((u32::from(s[6]) << 16) | u32::from(s[7]));
+    let compatible = s[..6] == [0; 6] && s[6] != 0;
+    let nat64 = s[..6] == [0x64, 0xff9b, 0, 0, 0, 0]; // RFC 6052 §2.1
+    (compatible || nat64).then_some(tail)
+}
+
+/// Where the requests for a host and path go.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Route {
+    /// Lower case, without port: a host name, or `*.suffix` for every name below it; `None`: any host.
+    pub host: Option<String>,
+    /// Begins with `/`; matches whole segments: `/docs` takes `/docs`, `/docs/a` and `/docs?q`, not `/docsa`.
+    pub path_prefix: String,
+    /// The origin asked.
+    pub origin: OriginUrl,
+    /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
+    pub pass_host: bool,
+}
+
+impl Route {
+    /// Any host, any path, Host becoming the origin's own.
+    pub fn everything_to(origin: OriginUrl) -> Self {
+        Route {
+            host: None,
+            path_prefix: "/".to_owned(),
+            origin,
+            pass_host: false,
+        }
+    }
+
+    /// Does it take a request for this host (no port, any case) and path (query allowed)?
+    pub fn matches(&self, host: &str, path: &str) -> bool {
+        self.host_matches(host) && self.path_matches(path)
+    }
+
+    /// Sorting by this puts the more specific first: exact hosts, then longer suffixes, then any host; within
+    /// a host the longer path.
+    pub fn specificity(&self) -> impl Ord + use<> {
+        let host = match &self.host {
+            Some(name) if !name.starts_with("*.") => (2, 0),
+            Some(suffix) => (1, suffix.len()),
+            None => (0, 0),
+        };
+        std::cmp::Reverse((host, self.path_prefix.len()))
+    }
+
+    fn host_matches(&self, host: &str) -> bool {
+        let Some(ours) = &self.host else { return true };
+        // A trailing dot names the same host.
+        let host = host.strip_suffix('.').unwrap_or(host).as_bytes();
+        match ours.strip_prefix('*') {
+            None => host.eq_ignore_ascii_case(ours.as_bytes()),
+            Some(suffix) => {
+                let from = host.len().saturating_sub(suffix.len());
+                from > 0 && host[from..].eq_ignore_ascii_case(suffix.as_bytes())
+            }
+        }
+    }
+
+    fn path_matches(&self, path: &str) -> bool {
+        path.strip_prefix(self.path_prefix.as_str())
+            .is_some_and(|rest| {
+                self.path_prefix.ends_with('/') || rest.is_empty() || rest.starts_with(['/', '?'])
+            })
+    }
+}
+
+/// An origin as a URL.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OriginUrl {
+    /// `https`: rustls, the certificate checked against `host`.
+    pub tls: bool,
+    /// Name or address, lower case, IPv6 without brackets.
+    pub host: String,
+    /// The port, the scheme's own where none was written.
+    pub port: u16,
+    /// Put before the request's path; empty or `/base`, never with a `/` at its end.
+    pub path: String,
+}
+
+impl OriginUrl {
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+
+    /// 443 or 80.
+    pub fn default_port(&self) -> u16 {
+        if self.tls { 443 } else { 80 }
+    }
+
+    /// The value for Host: brackets around IPv6, the port unless it is the scheme's own.
+    pub fn authority(&self) -> String {
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
+        };
+        if self.port == self.default_port() {
+            host
+        } else {
+            format!("{host}:{}", self.port)
+        }
+    }
+}
+
+impl std::fmt::Display for OriginUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}{}", self.scheme(), self.authority(), self.path)
+    }
+}
+
+/// The admin interface: metrics, status, purge.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Admin {
+    /// Address and port; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// The networks served beside loopback; never empty when `address` is beyond loopback.
+    pub allow: Vec<IpNet>,
+}
+
+impl Admin {
+    /// May this client use it?
+    pub fn serves(&self, client: IpAddr) -> bool {
+        serves(&self.allow, client)
+    }
+}
+
+/// How the disk is read and written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IoEngine {
+    /// io_uring where the kernel allows it, else threads.
+    #[default]
+    Auto,
+    /// io_uring or refuse to start.
+    Uring,
+    /// A pool of threads that call pread and pwrite.
+    Threads,
+}
+
+/// The disk cache: one preallocated file or one block device.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StorePlan {
+    /// File (created if absent, with its directory) or block device.
+    pub path: PathBuf,
+    /// Bytes of the whole store. `None`: the size the file or device already has.
+    pub size_bytes: Option<u64>,
+    /// See [`IoEngine`].
+    pub io_engine: IoEngine,
+    /// Bypass the page cache where the file system can (O_DIRECT)?
+    pub direct: bool,
+    /// Unit of allocation: a power of two. Fixed when a store is made; another value starts it afresh.
+    pub chunk_bytes: u32,
+    /// Size of one cluster write.
+    pub cluster_bytes: u32,
+    /// A cluster is written at the latest this long after its first record.
+    pub cluster_deadline: Duration,
+    /// Objects longer than this are stored in pieces of this size.
+    pub fragment_bytes: u32,
+    /// Percent of the data area at which eviction begins.
+    pub high_watermark_percent: u8,
+    /// Percent of the data area at which eviction ends; below the high one.
+    pub low_watermark_percent: u8,
+}
+
+impl StorePlan {
+    /// Range of `size_bytes`. The command's default is `default`, or half of the free space if that is less.
+    pub const SIZE_BYTES: Bounds<u64> = Bounds::new(4 * MIB, 10 * GIB, 2048 * GIB);
+    /// Range of `chunk_bytes`.
+    pub const CHUNK_BYTES: Bounds<u64> = Bounds::new(512, 512, 64 * KIB);
+    /// Range of `cluster_bytes`; a power of two.
+    pub const CLUSTER_BYTES: Bounds<u64> = Bounds::new(64 * KIB, MIB, 16 * MIB);
+    /// Range of `cluster_deadline`.
+    pub const CLUSTER_DEADLINE: Bounds<Duration> = Bounds::new(
+        Duration::from_millis(10),
+        Duration::from_millis(1000),
+        Duration::from_secs(60),
+    );
+    /// Range of `fragment_bytes`; a power of two.
+    pub const FRAGMENT_BYTES: Bounds<u64> = Bounds::new(64 * KIB, MIB, 8 * MIB);
+    /// Range of `high_watermark_percent`.
+    pub const HIGH_WATERMARK_PERCENT: Bounds<u64> = Bounds::new(2, 97, 99);
+    /// Range of `low_watermark_percent`.
+    pub const LOW_WATERMARK_PERCENT: Bounds<u64> = Bounds::new(1, 95, 98);
+
+    /// A store at this path with defaults for the rest.
+    pub fn at(path: impl Into<PathBuf>, size_bytes: Option<u64>) -> Self {
+        StorePlan {
+            path: path.into(),
+            size_bytes,
+            io_engine: IoEngine::Auto,
+            direct: true,
+            chunk_bytes: Self::CHUNK_BYTES.default as u32,
+            cluster_bytes: Self::CLUSTER_BYTES.default as u32,
+            cluster_deadline: Self::CLUSTER_DEADLINE.default,
+            fragment_bytes: Self::FRAGMENT_BYTES.default as u32,
+            high_watermark_percent: Self::HIGH_WATERMARK_PERCENT.default as u8,
+            low_watermark_percent: Self::LOW_WATERMARK_PERCENT.default as u8,
+        }
+    }
+}
+
+/// What is written about requests.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Logs {
+    /// The access log; `None`: none.
+    pub access: Option<AccessLog>,
+    /// The profile file (crate `profile`), appended to; `None`: none.
+    pub profile: Option<PathBuf>,
+}
+
+/// The access log.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AccessLog {
+    /// Where it goes.
+    pub target: LogTarget,
+    /// How a line looks.
+    pub format: AccessFormat,
+}
+
+/// Where a log goes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum LogTarget {
+    /// Standard output.
+    Stdout,
+    /// A file, appended to, reopened on SIGHUP.
+    File(PathBuf),
+}
+
+/// How an access-log line looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AccessFormat {
+    /// Squid's native format.
+    #[default]
+    Squid,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Bounds on what one party may use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes of a request or response head; longer requests get 431, responses 502.
+    pub head_bytes_max: usize,
+    /// Field lines of a head; more get 431 or 502.
+    pub fields_max: usize,
+    /// Bytes of a request target; longer ones get 414.
+    pub target_bytes_max: usize,
+    /// Client connections of the process; beyond it new ones wait in the kernel's backlog.
+    pub connections_max: usize,
+    /// Objects longer than this are passed through, not stored.
+    pub object_bytes_max: u64,
+    /// Objects longer than this are kept out of the memory tier.
+    pub memory_object_bytes_max: u64,
+    /// Bytes of bodies in flight between origins and clients, all transfers together.
+    pub transfer_buffer_bytes: u64,
+    /// Bytes one transfer may hold of that budget; then its origin is read no further until its readers catch up.
+    pub transfer_bytes_max: u64,
+    /// Requests that may wait on one shared fetch; further ones fetch themselves.
+    pub waiters_max: usize,
+}
+
+impl Limits {
+    /// Range of `head_bytes_max`.
+    pub const HEAD_BYTES_MAX: Bounds<u64> = Bounds::new(4 * KIB, 64 * KIB, MIB);
+    /// Range of `fields_max`; the parser's scratch space ends at `max`.
+    pub const FIELDS_MAX: Bounds<u64> = Bounds::new(16, 128, 128);
+    /// Range of `target_bytes_max`.
+    pub const TARGET_BYTES_MAX: Bounds<u64> = Bounds::new(256, 16 * KIB, 64 * KIB);
+    /// Range of `connections_max`. The command lowers the default to what the file limit (RLIMIT_NOFILE) bears.
+    pub const CONNECTIONS_MAX: Bounds<u64> = Bounds::new(1, 16 * KIB, MIB);
+    /// Range of `object_bytes_max`.
+    pub const OBJECT_BYTES_MAX: Bounds<u64> = Bounds::new(KIB, GIB, 64 * GIB);
+    /// Range of `memory_object_bytes_max`.
+    pub const MEMORY_OBJECT_BYTES_MAX: Bounds<u64> = Bounds::new(KIB, MIB, GIB);
+    /// Range of `transfer_buffer_bytes`.
+    pub const TRANSFER_BUFFER_BYTES: Bounds<u64> = Bounds::new(4 * MIB, 256 * MIB, 64 * GIB);
+    /// Range of `transfer_bytes_max`; at most `transfer_buffer_bytes`.
+    pub const TRANSFER_BYTES_MAX: Bounds<u64> = Bounds::new(64 * KIB, 4 * MIB, GIB);
+    /// Range of `waiters_max`.
+    pub const WAITERS_MAX: Bounds<u64> = Bounds::new(0, 1024, 64 * KIB);
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            head_bytes_max: Self::HEAD_BYTES_MAX.default as usize,
+            fields_max: Self::FIELDS_MAX.default as usize,
+            target_bytes_max: Self::TARGET_BYTES_MAX.default as usize,
+            connections_max: Self::CONNECTIONS_MAX.default as usize,
+            object_bytes_max: Self::OBJECT_BYTES_MAX.default,
+            memory_object_bytes_max: Self::MEMORY_OBJECT_BYTES_MAX.default,
+            transfer_buffer_bytes: Self::TRANSFER_BUFFER_BYTES.default,
+            transfer_bytes_max: Self::TRANSFER_BYTES_MAX.default,
+            waiters_max: Self::WAITERS_MAX.default as usize,
+        }
+    }
+}
+
+/// How long each wait may last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Timeouts {
+    /// From the first byte of a request head to its last; then 408.
+    pub client_head: Duration,
+    /// Between requests on a kept-alive connection; then it is closed.
+    pub client_idle: Duration,
+    /// Without a byte taken by the client; then the connection is cut.
+    pub client_write: Duration,
+    /// Without a byte of a request body; then 408.
+    pub client_body: Duration,
+    /// For a connection to an origin, TLS included, over all its addresses; then 504.
+    pub connect: Duration,
+    /// From the end of the request to the head of the response; then 504.
+    pub origin_first_byte: Duration,
+    /// Without a byte of a response body; then the transfer fails.
+    pub origin_idle_read: Duration,
+    /// Without a byte of a request body taken by the origin; then 504.
+    pub origin_write: Duration,
+    /// For an unused origin connection in the pool.
+    pub pool_idle: Duration,
+    /// Without a byte either way in a tunnel or upgraded connection.
+    pub tunnel_idle: Duration,
+    /// For running requests after SIGTERM; then they are cut.
+    pub drain: Duration,
+}
+
+impl Timeouts {
+    /// Range of `client_head`.
+    pub const CLIENT_HEAD: Bounds<Duration> = seconds(1, 30, 600);
+    /// Range of `client_idle`.
+    pub const CLIENT_IDLE: Bounds<Duration> = seconds(1, 65, 3600);
+    /// Range of `client_write`.
+    pub const CLIENT_WRITE: Bounds<Duration> = seconds(1, 60, 3600);
+    /// Range of `client_body`.
+    pub const CLIENT_BODY: Bounds<Duration> = seconds(1, 60, 3600);
+    /// Range of `connect`.
+    pub const CONNECT: Bounds<Duration> = seconds(1, 10, 120);
+    /// Range of `origin_first_byte`.
+    pub const ORIGIN_FIRST_BYTE: Bounds<Duration> = seconds(1, 60, 3600);
+    /// Range of `origin_idle_read`.
+    pub const ORIGIN_IDLE_READ: Bounds<Duration> = seconds(1, 60, 3600);
+    /// Range of `origin_write`.
+    pub const ORIGIN_WRITE: Bounds<Duration> = seconds(1, 60, 3600);
+    /// Range of `pool_idle`.
+    pub const POOL_IDLE: Bounds<Duration> = seconds(1, 60, 3600);
+    /// Range of `tunnel_idle`.
+    pub const TUNNEL_IDLE: Bounds<Duration> = seconds(1, 600, 86_400);
+    /// Range of `drain`.
+    pub const DRAIN: Bounds<Duration> = seconds(0, 30, 3600);
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            client_head: Self::CLIENT_HEAD.default,
+            client_idle: Self::CLIENT_IDLE.default,
+            client_write: Self::CLIENT_WRITE.default,
+            client_body: Self::CLIENT_BODY.default,
+            connect: Self::CONNECT.default,
+            origin_first_byte: Self::ORIGIN_FIRST_BYTE.default,
+            origin_idle_read: Self::ORIGIN_IDLE_READ.default,
+            origin_write: Self::ORIGIN_WRITE.default,
+            pool_idle: Self::POOL_IDLE.default,
+            tunnel_idle: Self::TUNNEL_IDLE.default,
+            drain: Self::DRAIN.default,
+        }
+    }
+}
+
+/// The caching rules that are a matter of choice; the rest is RFC 9111.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CacheRules {
+    /// Percent of the time since Last-Modified for which a response without a lifetime is fresh (RFC 9111 §4.2.2).
+    pub heuristic_percent: u32,
+    /// The most that rule may give.
+    pub heuristic_max: Duration,
+    /// The most any lifetime counts for.
+    pub ttl_max: Duration,
+    /// How long an error response that says nothing is fresh; 0: only what the origin says.
+    pub negative_ttl: Duration,
+    /// May responses with Set-Cookie be stored, where nothing else forbids it?
+    pub store_set_cookie: bool,
+}
+
+impl CacheRules {
+    /// Range of `heuristic_percent`; 0: no heuristic freshness.
+    pub const HEURISTIC_PERCENT: Bounds<u64> = Bounds::new(0, 10, 100);
+    /// Range of `heuristic_max`.
+    pub const HEURISTIC_MAX: Bounds<Duration> = seconds(0, 86_400, 31_536_000);
+    /// Range of `ttl_max`.
+    pub const TTL_MAX: Bounds<Duration> = seconds(1, 31_536_000, 31_536_000);
+    /// Range of `negative_ttl`.
+    pub const NEGATIVE_TTL: Bounds<Duration> = seconds(0, 0, 3600);
+}
+
+impl Default for CacheRules {
+    fn default() -> Self {
+        CacheRules {
+            heuristic_percent: Self::HEURISTIC_PERCENT.default as u32,
+            heuristic_max: Self::HEURISTIC_MAX.default,
+            ttl_max: Self::TTL_MAX.default,
+            negative_ttl: Self::NEGATIVE_TTL.default,
+            store_set_cookie: false,
+        }
+    }
+}
+
+/// Name resolution.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dns {
+    /// Name servers; empty: the system's (/etc/resolv.conf). /etc/hosts counts either way.
+    pub servers: Vec<SocketAddr>,
+    /// For one query to one server.
+    pub timeout: Duration,
+    /// Tries before a name counts as not resolvable (the answer owed is 502 or 504).
+    pub attempts: usize,
+    /// Answers are kept at least this long.
+    pub ttl_min: Duration,
+    /// Answers are kept at most this long.
+    pub ttl_max: Duration,
+    /// "No such name" is kept at most this long.
+    pub negative_ttl_max: Duration,
+    /// Names kept; the oldest make room.
+    pub names_max: usize,
+}
+
+impl Dns {
+    /// The most name servers.
+    pub const SERVERS_MAX: usize = 8;
+    /// Range of `timeout`.
+    pub const TIMEOUT: Bounds<Duration> = seconds(1, 3, 30);
+    /// Range of `attempts`.
+    pub const ATTEMPTS: Bounds<u64> = Bounds::new(1, 2, 10);
+    /// Range of `ttl_min`.
+    pub const TTL_MIN: Bounds<Duration> = seconds(0, 1, 3600);
+    /// Range of `ttl_max`.
+    pub const TTL_MAX: Bounds<Duration> = seconds(1, 3600, 86_400);
+    /// Range of `negative_ttl_max`.
+    pub const NEGATIVE_TTL_MAX: Bounds<Duration> = seconds(0, 30, 3600);
+    /// Range of `names_max`.
+    pub const NAMES_MAX: Bounds<u64> = Bounds::new(1, 4096, MIB);
+}
+
+impl Default for Dns {
+    fn default() -> Self {
+        Dns {
+            servers: Vec::new(),
+            timeout: Self::TIMEOUT.default,
+            attempts: Self::ATTEMPTS.default as usize,
+            ttl_min: Self::TTL_MIN.default,
+            ttl_max: Self::TTL_MAX.default,
+            negative_ttl_max: Self::NEGATIVE_TTL_MAX.default,
+            names_max: Self::NAMES_MAX.default as usize,
+        }
+    }
+}
+
+/// Connections to origins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolLimits {
+    /// Connections of one worker to one origin, in use and idle; further requests wait, at most `Timeouts::connect`.
+    pub per_origin_max: usize,
+    /// Idle connections one worker keeps to one origin; further ones are closed after use.
+    pub idle_per_origin_max: usize,
+    /// Idle connections one worker keeps in all; the longest unused makes room.
+    pub idle_max: usize,
+}
+
+impl PoolLimits {
+    /// Range of `per_origin_max`.
+    pub const PER_ORIGIN_MAX: Bounds<u64> = Bounds::new(1, 512, 16 * KIB);
+    /// Range of `idle_per_origin_max`.
+    pub const IDLE_PER_ORIGIN_MAX: Bounds<u64> = Bounds::new(0, 64, 16 * KIB);
+    /// Range of `idle_max`.
+    pub const IDLE_MAX: Bounds<u64> = Bounds::new(0, 512, 16 * KIB);
+}
+
+impl Default for PoolLimits {
+    fn default() -> Self {
+        PoolLimits {
+            per_origin_max: Self::PER_ORIGIN_MAX.default as usize,
+            idle_per_origin_max: Self::IDLE_PER_ORIGIN_MAX.default as usize,
+            idle_max: Self::IDLE_MAX.default as usize,
+        }
+    }
+}
+
+/// TLS to origins. Certificates are always checked; there is no switch for that.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OriginTls {
+    /// PEM file with certificates trusted beside the system's.
+    pub ca_file: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn loopback_clients_are_always_served_and_others_by_network() {
+        let l = Listener::forward(
+            "0.0.0.0:3128".parse().unwrap(),
+            vec!["10.1.0.0/16".parse().unwrap()],
+        );
+        assert!(l.serves(ip("127.0.0.1")));
+        assert!(l.serves(ip("::1")));
+        assert!(l.serves(ip("10.1.2.3")));
+        assert!(l.serves(ip("::ffff:10.1.2.3")));
+        assert!(!l.serves(ip("10.2.0.1")));
+    }
+
+    #[test]
+    fn a_public_listener_does_not_reach_inward() {
+        let public = Forward::for_address(ip("0.0.0.0")).destinations;
+        let inward = [
+            "127.0.0.1",
+            "127.9.9.9",
+            "0.0.0.0",
+            "::1",
+            "::",
+            "::ffff:127.0.0.1",
+            "::127.0.0.1",
+            "64:ff9b::7f00:1",
+            "169.254.169.254",
+            "fe80::1",
+            "255.255.255.255",
+            "224.0.0.1",
+            "ff02::1",
+        ];
+        for refused in inward {
+            assert!(!public.permits(ip(refused)), "{refused}");
+        }
+        for fine in ["10.0.0.1", "192.0.2.1", "2001:db8::1", "64:ff9b::c000:201"] {
+            assert!(public.permits(ip(fine)), "{fine}");
+        }
+    }
+
+    #[test]
+    fn a_local_listener_reaches_loopback_but_never_multicast() {
+        let local = Forward::for_address(ip("127.0.0.1")).destinations;
+        assert!(local.permits(ip("127.0.0.1")));
+        assert!(local.permits(ip("fe80::1")));
+        assert!(!local.permits(ip("224.0.0.1")));
+    }
+
+    #[test]
+    fn allowed_networks_open_single_holes() {
+        let d = Destinations {
+            allow: vec!["127.0.0.2/32".parse().unwrap()],
+            ..Destinations::default()
+        };
+        assert!(d.permits(ip("127.0.0.2")));
+        assert!(!d.permits(ip("127.0.0.1")));
+    }
+
+    fn route(host: Option<&str>, prefix: &str) -> Route {
+        let origin = OriginUrl {
+            tls: false,
+            host: "o".into(),
+            port: 80,
+            path: String::new(),
+        };
+        Route {
+            host: host.map(str::to_owned),
+            path_prefix: prefix.into(),
+            origin,
+            pass_host: true,
+        }
+    }
+
+    #[test]
+    fn routes_match_hosts_and_whole_path_segments() {
+        let r = route(Some("*.example.org"), "/docs");
+        assert!(r.matches("www.Example.org", "/docs"));
+        assert!(r.matches("a.b.example.org.", "/docs/x"));
+        assert!(r.matches("a.example.org", "/docs?x"));
+        assert!(!r.matches("example.org", "/docs"));
+        assert!(!r.matches(".example.org", "/docs"));
+        assert!(!r.matches("a.example.org", "/docsx"));
+        assert!(route(None, "/docs/").matches("any", "/docs/x"));
+        assert!(!route(Some("example.org"), "/").matches("www.example.org", "/"));
+    }
+
+    #[test]
+    fn the_more_specific_route_sorts_first() {
+        let mut routes = vec![
+            route(None, "/a/b/c"),
+            route(Some("*.org"), "/"),
+            route(Some("*.example.org"), "/"),
+            route(Some("a.org"), "/"),
+            route(Some("a.org"), "/x"),
+        ];
+        routes.sort_by_key(Route::specificity);
+        let order: Vec<_> = routes
+            .iter()
+            .map(|r| (r.host.as_deref(), r.path_prefix.as_str()))
+            .collect();
+        assert_eq!(
+            order,
+            [
+                (Some("a.org"), "/x"),
+                (Some("a.org"), "/"),
+                (Some("*.example.org"), "/"),
+                (Some("*.org"), "/"),
+                (None, "/a/b/c")
+            ]
+        );
+    }
+
+    #[test]
+    fn an_origin_prints_as_it_is_written() {
+        let o = |tls, host: &str, port, path: &str| {
+            OriginUrl {
+                tls,
+                host: host.into(),
+                port,
+                path: path.into(),
+            }
+            .to_string()
+        };
+        assert_eq!(o(false, "a", 80, ""), "http://a");
+        assert_eq!(o(true, "::1", 8443, "/x"), "https://[::1]:8443/x");
+    }
+}

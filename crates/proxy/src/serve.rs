@@ -1,0 +1,386 @@
+//! Coming up, accepting, going down.
+//!
+//! The control thread opens the store, starts the workers, listens and deals; it also runs the admin interface and
+//! takes signals. Going down: no new connections, idle ones closed, requests in progress finished (at most
+//! `timeouts.drain`), clusters written, index written, superblock marked closed.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize},
+    },
+    thread::JoinHandle,
+    time::Instant,
+};
+
+use device::EngineKind;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::{
+    net::TcpListener,
+    runtime,
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, oneshot, watch},
+    task::{JoinSet, LocalSet},
+};
+
+use crate::{
+    admin,
+    flight::Flights,
+    journal::Journal,
+    memory::MemoryTier,
+    metrics::Counters,
+    opening::{self, OpenedStore, StoreError},
+    origin::Tls,
+    plan::{IoEngine, Plan},
+    state::{Phase, Shared},
+    worker::{self, Dealt},
+};
+
+/// Connections the kernel may hold for us.
+const BACKLOG: i32 = 4096;
+
+/// Why the proxy cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The store.
+    #[error("store: {0}")]
+    Store(#[from] StoreError),
+    /// A log file.
+    #[error("log: {0}")]
+    Log(io::Error),
+    /// Certificates.
+    #[error("tls.ca-file: {0}")]
+    Certificates(io::Error),
+    /// A worker.
+    #[error("a worker could not start: {0}")]
+    Worker(String),
+    /// The runtime.
+    #[error("{0}")]
+    Runtime(#[from] io::Error),
+}
+
+/// What is up, once it is.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// Where clients connect, in the order of the plan, with the ports the system chose.
+    pub listeners: Vec<SocketAddr>,
+    /// Where the admin interface is.
+    pub admin: Option<SocketAddr>,
+    /// The store in words: path, size, what was found.
+    pub store: Option<String>,
+    /// How the disk is read and written.
+    pub io_engine: &'static str,
+    /// Why not io_uring, if it was wanted and refused.
+    pub io_engine_reason: Option<String>,
+    /// Worker threads.
+    pub workers: usize,
+}
+
+/// Ends a running proxy from another thread; for tests and embedding.
+#[derive(Clone)]
+pub struct Stopper(watch::Sender<Phase>);
+
+impl Stopper {
+    /// Begins to drain.
+    pub fn stop(&self) {
+        self.0.send_if_modified(|phase| {
+            let first = *phase == Phase::Running;
+            if first {
+                *phase = Phase::Draining;
+            }
+            first
+        });
+    }
+}
+
+/// Serves until SIGTERM or SIGINT, then drains.
+pub fn serve(plan: Plan, on_ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
+    run(plan, true, |ready, _| on_ready(ready))
+}
+
+/// Serves without taking signals, until the [`Stopper`] is used.
+pub fn start(plan: Plan, on_ready: impl FnOnce(&Ready, Stopper)) -> Result<(), ServeError> {
+    run(plan, false, on_ready)
+}
+
+fn run(
+    mut plan: Plan,
+    signals: bool,
+    on_ready: impl FnOnce(&Ready, Stopper),
+) -> Result<(), ServeError> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let _inside = runtime.enter();
+    let mut sockets = Vec::new();
+    for listener in &mut plan.listeners {
+        let socket = listen(listener.address)?;
+        listener.address = socket.local_addr()?;
+        sockets.push(socket);
+    }
+    let admin_socket = match &mut plan.admin {
+        Some(admin) => {
+            let socket = listen(admin.address)?;
+            admin.address = socket.local_addr()?;
+            Some(socket)
+        }
+        None => None,
+    };
+    let mut journal = Journal::open(&plan.logs).map_err(ServeError::Log)?;
+    let journals = plan.logs.access.is_some() || plan.logs.profile.is_some();
+    let opened = plan.store.as_ref().map(opening::open).transpose()?;
+    let (engine, io_engine, io_engine_reason) = choose_engine(&plan);
+    let tls = tls(&plan)?;
+    let (phase, mut phases) = watch::channel(Phase::Running);
+    let stopper = Stopper(phase.clone());
+    let store_words = opened.as_ref().map(|o| describe(o));
+    let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
+    own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
+    let shared = Arc::new(Shared {
+        rules: rules(&plan),
+        limits: http1::Limits {
+            head_bytes_max: plan.limits.head_bytes_max,
+            fields_max: plan.limits.fields_max,
+            target_bytes_max: plan.limits.target_bytes_max,
+        },
+        memory: MemoryTier::new(plan.memory_bytes),
+        store: match &opened {
+            Some(opened) => Arc::clone(&opened.store),
+            None => opening::without_device()?,
+        },
+        has_disk: opened.is_some(),
+        disk_failed: AtomicBool::new(false),
+        flights: Flights::new(plan.limits.waiters_max),
+        counters: (0..plan.workers).map(|_| Arc::new(Counters::default())).collect(),
+        own_addresses,
+        connections: AtomicUsize::new(0),
+        phase,
+        began: Instant::now(),
+        io_engine,
+        via_line: format!("Via: 1.1 {}\r\n", plan.name).into_bytes(),
+        plan,
+    });
+
+    let device = opened.as_ref().map(|o| (Arc::clone(&o.device), engine));
+    let (dealers, threads) = start_workers(&runtime, &shared, device, &tls, &journal, journals)?;
+    let ready = Ready {
+        listeners: shared.plan.listeners.iter().map(|l| l.address).collect(),
+        admin: shared.plan.admin.as_ref().map(|a| a.address),
+        store: store_words,
+        io_engine,
+        io_engine_reason,
+        workers: shared.plan.workers,
+    };
+    on_ready(&ready, stopper.clone());
+
+    let local = LocalSet::new();
+    local.block_on(&runtime, async {
+        let mut accepting = JoinSet::new();
+        for (index, socket) in sockets.into_iter().enumerate() {
+            let shared = Arc::clone(&shared);
+            let dealers = dealers.clone();
+            accepting.spawn_local(accept(shared, index, socket, dealers));
+        }
+        if let Some(socket) = admin_socket {
+            let shared = Arc::clone(&shared);
+            tokio::task::spawn_local(admin::serve(shared, socket));
+        }
+        if signals && let Err(error) = take_signals(&stopper, &journal) {
+            tracing::error!(%error, "cannot take signals; stop with SIGKILL only");
+        }
+        let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
+        tracing::info!("draining");
+        accepting.abort_all();
+        while accepting.join_next().await.is_some() {}
+        let workers = tokio::task::spawn_blocking(move || {
+            for thread in threads {
+                let _ = thread.join();
+            }
+        });
+        drop(dealers);
+        let limit = shared.plan.timeouts.drain;
+        let mut workers = workers;
+        if tokio::time::timeout(limit, &mut workers).await.is_err() {
+            tracing::warn!(?limit, "requests are still in progress; cutting them");
+            shared.phase.send_replace(Phase::Stopping);
+            let _ = workers.await;
+        }
+    });
+    drop(local);
+    journal.stop();
+    if let Some(opened) = &opened {
+        match opening::close(&opened.store, &opened.device) {
+            Ok(()) => tracing::info!("the store is closed in order"),
+            Err(reason) => {
+                tracing::error!(reason, "the store could not be closed in order; it will start empty");
+            }
+        }
+    }
+    Ok(())
+}
+
+type Dealers = Vec<mpsc::Sender<Dealt>>;
+
+fn start_workers(
+    runtime: &runtime::Runtime,
+    shared: &Arc<Shared>,
+    device: Option<(Arc<device::Device>, EngineKind)>,
+    tls: &Tls,
+    journal: &Journal,
+    journals: bool,
+) -> Result<(Dealers, Vec<JoinHandle<()>>), ServeError> {
+    let mut dealers = Vec::new();
+    let mut threads = Vec::new();
+    let mut readies = Vec::new();
+    for index in 0..shared.plan.workers {
+        let (ready, is_ready) = oneshot::channel();
+        let start = worker::Start {
+            shared: Arc::clone(shared),
+            index,
+            device: device.clone(),
+            tls: tls.clone(),
+            journal: journal.writer(),
+            journals,
+        };
+        let (dealer, thread) = worker::spawn(start, ready)?;
+        dealers.push(dealer);
+        threads.push(thread);
+        readies.push(is_ready);
+    }
+    runtime.block_on(async {
+        for ready in readies {
+            match ready.await {
+                Ok(Ok(())) => {}
+                Ok(Err(reason)) => return Err(ServeError::Worker(reason)),
+                Err(_) => return Err(ServeError::Worker("it ended at once".into())),
+            }
+        }
+        Ok(())
+    })?;
+    Ok((dealers, threads))
+}
+
+/// Accepts and deals to the worker with the fewest connections.
+async fn accept(shared: Arc<Shared>, index: usize, socket: TcpListener, dealers: Dealers) {
+    let mut next = 0;
+    loop {
+        let (stream, peer) = match socket.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, most likely: give connections time to end instead of spinning.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let Ok(stream) = stream.into_std() else {
+            continue;
+        };
+        let open = |i: usize| {
+            let counters = &shared.counters[i];
+            counters
+                .client_connections_open
+                .load(std::sync::atomic::Ordering::Relaxed)
+                + (worker::DEAL_MAX - dealers[i].capacity()) as u64
+        };
+        // Ties go round, so that a burst that no worker has counted yet is still spread.
+        let order = (0..dealers.len()).map(|i| (i + next) % dealers.len());
+        let Some(least) = order.min_by_key(|&i| open(i)) else {
+            return;
+        };
+        next = (least + 1) % dealers.len();
+        let dealt = Dealt {
+            listener: index,
+            stream,
+            peer,
+        };
+        if dealers[least].send(dealt).await.is_err() {
+            tracing::error!("a worker has ended");
+            return;
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let bind = || -> io::Result<TcpListener> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(false).ok();
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        TcpListener::from_std(socket.into())
+    };
+    bind().map_err(|source| ServeError::Listen { address, source })
+}
+
+fn take_signals(stopper: &Stopper, journal: &Journal) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let reopen = journal.reopener();
+    let stopper = stopper.clone();
+    tokio::task::spawn_local(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => stopper.stop(),
+                _ = interrupt.recv() => stopper.stop(),
+                _ = hang_up.recv() => reopen.reopen(),
+            }
+        }
+    });
+    Ok(())
+}
+
+fn choose_engine(plan: &Plan) -> (EngineKind, &'static str, Option<String>) {
+    let Some(store) = &plan.store else {
+        return (EngineKind::Threads, "none", None);
+    };
+    match store.io_engine {
+        IoEngine::Threads => (EngineKind::Threads, "threads", None),
+        IoEngine::Uring => (EngineKind::Uring, "io_uring", None),
+        IoEngine::Auto => match device::uring_available() {
+            Ok(()) => (EngineKind::Uring, "io_uring", None),
+            Err(why) => (EngineKind::Threads, "threads", Some(why.to_string())),
+        },
+    }
+}
+
+fn tls(plan: &Plan) -> Result<Tls, ServeError> {
+    let extra = match &plan.tls.ca_file {
+        Some(path) => Tls::read_pem(path).map_err(ServeError::Certificates)?,
+        None => Vec::new(),
+    };
+    Ok(Tls::system(extra))
+}
+
+fn rules(plan: &Plan) -> httpcache::Rules {
+    let seconds = |d: std::time::Duration| u32::try_from(d.as_secs()).unwrap_or(u32::MAX);
+    httpcache::Rules {
+        heuristic_fraction_percent: plan.cache.heuristic_percent,
+        heuristic_max_s: seconds(plan.cache.heuristic_max),
+        ttl_max_s: seconds(plan.cache.ttl_max),
+        negative_ttl_s: seconds(plan.cache.negative_ttl),
+        store_set_cookie: plan.cache.store_set_cookie,
+    }
+}
+
+fn describe(opened: &OpenedStore) -> String {
+    format!(
+        "{} ({} MiB, {}): {}",
+        opened.device.path().display(),
+        opened.device.size() >> 20,
+        if opened.device.is_direct() { "direct" } else { "buffered" },
+        opened.found
+    )
+}

@@ -1,0 +1,338 @@
+//! What the workers share, and what each has of its own.
+//!
+//! [`Shared`] is one a process: memory tier, disk, fetches in flight, the plan. [`Worker`] is one a thread:
+//! origin pool, ring, counters, log buffers, scratch space. Nothing in `Worker` is locked; nothing in
+//! `Shared` is locked across a wait.
+
+use std::{
+    cell::{Cell, RefCell},
+    net::SocketAddr,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use httpcache::UnixMillis;
+use profile::{Class, Method, Record, Stage, StageName, access::Entry, access::Hierarchy};
+use store::{KeyHash, KeyHasher, Store};
+use tokio::sync::watch;
+
+use crate::{
+    deadline::Deadlines,
+    disk::DiskIo,
+    flight::Flights,
+    journal::JournalWriter,
+    memory::{Front, MemoryTier},
+    metrics::{self, Counters},
+    origin::Connector,
+    plan::{Listener, Plan},
+};
+
+/// Bytes read from a client at once, and so the size of a worker's scratch buffer.
+pub const READ_BYTES: usize = 64 << 10;
+
+/// How far the process is on its way out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd)]
+pub enum Phase {
+    /// Serving.
+    Running,
+    /// No new connections; requests in progress finish.
+    Draining,
+    /// Whatever is still there is cut.
+    Stopping,
+}
+
+/// One for the process.
+pub struct Shared {
+    /// The settings.
+    pub plan: Plan,
+    /// The caching rules in the form `httpcache` wants.
+    pub rules: httpcache::Rules,
+    /// The heads' limits in the form `http1` wants.
+    pub limits: http1::Limits,
+    /// Objects in memory.
+    pub memory: MemoryTier,
+    /// The index, the invalidations and, with a device, the objects on disk.
+    pub store: Arc<Store>,
+    /// Is there a device behind the store?
+    pub has_disk: bool,
+    /// Why the disk is not written to any more, if so.
+    pub disk_failed: AtomicBool,
+    /// Fetches in progress.
+    pub flights: Flights,
+    /// Every worker's counters.
+    pub counters: Vec<Arc<Counters>>,
+    /// Addresses we listen on, the admin interface included.
+    pub own_addresses: Vec<SocketAddr>,
+    /// Client connections of the process.
+    pub connections: AtomicUsize,
+    /// Running, draining, stopping.
+    pub phase: watch::Sender<Phase>,
+    /// When the process came up.
+    pub began: Instant,
+    /// Name of the I/O engine, for the status page.
+    pub io_engine: &'static str,
+    /// `Via: 1.1 NAME` as it is added, CRLF included.
+    pub via_line: Vec<u8>,
+}
+
+impl Shared {
+    /// The hash of a key.
+    pub fn hasher(&self) -> KeyHasher {
+        self.store.hasher()
+    }
+
+    /// Forgets the object under `key` everywhere, now and for every fetch, read and promotion under way.
+    /// True if something was there.
+    pub fn invalidate(&self, primary: KeyHash) -> bool {
+        // The order matters: first recorded (and out of the index), then out of memory, so that whoever
+        // publishes either sees the record or is removed after it (see `MemoryTier::insert`).
+        let indexed = self.store.invalidate(primary);
+        self.flights.forget(primary);
+        self.memory.remove(primary) || indexed
+    }
+
+    /// Is the process on its way out?
+    pub fn is_draining(&self) -> bool {
+        *self.phase.borrow() != Phase::Running
+    }
+}
+
+/// One for each thread; not shared.
+pub struct Worker {
+    /// What all share.
+    pub shared: Arc<Shared>,
+    /// Which worker this is.
+    pub index: usize,
+    /// The store's shell on this worker's ring.
+    pub disk: Option<DiskIo>,
+    /// Connections to origins: pooled and new ones.
+    pub connector: Connector,
+    /// Time-outs.
+    pub deadlines: Deadlines,
+    /// Counters.
+    pub counters: Arc<Counters>,
+    /// Log buffers.
+    pub journal: RefCell<JournalWriter>,
+    /// Memory-tier front.
+    pub front: RefCell<Front>,
+    /// Where a read from a client first lands.
+    pub input: RefCell<Box<[u8]>>,
+    /// Where a response head is put together.
+    pub output: RefCell<Vec<u8>>,
+    /// Where a key is put together.
+    pub key: RefCell<Vec<u8>>,
+    /// Hash function of the store.
+    pub hasher: KeyHasher,
+    /// Is a record kept of each request in the profile or the access log?
+    pub journals: bool,
+    /// Is an access log written?
+    pub logs_access: bool,
+    /// Relation of the monotonic clock to wall time; set anew once a second.
+    clock: Cell<(Instant, Duration)>,
+}
+
+impl Worker {
+    /// A worker with empty tables. Called on its own thread.
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        shared: Arc<Shared>,
+        index: usize,
+        disk: Option<DiskIo>,
+        connector: Connector,
+        journal: JournalWriter,
+        journals: bool,
+    ) -> Worker {
+        let counters = Arc::clone(&shared.counters[index]);
+        let hasher = shared.hasher();
+        let logs_access = journal.wants_access();
+        Worker {
+            shared,
+            index,
+            disk,
+            connector,
+            deadlines: Deadlines::new(),
+            counters,
+            journal: RefCell::new(journal),
+            front: RefCell::new(Front::new()),
+            input: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+            output: RefCell::new(Vec::with_capacity(16 << 10)),
+            key: RefCell::new(Vec::with_capacity(1 << 10)),
+            hasher,
+            journals,
+            logs_access,
+            clock: Cell::new(read_clock()),
+        }
+    }
+
+    /// Wall time at a moment of the monotonic clock, microseconds since 1970.
+    #[inline]
+    pub fn unix_us(&self, at: Instant) -> u64 {
+        let (base, unix) = self.clock.get();
+        let us = unix + at.saturating_duration_since(base);
+        us.as_micros() as u64
+    }
+
+    /// Wall time at a moment of the monotonic clock.
+    #[inline]
+    pub fn unix_ms(&self, at: Instant) -> UnixMillis {
+        let (base, unix) = self.clock.get();
+        UnixMillis((unix + at.saturating_duration_since(base)).as_millis() as u64)
+    }
+
+    /// Wall time now.
+    pub fn now_ms(&self) -> UnixMillis {
+        self.unix_ms(Instant::now())
+    }
+
+    /// Reads the wall clock anew; once a second, so that a clock set by hand or by NTP is followed.
+    pub fn set_clock(&self) {
+        self.clock.set(read_clock());
+    }
+
+    /// Counts and logs a finished request.
+    pub fn finish(&self, done: &Finished<'_>) {
+        let us = u32::try_from(done.ended.duration_since(done.began).as_micros()).unwrap_or(u32::MAX);
+        self.counters.finish(done.class, done.bytes_out, us);
+        if !self.journals {
+            return;
+        }
+        let record = Record {
+            began_unix_us: self.unix_us(done.began),
+            total_us: us,
+            class: done.class,
+            status: done.status,
+            method: Method::of(done.method),
+            bytes_out: done.bytes_out,
+            stages: done.stages.0,
+        };
+        let mut journal = self.journal.borrow_mut();
+        let lost = if self.logs_access {
+            journal.note(&Entry {
+                record,
+                client: done.client.ip(),
+                method: done.method,
+                uri: done.uri,
+                content_type: done.content_type,
+                hierarchy: done.hierarchy,
+                peer: done.peer,
+                cache_status: done.cache_status,
+            })
+        } else {
+            journal.note_record(&record)
+        };
+        if lost > 0 {
+            metrics::add(&self.counters.log_records_lost, lost);
+        }
+    }
+
+    /// Once a second: clock, pool, log buffers, front table.
+    pub fn every_second(&self) {
+        let now = Instant::now();
+        self.set_clock();
+        self.connector.pool().sweep(now);
+        self.front.borrow_mut().sweep(now);
+        let lost = self.journal.borrow_mut().flush();
+        if lost > 0 {
+            metrics::add(&self.counters.log_records_lost, lost);
+        }
+    }
+}
+
+fn read_clock() -> (Instant, Duration) {
+    let unix = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    (Instant::now(), unix)
+}
+
+/// The stages of one request as they are filled in (paper 001; `profile` names them).
+#[derive(Clone, Copy, Default)]
+pub struct Stages(pub [Option<Stage>; 7]);
+
+impl Stages {
+    /// Notes a stage: when it began, when its first byte was there, when it was over.
+    pub fn set(&mut self, name: StageName, began: Instant, start: Instant, first: Instant, end: Instant) {
+        self.0[name as usize] = Some(Stage {
+            start_us: us_between(began, start),
+            first_us: us_between(start, first),
+            total_us: us_between(start, end),
+        });
+    }
+}
+
+/// Microseconds from one moment to another, 0 when they are the other way round.
+pub fn us_between(from: Instant, to: Instant) -> u32 {
+    u32::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u32::MAX)
+}
+
+/// A finished request, for counters and logs.
+pub struct Finished<'a> {
+    /// When its first byte was seen.
+    pub began: Instant,
+    /// When the last byte of the answer was written.
+    pub ended: Instant,
+    /// What became of it.
+    pub class: Class,
+    /// Status sent, 0 if none.
+    pub status: u16,
+    /// Bytes sent to the client.
+    pub bytes_out: u64,
+    /// Its stages.
+    pub stages: Stages,
+    /// Who asked.
+    pub client: SocketAddr,
+    /// Method.
+    pub method: &'a [u8],
+    /// Target URI.
+    pub uri: &'a [u8],
+    /// Content-Type of the answer.
+    pub content_type: &'a [u8],
+    /// Where the answer came from.
+    pub hierarchy: Hierarchy,
+    /// The origin asked, or empty.
+    pub peer: &'a [u8],
+    /// Our Cache-Status value.
+    pub cache_status: &'a [u8],
+}
+
+/// Counts client connections against the limit; one is given back when dropped.
+pub struct ConnectionCount(Arc<Shared>, Rc<Worker>);
+
+impl ConnectionCount {
+    /// `None` when the limit is reached.
+    pub fn take(worker: &Rc<Worker>) -> Option<ConnectionCount> {
+        let shared = Arc::clone(&worker.shared);
+        let before = shared.connections.fetch_add(1, Ordering::Relaxed);
+        if before >= shared.plan.limits.connections_max {
+            shared.connections.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        metrics::add(&worker.counters.client_connections_open, 1);
+        Some(ConnectionCount(shared, Rc::clone(worker)))
+    }
+}
+
+impl Drop for ConnectionCount {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        metrics::sub(&self.1.counters.client_connections_open, 1);
+    }
+}
+
+/// A listener as a worker sees it.
+pub struct ListenerState {
+    /// Settings.
+    pub listener: Listener,
+    /// The plan's route table turned into destinations and key prefixes.
+    pub routes: Vec<crate::target::RouteState>,
+    /// Where its requests may go.
+    pub destinations: crate::access::Destinations,
+    /// Ports CONNECT may reach.
+    pub connect_ports: Vec<u16>,
+    /// Who may use it.
+    pub clients: crate::access::Clients,
+}

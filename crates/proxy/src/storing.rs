@@ -1,0 +1,360 @@
+//! The storing side of a fetch: what becomes of the body while it arrives.
+//!
+//! A body that fits one record is kept in pieces until it is complete and then stored whole. A longer one is cut
+//! into fragments, each stored when it is full, so that the memory for it stays at one fragment; the last
+//! record, the head with the total, makes them visible (DESIGN section 3, large objects). Nothing is published
+//! of a body that did not arrive complete.
+
+use std::{
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use store::KeyHash;
+
+use crate::{
+    fetch::{self, Errand, Response},
+    flight::{Flight, Keeping},
+    memory,
+    object::{Large, Object},
+    state::Worker,
+};
+
+/// Ids of fetches whose bodies are stored in fragments: unique across restarts of a store.
+static FETCH_ID: AtomicU64 = AtomicU64::new(0);
+
+/// What becomes of a body.
+pub enum Storing {
+    /// Nothing.
+    No,
+    /// Kept until complete.
+    Whole(Kept),
+    /// Cut into fragments.
+    Fragments(Kept, Cut),
+}
+
+/// The part that is not yet stored.
+pub struct Kept {
+    place: Place,
+    head: Bytes,
+    response: Arc<Draft>,
+    pieces: Vec<Bytes>,
+    bytes: u64,
+    fragment_bytes: u64,
+    object_bytes_max: u64,
+}
+
+/// Under which key.
+#[derive(Clone)]
+struct Place {
+    key: Bytes,
+    hash: KeyHash,
+    primary: KeyHash,
+}
+
+/// The numbers of the response that go into the object.
+struct Draft {
+    status: u16,
+    content_type: (u16, u16),
+    standing: httpcache::Standing,
+    bodiless: bool,
+}
+
+/// How far the cutting has come.
+pub struct Cut {
+    fetch_id: u64,
+    number: u32,
+    stored: u64,
+}
+
+impl Storing {
+    /// Decides whether and how a storable response is kept.
+    pub fn begin(
+        worker: &Rc<Worker>,
+        flight: &Flight,
+        errand: &Errand,
+        response: &Response,
+    ) -> Storing {
+        let shared = &worker.shared;
+        let (fragment_bytes, object_bytes_max) = if shared.has_disk {
+            let of_store = shared.store.object_bytes_max();
+            let of_plan = shared.plan.limits.object_bytes_max;
+            (u64::from(shared.store.fragment_bytes()), of_plan.min(of_store))
+        } else {
+            (memory::OBJECT_BYTES_MAX, memory::OBJECT_BYTES_MAX)
+        };
+        if response.length.is_some_and(|l| l > object_bytes_max) {
+            return Storing::No;
+        }
+        if shared.flights.kept_bytes() > shared.plan.limits.transfer_buffer_bytes {
+            return Storing::No;
+        }
+        let Some(place) = place(worker, flight, errand, response) else {
+            return Storing::No;
+        };
+        Storing::Whole(Kept {
+            place,
+            head: response.head.clone(),
+            response: Arc::new(Draft {
+                status: response.status,
+                content_type: response.content_type,
+                standing: response.standing,
+                bodiless: response.bodiless,
+            }),
+            pieces: Vec::new(),
+            bytes: 0,
+            fragment_bytes,
+            object_bytes_max,
+        })
+    }
+
+    /// What the flight must keep for this.
+    pub fn keeping(&self) -> Keeping {
+        match self {
+            Storing::No => Keeping::Nothing,
+            Storing::Whole(_) => Keeping::All,
+            Storing::Fragments(kept, _) => Keeping::Fragments {
+                bytes: kept.fragment_bytes,
+            },
+        }
+    }
+
+    /// Takes the next piece of the body.
+    pub fn take(&mut self, worker: &Worker, flight: &Flight, piece: &Bytes) {
+        let kept = match self {
+            Storing::No => return,
+            Storing::Whole(kept) | Storing::Fragments(kept, _) => kept,
+        };
+        kept.pieces.push(piece.clone());
+        kept.bytes += piece.len() as u64;
+        let before = match self {
+            Storing::Fragments(_, cut) => cut.stored,
+            _ => 0,
+        };
+        let (Storing::Whole(kept) | Storing::Fragments(kept, _)) = self else {
+            return;
+        };
+        let too_long = before + kept.bytes > kept.object_bytes_max;
+        if too_long || (kept.bytes > kept.fragment_bytes && worker.disk.is_none()) {
+            self.give_up(flight);
+            return;
+        }
+        if kept.bytes <= kept.fragment_bytes {
+            return;
+        }
+        if let Storing::Whole(_) = self {
+            self.begin_cutting(flight);
+        }
+        self.cut_full_fragments(worker, flight);
+    }
+
+    /// The body is complete: publishes the object. `length`: what the head promised.
+    pub fn complete(&mut self, worker: &Rc<Worker>, flight: &Flight, length: Option<u64>) {
+        match std::mem::replace(self, Storing::No) {
+            Storing::No => {}
+            Storing::Whole(kept) => {
+                if length.is_none_or(|l| l == kept.bytes) {
+                    kept.publish_whole(worker, flight);
+                }
+            }
+            Storing::Fragments(mut kept, mut cut) => {
+                let total = cut.stored + kept.bytes;
+                let complete = length.is_none_or(|l| l == total);
+                if complete && (kept.bytes == 0 || cut.store(worker, flight, &mut kept)) {
+                    kept.publish_large(worker, flight, &cut);
+                } else {
+                    flight.give_up_storing();
+                }
+            }
+        }
+    }
+
+    fn give_up(&mut self, flight: &Flight) {
+        *self = Storing::No;
+        flight.give_up_storing();
+    }
+
+    fn begin_cutting(&mut self, flight: &Flight) {
+        if let Storing::Whole(kept) = std::mem::replace(self, Storing::No) {
+            flight.keep_fragments(kept.fragment_bytes);
+            let cut = Cut {
+                fetch_id: next_fetch_id(),
+                number: 0,
+                stored: 0,
+            };
+            *self = Storing::Fragments(kept, cut);
+        }
+    }
+
+    fn cut_full_fragments(&mut self, worker: &Worker, flight: &Flight) {
+        let Storing::Fragments(kept, cut) = self else {
+            return;
+        };
+        while kept.bytes >= kept.fragment_bytes {
+            let rest = kept.split_fragment();
+            let stored = cut.store(worker, flight, kept);
+            kept.bytes = rest.iter().map(|p| p.len() as u64).sum();
+            kept.pieces = rest;
+            if !stored {
+                self.give_up(flight);
+                return;
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// Leaves exactly one fragment in `pieces` and returns what is behind it.
+    fn split_fragment(&mut self) -> Vec<Bytes> {
+        let mut room = self.fragment_bytes as usize;
+        let mut at = 0;
+        while at < self.pieces.len() && self.pieces[at].len() <= room {
+            room -= self.pieces[at].len();
+            at += 1;
+        }
+        let mut rest = self.pieces.split_off(at);
+        if room > 0
+            && let Some(first) = rest.first_mut()
+        {
+            self.pieces.push(first.split_to(room));
+        }
+        self.bytes = self.fragment_bytes;
+        rest
+    }
+
+    fn object(&self, head_length: u64, body: Bytes, large: Option<Large>) -> Object {
+        let mut head = Vec::with_capacity(self.head.len() + 32);
+        head.extend_from_slice(&self.head);
+        if !self.response.bodiless {
+            head.extend_from_slice(b"Content-Length: ");
+            http1::write_decimal(head_length, &mut head);
+            head.extend_from_slice(b"\r\n");
+        }
+        Object {
+            key: self.place.key.clone(),
+            hash: self.place.hash,
+            primary: self.place.primary,
+            status: self.response.status,
+            standing: self.response.standing,
+            content_type: self.response.content_type,
+            head: head.into(),
+            body,
+            large,
+        }
+    }
+
+    fn publish_whole(self, worker: &Rc<Worker>, flight: &Flight) {
+        let shared = &worker.shared;
+        let mut object = self.object(self.bytes, Bytes::new(), None);
+        if let Some(disk) = &worker.disk {
+            let pieces: Vec<&[u8]> = self.pieces.iter().map(|p| &p[..]).collect();
+            disk.store_object(&object, &pieces, flight.began);
+        }
+        // What replaces an older version must replace it in memory too, also when it is too large for it.
+        let cost = object.memory_bytes() + self.bytes;
+        if !shared.memory.admits(cost) {
+            shared.memory.remove(object.hash);
+            return;
+        }
+        object.body = match &self.pieces[..] {
+            // A piece that fills its allocation is shared; others are copied, so that no part-filled read
+            // buffer is kept alive for them.
+            pieces => {
+                let mut body = Vec::with_capacity(self.bytes as usize);
+                for piece in pieces {
+                    body.extend_from_slice(piece);
+                }
+                body.into()
+            }
+        };
+        let primary = object.primary;
+        shared.memory.insert(object, || {
+            !shared.store.invalidated_since(primary, flight.began)
+        });
+    }
+
+    fn publish_large(self, worker: &Rc<Worker>, flight: &Flight, cut: &Cut) {
+        let large = Large {
+            fetch_id: cut.fetch_id,
+            fragments: cut.number,
+            bytes: cut.stored,
+        };
+        let object = self.object(cut.stored, Bytes::new(), Some(large));
+        if let Some(disk) = &worker.disk {
+            disk.store_object(&object, &[], flight.began);
+        }
+        worker.shared.memory.remove(object.hash);
+    }
+}
+
+impl Cut {
+    fn store(&mut self, worker: &Worker, flight: &Flight, kept: &mut Kept) -> bool {
+        let Some(disk) = &worker.disk else {
+            return false;
+        };
+        let pieces: Vec<&[u8]> = kept.pieces.iter().map(|p| &p[..]).collect();
+        let stored = disk.store_fragment(
+            &kept.place.key,
+            kept.place.primary,
+            fetch::fragment(self.fetch_id, self.number),
+            &pieces,
+            flight.began,
+        );
+        if stored {
+            self.number += 1;
+            self.stored += kept.bytes;
+            flight.note_stored(self.stored, &kept.place.key, self.fetch_id);
+        }
+        stored
+    }
+}
+
+/// The key the response is stored under: with Vary, through the marker that holds its list.
+fn place(
+    worker: &Worker,
+    flight: &Flight,
+    errand: &Errand,
+    response: &Response,
+) -> Option<Place> {
+    let shared = &worker.shared;
+    let list = httpcache::vary_list(&response.fields).ok()?;
+    let list = match &list {
+        Some(list) => list.as_bytes(),
+        // Without Vary, but variants are known: an empty list makes this the only one.
+        None if shared.store.marker(flight.primary).is_some() => b"",
+        None => {
+            return Some(Place {
+                key: Bytes::copy_from_slice(&flight.key),
+                hash: flight.primary,
+                primary: flight.primary,
+            });
+        }
+    };
+    let marker = shared
+        .store
+        .set_marker(flight.primary, list, flight.began)?;
+    // What was stored without Vary would be found first.
+    shared.memory.remove(flight.primary);
+    shared.store.forget(flight.primary);
+    let key = fetch::variant_key(&flight.key, marker.salt, list, &errand.request);
+    Some(Place {
+        hash: worker.hasher.hash(&key),
+        key: key.into(),
+        primary: flight.primary,
+    })
+}
+
+/// A new id: the start time in the upper bits, a counter in the lower, so that no restart repeats one.
+fn next_fetch_id() -> u64 {
+    let count = FETCH_ID.fetch_add(1, Ordering::Relaxed);
+    let start = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis() as u64;
+    (start << 22) ^ count
+}

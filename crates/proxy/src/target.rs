@@ -1,0 +1,279 @@
+//! What a request is for: which resource, under which key, asked of whom.
+//!
+//! The effective URI (RFC 9110 §7.1) is put together from target, Host and the listener's role. A forward
+//! listener takes it from an absolute target; a reverse one from Host and path, through its routes. The key
+//! is the method and that URI in normal form: with `pass-host` the client's own, else the origin's, so that
+//! a made-up Host cannot fill the cache with copies.
+//!
+//! Not known here: caching, connections.
+
+use std::rc::Rc;
+
+use http1::{Reject, Target};
+
+use crate::{
+    origin::Destination,
+    plan::{Role, Route},
+    state::ListenerState,
+};
+
+/// A route, with what is needed of it for each request worked out once.
+#[derive(Clone)]
+pub struct RouteState {
+    /// As configured.
+    pub route: Route,
+    /// Whom to ask.
+    pub destination: Destination,
+    /// Host to send when the client's is not passed on.
+    pub authority: Rc<str>,
+}
+
+impl RouteState {
+    /// Works a configured route out.
+    pub fn new(route: &Route) -> RouteState {
+        RouteState {
+            destination: Destination {
+                tls: route.origin.tls,
+                host: route.origin.host.as_str().into(),
+                port: route.origin.port,
+            },
+            authority: route.origin.authority().into(),
+            route: route.clone(),
+        }
+    }
+}
+
+/// Why a request has no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misplaced {
+    /// The target is malformed.
+    Malformed(Reject),
+    /// An origin-form target on a forward listener: the client takes us for a web server.
+    NotAProxyRequest,
+    /// No route takes this host and path.
+    NoRoute,
+    /// A scheme other than http and https.
+    Scheme,
+}
+
+impl Misplaced {
+    /// The status owed and a sentence for the person who sees it.
+    pub fn answer(self) -> (u16, &'static str) {
+        match self {
+            Misplaced::Malformed(reject) => (reject.status(), reject.reason()),
+            Misplaced::NotAProxyRequest => (
+                400,
+                "this is a forward proxy: send the whole URL (curl -x), or configure a reverse listener",
+            ),
+            Misplaced::NoRoute => (404, "no route is configured for this host and path"),
+            Misplaced::Scheme => (501, "only http and https URLs can be fetched"),
+        }
+    }
+}
+
+/// The resource a request names, borrowed from its head.
+pub struct Place<'a> {
+    tls: bool,
+    host: &'a str,
+    port: Option<u16>,
+    /// Path and query as the client sent them.
+    path: &'a str,
+    /// The reverse route that took it.
+    route: Option<&'a RouteState>,
+}
+
+/// Finds the resource of a request that is neither CONNECT nor asterisk-form.
+pub fn locate<'a>(
+    listener: &'a ListenerState,
+    method: &str,
+    target: &'a str,
+    host: Option<&'a str>,
+) -> Result<Place<'a>, Misplaced> {
+    let forward = matches!(listener.listener.role, Role::Forward(_));
+    // The common case by hand: a reverse request in origin form needs no further parsing.
+    let parsed = if target.starts_with('/') && !forward {
+        Target::Origin(target)
+    } else {
+        http1::parse_target(method, target).map_err(Misplaced::Malformed)?
+    };
+    let (tls, authority, path) = match parsed {
+        Target::Absolute {
+            scheme,
+            authority,
+            path,
+        } => {
+            let tls = if scheme.eq_ignore_ascii_case("http") {
+                false
+            } else if scheme.eq_ignore_ascii_case("https") {
+                true
+            } else {
+                return Err(Misplaced::Scheme);
+            };
+            (tls, authority, path)
+        }
+        //= rfc9112 §3.2.1   origin-form: the authority is in Host
+        Target::Origin(path) if !forward => (false, host.unwrap_or_default(), path),
+        Target::Origin(_) | Target::Authority(_) | Target::Asterisk => {
+            return Err(Misplaced::NotAProxyRequest);
+        }
+    };
+    let path = if path.is_empty() { "/" } else { path };
+    let (name, port) = if authority.is_empty() {
+        ("", None)
+    } else {
+        http1::split_authority(authority).ok_or(Misplaced::Malformed(Reject::Request(http1::Fault::Target)))?
+    };
+    if forward {
+        return Ok(Place {
+            tls,
+            host: name,
+            port,
+            path,
+            route: None,
+        });
+    }
+    let route = listener
+        .routes
+        .iter()
+        .find(|r| r.route.matches(name, path))
+        .ok_or(Misplaced::NoRoute)?;
+    Ok(Place {
+        tls: route.route.origin.tls && !route.route.pass_host,
+        host: name,
+        port,
+        path,
+        route: Some(route),
+    })
+}
+
+impl Place<'_> {
+    /// Appends the URI in normal form; also the name under which it is purged.
+    pub fn write_uri(&self, out: &mut Vec<u8>) {
+        match self.route {
+            Some(route) if !route.route.pass_host || self.host.is_empty() => {
+                let origin = &route.route.origin;
+                let joined;
+                let path = if origin.path.is_empty() {
+                    self.path
+                } else {
+                    joined = [origin.path.as_str(), self.path].concat();
+                    &joined
+                };
+                httpcache::write_uri(origin.scheme(), &origin.host, Some(origin.port), path, out);
+            }
+            _ => {
+                let scheme = if self.tls { "https" } else { "http" };
+                httpcache::write_uri(scheme, self.host, self.port, self.path, out);
+            }
+        }
+    }
+
+    /// Appends the key of the stored GET.
+    #[inline]
+    pub fn write_key(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(KEY_PREFIX);
+        self.write_uri(out);
+    }
+
+    /// Whom to ask, and how.
+    pub fn ask(&self) -> Asked {
+        match self.route {
+            Some(route) => {
+                let mut target =
+                    String::with_capacity(route.route.origin.path.len() + self.path.len());
+                target.push_str(&route.route.origin.path);
+                target.push_str(self.path);
+                let host = if route.route.pass_host && !self.host.is_empty() {
+                    self.authority().into()
+                } else {
+                    Rc::clone(&route.authority)
+                };
+                Asked {
+                    destination: route.destination.clone(),
+                    target,
+                    host,
+                }
+            }
+            None => Asked {
+                destination: Destination {
+                    tls: self.tls,
+                    host: self.host.to_ascii_lowercase().into(),
+                    port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
+                },
+                target: self.path.to_owned(),
+                host: self.authority().into(),
+            },
+        }
+    }
+
+    fn authority(&self) -> String {
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.to_owned()
+        };
+        match self.port {
+            Some(port) => format!("{host}:{port}"),
+            None => host,
+        }
+    }
+}
+
+/// Every key begins with the method; only answers to GET are stored.
+pub const KEY_PREFIX: &[u8] = b"GET ";
+
+/// Whom to ask for a resource, and under which name.
+#[derive(Clone)]
+pub struct Asked {
+    /// The origin.
+    pub destination: Destination,
+    /// Target in origin form.
+    pub target: String,
+    /// Value of Host.
+    pub host: Rc<str>,
+}
+
+/// The keys a URL given to a purge may be stored under: as it is, and as each reverse route would see it.
+pub fn keys_of_url(listeners: &[Rc<ListenerState>], url: &str) -> Option<Vec<Vec<u8>>> {
+    let Ok(Target::Absolute {
+        scheme,
+        authority,
+        path,
+    }) = http1::parse_target("GET", url)
+    else {
+        return None;
+    };
+    let tls = scheme.eq_ignore_ascii_case("https");
+    if !tls && !scheme.eq_ignore_ascii_case("http") {
+        return None;
+    }
+    let (host, port) = http1::split_authority(authority)?;
+    let path = if path.is_empty() { "/" } else { path };
+    let mut keys = Vec::new();
+    let mut add = |place: &Place<'_>| {
+        let mut key = Vec::new();
+        place.write_key(&mut key);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    };
+    add(&Place {
+        tls,
+        host,
+        port,
+        path,
+        route: None,
+    });
+    for listener in listeners {
+        if let Some(route) = listener.routes.iter().find(|r| r.route.matches(host, path)) {
+            add(&Place {
+                tls: route.route.origin.tls && !route.route.pass_host,
+                host,
+                port,
+                path,
+                route: Some(route),
+            });
+        }
+    }
+    Some(keys)
+}

@@ -1,0 +1,432 @@
+//! One request to an origin and its answer, over a pooled or a new connection.
+//!
+//! The request goes out, the head comes in (interim responses are shown to the caller), then the body in pieces.
+//! A pooled connection may have been closed by the origin in the meantime: then, and only when nothing of an
+//! answer was seen and the request can be repeated, it is sent once more on a new connection (RFC 9112 §9.3.1).
+//!
+//! A connection goes back to the pool only when the answer ended where its framing said and both sides keep it
+//! open. Every wait has a limit.
+//!
+//! Not known here: caching, clients.
+
+use std::{io, pin::pin, time::Instant};
+
+use bytes::{Buf, Bytes, BytesMut};
+use fields::Fields;
+use http1::{Chunk, ChunkedDecoder, Framing, Reject, ResponseHead};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::{
+    access::Destinations,
+    deadline::Watch,
+    metrics,
+    origin::{ConnectError, ConnectTimes, Destination, Lease},
+    state::Worker,
+};
+
+/// What is read from an origin at once while its head is awaited.
+const FIRST_READ_BYTES: usize = 16 << 10;
+/// What is read at once of a long body.
+const BODY_READ_BYTES: usize = 64 << 10;
+/// Interim responses before we lose patience.
+const INTERIM_MAX: usize = 16;
+
+/// Why there is no (complete) answer.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// No connection.
+    #[error("{0}")]
+    Connect(#[from] ConnectError),
+    /// Closed or reset before the answer was complete.
+    #[error("the origin closed the connection: {0}")]
+    Closed(io::Error),
+    /// Nothing came for too long.
+    #[error("the origin did not answer in time")]
+    Timeout,
+    /// The answer breaks RFC 9112.
+    #[error("the origin's answer is malformed: {0}")]
+    Malformed(#[from] Reject),
+}
+
+impl UpstreamError {
+    /// The status owed to the client.
+    pub fn status(&self) -> u16 {
+        match self {
+            UpstreamError::Connect(error) => error.status(),
+            UpstreamError::Timeout => 504,
+            UpstreamError::Closed(_) | UpstreamError::Malformed(_) => 502,
+        }
+    }
+
+    /// A token for Cache-Status `detail`, from the registry of RFC 9209 where it has one.
+    pub fn token(&self) -> &'static str {
+        match self {
+            UpstreamError::Connect(error) => error.detail_token(),
+            UpstreamError::Closed(_) => "connection_terminated",
+            UpstreamError::Timeout => "connection_read_timeout",
+            UpstreamError::Malformed(_) => "http_protocol_error",
+        }
+    }
+}
+
+/// Moments of a fetch, for the profile.
+#[derive(Clone, Copy, Debug)]
+pub struct Moments {
+    /// When the fetch began.
+    pub began: Instant,
+    /// DNS: begin and end, if a name was looked up.
+    pub dns: Option<(Instant, Instant)>,
+    /// Connect: begin and end, if a connection was made.
+    pub connect: Option<(Instant, Instant)>,
+    /// Request written.
+    pub asked: Instant,
+    /// First byte of the head.
+    pub first: Instant,
+}
+
+impl Moments {
+    fn new(now: Instant) -> Moments {
+        Moments {
+            began: now,
+            dns: None,
+            connect: None,
+            asked: now,
+            first: now,
+        }
+    }
+}
+
+/// A connection with a request on it.
+pub struct Upstream {
+    lease: Lease,
+    input: BytesMut,
+    /// Times so far.
+    pub moments: Moments,
+}
+
+/// A connection to `destination`, pooled if there is one and `fresh` is not asked for.
+pub async fn connect(
+    worker: &Worker,
+    destination: &Destination,
+    rules: &Destinations,
+    fresh: bool,
+) -> Result<(Lease, bool, Moments), UpstreamError> {
+    let mut moments = Moments::new(Instant::now());
+    let mut times = ConnectTimes::default();
+    let lease = if fresh {
+        worker.connector.connect(destination, rules, &mut times).await?
+    } else {
+        worker.connector.lease(destination, rules, &mut times).await?
+    };
+    let reused = lease.is_reused();
+    if !reused {
+        metrics::add(&worker.counters.origin_connections, 1);
+    }
+    moments.dns = times.dns;
+    moments.connect = times.connect;
+    Ok((lease, reused, moments))
+}
+
+/// Sends a request without a body and waits for the head of its final answer. Interim responses are dropped.
+pub async fn ask(
+    worker: &Worker,
+    watch: &Watch,
+    destination: &Destination,
+    rules: &Destinations,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let (upstream, _, head) =
+        ask_with_interim(worker, watch, destination, rules, method, request).await?;
+    Ok((upstream, head))
+}
+
+/// Like [`ask`], and gives the interim responses that came before.
+pub async fn ask_with_interim(
+    worker: &Worker,
+    watch: &Watch,
+    destination: &Destination,
+    rules: &Destinations,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, Vec<ResponseHead>, ResponseHead), UpstreamError> {
+    let mut fresh = false;
+    loop {
+        let (lease, reused, moments) = connect(worker, destination, rules, fresh).await?;
+        let mut upstream = Upstream::new(lease, moments);
+        let result = async {
+            upstream.send(worker, watch, request).await?;
+            upstream.final_head(worker, watch, method).await
+        }
+        .await;
+        match result {
+            Ok((interim, head)) => return Ok((upstream, interim, head)),
+            Err(UpstreamError::Closed(_)) if reused && upstream.input.is_empty() => fresh = true,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Upstream {
+    /// Takes over a connection on which nothing is under way.
+    pub fn new(lease: Lease, moments: Moments) -> Upstream {
+        Upstream {
+            lease,
+            input: BytesMut::new(),
+            moments,
+        }
+    }
+
+    /// Writes bytes of a request.
+    pub async fn send(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        bytes: &[u8],
+    ) -> Result<(), UpstreamError> {
+        metrics::add(&worker.counters.origin_requests, 1);
+        self.write(worker, watch, bytes).await?;
+        self.moments.asked = Instant::now();
+        Ok(())
+    }
+
+    /// Writes bytes of a request body.
+    pub async fn write(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        mut bytes: &[u8],
+    ) -> Result<(), UpstreamError> {
+        let limit = worker.shared.plan.timeouts.origin_write;
+        let stream = self.lease.stream();
+        while !bytes.is_empty() {
+            let n = watch
+                .limit(limit, pin!(stream.write(bytes)))
+                .await
+                .map_err(|_| UpstreamError::Timeout)?
+                .map_err(UpstreamError::Closed)?;
+            if n == 0 {
+                return Err(UpstreamError::Closed(io::ErrorKind::WriteZero.into()));
+            }
+            bytes = &bytes[n..];
+        }
+        watch
+            .limit(limit, pin!(stream.flush()))
+            .await
+            .map_err(|_| UpstreamError::Timeout)?
+            .map_err(UpstreamError::Closed)
+    }
+
+    async fn final_head(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        method: &str,
+    ) -> Result<(Vec<ResponseHead>, ResponseHead), UpstreamError> {
+        let mut interim = Vec::new();
+        while interim.len() < INTERIM_MAX {
+            let head = self.head(worker, watch, method).await?;
+            if head.status >= 200 || head.status == 101 {
+                return Ok((interim, head));
+            }
+            interim.push(head);
+        }
+        Err(UpstreamError::Malformed(Reject::Response(http1::Fault::StatusCode)))
+    }
+
+    /// The next head, interim ones included.
+    pub async fn head(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        method: &str,
+    ) -> Result<ResponseHead, UpstreamError> {
+        let limit = worker.shared.plan.timeouts.origin_first_byte;
+        let mut scanned = 0;
+        loop {
+            // A head that is not complete is not parsed again for every byte that dribbles in.
+            if let Some(end) = http1::scan_end(&self.input, scanned) {
+                let head = http1::parse_response(&self.input, &worker.shared.limits, method)?
+                    .ok_or(UpstreamError::Malformed(Reject::Response(http1::Fault::HeadTooLarge)))?;
+                debug_assert!(head.head_bytes <= end.max(head.head_bytes));
+                self.input.advance(head.head_bytes);
+                return Ok(head);
+            }
+            if self.input.len() > worker.shared.limits.head_bytes_max {
+                return Err(UpstreamError::Malformed(Reject::Response(http1::Fault::HeadTooLarge)));
+            }
+            scanned = self.input.len();
+            let empty = self.input.is_empty();
+            self.input.reserve(FIRST_READ_BYTES);
+            let n = watch
+                .limit(limit, pin!(self.lease.stream().read_buf(&mut self.input)))
+                .await
+                .map_err(|_| UpstreamError::Timeout)?
+                .map_err(UpstreamError::Closed)?;
+            if empty {
+                self.moments.first = Instant::now();
+            }
+            if n == 0 {
+                return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+
+    /// Waits until the origin has something to say (or has closed), without taking it.
+    pub async fn readable(&mut self) {
+        if !self.input.is_empty() {
+            return;
+        }
+        self.input.reserve(FIRST_READ_BYTES);
+        let _ = self.lease.stream().read_buf(&mut self.input).await;
+    }
+
+    /// The body that follows the head just read.
+    pub fn body(self, worker: &Worker, head: &ResponseHead) -> Body {
+        let state = match head.framing {
+            Framing::None => BodyState::Length(0),
+            Framing::Length(bytes) => BodyState::Length(bytes),
+            Framing::Chunked => {
+                BodyState::Chunked(Box::new(ChunkedDecoder::new(&worker.shared.limits)))
+            }
+            Framing::UntilClose => BodyState::UntilClose,
+        };
+        Body {
+            lease: Some(self.lease),
+            input: self.input,
+            state,
+            reusable: head.keep_alive,
+            trailers: None,
+        }
+    }
+
+    /// The bare connection and what was already read from it, after an upgrade.
+    pub fn into_parts(self) -> (Lease, BytesMut) {
+        (self.lease, self.input)
+    }
+}
+
+enum BodyState {
+    Length(u64),
+    Chunked(Box<ChunkedDecoder>),
+    UntilClose,
+    Done,
+}
+
+/// A response body as it arrives.
+pub struct Body {
+    lease: Option<Lease>,
+    input: BytesMut,
+    state: BodyState,
+    reusable: bool,
+    trailers: Option<Fields>,
+}
+
+impl Body {
+    /// The next piece; `None` at the end, after which the connection is back in the pool if it can be.
+    pub async fn next(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+    ) -> Result<Option<Bytes>, UpstreamError> {
+        loop {
+            match &mut self.state {
+                BodyState::Done => return Ok(None),
+                BodyState::Length(0) => {
+                    // Bytes behind the end are not ours: such a connection is not used again.
+                    let clean = self.input.is_empty();
+                    self.end(clean);
+                    return Ok(None);
+                }
+                BodyState::Length(left) => {
+                    if !self.input.is_empty() {
+                        let n = usize::try_from(*left)
+                            .unwrap_or(usize::MAX)
+                            .min(self.input.len());
+                        *left -= n as u64;
+                        let piece = self.input.split_to(n).freeze();
+                        metrics::add(&worker.counters.origin_bytes, n as u64);
+                        if *left == 0 {
+                            let clean = self.input.is_empty();
+                            self.end(clean);
+                        }
+                        return Ok(Some(piece));
+                    }
+                    let want = usize::try_from(*left).unwrap_or(usize::MAX);
+                    let n = self.read(worker, watch, want.min(BODY_READ_BYTES)).await?;
+                    if n == 0 {
+                        return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+                BodyState::UntilClose => {
+                    if !self.input.is_empty() {
+                        let piece = self.input.split().freeze();
+                        metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+                        return Ok(Some(piece));
+                    }
+                    if self.read(worker, watch, BODY_READ_BYTES).await? == 0 {
+                        self.end(false);
+                        return Ok(None);
+                    }
+                }
+                BodyState::Chunked(decoder) => {
+                    match decoder.next(&self.input)? {
+                        Chunk::Data { start, end } => {
+                            self.input.advance(start);
+                            let piece = self.input.split_to(end - start).freeze();
+                            metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+                            return Ok(Some(piece));
+                        }
+                        Chunk::End { consumed, trailers } => {
+                            self.input.advance(consumed);
+                            if !trailers.is_empty() {
+                                self.trailers = Some(trailers);
+                            }
+                            let clean = self.input.is_empty();
+                            self.end(clean);
+                            return Ok(None);
+                        }
+                        Chunk::More { consumed } => self.input.advance(consumed),
+                    }
+                    if self.read(worker, watch, FIRST_READ_BYTES).await? == 0 {
+                        return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Trailers, once the body has ended.
+    pub fn take_trailers(&mut self) -> Option<Fields> {
+        self.trailers.take()
+    }
+
+    async fn read(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        want: usize,
+    ) -> Result<usize, UpstreamError> {
+        let Some(lease) = &mut self.lease else {
+            return Ok(0);
+        };
+        self.input.reserve(want.max(1));
+        let limit = worker.shared.plan.timeouts.origin_idle_read;
+        let input = &mut self.input;
+        watch
+            .limit(limit, pin!(lease.stream().read_buf(input)))
+            .await
+            .map_err(|_| UpstreamError::Timeout)?
+            .map_err(UpstreamError::Closed)
+    }
+
+    fn end(&mut self, clean: bool) {
+        self.state = BodyState::Done;
+        if let Some(lease) = self.lease.take()
+            && clean
+            && self.reusable
+        {
+            lease.reuse();
+        }
+    }
+}

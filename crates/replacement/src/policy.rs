@@ -1,0 +1,221 @@
+//! The seam between a cache and the order in which it forgets.
+//!
+//! A cache asks `admits` before it stores, says `insert`, `touch` and `remove` as things happen, and calls `victim`
+//! for as long as it needs room. A new policy is a file with an `impl Policy`, a [`PolicyKind`] and two arms below.
+
+use crate::{Lru, LruThreshold};
+use std::fmt;
+use std::str::FromStr;
+
+/// An order of slots. Sizes are in the unit the caller counts in; policies that need none ignore them.
+pub trait Policy {
+    /// Is an object of this size to be kept at all?
+    fn admits(&self, size: u64) -> bool;
+
+    /// A new object that was admitted. Its slot must not be in use (asserted).
+    fn insert(&mut self, slot: u32, size: u64);
+
+    /// The object was asked for. `false` if the slot is not in use.
+    fn touch(&mut self, slot: u32) -> bool;
+
+    /// The object is gone for another reason. `false` if the slot was not in use.
+    fn remove(&mut self, slot: u32) -> bool;
+
+    /// Takes out the object to evict next; `None` if there are none.
+    fn victim(&mut self) -> Option<u32>;
+
+    /// How many objects there are.
+    fn len(&self) -> usize;
+
+    /// Are there none?
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Checks every invariant; says what is wrong. For tests and simulation.
+    fn audit(&self) -> Result<(), String>;
+}
+
+impl Policy for Lru {
+    fn admits(&self, _size: u64) -> bool {
+        true
+    }
+
+    fn insert(&mut self, slot: u32, _size: u64) {
+        Lru::insert(self, slot);
+    }
+
+    #[inline]
+    fn touch(&mut self, slot: u32) -> bool {
+        Lru::touch(self, slot)
+    }
+
+    fn remove(&mut self, slot: u32) -> bool {
+        Lru::remove(self, slot)
+    }
+
+    fn victim(&mut self) -> Option<u32> {
+        self.pop_coldest()
+    }
+
+    fn len(&self) -> usize {
+        Lru::len(self)
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        Lru::audit(self)
+    }
+}
+
+/// Which policy, as a value: for settings and reports. Written as `lru`, or `lru-threshold=` and the largest size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PolicyKind {
+    /// [`Lru`].
+    #[default]
+    Lru,
+    /// [`LruThreshold`].
+    LruThreshold {
+        /// The largest size admitted.
+        size_max: u64,
+    },
+}
+
+impl PolicyKind {
+    /// A fresh policy of this kind.
+    pub fn build(self) -> Selected {
+        match self {
+            PolicyKind::Lru => Selected::Lru(Lru::new()),
+            PolicyKind::LruThreshold { size_max } => {
+                Selected::LruThreshold(LruThreshold::new(size_max))
+            }
+        }
+    }
+}
+
+/// The text names no policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownPolicy;
+
+impl fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a replacement policy is \"lru\" or \"lru-threshold=SIZE\"")
+    }
+}
+
+impl std::error::Error for UnknownPolicy {}
+
+impl FromStr for PolicyKind {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        match text.split_once('=') {
+            None if text == "lru" => Ok(PolicyKind::Lru),
+            Some(("lru-threshold", size)) => {
+                let size_max = size.parse().map_err(|_| UnknownPolicy)?;
+                Ok(PolicyKind::LruThreshold { size_max })
+            }
+            _ => Err(UnknownPolicy),
+        }
+    }
+}
+
+impl fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyKind::Lru => f.write_str("lru"),
+            PolicyKind::LruThreshold { size_max } => write!(f, "lru-threshold={size_max}"),
+        }
+    }
+}
+
+/// The policy that was chosen at start.
+#[derive(Clone, Debug)]
+pub enum Selected {
+    /// Exact LRU.
+    Lru(Lru),
+    /// LRU of the objects up to a size.
+    LruThreshold(LruThreshold),
+}
+
+/// The same call to whichever it is.
+macro_rules! each {
+    ($selected:expr, $policy:ident => $call:expr) => {
+        match $selected {
+            Selected::Lru($policy) => $call,
+            Selected::LruThreshold($policy) => $call,
+        }
+    };
+}
+
+impl Policy for Selected {
+    fn admits(&self, size: u64) -> bool {
+        each!(self, policy => policy.admits(size))
+    }
+
+    fn insert(&mut self, slot: u32, size: u64) {
+        each!(self, policy => Policy::insert(policy, slot, size));
+    }
+
+    #[inline]
+    fn touch(&mut self, slot: u32) -> bool {
+        each!(self, policy => policy.touch(slot))
+    }
+
+    fn remove(&mut self, slot: u32) -> bool {
+        each!(self, policy => policy.remove(slot))
+    }
+
+    fn victim(&mut self) -> Option<u32> {
+        each!(self, policy => policy.victim())
+    }
+
+    fn len(&self) -> usize {
+        each!(self, policy => policy.len())
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        each!(self, policy => policy.audit())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_read_as_they_are_written() {
+        for kind in [
+            PolicyKind::Lru,
+            PolicyKind::LruThreshold { size_max: 1 << 20 },
+        ] {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+    }
+
+    #[test]
+    fn unknown_kinds_are_refused() {
+        for text in [
+            "",
+            "LRU",
+            "lru=3",
+            "lru-threshold",
+            "lru-threshold=",
+            "lru-threshold=-1",
+            "fifo",
+        ] {
+            assert_eq!(text.parse::<PolicyKind>(), Err(UnknownPolicy), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_selected_policy_is_the_one_named() {
+        let mut policy = PolicyKind::LruThreshold { size_max: 10 }.build();
+        assert!(policy.admits(10) && !policy.admits(11));
+        policy.insert(4, 10);
+        assert_eq!(
+            (policy.len(), policy.victim(), policy.is_empty()),
+            (1, Some(4), true)
+        );
+        assert!(PolicyKind::default().build().admits(u64::MAX));
+    }
+}

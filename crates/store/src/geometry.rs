@@ -1,0 +1,262 @@
+//! Where the parts of a store lie.
+//!
+//! ```text
+//! 0          64 KiB                                                            1 MiB or later, 1 MiB aligned
+//! superblock | checkpoint 0 | checkpoint 1 | invalidation log | region journal | data: chunk 0, chunk 1, ...
+//! ```
+//!
+//! The clean index goes to the two checkpoint areas in turn. Nothing is written to
+//! the log and the journal yet; their room is reserved so that recovery can be added without a new format.
+//!
+//! Limits: data is addressed by 32-bit chunk numbers, so 2 TiB with chunks of 512 bytes.
+
+use crate::superblock::Superblock;
+use std::fmt;
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+
+/// Areas begin and end at multiples of this, the largest block size a device may have.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+const DATA_ALIGN_BYTES: u64 = MIB;
+/// One checkpoint area takes this share of the store.
+const CHECKPOINT_SHARE: u64 = 128;
+const CHECKPOINT_BYTES_MIN: u64 = 32 * KIB;
+const CHECKPOINT_BYTES_MAX: u64 = 4 * 1024 * MIB;
+/// Log and journal each take this share.
+const LOG_SHARE: u64 = 2048;
+const LOG_BYTES_MIN: u64 = 64 * KIB;
+const LOG_BYTES_MAX: u64 = 64 * MIB;
+
+/// Where the parts of a store lie. Positions and lengths in bytes from the start of the file or device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Geometry {
+    /// Size of the whole store, a multiple of 4096.
+    pub total_bytes: u64,
+    /// Size of a chunk, the unit of allocation: a power of two from 512 to 65536.
+    pub chunk_bytes: u32,
+    /// The first checkpoint area; the second follows it.
+    pub checkpoint_at: u64,
+    /// Length of each of the two checkpoint areas.
+    pub checkpoint_bytes: u64,
+    /// The invalidation log's area.
+    pub invalidation_log_at: u64,
+    /// Its length.
+    pub invalidation_log_bytes: u64,
+    /// The region journal's area.
+    pub region_journal_at: u64,
+    /// Its length.
+    pub region_journal_bytes: u64,
+    /// Where chunk 0 lies.
+    pub data_at: u64,
+    /// How many chunks there are.
+    pub data_chunks: u32,
+}
+
+/// Why no store can be laid out in that space.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TooSmall {
+    /// Less than [`Geometry::MIN_STORE_BYTES`].
+    #[error(
+        "a store needs at least {} bytes, {total_bytes} were given",
+        Geometry::MIN_STORE_BYTES
+    )]
+    Store {
+        /// What was asked for.
+        total_bytes: u64,
+    },
+    /// More chunks than 32 bits can number.
+    #[error(
+        "chunks of {chunk_bytes} bytes are too small for a store of {total_bytes} bytes; use larger chunks"
+    )]
+    Chunk {
+        /// What was asked for.
+        chunk_bytes: u32,
+        /// What was asked for.
+        total_bytes: u64,
+    },
+    /// Not a power of two from 512 to 65536.
+    #[error("the chunk size must be a power of two from 512 to 65536, not {chunk_bytes}")]
+    ChunkBytes {
+        /// What was asked for.
+        chunk_bytes: u32,
+    },
+}
+
+impl Geometry {
+    /// The smallest store: 4 MiB.
+    pub const MIN_STORE_BYTES: u64 = 4 * MIB;
+    /// Chunks are at least this large, a sector.
+    pub const CHUNK_BYTES_MIN: u32 = 512;
+    /// Chunks are at most this large.
+    pub const CHUNK_BYTES_MAX: u32 = 65536;
+    /// What to use unless there is a reason not to.
+    pub const CHUNK_BYTES_DEFAULT: u32 = 512;
+
+    /// Lays out a store of `total_bytes` (rounded down to whole pages) in chunks of `chunk_bytes`.
+    ///
+    /// # Errors
+    /// The store or the chunk is too small, or the chunk size is no power of two in bounds.
+    pub fn plan(total_bytes: u64, chunk_bytes: u32) -> Result<Self, TooSmall> {
+        if !chunk_bytes_fit(chunk_bytes) {
+            return Err(TooSmall::ChunkBytes { chunk_bytes });
+        }
+        if total_bytes < Self::MIN_STORE_BYTES {
+            return Err(TooSmall::Store { total_bytes });
+        }
+        let total_bytes = total_bytes / PAGE_BYTES * PAGE_BYTES;
+        let share = |part: u64, min: u64, max: u64| {
+            (total_bytes / part).clamp(min, max) / PAGE_BYTES * PAGE_BYTES
+        };
+        let checkpoint_at = Superblock::BYTES as u64;
+        let checkpoint_bytes = share(CHECKPOINT_SHARE, CHECKPOINT_BYTES_MIN, CHECKPOINT_BYTES_MAX);
+        let log_bytes = share(LOG_SHARE, LOG_BYTES_MIN, LOG_BYTES_MAX);
+        let invalidation_log_at = checkpoint_at + 2 * checkpoint_bytes;
+        let region_journal_at = invalidation_log_at + log_bytes;
+        let data_at = (region_journal_at + log_bytes).next_multiple_of(DATA_ALIGN_BYTES);
+        let chunks = (total_bytes - data_at) / u64::from(chunk_bytes);
+        let Ok(data_chunks) = u32::try_from(chunks) else {
+            return Err(TooSmall::Chunk {
+                chunk_bytes,
+                total_bytes,
+            });
+        };
+        let geometry = Self {
+            total_bytes,
+            chunk_bytes,
+            checkpoint_at,
+            checkpoint_bytes,
+            invalidation_log_at,
+            invalidation_log_bytes: log_bytes,
+            region_journal_at,
+            region_journal_bytes: log_bytes,
+            data_at,
+            data_chunks,
+        };
+        assert!(
+            geometry.is_sound(),
+            "a plan that is not sound: {geometry:?}"
+        );
+        Ok(geometry)
+    }
+
+    /// Bytes that can hold records.
+    pub fn data_bytes(&self) -> u64 {
+        u64::from(self.data_chunks) * u64::from(self.chunk_bytes)
+    }
+
+    /// Where a chunk lies.
+    pub(crate) fn offset_of(&self, chunk: u32) -> u64 {
+        self.data_at + u64::from(chunk) * u64::from(self.chunk_bytes)
+    }
+
+    /// The checkpoint area that the index of a generation goes to. Two generations, open and clean, make a round.
+    pub(crate) fn index_at(&self, generation: u64) -> u64 {
+        self.checkpoint_at + (generation / 2 % 2) * self.checkpoint_bytes
+    }
+
+    /// Areas in order, disjoint, aligned, inside the store. Numbers from a superblock are not trusted before.
+    pub(crate) fn is_sound(&self) -> bool {
+        let areas = [
+            (0, Superblock::BYTES as u64),
+            (self.checkpoint_at, self.checkpoint_bytes),
+            (
+                self.checkpoint_at.saturating_add(self.checkpoint_bytes),
+                self.checkpoint_bytes,
+            ),
+            (self.invalidation_log_at, self.invalidation_log_bytes),
+            (self.region_journal_at, self.region_journal_bytes),
+            (
+                self.data_at,
+                u64::from(self.data_chunks).saturating_mul(u64::from(self.chunk_bytes)),
+            ),
+        ];
+        let in_order = areas.windows(2).all(|pair| {
+            pair[0]
+                .0
+                .checked_add(pair[0].1)
+                .is_some_and(|end| end <= pair[1].0)
+        });
+        let aligned = areas.iter().all(|(at, _)| at % PAGE_BYTES == 0);
+        let inside = self
+            .data_at
+            .checked_add(areas[5].1)
+            .is_some_and(|end| end <= self.total_bytes);
+        in_order && aligned && inside && self.data_chunks > 0 && chunk_bytes_fit(self.chunk_bytes)
+    }
+}
+
+fn chunk_bytes_fit(chunk_bytes: u32) -> bool {
+    chunk_bytes.is_power_of_two()
+        && (Geometry::CHUNK_BYTES_MIN..=Geometry::CHUNK_BYTES_MAX).contains(&chunk_bytes)
+}
+
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} bytes, {} chunks of {} bytes from {}",
+            self.total_bytes, self.data_chunks, self.chunk_bytes, self.data_at
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_store_is_mostly_data() {
+        let geometry = Geometry::plan(4 * MIB, 512).unwrap();
+        assert_eq!(geometry.data_at, MIB);
+        assert_eq!(geometry.data_bytes(), 3 * MIB);
+    }
+
+    #[test]
+    fn a_large_store_gives_two_percent_to_its_books() {
+        let geometry = Geometry::plan(100 * 1024 * MIB, 512).unwrap();
+        assert!(geometry.data_bytes() > geometry.total_bytes / 100 * 98);
+        assert_eq!(geometry.data_at % DATA_ALIGN_BYTES, 0);
+        assert!(geometry.is_sound());
+    }
+
+    #[test]
+    fn impossible_stores_are_refused() {
+        assert!(matches!(
+            Geometry::plan(MIB, 512),
+            Err(TooSmall::Store { .. })
+        ));
+        assert!(matches!(
+            Geometry::plan(8 * MIB, 500),
+            Err(TooSmall::ChunkBytes { .. })
+        ));
+        assert!(matches!(
+            Geometry::plan(8 * MIB, 0),
+            Err(TooSmall::ChunkBytes { .. })
+        ));
+        let huge = 4 * 1024 * 1024 * MIB;
+        assert!(matches!(
+            Geometry::plan(huge, 512),
+            Err(TooSmall::Chunk { .. })
+        ));
+        assert!(Geometry::plan(huge, 4096).is_ok());
+    }
+
+    #[test]
+    fn geometries_from_elsewhere_are_checked() {
+        let good = Geometry::plan(8 * MIB, 512).unwrap();
+        for spoil in [
+            |g: &mut Geometry| g.data_chunks = u32::MAX,
+            |g: &mut Geometry| g.data_at = u64::MAX,
+            |g: &mut Geometry| g.checkpoint_bytes = u64::MAX,
+            |g: &mut Geometry| g.chunk_bytes = 0,
+            |g: &mut Geometry| g.checkpoint_at = 0,
+        ] {
+            let mut bad = good.clone();
+            spoil(&mut bad);
+            assert!(!bad.is_sound(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Markers: for a primary key with variants, how to find them.
+//!
+//! A marker holds the list of request fields that select a variant (opaque here) and a salt that goes into the full
+//! key of each variant. Salts are never used twice, so dropping a marker, or making a new one, puts
+//! all variants stored under it out of reach at once, even those that a fill in progress has yet to
+//! insert. They are evicted in their turn.
+//!
+//! Limits: [`MARKERS_MAX`] a shard, the oldest makes room; lists of [`LIST_BYTES_MAX`].
+
+use crate::key::{KeyHash, NumberMap};
+use std::sync::Arc;
+
+/// Markers in a shard; the oldest makes room for one more.
+pub(crate) const MARKERS_MAX: usize = 1024;
+
+/// The longest list a marker may have; a longer one is refused.
+pub const LIST_BYTES_MAX: usize = 1024;
+
+/// How to find the variants of a primary key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Marker {
+    /// Goes into the full key of each variant; never the same twice.
+    pub salt: u64,
+    /// The caller's own: which request fields select the variant.
+    pub list: Arc<[u8]>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Markers {
+    by_primary: NumberMap<u64, Numbered>,
+}
+
+#[derive(Debug)]
+struct Numbered {
+    marker: Marker,
+    number: u64,
+}
+
+impl Markers {
+    pub(crate) fn get(&self, primary: KeyHash) -> Option<&Marker> {
+        self.by_primary
+            .get(&primary.0)
+            .map(|numbered| &numbered.marker)
+    }
+
+    /// Sets a marker; `number` orders them by age.
+    pub(crate) fn set(&mut self, primary: KeyHash, marker: Marker, number: u64) {
+        if self.by_primary.len() >= MARKERS_MAX && !self.by_primary.contains_key(&primary.0) {
+            let oldest = self
+                .by_primary
+                .iter()
+                .min_by_key(|(_, numbered)| numbered.number);
+            if let Some(&oldest) = oldest.map(|(primary, _)| primary) {
+                self.by_primary.remove(&oldest);
+            }
+        }
+        self.by_primary
+            .insert(primary.0, Numbered { marker, number });
+    }
+
+    pub(crate) fn remove(&mut self, primary: KeyHash) -> bool {
+        self.by_primary.remove(&primary.0).is_some()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_primary.len()
+    }
+
+    /// All of them, in no order, with their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, KeyHash, &Marker)> {
+        self.by_primary
+            .iter()
+            .map(|(&primary, n)| (n.number, KeyHash(primary), &n.marker))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_makes_room() {
+        let mut markers = Markers::default();
+        for n in 0..=MARKERS_MAX as u64 {
+            let marker = Marker {
+                salt: n,
+                list: Arc::from(&b"accept"[..]),
+            };
+            markers.set(KeyHash(n), marker, n);
+        }
+        assert_eq!(markers.len(), MARKERS_MAX);
+        assert!(markers.get(KeyHash(0)).is_none());
+        assert_eq!(markers.get(KeyHash(1)).unwrap().salt, 1);
+    }
+}

@@ -1,0 +1,492 @@
+//! One record: header, key, metadata, body, zeros up to the next chunk.
+//!
+//! The header says what follows and where the record belongs (store, epoch, chunks, key hash). Its last field is a
+//! SipHash-2-4-128 over the rest, keyed by the store's secret, and the checksum of key, metadata and body
+//! is under that MAC. So bytes that some origin put into a body can't pass for a record, whatever chunk
+//! they come to lie on, and a record can't pass for one of another place, epoch or store.
+//!
+//! [`decode`] is given foreign bytes: it answers with [`Corrupt`], never with a panic.
+//! Not known here: which records are alive.
+
+use crate::Sequence;
+use crate::key::KeyHash;
+use crate::layout::record as field;
+use crate::superblock::Secret;
+use bytes::Bytes;
+use extent::Extent;
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::hash::Hasher;
+use twox_hash::XxHash3_64;
+use twox_hash::xxhash3_64::{RawHasher, SecretBuffer};
+
+const MAGIC: [u8; 4] = *b"LgRc";
+const VERSION: u16 = 1;
+
+const HAS_FRAGMENT: u16 = 1;
+const HAS_TOTAL: u16 = 2;
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = field::BYTES;
+
+/// The longest key a record may have.
+pub const KEY_BYTES_MAX: usize = 1 << 20;
+
+/// The longest metadata a record may have.
+pub const META_BYTES_MAX: usize = 1 << 20;
+
+const _: () = assert!(HEADER_BYTES == 128 && field::MAC.end() == HEADER_BYTES);
+
+/// One piece of a large object, stored as a record of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fragment {
+    /// The fetch that brought it; pieces of different fetches are never mixed.
+    pub fetch_id: u64,
+    /// Its number, from 0.
+    pub number: u32,
+}
+
+/// What the head record of a large object knows of its fragments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ObjectTotal {
+    /// The fetch whose fragments count.
+    pub fetch_id: u64,
+    /// How many there are.
+    pub fragments: u32,
+    /// Bytes of all their bodies.
+    pub bytes: u64,
+}
+
+/// A record to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRecord<'a> {
+    /// The hash of `key`.
+    pub hash: KeyHash,
+    /// The hash that purges name; equal to `hash` unless the record is a variant or a fragment.
+    pub primary: KeyHash,
+    /// The full key; at most [`KEY_BYTES_MAX`].
+    pub key: &'a [u8],
+    /// The caller's own; at most [`META_BYTES_MAX`].
+    pub meta: &'a [u8],
+    /// The body in pieces.
+    pub body: &'a [&'a [u8]],
+    /// Set if the record is a fragment.
+    pub fragment: Option<Fragment>,
+    /// Set if the record is the head of a fragmented object. If both are set their `fetch_id` must be equal.
+    pub total: Option<ObjectTotal>,
+    /// [`crate::Store::sequence`] when the fill began: refused if its primary was invalidated since.
+    pub began: Sequence,
+}
+
+impl NewRecord<'_> {
+    pub(crate) fn body_len(&self) -> u64 {
+        self.body.iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    /// Bytes without the padding.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        (HEADER_BYTES + self.key.len() + self.meta.len()) as u64 + self.body_len()
+    }
+
+    pub(crate) fn checksum(&self) -> u64 {
+        // The hasher's usual constructor allocates; this one lives on the stack.
+        let mut hasher = RawHasher::new(SecretBuffer::default());
+        self.parts().for_each(|part| hasher.write(part));
+        hasher.finish()
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        [self.key, self.meta]
+            .into_iter()
+            .chain(self.body.iter().copied())
+    }
+
+    /// Copies key, metadata and body behind the header's place and fills the rest with zeros.
+    pub(crate) fn write_parts(&self, place: &mut [u8]) {
+        let mut at = HEADER_BYTES;
+        for part in self.parts() {
+            place[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        place[at..].fill(0);
+    }
+
+    pub(crate) fn header(&self, placed: Placed) -> Header {
+        let fetch_ids = (
+            self.fragment.map(|f| f.fetch_id),
+            self.total.map(|t| t.fetch_id),
+        );
+        if let (Some(fragment), Some(total)) = fetch_ids {
+            assert_eq!(fragment, total, "a record of two fetches");
+        }
+        Header {
+            epoch: placed.epoch,
+            hash: self.hash,
+            primary: self.primary,
+            extent: placed.extent,
+            sequence: placed.sequence,
+            began: self.began,
+            stored_unix_ms: placed.stored_unix_ms,
+            key_len: self.key.len() as u32,
+            meta_len: self.meta.len() as u32,
+            body_len: self.body_len(),
+            fragment: self.fragment,
+            total: self.total,
+            checksum: placed.checksum,
+        }
+    }
+}
+
+/// What the store adds to a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub epoch: u64,
+    pub extent: Extent,
+    pub sequence: Sequence,
+    pub stored_unix_ms: u64,
+    pub checksum: u64,
+}
+
+/// A record's header, as numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub epoch: u64,
+    pub hash: KeyHash,
+    pub primary: KeyHash,
+    pub extent: Extent,
+    pub sequence: Sequence,
+    pub began: Sequence,
+    pub stored_unix_ms: u64,
+    pub key_len: u32,
+    pub meta_len: u32,
+    pub body_len: u64,
+    pub fragment: Option<Fragment>,
+    pub total: Option<ObjectTotal>,
+    pub checksum: u64,
+}
+
+impl Header {
+    pub(crate) fn encode(&self, secret: &Secret) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let b = &mut bytes;
+        let fragment = self.fragment.map_or(0, |_| HAS_FRAGMENT);
+        let total = self.total.map_or(0, |_| HAS_TOTAL);
+        let fetch_id = self
+            .fragment
+            .map(|f| f.fetch_id)
+            .or(self.total.map(|t| t.fetch_id));
+        field::MAGIC.put(b, &MAGIC);
+        field::VERSION.put_u16(b, VERSION);
+        field::FLAGS.put_u16(b, fragment | total);
+        field::EPOCH.put_u64(b, self.epoch);
+        field::HASH.put_u64(b, self.hash.0);
+        field::PRIMARY.put_u64(b, self.primary.0);
+        field::FIRST.put_u32(b, self.extent.first.0);
+        field::CHUNKS.put_u32(b, self.extent.len.0);
+        field::SEQUENCE.put_u64(b, self.sequence);
+        field::BEGAN.put_u64(b, self.began);
+        field::STORED_UNIX_MS.put_u64(b, self.stored_unix_ms);
+        field::KEY_LEN.put_u32(b, self.key_len);
+        field::META_LEN.put_u32(b, self.meta_len);
+        field::BODY_LEN.put_u64(b, self.body_len);
+        field::FETCH_ID.put_u64(b, fetch_id.unwrap_or(0));
+        field::FRAGMENT.put_u32(b, self.fragment.map_or(0, |f| f.number));
+        field::FRAGMENTS.put_u32(b, self.total.map_or(0, |t| t.fragments));
+        field::TOTAL_BYTES.put_u64(b, self.total.map_or(0, |t| t.bytes));
+        field::CHECKSUM.put_u64(b, self.checksum);
+        let mac = mac(secret, b);
+        field::MAC.put(b, &mac);
+        bytes
+    }
+
+    /// Reads a header of this store; the MAC comes first, so nothing else is believed before it.
+    fn decode(bytes: &[u8], secret: &Secret) -> Result<Self, Corrupt> {
+        if bytes.len() < HEADER_BYTES {
+            return Err(Corrupt::Length);
+        }
+        if field::MAGIC.of(bytes) != MAGIC {
+            return Err(Corrupt::Magic);
+        }
+        if field::VERSION.u16(bytes) != VERSION {
+            return Err(Corrupt::Version);
+        }
+        if field::MAC.of(bytes) != mac(secret, bytes) {
+            return Err(Corrupt::Mac);
+        }
+        let flags = field::FLAGS.u16(bytes);
+        let fetch_id = field::FETCH_ID.u64(bytes);
+        let fragment = Fragment {
+            fetch_id,
+            number: field::FRAGMENT.u32(bytes),
+        };
+        let total = ObjectTotal {
+            fetch_id,
+            fragments: field::FRAGMENTS.u32(bytes),
+            bytes: field::TOTAL_BYTES.u64(bytes),
+        };
+        Ok(Self {
+            epoch: field::EPOCH.u64(bytes),
+            hash: KeyHash(field::HASH.u64(bytes)),
+            primary: KeyHash(field::PRIMARY.u64(bytes)),
+            extent: Extent {
+                first: extent::Chunk(field::FIRST.u32(bytes)),
+                len: extent::Chunks(field::CHUNKS.u32(bytes)),
+            },
+            sequence: field::SEQUENCE.u64(bytes),
+            began: field::BEGAN.u64(bytes),
+            stored_unix_ms: field::STORED_UNIX_MS.u64(bytes),
+            key_len: field::KEY_LEN.u32(bytes),
+            meta_len: field::META_LEN.u32(bytes),
+            body_len: field::BODY_LEN.u64(bytes),
+            fragment: (flags & HAS_FRAGMENT != 0).then_some(fragment),
+            total: (flags & HAS_TOTAL != 0).then_some(total),
+            checksum: field::CHECKSUM.u64(bytes),
+        })
+    }
+}
+
+fn mac(secret: &Secret, header: &[u8]) -> [u8; 16] {
+    let mut hasher = SipHasher24::new_with_key(&secret.0);
+    hasher.write(&header[..field::MAC.at]);
+    let hash = hasher.finish128();
+    let mut mac = [0; 16];
+    mac[..8].copy_from_slice(&hash.h1.to_le_bytes());
+    mac[8..].copy_from_slice(&hash.h2.to_le_bytes());
+    mac
+}
+
+/// Why bytes are not the record that was asked for. The object is to be forgotten, see [`crate::Store::forget`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Corrupt {
+    /// Shorter than a header, or not as long as the header says.
+    #[error("the record has the wrong length")]
+    Length,
+    /// No record begins there.
+    #[error("no record begins there")]
+    Magic,
+    /// A record of another format.
+    #[error("a record of another format version")]
+    Version,
+    /// The header was not written by this store, or changed since.
+    #[error("the header's MAC does not match")]
+    Mac,
+    /// Written before the store last started empty.
+    #[error("a record of another epoch")]
+    Epoch,
+    /// Another object's record.
+    #[error("a record of another key")]
+    Hash,
+    /// A record that belongs elsewhere: a misdirected read or write.
+    #[error("a record of another place")]
+    Place,
+    /// Key, metadata or body changed.
+    #[error("the checksum does not match")]
+    Checksum,
+    /// Something other than zeros behind the body.
+    #[error("the padding is not zero")]
+    Padding,
+}
+
+/// A record that was verified; key, metadata and body share the memory it was read into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordParts {
+    /// The full key. A hash is no proof: compare it with the key that was asked for.
+    pub key: Bytes,
+    /// As given to [`crate::Store::insert`].
+    pub meta: Bytes,
+    /// As given to [`crate::Store::insert`], in one piece.
+    pub body: Bytes,
+    /// The hash that purges name.
+    pub primary: KeyHash,
+    /// Set if the record is a fragment.
+    pub fragment: Option<Fragment>,
+    /// Set if the record is the head of a fragmented object.
+    pub total: Option<ObjectTotal>,
+    /// Its place in the order of all records and invalidations.
+    pub sequence: Sequence,
+    /// The sequence at which its fill began.
+    pub began: Sequence,
+    /// When it was stored, in milliseconds since 1970.
+    pub stored_unix_ms: u64,
+}
+
+/// What the bytes must be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected<'a> {
+    pub secret: &'a Secret,
+    pub epoch: u64,
+    pub hash: KeyHash,
+    pub extent: Option<Extent>,
+    pub chunk_bytes: u32,
+}
+
+/// Verifies a record and takes it apart.
+pub(crate) fn decode(bytes: &Bytes, expected: Expected<'_>) -> Result<RecordParts, Corrupt> {
+    let header = Header::decode(bytes, expected.secret)?;
+    if header.epoch != expected.epoch {
+        return Err(Corrupt::Epoch);
+    }
+    if header.hash != expected.hash {
+        return Err(Corrupt::Hash);
+    }
+    if expected
+        .extent
+        .is_some_and(|extent| extent != header.extent)
+    {
+        return Err(Corrupt::Place);
+    }
+    let record_bytes = u64::from(header.extent.len.0) * u64::from(expected.chunk_bytes);
+    if record_bytes != bytes.len() as u64 {
+        return Err(Corrupt::Length);
+    }
+    let key_end = HEADER_BYTES as u64 + u64::from(header.key_len);
+    let meta_end = key_end + u64::from(header.meta_len);
+    let body_end = meta_end
+        .checked_add(header.body_len)
+        .ok_or(Corrupt::Length)?;
+    if body_end > record_bytes || record_bytes - body_end >= u64::from(expected.chunk_bytes) {
+        return Err(Corrupt::Length);
+    }
+    // All at most bytes.len(), so they fit a usize.
+    let (key_end, meta_end, body_end) = (key_end as usize, meta_end as usize, body_end as usize);
+    if XxHash3_64::oneshot(&bytes[HEADER_BYTES..body_end]) != header.checksum {
+        return Err(Corrupt::Checksum);
+    }
+    if bytes[body_end..].iter().any(|&byte| byte != 0) {
+        return Err(Corrupt::Padding);
+    }
+    Ok(RecordParts {
+        key: bytes.slice(HEADER_BYTES..key_end),
+        meta: bytes.slice(key_end..meta_end),
+        body: bytes.slice(meta_end..body_end),
+        primary: header.primary,
+        fragment: header.fragment,
+        total: header.total,
+        sequence: header.sequence,
+        began: header.began,
+        stored_unix_ms: header.stored_unix_ms,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use extent::{Chunk, Chunks};
+
+    const SECRET: Secret = Secret([5; 16]);
+
+    fn example() -> (Bytes, Extent) {
+        let record = NewRecord {
+            hash: KeyHash(10),
+            primary: KeyHash(11),
+            key: b"GET http://example.org/",
+            meta: b"200",
+            body: &[b"hello, ", b"", b"world"],
+            fragment: None,
+            total: Some(ObjectTotal {
+                fetch_id: 9,
+                fragments: 2,
+                bytes: 3000,
+            }),
+            began: 4,
+        };
+        let extent = Extent {
+            first: Chunk(7),
+            len: Chunks(1),
+        };
+        let placed = Placed {
+            epoch: 2,
+            extent,
+            sequence: 5,
+            stored_unix_ms: 6,
+            checksum: record.checksum(),
+        };
+        let mut bytes = vec![0xaa; 512];
+        record.write_parts(&mut bytes);
+        bytes[..HEADER_BYTES].copy_from_slice(&record.header(placed).encode(&SECRET));
+        (Bytes::from(bytes), extent)
+    }
+
+    fn read(bytes: &Bytes, change: impl Fn(&mut Expected<'_>)) -> Result<RecordParts, Corrupt> {
+        let mut expected = Expected {
+            secret: &SECRET,
+            epoch: 2,
+            hash: KeyHash(10),
+            extent: Some(example().1),
+            chunk_bytes: 512,
+        };
+        change(&mut expected);
+        decode(bytes, expected)
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let parts = read(&example().0, |_| ()).unwrap();
+        assert_eq!(parts.key, "GET http://example.org/");
+        assert_eq!(
+            (&parts.meta[..], &parts.body[..]),
+            (&b"200"[..], &b"hello, world"[..])
+        );
+        assert_eq!(parts.total.unwrap().fragments, 2);
+        assert_eq!(
+            (parts.primary, parts.sequence, parts.began),
+            (KeyHash(11), 5, 4)
+        );
+    }
+
+    #[test]
+    fn a_record_of_anything_else_is_refused() {
+        let bytes = example().0;
+        let elsewhere = Extent {
+            first: Chunk(8),
+            len: Chunks(1),
+        };
+        assert_eq!(read(&bytes, |e| e.epoch = 3), Err(Corrupt::Epoch));
+        assert_eq!(read(&bytes, |e| e.hash = KeyHash(1)), Err(Corrupt::Hash));
+        assert_eq!(
+            read(&bytes, |e| e.extent = Some(elsewhere)),
+            Err(Corrupt::Place)
+        );
+        assert_eq!(
+            read(&bytes, |e| e.secret = &Secret([6; 16])),
+            Err(Corrupt::Mac)
+        );
+        assert_eq!(read(&bytes, |e| e.chunk_bytes = 1024), Err(Corrupt::Length));
+        assert_eq!(read(&bytes.slice(..511), |_| ()), Err(Corrupt::Length));
+        assert_eq!(read(&Bytes::new(), |_| ()), Err(Corrupt::Length));
+        assert_eq!(
+            read(&Bytes::from(vec![0; 512]), |_| ()),
+            Err(Corrupt::Magic)
+        );
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let whole = example().0;
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.to_vec();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&Bytes::from(bytes), |_| ()).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn the_stack_hasher_and_the_one_shot_agree_across_pieces() {
+        for len in [0, 1, 16, 100, 239, 241, 1024, 5000] {
+            let body: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let (front, rear) = body.split_at(len / 3);
+            let record = NewRecord {
+                hash: KeyHash(0),
+                primary: KeyHash(0),
+                key: b"k",
+                meta: b"",
+                body: &[front, rear],
+                fragment: None,
+                total: None,
+                began: 0,
+            };
+            let joined = [b"k", &body[..]].concat();
+            assert_eq!(record.checksum(), XxHash3_64::oneshot(&joined));
+        }
+    }
+}

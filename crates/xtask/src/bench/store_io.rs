@@ -1,0 +1,359 @@
+//! `cargo xtask bench store-io`: what the disk sees of an object, counted by the kernel.
+//!
+//! Loligo gets a store smaller than what passes through it, is filled until every byte of the store has been written once,
+//! and is then given as many distinct objects again: opens, closes and unlinks are counted by strace, writes and bytes by
+//! the block device. Afterwards objects that are still stored are asked for once each, in no order, and the device's reads
+//! counted.
+//!
+//! On `loop` the store lies alone on an ext4 of its own on a loop device, so that nothing else is counted, but the file
+//! system's own journal is. On `file` it lies in a directory, and the counters are those of the whole device beneath.
+//!
+//! Reads of the device may be a little off one a hit: the file system reads its own map of the file, and the kernel joins
+//! neighbours. [`READS_SLACK`] says how much is forgiven; Loligo's own counter, printed beside, must be exact.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::hits::verdict_table;
+use super::strace::Strace;
+use super::targets::{Verdict, at_most};
+use crate::block::{self, DeviceStat, Loop, Mounted};
+use crate::failure::{During, Result, fail};
+use crate::http::{self, Client};
+use crate::interrupt;
+use crate::origin::{self, Origin};
+use crate::procfs::Io;
+use crate::rivals::{Place, Request, Rival, Running, build_loligo, launch};
+use crate::size::Bytes;
+use crate::workspace;
+
+const WRITES_PER_OBJECT_MAX: f64 = 0.1;
+const BYTES_PER_BYTE_MAX: f64 = 1.1;
+/// Of device reads a hit, either way.
+const READS_SLACK: f64 = 0.02;
+/// Longer than any write waits for company.
+const SETTLE: Duration = Duration::from_secs(3);
+const CONNECTIONS: usize = 16;
+/// The file system's own share of its device.
+const FILE_SYSTEM_BYTES: u64 = 128 << 20;
+const READ_BACK_MAX: u64 = 20_000;
+
+/// How to measure.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Distinct objects while counting
+    #[arg(long, default_value_t = 100_000)]
+    objects: u64,
+    /// Their size
+    #[arg(long, default_value = "10KiB")]
+    size: Bytes,
+    /// Must be smaller than all of them together
+    #[arg(long, default_value = "512MiB")]
+    store_size: Bytes,
+    /// Where the store lies: alone on a loop device, or in a directory; loop if it can be
+    #[arg(long, value_enum)]
+    on: Option<On>,
+    /// The same as --on loop
+    #[arg(long = "loop", conflicts_with = "on")]
+    on_loop: bool,
+    /// The I/O engine to ask for
+    #[arg(long, default_value = "auto")]
+    io_engine: String,
+    /// Load without strace (its stops slow the server), so without the count of file calls
+    #[arg(long)]
+    no_strace: bool,
+}
+
+/// Where the store lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum On {
+    Loop,
+    File,
+}
+
+/// A file system of our own, undone in this order: unmount, detach, remove.
+struct Ground {
+    mounted: Mounted,
+    _device: Loop,
+}
+
+/// The counters at one moment.
+struct Counters {
+    device: DeviceStat,
+    io: Io,
+    store_reads: Option<f64>,
+    origin: u64,
+}
+
+/// Measures and prints; fails if a target is missed.
+pub fn run(options: &Options) -> Result<()> {
+    if options.objects * options.size.0 <= options.store_size.0 {
+        fail!("the objects fit into the store; more of them, or a smaller store");
+    }
+    build_loligo()?;
+    let on = match options.on {
+        Some(on) => on,
+        None if options.on_loop || rustix::process::geteuid().is_root() => On::Loop,
+        None => On::File,
+    };
+    let dir = workspace::run_dir().join("store-io");
+    std::fs::create_dir_all(&dir).during(|| format!("making {}", dir.display()))?;
+    let ground = match on {
+        On::Loop => Some(make_ground(&dir, options.store_size)?),
+        On::File => None,
+    };
+    let place = ground.as_ref().map(|g| g.mounted.dir.clone());
+    let verdicts = measure(options, place, &dir);
+    drop(ground);
+    let verdicts = verdicts?;
+    println!("\n{}", verdict_table(&verdicts));
+    if verdicts.iter().any(|v| !v.kept) {
+        fail!("a target is missed");
+    }
+    Ok(())
+}
+
+fn make_ground(dir: &std::path::Path, store: Bytes) -> Result<Ground> {
+    let image = dir.join("device.img");
+    let size = Bytes(store.0 + store.0 / 20 + FILE_SYSTEM_BYTES);
+    let device = Loop::attach(&image, size)?;
+    let mounted = Mounted::fresh(&device.device, &dir.join("mount"))?;
+    Ok(Ground {
+        mounted,
+        _device: device,
+    })
+}
+
+fn measure(
+    options: &Options,
+    place: Option<PathBuf>,
+    dir: &std::path::Path,
+) -> Result<Vec<Verdict>> {
+    let origin = Origin::start(0, 1)?;
+    let on = if place.is_some() {
+        "a loop device of its own"
+    } else {
+        "a directory: the counters are those of the whole device beneath, others included"
+    };
+    let running = launch(
+        Rival::Loligo,
+        &Request {
+            label: "bench-store-io".into(),
+            port: 0,
+            origin: origin.address(),
+            cache: options.store_size,
+            memory: Bytes(1 << 20),
+            logs: false,
+            profile: false,
+            workers: 2,
+            place: place.map_or(Place::RunDir, Place::Dir),
+            extra: vec!["--io-engine".into(), options.io_engine.clone()],
+        },
+    )?;
+    running.await_caching(&origin)?;
+    println!("store of {} on {on}", options.store_size);
+
+    // Every byte of the store once, so that what follows overwrites.
+    let round = options.store_size.0 / options.size.0 + 1;
+    load(
+        &running,
+        options,
+        "overwriting the store",
+        round + round / 10,
+        "f",
+    )?;
+
+    let strace = match options.no_strace {
+        true => None,
+        false => Some(Strace::attach(running.roots()[0], dir)?),
+    };
+    let before = settled(&running, &origin)?;
+    load(&running, options, "storing", options.objects, "o")?;
+    let after = settled(&running, &origin)?;
+    let seen = strace.map(Strace::finish).transpose()?;
+    let mut verdicts = Vec::new();
+
+    let objects = options.objects as f64;
+    let fetched = after.origin - before.origin;
+    println!(
+        "{} objects of {}, {fetched} from the origin",
+        options.objects, options.size
+    );
+    if fetched < options.objects {
+        fail!("some objects did not come from the origin: they were stored before");
+    }
+    if let Some(seen) = &seen {
+        for (call, times) in seen.files.iter().take(20) {
+            println!("  {times} x {call}");
+        }
+        println!("  {} closes of sockets and the like", seen.other_closes);
+        verdicts.push(Verdict {
+            what: "open, close, unlink of files (strace)".into(),
+            wanted: "0".into(),
+            found: seen.file_calls().to_string(),
+            kept: seen.file_calls() == 0,
+        });
+    }
+    let device = after.device.since(&before.device);
+    let io = after.io.since(&before.io);
+    println!(
+        "  device: {} writes, {} bytes, {} bytes a write; /proc/<pid>/io: {} bytes, {} write calls",
+        device.writes,
+        device.write_bytes,
+        device.write_bytes / device.writes.max(1),
+        io.write_bytes,
+        io.write_calls
+    );
+    let per_byte = |written: u64| written as f64 / (objects * options.size.0 as f64);
+    verdicts.push(at_most(
+        "device writes per object (block device)".into(),
+        device.writes as f64 / objects,
+        WRITES_PER_OBJECT_MAX,
+    ));
+    verdicts.push(at_most(
+        "bytes written per byte stored (block device)".into(),
+        per_byte(device.write_bytes),
+        BYTES_PER_BYTE_MAX,
+    ));
+    verdicts.push(at_most(
+        "bytes written per byte stored (/proc/<pid>/io)".into(),
+        per_byte(io.write_bytes),
+        BYTES_PER_BYTE_MAX,
+    ));
+    verdicts.extend(read_back(options, &running, &origin)?);
+    running.stop()?;
+    Ok(verdicts)
+}
+
+/// Asks for the last objects once each, in no order.
+fn read_back(options: &Options, running: &Running, origin: &Origin) -> Result<Vec<Verdict>> {
+    // Half of what the store holds: the other half may be on its way out.
+    let held = options.store_size.0 / options.size.0 / 2;
+    let count = READ_BACK_MAX.min(held).min(options.objects).max(1);
+    let step = stride(count);
+    let id = |n: u64| format!("o{}", options.objects - 1 - n * step % count);
+    let before = settled(running, origin)?;
+    http::load(
+        running.address,
+        "reading back",
+        count,
+        CONNECTIONS,
+        |n| origin::path(options.size.0, &id(n)),
+        |n, answer| answer.status == 200 && origin::is_body_of(&answer.body, &id(n)),
+    )?;
+    let after = settled(running, origin)?;
+    let hits = count - (after.origin - before.origin).min(count);
+    let device = after.device.since(&before.device);
+    let io = after.io.since(&before.io);
+    println!(
+        "{count} asked for again, {hits} hits; device: {} reads, {} bytes; /proc/<pid>/io: {} bytes",
+        device.reads, device.read_bytes, io.read_bytes
+    );
+    let of_device = device.reads as f64 / hits.max(1) as f64;
+    let mut verdicts = vec![
+        Verdict {
+            what: "hits among objects still stored".into(),
+            wanted: "all".into(),
+            found: format!("{hits} of {count}"),
+            kept: hits == count,
+        },
+        Verdict {
+            what: "device reads per disk hit (block device)".into(),
+            wanted: format!("1, within {READS_SLACK}"),
+            found: format!("{of_device:.4}"),
+            kept: (of_device - 1.0).abs() <= READS_SLACK,
+        },
+    ];
+    match (before.store_reads, after.store_reads) {
+        (Some(before), Some(after)) => {
+            let per_hit = (after - before) / hits.max(1) as f64;
+            verdicts.push(Verdict {
+                what: "store reads per disk hit (loligo's own count)".into(),
+                wanted: "1".into(),
+                found: format!("{per_hit:.4}"),
+                kept: per_hit == 1.0,
+            });
+        }
+        _ => println!("  loligo does not say how often its store was read"),
+    }
+    Ok(verdicts)
+}
+
+fn load(running: &Running, options: &Options, title: &str, count: u64, prefix: &str) -> Result<()> {
+    let bytes = options.size.0;
+    http::load(
+        running.address,
+        title,
+        count,
+        CONNECTIONS,
+        |n| origin::path(bytes, &format!("{prefix}{n}")),
+        |_, answer| answer.status == 200 && answer.body.len() as u64 == bytes,
+    )
+}
+
+/// The counters once everything that was waiting has been written.
+fn settled(running: &Running, origin: &Origin) -> Result<Counters> {
+    interrupt::pause(SETTLE)?;
+    block::sync_all();
+    Ok(Counters {
+        device: DeviceStat::of(&running.data)
+            .ok_or_else(|| crate::failure::Failure::new("the store lies on no block device"))?,
+        io: Io::of(running.roots()[0])?,
+        store_reads: metric(running, "loligo_store_reads_total"),
+        origin: origin.served(),
+    })
+}
+
+/// The sum of a counter over its labels, from the admin interface.
+fn metric(running: &Running, name: &str) -> Option<f64> {
+    let answer = Client::new(running.admin).get("/metrics").ok()?;
+    sum_of(&String::from_utf8_lossy(&answer.body), name)
+}
+
+fn sum_of(metrics: &str, name: &str) -> Option<f64> {
+    let values: Vec<f64> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix(name))
+        .filter(|rest| rest.starts_with([' ', '{']))
+        .filter_map(|rest| rest.rsplit(' ').next()?.parse().ok())
+        .collect();
+    (!values.is_empty()).then(|| values.iter().sum())
+}
+
+/// A step that meets every number below `count` once, far from the last one.
+fn stride(count: u64) -> u64 {
+    let mut step = (count as f64 * 0.618) as u64 | 1;
+    while gcd(step, count) != 1 {
+        step += 2;
+    }
+    step
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stride_meets_everyone_once() {
+        for count in [1, 2, 10, 999, 20_000] {
+            let step = stride(count);
+            let mut met: Vec<u64> = (0..count).map(|n| n * step % count).collect();
+            met.sort_unstable();
+            assert!(met.into_iter().eq(0..count), "{count}");
+        }
+    }
+
+    #[test]
+    fn a_counter_is_summed_over_its_labels() {
+        let text = "# HELP x\nx_total{worker=\"0\"} 3\nx_total{worker=\"1\"} 4\nx_total_other 9\n";
+        assert_eq!(sum_of(text, "x_total"), Some(7.0));
+        assert_eq!(sum_of("x_total 5\n", "x_total"), Some(5.0));
+        assert_eq!(sum_of(text, "y_total"), None);
+    }
+}

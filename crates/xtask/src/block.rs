@@ -1,0 +1,227 @@
+//! Block devices: what the kernel counts on them, and one made from a file for a bench.
+//!
+//! `/sys/dev/block/<major>:<minor>/stat` counts requests as the device sees them, after merging, whichever system call or
+//! io_uring operation they came from. A [`Loop`] is a device of our own, so that nothing else is counted there.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::{During, Failure, Result, fail};
+use crate::size::Bytes;
+
+/// The kernel counts in these, whatever the device's own sector is (Documentation/block/stat.rst).
+const SECTOR_BYTES: u64 = 512;
+
+/// Requests and bytes so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeviceStat {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+}
+
+impl DeviceStat {
+    /// The device a file lies on, or the device itself if the path is one. None where there is none (tmpfs, overlayfs).
+    pub fn of(path: &Path) -> Option<Self> {
+        let meta = fs::metadata(path).ok()?;
+        let device = if meta.file_type().is_block_device() {
+            meta.rdev()
+        } else {
+            meta.dev()
+        };
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let text = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let n: Vec<u64> = text
+            .split_whitespace()
+            .map(|word| word.parse().ok())
+            .collect::<Option<_>>()?;
+        Some(Self {
+            reads: *n.first()?,
+            read_bytes: *n.get(2)? * SECTOR_BYTES,
+            writes: *n.get(4)?,
+            write_bytes: *n.get(6)? * SECTOR_BYTES,
+        })
+    }
+
+    /// What was added since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            reads: self.reads.saturating_sub(before.reads),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            writes: self.writes.saturating_sub(before.writes),
+            write_bytes: self.write_bytes.saturating_sub(before.write_bytes),
+        }
+    }
+}
+
+/// Writes back and forgets all cached pages. False (and a reason on stderr, by the caller) where that is not allowed.
+pub fn drop_page_cache() -> bool {
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
+}
+
+/// Writes back everything, so that the device's counters are complete.
+pub fn sync_all() {
+    rustix::fs::sync();
+}
+
+/// Runs a system tool; its complaint is part of the error.
+pub fn tool(program: &str, args: &[&str]) -> Result<String> {
+    let path = crate::workspace::program(program)
+        .ok_or_else(|| Failure::new(format!("{program} is not installed")))?;
+    let output = Command::new(path)
+        .args(args)
+        .output()
+        .during(|| format!("running {program}"))?;
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        fail!("{program} {}: {}", args.join(" "), complaint.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// A loop device over a file of its own; dropping it detaches the device and removes the file.
+#[derive(Debug)]
+pub struct Loop {
+    pub device: PathBuf,
+    file: PathBuf,
+}
+
+impl Loop {
+    /// Makes `file` (it must not exist) and a device over it, with direct I/O to it.
+    pub fn attach(file: &Path, size: Bytes) -> Result<Self> {
+        let made = fs::File::create_new(file).during(|| format!("making {}", file.display()))?;
+        let sized = made
+            .set_len(size.0)
+            .during(|| format!("sizing {}", file.display()))
+            // Allocated now: a hole filled by a later write would cost the file system below, not the store.
+            .and_then(|()| {
+                rustix::fs::fallocate(&made, rustix::fs::FallocateFlags::empty(), 0, size.0)
+                    .during(|| format!("allocating {}", file.display()))
+            });
+        let path = file.to_string_lossy();
+        let device =
+            sized.and_then(|()| tool("losetup", &["--find", "--show", "--direct-io=on", &path]));
+        match device {
+            Ok(device) => Ok(Self {
+                device: PathBuf::from(device),
+                file: file.to_path_buf(),
+            }),
+            Err(failure) => {
+                let _ = fs::remove_file(file);
+                Err(failure)
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if let Err(failure) = tool("losetup", &["--detach", &self.device.to_string_lossy()]) {
+            eprintln!("{failure}");
+        }
+        if let Err(e) = fs::remove_file(&self.file) {
+            eprintln!("removing {}: {e}", self.file.display());
+        }
+    }
+}
+
+/// A freshly made ext4 on a device, mounted; dropping it unmounts.
+#[derive(Debug)]
+pub struct Mounted {
+    pub dir: PathBuf,
+}
+
+impl Mounted {
+    /// Formats the device (all on it is lost) and mounts it on `dir`.
+    pub fn fresh(device: &Path, dir: &Path) -> Result<Self> {
+        let device = device.to_string_lossy();
+        tool(
+            "mkfs.ext4",
+            &["-q", "-F", "-E", "lazy_itable_init=0", &device],
+        )?;
+        fs::create_dir_all(dir).during(|| format!("making {}", dir.display()))?;
+        tool("mount", &["-o", "noatime", &device, &dir.to_string_lossy()])?;
+        Ok(Self {
+            dir: dir.to_path_buf(),
+        })
+    }
+
+    /// Leaves it mounted; [`unmount`] undoes it later.
+    pub fn keep(self) -> PathBuf {
+        let dir = self.dir.clone();
+        std::mem::forget(self);
+        dir
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Err(failure) = unmount(&self.dir) {
+            eprintln!("{failure}");
+        }
+    }
+}
+
+/// Unmounts a directory.
+pub fn unmount(dir: &Path) -> Result<()> {
+    tool("umount", &[&dir.to_string_lossy()]).map(|_| ())
+}
+
+/// Refuses a path that is no block device, is in use, or holds something (unless `overwrite`).
+pub fn check_expendable(device: &Path, overwrite: bool) -> Result<()> {
+    let shown = device.display();
+    let meta = fs::metadata(device).during(|| format!("looking at {shown}"))?;
+    if !meta.file_type().is_block_device() {
+        fail!("{shown} is not a block device");
+    }
+    let real = device
+        .canonicalize()
+        .during(|| format!("looking at {shown}"))?;
+    let mounts = fs::read_to_string("/proc/self/mounts").during(|| "reading mounts".into())?;
+    if mounts
+        .lines()
+        .any(|line| line.split(' ').next() == Some(&real.to_string_lossy()))
+    {
+        fail!("{shown} is mounted");
+    }
+    let signature = tool("blkid", &["-p", &real.to_string_lossy()]).unwrap_or_default();
+    if !signature.is_empty() && !overwrite {
+        fail!("{shown} holds something ({signature}); --overwrite uses it all the same");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_sectors_are_512_bytes() {
+        let stat = DeviceStat::parse(" 10 0 16 1 20 3 40 5 0 0 0\n").unwrap();
+        assert_eq!(
+            stat,
+            DeviceStat {
+                reads: 10,
+                read_bytes: 8192,
+                writes: 20,
+                write_bytes: 20_480
+            }
+        );
+        assert_eq!(stat.since(&stat), DeviceStat::default());
+        assert_eq!(DeviceStat::parse("1 2"), None);
+    }
+
+    #[test]
+    fn a_file_is_not_expendable() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(check_expendable(file.path(), true).is_err());
+    }
+}

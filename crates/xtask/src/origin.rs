@@ -1,0 +1,336 @@
+//! A small, fast origin server for benches and tests.
+//!
+//! `/size/<bytes>/<id>` answers that many bytes, the same ones for the same size and id, fresh for a day. `/count` answers
+//! how many `/size` requests there were, which is how a bench knows that its hits were hits. Everything else is 404.
+//!
+//! Each thread has its own listening socket (SO_REUSEPORT) and its own current-thread runtime; a request is found by its
+//! request line and the empty line after its head, nothing else in it matters. A body is a slice of one block of noise,
+//! so an answer is one vectored write.
+//!
+//! Not known here: request bodies, ranges, conditions (an If-Modified-Since is answered 200).
+//! Limits: a head of [`HEAD_BYTES_MAX`]; bodies of [`BODY_BYTES_MAX`].
+
+use std::io::{self, IoSlice};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::failure::{During, Result};
+
+/// The longest request head; a longer one closes the connection.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// The largest body; a larger one is 404.
+const BODY_BYTES_MAX: u64 = 16 << 30;
+/// Bodies repeat after this many bytes.
+const PERIOD: usize = 1 << 20;
+/// Connections waiting to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// Two periods of noise, so that any `PERIOD` bytes from any start below `PERIOD` are one slice.
+static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut period = Vec::with_capacity(PERIOD);
+    while period.len() < PERIOD {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        period.extend_from_slice(&state.to_le_bytes());
+    }
+    period.extend_from_within(..);
+    period
+});
+
+/// Where in the noise the body of this id begins (FNV-1a).
+fn start_of(id: &[u8]) -> usize {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in id {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    (hash % PERIOD as u64) as usize
+}
+
+/// The path of an object.
+pub fn path(bytes: u64, id: &str) -> String {
+    format!("/size/{bytes}/{id}")
+}
+
+/// Is this the body of `/size/<its length>/<id>`?
+pub fn is_body_of(body: &[u8], id: &str) -> bool {
+    let mut at = start_of(id.as_bytes());
+    body.chunks(PERIOD).all(|piece| {
+        let same = piece == &NOISE[at..at + piece.len()];
+        at = (at + piece.len()) % PERIOD;
+        same
+    })
+}
+
+/// A running origin; dropping it stops it.
+pub struct Origin {
+    address: SocketAddr,
+    served: Arc<AtomicU64>,
+    stop: watch::Sender<bool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Origin {
+    /// Starts on 127.0.0.1; port 0 takes a free one.
+    pub fn start(port: u16, threads: usize) -> Result<Self> {
+        LazyLock::force(&NOISE);
+        let first = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+            .during(|| format!("the origin on port {port}"))?;
+        let address = first
+            .local_addr()
+            .during(|| "the origin's address".into())?;
+        let served = Arc::new(AtomicU64::new(0));
+        let (stop, stopped) = watch::channel(false);
+        let mut origin = Self {
+            address,
+            served,
+            stop,
+            threads: Vec::new(),
+        };
+        let mut listeners = vec![first];
+        for _ in 1..threads.max(1) {
+            listeners.push(listen(address).during(|| "one more listener".into())?);
+        }
+        for listener in listeners {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .during(|| "the origin's runtime".into())?;
+            let served = Arc::clone(&origin.served);
+            let stopped = stopped.clone();
+            origin.threads.push(std::thread::spawn(move || {
+                // An error here is a listener that cannot be registered; the bench sees it as refused connections.
+                let _ = runtime.block_on(accept(listener, served, stopped));
+            }));
+        }
+        Ok(origin)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `/size` requests so far.
+    pub fn served(&self) -> u64 {
+        self.served.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        // Nobody listening means the threads have ended already.
+        let _ = self.stop.send(true);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = socket2::Socket::new(
+        socket2::Domain::IPV4,
+        socket2::Type::STREAM,
+        Some(socket2::Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+async fn accept(
+    listener: std::net::TcpListener,
+    served: Arc<AtomicU64>,
+    mut stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    let local = tokio::task::LocalSet::new();
+    let serving = local.run_until(async {
+        loop {
+            // Out of descriptors, or gone before it was accepted: the next one may do.
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                continue;
+            };
+            let served = Arc::clone(&served);
+            tokio::task::spawn_local(async move {
+                let _ = stream.set_nodelay(true);
+                // A client that goes away is no event for an origin.
+                let _ = serve(stream, &served).await;
+            });
+        }
+    });
+    tokio::select! {
+        () = serving => {}
+        _ = stopped.wait_for(|stop| *stop) => {}
+    }
+    Ok(())
+}
+
+async fn serve(mut stream: TcpStream, served: &AtomicU64) -> io::Result<()> {
+    let mut buffer = vec![0_u8; HEAD_BYTES_MAX];
+    let mut filled = 0;
+    let mut clock = Clock::new();
+    let mut head = Vec::with_capacity(256);
+    loop {
+        while let Some(end) = memchr::memmem::find(&buffer[..filled], b"\r\n\r\n") {
+            answer(&buffer[..end], &mut stream, served, &mut clock, &mut head).await?;
+            buffer.copy_within(end + 4..filled, 0);
+            filled -= end + 4;
+        }
+        if filled == buffer.len() {
+            return Ok(());
+        }
+        match stream.read(&mut buffer[filled..]).await? {
+            0 => return Ok(()),
+            n => filled += n,
+        }
+    }
+}
+
+async fn answer(
+    request: &[u8],
+    stream: &mut TcpStream,
+    served: &AtomicU64,
+    clock: &mut Clock,
+    head: &mut Vec<u8>,
+) -> io::Result<()> {
+    let line = request.split(|b| *b == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|b| *b == b' ');
+    let (method, path) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
+    head.clear();
+    if let Some((bytes, id)) = object(path) {
+        served.fetch_add(1, Ordering::Relaxed);
+        head.extend_from_slice(b"HTTP/1.1 200 OK\r\nServer: bench\r\nDate: ");
+        head.extend_from_slice(clock.date());
+        head.extend_from_slice(b"\r\nContent-Type: application/octet-stream\r\nContent-Length: ");
+        head.extend_from_slice(bytes.to_string().as_bytes());
+        head.extend_from_slice(
+            b"\r\nCache-Control: max-age=86400\r\nLast-Modified: Sat, 01 Jan 2022 00:00:00 GMT\r\n\r\n",
+        );
+        let bytes = if method == b"HEAD" { 0 } else { bytes };
+        return write_body(stream, head, start_of(id), bytes).await;
+    }
+    let (status, body) = if path == b"/count" {
+        ("200 OK", format!("{}\n", served.load(Ordering::SeqCst)))
+    } else {
+        ("404 Not Found", "unknown path\n".to_owned())
+    };
+    let length = body.len();
+    head.extend_from_slice(
+        format!("HTTP/1.1 {status}\r\nCache-Control: no-store\r\nContent-Length: {length}\r\n\r\n")
+            .as_bytes(),
+    );
+    head.extend_from_slice(body.as_bytes());
+    stream.write_all(head).await
+}
+
+/// `/size/<bytes>/<id>`, whatever follows the id included.
+fn object(path: &[u8]) -> Option<(u64, &[u8])> {
+    let rest = path.strip_prefix(b"/size/")?;
+    let slash = memchr::memchr(b'/', rest)?;
+    let bytes: u64 = std::str::from_utf8(&rest[..slash]).ok()?.parse().ok()?;
+    (bytes <= BODY_BYTES_MAX).then_some((bytes, &rest[slash + 1..]))
+}
+
+async fn write_body(
+    stream: &mut TcpStream,
+    head: &[u8],
+    start: usize,
+    bytes: u64,
+) -> io::Result<()> {
+    let mut at = start;
+    let mut left = bytes;
+    let mut head_sent = 0;
+    while head_sent < head.len() || left > 0 {
+        let piece = left.min(PERIOD as u64) as usize;
+        let slices = [
+            IoSlice::new(&head[head_sent..]),
+            IoSlice::new(&NOISE[at..at + piece]),
+        ];
+        let n = stream.write_vectored(&slices).await?;
+        if n == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        let of_head = n.min(head.len() - head_sent);
+        head_sent += of_head;
+        let of_body = n - of_head;
+        left -= of_body as u64;
+        at = (at + of_body) % PERIOD;
+    }
+    Ok(())
+}
+
+/// The Date field, renewed once a second.
+struct Clock {
+    until: Instant,
+    text: String,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self {
+            until: Instant::now(),
+            text: String::new(),
+        }
+    }
+
+    fn date(&mut self) -> &[u8] {
+        let now = Instant::now();
+        if now >= self.until {
+            self.until = now + Duration::from_secs(1);
+            self.text = httpdate::fmt_http_date(SystemTime::now());
+        }
+        self.text.as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::Client;
+
+    #[test]
+    fn objects_have_the_size_and_bytes_of_their_name() {
+        let origin = Origin::start(0, 2).unwrap();
+        let mut client = Client::new(origin.address());
+        for bytes in [0, 1, 10_240, 3 * PERIOD as u64 + 7] {
+            let answer = client.get(&path(bytes, "x")).unwrap();
+            assert_eq!((answer.status, answer.body.len() as u64), (200, bytes));
+            assert!(is_body_of(&answer.body, "x"));
+        }
+        assert_eq!(origin.served(), 4);
+        let counted = client.get("/count").unwrap();
+        assert_eq!(counted.body, b"4\n");
+    }
+
+    #[test]
+    fn different_ids_have_different_bytes() {
+        let origin = Origin::start(0, 1).unwrap();
+        let answer = Client::new(origin.address()).get(&path(100, "a")).unwrap();
+        assert!(!is_body_of(&answer.body, "b"));
+    }
+
+    #[test]
+    fn what_is_not_an_object_is_404() {
+        let origin = Origin::start(0, 1).unwrap();
+        let mut client = Client::new(origin.address());
+        for path in ["/", "/size/many/x", "/size/5", "/size/99999999999999/x"] {
+            assert_eq!(client.get(path).unwrap().status, 404, "{path}");
+        }
+        assert_eq!(origin.served(), 0);
+    }
+}

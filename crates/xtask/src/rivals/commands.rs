@@ -1,0 +1,238 @@
+//! `cargo xtask rivals list|start|stop|check`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{Place, Record, Request, Rival, all_records, build_loligo, launch};
+use crate::block;
+use crate::failure::{Failure, Result, fail};
+use crate::http;
+use crate::origin::Origin;
+use crate::size::Bytes;
+
+/// Servers to be measured against.
+#[derive(Debug, Subcommand)]
+pub enum RivalsCommand {
+    /// Show which are installed and which run
+    List,
+    /// Start one and return when it answers
+    Start(Start),
+    /// Stop one by its label, or all
+    Stop {
+        /// The label it was started under (its name, unless --label was given)
+        #[arg(required_unless_present = "all")]
+        label: Option<String>,
+        /// Everything that was started here, also what a killed bench left running
+        #[arg(long, conflicts_with = "label")]
+        all: bool,
+    },
+    /// Start each installed one, see that it caches, stop it
+    Check {
+        /// Only these, by name
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<String>,
+        /// With access logs
+        #[arg(long)]
+        logs: bool,
+    },
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+/// How to start a server.
+#[derive(Debug, Args)]
+pub struct Start {
+    /// One of `cargo xtask rivals list`
+    name: String,
+    /// Name of its run directory, to run one server twice
+    #[arg(long)]
+    label: Option<String>,
+    /// Keep the cache in a folder of this directory, and leave it there
+    #[arg(long, conflicts_with = "device")]
+    dir: Option<PathBuf>,
+    /// Keep the cache on this block device: raw where the server can, else on a fresh ext4. All on it is lost
+    #[arg(long)]
+    device: Option<PathBuf>,
+    /// Use the device even if it holds something
+    #[arg(long, requires = "device")]
+    overwrite: bool,
+    /// Port on 127.0.0.1; 0 takes a free one
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    /// The server it is a reverse proxy of
+    #[arg(long, default_value = "http://127.0.0.1:8000")]
+    origin: String,
+    /// Cache on disk
+    #[arg(long, default_value = "2GiB")]
+    cache_size: Bytes,
+    /// Cache in memory
+    #[arg(long, default_value = "256MiB")]
+    memory: Bytes,
+    /// Access log (and for loligo the profile)
+    #[arg(long, value_enum, default_value_t = Switch::Off)]
+    logs: Switch,
+    /// Threads or processes that serve
+    #[arg(long, default_value_t = 2)]
+    workers: u32,
+    /// Further arguments, for loligo only
+    #[arg(last = true)]
+    extra: Vec<String>,
+}
+
+/// Carries one of them out.
+pub fn run(command: RivalsCommand) -> Result<()> {
+    match command {
+        RivalsCommand::List => list(),
+        RivalsCommand::Start(options) => start(options),
+        RivalsCommand::Stop { label, .. } => stop(label.as_deref()),
+        RivalsCommand::Check { only, logs } => check(&only, logs),
+    }
+}
+
+fn list() -> Result<()> {
+    let records = all_records()?;
+    for rival in Rival::ALL {
+        let version = if rival.is_installed() {
+            rival.version().unwrap_or_else(|| "installed".into())
+        } else {
+            "-".into()
+        };
+        println!("{:15} {version:20} {}", rival.name(), rival.description());
+    }
+    for record in records {
+        let state = match record.main_pid() {
+            Some(pid) => format!("pid {pid}"),
+            None => "dead; `stop` cleans up".into(),
+        };
+        println!("running: {} on {}, {state}", record.label, record.address);
+    }
+    Ok(())
+}
+
+fn start(options: Start) -> Result<()> {
+    let rival = named(&options.name)?;
+    if rival == Rival::Loligo {
+        build_loligo()?;
+    }
+    let place = match (options.dir, options.device) {
+        (Some(dir), _) => Place::Dir(std::path::absolute(&dir).unwrap_or(dir)),
+        (None, Some(device)) => {
+            block::check_expendable(&device, options.overwrite)?;
+            Place::Device(device)
+        }
+        (None, None) => Place::RunDir,
+    };
+    let running = launch(
+        rival,
+        &Request {
+            label: options.label.unwrap_or(options.name),
+            port: options.port,
+            origin: http::loopback_address(&options.origin)?,
+            cache: options.cache_size,
+            memory: options.memory,
+            logs: options.logs == Switch::On,
+            profile: false,
+            workers: options.workers,
+            place,
+            extra: options.extra,
+        },
+    )?;
+    println!(
+        "{} {} on http://{}, pid {}, logs and configuration in {}",
+        rival.name(),
+        rival.version().unwrap_or_default(),
+        running.address,
+        running.roots()[0],
+        running.run.display()
+    );
+    if rival == Rival::Loligo {
+        println!("admin interface on http://{}", running.admin);
+    }
+    running.leave();
+    Ok(())
+}
+
+fn stop(label: Option<&str>) -> Result<()> {
+    let records: Vec<Record> = all_records()?
+        .into_iter()
+        .filter(|r| label.is_none_or(|l| l == r.label))
+        .collect();
+    if let (Some(label), true) = (label, records.is_empty()) {
+        fail!("nothing runs under the label {label}");
+    }
+    let mut outcome = Ok(());
+    for record in records {
+        match record.undo() {
+            Ok(()) => println!("{} stopped", record.label),
+            Err(failure) => {
+                eprintln!("{}: {failure}", record.label);
+                outcome = Err(Failure::new("not everything could be stopped"));
+            }
+        }
+    }
+    outcome
+}
+
+fn check(only: &[String], logs: bool) -> Result<()> {
+    let chosen = if only.is_empty() {
+        Rival::ALL
+            .into_iter()
+            .filter(|r| r.is_installed())
+            .collect()
+    } else {
+        only.iter().map(|n| named(n)).collect::<Result<Vec<_>>>()?
+    };
+    let origin = Origin::start(0, 1)?;
+    let mut bad = 0;
+    for rival in chosen {
+        match check_one(rival, logs, &origin) {
+            Ok(()) => println!(
+                "{:15} {:20} starts, caches, stops",
+                rival.name(),
+                rival.version().unwrap_or_default()
+            ),
+            Err(failure) => {
+                crate::interrupt::check()?;
+                bad += 1;
+                println!("{:15} {failure}", rival.name());
+            }
+        }
+    }
+    if bad > 0 {
+        fail!("{bad} did not work");
+    }
+    Ok(())
+}
+
+fn check_one(rival: Rival, logs: bool, origin: &Origin) -> Result<()> {
+    let running = launch(
+        rival,
+        &Request {
+            label: format!("check-{}", rival.name()),
+            port: 0,
+            origin: origin.address(),
+            cache: Bytes(512 << 20),
+            memory: Bytes(64 << 20),
+            logs,
+            profile: false,
+            workers: 2,
+            place: Place::RunDir,
+            extra: Vec::new(),
+        },
+    )?;
+    running.await_caching(origin)?;
+    running.stop()
+}
+
+fn named(name: &str) -> Result<Rival> {
+    Rival::of_name(name).ok_or_else(|| {
+        let names: Vec<_> = Rival::ALL.iter().map(|r| r.name()).collect();
+        Failure::new(format!("no rival {name:?}; there are {}", names.join(", ")))
+    })
+}

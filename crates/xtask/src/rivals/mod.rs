@@ -1,0 +1,226 @@
+//! The servers Loligo is measured against, and Loligo itself: one launcher for every bench.
+//!
+//! A [`Rival`] and a [`Setup`] give a [`Plan`]: files, preparations and command lines, made without touching anything.
+//! [`launch`] carries a plan out and returns a [`Running`] server once it answers; dropping that stops it.
+//! What was started is also recorded in its run directory (see `record`), so that `cargo xtask rivals stop`
+//! finds it from another process, even after a bench was killed.
+//!
+//! All servers are reverse proxies of one origin, on 127.0.0.1. Everything belongs to the user who runs this, but for
+//! Squid under root.
+
+pub mod commands;
+mod haproxy;
+mod loligo;
+mod nginx;
+mod record;
+mod running;
+mod squid;
+#[cfg(test)]
+mod tests;
+mod trafficserver;
+mod varnish;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::process::CommandLine;
+use crate::size::Bytes;
+use crate::workspace;
+
+pub use loligo::build as build_loligo;
+pub use record::{Record, all_records};
+pub use running::{Place, Request, Running, launch};
+
+/// A server with a way of storing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Rival {
+    Loligo,
+    Haproxy,
+    Nginx,
+    NginxSendfile,
+    NginxAio,
+    TrafficServer,
+    Varnish,
+    VarnishFile,
+    SquidRock,
+    SquidAufs,
+    SquidUfs,
+}
+
+impl Rival {
+    /// Every one, ourselves first.
+    pub const ALL: [Self; 11] = [
+        Self::Loligo,
+        Self::Haproxy,
+        Self::Nginx,
+        Self::NginxSendfile,
+        Self::NginxAio,
+        Self::TrafficServer,
+        Self::Varnish,
+        Self::VarnishFile,
+        Self::SquidRock,
+        Self::SquidAufs,
+        Self::SquidUfs,
+    ];
+
+    /// The name it is asked for by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Loligo => "loligo",
+            Self::Haproxy => "haproxy",
+            Self::Nginx => "nginx",
+            Self::NginxSendfile => "nginx-sendfile",
+            Self::NginxAio => "nginx-aio",
+            Self::TrafficServer => "trafficserver",
+            Self::Varnish => "varnish",
+            Self::VarnishFile => "varnish-file",
+            Self::SquidRock => "squid-rock",
+            Self::SquidAufs => "squid-aufs",
+            Self::SquidUfs => "squid-ufs",
+        }
+    }
+
+    /// The one of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|r| r.name() == name)
+    }
+
+    /// The product: "squid" for all of Squid's variants.
+    pub fn product(self) -> &'static str {
+        self.name().split('-').next().unwrap_or_default()
+    }
+
+    /// One line: what is special about it here.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Loligo => "the release build of this workspace",
+            Self::Haproxy => "cache in memory only",
+            Self::Nginx => "proxy_cache, sendfile off",
+            Self::NginxSendfile => "proxy_cache, sendfile on",
+            Self::NginxAio => "proxy_cache, sendfile on, reads by threads",
+            Self::TrafficServer => "one cache file or raw device, RAM cache",
+            Self::Varnish => "malloc storage",
+            Self::VarnishFile => "file storage (mapped)",
+            Self::SquidRock => "rock, SMP workers",
+            Self::SquidAufs => "aufs, one worker",
+            Self::SquidUfs => "ufs, one worker",
+        }
+    }
+
+    fn program(self) -> &'static str {
+        match self {
+            Self::Loligo => "loligo",
+            Self::Haproxy => "haproxy",
+            Self::Nginx | Self::NginxSendfile | Self::NginxAio => "nginx",
+            Self::TrafficServer => "traffic_server",
+            Self::Varnish | Self::VarnishFile => "varnishd",
+            Self::SquidRock | Self::SquidAufs | Self::SquidUfs => "squid",
+        }
+    }
+
+    /// Can it be started?
+    pub fn is_installed(self) -> bool {
+        match self {
+            Self::Loligo => loligo::binary().is_file(),
+            other => workspace::program(other.program()).is_some(),
+        }
+    }
+
+    /// Does it take a raw device itself, or does the device need a file system?
+    fn takes_device(self) -> bool {
+        matches!(self, Self::TrafficServer | Self::Loligo)
+    }
+
+    /// What the program says of its version.
+    pub fn version(self) -> Option<String> {
+        let (program, flag) = match self {
+            Self::Loligo => (loligo::binary(), "--version"),
+            Self::Haproxy | Self::SquidRock | Self::SquidAufs | Self::SquidUfs => {
+                (workspace::program(self.program())?, "-v")
+            }
+            Self::Nginx | Self::NginxSendfile | Self::NginxAio => {
+                (workspace::program("nginx")?, "-v")
+            }
+            Self::TrafficServer | Self::Varnish | Self::VarnishFile => {
+                (workspace::program(self.program())?, "-V")
+            }
+        };
+        let output = Command::new(program).arg(flag).output().ok()?;
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.push_str(&String::from_utf8_lossy(&output.stderr));
+        version_in(&text)
+    }
+
+    /// What to write and run for this setup.
+    pub fn plan(self, setup: &Setup) -> Plan {
+        let nginx = |sendfile, aio| nginx::plan(setup, nginx::Variant { sendfile, aio });
+        match self {
+            Self::Loligo => loligo::plan(setup),
+            Self::Haproxy => haproxy::plan(setup),
+            Self::Nginx => nginx(false, false),
+            Self::NginxSendfile => nginx(true, false),
+            Self::NginxAio => nginx(true, true),
+            Self::TrafficServer => trafficserver::plan(setup),
+            Self::Varnish => varnish::plan(setup, false),
+            Self::VarnishFile => varnish::plan(setup, true),
+            Self::SquidRock => squid::plan(setup, squid::Storage::Rock),
+            Self::SquidAufs => squid::plan(setup, squid::Storage::Aufs),
+            Self::SquidUfs => squid::plan(setup, squid::Storage::Ufs),
+        }
+    }
+}
+
+/// The first word that looks like a version: digits and a dot.
+fn version_in(text: &str) -> Option<String> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || ".-+~".contains(c)))
+        .map(|word| word.trim_start_matches("varnish-").trim_end_matches('.'))
+        .find(|word| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit()))
+        .map(str::to_owned)
+}
+
+/// What a plan is made for. Everything is decided here; the plan only writes it down.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    pub address: SocketAddr,
+    /// Loligo's admin interface; nobody else listens there
+    pub admin: SocketAddr,
+    pub origin: SocketAddr,
+    /// configuration, logs, sockets
+    pub run: PathBuf,
+    /// the cache
+    pub data: PathBuf,
+    /// a raw device instead, for those that take one
+    pub device: Option<PathBuf>,
+    /// on disk
+    pub cache: Bytes,
+    /// in memory
+    pub memory: Bytes,
+    /// access log, and for Loligo the profile
+    pub logs: bool,
+    /// Loligo's profile, also without logs
+    pub profile: bool,
+    pub workers: u32,
+    pub as_root: bool,
+    /// further arguments, for Loligo only
+    pub extra: Vec<String>,
+}
+
+/// What it takes to run a server.
+#[derive(Debug, Default)]
+pub struct Plan {
+    pub dirs: Vec<PathBuf>,
+    pub files: Vec<(PathBuf, String)>,
+    /// symbolic links: where to, name
+    pub links: Vec<(PathBuf, PathBuf)>,
+    /// run one after the other before the start
+    pub prepare: Vec<CommandLine>,
+    /// the server, then what belongs to it and needs it running
+    pub servers: Vec<CommandLine>,
+    /// who must own the run and data directories, if not we
+    pub owner: Option<&'static str>,
+    /// prefix of the names it may leave in /dev/shm
+    pub shared_memory: Option<String>,
+    /// a file, and what it must say before the server really is ready
+    pub ready_log: Option<(PathBuf, &'static str)>,
+}

@@ -1,0 +1,283 @@
+//! Starting a server, waiting for it, measuring it, stopping it.
+//!
+//! [`launch`] carries a plan out and returns when the server answers. From the first step on, an error drops the
+//! [`Running`], which undoes what has been done.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::record::{self, Record};
+use super::{Plan, Rival, Setup};
+use crate::block::Mounted;
+use crate::failure::{During, Failure, Result, fail};
+use crate::http::Client;
+use crate::interrupt;
+use crate::origin::{self, Origin};
+use crate::process::{Server, tail};
+use crate::procfs;
+use crate::size::Bytes;
+
+/// How long a server may take to begin answering (Squid makes its directories in this time).
+const READY_MAX: Duration = Duration::from_secs(60);
+/// How long it may take from answering to caching.
+const CACHING_MAX: Duration = Duration::from_secs(20);
+
+/// What a caller of [`launch`] chooses; the rest of the [`Setup`] follows.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// names the run directory; two servers cannot have one label
+    pub label: String,
+    /// 0: a free one
+    pub port: u16,
+    pub origin: SocketAddr,
+    pub cache: Bytes,
+    pub memory: Bytes,
+    pub logs: bool,
+    pub profile: bool,
+    pub workers: u32,
+    pub place: Place,
+    pub extra: Vec<String>,
+}
+
+/// Where the cache lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// In the run directory; removed when the server is stopped.
+    RunDir,
+    /// In a folder of this directory; left there.
+    Dir(PathBuf),
+    /// On this block device, all of it. The caller has checked that it is expendable.
+    Device(PathBuf),
+}
+
+/// A server that answers. Dropping it stops it, unless [`Running::leave`] was called.
+#[derive(Debug)]
+pub struct Running {
+    pub rival: Rival,
+    pub address: SocketAddr,
+    pub admin: SocketAddr,
+    pub run: PathBuf,
+    pub data: PathBuf,
+    record: Record,
+    servers: Vec<Server>,
+    armed: bool,
+}
+
+/// A port nobody listens on now.
+pub fn free_port() -> Result<u16> {
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).during(|| "finding a port".into())?;
+    let address = listener.local_addr().during(|| "finding a port".into())?;
+    Ok(address.port())
+}
+
+/// Starts a server and waits until it answers.
+pub fn launch(rival: Rival, request: &Request) -> Result<Running> {
+    if !rival.is_installed() {
+        fail!("{} is not installed", rival.name());
+    }
+    let run = record::directory(&request.label);
+    if let Some(old) = Record::read(&run)? {
+        if old.is_alive() {
+            fail!(
+                "{} runs already, on {}; stop it first",
+                request.label,
+                old.address
+            );
+        }
+        old.undo()?;
+    }
+    if run.exists() {
+        fs::remove_dir_all(&run).during(|| format!("clearing {}", run.display()))?;
+    }
+    fs::create_dir_all(&run).during(|| format!("making {}", run.display()))?;
+
+    let port = match request.port {
+        0 => free_port()?,
+        port => port,
+    };
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+    let mut running = Running {
+        rival,
+        address,
+        admin,
+        data: run.join("data"),
+        record: Record::new(rival.name(), &request.label, address),
+        run,
+        servers: Vec::new(),
+        armed: true,
+    };
+    let mut device = None;
+    match &request.place {
+        Place::RunDir => running.record.remove = Some(running.data.clone()),
+        Place::Dir(dir) => running.data = dir.join(&request.label),
+        Place::Device(raw) if rival.takes_device() => device = Some(raw.clone()),
+        Place::Device(raw) => {
+            let mounted = Mounted::fresh(raw, &running.run.join("mount"))?.keep();
+            running.data = mounted.join("data");
+            running.record.mounted = Some(mounted);
+            running.record.write(&running.run)?;
+        }
+    }
+    let setup = Setup {
+        address,
+        admin,
+        origin: request.origin,
+        run: running.run.clone(),
+        data: running.data.clone(),
+        device,
+        cache: request.cache,
+        memory: request.memory,
+        logs: request.logs,
+        profile: request.profile,
+        workers: request.workers,
+        as_root: rustix::process::geteuid().is_root(),
+        extra: request.extra.clone(),
+    };
+    running.carry_out(rival.plan(&setup))?;
+    Ok(running)
+}
+
+impl Running {
+    /// From here on an error drops `self`, which undoes what has been done.
+    fn carry_out(&mut self, plan: Plan) -> Result<()> {
+        self.record.shared_memory.clone_from(&plan.shared_memory);
+        for dir in plan.dirs.iter().chain([&self.data]) {
+            fs::create_dir_all(dir).during(|| format!("making {}", dir.display()))?;
+        }
+        for (path, text) in &plan.files {
+            fs::write(path, text).during(|| format!("writing {}", path.display()))?;
+        }
+        for (to, name) in &plan.links {
+            std::os::unix::fs::symlink(to, name)
+                .during(|| format!("linking {}", name.display()))?;
+        }
+        if let Some(owner) = plan.owner {
+            for dir in [&self.run, &self.data] {
+                crate::block::tool("chown", &["-R", owner, &dir.to_string_lossy()])?;
+            }
+        }
+        let output = self.run.join("output.log");
+        for command in &plan.prepare {
+            command.run(&output)?;
+        }
+        for command in &plan.servers {
+            self.servers.push(command.spawn(&output)?);
+            self.record.servers = self.servers.iter().map(Server::identity).collect();
+            self.record.write(&self.run)?;
+            self.await_port(&output)?;
+        }
+        if let Some((log, says)) = &plan.ready_log {
+            let ready = || fs::read_to_string(log).is_ok_and(|text| text.contains(says));
+            if !interrupt::wait_until(READY_MAX, ready)? {
+                return Err(self.failure("never said that it was ready", log));
+            }
+        }
+        Ok(())
+    }
+
+    fn await_port(&mut self, output: &Path) -> Result<()> {
+        let address = self.address;
+        let mut ended = false;
+        let servers = &mut self.servers;
+        let answers = interrupt::wait_until(READY_MAX, || {
+            ended = servers.iter_mut().any(Server::has_ended);
+            ended || TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+        })?;
+        match (ended, answers) {
+            (true, _) => Err(self.failure("ended at once", output)),
+            (false, false) => Err(self.failure("does not listen", output)),
+            (false, true) => Ok(()),
+        }
+    }
+
+    fn failure(&self, what: &str, log: &Path) -> Failure {
+        Failure::new(format!("{} {what}{}", self.rival.name(), tail(log)))
+    }
+
+    /// The processes it consists of, without their descendants.
+    pub fn roots(&self) -> Vec<u32> {
+        self.servers.iter().map(|s| s.identity().pid).collect()
+    }
+
+    /// CPU time of all its processes so far.
+    pub fn cpu(&self) -> Duration {
+        procfs::cpu(&self.roots())
+    }
+
+    /// Resident memory of all its processes.
+    pub fn resident_bytes(&self) -> u64 {
+        procfs::resident_bytes(&self.roots())
+    }
+
+    /// Waits until an object asked for twice comes from the origin once. An error says that it never does.
+    pub fn await_caching(&self, origin: &Origin) -> Result<()> {
+        let mut client = Client::new(self.address);
+        let mut n = 0;
+        let mut trouble = None;
+        let mut caches = || {
+            n += 1;
+            let id = format!("probe-{}-{n}", self.address.port());
+            let before = origin.served();
+            for _ in 0..3 {
+                match client.get(&origin::path(1000, &id)) {
+                    Ok(answer)
+                        if answer.status == 200
+                            && answer.body.len() == 1000
+                            && origin::is_body_of(&answer.body, &id) => {}
+                    Ok(answer) => {
+                        trouble = Some(Failure::new(format!("status {}", answer.status)));
+                        return false;
+                    }
+                    Err(failure) => {
+                        trouble = Some(failure);
+                        return false;
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // One for the first; the second may have been asked before the first was stored.
+            origin.served() - before <= 2
+        };
+        if interrupt::wait_until(CACHING_MAX, &mut caches)? {
+            return Ok(());
+        }
+        match trouble {
+            Some(failure) => fail!("{} does not answer well: {failure}", self.rival.name()),
+            None => fail!("{} does not cache", self.rival.name()),
+        }
+    }
+
+    /// Lets it run on after this process; `cargo xtask rivals stop` ends it.
+    pub fn leave(mut self) {
+        self.armed = false;
+    }
+
+    /// Stops it now.
+    pub fn stop(mut self) -> Result<()> {
+        self.stop_now()
+    }
+
+    fn stop_now(&mut self) -> Result<()> {
+        if !self.armed {
+            return Ok(());
+        }
+        self.armed = false;
+        let mut first_failure = Ok(());
+        while let Some(mut server) = self.servers.pop() {
+            first_failure = first_failure.and(server.stop());
+        }
+        first_failure.and(self.record.undo())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Err(failure) = self.stop_now() {
+            eprintln!("stopping {}: {failure}", self.rival.name());
+        }
+    }
+}
