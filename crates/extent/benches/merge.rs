@@ -2,7 +2,7 @@
 //! testing bits in a row and against balanced trees.
 //!
 //! ```text
-//! cargo bench -p extent               the full table: about two minutes, below 4 GiB
+//! cargo bench -p extent               the full table: under two minutes of one core, 2 GiB
 //! cargo bench -p extent -- --quick    small rows only
 //! cargo test -p extent --benches      the same small rows, so that this file cannot rot
 //! ```

@@ -8,8 +8,7 @@
 //! changes a piece in the heap must bring the tables in step: take the old end out *before*, put the new one in
 //! *after*, because a table that grows in between would place the piece by a key it is no longer under.
 //!
-//! Limits: as the heap's. Tables grow by doubling and do not shrink; a growing one stops for a moment (about 10 ns a
-//! piece while it fits the processor's caches).
+//! Limits: as the heap's. Tables grow by doubling and do not shrink; the call that makes one grow moves all its entries.
 //! Source: paper 000, section 4.4 (front hash table, rear hash table).
 
 use crate::heap::{Handle, Heap};

@@ -10,8 +10,8 @@
 //! positions  [ place of piece 0 | place of piece 1 | ... ]   or, if vacant, the next vacant handle
 //! ```
 //!
-//! Keys lie in the heap itself: a comparison of two children reads one cache line, not two distant nodes. (The
-//! paper links nodes by pointers; that is the same heap at a higher price.) 16 bytes a piece.
+//! Keys lie in the heap itself, so that the two children to compare are neighbours in memory. (The paper links nodes
+//! by pointers.) 16 bytes a piece.
 //!
 //! Invariants, checked by `audit`: no entry is before its parent; `positions` and `entries` point at each other;
 //! every handle not in use is in the chain of vacant ones, once.

@@ -1,6 +1,6 @@
 //! The command line: what may be typed, and what it becomes in `Raw`.
 //!
-//! Values of flags stay text here; they are checked with the file's, by the same rows of `settings`.
+//! Values of flags stay text here; they are checked with the file's, by the same rows of `table`.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::draft::LISTEN;
 use crate::problem::Place;
 use crate::raw::{Given, Raw, RawListener};
-use crate::settings::{LISTENER, TOP};
+use crate::table::{LISTENER, TOP};
 
 #[derive(Parser, Debug)]
 #[command(

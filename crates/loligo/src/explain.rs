@@ -14,7 +14,8 @@ use proxy::plan::{
 use crate::into_plan::Settled;
 use crate::machine::{Existing, OnDisk};
 use crate::raw::Raw;
-use crate::settings::{self, Kind};
+use crate::settings::Kind;
+use crate::table::TOP;
 use crate::units::{Size, Time};
 
 /// The whole explanation, lines with ends.
@@ -179,7 +180,8 @@ fn destinations(allowed: &Destinations) -> String {
         }
         (false, false) => "from anywhere; loopback and link-local addresses refused".to_owned(),
     };
-    if !allowed.allow.is_empty() && !(allowed.loopback && allowed.link_local) {
+    let some_refused = !allowed.loopback || !allowed.link_local;
+    if some_refused && !allowed.allow.is_empty() {
         let _ = write!(text, ", except {}", networks(&allowed.allow));
     }
     text
@@ -305,7 +307,7 @@ fn explain_logs(settled: &Settled, out: &mut String) {
 /// Numbers and switches that were set, beside their defaults: what is easily overlooked in a long file.
 fn changed(raw: &Raw, out: &mut String) {
     let mut first = true;
-    for setting in settings::TOP {
+    for setting in TOP {
         let Some(given) = raw.given.iter().rfind(|given| given.key == setting.key) else {
             continue;
         };

@@ -13,8 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use proxy::plan::{
-    AccessLog, Admin, Destinations, Forward, Limits, Listener, OriginUrl, Plan, Role, Route,
-    StorePlan,
+    AccessLog, Admin, Forward, Limits, Listener, OriginUrl, Plan, Role, Route, StorePlan,
 };
 
 use crate::draft::{Draft, LISTEN, ListenerDraft, RouteDraft, StorePath};
@@ -22,13 +21,15 @@ use crate::machine::{Existing, Machine, OnDisk};
 use crate::problem::{Place, Problem};
 use crate::raw::{Given, Raw};
 use crate::settings;
+use crate::table;
 use crate::units::Size;
 
 const MIB: u64 = 1 << 20;
 /// Files the process needs beside connections: store, logs, rings, resolver, libraries.
 const FILES_RESERVED: u64 = 256;
-/// Files a client connection may need: itself and one to an origin.
-const FILES_PER_CONNECTION: u64 = 2;
+/// Of the other files so many of a hundred may be clients; the rest is for origins, of which idle clients and hits
+/// need none.
+const CLIENT_FILES_PERCENT: u64 = 75;
 
 /// A checked configuration.
 #[derive(Clone, PartialEq, Debug)]
@@ -53,7 +54,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         notes: Vec::new(),
     };
     settings::apply(
-        settings::TOP,
+        table::TOP,
         "",
         &raw.given,
         &mut making.draft,
@@ -131,7 +132,7 @@ impl Making<'_> {
         for raw in &self.raw.listeners {
             let mut draft = ListenerDraft::new(raw.place.clone());
             settings::apply(
-                settings::LISTENER,
+                table::LISTENER,
                 "listener.",
                 &raw.given,
                 &mut draft,
@@ -140,7 +141,7 @@ impl Making<'_> {
             for raw in &raw.routes {
                 let mut route = RouteDraft::new(raw.place.clone());
                 settings::apply(
-                    settings::ROUTE,
+                    table::ROUTE,
                     "listener.route.",
                     &raw.given,
                     &mut route,
@@ -476,7 +477,7 @@ impl Making<'_> {
     /// The number of connections and the limit of open files.
     fn settle_limits(&mut self) {
         let files = self.machine.files_max;
-        let bearable = files.saturating_sub(FILES_RESERVED) / FILES_PER_CONNECTION;
+        let bearable = files.saturating_sub(FILES_RESERVED) / 100 * CLIENT_FILES_PERCENT;
         let limits = &mut self.draft.plan.limits;
         let wanted = limits.connections_max as u64;
         if wanted <= bearable {
@@ -485,7 +486,7 @@ impl Making<'_> {
         if self.draft.connections_given {
             self.notes.push(format!(
                 "{wanted} connections need up to {} open files, but this process may have {files} (ulimit -n)",
-                wanted * FILES_PER_CONNECTION + FILES_RESERVED
+                wanted * 100 / CLIENT_FILES_PERCENT + FILES_RESERVED
             ));
         } else {
             limits.connections_max = bearable.max(Limits::CONNECTIONS_MAX.min) as usize;
@@ -532,18 +533,13 @@ fn is_own(origin: &OriginUrl, own: SocketAddr) -> bool {
     if own.port() != origin.port || own.port() == 0 {
         return false;
     }
-    let this_machine = Destinations {
-        loopback: false,
-        link_local: true,
-        allow: Vec::new(),
-    };
     let own_ip = own.ip().to_canonical();
     match origin.host.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
         Ok(ip) if ip == own_ip => true,
         // 127.0.0.1 or 0.0.0.0 as the origin reaches a socket on every address; 0.0.0.0 as ours takes all of loopback.
         Ok(ip) => {
-            let loopback = !this_machine.permits(ip) && !ip.is_multicast();
-            loopback && (own_ip.is_unspecified() || ip.is_unspecified() && own_ip.is_loopback())
+            ip.is_loopback() && own_ip.is_unspecified()
+                || ip.is_unspecified() && (own_ip.is_loopback() || own_ip.is_unspecified())
         }
         Err(_) => origin.host == "localhost" && (own_ip.is_loopback() || own_ip.is_unspecified()),
     }

@@ -23,6 +23,7 @@ mod raw;
 mod reference;
 mod serve;
 mod settings;
+mod table;
 #[cfg(test)]
 mod testing;
 mod units;

@@ -2,7 +2,7 @@
 //!
 //! A configuration is flat: a setting has a name like `store.size` and a value. Only listeners and their routes
 //! repeat. TOML tables are flattened to such names, the command line's flags become settings too (later ones win),
-//! and `settings` knows which names exist. So a file and a flag are checked by the same lines of code and
+//! and `table` knows which names exist. So a file and a flag are checked by the same lines of code and
 //! complain in the same way.
 
 use std::fmt;

@@ -1,16 +1,17 @@
-//! The reference of all settings, written from the tables of `settings`: `loligo settings` prints it, and
+//! The reference of all settings, written from the tables in `table`: `loligo settings` prints it, and
 //! `docs/configuration.md` is the same text.
 //!
 //! A test holds the file to it; `UPDATE_DOCS=1 cargo test -p loligo` rewrites it.
 
 use std::fmt::Write as _;
 
-use crate::settings::{LISTENER, ROUTE, Setting, TOP};
+use crate::settings::Setting;
+use crate::table::{LISTENER, ROUTE, TOP};
 
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Written by `UPDATE_DOCS=1 cargo test -p loligo` from crates/loligo/src/settings.rs; change it there. -->
+<!-- Written by `UPDATE_DOCS=1 cargo test -p loligo` from crates/loligo/src/table.rs; change it there. -->
 
 Loligo needs no configuration: `loligo serve` is a forward proxy for this machine on 127.0.0.1:3128. Flags change
 the most common settings (`loligo serve --help`), a file changes all of them: `loligo serve -c loligo.toml`.

@@ -44,7 +44,10 @@ fn announce(ready: &Ready, roles: &[&str]) {
         None => tracing::info!("no admin interface"),
     }
     match &ready.store {
-        Some(store) => tracing::info!("store {store}, read and written by {}", ready.io_engine),
+        Some(store) => {
+            tracing::info!("store {store}");
+            tracing::info!("disk I/O by {}", ready.io_engine);
+        }
         None => tracing::info!("no store: memory only"),
     }
     if let Some(reason) = &ready.io_engine_reason {

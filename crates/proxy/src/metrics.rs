@@ -21,6 +21,8 @@ macro_rules! counters {
             pub bytes: [AtomicU64; 11],
             /// Latency by class, see [`bucket_of`].
             pub latency: Box<Latency>,
+            /// Latencies by class added up, microseconds.
+            pub latency_us: [AtomicU64; 11],
             $(#[doc = $help] pub $field: AtomicU64,)*
         }
 
@@ -119,6 +121,7 @@ impl Counters {
         add(&self.requests[class], 1);
         add(&self.bytes[class], bytes);
         add(&self.latency.0[class][bucket_of(us)], 1);
+        add(&self.latency_us[class], u64::from(us));
     }
 }
 

@@ -5,14 +5,13 @@
 //! one place, a [`Bounds`] constant beside its type; the command checks against it and prints it in the
 //! reference, and [`Default`] uses it.
 //!
-//! Three small decisions live with their data, because the data plane and `loligo check` both ask them:
-//! who may use a listener ([`Listener::serves`]), where a forward listener may connect to
-//! ([`Destinations::permits`]) and which route a request takes ([`Listener::route`]).
+//! Two small decisions live with their data: what a route matches ([`Route::matches`]) and which of several comes
+//! first ([`Route::specificity`]). Who is served and where connections may go is decided in `access`.
 //!
 //! Not known here: files, flags, sockets. Times are [`Duration`], sizes bytes.
 //! Source: DESIGN section 4, "Whom it serves".
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -158,25 +157,6 @@ impl Listener {
             allow,
         }
     }
-
-    /// May this client use the listener?
-    pub fn serves(&self, client: IpAddr) -> bool {
-        serves(&self.allow, client)
-    }
-
-    /// The route of a request, `None` on a forward listener or when none matches (the answer owed is 421 or 404).
-    /// `host` without port, any case; `path` begins with `/` and may carry a query.
-    pub fn route(&self, host: &str, path: &str) -> Option<&Route> {
-        match &self.role {
-            Role::Forward(_) => None,
-            Role::Reverse(routes) => routes.iter().find(|route| route.matches(host, path)),
-        }
-    }
-}
-
-fn serves(allow: &[IpNet], client: IpAddr) -> bool {
-    let client = client.to_canonical();
-    client.is_loopback() || allow.iter().any(|net| net.contains(&client))
 }
 
 /// The forward role's settings.
@@ -206,8 +186,8 @@ impl Forward {
     }
 }
 
-/// Which addresses a forward listener connects to. Decided on the resolved address, not on the name, so that
-/// a name pointing inward gains nothing. The proxy's own listeners are refused separately, always.
+/// Which addresses a forward listener connects to, beside the ordinary ones. Judged on the resolved address, not on
+/// the name, so that a name pointing inward gains nothing. The proxy's own listeners and multicast are refused always.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Destinations {
     /// 127.0.0.0/8, ::1, and the unspecified addresses (which the kernel takes for this machine).
@@ -216,42 +196,6 @@ pub struct Destinations {
     pub link_local: bool,
     /// Networks reachable in spite of the two above.
     pub allow: Vec<IpNet>,
-}
-
-impl Destinations {
-    /// May it be connected to? Multicast and broadcast never; IPv4 addresses written as IPv6 count as IPv4.
-    pub fn permits(&self, destination: IpAddr) -> bool {
-        let ip = destination.to_canonical();
-        if ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
-            return false;
-        }
-        let (loopback, link_local) = match ip {
-            IpAddr::V4(v4) => (v4.octets()[0] == 0 || v4.is_loopback(), v4.is_link_local()),
-            IpAddr::V6(v6) => {
-                // ::a.b.c.d, long deprecated, and the NAT64 prefix both carry an IPv4 address to judge.
-                if let Some(v4) = embedded_v4(v6) {
-                    return self.permits(IpAddr::V4(v4)) || self.listed(ip);
-                }
-                (
-                    v6.is_loopback() || v6.is_unspecified(),
-                    v6.is_unicast_link_local(),
-                )
-            }
-        };
-        (!loopback || self.loopback) && (!link_local || self.link_local) || self.listed(ip)
-    }
-
-    fn listed(&self, ip: IpAddr) -> bool {
-        self.allow.iter().any(|net| net.contains(&ip))
-    }
-}
-
-fn embedded_v4(v6: std::net::Ipv6Addr) -> Option<Ipv4Addr> {
-    let s = v6.segments();
-    let tail = Ipv4Addr::from((u32::from(s[6]) << 16) | u32::from(s[7]));
-    let compatible = s[..6] == [0; 6] && s[6] != 0;
-    let nat64 = s[..6] == [0x64, 0xff9b, 0, 0, 0, 0]; // RFC 6052 §2.1
-    (compatible || nat64).then_some(tail)
 }
 
 /// Where the requests for a host and path go.
@@ -367,13 +311,6 @@ pub struct Admin {
     pub address: SocketAddr,
     /// The networks served beside loopback; never empty when `address` is beyond loopback.
     pub allow: Vec<IpNet>,
-}
-
-impl Admin {
-    /// May this client use it?
-    pub fn serves(&self, client: IpAddr) -> bool {
-        serves(&self.allow, client)
-    }
 }
 
 /// How the disk is read and written.
@@ -745,67 +682,6 @@ pub struct OriginTls {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn loopback_clients_are_always_served_and_others_by_network() {
-        let l = Listener::forward(
-            "0.0.0.0:3128".parse().unwrap(),
-            vec!["10.1.0.0/16".parse().unwrap()],
-        );
-        assert!(l.serves(ip("127.0.0.1")));
-        assert!(l.serves(ip("::1")));
-        assert!(l.serves(ip("10.1.2.3")));
-        assert!(l.serves(ip("::ffff:10.1.2.3")));
-        assert!(!l.serves(ip("10.2.0.1")));
-    }
-
-    #[test]
-    fn a_public_listener_does_not_reach_inward() {
-        let public = Forward::for_address(ip("0.0.0.0")).destinations;
-        let inward = [
-            "127.0.0.1",
-            "127.9.9.9",
-            "0.0.0.0",
-            "::1",
-            "::",
-            "::ffff:127.0.0.1",
-            "::127.0.0.1",
-            "64:ff9b::7f00:1",
-            "169.254.169.254",
-            "fe80::1",
-            "255.255.255.255",
-            "224.0.0.1",
-            "ff02::1",
-        ];
-        for refused in inward {
-            assert!(!public.permits(ip(refused)), "{refused}");
-        }
-        for fine in ["10.0.0.1", "192.0.2.1", "2001:db8::1", "64:ff9b::c000:201"] {
-            assert!(public.permits(ip(fine)), "{fine}");
-        }
-    }
-
-    #[test]
-    fn a_local_listener_reaches_loopback_but_never_multicast() {
-        let local = Forward::for_address(ip("127.0.0.1")).destinations;
-        assert!(local.permits(ip("127.0.0.1")));
-        assert!(local.permits(ip("fe80::1")));
-        assert!(!local.permits(ip("224.0.0.1")));
-    }
-
-    #[test]
-    fn allowed_networks_open_single_holes() {
-        let d = Destinations {
-            allow: vec!["127.0.0.2/32".parse().unwrap()],
-            ..Destinations::default()
-        };
-        assert!(d.permits(ip("127.0.0.2")));
-        assert!(!d.permits(ip("127.0.0.1")));
-    }
 
     fn route(host: Option<&str>, prefix: &str) -> Route {
         let origin = OriginUrl {

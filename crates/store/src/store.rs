@@ -6,7 +6,7 @@
 //! 2. `shards`: each a part of the index, chosen by key hash. Held for a look-up, never two at once (but by `audit`).
 //! 3. `flights` and `freed`: short lists. Nothing is taken while one is held.
 //!
-//! An extent freed under a shard's lock alone goes to `freed`, from where the writer takes it, so that
+//! An extent freed under a shard's lock alone goes to `freed` (at most one a record), from where the writer takes it, so that
 //! the allocator needs no lock of its own.
 
 use crate::buffer::Pool;

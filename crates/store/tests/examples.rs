@@ -4,7 +4,7 @@ mod common;
 
 use common::{MIB, Shell, body};
 use store::{
-    Corrupt, Fragment, KeyHash, Lookup, NewRecord, ObjectTotal, OpenPlan, Outcome, Settings, Store,
+    Corrupt, Fragment, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, Settings, Store,
     Superblock,
 };
 

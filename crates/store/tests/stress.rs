@@ -119,7 +119,7 @@ impl World {
                 let bytes = self.read(read.offset, read.len);
                 let parts = self.store.decode_read(&bytes, &read).unwrap();
                 // Let another thread come between now and then.
-                if version_of(&parts.body) % 4 == 0 {
+                if version_of(&parts.body).is_multiple_of(4) {
                     std::thread::yield_now();
                     let again = self.read(read.offset, read.len);
                     assert_eq!(again, bytes, "the bytes under a reader stay");
@@ -212,6 +212,6 @@ fn nothing_wrong_is_served_under_load() {
     assert_eq!((figures.clusters_in_flight, figures.reads_pinned), (0, 0));
     let (served, withheld) = (world.served.load(SeqCst), world.withheld.load(SeqCst));
     println!("{served} served, {withheld} withheld, {figures:?}");
-    assert!(served > 10_000 && figures.evictions > 100 && figures.replaced > 100);
+    assert!(served > 2_000 && figures.evictions > 100 && figures.replaced > 100);
     assert!(world.store.close_image().is_ok());
 }

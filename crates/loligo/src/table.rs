@@ -1,0 +1,551 @@
+//! Every setting there is, in three tables: outside listeners, of a listener, of a route.
+//!
+//! Numbers with bounds take them from `proxy::plan`. Settings that need more than a number (`Kind::Own`) bring
+//! their own function, in `own`.
+
+use proxy::plan::{CacheRules, Dns, Limits, PoolLimits, StorePlan, Timeouts};
+
+use crate::draft::{Draft, ListenerDraft, RouteDraft};
+use crate::own;
+use crate::settings::{Kind, Setting};
+
+/// Settings outside listeners.
+pub const TOP: &[Setting<Draft>] = &[
+    setting(
+        "name",
+        Kind::Own {
+            form: "a token",
+            default: "loligo",
+            set: own::name,
+        },
+        "The name this proxy signs with in `Via` and `Cache-Status`. Give each proxy of a chain its own.",
+    ),
+    flagged(
+        "workers",
+        "--workers",
+        Kind::Own {
+            form: "a number, 1 to 256",
+            default: "one a core",
+            set: own::workers,
+        },
+        "Worker threads. Fewer leave cores to other programs.",
+    ),
+    flagged(
+        "memory",
+        "--memory",
+        Kind::Own {
+            form: "a size, 1MiB to 1024GiB, or `none`",
+            default: "an eighth of the RAM, at most 1GiB",
+            set: own::memory,
+        },
+        "Size of the memory tier, all workers together. More on a machine that does nothing else.",
+    ),
+    flagged(
+        "admin.address",
+        "--admin",
+        Kind::Own {
+            form: "`ADDRESS:PORT` or `none`",
+            default: "127.0.0.1:3129",
+            set: own::admin_address,
+        },
+        "Where the admin interface listens: `/metrics`, `/status`, `/healthz`, `PURGE`.",
+    ),
+    flagged(
+        "admin.allow",
+        "--admin-allow",
+        Kind::Own {
+            form: "networks",
+            default: "none: this machine only",
+            set: own::admin_allow,
+        },
+        "Who may use the admin interface beside this machine. Required when it listens beyond loopback.",
+    ),
+    flagged(
+        "store.path",
+        "--store",
+        Kind::Own {
+            form: "a path or `none`",
+            default: "`loligo/store` in the user's cache directory",
+            set: own::store_path,
+        },
+        "The disk cache: one file, made if it is not there, or a block device (whose content is overwritten). `none`: memory only.",
+    ),
+    flagged(
+        "store.size",
+        "--store-size",
+        Kind::Size(StorePlan::SIZE_BYTES, |d, n| d.store_size = Some(n)),
+        "Size of the whole store, preallocated. Without it a file or device that exists keeps its size, and a new file gets the default, but at most half of the free space.",
+    ),
+    flagged(
+        "store.io-engine",
+        "--io-engine",
+        Kind::Own {
+            form: "`auto`, `uring`, `threads`",
+            default: "auto",
+            set: own::io_engine,
+        },
+        "How the disk is read and written. `auto`: io_uring where the kernel allows it, else threads; `uring`: that or do not start.",
+    ),
+    setting(
+        "store.direct",
+        Kind::Switch(true, |d, on| d.store.direct = on),
+        "Bypass the page cache (O_DIRECT) where the file system can. Off to let the kernel cache the store too.",
+    ),
+    setting(
+        "store.chunk",
+        Kind::Size(StorePlan::CHUNK_BYTES, |d, n| {
+            d.store.chunk_bytes = n as u32
+        }),
+        "Unit of allocation, a power of two. Larger: less memory for a store of large objects, more waste for small ones. Changing it empties the store.",
+    ),
+    setting(
+        "store.cluster",
+        Kind::Size(StorePlan::CLUSTER_BYTES, |d, n| {
+            d.store.cluster_bytes = n as u32
+        }),
+        "Size of one write, a power of two: objects are gathered up to it.",
+    ),
+    setting(
+        "store.cluster-deadline",
+        Kind::Time(StorePlan::CLUSTER_DEADLINE, |d, t| {
+            d.store.cluster_deadline = t
+        }),
+        "A cluster that is not full is written after this time.",
+    ),
+    setting(
+        "store.fragment",
+        Kind::Size(StorePlan::FRAGMENT_BYTES, |d, n| {
+            d.store.fragment_bytes = n as u32
+        }),
+        "Longer objects are stored in pieces of this size, a power of two.",
+    ),
+    setting(
+        "store.high-watermark",
+        Kind::Count(StorePlan::HIGH_WATERMARK_PERCENT, |d, n| {
+            d.store.high_watermark_percent = n as u8
+        }),
+        "Percent of the store at which eviction begins.",
+    ),
+    setting(
+        "store.low-watermark",
+        Kind::Count(StorePlan::LOW_WATERMARK_PERCENT, |d, n| {
+            d.store.low_watermark_percent = n as u8
+        }),
+        "Percent of the store at which eviction ends; below the high one.",
+    ),
+    flagged(
+        "log.access",
+        "--access-log",
+        Kind::Own {
+            form: "a path, `-` or `none`",
+            default: "none",
+            set: own::access_log,
+        },
+        "The access log; `-` is standard output. SIGHUP reopens the file.",
+    ),
+    flagged(
+        "log.access-format",
+        "--access-log-format",
+        Kind::Own {
+            form: "`squid`, `json`",
+            default: "squid",
+            set: own::access_format,
+        },
+        "Squid's native format, or one JSON object a line.",
+    ),
+    flagged(
+        "log.profile",
+        "--profile",
+        Kind::Own {
+            form: "a path or `none`",
+            default: "none",
+            set: own::profile,
+        },
+        "The profile file: one small binary record a request. `loligo profile dump` prints it.",
+    ),
+    flagged(
+        "log.level",
+        "--log-level",
+        Kind::Own {
+            form: "`error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,proxy=debug`",
+            default: "info",
+            set: own::log_level,
+        },
+        "How much is said on standard error.",
+    ),
+    setting(
+        "limits.head-max",
+        Kind::Size(Limits::HEAD_BYTES_MAX, |d, n| {
+            d.plan.limits.head_bytes_max = n as usize
+        }),
+        "A message head. Longer requests get 431, longer responses become 502.",
+    ),
+    setting(
+        "limits.fields-max",
+        Kind::Count(Limits::FIELDS_MAX, |d, n| {
+            d.plan.limits.fields_max = n as usize
+        }),
+        "Field lines of a head; more get 431 or 502.",
+    ),
+    setting(
+        "limits.target-max",
+        Kind::Size(Limits::TARGET_BYTES_MAX, |d, n| {
+            d.plan.limits.target_bytes_max = n as usize
+        }),
+        "A request target; longer ones get 414.",
+    ),
+    setting(
+        "limits.connections-max",
+        Kind::Count(Limits::CONNECTIONS_MAX, |d, n| {
+            d.plan.limits.connections_max = n as usize;
+            d.connections_given = true;
+        }),
+        "Client connections. Without it the default is lowered to what the limit of open files (`ulimit -n`) bears. Beyond it new clients wait.",
+    ),
+    setting(
+        "limits.object-max",
+        Kind::Size(Limits::OBJECT_BYTES_MAX, |d, n| {
+            d.plan.limits.object_bytes_max = n
+        }),
+        "Longer objects are passed through, not stored.",
+    ),
+    setting(
+        "limits.memory-object-max",
+        Kind::Size(Limits::MEMORY_OBJECT_BYTES_MAX, |d, n| {
+            d.plan.limits.memory_object_bytes_max = n
+        }),
+        "Longer objects are kept out of the memory tier.",
+    ),
+    setting(
+        "limits.transfer-buffer",
+        Kind::Size(Limits::TRANSFER_BUFFER_BYTES, |d, n| {
+            d.plan.limits.transfer_buffer_bytes = n
+        }),
+        "Bodies on their way between origins and clients, all together.",
+    ),
+    setting(
+        "limits.transfer-max",
+        Kind::Size(Limits::TRANSFER_BYTES_MAX, |d, n| {
+            d.plan.limits.transfer_bytes_max = n
+        }),
+        "One transfer's part of that; then its origin is read no further until the readers catch up.",
+    ),
+    setting(
+        "limits.waiters-max",
+        Kind::Count(Limits::WAITERS_MAX, |d, n| {
+            d.plan.limits.waiters_max = n as usize
+        }),
+        "Requests that may wait on one shared fetch; further ones fetch themselves.",
+    ),
+    setting(
+        "timeouts.client-head",
+        Kind::Time(Timeouts::CLIENT_HEAD, |d, t| {
+            d.plan.timeouts.client_head = t
+        }),
+        "From the first byte of a request head to its last; then 408.",
+    ),
+    setting(
+        "timeouts.client-idle",
+        Kind::Time(Timeouts::CLIENT_IDLE, |d, t| {
+            d.plan.timeouts.client_idle = t
+        }),
+        "Between requests on a kept-alive connection. Longer than that of a proxy in front.",
+    ),
+    setting(
+        "timeouts.client-write",
+        Kind::Time(Timeouts::CLIENT_WRITE, |d, t| {
+            d.plan.timeouts.client_write = t
+        }),
+        "Without a byte taken by the client; then the connection is cut.",
+    ),
+    setting(
+        "timeouts.client-body",
+        Kind::Time(Timeouts::CLIENT_BODY, |d, t| {
+            d.plan.timeouts.client_body = t
+        }),
+        "Without a byte of a request body; then 408.",
+    ),
+    setting(
+        "timeouts.connect",
+        Kind::Time(Timeouts::CONNECT, |d, t| d.plan.timeouts.connect = t),
+        "For a connection to an origin, all its addresses and TLS included; then 504.",
+    ),
+    setting(
+        "timeouts.origin-first-byte",
+        Kind::Time(Timeouts::ORIGIN_FIRST_BYTE, |d, t| {
+            d.plan.timeouts.origin_first_byte = t
+        }),
+        "For the head of a response; then 504. Longer for origins that compute.",
+    ),
+    setting(
+        "timeouts.origin-idle-read",
+        Kind::Time(Timeouts::ORIGIN_IDLE_READ, |d, t| {
+            d.plan.timeouts.origin_idle_read = t
+        }),
+        "Without a byte of a response body; then the transfer fails.",
+    ),
+    setting(
+        "timeouts.origin-write",
+        Kind::Time(Timeouts::ORIGIN_WRITE, |d, t| {
+            d.plan.timeouts.origin_write = t
+        }),
+        "Without a byte of a request body taken by the origin; then 504.",
+    ),
+    setting(
+        "timeouts.pool-idle",
+        Kind::Time(Timeouts::POOL_IDLE, |d, t| d.plan.timeouts.pool_idle = t),
+        "Unused origin connections are closed after this. Shorter than the origin's own keep-alive time.",
+    ),
+    setting(
+        "timeouts.tunnel-idle",
+        Kind::Time(Timeouts::TUNNEL_IDLE, |d, t| {
+            d.plan.timeouts.tunnel_idle = t
+        }),
+        "Without a byte either way in a tunnel or an upgraded connection.",
+    ),
+    setting(
+        "timeouts.drain",
+        Kind::Time(Timeouts::DRAIN, |d, t| d.plan.timeouts.drain = t),
+        "For running requests after SIGTERM or SIGINT; then they are cut.",
+    ),
+    setting(
+        "cache.heuristic-percent",
+        Kind::Count(CacheRules::HEURISTIC_PERCENT, |d, n| {
+            d.plan.cache.heuristic_percent = n as u32
+        }),
+        "A response that states no lifetime is fresh for this percentage of its age since Last-Modified. 0: not at all.",
+    ),
+    setting(
+        "cache.heuristic-max",
+        Kind::Time(CacheRules::HEURISTIC_MAX, |d, t| {
+            d.plan.cache.heuristic_max = t
+        }),
+        "The most that rule may give.",
+    ),
+    setting(
+        "cache.ttl-max",
+        Kind::Time(CacheRules::TTL_MAX, |d, t| d.plan.cache.ttl_max = t),
+        "The most any stated lifetime counts for.",
+    ),
+    setting(
+        "cache.negative-ttl",
+        Kind::Time(CacheRules::NEGATIVE_TTL, |d, t| {
+            d.plan.cache.negative_ttl = t
+        }),
+        "How long an error that states no lifetime (404, 410 and the like) is fresh. 0: only as long as the origin says.",
+    ),
+    setting(
+        "cache.store-set-cookie",
+        Kind::Switch(false, |d, on| d.plan.cache.store_set_cookie = on),
+        "Store responses with Set-Cookie where nothing else forbids it. Only for origins whose cookies are the same for everybody.",
+    ),
+    setting(
+        "dns.servers",
+        Kind::Own {
+            form: "addresses",
+            default: "the system's",
+            set: own::dns_servers,
+        },
+        "Name servers, `ADDRESS` or `ADDRESS:PORT`, instead of those of /etc/resolv.conf.",
+    ),
+    setting(
+        "dns.timeout",
+        Kind::Time(Dns::TIMEOUT, |d, t| d.plan.dns.timeout = t),
+        "For one query to one server.",
+    ),
+    setting(
+        "dns.attempts",
+        Kind::Count(Dns::ATTEMPTS, |d, n| d.plan.dns.attempts = n as usize),
+        "Tries before a name counts as not resolvable.",
+    ),
+    setting(
+        "dns.ttl-min",
+        Kind::Time(Dns::TTL_MIN, |d, t| d.plan.dns.ttl_min = t),
+        "Answers are kept at least this long.",
+    ),
+    setting(
+        "dns.ttl-max",
+        Kind::Time(Dns::TTL_MAX, |d, t| d.plan.dns.ttl_max = t),
+        "Answers are kept at most this long.",
+    ),
+    setting(
+        "dns.negative-ttl-max",
+        Kind::Time(Dns::NEGATIVE_TTL_MAX, |d, t| {
+            d.plan.dns.negative_ttl_max = t
+        }),
+        "\"No such name\" is kept at most this long.",
+    ),
+    setting(
+        "dns.names-max",
+        Kind::Count(Dns::NAMES_MAX, |d, n| d.plan.dns.names_max = n as usize),
+        "Names kept; the oldest make room.",
+    ),
+    setting(
+        "pool.per-origin-max",
+        Kind::Count(PoolLimits::PER_ORIGIN_MAX, |d, n| {
+            d.plan.pool.per_origin_max = n as usize
+        }),
+        "Connections of one worker to one origin. Lower to protect a weak origin; requests beyond it wait.",
+    ),
+    setting(
+        "pool.idle-per-origin-max",
+        Kind::Count(PoolLimits::IDLE_PER_ORIGIN_MAX, |d, n| {
+            d.plan.pool.idle_per_origin_max = n as usize
+        }),
+        "Unused connections one worker keeps to one origin.",
+    ),
+    setting(
+        "pool.idle-max",
+        Kind::Count(PoolLimits::IDLE_MAX, |d, n| {
+            d.plan.pool.idle_max = n as usize
+        }),
+        "Unused connections one worker keeps in all.",
+    ),
+    setting(
+        "tls.ca-file",
+        Kind::Own {
+            form: "a path",
+            default: "none",
+            set: own::ca_file,
+        },
+        "PEM file of certificates to trust for https origins beside the system's.",
+    ),
+];
+
+/// Settings of a `[[listener]]`.
+pub const LISTENER: &[Setting<ListenerDraft>] = &[
+    flagged(
+        "address",
+        "--listen",
+        Kind::Own {
+            form: "`ADDRESS:PORT` or a port",
+            default: "127.0.0.1:3128",
+            set: own::address,
+        },
+        "Where clients connect. A port alone means 127.0.0.1.",
+    ),
+    flagged(
+        "allow",
+        "--allow",
+        Kind::Own {
+            form: "networks or `any`",
+            default: "none: this machine only",
+            set: own::allow,
+        },
+        "Who may use it beside this machine. Required when it listens beyond loopback.",
+    ),
+    flagged(
+        "origin",
+        "--reverse",
+        Kind::Own {
+            form: "`http://HOST[:PORT][/PATH]` or https",
+            default: "none: a forward proxy",
+            set: own::listener_origin,
+        },
+        "Makes it a reverse proxy: everything no route takes goes to this origin.",
+    ),
+    setting(
+        "pass-host",
+        Kind::Switch(false, |l, on| l.pass_host = Some(on)),
+        "With `origin`: send it the client's Host, for origins that serve several names. Otherwise Host is the origin's own.",
+    ),
+    setting(
+        "connect-ports",
+        Kind::Own {
+            form: "ports",
+            default: "443",
+            set: own::connect_ports,
+        },
+        "Forward proxy: ports that CONNECT may reach. `[]`: no tunnels.",
+    ),
+    setting(
+        "allow-destinations",
+        Kind::Own {
+            form: "`loopback`, `link-local`, networks",
+            default: "`loopback` and `link-local` on a loopback listener, else none",
+            set: own::allow_destinations,
+        },
+        "Forward proxy: addresses of this machine and of the link that may be reached. All others may be, except the proxy's own listeners and multicast.",
+    ),
+];
+
+/// Settings of a `[[listener.route]]`.
+pub const ROUTE: &[Setting<RouteDraft>] = &[
+    setting(
+        "host",
+        Kind::Own {
+            form: "a name, or `*.` and a name",
+            default: "any host",
+            set: own::route_host,
+        },
+        "Hosts it is for. `*.example.org` is every name below example.org, not that name itself.",
+    ),
+    setting(
+        "path",
+        Kind::Own {
+            form: "begins with `/`",
+            default: "/",
+            set: own::route_path,
+        },
+        "Paths it is for: this one and all below it. Exact hosts come before `*.`, longer paths before shorter.",
+    ),
+    setting(
+        "origin",
+        Kind::Own {
+            form: "`http://HOST[:PORT][/PATH]` or https",
+            default: "required",
+            set: own::route_origin,
+        },
+        "Where its requests go. A path here is put before the request's own.",
+    ),
+    setting(
+        "pass-host",
+        Kind::Switch(false, |r, on| r.pass_host = on),
+        "Send the client's Host to the origin instead of the origin's own.",
+    ),
+];
+
+const fn setting<T>(key: &'static str, kind: Kind<T>, doc: &'static str) -> Setting<T> {
+    Setting {
+        key,
+        flag: None,
+        kind,
+        doc,
+    }
+}
+
+const fn flagged<T>(
+    key: &'static str,
+    flag: &'static str,
+    kind: Kind<T>,
+    doc: &'static str,
+) -> Setting<T> {
+    Setting {
+        key,
+        flag: Some(flag),
+        kind,
+        doc,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_flags_are_unique() {
+        let keys = |keys: Vec<&'static str>| {
+            let set: std::collections::HashSet<_> = keys.iter().collect();
+            assert_eq!(set.len(), keys.len());
+        };
+        keys(TOP.iter().map(|s| s.key).collect());
+        keys(LISTENER.iter().map(|s| s.key).collect());
+        keys(ROUTE.iter().map(|s| s.key).collect());
+        keys(
+            TOP.iter()
+                .filter_map(|s| s.flag)
+                .chain(LISTENER.iter().filter_map(|s| s.flag))
+                .collect(),
+        );
+    }
+}

@@ -1,0 +1,261 @@
+//! `GET /metrics`: the facts in the text format of OpenMetrics 1.0, which Prometheus reads.
+//!
+//! Names begin with `loligo_`. Counters, gauges and their meanings come from the tables where they are
+//! counted (`metrics::Counters`, `store::Figures`), so a new one shows up here by itself.
+//!
+//! Latencies: our four buckets to a power of two are merged to one, from 8 us to 17 s; the edges are edges of
+//! the fine buckets too, so no count is guessed.
+
+use std::{fmt, sync::Arc};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{
+        DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric, NoLabelSet, text,
+    },
+    metrics::{
+        MetricType,
+        counter::ConstCounter,
+        gauge::ConstGauge,
+        info::Info,
+    },
+    registry::Registry,
+};
+
+use crate::admin::facts::{Facts, Histogram};
+
+/// The media type of what [`render`] gives.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Upper edges of the latency buckets as powers of two of a microsecond.
+const EDGE_POWERS: std::ops::RangeInclusive<usize> = 3..=24;
+
+/// The whole exposition.
+pub fn render(facts: Facts) -> String {
+    let mut registry = Registry::with_prefix("loligo");
+    let version = Info::new([("version", facts.version)]);
+    registry.register("build", "The program", version);
+    let engine = Info::new([("engine", facts.io_engine)]);
+    registry.register("io_engine", "How the disk is read and written", engine);
+    registry.register_collector(Box::new(Arc::new(Exposition(facts))));
+    let mut out = String::with_capacity(32 << 10);
+    text::encode(&mut out, &registry).expect("writing to a string does not fail");
+    out
+}
+
+#[derive(Debug)]
+struct Exposition(Facts);
+
+impl Collector for Exposition {
+    fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
+        let mut e = Encoder(encoder);
+        self.process(&mut e)?;
+        self.requests(&mut e)?;
+        for simple in self.0.counted.simple() {
+            if simple.is_gauge() {
+                e.gauge(simple.name, simple.help, simple.value)?;
+            } else {
+                e.counter(simple.name, simple.help, simple.value)?;
+            }
+        }
+        self.memory(&mut e)?;
+        self.store(&mut e)
+    }
+}
+
+impl Exposition {
+    fn process(&self, e: &mut Encoder<'_>) -> fmt::Result {
+        let facts = &self.0;
+        e.gauge("uptime_seconds", "Since the process came up", facts.uptime.as_secs_f64())?;
+        let running = u64::from(facts.phase == crate::state::Phase::Running);
+        e.gauge("running", "1 while serving, 0 while draining", running)?;
+        e.gauge(
+            "client_connections_max",
+            "The bound on open client connections",
+            facts.connections_max,
+        )
+    }
+
+    fn requests(&self, e: &mut Encoder<'_>) -> fmt::Result {
+        let counted = &self.0.counted;
+        let by_class = |measure: fn(&crate::admin::facts::ClassFigures) -> u64| {
+            counted.classes().map(move |(class, f)| (class.as_str(), measure(f)))
+        };
+        e.by_class("requests", "Requests finished, by what became of them", by_class(|f| f.requests))?;
+        e.by_class(
+            "response_bytes",
+            "Bytes sent to clients, heads included",
+            by_class(|f| f.bytes),
+        )?;
+        e.gauge(
+            "hit_ratio_documents",
+            "Hits among requests since the start, without tunnels and errors",
+            counted.hit_ratio_documents().unwrap_or(f64::NAN),
+        )?;
+        e.gauge(
+            "hit_ratio_bytes",
+            "Bytes from cache among bytes sent since the start, without tunnels and errors",
+            counted.hit_ratio_bytes().unwrap_or(f64::NAN),
+        )?;
+        let mut family = e.0.encode_descriptor(
+            "request_duration_seconds",
+            "From the first byte of a request to the last of its answer",
+            None,
+            MetricType::Histogram,
+        )?;
+        for (class, figures) in counted.classes() {
+            let labels = [("class", class.as_str())];
+            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+                figures.latency.sum_us as f64 / 1e6,
+                figures.latency.count(),
+                &merged(&figures.latency),
+                None,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn memory(&self, e: &mut Encoder<'_>) -> fmt::Result {
+        let Facts { memory, .. } = &self.0;
+        e.gauge("memory_bytes", "Bytes in the memory tier", memory.bytes)?;
+        e.gauge("memory_bytes_max", "The bound on bytes in the memory tier", memory.bytes_max)?;
+        e.gauge("memory_objects", "Objects in the memory tier", memory.objects)?;
+        e.counter(
+            "memory_evicted",
+            "Objects pushed out of the memory tier for want of room",
+            memory.evicted,
+        )?;
+        e.gauge(
+            "transfer_bytes",
+            "Bytes of bodies on their way from origins to clients and store",
+            self.0.transfer_bytes,
+        )?;
+        e.gauge(
+            "transfer_bytes_max",
+            "The bound on bytes of bodies on their way",
+            self.0.transfer_bytes_max,
+        )
+    }
+
+    fn store(&self, e: &mut Encoder<'_>) -> fmt::Result {
+        let Some(store) = &self.0.store else {
+            return Ok(());
+        };
+        e.gauge("store_bytes", "Size of the store", store.bytes)?;
+        let failed = u64::from(store.failed);
+        e.gauge("store_failed", "1 if nothing is stored any more because the device failed", failed)?;
+        for (name, value) in store.figures.gauges() {
+            let words = format!("Store: {}", name.replace('_', " "));
+            e.gauge(&format!("store_{name}"), &words, value)?;
+        }
+        for (name, value) in store.figures.counters() {
+            let words = format!("Store: {}, since it was opened", name.replace('_', " "));
+            e.counter(&format!("store_{name}"), &words, value)?;
+        }
+        Ok(())
+    }
+}
+
+/// Upper edges in seconds with the number in each (not cumulative: the encoder adds up).
+fn merged(latency: &Histogram) -> Vec<(f64, u64)> {
+    // The fine buckets below 2^p us are the first 4 p.
+    let mut begin = 0;
+    let mut buckets: Vec<_> = EDGE_POWERS
+        .map(|power| {
+            let end = power * 4;
+            let count = latency.count_in(begin..end);
+            begin = end;
+            ((1u64 << power) as f64 / 1e6, count)
+        })
+        .collect();
+    buckets.push((f64::INFINITY, latency.count_in(begin..crate::metrics::BUCKETS)));
+    buckets
+}
+
+struct Encoder<'a>(DescriptorEncoder<'a>);
+
+impl Encoder<'_> {
+    fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
+        let metric = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(value).encode(metric)
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl EncodeCounterValue) -> fmt::Result {
+        let metric = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(value).encode(metric)
+    }
+
+    fn by_class(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Iterator<Item = (&'static str, u64)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (class, value) in values {
+            let labels = [("class", class)];
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::Class;
+
+    use super::*;
+    use crate::{admin::testing, metrics::bucket_edge_us};
+
+    #[test]
+    fn merged_edges_are_fine_edges() {
+        for power in EDGE_POWERS {
+            assert_eq!(bucket_edge_us(power * 4 - 1), (1u64 << power) as f64);
+        }
+    }
+
+    #[test]
+    fn counts_are_cumulative_and_complete() {
+        let shared = testing::shared();
+        let long = 100_000_000;
+        for us in [1, 7, 8, 9, 1000, 5_000_000, long] {
+            shared.counters[0].finish(Class::DiskHit, 10, us);
+        }
+        let text = render(Facts::gather(&shared, 0));
+        let bucket = |le: &str| {
+            let line = format!("loligo_request_duration_seconds_bucket{{le=\"{le}\",class=\"disk-hit\"}} ");
+            let rest = text.split_once(&line).unwrap_or_else(|| panic!("{le} in\n{text}")).1;
+            rest.split_once('\n').unwrap().0.parse::<u64>().unwrap()
+        };
+        assert_eq!(bucket("8e-6"), 2);
+        assert_eq!(bucket("0.000016"), 4);
+        assert_eq!(bucket("0.001024"), 5);
+        assert_eq!(bucket("16.777216"), 6);
+        assert_eq!(bucket("+Inf"), 7);
+        assert!(text.contains("loligo_request_duration_seconds_count{class=\"disk-hit\"} 7\n"));
+        assert!(text.contains("loligo_request_duration_seconds_sum{class=\"disk-hit\"} 105.001025\n"));
+        assert!(text.contains("loligo_requests_total{class=\"disk-hit\"} 7\n"));
+        assert!(text.contains("loligo_response_bytes_total{class=\"disk-hit\"} 70\n"));
+        assert!(text.contains("loligo_hit_ratio_documents 1.0\n"));
+    }
+
+    #[test]
+    fn every_family_is_named_once_and_the_end_is_marked() {
+        let text = render(Facts::gather(&testing::shared(), 3));
+        let mut names: Vec<&str> = text
+            .lines()
+            .filter_map(|l| l.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        assert!(text.contains("# TYPE loligo_client_connections_open gauge\n"));
+        assert!(text.contains("\nloligo_client_connections_total 0\n"));
+        assert!(text.contains("\nloligo_purges_total 3\n"));
+        assert!(text.contains("\nloligo_build_info{version=\""));
+        assert!(text.contains("\nloligo_io_engine_info{engine=\"none\"} 1\n"));
+        assert!(!text.contains("loligo_store_"), "there is no store");
+        assert!(text.ends_with("\n# EOF\n"));
+    }
+}

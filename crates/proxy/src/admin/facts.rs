@@ -1,0 +1,451 @@
+//! What there is to tell, gathered at one moment.
+//!
+//! [`Facts`] is everything `/metrics` and `/status` say, in plain numbers, so that both say the same.
+//! A [`Snapshot`] adds up the workers' counters; two of them make a rate. [`History`] keeps the snapshots of
+//! the last minute, since what happens now is asked more often than what happened since the start.
+//!
+//! Workers count on while we read, so the numbers of one snapshot may differ by the requests that
+//! finished meanwhile.
+//!
+//! Hit ratios leave out tunnels (nobody can cache those) and errors (nobody answered those).
+//!
+//! Not known here: HTTP, text formats.
+
+use std::{
+    array,
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use profile::Class;
+use store::Figures;
+
+use crate::{
+    metrics::{BUCKETS, Counters, bucket_edge_us},
+    state::{Phase, Shared},
+};
+
+/// Time between two snapshots in [`History`].
+pub const HISTORY_STEP: Duration = Duration::from_secs(5);
+/// Snapshots in [`History`]: the last minute.
+pub const HISTORY_MAX: usize = 13;
+
+const CLASSES: usize = Class::ALL.len();
+
+/// A counter or gauge without labels.
+#[derive(Clone, Copy, Debug)]
+pub struct Simple {
+    /// Its name; that of a gauge ends in `_open`.
+    pub name: &'static str,
+    /// What it counts.
+    pub help: &'static str,
+    /// All workers together.
+    pub value: u64,
+}
+
+impl Simple {
+    /// Goes up and down?
+    pub fn is_gauge(&self) -> bool {
+        self.name.ends_with("_open")
+    }
+}
+
+/// A distribution of latencies.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    /// How many by bucket, see [`crate::metrics::bucket_of`].
+    counts: [u64; BUCKETS],
+    /// All added up, microseconds.
+    pub sum_us: u64,
+}
+
+impl Histogram {
+    fn new() -> Histogram {
+        Histogram {
+            counts: [0; BUCKETS],
+            sum_us: 0,
+        }
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// How many in the buckets of this range.
+    pub fn count_in(&self, buckets: std::ops::Range<usize>) -> u64 {
+        self.counts[buckets].iter().sum()
+    }
+
+    /// The arithmetic mean, microseconds; `None` of nothing.
+    pub fn mean_us(&self) -> Option<f64> {
+        let count = self.count();
+        (count > 0).then(|| self.sum_us as f64 / count as f64)
+    }
+
+    /// The latency that a part `q` (0 to 1) of all stays below, microseconds, interpolated within its bucket, which
+    /// is a quarter of its lower edge wide at most; `None` of nothing.
+    pub fn quantile_us(&self, q: f64) -> Option<f64> {
+        let count = self.count();
+        if count == 0 {
+            return None;
+        }
+        let rank = q * count as f64;
+        let mut below = 0;
+        for (bucket, &here) in self.counts.iter().enumerate() {
+            if here > 0 && (below + here) as f64 >= rank {
+                let low = bucket.checked_sub(1).map_or(0.0, bucket_edge_us);
+                let part = (rank - below as f64).max(0.0) / here as f64;
+                return Some(low + part * (bucket_edge_us(bucket) - low));
+            }
+            below += here;
+        }
+        None
+    }
+
+    fn add(&mut self, other: &Histogram) {
+        for (ours, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *ours += theirs;
+        }
+        self.sum_us = self.sum_us.wrapping_add(other.sum_us);
+    }
+
+    fn since(&self, earlier: &Histogram) -> Histogram {
+        Histogram {
+            counts: array::from_fn(|i| self.counts[i].wrapping_sub(earlier.counts[i])),
+            sum_us: self.sum_us.wrapping_sub(earlier.sum_us),
+        }
+    }
+}
+
+/// The requests of one class.
+#[derive(Clone, Debug)]
+pub struct ClassFigures {
+    /// How many.
+    pub requests: u64,
+    /// Bytes sent to clients, heads included.
+    pub bytes: u64,
+    /// How long they took.
+    pub latency: Histogram,
+}
+
+impl ClassFigures {
+    fn new() -> ClassFigures {
+        ClassFigures {
+            requests: 0,
+            bytes: 0,
+            latency: Histogram::new(),
+        }
+    }
+}
+
+/// The workers' counters added up.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// When.
+    at: Instant,
+    classes: Vec<ClassFigures>,
+    simple: Vec<Simple>,
+}
+
+impl Snapshot {
+    /// Adds up.
+    pub fn of(counters: &[Arc<Counters>], at: Instant) -> Snapshot {
+        let mut classes = vec![ClassFigures::new(); CLASSES];
+        let mut simple: Vec<Simple> = Vec::new();
+        for set in counters {
+            for (class, sum) in classes.iter_mut().enumerate() {
+                sum.requests += set.requests[class].load(Ordering::Relaxed);
+                sum.bytes += set.bytes[class].load(Ordering::Relaxed);
+                sum.latency.sum_us += set.latency_us[class].load(Ordering::Relaxed);
+                let counts = &set.latency.0[class];
+                for (to, from) in sum.latency.counts.iter_mut().zip(counts) {
+                    *to += from.load(Ordering::Relaxed);
+                }
+            }
+            for (at, (name, help, value)) in set.simple().enumerate() {
+                match simple.get_mut(at) {
+                    Some(sum) => sum.value = sum.value.wrapping_add(value),
+                    None => simple.push(Simple { name, help, value }),
+                }
+            }
+        }
+        Snapshot {
+            at,
+            classes,
+            simple,
+        }
+    }
+
+    /// The classes with their figures, in the order of [`Class::ALL`].
+    pub fn classes(&self) -> impl Iterator<Item = (Class, &ClassFigures)> {
+        Class::ALL.into_iter().zip(&self.classes)
+    }
+
+    /// The counters and gauges without labels, in the order of their table.
+    pub fn simple(&self) -> &[Simple] {
+        &self.simple
+    }
+
+    /// One of them by name; 0 if there is none.
+    pub fn value(&self, name: &str) -> u64 {
+        let found = self.simple.iter().find(|s| s.name == name);
+        found.map_or(0, |s| s.value)
+    }
+
+    fn add(&mut self, name: &str, n: u64) {
+        if let Some(simple) = self.simple.iter_mut().find(|s| s.name == name) {
+            simple.value += n;
+        }
+    }
+
+    /// All requests.
+    pub fn requests(&self) -> u64 {
+        self.classes.iter().map(|c| c.requests).sum()
+    }
+
+    /// All bytes sent to clients.
+    pub fn bytes(&self) -> u64 {
+        self.classes.iter().map(|c| c.bytes).sum()
+    }
+
+    /// The latencies of all requests but tunnels, whose length is the client's affair.
+    pub fn latency(&self) -> Histogram {
+        let mut all = Histogram::new();
+        for (class, figures) in self.classes() {
+            if class != Class::Tunnel {
+                all.add(&figures.latency);
+            }
+        }
+        all
+    }
+
+    /// Hits among all requests; `None` if there were none.
+    pub fn hit_ratio_documents(&self) -> Option<f64> {
+        self.hit_ratio(|c| c.requests)
+    }
+
+    /// Bytes from cache among all bytes sent; `None` if there were none.
+    pub fn hit_ratio_bytes(&self) -> Option<f64> {
+        self.hit_ratio(|c| c.bytes)
+    }
+
+    fn hit_ratio(&self, measure: impl Fn(&ClassFigures) -> u64) -> Option<f64> {
+        let (mut hits, mut all) = (0, 0);
+        for (class, figures) in self.classes() {
+            if matches!(class, Class::Tunnel | Class::Error) {
+                continue;
+            }
+            all += measure(figures);
+            if class.is_hit() {
+                hits += measure(figures);
+            }
+        }
+        (all > 0).then(|| hits as f64 / all as f64)
+    }
+
+    /// What happened from `earlier` to this, and in how many seconds. Gauges stay as they are now.
+    pub fn since(&self, earlier: &Snapshot) -> (Snapshot, f64) {
+        let pairs = self.classes.iter().zip(&earlier.classes);
+        let classes = pairs.map(|(now, then)| ClassFigures {
+            requests: now.requests.wrapping_sub(then.requests),
+            bytes: now.bytes.wrapping_sub(then.bytes),
+            latency: now.latency.since(&then.latency),
+        });
+        let pairs = self.simple.iter().zip(&earlier.simple);
+        let simple = pairs.map(|(now, then)| Simple {
+            value: if now.is_gauge() {
+                now.value
+            } else {
+                now.value.wrapping_sub(then.value)
+            },
+            ..*now
+        });
+        let passed = Snapshot {
+            at: self.at,
+            classes: classes.collect(),
+            simple: simple.collect(),
+        };
+        (passed, self.at.duration_since(earlier.at).as_secs_f64())
+    }
+}
+
+/// The snapshots of the last minute, oldest first; at most [`HISTORY_MAX`].
+#[derive(Default)]
+pub struct History(VecDeque<Snapshot>);
+
+impl History {
+    /// Adds one, in place of the oldest when it is full.
+    pub fn note(&mut self, snapshot: Snapshot) {
+        if self.0.len() >= HISTORY_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(snapshot);
+    }
+
+    /// What happened lately, and in how many seconds; `None` before anything was noted.
+    pub fn recent(&self, now: &Snapshot) -> Option<(Snapshot, f64)> {
+        self.0.front().map(|oldest| now.since(oldest))
+    }
+}
+
+/// The memory tier.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryFacts {
+    /// Bytes held.
+    pub bytes: u64,
+    /// The bound on them.
+    pub bytes_max: u64,
+    /// Objects held.
+    pub objects: u64,
+    /// Objects pushed out since the start.
+    pub evicted: u64,
+}
+
+/// The disk store.
+#[derive(Clone, Debug)]
+pub struct StoreFacts {
+    /// File or device.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Did the device fail, so that nothing is stored any more?
+    pub failed: bool,
+    /// What the store counts.
+    pub figures: Figures,
+}
+
+/// Everything at one moment.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The program's version.
+    pub version: &'static str,
+    /// Running, draining or stopping.
+    pub phase: Phase,
+    /// Since the process came up.
+    pub uptime: Duration,
+    /// How the disk is read and written; `none` without one.
+    pub io_engine: &'static str,
+    /// The bound on open client connections.
+    pub connections_max: u64,
+    /// The memory tier.
+    pub memory: MemoryFacts,
+    /// Bytes of bodies on their way from origins to clients and store.
+    pub transfer_bytes: u64,
+    /// The bound on them.
+    pub transfer_bytes_max: u64,
+    /// The disk store, if there is one.
+    pub store: Option<StoreFacts>,
+    /// The workers' counters, and our own purges.
+    pub counted: Snapshot,
+}
+
+impl Facts {
+    /// Gathers. `purges`: those that came by the admin interface.
+    pub fn gather(shared: &Shared, purges: u64) -> Facts {
+        let now = Instant::now();
+        let mut counted = Snapshot::of(&shared.counters, now);
+        counted.add("purges", purges);
+        let store = match &shared.plan.store {
+            Some(plan) if shared.has_disk => Some(StoreFacts {
+                path: plan.path.display().to_string(),
+                bytes: shared.store.geometry().total_bytes,
+                failed: shared.disk_failed.load(Ordering::Relaxed),
+                figures: shared.store.figures(),
+            }),
+            _ => None,
+        };
+        Facts {
+            version: env!("CARGO_PKG_VERSION"),
+            phase: *shared.phase.borrow(),
+            uptime: now.duration_since(shared.began),
+            io_engine: shared.io_engine,
+            connections_max: shared.plan.limits.connections_max as u64,
+            memory: MemoryFacts {
+                bytes: shared.memory.bytes(),
+                bytes_max: shared.memory.bytes_max(),
+                objects: shared.memory.objects(),
+                evicted: shared.memory.evicted(),
+            },
+            transfer_bytes: shared.flights.kept_bytes(),
+            transfer_bytes_max: shared.plan.limits.transfer_buffer_bytes,
+            store,
+            counted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(at: Instant, requests: &[(Class, u64, u32)]) -> Snapshot {
+        let workers = [Arc::new(Counters::default()), Arc::new(Counters::default())];
+        for (n, &(class, bytes, us)) in requests.iter().enumerate() {
+            workers[n % 2].finish(class, bytes, us);
+        }
+        Snapshot::of(&workers, at)
+    }
+
+    #[test]
+    fn workers_are_added_up() {
+        let s = snapshot(
+            Instant::now(),
+            &[
+                (Class::MemoryHit, 10, 100),
+                (Class::MemoryHit, 20, 200),
+                (Class::Miss, 5, 1000),
+            ],
+        );
+        assert_eq!((s.requests(), s.bytes()), (3, 35));
+        let hits = &s.classes[Class::MemoryHit as usize];
+        assert_eq!((hits.requests, hits.bytes), (2, 30));
+        assert_eq!(hits.latency.mean_us(), Some(150.0));
+    }
+
+    #[test]
+    fn hit_ratios_leave_out_tunnels_and_errors() {
+        let s = snapshot(
+            Instant::now(),
+            &[
+                (Class::MemoryHit, 100, 1),
+                (Class::DiskHit, 200, 1),
+                (Class::Collapsed, 100, 1),
+                (Class::Miss, 600, 1),
+                (Class::Tunnel, 1 << 30, 1),
+                (Class::Error, 1 << 30, 1),
+            ],
+        );
+        assert_eq!(s.hit_ratio_documents(), Some(0.5));
+        assert_eq!(s.hit_ratio_bytes(), Some(0.3));
+        assert_eq!(snapshot(Instant::now(), &[]).hit_ratio_documents(), None);
+    }
+
+    #[test]
+    fn quantiles_are_right_to_a_bucket() {
+        let requests: Vec<_> = (1..=1000).map(|us| (Class::Miss, 0, us)).collect();
+        let latency = snapshot(Instant::now(), &requests).latency();
+        for (q, true_us) in [(0.5, 500.0), (0.9, 900.0), (0.99, 990.0), (1.0, 1000.0)] {
+            let us = latency.quantile_us(q).unwrap();
+            assert!((us / true_us - 1.0f64).abs() < 0.25, "{q}: {us}");
+        }
+        assert_eq!(Histogram::new().quantile_us(0.5), None);
+    }
+
+    #[test]
+    fn history_tells_the_last_minute() {
+        let start = Instant::now();
+        let mut history = History::default();
+        let mut requests = Vec::new();
+        for step in 0..100 {
+            requests.push((Class::Miss, 1, 10));
+            history.note(snapshot(start + HISTORY_STEP * step, &requests));
+        }
+        assert_eq!(history.0.len(), HISTORY_MAX);
+        let now = snapshot(start + HISTORY_STEP * 99, &requests);
+        let (passed, seconds) = history.recent(&now).unwrap();
+        assert_eq!((passed.requests(), seconds), (12, 60.0));
+        assert_eq!(passed.latency().count(), 12);
+    }
+}
