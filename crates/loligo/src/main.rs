@@ -40,6 +40,9 @@ use machine::Machine;
 use problem::Problem;
 use raw::{FILE_BYTES_MAX, Raw};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const EXIT_UNREADABLE: u8 = 2;
 
 fn main() -> ExitCode {

@@ -36,6 +36,8 @@ pub struct Answering {
     pub uri: Vec<u8>,
     /// Will the connection stay open?
     pub keep_open: bool,
+    /// The body broke off where only the end of the connection marks its end: it must not look like one.
+    pub abort: bool,
     /// HTTP/1.1, so chunked may be used.
     pub http11: bool,
     /// The client speaks 1.0 and must be told that the connection stays.
@@ -65,6 +67,7 @@ impl Answering {
             method: incoming.head.method.clone(),
             uri: incoming.head.target.clone().into_bytes(),
             keep_open: incoming.head.keep_alive,
+            abort: false,
             http11,
             say_keep_alive: !http11 && incoming.head.keep_alive,
             hierarchy: Hierarchy::None,
@@ -106,11 +109,19 @@ impl Answering {
             peer: &self.peer,
             cache_status: sent.cache_status,
         });
-        if self.keep_open {
+        if self.abort {
+            After::Abort
+        } else if self.keep_open {
             After::KeepOpen
         } else {
             After::Close
         }
+    }
+
+    /// The body is not complete: the connection ends, and visibly so where nothing else `marks` the end of it.
+    pub fn break_off(&mut self, marked: bool) {
+        self.keep_open = false;
+        self.abort |= !marked;
     }
 
     /// Appends `Connection` where it must be said, and ends the head.
@@ -326,7 +337,8 @@ async fn fragments(
             _ => None,
         };
         let skip = (at % size) as usize;
-        let Some(piece) = piece.filter(|p| p.len() > skip) else {
+        let expected = size.min(object.body_bytes() - u64::from(number) * size);
+        let Some(piece) = piece.filter(|p| p.len() as u64 == expected) else {
             // Lost after the head went out: never a clean end of a short body.
             worker.shared.store.forget(object.hash);
             on.keep_open = false;
@@ -421,7 +433,7 @@ pub async fn arriving(
                     }
                     None => {
                         metrics::add(&worker.counters.body_laggards_cut, 1);
-                        on.keep_open = false;
+                        on.break_off(chunked || response.length.is_some());
                         break;
                     }
                 }
@@ -429,6 +441,7 @@ pub async fn arriving(
             Next::End(trailers) => {
                 let mut end = Vec::new();
                 if chunked {
+                    // `head` ends the last chunk, if there was one.
                     match trailers {
                         Some(trailers) => http1::write_trailers(&trailers, &mut end),
                         None => end.extend_from_slice(http1::LAST_CHUNK),
@@ -450,21 +463,21 @@ pub async fn arriving(
                 {
                     bytes += n;
                 }
-                on.keep_open = false;
+                on.break_off(chunked || response.length.is_some());
                 break;
             }
         };
+        if piece.is_empty() {
+            continue;
+        }
         let result = if chunked {
             let mut lead = Vec::with_capacity(head.len() + 12);
             lead.extend_from_slice(&std::mem::take(&mut head));
             http1::write_chunk_header(piece.len(), &mut lead);
-            match write_both(worker, conn, lead.into(), piece).await {
-                Ok(n) => write_both(worker, conn, Bytes::from_static(b"\r\n"), Bytes::new())
-                    .await
-                    .map(|m| n + m)
-                    .map_err(|(g, m)| (g, n + m)),
-                other => other,
-            }
+            let sent = write_both(worker, conn, lead.into(), piece).await;
+            // The end of this chunk goes out with the next one, or with the last.
+            head = Bytes::from_static(b"\r\n");
+            sent
         } else {
             write_both(worker, conn, std::mem::take(&mut head), piece).await
         };
@@ -557,6 +570,7 @@ pub async fn refuse(worker: &Worker, conn: &mut Conn, status: u16, reason: &str,
         method: String::new(),
         uri: b"error:invalid-request".to_vec(),
         keep_open: false,
+        abort: false,
         http11: true,
         say_keep_alive: false,
         hierarchy: Hierarchy::None,

@@ -15,7 +15,7 @@ use std::{
     pin::{Pin, pin},
     rc::Rc,
     task::{Poll, ready},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::{Buf, BytesMut};
@@ -28,7 +28,7 @@ use tokio::{
 use crate::{
     answer, exchange,
     deadline::{Deadlines, Watch},
-    fast::{self, Fast, Unsent},
+    fast::{self, Fast, FromDisk, OnDisk, Unsent},
     metrics,
     state::{ConnectionCount, ListenerState, READ_BYTES, Worker},
 };
@@ -37,6 +37,8 @@ use crate::{
 const TURN_REQUESTS: usize = 32;
 /// Bytes read and thrown away after an early answer, so that the client gets to see it (RFC 9112 §9.6).
 const LINGER_BYTES: usize = 256 << 10;
+/// How long that may take.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// A client connection.
 pub struct Conn {
@@ -61,6 +63,8 @@ pub enum After {
     KeepOpen,
     /// Closes.
     Close,
+    /// Closes with a reset: the answer is not complete, and nothing else would show it.
+    Abort,
 }
 
 /// A request that needs more than the memory tier.
@@ -106,6 +110,11 @@ pub async fn serve(worker: Rc<Worker>, listener: Rc<ListenerState>, stream: TcpS
         match conn.turn(&worker).await {
             Turn::Request(incoming) => {
                 let after = Box::pin(exchange::handle(&worker, &mut conn, *incoming)).await;
+                if after == After::Abort {
+                    let zero = Some(Duration::ZERO);
+                    let _ = socket2::SockRef::from(&conn.stream).set_linger(zero);
+                    return;
+                }
                 if after == After::Close || worker.shared.is_draining() {
                     conn.linger(&worker).await;
                     return;
@@ -138,6 +147,8 @@ enum Progress {
     Unsent(usize, Unsent),
     /// Needs the long way.
     Request(usize, Box<Incoming>),
+    /// To be read from disk first.
+    OnDisk(usize, Box<OnDisk>),
     /// The last request asked for the end of the connection.
     Close,
     /// More bytes are needed; `0` were used.
@@ -205,6 +216,16 @@ impl Conn {
                     self.drop_input(n);
                     return Turn::Request(incoming);
                 }
+                Progress::OnDisk(n, on_disk) => {
+                    self.drop_input(n);
+                    (scanned, head_began) = (0, None);
+                    // Boxed, so that an idle connection stays small.
+                    match Box::pin(fast::from_disk(worker, self, on_disk)).await {
+                        FromDisk::Sent(true) if !worker.shared.is_draining() => {}
+                        FromDisk::Sent(_) => return Turn::Closed,
+                        FromDisk::NotServed(incoming) => return Turn::Request(incoming),
+                    }
+                }
                 Progress::Close => return Turn::Closed,
                 Progress::Rejected(reject) => return Turn::Rejected(reject, began),
                 Progress::Partial(n) => {
@@ -253,6 +274,7 @@ impl Conn {
                 Progress::Answered(used)
                 | Progress::Unsent(used, _)
                 | Progress::Request(used, _)
+                | Progress::OnDisk(used, _)
                 | Progress::Partial(used) => *used,
                 Progress::Close | Progress::Rejected(_) => n,
             };
@@ -264,6 +286,7 @@ impl Conn {
                 Progress::Answered(_) => Progress::Answered(0),
                 Progress::Unsent(_, unsent) => Progress::Unsent(0, unsent),
                 Progress::Request(_, incoming) => Progress::Request(0, incoming),
+                Progress::OnDisk(_, on_disk) => Progress::OnDisk(0, on_disk),
                 Progress::Partial(_) => Progress::Partial(0),
                 other => other,
             };
@@ -288,11 +311,12 @@ impl Conn {
                 Err(reject) => return Progress::Rejected(reject),
             };
             let accepted = self.accepted.take();
-            match fast::answer(worker, self, &view, began, accepted) {
+            match fast::answer(worker, self, &view, rest, began, accepted) {
                 Fast::Sent => used += view.head_bytes,
                 Fast::SentLast => return Progress::Close,
                 Fast::Unsent(unsent) => return Progress::Unsent(used + view.head_bytes, unsent),
                 Fast::Failed => return Progress::Close,
+                Fast::OnDisk(on_disk) => return Progress::OnDisk(used + view.head_bytes, on_disk),
                 Fast::NotHere => {
                     let head_bytes = view.head_bytes;
                     let incoming = Box::new(Incoming {
@@ -310,13 +334,14 @@ impl Conn {
     /// Ends the sending side and reads on for a moment, so that the kernel does not answer the client's unread
     /// bytes with a reset that would destroy our answer on its way (RFC 9112 §9.6).
     async fn linger(&mut self, worker: &Worker) {
-        let limit = std::time::Duration::from_secs(1);
+        let limit = LINGER;
+        let until = Instant::now() + LINGER;
         let shutdown = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx));
         if self.watch.limit(limit, pin!(shutdown)).await.is_err() {
             return;
         }
         let mut left = LINGER_BYTES;
-        while left > 0 && !worker.shared.is_draining() {
+        while left > 0 && Instant::now() < until && !worker.shared.is_draining() {
             let stream = &mut self.stream;
             let read = poll_fn(|cx| {
                 let mut space = worker.input.borrow_mut();

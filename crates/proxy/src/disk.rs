@@ -17,8 +17,8 @@ use std::{
 use bytes::Bytes;
 use device::Engine;
 use store::{
-    Fragment, Inserted, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, RecordParts, Sequence,
-    Store, Write,
+    Fragment, Inserted, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, ReadGuard,
+    RecordParts, Sequence, Store, Write,
 };
 use tokio::sync::Notify;
 
@@ -39,7 +39,7 @@ pub struct DiskIo {
 #[derive(Default)]
 struct WritesUnderWay {
     count: Cell<usize>,
-    none_left: Notify,
+    one_done: Notify,
 }
 
 /// What a read took.
@@ -66,15 +66,7 @@ impl DiskIo {
     pub async fn load(&self, hash: KeyHash, key: &[u8]) -> Option<(Object, Option<SwapIn>)> {
         let start = Instant::now();
         let (parts, swap_in) = self.read_record(hash).await?;
-        if parts.key != key {
-            return None; // another key with the same hash
-        }
-        let large = parts.total.map(|t| Large {
-            fetch_id: t.fetch_id,
-            fragments: t.fragments,
-            bytes: t.bytes,
-        });
-        let object = Object::decode(hash, parts.key, &parts.meta, parts.body, large)?;
+        let object = object_of(hash, key, parts)?;
         let swap_in = swap_in.then(|| SwapIn {
             start,
             end: Instant::now(),
@@ -92,6 +84,10 @@ impl DiskIo {
 
     /// Are all fragments still there? Asked before the head goes out.
     pub fn has_fragments(&self, key: &[u8], large: &Large) -> bool {
+        let size = u64::from(self.store.fragment_bytes());
+        if u64::from(large.fragments) != large.bytes.div_ceil(size) {
+            return false; // written with fragments of another size
+        }
         let hasher = self.store.hasher();
         (0..large.fragments).all(|n| {
             let key = fragment_key(key, large.fetch_id, n);
@@ -103,29 +99,52 @@ impl DiskIo {
     async fn read_record(&self, hash: KeyHash) -> Option<(RecordParts, bool)> {
         let (decoded, from_device) = match self.store.look_up(hash) {
             Lookup::Absent => return None,
-            Lookup::Buffered(bytes) => (self.store.decode(&bytes, hash), false),
+            Lookup::Buffered(bytes) => {
+                // A copy: the object may be kept for long, and the buffer holds a whole cluster.
+                let bytes = Bytes::copy_from_slice(&bytes);
+                (self.store.decode(&bytes, hash), false)
+            }
             Lookup::OnDisk(read) => {
-                metrics::add(&self.counters.disk_reads, 1);
-                let (offset, len) = (read.offset, read.len);
                 // The guard unpins, whatever happens to this future.
                 let guard = self.store.guard(read);
-                let bytes = match self.engine.read(offset, len).await {
-                    Ok(bytes) => bytes,
-                    Err(error) => {
-                        metrics::add(&self.counters.disk_read_errors, 1);
-                        tracing::warn!(%error, offset, "a read failed; the object counts as absent");
-                        return None;
-                    }
-                };
-                let decoded = self.store.decode_read(&bytes, guard.read());
-                if !guard.done() {
-                    return None; // killed while it was read
-                }
-                (decoded, true)
+                return self.read_pinned(guard, hash).await.map(|parts| (parts, true));
             }
         };
+        self.verified(decoded, hash).map(|parts| (parts, from_device))
+    }
+
+    /// Reads a pinned record and verifies it.
+    async fn read_pinned(&self, guard: ReadGuard, hash: KeyHash) -> Option<RecordParts> {
+        metrics::add(&self.counters.disk_reads, 1);
+        let (offset, len) = (guard.read().offset, guard.read().len);
+        let bytes = match self.engine.read(offset, len).await {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                metrics::add(&self.counters.disk_read_errors, 1);
+                tracing::warn!(%error, offset, "a read failed; the object counts as absent");
+                return None;
+            }
+        };
+        let decoded = self.store.decode_read(&bytes, guard.read());
+        if !guard.done() {
+            return None; // killed while it was read
+        }
+        self.verified(decoded, hash)
+    }
+
+    /// Finishes a look-up that found a record on disk: reads it and makes an object of it.
+    pub async fn finish_load(&self, guard: ReadGuard, hash: KeyHash, key: &[u8]) -> Option<Object> {
+        let parts = self.read_pinned(guard, hash).await?;
+        object_of(hash, key, parts)
+    }
+
+    fn verified(
+        &self,
+        decoded: Result<RecordParts, store::Corrupt>,
+        hash: KeyHash,
+    ) -> Option<RecordParts> {
         match decoded {
-            Ok(parts) => Some((parts, from_device)),
+            Ok(parts) => Some(parts),
             Err(corrupt) => {
                 metrics::add(&self.counters.disk_corrupt, 1);
                 tracing::warn!(%corrupt, "a stored record failed verification and was dropped");
@@ -206,12 +225,29 @@ impl DiskIo {
             self.carry_out(write);
         }
         loop {
-            let none_left = self.writes.none_left.notified();
+            let one_done = self.writes.one_done.notified();
             if self.writes.count.get() == 0 {
                 return;
             }
-            none_left.await;
+            one_done.await;
         }
+    }
+
+    /// Waits while many writes are under way, but not for ever.
+    pub async fn room(&self) {
+        if self.writes.count.get() < WRITES_BEFORE_WAIT {
+            return;
+        }
+        let wait = async {
+            loop {
+                let one_done = self.writes.one_done.notified();
+                if self.writes.count.get() < WRITES_BEFORE_WAIT {
+                    return;
+                }
+                one_done.await;
+            }
+        };
+        let _ = tokio::time::timeout(ROOM_WAIT, wait).await;
     }
 
     fn carry_out(&self, write: Write) {
@@ -227,11 +263,27 @@ impl DiskIo {
             }
             this.store.write_done(write.id, result.is_ok(), unix_ms());
             this.writes.count.set(this.writes.count.get() - 1);
-            if this.writes.count.get() == 0 {
-                this.writes.none_left.notify_waiters();
-            }
+            this.writes.one_done.notify_waiters();
         });
     }
+}
+
+/// Writes of one worker under way before a long body has to wait.
+const WRITES_BEFORE_WAIT: usize = 4;
+/// How long it waits at most; then the store decides whether it takes more.
+const ROOM_WAIT: Duration = Duration::from_secs(1);
+
+/// The object in a record, if it is the one asked for.
+fn object_of(hash: KeyHash, key: &[u8], parts: RecordParts) -> Option<Object> {
+    if parts.key != key {
+        return None; // another key with the same hash
+    }
+    let large = parts.total.map(|t| Large {
+        fetch_id: t.fetch_id,
+        fragments: t.fragments,
+        bytes: t.bytes,
+    });
+    Object::decode(hash, parts.key, &parts.meta, parts.body, large)
 }
 
 fn unix_ms() -> u64 {

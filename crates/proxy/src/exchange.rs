@@ -18,7 +18,7 @@ use httpcache::{
     judge, may_serve_on_error, may_share,
 };
 use profile::{Class, StageName, access::Hierarchy};
-use store::KeyHash;
+use store::{KeyHash, Sequence};
 
 use crate::{
     answer::{self, Answering},
@@ -58,17 +58,19 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     };
     let mut key = Vec::with_capacity(128);
     place.write_key(&mut key);
-    on.uri = key[target::KEY_PREFIX.len()..].to_vec();
+    on.uri = target::uri_of_key(&key).to_vec();
     let asked = place.ask();
     let plain_method = head.method == "GET" || head.method == "HEAD";
     let passes = !plain_method
         || head.framing != Framing::None
         || head.seen.intersects(Seen::UPGRADE)
         || head.seen.intersects(Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE));
+    let mut head = head;
     let wanted = Wanted {
         primary: worker.hasher.hash(&key),
         key,
         asked,
+        request: Arc::new(std::mem::take(&mut head.fields)),
         head,
     };
     if passes {
@@ -85,8 +87,18 @@ pub struct Wanted {
     pub primary: KeyHash,
     /// Whom to ask.
     pub asked: Asked,
-    /// The request.
+    /// The request but for its fields.
     pub head: RequestHead,
+    /// Its fields: shared, because the fetch outlives the request.
+    pub request: Arc<Fields>,
+}
+
+/// A stored response, and what was so when it was looked up.
+struct Found {
+    stored: Stored,
+    swap_in: Option<SwapIn>,
+    /// The invalidation sequence before the look-up.
+    began: Sequence,
 }
 
 /// A stored response, wherever it was found.
@@ -112,13 +124,14 @@ impl Stored {
 }
 
 async fn cached(worker: &Rc<Worker>, conn: &mut Conn, on: &mut Answering, wanted: &Wanted) -> After {
-    let request = &wanted.head.fields;
+    let request: &Fields = &wanted.request;
     let directives = RequestDirectives::parse(request);
     let mut vary_miss = false;
-    let stored = find(worker, wanted, &mut vary_miss).await;
+    let found = find(worker, wanted, &mut vary_miss).await;
     let mut why = if vary_miss { Forward::VaryMiss } else { Forward::UriMiss };
-    if let Some((stored, swap_in)) = &stored {
-        if let Some(swap_in) = swap_in {
+    if let Some(found) = &found {
+        let stored = &found.stored;
+        if let Some(swap_in) = found.swap_in {
             on.stages
                 .set(StageName::SwapIn, on.began, swap_in.start, swap_in.end, swap_in.end);
         }
@@ -129,7 +142,7 @@ async fn cached(worker: &Rc<Worker>, conn: &mut Conn, on: &mut Answering, wanted
             Verdict::Fresh => Some(stored.hit_class()),
             Verdict::StaleAllowed => Some(Class::Stale),
             Verdict::StaleWhileRevalidate => {
-                revalidate_behind(worker, conn, wanted, stored.object());
+                revalidate_behind(worker, conn, wanted, found);
                 Some(Class::Stale)
             }
             Verdict::Validate(reason) => {
@@ -151,34 +164,35 @@ async fn cached(worker: &Rc<Worker>, conn: &mut Conn, on: &mut Answering, wanted
         let reason = "only-if-cached was asked for, and nothing stored may be served";
         return answer::own(worker, conn, on, 504, reason, &[], b"loligo; detail=only-if-cached").await;
     }
-    let range_only = wanted.head.seen.intersects(Seen::RANGE) && stored.is_none();
+    let range_only = wanted.head.seen.intersects(Seen::RANGE) && found.is_none();
     if on.head_only() || directives.no_store || range_only {
         // Not stored, so nothing to share: ask as it is.
         return pass::exchange(worker, conn, on, wanted, why).await;
     }
-    fetched(worker, conn, on, wanted, directives, stored, why).await
+    fetched(worker, conn, on, wanted, directives, found, why).await
 }
 
 /// Looks in memory, then on disk; promotes what came from disk.
-async fn find(
-    worker: &Rc<Worker>,
-    wanted: &Wanted,
-    vary_miss: &mut bool,
-) -> Option<(Stored, Option<SwapIn>)> {
+async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) -> Option<Found> {
     let shared = &worker.shared;
     let began = shared.store.sequence();
+    let in_memory = |resident| Found {
+        stored: Stored::Memory(resident),
+        swap_in: None,
+        began,
+    };
     if let Some(resident) = shared.memory.get(wanted.primary, &wanted.key) {
-        return Some((Stored::Memory(resident), None));
+        return Some(in_memory(resident));
     }
     let variant;
     let (hash, key): (KeyHash, &[u8]) = match shared.store.marker(wanted.primary) {
         None => (wanted.primary, &wanted.key),
         Some(marker) => {
             *vary_miss = true;
-            variant = fetch::variant_key(&wanted.key, marker.salt, &marker.list, &wanted.head.fields);
+            variant = fetch::variant_key(&wanted.key, marker.salt, &marker.list, &wanted.request);
             let hash = worker.hasher.hash(&variant);
             if let Some(resident) = shared.memory.get(hash, &variant) {
-                return Some((Stored::Memory(resident), None));
+                return Some(in_memory(resident));
             }
             (hash, &variant)
         }
@@ -195,17 +209,19 @@ async fn find(
                 return None;
             }
         }
-        None => {
-            shared.memory.insert(object.clone(), || {
-                !shared.store.invalidated_since(wanted.primary, began)
-            });
-        }
+        None => shared.memory.promote(&object, || {
+            !shared.store.invalidated_since(wanted.primary, began)
+        }),
     }
-    Some((Stored::Disk(Box::new(object)), swap_in))
+    Some(Found {
+        stored: Stored::Disk(Box::new(object)),
+        swap_in,
+        began,
+    })
 }
 
 /// Serves stale and fetches behind the client's back: one fetch a key.
-fn revalidate_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &Object) {
+fn revalidate_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &Found) {
     let shared = &worker.shared;
     let boarding =
         shared
@@ -217,12 +233,13 @@ fn revalidate_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &
     }
 }
 
-fn errand(conn: &Conn, wanted: &Wanted, stale: Option<&Object>) -> Errand {
+fn errand(conn: &Conn, wanted: &Wanted, stale: Option<&Found>) -> Errand {
     Errand {
         listener: Rc::clone(&conn.listener),
         asked: wanted.asked.clone(),
-        request: wanted.head.fields.clone(),
-        stale: stale.cloned(),
+        request: Arc::clone(&wanted.request),
+        stale: stale.map(|f| f.stored.object().clone()),
+        stale_began: stale.map_or(0, |f| f.began),
     }
 }
 
@@ -233,12 +250,15 @@ async fn fetched(
     on: &mut Answering,
     wanted: &Wanted,
     directives: RequestDirectives,
-    stored: Option<(Stored, Option<SwapIn>)>,
+    found: Option<Found>,
     why: Forward,
 ) -> After {
     let shared = &worker.shared;
     let began = || shared.store.sequence();
-    let stale = stored.as_ref().map(|(s, _)| s.object());
+    // What was purged after it was looked up is neither validated nor served instead.
+    let still_valid =
+        |found: &&Found| !shared.store.invalidated_since(wanted.primary, found.began);
+    let stale = || found.as_ref().filter(still_valid);
     // A request that asks for a newer answer than others would take does not share theirs.
     let boarding = if directives.is_plain() {
         shared.flights.join_or_start(wanted.primary, &wanted.key, began)
@@ -251,30 +271,30 @@ async fn fetched(
             (reader, true)
         }
         Boarding::Started(reader) => {
-            fetch::start(worker, Arc::clone(&reader.flight), errand(conn, wanted, stale));
+            fetch::start(worker, Arc::clone(&reader.flight), errand(conn, wanted, stale()));
             (reader, false)
         }
-        Boarding::Alone => (alone(worker, conn, wanted, stale), false),
+        Boarding::Alone => (alone(worker, conn, wanted, stale()), false),
     };
     let asked_at = Instant::now();
     let mut reader = reader;
     let mut news = reader.news().await;
-    if joined && !may_have(worker, wanted, &directives, &news) {
+    if joined && !may_have(worker, wanted, &news) {
         metrics::add(&worker.counters.flights_left, 1);
         joined = false;
-        reader = alone(worker, conn, wanted, stale);
+        reader = alone(worker, conn, wanted, stale());
         news = reader.news().await;
     }
     on.hierarchy = Hierarchy::Direct;
     on.peer = wanted.asked.destination.host.as_bytes().to_vec();
-    let request = &wanted.head.fields;
+    let request = &wanted.request;
     let mut status = Vec::with_capacity(96);
     match news {
         News::Response(response) => {
             note_moments(on, &response.moments);
             let failed = (500..=504).contains(&response.status) && response.status != 501;
             if failed && let Some(after) =
-                instead(worker, conn, on, request, &directives, stale, why, response.status, false).await
+                instead(worker, conn, on, request, &directives, stale(), why, response.status, false).await
             {
                 return after;
             }
@@ -291,8 +311,9 @@ async fn fetched(
             }
             deliver(worker, conn, on, request, &reader, &response, class, &status).await
         }
-        News::Validated(object, moments) => {
-            note_moments(on, &moments);
+        News::Validated(validated) => {
+            note_moments(on, &validated.moments);
+            let object = &validated.object;
             let ttl = object.standing.ttl_s(worker.now_ms());
             let mut line = CacheStatus::forwarded(why, &mut status)
                 .forward_status(304)
@@ -301,7 +322,7 @@ async fn fetched(
                 line = line.collapsed(true);
             }
             let _ = line;
-            answer::object(worker, conn, on, request, &object, Class::Revalidated, &status).await
+            answer::object(worker, conn, on, request, object, Class::Revalidated, &status).await
         }
         News::Failed(error) => {
             on.stages.set(
@@ -313,7 +334,7 @@ async fn fetched(
             );
             let disconnected = !matches!(*error, FetchError::Abandoned);
             if let Some(after) =
-                instead(worker, conn, on, request, &directives, stale, why, error.status(), disconnected)
+                instead(worker, conn, on, request, &directives, stale(), why, error.status(), disconnected)
                     .await
             {
                 return after;
@@ -324,7 +345,7 @@ async fn fetched(
     }
 }
 
-fn alone(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: Option<&Object>) -> FlightReader {
+fn alone(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: Option<&Found>) -> FlightReader {
     let shared = &worker.shared;
     let sequence = shared.store.sequence();
     let reader = shared
@@ -342,12 +363,12 @@ async fn instead(
     on: &mut Answering,
     request: &Fields,
     directives: &RequestDirectives,
-    stale: Option<&Object>,
+    stale: Option<&Found>,
     why: Forward,
     status: u16,
     disconnected: bool,
 ) -> Option<After> {
-    let object = stale?;
+    let object = stale?.stored.object();
     let now = worker.now_ms();
     if !may_serve_on_error(&object.standing, directives, now, disconnected) {
         return None;
@@ -361,10 +382,10 @@ async fn instead(
 }
 
 /// May a request that joined be given what the fetch brought (DESIGN section 4)?
-fn may_have(worker: &Worker, wanted: &Wanted, directives: &RequestDirectives, news: &News) -> bool {
+fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
     let waiter = Request {
         method: &wanted.head.method,
-        fields: &wanted.head.fields,
+        fields: &wanted.request,
     };
     let now = worker.now_ms();
     match news {
@@ -382,20 +403,21 @@ fn may_have(worker: &Worker, wanted: &Wanted, directives: &RequestDirectives, ne
             };
             may_share(&leader, &waiter, &answer, &response.standing, now, &worker.shared.rules)
         }
-        News::Validated(object, _) => {
-            // Only for the same variant: the key says so.
-            let same = object.hash == wanted.primary || {
-                worker.shared.store.marker(wanted.primary).is_some_and(|marker| {
-                    let key = fetch::variant_key(
-                        &wanted.key,
-                        marker.salt,
-                        &marker.list,
-                        &wanted.head.fields,
-                    );
-                    key == object.key
-                })
+        News::Validated(validated) => {
+            if !validated.storable {
+                return false;
+            }
+            let leader = Request {
+                method: "GET",
+                fields: &validated.asked_with,
             };
-            same && !matches!(judge(&object.standing, directives, now), Verdict::Validate(_))
+            let fields = validated.object.fields();
+            let answer = httpcache::Response {
+                status: validated.object.status,
+                fields: &fields,
+            };
+            let standing = &validated.object.standing;
+            may_share(&leader, &waiter, &answer, standing, now, &worker.shared.rules)
         }
         // The same failure would await it; but it may have a stale object of its own, so it gets the news.
         News::Failed(_) => true,

@@ -3,18 +3,24 @@
 //! No wait, no allocation, no formatting machinery: key in scratch space, one look-up, two numbers appended to
 //! the stored head, one write. Anything out of the ordinary (a directive, a condition, a range, a body, a
 //! stale object) answers [`Fast::NotHere`] and takes the long way.
+//!
+//! An object that is not in memory but on disk is nearly as plain: [`Fast::OnDisk`] has its extent pinned, and
+//! [`from_disk`] reads, verifies and sends it. Should that come to nothing (stale, corrupt, gone), the request is
+//! parsed again and takes the long way too.
 
 use std::{io::IoSlice, io::ErrorKind, pin::pin, rc::Rc, time::Instant};
 
 use bytes::{Buf, Bytes};
 use http1::{Framing, RequestView, Seen, Version, write_decimal};
-use httpcache::StandingFlags;
+use httpcache::{StandingFlags, UnixMillis};
 use profile::{Class, StageName, access::Hierarchy};
+use store::{KeyHash, Lookup, ReadGuard, Sequence};
 use tokio::io::AsyncWriteExt;
 
 use crate::{
-    client::Conn,
+    client::{Conn, Incoming},
     metrics,
+    object::Object,
     state::{Finished, Stages, Worker},
     target,
 };
@@ -48,6 +54,36 @@ pub enum Fast {
     Failed,
     /// Not for this way.
     NotHere,
+    /// Not in memory: to be read from disk.
+    OnDisk(Box<OnDisk>),
+}
+
+/// A plain request whose object is on disk.
+pub struct OnDisk {
+    guard: Option<ReadGuard>,
+    /// The key, and behind it the request's head, in case the long way must be taken.
+    key_and_head: Vec<u8>,
+    key_len: usize,
+    hash: KeyHash,
+    sequence: Sequence,
+    began: Instant,
+    accepted: Option<Instant>,
+    keep_open: bool,
+}
+
+impl OnDisk {
+    /// The request for the long way.
+    fn into_incoming(self, worker: &Worker) -> Option<Box<Incoming>> {
+        let head = &self.key_and_head[self.key_len..];
+        let mut scratch = http1::Scratch::new();
+        let parsed = http1::parse_request(head, &worker.shared.limits, &mut scratch);
+        let view = parsed.ok().flatten()?;
+        Some(Box::new(Incoming {
+            head: view.to_owned(),
+            began: self.began,
+            accepted: self.accepted,
+        }))
+    }
 }
 
 /// The part of an answer the socket has not taken yet.
@@ -56,6 +92,19 @@ pub struct Unsent {
     body: Bytes,
     done: Done,
     keep_open: bool,
+}
+
+impl Unsent {
+    /// What is left of `head` and `body` behind the first `sent` bytes.
+    fn new(head: &[u8], body: &Bytes, sent: usize, done: Done, keep_open: bool) -> Unsent {
+        let of_head = sent.min(head.len());
+        Unsent {
+            head: Bytes::copy_from_slice(&head[of_head..]),
+            body: body.slice(sent - of_head..),
+            done,
+            keep_open,
+        }
+    }
 }
 
 /// What the log needs of a request that is not finished yet.
@@ -74,6 +123,7 @@ pub fn answer(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     view: &RequestView<'_, '_>,
+    head: &[u8],
     began: Instant,
     accepted: Option<Instant>,
 ) -> Fast {
@@ -93,7 +143,27 @@ pub fn answer(
     let hash = worker.hasher.hash(&key);
     let mut front = worker.front.borrow_mut();
     let Some(resident) = front.get(&worker.shared.memory, hash, &key) else {
-        return Fast::NotHere;
+        if worker.disk.is_none() {
+            return Fast::NotHere;
+        }
+        // Noted before the look-up: what is invalidated after it is not served.
+        let sequence = worker.shared.store.sequence();
+        let Lookup::OnDisk(read) = worker.shared.store.look_up(hash) else {
+            return Fast::NotHere;
+        };
+        let mut key_and_head = Vec::with_capacity(key.len() + view.head_bytes);
+        key_and_head.extend_from_slice(&key);
+        key_and_head.extend_from_slice(&head[..view.head_bytes]);
+        return Fast::OnDisk(Box::new(OnDisk {
+            guard: Some(worker.shared.store.guard(read)),
+            key_and_head,
+            key_len: key.len(),
+            hash,
+            sequence,
+            began,
+            accepted,
+            keep_open: view.keep_alive,
+        }));
     };
     let object = &resident.object;
     let now = worker.unix_ms(began);
@@ -102,38 +172,13 @@ pub fn answer(
     }
 
     let mut out = worker.output.borrow_mut();
-    out.clear();
-    out.extend_from_slice(&object.head);
-    out.extend_from_slice(b"Age: ");
-    write_decimal(u64::from(object.standing.age_s(now)), &mut out);
-    out.extend_from_slice(b"\r\nCache-Status: ");
-    let status_from = out.len();
-    out.extend_from_slice(worker.shared.plan.name.as_bytes());
-    out.extend_from_slice(b"; hit; ttl=");
-    write_decimal(object.standing.ttl_s(now).max(0) as u64, &mut out);
-    let status_to = out.len();
-    if view.keep_alive {
-        out.extend_from_slice(b"\r\n\r\n");
-    } else {
-        out.extend_from_slice(b"\r\nConnection: close\r\n\r\n");
-    }
+    let (status_from, status_to) = write_hit_head(object, now, view.keep_alive, &mut out);
     let head_len = out.len();
     let body = &object.body;
     let total = head_len + body.len();
-    let result = if body.len() <= COPY_BYTES_MAX {
-        out.extend_from_slice(body);
-        conn.stream.try_write(&out)
-    } else {
-        conn.stream
-            .try_write_vectored(&[IoSlice::new(&out), IoSlice::new(body)])
-    };
-    let sent = match result {
-        Ok(sent) => sent,
-        Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
-        Err(_) => {
-            metrics::add(&worker.counters.client_aborts, 1);
-            return Fast::Failed;
-        }
+    let Some(sent) = send(conn, &mut out, body) else {
+        metrics::add(&worker.counters.client_aborts, 1);
+        return Fast::Failed;
     };
     let class = if object.standing.flags.contains(StandingFlags::NEGATIVE) {
         Class::NegativeHit
@@ -158,19 +203,8 @@ pub fn answer(
             uri: key[target::KEY_PREFIX.len()..].to_vec(),
             content_type: object.content_type().to_vec(),
         };
-        let mut body = body.clone();
-        let head = if sent < head_len {
-            Bytes::copy_from_slice(&out[sent..head_len])
-        } else {
-            body.advance(sent - head_len);
-            Bytes::new()
-        };
-        return Fast::Unsent(Unsent {
-            head,
-            body,
-            done,
-            keep_open: view.keep_alive,
-        });
+        let unsent = Unsent::new(&out, body, sent, done, view.keep_alive);
+        return Fast::Unsent(unsent);
     }
     worker.finish(&Finished {
         began,
@@ -181,7 +215,7 @@ pub fn answer(
         stages,
         client: conn.peer,
         method: b"GET",
-        uri: &key[target::KEY_PREFIX.len()..],
+        uri: target::uri_of_key(&key),
         content_type: object.content_type(),
         hierarchy: Hierarchy::None,
         peer: b"",
@@ -192,6 +226,155 @@ pub fn answer(
     } else {
         Fast::SentLast
     }
+}
+
+/// Puts the head of a hit together; returns where our Cache-Status lies in it.
+fn write_hit_head(
+    object: &Object,
+    now: UnixMillis,
+    keep_open: bool,
+    out: &mut Vec<u8>,
+) -> (usize, usize) {
+    out.clear();
+    out.extend_from_slice(&object.head);
+    out.extend_from_slice(b"Age: ");
+    write_decimal(u64::from(object.standing.age_s(now)), out);
+    out.extend_from_slice(b"\r\nCache-Status: ");
+    let from = out.len();
+    httpcache::cache_status::write_hit(object.standing.ttl_s(now), "", out);
+    let to = out.len();
+    if keep_open {
+        out.extend_from_slice(b"\r\n\r\n");
+    } else {
+        out.extend_from_slice(b"\r\nConnection: close\r\n\r\n");
+    }
+    (from, to)
+}
+
+/// Writes head and body as far as the socket takes them now; `None` when the client has gone.
+fn send(conn: &Conn, head: &mut Vec<u8>, body: &Bytes) -> Option<usize> {
+    let result = if body.len() <= COPY_BYTES_MAX {
+        let head_len = head.len();
+        head.extend_from_slice(body);
+        let result = conn.stream.try_write(head);
+        head.truncate(head_len);
+        result
+    } else {
+        conn.stream
+            .try_write_vectored(&[IoSlice::new(head), IoSlice::new(body)])
+    };
+    match result {
+        Ok(sent) => Some(sent),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Some(0),
+        Err(_) => None,
+    }
+}
+
+/// What became of a plain request for an object on disk.
+pub enum FromDisk {
+    /// Answered; true when the connection stays.
+    Sent(bool),
+    /// It must take the long way.
+    NotServed(Box<Incoming>),
+}
+
+/// Reads an object from disk and sends it: one read, one write.
+pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk>) -> FromDisk {
+    let Some(disk) = &worker.disk else {
+        return FromDisk::Sent(false);
+    };
+    let mut on_disk = *on_disk;
+    let start = Instant::now();
+    let store = &worker.shared.store;
+    let object = match on_disk.guard.take() {
+        Some(guard) => {
+            let key = &on_disk.key_and_head[..on_disk.key_len];
+            disk.finish_load(guard, on_disk.hash, key).await
+        }
+        None => None,
+    };
+    let read = Instant::now();
+    let now = worker.unix_ms(read);
+    let object = object.filter(|o| {
+        o.large.is_none()
+            && o.standing.is_fresh(now)
+            && !store.invalidated_since(o.primary, on_disk.sequence)
+    });
+    let Some(object) = object else {
+        return match on_disk.into_incoming(worker) {
+            Some(incoming) => FromDisk::NotServed(incoming),
+            None => FromDisk::Sent(false),
+        };
+    };
+    let class = match object.standing.flags.contains(StandingFlags::NEGATIVE) {
+        true => Class::NegativeHit,
+        false => Class::DiskHit,
+    };
+    let mut stages = Stages::default();
+    let began = on_disk.began;
+    if worker.journals {
+        if let Some(accepted) = on_disk.accepted {
+            stages.set(StageName::ClientConnect, began, accepted, began, began);
+        }
+        stages.set(StageName::SwapIn, began, start, read, read);
+    }
+    let uri = target::uri_of_key(&on_disk.key_and_head[..on_disk.key_len]);
+    let (unsent, whole) = {
+        let mut out = worker.output.borrow_mut();
+        let (from, to) = write_hit_head(&object, now, on_disk.keep_open, &mut out);
+        let total = out.len() + object.body.len();
+        match send(conn, &mut out, &object.body) {
+            None => {
+                metrics::add(&worker.counters.client_aborts, 1);
+                (None, false)
+            }
+            Some(sent) if sent == total => {
+                let ended = Instant::now();
+                if worker.journals {
+                    stages.set(StageName::ProxyReply, began, read, ended, ended);
+                }
+                worker.finish(&Finished {
+                    began,
+                    ended,
+                    class,
+                    status: object.status,
+                    bytes_out: total as u64,
+                    stages,
+                    client: conn.peer,
+                    method: b"GET",
+                    uri,
+                    content_type: object.content_type(),
+                    hierarchy: Hierarchy::None,
+                    peer: b"",
+                    cache_status: &out[from..to],
+                });
+                (None, true)
+            }
+            Some(sent) => {
+                let done = Done {
+                    began,
+                    stages,
+                    class,
+                    status: object.status,
+                    bytes_out: total as u64,
+                    uri: uri.to_vec(),
+                    content_type: object.content_type().to_vec(),
+                };
+                let unsent = Unsent::new(&out, &object.body, sent, done, on_disk.keep_open);
+                (Some(unsent), true)
+            }
+        }
+    };
+    let primary = object.primary;
+    let sequence = on_disk.sequence;
+    worker.shared.memory.promote(&object, || {
+        !worker.shared.store.invalidated_since(primary, sequence)
+    });
+    let keep_open = match unsent {
+        Some(unsent) => send_rest(worker, conn, unsent).await,
+        None => whole && on_disk.keep_open,
+    };
+    FromDisk::Sent(keep_open)
 }
 
 /// Sends what the socket did not take at once. False when the connection is over.

@@ -17,11 +17,11 @@ use bytes::Bytes;
 use fields::Fields;
 use http1::{Framing, ResponseHead, reason_phrase};
 use httpcache::{NotStorable, Request, Standing, UnixMillis, VaryList};
-use store::Fragment;
+use store::{Fragment, Sequence};
 
 use crate::{
     deadline::Watch,
-    flight::{Broken, Flight, Keeping, News},
+    flight::{Broken, Flight, Keeping, News, Validated},
     metrics,
     object::{self, Object},
     state::{ListenerState, Worker},
@@ -81,7 +81,7 @@ pub struct Response {
     /// Is the answer on its way into the store or the memory tier?
     pub stored: bool,
     /// The fields of the request it answers, for [`httpcache::may_share`].
-    pub asked_with: Fields,
+    pub asked_with: Arc<Fields>,
     /// When things happened.
     pub moments: Moments,
 }
@@ -93,14 +93,17 @@ pub struct Errand {
     /// Whom to ask.
     pub asked: Asked,
     /// The client's fields, complete: caching rules look at these.
-    pub request: Fields,
+    pub request: Arc<Fields>,
     /// The stored response to validate.
     pub stale: Option<Object>,
+    /// The invalidation sequence at which it was looked up.
+    pub stale_began: Sequence,
 }
 
 /// Starts the fetch for a flight as a task of this worker.
 pub fn start(worker: &Rc<Worker>, flight: Arc<Flight>, errand: Errand) {
     let worker = Rc::clone(worker);
+    worker.fetches.set(worker.fetches.get() + 1);
     tokio::task::spawn_local(async move {
         let watch = worker.deadlines.watch();
         let guard = Departure {
@@ -122,6 +125,7 @@ impl Drop for Departure<'_> {
     fn drop(&mut self) {
         self.worker.shared.flights.remove(self.flight);
         self.flight.abandon();
+        self.worker.fetches.set(self.worker.fetches.get() - 1);
     }
 }
 
@@ -150,29 +154,37 @@ async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &
                 return;
             }
         };
-        if head.status != 304 {
-            break (upstream, head);
-        }
-        let moments = upstream.moments;
-        // A 304 has no body: at its end the connection goes back.
-        let _ = upstream.body(worker, &head).next(worker, watch).await;
-        let Some(stale) = validating.take() else {
+        if head.status == 101 || (head.status == 304 && validating.is_none()) {
+            // Nobody asked for either. A client would take the 101 for an interim response.
             metrics::add(&worker.counters.origin_errors, 1);
             worker.shared.flights.remove(flight);
             let error = UpstreamError::Malformed(http1::Reject::Response(http1::Fault::StatusCode));
             let news = News::Failed(Arc::new(error.into()));
             flight.publish(news, false, Keeping::Nothing, window);
             return;
+        }
+        let Some(stale) = validating.filter(|_| head.status == 304) else {
+            break (upstream, head);
         };
+        let moments = upstream.moments;
+        // A 304 has no body: at its end the connection goes back.
+        let _ = upstream.body(worker, &head).next(worker, watch).await;
         if httpcache::validates(&stale.fields(), &head.fields) {
             metrics::add(&worker.counters.revalidations_not_modified, 1);
-            let fresh = freshened(worker, errand, stale, &head.fields, asked_at);
+            let object = freshened(worker, errand, stale, &head.fields, asked_at);
             worker.shared.flights.remove(flight);
-            let storable = publish_freshened(worker, flight, errand, &fresh).await;
-            let news = News::Validated(Arc::new(fresh), moments);
+            let storable = publish_freshened(worker, flight, errand, stale, &object);
+            let validated = Validated {
+                object,
+                storable,
+                asked_with: Arc::clone(&errand.request),
+                moments,
+            };
+            let news = News::Validated(Arc::new(validated));
             flight.publish(news, storable, Keeping::Nothing, window);
             return;
         }
+        validating = None;
         //= rfc9111 §4.3.3   a 304 that speaks of something else: ask again without conditions
     };
     deliver(worker, watch, flight, errand, upstream, &head, asked_at).await;
@@ -206,12 +218,13 @@ async fn deliver(
     let mut storing = if response.storable.is_ok() {
         Storing::begin(worker, flight, errand, &response)
     } else {
-        if errand.stale.is_some() && !keeps_stale {
-            // The stored response is known to be out of date, and its successor is not ours to keep.
-            shared.invalidate(flight.primary);
-        }
         Storing::No
     };
+    let replaces = head.status < 400 || matches!(head.status, 404 | 410);
+    if matches!(storing, Storing::No) && errand.stale.is_some() && !keeps_stale && replaces {
+        // The stored response is known to be out of date, and its successor is not kept.
+        shared.invalidate(flight.primary);
+    }
     response.stored = !matches!(storing, Storing::No);
     let joinable = response.storable.is_ok();
     if !joinable {
@@ -232,6 +245,10 @@ async fn deliver(
         let window = if over { SMALL_WINDOW_BYTES } else { window };
         if !flight.room(window).await {
             break Err(Broken::Origin); // nobody reads and nobody stores
+        }
+        if let (Storing::Fragments(..), Some(disk)) = (&storing, &worker.disk) {
+            // A body that comes faster than the disk writes waits for the disk, for a while.
+            disk.room().await;
         }
         match body.next(worker, watch).await {
             Ok(Some(piece)) => {
@@ -268,7 +285,7 @@ const SMALL_WINDOW_BYTES: u64 = 64 << 10;
 
 /// The request as it goes to the origin.
 fn request_bytes(worker: &Worker, errand: &Errand, stale: Option<&Object>) -> Vec<u8> {
-    let mut fields = errand.request.clone();
+    let mut fields = Fields::clone(&errand.request);
     http1::remove_hop_by_hop(&mut fields);
     httpcache::remove_conditions(&mut fields);
     fields.remove(b"range");
@@ -310,9 +327,14 @@ pub fn response_fields(worker: &Worker, head: &Fields, received: UnixMillis) -> 
         //= rfc9110 §6.6.1   a recipient with a clock that forwards a response without Date appends one
         fields.push(b"Date", &httpcache::format_date(received));
     }
-    let via = &worker.shared.via_line;
-    fields.push(b"Via", via[5..via.len() - 2].trim_ascii());
+    fields.push(b"Via", via_value(worker));
     fields
+}
+
+/// The value of our Via line.
+fn via_value(worker: &Worker) -> &[u8] {
+    let line = &worker.shared.via_line;
+    line[b"Via:".len()..].trim_ascii()
 }
 
 fn prepare(
@@ -357,7 +379,7 @@ fn prepare(
         standing,
         storable,
         stored: false,
-        asked_with: errand.request.clone(),
+        asked_with: Arc::clone(&errand.request),
         moments,
     }
 }
@@ -394,6 +416,13 @@ fn freshened(
     let standing = Standing::of(&request, &answer, asked_at, received, &worker.shared.rules);
     let mut fields = fields;
     fields.remove(b"age");
+    if !fields.contains(b"date") {
+        fields.push(b"Date", &httpcache::format_date(received));
+    }
+    let via = via_value(worker);
+    if !fields.all(b"via").any(|v| v == via) {
+        fields.push(b"Via", via);
+    }
     let mut wire = Vec::with_capacity(stale.head.len() + 64);
     let content_type =
         object::write_head(stale.status, reason_phrase(stale.status), &fields, &mut wire);
@@ -406,10 +435,11 @@ fn freshened(
 }
 
 /// Puts a freshened object where the stale one was. False when it may no longer be stored.
-async fn publish_freshened(
+fn publish_freshened(
     worker: &Rc<Worker>,
-    flight: &Arc<Flight>,
+    flight: &Flight,
     errand: &Errand,
+    stale: &Object,
     fresh: &Object,
 ) -> bool {
     let shared = &worker.shared;
@@ -422,16 +452,19 @@ async fn publish_freshened(
         status: fresh.status,
         fields: &fields,
     };
-    if httpcache::storable(&request, &answer, &shared.rules).is_err() {
-        //= rfc9111 §4.3.4   a 304 that restricts reuse (no-store, private) ends it
+    let same_vary = httpcache::vary_list(&stale.fields()) == httpcache::vary_list(&fields);
+    if httpcache::storable(&request, &answer, &shared.rules).is_err() || !same_vary {
+        //= rfc9111 §4.3.4   a 304 that restricts reuse (no-store, private) ends it; one that changes Vary moves it
         shared.invalidate(flight.primary);
         return false;
     }
-    let still_valid = || !shared.store.invalidated_since(fresh.primary, flight.began);
+    // What was purged since the stale object was looked up does not come back.
+    let began = flight.began.min(errand.stale_began);
+    let still_valid = || !shared.store.invalidated_since(fresh.primary, began);
     shared.memory.insert(fresh.clone(), still_valid);
     if let Some(disk) = &worker.disk {
         // The head changed, so the record is written anew; a large object's fragments stay where they are.
-        disk.store_object(fresh, &[&fresh.body], flight.began);
+        disk.store_object(fresh, &[&fresh.body], began);
     }
     true
 }

@@ -55,9 +55,21 @@ pub enum News {
     /// A response to be shared (or, for the first reader alone, passed on).
     Response(Arc<Response>),
     /// The stored response is still good: serve this.
-    Validated(Arc<Object>, Moments),
+    Validated(Arc<Validated>),
     /// There is none.
     Failed(Arc<FetchError>),
+}
+
+/// A stored response the origin has confirmed.
+pub struct Validated {
+    /// The response, freshened.
+    pub object: Object,
+    /// May it still be stored, and so be given to others than the one who asked?
+    pub storable: bool,
+    /// The fields it was asked with.
+    pub asked_with: Arc<Fields>,
+    /// When things happened.
+    pub moments: Moments,
 }
 
 /// What a reader gets next.
@@ -98,7 +110,9 @@ struct State {
     base: u64,
     /// Body offset behind the last piece.
     end: u64,
-    /// Size of a fragment when the body is stored in fragments.
+    /// The body is being stored in fragments, so what is stored may be let go.
+    storing: bool,
+    /// Size of the fragments there are, also after storing was given up.
     fragment_bytes: u64,
     /// Body bytes already stored in fragments.
     stored: u64,
@@ -139,7 +153,10 @@ impl Flight {
         match plan {
             Keeping::Nothing => {}
             Keeping::All => state.keep_all = true,
-            Keeping::Fragments { bytes } => state.fragment_bytes = bytes,
+            Keeping::Fragments { bytes } => {
+                state.storing = true;
+                state.fragment_bytes = bytes;
+            }
         }
         state.wake_readers();
     }
@@ -149,28 +166,33 @@ impl Flight {
     pub fn push(&self, piece: Bytes, window: u64) -> bool {
         let mut state = self.lock();
         let len = piece.len() as u64;
+        state.window = window;
         state.end += len;
         state.pieces.push_back(piece);
         self.kept_in_all.fetch_add(len, Ordering::Relaxed);
-        if state.readers.iter().flatten().count() > 1 && !state.keep_all && state.fragment_bytes == 0
-        {
+        let stored = state.keep_all || state.storing;
+        if !stored {
             state.cut_laggards(window);
         }
         self.trim(&mut state);
         state.wake_readers();
-        state.keep_all || state.fragment_bytes > 0 || state.readers.iter().any(Option::is_some)
+        stored || state.readers.iter().any(Option::is_some)
     }
 
     /// Waits until there is room for more. Returns at once for a body that is stored.
     pub async fn room(&self, window: u64) -> bool {
         poll_fn(|cx| {
             let mut state = self.lock();
-            let stored = state.keep_all || state.fragment_bytes > 0;
-            if stored {
+            if state.keep_all || state.storing {
                 return Poll::Ready(true);
             }
             if state.readers.iter().all(Option::is_none) {
                 return Poll::Ready(false);
+            }
+            if state.end - state.base >= window {
+                // One reader that stands still must not hold up the others.
+                state.cut_laggards(window.saturating_sub(1));
+                self.trim(&mut state);
             }
             if state.end - state.base < window {
                 return Poll::Ready(true);
@@ -185,6 +207,7 @@ impl Flight {
     pub fn keep_fragments(&self, bytes: u64) {
         let mut state = self.lock();
         state.keep_all = false;
+        state.storing = true;
         state.fragment_bytes = bytes;
     }
 
@@ -202,9 +225,9 @@ impl Flight {
     pub fn give_up_storing(&self) {
         let mut state = self.lock();
         state.keep_all = false;
-        state.fragment_bytes = 0;
+        state.storing = false;
         state.joinable = false;
-        // A reader in the part that is only in the store is cut: its fragments may be gone at any time.
+        // A reader in the part that is only in the store goes on reading there, as long as it lasts.
         self.trim(&mut state);
     }
 
@@ -228,11 +251,6 @@ impl Flight {
         state.wake_readers();
     }
 
-    /// How many readers there are.
-    pub fn readers(&self) -> usize {
-        self.lock().readers.iter().flatten().count()
-    }
-
     /// Closes the flight to further readers.
     pub fn close(&self) {
         self.lock().joinable = false;
@@ -249,7 +267,7 @@ impl Flight {
             .map(|r| r.at)
             .min()
             .unwrap_or(u64::MAX);
-        let keep_from = if state.fragment_bytes > 0 {
+        let keep_from = if state.storing {
             // What is stored may go, unless a reader is about to want it; what is not yet stored is kept.
             let floor = state.end.saturating_sub(state.window);
             state.stored.min(needed_by_readers.max(floor))
@@ -301,6 +319,9 @@ impl State {
     }
 
     fn cut_laggards(&mut self, window: u64) {
+        if self.readers.iter().flatten().count() < 2 {
+            return;
+        }
         let floor = self.end.saturating_sub(window);
         let fastest = self.readers.iter().flatten().map(|r| r.at).max();
         for reader in self.readers.iter_mut().flatten() {
@@ -355,7 +376,6 @@ impl FlightReader {
                 end,
                 readers,
                 finished,
-                producer,
                 ..
             } = &mut *state;
             let Some(reader) = &mut readers[self.slot] else {
@@ -385,7 +405,8 @@ impl FlightReader {
                     if reader.at < piece_end {
                         let out = piece.slice((reader.at - offset) as usize..);
                         reader.at = piece_end;
-                        if let Some(producer) = producer.take() {
+                        self.flight.trim(&mut state);
+                        if let Some(producer) = state.producer.take() {
                             producer.wake();
                         }
                         drop(state);
@@ -412,7 +433,9 @@ impl FlightReader {
 
     /// Notes bytes that were read back from the store.
     pub fn advance(&self, bytes: u64) {
-        if let Some(reader) = &mut self.flight.lock().readers[self.slot] {
+        if let Some(reader) = &mut self.flight.lock().readers[self.slot]
+            && !reader.lagged
+        {
             reader.at += bytes;
         }
     }
@@ -480,7 +503,7 @@ impl Flights {
             let mut state = flight.lock();
             let fits = *flight.key == *key
                 && state.joinable
-                && (state.base == 0 || state.fragment_bytes > 0)
+                && (state.base == 0 || state.storing)
                 && state.readers.iter().flatten().count() < self.waiters_max;
             if fits {
                 let slot = state.add_reader();
@@ -528,11 +551,6 @@ impl Flights {
         {
             shard.remove(&flight.primary.0);
         }
-    }
-
-    /// Is one under way for this key (revalidation behind the client's back asks)?
-    pub fn is_under_way(&self, primary: KeyHash) -> bool {
-        self.shard(primary).contains_key(&primary.0)
     }
 
     /// After an invalidation: nobody joins what began before it.

@@ -268,14 +268,11 @@ struct ProfileFile {
 
 impl ProfileFile {
     fn open(path: &Path) -> io::Result<ProfileFile> {
-        let file = append_to(path)?;
-        let empty = file.metadata()?.len() == 0;
-        let mut out = BufWriter::new(file);
-        if empty {
-            let mut header = Vec::new();
-            profile::write_file_header(&mut header);
-            out.write_all(&header)?;
-        }
+        let mut out = BufWriter::new(append_to(path)?);
+        // Also in front of what is appended to an older file: a reader finds its way there behind a torn record.
+        let mut header = Vec::new();
+        profile::write_file_header(&mut header);
+        out.write_all(&header)?;
         Ok(ProfileFile {
             path: path.to_owned(),
             out,

@@ -8,7 +8,8 @@
 //! and again costs no lock and no shared reference count. An object that leaves the tier is marked, and a
 //! front never serves a marked one; the mark is set before a purge is acknowledged.
 //!
-//! Limits: an object larger than an eighth of a shard (or [`OBJECT_BYTES_MAX`]) is not admitted.
+//! Limits: an object larger than an eighth of a shard, or than `limits.memory-object-max`, is not admitted: a few
+//! large ones would push out everything.
 //!
 //! Not known here: freshness, HTTP, the disk.
 
@@ -28,8 +29,8 @@ use crate::object::Object;
 
 /// Number of shards; a power of two.
 const SHARDS: usize = 16;
-/// No object above this goes to memory: a few large ones would push out everything.
-pub const OBJECT_BYTES_MAX: u64 = 1 << 20;
+/// Objects read from disk and smaller than this are copied out of the read's pages.
+const COMPACT_BYTES_MAX: usize = 6 << 10;
 
 /// An object in the tier.
 #[derive(Debug)]
@@ -60,6 +61,7 @@ struct Shard {
 pub struct MemoryTier {
     shards: Box<[Mutex<Shard>]>,
     shard_bytes_max: u64,
+    object_bytes_max: u64,
     bytes: AtomicU64,
     objects: AtomicU64,
     evicted: AtomicU64,
@@ -67,7 +69,7 @@ pub struct MemoryTier {
 
 impl MemoryTier {
     /// A tier of at most `bytes_max` bytes; 0 switches it off.
-    pub fn new(bytes_max: u64) -> MemoryTier {
+    pub fn new(bytes_max: u64, object_bytes_max: u64) -> MemoryTier {
         let shard = || {
             Mutex::new(Shard {
                 table: HashTable::new(),
@@ -80,6 +82,7 @@ impl MemoryTier {
         MemoryTier {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             shard_bytes_max: bytes_max / SHARDS as u64,
+            object_bytes_max: object_bytes_max.min(bytes_max / SHARDS as u64 / 8),
             bytes: AtomicU64::new(0),
             objects: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
@@ -95,7 +98,7 @@ impl MemoryTier {
 
     /// May an object of this size be admitted?
     pub fn admits(&self, bytes: u64) -> bool {
-        bytes <= OBJECT_BYTES_MAX && bytes <= self.shard_bytes_max / 8
+        bytes <= self.object_bytes_max
     }
 
     /// The object under exactly this key.
@@ -115,12 +118,16 @@ impl MemoryTier {
     /// meanwhile. The question is asked under the shard's lock, which [`MemoryTier::remove`] takes after the
     /// invalidation was recorded: so either the question is answered no, or the removal comes later.
     pub fn insert(&self, object: Object, still_valid: impl FnOnce() -> bool) -> bool {
+        self.insert_if(object, |_| still_valid())
+    }
+
+    fn insert_if(&self, object: Object, wanted: impl FnOnce(&Shard) -> bool) -> bool {
         let cost = object.memory_bytes();
         if !self.admits(cost) || object.large.is_some() {
             return false;
         }
         let mut shard = self.shard(object.hash);
-        if !still_valid() {
+        if !wanted(&shard) {
             return false;
         }
         let hash = object.hash;
@@ -168,6 +175,20 @@ impl MemoryTier {
         true
     }
 
+    /// Puts in an object that was read from disk, unless a newer one has come in the meantime.
+    pub fn promote(&self, object: &Object, still_valid: impl FnOnce() -> bool) {
+        if !self.admits(object.memory_bytes()) || object.large.is_some() {
+            return;
+        }
+        // A read fills whole pages; a small object gets memory of its own size instead.
+        let mut object = object.clone();
+        if object.head.len() + object.body.len() < COMPACT_BYTES_MAX {
+            object.compact();
+        }
+        let hash = object.hash;
+        self.insert_if(object, |shard| shard.find(hash).is_none() && still_valid());
+    }
+
     /// Takes the object with this hash out; true if there was one.
     pub fn remove(&self, hash: KeyHash) -> bool {
         let mut shard = self.shard(hash);
@@ -195,6 +216,11 @@ impl MemoryTier {
         self.bytes.fetch_sub(cost, Ordering::Relaxed);
         self.objects.fetch_sub(1, Ordering::Relaxed);
         resident.gone.store(true, Ordering::Release);
+    }
+
+    /// The largest object admitted, overhead included.
+    pub fn object_bytes_max(&self) -> u64 {
+        self.object_bytes_max
     }
 
     /// Bytes held now.

@@ -63,6 +63,18 @@ impl Object {
         self.head.len() as u64 + self.body.len() as u64 + self.key.len() as u64 + OVERHEAD_BYTES
     }
 
+    /// Moves key, head and body into memory of just their size.
+    pub fn compact(&mut self) {
+        let mut all = Vec::with_capacity(self.key.len() + self.head.len() + self.body.len());
+        all.extend_from_slice(&self.key);
+        all.extend_from_slice(&self.head);
+        all.extend_from_slice(&self.body);
+        let mut all = Bytes::from(all);
+        self.key = all.split_to(self.key.len());
+        self.head = all.split_to(self.head.len());
+        self.body = all;
+    }
+
     /// The value of Content-Type, for the log.
     pub fn content_type(&self) -> &[u8] {
         let (start, len) = self.content_type;

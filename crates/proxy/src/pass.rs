@@ -10,6 +10,7 @@
 use std::{pin::pin, rc::Rc, time::{Duration, Instant}};
 
 use bytes::{Buf, Bytes, BytesMut};
+use fields::Fields;
 use http1::{Chunk, ChunkedDecoder, Framing, RequestHead, ResponseHead, Seen};
 use httpcache::cache_status::{CacheStatus, Forward};
 use profile::{Class, StageName, access::Hierarchy};
@@ -22,13 +23,15 @@ use crate::{
     fetch, metrics, object,
     origin::{ConnectTimes, Destination},
     state::Worker,
-    target::Asked,
+    target,
     tunnel,
     upstream::{self, Body, Upstream, UpstreamError},
 };
 
 /// How long a client that expects `100 Continue` waits for the origin's word before it gets ours.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
+/// How long an origin that takes no more of a body is listened to.
+const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 /// What is read at once of a request body.
 const BODY_READ_BYTES: usize = 16 << 10;
 
@@ -70,10 +73,10 @@ pub async fn exchange(
     let upgrade = head
         .seen
         .intersects(Seen::UPGRADE)
-        .then(|| head.fields.first(b"upgrade").map(<[u8]>::to_vec))
+        .then(|| wanted.request.first(b"upgrade").map(<[u8]>::to_vec))
         .flatten()
         .filter(|_| head.framing == Framing::None);
-    let request = request_bytes(worker, &wanted.asked, head, upgrade.as_deref());
+    let request = request_bytes(worker, wanted, upgrade.as_deref());
     on.hierarchy = Hierarchy::Direct;
     on.peer = wanted.asked.destination.host.as_bytes().to_vec();
 
@@ -133,23 +136,20 @@ fn invalidate(worker: &Worker, wanted: &Wanted, response: &ResponseHead) {
         return;
     }
     worker.shared.invalidate(wanted.primary);
-    let uri = &wanted.key[crate::target::KEY_PREFIX.len()..];
+    let uri = target::uri_of_key(&wanted.key);
+    let tag = &wanted.key[target::KEY_PREFIX.len() + uri.len()..];
     let Ok(uri) = std::str::from_utf8(uri) else {
         return;
     };
     for other in httpcache::invalidated_uris(uri, &response.fields) {
-        let key = [crate::target::KEY_PREFIX, other.as_bytes()].concat();
+        let key = [target::KEY_PREFIX, other.as_bytes(), tag].concat();
         worker.shared.invalidate(worker.hasher.hash(&key));
     }
 }
 
-fn request_bytes(
-    worker: &Worker,
-    asked: &Asked,
-    head: &RequestHead,
-    upgrade: Option<&[u8]>,
-) -> Vec<u8> {
-    let mut fields = head.fields.clone();
+fn request_bytes(worker: &Worker, wanted: &Wanted, upgrade: Option<&[u8]>) -> Vec<u8> {
+    let head = &wanted.head;
+    let mut fields = Fields::clone(&wanted.request);
     http1::remove_hop_by_hop(&mut fields);
     fields.remove(b"proxy-authorization");
     match head.framing {
@@ -171,7 +171,7 @@ fn request_bytes(
         //= rfc9110 §7.6.2   one less for the next hop
         fields.set(b"Max-Forwards", left.saturating_sub(1).to_string().as_bytes());
     }
-    fetch::write_request(worker, &head.method, asked, &fields)
+    fetch::write_request(worker, &head.method, &wanted.asked, &fields)
 }
 
 /// Why there is no answer to pass on.
@@ -240,7 +240,7 @@ async fn ask(
             match answered {
                 Ok(()) => {
                     let response = upstream.head(worker, &watch, &head.method).await?;
-                    if response.status >= 200 {
+                    if response.status >= 200 || response.status == 101 {
                         return Ok((upstream, response));
                     }
                     waits_for_continue = response.status != 100;
@@ -274,7 +274,16 @@ async fn ask(
                 }
                 pass_interim(worker, conn, head, &response).await?;
             }
-            Event::Body(Ok(Some(piece))) => upstream.write(worker, &watch, &piece).await?,
+            Event::Body(Ok(Some(piece))) => {
+                if let Err(error) = upstream.write(worker, &watch, &piece).await {
+                    // It may have said why before it closed.
+                    let last_word = upstream.head(worker, &watch, &head.method);
+                    return match tokio::time::timeout(LAST_WORD_WAIT, last_word).await {
+                        Ok(Ok(response)) if response.status >= 200 => Ok((upstream, response)),
+                        _ => Err(error.into()),
+                    };
+                }
+            }
             Event::Body(Ok(None)) => {}
             Event::Body(Err(failure)) => return Err(failure),
         }
@@ -311,7 +320,8 @@ async fn relay(
     cache_status: &[u8],
 ) -> After {
     let started = Instant::now();
-    // An answer before the end of the body: the rest is not read, both connections end (RFC 9112 §9.5).
+    // An answer before the end of the body: both go on, and neither connection is used again (RFC 9112 §9.5).
+    let mut body = body;
     let early = !body.is_done();
     on.keep_open &= !early;
     let mut head = Vec::with_capacity(512);
@@ -354,11 +364,34 @@ async fn relay(
     on.end_head(&mut head);
     let watch = worker.deadlines.watch();
     let mut origin_body = upstream.body(worker, response);
+    if early {
+        origin_body.forbid_reuse();
+    }
     let mut bytes = 0;
     let mut gone = false;
     let mut lead = head;
     loop {
-        let piece = match origin_body.next(worker, &watch).await {
+        let next = if body.is_done() {
+            origin_body.next(worker, &watch).await
+        } else {
+            tokio::select! {
+                biased;
+                piece = origin_body.next(worker, &watch) => piece,
+                more = body.next(worker, conn) => {
+                    match more {
+                        Ok(Some(more)) => {
+                            if origin_body.write(worker, &watch, &more).await.is_err() {
+                                body.stop(); // it wants no more of it; its answer still counts
+                            }
+                        }
+                        Ok(None) => {}
+                        Err(_) => body.stop(), // the client stopped sending; it may still read
+                    }
+                    continue;
+                }
+            }
+        };
+        let piece = match next {
             Ok(piece) => piece,
             Err(error) => {
                 metrics::add(&worker.counters.origin_errors, 1);
@@ -366,7 +399,8 @@ async fn relay(
                 if let Ok(n) = answer::write_both(worker, conn, lead.into(), Bytes::new()).await {
                     bytes += n;
                 }
-                on.keep_open = false;
+                let marked = chunked || matches!(response.framing, Framing::Length(_));
+                on.break_off(marked);
                 break;
             }
         };
@@ -446,6 +480,11 @@ impl ClientBody {
 
     fn is_done(&self) -> bool {
         matches!(self.state, BodyState::Done)
+    }
+
+    /// Nothing more is read of it. The client's connection can't be used again.
+    fn stop(&mut self) {
+        self.state = BodyState::Done;
     }
 
     /// The next bytes to send to the origin, framed; `None` when there is nothing more. Safe to cancel: what

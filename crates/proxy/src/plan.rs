@@ -313,6 +313,14 @@ pub struct Admin {
     pub allow: Vec<IpNet>,
 }
 
+impl Admin {
+    /// May this client use it? Loopback always.
+    pub fn serves(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        client.is_loopback() || self.allow.iter().any(|net| net.contains(&client))
+    }
+}
+
 /// How the disk is read and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IoEngine {
@@ -682,6 +690,18 @@ pub struct OriginTls {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_admin_interface_serves_loopback_and_its_networks() {
+        let admin = Admin {
+            address: "0.0.0.0:3129".parse().unwrap(),
+            allow: vec!["10.1.0.0/16".parse().unwrap()],
+        };
+        let serves = |client: &str| admin.serves(client.parse().unwrap());
+        assert!(serves("127.0.0.1") && serves("::1") && serves("10.1.2.3"));
+        assert!(serves("::ffff:10.1.2.3"));
+        assert!(!serves("10.2.0.1"));
+    }
 
     fn route(host: Option<&str>, prefix: &str) -> Route {
         let origin = OriginUrl {

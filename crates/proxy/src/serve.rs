@@ -151,7 +151,7 @@ fn run(
             fields_max: plan.limits.fields_max,
             target_bytes_max: plan.limits.target_bytes_max,
         },
-        memory: MemoryTier::new(plan.memory_bytes),
+        memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
         store: match &opened {
             Some(opened) => Arc::clone(&opened.store),
             None => opening::without_device()?,

@@ -127,6 +127,8 @@ pub struct Worker {
     pub key: RefCell<Vec<u8>>,
     /// Hash function of the store.
     pub hasher: KeyHasher,
+    /// Fetches under way on this worker: a drain waits for them, their readers may be elsewhere.
+    pub fetches: Cell<usize>,
     /// Is a record kept of each request in the profile or the access log?
     pub journals: bool,
     /// Is an access log written?
@@ -162,6 +164,7 @@ impl Worker {
             output: RefCell::new(Vec::with_capacity(16 << 10)),
             key: RefCell::new(Vec::with_capacity(1 << 10)),
             hasher,
+            fetches: Cell::new(0),
             journals,
             logs_access,
             clock: Cell::new(read_clock()),
@@ -171,16 +174,23 @@ impl Worker {
     /// Wall time at a moment of the monotonic clock, microseconds since 1970.
     #[inline]
     pub fn unix_us(&self, at: Instant) -> u64 {
-        let (base, unix) = self.clock.get();
-        let us = unix + at.saturating_duration_since(base);
-        us.as_micros() as u64
+        self.wall(at).as_micros() as u64
     }
 
     /// Wall time at a moment of the monotonic clock.
     #[inline]
     pub fn unix_ms(&self, at: Instant) -> UnixMillis {
+        UnixMillis(self.wall(at).as_millis() as u64)
+    }
+
+    #[inline]
+    fn wall(&self, at: Instant) -> Duration {
         let (base, unix) = self.clock.get();
-        UnixMillis((unix + at.saturating_duration_since(base)).as_millis() as u64)
+        match at.checked_duration_since(base) {
+            Some(since) => unix + since,
+            // Older than the last look at the clock: a request that took a while.
+            None => unix.saturating_sub(base.duration_since(at)),
+        }
     }
 
     /// Wall time now.
@@ -333,6 +343,8 @@ pub struct ListenerState {
     pub destinations: crate::access::Destinations,
     /// Ports CONNECT may reach.
     pub connect_ports: Vec<u16>,
+    /// Goes into every key: see `target`.
+    pub key_tag: Vec<u8>,
     /// Who may use it.
     pub clients: crate::access::Clients,
 }

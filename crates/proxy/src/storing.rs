@@ -20,7 +20,6 @@ use store::KeyHash;
 use crate::{
     fetch::{self, Errand, Response},
     flight::{Flight, Keeping},
-    memory,
     object::{Large, Object},
     state::Worker,
 };
@@ -86,7 +85,8 @@ impl Storing {
             let of_plan = shared.plan.limits.object_bytes_max;
             (u64::from(shared.store.fragment_bytes()), of_plan.min(of_store))
         } else {
-            (memory::OBJECT_BYTES_MAX, memory::OBJECT_BYTES_MAX)
+            let most = shared.memory.object_bytes_max();
+            (most, most)
         };
         if response.length.is_some_and(|l| l > object_bytes_max) {
             return Storing::No;

@@ -5,6 +5,11 @@
 //! is the method and that URI in normal form: with `pass-host` the client's own, else the origin's, so that
 //! a made-up Host cannot fill the cache with copies.
 //!
+//! A key also says under whose rules it was fetched, where that matters, behind a TAB that no URI holds: the
+//! origin of a route that passes Host on (who answers for a host is the operator's word, not the client's), and the
+//! destination rules of a forward listener that reaches further than a public one may. So nobody is served
+//! from the cache what he could not have fetched.
+//!
 //! Not known here: caching, connections.
 
 use std::rc::Rc;
@@ -13,7 +18,7 @@ use http1::{Reject, Target};
 
 use crate::{
     origin::Destination,
-    plan::{Role, Route},
+    plan::{Listener, Role, Route},
     state::ListenerState,
 };
 
@@ -26,6 +31,8 @@ pub struct RouteState {
     pub destination: Destination,
     /// Host to send when the client's is not passed on.
     pub authority: Rc<str>,
+    /// Goes into the key: who answers, where the URI does not say it.
+    key_tag: Vec<u8>,
 }
 
 impl RouteState {
@@ -38,6 +45,10 @@ impl RouteState {
                 port: route.origin.port,
             },
             authority: route.origin.authority().into(),
+            key_tag: match route.pass_host {
+                true => format!("\t{}", route.origin).into_bytes(),
+                false => Vec::new(),
+            },
             route: route.clone(),
         }
     }
@@ -80,6 +91,8 @@ pub struct Place<'a> {
     path: &'a str,
     /// The reverse route that took it.
     route: Option<&'a RouteState>,
+    /// Behind the URI in the key.
+    tag: &'a [u8],
 }
 
 /// Finds the resource of a request that is neither CONNECT nor asterisk-form.
@@ -130,6 +143,7 @@ pub fn locate<'a>(
             port,
             path,
             route: None,
+            tag: &listener.key_tag,
         });
     }
     let route = listener
@@ -143,6 +157,7 @@ pub fn locate<'a>(
         port,
         path,
         route: Some(route),
+        tag: &route.key_tag,
     })
 }
 
@@ -173,16 +188,14 @@ impl Place<'_> {
     pub fn write_key(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(KEY_PREFIX);
         self.write_uri(out);
+        out.extend_from_slice(self.tag);
     }
 
     /// Whom to ask, and how.
     pub fn ask(&self) -> Asked {
         match self.route {
             Some(route) => {
-                let mut target =
-                    String::with_capacity(route.route.origin.path.len() + self.path.len());
-                target.push_str(&route.route.origin.path);
-                target.push_str(self.path);
+                let target = self.target(&route.route.origin.path);
                 let host = if route.route.pass_host && !self.host.is_empty() {
                     self.authority().into()
                 } else {
@@ -200,10 +213,17 @@ impl Place<'_> {
                     host: self.host.to_ascii_lowercase().into(),
                     port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
                 },
-                target: self.path.to_owned(),
+                target: self.target(""),
                 host: self.authority().into(),
             },
         }
+    }
+
+    /// The target in origin form, behind a route's own path.
+    fn target(&self, base: &str) -> String {
+        //= rfc9112 §3.2.1   an empty path (`http://host?query`) is sent as "/"
+        let slash = if self.path.starts_with('/') { "" } else { "/" };
+        [base, slash, self.path].concat()
     }
 
     fn authority(&self) -> String {
@@ -217,6 +237,30 @@ impl Place<'_> {
             None => host,
         }
     }
+}
+
+/// What a listener's keys carry beside the URI: nothing for the rules of a public forward listener, else the number
+/// of the first listener with the same rules.
+pub fn key_tag(listener: &Listener, all: &[Listener]) -> Vec<u8> {
+    let Role::Forward(forward) = &listener.role else {
+        return Vec::new();
+    };
+    let rules = &forward.destinations;
+    if !rules.loopback && !rules.link_local && rules.allow.is_empty() {
+        return Vec::new();
+    }
+    let same = |other: &Listener| match &other.role {
+        Role::Forward(other) => other.destinations == *rules,
+        Role::Reverse(_) => false,
+    };
+    let first = all.iter().position(same).unwrap_or_default();
+    format!("\tlistener {first}").into_bytes()
+}
+
+/// The URI in a key of a resource: without the method and the tag.
+pub fn uri_of_key(key: &[u8]) -> &[u8] {
+    let end = memchr::memchr(b'\t', key).unwrap_or(key.len());
+    key.get(KEY_PREFIX.len()..end).unwrap_or_default()
 }
 
 /// Every key begins with the method; only answers to GET are stored.
@@ -257,13 +301,18 @@ pub fn keys_of_url(listeners: &[Rc<ListenerState>], url: &str) -> Option<Vec<Vec
             keys.push(key);
         }
     };
-    add(&Place {
-        tls,
-        host,
-        port,
-        path,
-        route: None,
-    });
+    let mut tags: Vec<&[u8]> = vec![b""];
+    tags.extend(listeners.iter().map(|l| &l.key_tag[..]));
+    for tag in tags {
+        add(&Place {
+            tls,
+            host,
+            port,
+            path,
+            route: None,
+            tag,
+        });
+    }
     for listener in listeners {
         if let Some(route) = listener.routes.iter().find(|r| r.route.matches(host, path)) {
             add(&Place {
@@ -272,6 +321,7 @@ pub fn keys_of_url(listeners: &[Rc<ListenerState>], url: &str) -> Option<Vec<Vec
                 port,
                 path,
                 route: Some(route),
+                tag: &route.key_tag,
             });
         }
     }

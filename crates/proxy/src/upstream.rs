@@ -195,26 +195,9 @@ impl Upstream {
         &mut self,
         worker: &Worker,
         watch: &Watch,
-        mut bytes: &[u8],
+        bytes: &[u8],
     ) -> Result<(), UpstreamError> {
-        let limit = worker.shared.plan.timeouts.origin_write;
-        let stream = self.lease.stream();
-        while !bytes.is_empty() {
-            let n = watch
-                .limit(limit, pin!(stream.write(bytes)))
-                .await
-                .map_err(|_| UpstreamError::Timeout)?
-                .map_err(UpstreamError::Closed)?;
-            if n == 0 {
-                return Err(UpstreamError::Closed(io::ErrorKind::WriteZero.into()));
-            }
-            bytes = &bytes[n..];
-        }
-        watch
-            .limit(limit, pin!(stream.flush()))
-            .await
-            .map_err(|_| UpstreamError::Timeout)?
-            .map_err(UpstreamError::Closed)
+        write_all(worker, watch, &mut self.lease, bytes).await
     }
 
     async fn final_head(
@@ -306,6 +289,70 @@ impl Upstream {
     }
 }
 
+async fn write_all(
+    worker: &Worker,
+    watch: &Watch,
+    lease: &mut Lease,
+    mut bytes: &[u8],
+) -> Result<(), UpstreamError> {
+    let limit = worker.shared.plan.timeouts.origin_write;
+    let stream = lease.stream();
+    while !bytes.is_empty() {
+        let n = watch
+            .limit(limit, pin!(stream.write(bytes)))
+            .await
+            .map_err(|_| UpstreamError::Timeout)?
+            .map_err(UpstreamError::Closed)?;
+        if n == 0 {
+            return Err(UpstreamError::Closed(io::ErrorKind::WriteZero.into()));
+        }
+        bytes = &bytes[n..];
+    }
+    watch
+        .limit(limit, pin!(stream.flush()))
+        .await
+        .map_err(|_| UpstreamError::Timeout)?
+        .map_err(UpstreamError::Closed)
+}
+
+/// Pieces smaller than this are joined when they are there at once.
+const GATHER_BYTES: usize = 16 << 10;
+
+/// Chunks of a body that arrived together.
+enum Gathered {
+    One(Bytes),
+    Several(BytesMut),
+}
+
+impl Gathered {
+    fn len(&self) -> usize {
+        match self {
+            Gathered::One(piece) => piece.len(),
+            Gathered::Several(all) => all.len(),
+        }
+    }
+
+    fn join(self, next: &[u8]) -> Gathered {
+        let mut all = match self {
+            Gathered::One(piece) => {
+                let mut all = BytesMut::with_capacity(GATHER_BYTES + piece.len());
+                all.extend_from_slice(&piece);
+                all
+            }
+            Gathered::Several(all) => all,
+        };
+        all.extend_from_slice(next);
+        Gathered::Several(all)
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Gathered::One(piece) => piece,
+            Gathered::Several(all) => all.freeze(),
+        }
+    }
+}
+
 enum BodyState {
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
@@ -370,29 +417,59 @@ impl Body {
                     }
                 }
                 BodyState::Chunked(decoder) => {
-                    match decoder.next(&self.input)? {
-                        Chunk::Data { start, end } => {
-                            self.input.advance(start);
-                            let piece = self.input.split_to(end - start).freeze();
-                            metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
-                            return Ok(Some(piece));
-                        }
-                        Chunk::End { consumed, trailers } => {
-                            self.input.advance(consumed);
-                            if !trailers.is_empty() {
-                                self.trailers = Some(trailers);
+                    let mut gathered: Option<Gathered> = None;
+                    loop {
+                        match decoder.next(&self.input)? {
+                            Chunk::Data { start, end } => {
+                                self.input.advance(start);
+                                let piece = self.input.split_to(end - start).freeze();
+                                metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+                                // Small chunks are joined, so that nobody pays per chunk of an origin's choosing.
+                                let all = match gathered.take() {
+                                    None => Gathered::One(piece),
+                                    Some(before) => before.join(&piece),
+                                };
+                                if all.len() >= GATHER_BYTES {
+                                    return Ok(Some(all.into_bytes()));
+                                }
+                                gathered = Some(all);
                             }
-                            let clean = self.input.is_empty();
-                            self.end(clean);
-                            return Ok(None);
+                            Chunk::End { consumed, trailers } => {
+                                self.input.advance(consumed);
+                                if !trailers.is_empty() {
+                                    self.trailers = Some(trailers);
+                                }
+                                let clean = self.input.is_empty();
+                                self.end(clean);
+                                return Ok(gathered.map(Gathered::into_bytes));
+                            }
+                            Chunk::More { consumed } => {
+                                self.input.advance(consumed);
+                                break;
+                            }
                         }
-                        Chunk::More { consumed } => self.input.advance(consumed),
+                    }
+                    if let Some(all) = gathered {
+                        return Ok(Some(all.into_bytes()));
                     }
                     if self.read(worker, watch, FIRST_READ_BYTES).await? == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                     }
                 }
             }
+        }
+    }
+
+    /// The connection will not be used again, whatever comes.
+    pub fn forbid_reuse(&mut self) {
+        self.reusable = false;
+    }
+
+    /// Writes more of the request body, while the answer is already coming.
+    pub async fn write(&mut self, worker: &Worker, watch: &Watch, bytes: &[u8]) -> Result<(), UpstreamError> {
+        match &mut self.lease {
+            Some(lease) => write_all(worker, watch, lease, bytes).await,
+            None => Ok(()),
         }
     }
 

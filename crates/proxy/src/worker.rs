@@ -149,7 +149,8 @@ async fn run(
             while let Ok(new) = dealt.try_recv() {
                 take(&worker, &listeners, &mut connections, new);
             }
-            if connections.is_empty() {
+            let stopping = *phase.borrow() == Phase::Stopping;
+            if connections.is_empty() && (worker.fetches.get() == 0 || stopping) {
                 break;
             }
         }
@@ -208,6 +209,7 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             ),
         };
         Rc::new(ListenerState {
+            key_tag: crate::target::key_tag(listener, &shared.plan.listeners),
             routes,
             destinations,
             connect_ports,

@@ -11,7 +11,7 @@ use crate::key::{KeyHash, NumberMap};
 use std::sync::Arc;
 
 /// Markers in a shard; the oldest makes room for one more.
-pub(crate) const MARKERS_MAX: usize = 1024;
+pub(crate) const MARKERS_MAX: usize = 16_384;
 
 /// The longest list a marker may have; a longer one is refused.
 pub const LIST_BYTES_MAX: usize = 1024;

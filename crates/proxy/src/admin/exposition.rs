@@ -13,12 +13,7 @@ use prometheus_client::{
     encoding::{
         DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeMetric, NoLabelSet, text,
     },
-    metrics::{
-        MetricType,
-        counter::ConstCounter,
-        gauge::ConstGauge,
-        info::Info,
-    },
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge, info::Info},
     registry::Registry,
 };
 
@@ -66,7 +61,11 @@ impl Collector for Exposition {
 impl Exposition {
     fn process(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let facts = &self.0;
-        e.gauge("uptime_seconds", "Since the process came up", facts.uptime.as_secs_f64())?;
+        e.gauge(
+            "uptime_seconds",
+            "Since the process came up",
+            facts.uptime.as_secs_f64(),
+        )?;
         let running = u64::from(facts.phase == crate::state::Phase::Running);
         e.gauge("running", "1 while serving, 0 while draining", running)?;
         e.gauge(
@@ -79,9 +78,15 @@ impl Exposition {
     fn requests(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let counted = &self.0.counted;
         let by_class = |measure: fn(&crate::admin::facts::ClassFigures) -> u64| {
-            counted.classes().map(move |(class, f)| (class.as_str(), measure(f)))
+            counted
+                .classes()
+                .map(move |(class, f)| (class.as_str(), measure(f)))
         };
-        e.by_class("requests", "Requests finished, by what became of them", by_class(|f| f.requests))?;
+        e.by_class(
+            "requests",
+            "Requests finished, by what became of them",
+            by_class(|f| f.requests),
+        )?;
         e.by_class(
             "response_bytes",
             "Bytes sent to clients, heads included",
@@ -105,12 +110,14 @@ impl Exposition {
         )?;
         for (class, figures) in counted.classes() {
             let labels = [("class", class.as_str())];
-            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
-                figures.latency.sum_us as f64 / 1e6,
-                figures.latency.count(),
-                &merged(&figures.latency),
-                None,
-            )?;
+            family
+                .encode_family(&labels)?
+                .encode_histogram::<NoLabelSet>(
+                    figures.latency.sum_us as f64 / 1e6,
+                    figures.latency.count(),
+                    &merged(&figures.latency),
+                    None,
+                )?;
         }
         Ok(())
     }
@@ -118,8 +125,16 @@ impl Exposition {
     fn memory(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let Facts { memory, .. } = &self.0;
         e.gauge("memory_bytes", "Bytes in the memory tier", memory.bytes)?;
-        e.gauge("memory_bytes_max", "The bound on bytes in the memory tier", memory.bytes_max)?;
-        e.gauge("memory_objects", "Objects in the memory tier", memory.objects)?;
+        e.gauge(
+            "memory_bytes_max",
+            "The bound on bytes in the memory tier",
+            memory.bytes_max,
+        )?;
+        e.gauge(
+            "memory_objects",
+            "Objects in the memory tier",
+            memory.objects,
+        )?;
         e.counter(
             "memory_evicted",
             "Objects pushed out of the memory tier for want of room",
@@ -143,7 +158,11 @@ impl Exposition {
         };
         e.gauge("store_bytes", "Size of the store", store.bytes)?;
         let failed = u64::from(store.failed);
-        e.gauge("store_failed", "1 if nothing is stored any more because the device failed", failed)?;
+        e.gauge(
+            "store_failed",
+            "1 if nothing is stored any more because the device failed",
+            failed,
+        )?;
         for (name, value) in store.figures.gauges() {
             let words = format!("Store: {}", name.replace('_', " "));
             e.gauge(&format!("store_{name}"), &words, value)?;
@@ -168,7 +187,10 @@ fn merged(latency: &Histogram) -> Vec<(f64, u64)> {
             ((1u64 << power) as f64 / 1e6, count)
         })
         .collect();
-    buckets.push((f64::INFINITY, latency.count_in(begin..crate::metrics::BUCKETS)));
+    buckets.push((
+        f64::INFINITY,
+        latency.count_in(begin..crate::metrics::BUCKETS),
+    ));
     buckets
 }
 
@@ -176,12 +198,16 @@ struct Encoder<'a>(DescriptorEncoder<'a>);
 
 impl Encoder<'_> {
     fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
-        let metric = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let metric = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Gauge)?;
         ConstGauge::new(value).encode(metric)
     }
 
     fn counter(&mut self, name: &str, help: &str, value: impl EncodeCounterValue) -> fmt::Result {
-        let metric = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        let metric = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
         ConstCounter::new(value).encode(metric)
     }
 
@@ -191,7 +217,9 @@ impl Encoder<'_> {
         help: &str,
         values: impl Iterator<Item = (&'static str, u64)>,
     ) -> fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
         for (class, value) in values {
             let labels = [("class", class)];
             ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
@@ -223,17 +251,24 @@ mod tests {
         }
         let text = render(Facts::gather(&shared, 0));
         let bucket = |le: &str| {
-            let line = format!("loligo_request_duration_seconds_bucket{{le=\"{le}\",class=\"disk-hit\"}} ");
-            let rest = text.split_once(&line).unwrap_or_else(|| panic!("{le} in\n{text}")).1;
+            let line = format!(
+                "loligo_request_duration_seconds_bucket{{le=\"{le}\",class=\"disk-hit\"}} "
+            );
+            let rest = text
+                .split_once(&line)
+                .unwrap_or_else(|| panic!("{le} in\n{text}"))
+                .1;
             rest.split_once('\n').unwrap().0.parse::<u64>().unwrap()
         };
-        assert_eq!(bucket("8e-6"), 2);
+        assert_eq!(bucket("0.000008"), 2);
         assert_eq!(bucket("0.000016"), 4);
         assert_eq!(bucket("0.001024"), 5);
         assert_eq!(bucket("16.777216"), 6);
         assert_eq!(bucket("+Inf"), 7);
         assert!(text.contains("loligo_request_duration_seconds_count{class=\"disk-hit\"} 7\n"));
-        assert!(text.contains("loligo_request_duration_seconds_sum{class=\"disk-hit\"} 105.001025\n"));
+        assert!(
+            text.contains("loligo_request_duration_seconds_sum{class=\"disk-hit\"} 105.001025\n")
+        );
         assert!(text.contains("loligo_requests_total{class=\"disk-hit\"} 7\n"));
         assert!(text.contains("loligo_response_bytes_total{class=\"disk-hit\"} 70\n"));
         assert!(text.contains("loligo_hit_ratio_documents 1.0\n"));

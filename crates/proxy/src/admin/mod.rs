@@ -1,0 +1,264 @@
+//! The admin interface: what goes on, and purging.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /` | what there is |
+//! | `GET /dashboard` | a page that shows `/status` as it changes |
+//! | `GET /status` | JSON (`status`) |
+//! | `GET /metrics` | OpenMetrics text for Prometheus (`exposition`) |
+//! | `GET /healthz` | 200 while running, 503 while draining |
+//! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
+//!
+//! It runs on the control thread, so that asking costs the workers nothing but some shared cache lines. Two parts
+//! gather (`facts`), two render, one speaks HTTP (`http`); here is decided who may ask for what.
+//!
+//! Whoever's address is allowed may ask. A web page in that person's browser may not: the browser lets it send
+//! PURGE and DELETE only to its own host name, and a name that was made to point here (DNS rebinding) is not an IP
+//! address or `localhost`, which is what Host must be for those. In absolute form no page can ask.
+//!
+//! Limits: [`CONNECTIONS_MAX`], the waits in `http`, heads by the proxy's own limit on targets.
+
+mod exposition;
+mod facts;
+mod http;
+mod purge;
+mod status;
+
+use std::{
+    cell::{Cell, RefCell},
+    net::IpAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Instant,
+};
+
+use http1::Target;
+use serde_json::json;
+use tokio::{
+    net::TcpListener,
+    task::JoinSet,
+    time::{MissedTickBehavior, interval},
+};
+
+use crate::{
+    admin::{
+        facts::{Facts, HISTORY_STEP, History, Snapshot},
+        http::{Answer, Request},
+        status::Status,
+    },
+    state::{ListenerState, Phase, Shared},
+    worker,
+};
+
+/// Connections at once; further ones wait in the kernel's backlog. Idle ones are closed soon, so not for long.
+const CONNECTIONS_MAX: usize = 64;
+/// Room for the field lines of a request.
+const FIELD_BYTES_MAX: usize = 16 << 10;
+/// What may stand around a URL in a target.
+const AROUND_URL_BYTES_MAX: usize = 1 << 10;
+
+const GET: &str = "GET, HEAD";
+
+/// Serves until the task is aborted. To be called inside a `LocalSet`.
+pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
+    let admin = Rc::new(Admin::new(shared));
+    let mut connections = JoinSet::new();
+    let mut step = interval(HISTORY_STEP);
+    step.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            accepted = socket.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
+                Ok((stream, peer)) => {
+                    if !admin.serves(peer.ip()) {
+                        tracing::debug!(%peer, "client not allowed at the admin interface");
+                        continue;
+                    }
+                    let _ = stream.set_nodelay(true);
+                    let admin = Rc::clone(&admin);
+                    connections.spawn_local(async move {
+                        let answer = |request: &Request<'_>| admin.answer(request);
+                        http::converse(stream, &admin.limits, answer).await;
+                    });
+                }
+                Err(error) => {
+                    // Out of descriptors, most likely: give connections time to end instead of spinning.
+                    tracing::warn!(%error, "cannot accept a connection to the admin interface");
+                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                }
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            _ = step.tick() => admin.note_history(),
+        }
+    }
+}
+
+struct Admin {
+    shared: Arc<Shared>,
+    listeners: Vec<Rc<ListenerState>>,
+    limits: http1::Limits,
+    history: RefCell<History>,
+    /// Purges asked for here. (The workers' counters have one writer each.)
+    purges: Cell<u64>,
+}
+
+impl Admin {
+    fn new(shared: Arc<Shared>) -> Admin {
+        // A URL that a client may ask for must fit in here, each byte as three.
+        let target_bytes_max = shared.limits.target_bytes_max * 3 + AROUND_URL_BYTES_MAX;
+        Admin {
+            listeners: worker::listener_states(&shared),
+            limits: http1::Limits {
+                head_bytes_max: target_bytes_max + FIELD_BYTES_MAX,
+                target_bytes_max,
+                ..http1::Limits::default()
+            },
+            history: RefCell::default(),
+            purges: Cell::new(0),
+            shared,
+        }
+    }
+
+    fn serves(&self, client: IpAddr) -> bool {
+        let plan = &self.shared.plan;
+        plan.admin
+            .as_ref()
+            .is_some_and(|admin| admin.serves(client))
+    }
+
+    fn note_history(&self) {
+        let now = Snapshot::of(&self.shared.counters, Instant::now());
+        self.history.borrow_mut().note(now);
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::gather(&self.shared, self.purges.get())
+    }
+
+    fn answer(&self, request: &Request<'_>) -> Answer {
+        if request.method == "PURGE" {
+            return self.answer_purge(request);
+        }
+        //= rfc9112 §3.2.2   a server must accept the absolute-form, though it is no proxy
+        let path = match http1::parse_target(request.method, request.target) {
+            Ok(Target::Origin(path)) => path,
+            Ok(Target::Absolute {
+                authority, path, ..
+            }) if is_local_name(authority) => path,
+            Ok(Target::Absolute { .. }) => {
+                return Answer::text(
+                    421,
+                    "this is the admin interface, not the proxy; GET / lists what is here",
+                );
+            }
+            Ok(Target::Authority(_) | Target::Asterisk) => {
+                return not_allowed("GET, HEAD, PURGE, DELETE");
+            }
+            Err(reject) => return Answer::text(reject.status(), reject.reason()),
+        };
+        let (path, query) = match path.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (path, None),
+        };
+        let gets = matches!(request.method, "GET" | "HEAD");
+        match path {
+            "/cache" if request.method == "DELETE" => self.answer_delete(request, query),
+            "/cache" => not_allowed("DELETE"),
+            "" | "/" if gets => Answer::text(200, INDEX),
+            "/healthz" if gets => self.health(),
+            "/status" if gets => {
+                let status = Status::of(&self.shared, self.facts(), &self.history.borrow());
+                Answer::json(200, &status)
+            }
+            "/metrics" if gets => Answer {
+                content_type: exposition::CONTENT_TYPE,
+                body: exposition::render(self.facts()).into_bytes(),
+                ..Answer::text(200, "")
+            },
+            "/dashboard" if gets => Answer {
+                content_type: "text/html; charset=utf-8",
+                body: include_bytes!("dashboard.html").to_vec(),
+                ..Answer::text(200, "")
+            },
+            "" | "/" | "/healthz" | "/status" | "/metrics" | "/dashboard" => not_allowed(GET),
+            _ => Answer::text(404, &format!("there is no {path} here\n\n{INDEX}")),
+        }
+    }
+
+    fn health(&self) -> Answer {
+        match *self.shared.phase.borrow() {
+            Phase::Running => Answer::text(200, "ok"),
+            Phase::Draining | Phase::Stopping => Answer::text(503, "draining"),
+        }
+    }
+
+    fn answer_purge(&self, request: &Request<'_>) -> Answer {
+        let is_absolute = !request.target.starts_with('/');
+        if !is_absolute && let Some(refusal) = refuse_foreign_name(request) {
+            return refusal;
+        }
+        self.purge(purge::url_of_target(request.target))
+    }
+
+    fn answer_delete(&self, request: &Request<'_>, query: Option<&str>) -> Answer {
+        if let Some(refusal) = refuse_foreign_name(request) {
+            return refusal;
+        }
+        match purge::url_of_query(query) {
+            Ok(url) => self.purge(&url),
+            Err(reason) => bad_purge(reason),
+        }
+    }
+
+    fn purge(&self, url: &str) -> Answer {
+        match purge::purge(&self.shared, &self.listeners, url) {
+            Some(purged) => {
+                self.purges.set(self.purges.get() + 1);
+                tracing::info!(url, found = purged.purged, "purge");
+                Answer::json(200, &purged)
+            }
+            None => bad_purge(
+                "that is not an absolute http or https URL; ask like this: PURGE /http://www.example.org/path",
+            ),
+        }
+    }
+}
+
+fn bad_purge(reason: &str) -> Answer {
+    Answer::json(400, &json!({ "purged": false, "error": reason }))
+}
+
+fn not_allowed(methods: &'static str) -> Answer {
+    Answer {
+        allow: Some(methods),
+        ..Answer::text(405, &format!("only {methods} can be done here"))
+    }
+}
+
+/// The answer to somebody who wants to change something and called us by a name of their own.
+fn refuse_foreign_name(request: &Request<'_>) -> Option<Answer> {
+    let is_ours = request.host.is_some_and(is_local_name);
+    let error = "to purge, call this interface by IP address or localhost: another name may be a web page's trick";
+    (!is_ours).then(|| Answer::json(403, &json!({ "purged": false, "error": error })))
+}
+
+/// Is it an IP address or `localhost`, with or without a port?
+fn is_local_name(authority: &str) -> bool {
+    let Some((host, _)) = http1::split_authority(authority) else {
+        return false;
+    };
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
+}
+
+const INDEX: &str = "Loligo, admin interface
+
+GET /dashboard             a page that shows what goes on
+GET /status                the same as JSON
+GET /metrics               for Prometheus (OpenMetrics text)
+GET /healthz               200 while running, 503 while draining
+PURGE /http://HOST/PATH    forgets a stored URL
+DELETE /cache?url=URL      the same; URL percent-encoded";
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,355 @@
+//! `GET /status`: the facts as JSON for people and scripts.
+//!
+//! Names carry their units. Ratios and latencies of nothing are `null`. `recent` tells of the last minute; all else
+//! is since the start. `counters` holds every counter under the name it has in `/metrics`, grouped by what it is
+//! about.
+
+use std::net::SocketAddr;
+
+use profile::Class;
+use serde::{Serialize, Serializer};
+
+use crate::{
+    admin::facts::{ClassFigures, Facts, Histogram, History, Simple, Snapshot, StoreFacts},
+    plan::Role,
+    state::{Phase, Shared},
+};
+
+/// The whole document.
+#[derive(Serialize)]
+pub struct Status {
+    version: &'static str,
+    phase: &'static str,
+    uptime_s: f64,
+    listeners: Vec<Listener>,
+    admin: Option<SocketAddr>,
+    workers: Vec<Worker>,
+    connections: Connections,
+    hit_ratio: HitRatio,
+    requests: Requests,
+    recent: Option<Recent>,
+    memory: Memory,
+    transfers: Transfers,
+    store: Option<Store>,
+    counters: InOrder<InOrder<u64>>,
+}
+
+#[derive(Serialize)]
+struct Listener {
+    address: SocketAddr,
+    role: &'static str,
+    /// Of a reverse listener.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    routes: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Worker {
+    requests: u64,
+    connections_open: u64,
+}
+
+#[derive(Serialize)]
+struct Connections {
+    open: u64,
+    max: u64,
+    accepted: u64,
+    refused: u64,
+}
+
+#[derive(Serialize)]
+struct HitRatio {
+    documents: Option<f64>,
+    bytes: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Requests {
+    total: u64,
+    response_bytes: u64,
+    /// Without tunnels.
+    latency_us: Option<Latency>,
+    by_class: InOrder<ByClass>,
+}
+
+#[derive(Serialize)]
+struct ByClass {
+    requests: u64,
+    response_bytes: u64,
+    latency_us: Option<Latency>,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    mean: f64,
+    p50: f64,
+    p90: f64,
+    p99: f64,
+}
+
+#[derive(Serialize)]
+struct Recent {
+    seconds: f64,
+    requests_per_s: f64,
+    response_bytes_per_s: f64,
+    hit_ratio: HitRatio,
+    latency_us: Option<Latency>,
+    /// Requests per second.
+    by_class: InOrder<f64>,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    bytes: u64,
+    bytes_max: u64,
+    objects: u64,
+    evicted: u64,
+}
+
+#[derive(Serialize)]
+struct Transfers {
+    bytes: u64,
+    bytes_max: u64,
+}
+
+#[derive(Serialize)]
+struct Store {
+    path: String,
+    bytes: u64,
+    io_engine: &'static str,
+    failed: bool,
+    /// Used chunks among all.
+    used_ratio: f64,
+    used_bytes: u64,
+    free_bytes: u64,
+    largest_free_bytes: u64,
+    now: InOrder<u64>,
+    since_opened: InOrder<u64>,
+}
+
+/// A JSON object with its members in this order.
+struct InOrder<T>(Vec<(&'static str, T)>);
+
+impl<T: Serialize> Serialize for InOrder<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl Status {
+    /// Puts the document together.
+    pub fn of(shared: &Shared, facts: Facts, history: &History) -> Status {
+        let counted = &facts.counted;
+        Status {
+            version: facts.version,
+            phase: match facts.phase {
+                Phase::Running => "running",
+                Phase::Draining => "draining",
+                Phase::Stopping => "stopping",
+            },
+            uptime_s: rounded(facts.uptime.as_secs_f64()),
+            listeners: shared.plan.listeners.iter().map(Listener::of).collect(),
+            admin: shared.plan.admin.as_ref().map(|admin| admin.address),
+            workers: workers(shared),
+            connections: Connections {
+                open: counted.value("client_connections_open"),
+                max: facts.connections_max,
+                accepted: counted.value("client_connections"),
+                refused: counted.value("client_connections_refused"),
+            },
+            hit_ratio: HitRatio::of(counted),
+            requests: Requests {
+                total: counted.requests(),
+                response_bytes: counted.bytes(),
+                latency_us: Latency::of(&counted.latency()),
+                by_class: by_class(counted, ByClass::of),
+            },
+            recent: history.recent(counted).and_then(Recent::of),
+            memory: Memory {
+                bytes: facts.memory.bytes,
+                bytes_max: facts.memory.bytes_max,
+                objects: facts.memory.objects,
+                evicted: facts.memory.evicted,
+            },
+            transfers: Transfers {
+                bytes: facts.transfer_bytes,
+                bytes_max: facts.transfer_bytes_max,
+            },
+            counters: grouped(counted.simple()),
+            store: facts.store.map(|store| Store::of(store, facts.io_engine)),
+        }
+    }
+}
+
+impl Listener {
+    fn of(listener: &crate::plan::Listener) -> Listener {
+        let (role, routes) = match &listener.role {
+            Role::Forward(_) => ("forward", None),
+            Role::Reverse(routes) => ("reverse", Some(routes.len())),
+        };
+        Listener {
+            address: listener.address,
+            role,
+            routes,
+        }
+    }
+}
+
+impl HitRatio {
+    fn of(counted: &Snapshot) -> HitRatio {
+        HitRatio {
+            documents: counted.hit_ratio_documents().map(rounded),
+            bytes: counted.hit_ratio_bytes().map(rounded),
+        }
+    }
+}
+
+impl ByClass {
+    fn of(figures: &ClassFigures) -> ByClass {
+        ByClass {
+            requests: figures.requests,
+            response_bytes: figures.bytes,
+            latency_us: Latency::of(&figures.latency),
+        }
+    }
+}
+
+impl Latency {
+    /// `None` of nothing.
+    fn of(latency: &Histogram) -> Option<Latency> {
+        let quantile = |q| latency.quantile_us(q).map(rounded);
+        Some(Latency {
+            mean: rounded(latency.mean_us()?),
+            p50: quantile(0.5)?,
+            p90: quantile(0.9)?,
+            p99: quantile(0.99)?,
+        })
+    }
+}
+
+impl Recent {
+    fn of((passed, seconds): (Snapshot, f64)) -> Option<Recent> {
+        let per_s = |n: u64| rounded(n as f64 / seconds);
+        (seconds > 0.0).then(|| Recent {
+            seconds: rounded(seconds),
+            requests_per_s: per_s(passed.requests()),
+            response_bytes_per_s: per_s(passed.bytes()),
+            hit_ratio: HitRatio::of(&passed),
+            latency_us: Latency::of(&passed.latency()),
+            by_class: by_class(&passed, |figures| per_s(figures.requests)),
+        })
+    }
+}
+
+impl Store {
+    fn of(store: StoreFacts, io_engine: &'static str) -> Store {
+        let figures = &store.figures;
+        let used_chunks = figures.total_chunks.saturating_sub(figures.free_chunks);
+        Store {
+            path: store.path,
+            bytes: store.bytes,
+            io_engine,
+            failed: store.failed,
+            used_ratio: rounded(used_chunks as f64 / figures.total_chunks.max(1) as f64),
+            used_bytes: used_chunks * figures.chunk_bytes,
+            free_bytes: figures.free_chunks * figures.chunk_bytes,
+            largest_free_bytes: figures.largest_free_chunks * figures.chunk_bytes,
+            now: InOrder(figures.gauges().collect()),
+            since_opened: InOrder(figures.counters().collect()),
+        }
+    }
+}
+
+fn workers(shared: &Shared) -> Vec<Worker> {
+    use std::sync::atomic::Ordering::Relaxed;
+    let worker = |set: &std::sync::Arc<crate::metrics::Counters>| Worker {
+        requests: set.requests.iter().map(|n| n.load(Relaxed)).sum(),
+        connections_open: set.client_connections_open.load(Relaxed),
+    };
+    shared.counters.iter().map(worker).collect()
+}
+
+fn by_class<T>(counted: &Snapshot, of: impl Fn(&ClassFigures) -> T) -> InOrder<T> {
+    let entry = |(class, figures): (Class, &ClassFigures)| (class.as_str(), of(figures));
+    InOrder(counted.classes().map(entry).collect())
+}
+
+/// Which group a counter belongs to; by the beginning of its name, so that a new one finds its place.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("client", &["client_", "requests_", "tunnels", "body_"]),
+    ("origin", &["origin_", "revalidations", "flights_"]),
+    ("cache", &["stored_", "not_stored", "purges"]),
+    ("disk", &["disk_"]),
+];
+const OTHER: &str = "other";
+
+fn grouped(simple: &[Simple]) -> InOrder<InOrder<u64>> {
+    let group_of = |name: &str| {
+        let found = GROUPS
+            .iter()
+            .find(|(_, begins)| begins.iter().any(|b| name.starts_with(b)));
+        found.map_or(OTHER, |(group, _)| group)
+    };
+    let groups = GROUPS.iter().map(|(group, _)| *group).chain([OTHER]);
+    let members = |group| {
+        let inside = simple.iter().filter(|s| group_of(s.name) == group);
+        InOrder(inside.map(|s| (s.name, s.value)).collect())
+    };
+    InOrder(groups.map(|group| (group, members(group))).collect())
+}
+
+/// Three digits behind the point are enough for everybody.
+fn rounded(x: f64) -> f64 {
+    (x * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::testing;
+
+    #[test]
+    fn the_document_reads_well() {
+        let shared = testing::shared();
+        for us in [10, 20, 30] {
+            shared.counters[0].finish(Class::MemoryHit, 1000, us);
+        }
+        shared.counters[1].finish(Class::Miss, 1000, 5000);
+        let mut history = History::default();
+        history.note(Snapshot::of(&shared.counters, shared.began));
+        shared.counters[1].finish(Class::Miss, 1000, 5000);
+        let status = Status::of(&shared, Facts::gather(&shared, 2), &history);
+        let json: serde_json::Value =
+            serde_json::from_str(&serde_json::to_string(&status).unwrap()).unwrap();
+        assert_eq!(json["phase"], "running");
+        assert_eq!(json["listeners"][0]["role"], "forward");
+        assert_eq!(json["requests"]["total"], 5);
+        assert_eq!(json["requests"]["by_class"]["memory-hit"]["requests"], 3);
+        assert_eq!(
+            json["requests"]["by_class"]["memory-hit"]["latency_us"]["mean"],
+            20.0
+        );
+        assert!(json["requests"]["by_class"]["tunnel"]["latency_us"].is_null());
+        assert_eq!(json["hit_ratio"]["documents"], 0.6);
+        assert_eq!(json["recent"]["hit_ratio"]["documents"], 0.0);
+        assert_eq!(json["workers"][1]["requests"], 2);
+        assert_eq!(json["counters"]["cache"]["purges"], 2);
+        assert_eq!(json["counters"]["other"]["log_records_lost"], 0);
+        assert_eq!(json["counters"]["origin"]["flights_joined"], 0);
+        assert!(json["store"].is_null());
+    }
+
+    #[test]
+    fn members_keep_their_order_and_none_is_lost() {
+        let shared = testing::shared();
+        let facts = Facts::gather(&shared, 0);
+        let all = facts.counted.simple().len();
+        let InOrder(groups) = grouped(facts.counted.simple());
+        assert_eq!(
+            groups.iter().map(|(_, InOrder(g))| g.len()).sum::<usize>(),
+            all
+        );
+        let text = serde_json::to_string(&InOrder(vec![("b", 1), ("a", 2)])).unwrap();
+        assert_eq!(text, r#"{"b":1,"a":2}"#);
+    }
+}

@@ -1,0 +1,52 @@
+//! A process without workers, for tests.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    flight::Flights,
+    memory::MemoryTier,
+    metrics::Counters,
+    opening,
+    plan::{self, Listener, Plan},
+    state::{Phase, Shared},
+};
+
+/// With one forward listener.
+pub fn shared() -> Arc<Shared> {
+    let address = "127.0.0.1:3128".parse().unwrap();
+    shared_with(vec![Listener::forward(address, Vec::new())])
+}
+
+/// With these listeners, two workers' counters and no disk.
+pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
+    let mut plan = Plan::with_listeners(listeners);
+    plan.admin = Some(plan::Admin {
+        address: "127.0.0.1:3129".parse().unwrap(),
+        allow: Vec::new(),
+    });
+    Arc::new(Shared {
+        rules: httpcache::Rules::default(),
+        limits: http1::Limits::default(),
+        memory: MemoryTier::new(plan.memory_bytes),
+        store: opening::without_device().unwrap(),
+        has_disk: false,
+        disk_failed: AtomicBool::new(false),
+        flights: Flights::new(plan.limits.waiters_max),
+        counters: vec![Arc::new(Counters::default()), Arc::new(Counters::default())],
+        own_addresses: Vec::new(),
+        connections: AtomicUsize::new(0),
+        phase: watch::Sender::new(Phase::Running),
+        began: Instant::now() - Duration::from_secs(60),
+        io_engine: "none",
+        via_line: Vec::new(),
+        plan,
+    })
+}

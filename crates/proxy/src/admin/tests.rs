@@ -1,0 +1,144 @@
+//! Who may ask for what, and what is answered.
+
+use super::*;
+
+fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {
+    admin.answer(&Request {
+        method,
+        target,
+        host,
+    })
+}
+
+fn ask(method: &str, target: &str) -> (u16, String) {
+    let admin = Admin::new(testing::shared());
+    let answer = ask_as(&admin, Some("127.0.0.1:3129"), method, target);
+    (answer.status, String::from_utf8(answer.body).unwrap())
+}
+
+#[test]
+fn everything_on_the_list_is_there() {
+    assert_eq!(ask("GET", "/").0, 200);
+    for line in INDEX.lines().skip(2) {
+        let (method, rest) = line.split_once(' ').unwrap();
+        let target = rest
+            .split("  ")
+            .next()
+            .unwrap()
+            .replace("URL", "http%3A%2F%2Fh%2F");
+        let (status, body) = ask(method, &target);
+        assert_eq!(status, 200, "{method} {target}: {body}");
+    }
+}
+
+#[test]
+fn what_is_not_there_says_what_is() {
+    let (status, body) = ask("GET", "/nothing");
+    assert_eq!(status, 404);
+    assert!(body.contains("GET /status"));
+}
+
+#[test]
+fn wrong_methods_are_told_the_right_ones() {
+    let admin = Admin::new(testing::shared());
+    for (method, target, allow) in [
+        ("POST", "/status", "GET, HEAD"),
+        ("DELETE", "/metrics", "GET, HEAD"),
+        ("GET", "/cache?url=x", "DELETE"),
+        ("OPTIONS", "*", "GET, HEAD, PURGE, DELETE"),
+        ("CONNECT", "h:443", "GET, HEAD, PURGE, DELETE"),
+    ] {
+        let answer = ask_as(&admin, Some("localhost"), method, target);
+        assert_eq!(
+            (answer.status, answer.allow),
+            (405, Some(allow)),
+            "{method} {target}"
+        );
+    }
+}
+
+#[test]
+fn it_is_no_proxy_but_takes_whole_urls_of_its_own() {
+    assert_eq!(ask("GET", "http://127.0.0.1:3129/healthz").0, 200);
+    assert_eq!(ask("GET", "http://[::1]:3129").0, 200);
+    assert_eq!(ask("GET", "http://www.example.org/healthz").0, 421);
+}
+
+#[test]
+fn health_follows_the_phase() {
+    let admin = Admin::new(testing::shared());
+    let health = || ask_as(&admin, None, "GET", "/healthz").status;
+    assert_eq!(health(), 200);
+    admin.shared.phase.send_replace(Phase::Draining);
+    assert_eq!(health(), 503);
+}
+
+#[test]
+fn a_page_under_another_name_may_look_but_not_purge() {
+    let admin = Admin::new(testing::shared());
+    for host in [
+        Some("rebound.example"),
+        Some("127.0.0.1.example:3129"),
+        None,
+    ] {
+        for (method, target) in [
+            ("PURGE", "/http://h/a"),
+            ("DELETE", "/cache?url=http://h/a"),
+        ] {
+            let answer = ask_as(&admin, host, method, target);
+            assert_eq!(answer.status, 403, "{host:?} {method}");
+        }
+        assert_eq!(ask_as(&admin, host, "GET", "/metrics").status, 200);
+    }
+    for host in [
+        "localhost",
+        "LOCALHOST:3129",
+        "192.0.2.1:3129",
+        "[2001:db8::1]:3129",
+    ] {
+        let answer = ask_as(&admin, Some(host), "PURGE", "/http://h/a");
+        assert_eq!(answer.status, 200, "{host}");
+    }
+    // As to a proxy: Host is then that of the URL (RFC 9112 §3.2.2).
+    let answer = ask_as(&admin, Some("h"), "PURGE", "http://h/a");
+    assert_eq!(answer.status, 200);
+    assert_eq!(admin.purges.get(), 5);
+}
+
+#[test]
+fn purges_say_whether_anything_was_there() {
+    let admin = Admin::new(testing::shared());
+    let purge = || {
+        let answer = ask_as(&admin, Some("localhost"), "PURGE", "/http://h/a");
+        String::from_utf8(answer.body).unwrap()
+    };
+    assert!(purge().contains("\"purged\": false"));
+    let keys = crate::target::keys_of_url(&admin.listeners, "http://h/a").unwrap();
+    let key = admin.shared.hasher().hash(&keys[0]);
+    let began = admin.shared.store.sequence();
+    admin
+        .shared
+        .store
+        .set_marker(key, b"accept", began)
+        .unwrap();
+    assert!(purge().contains("\"purged\": true"));
+    assert!(purge().contains("\"purged\": false"));
+    for bad in ["/", "/status", "/http:/h/a", "/ftp://h/a"] {
+        let answer = ask_as(&admin, Some("localhost"), "PURGE", bad);
+        assert_eq!(answer.status, 400, "{bad}");
+    }
+    assert!(ask("GET", "/metrics").1.contains("loligo_purges_total 0\n"));
+    let body = ask_as(&admin, None, "GET", "/metrics").body;
+    assert!(
+        String::from_utf8(body)
+            .unwrap()
+            .contains("loligo_purges_total 3\n")
+    );
+}
+
+#[test]
+fn only_allowed_clients_are_served() {
+    let admin = Admin::new(testing::shared());
+    assert!(admin.serves("127.0.0.1".parse().unwrap()));
+    assert!(!admin.serves("192.0.2.1".parse().unwrap()));
+}

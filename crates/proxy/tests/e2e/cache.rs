@@ -1,0 +1,611 @@
+//! What is stored, found again, validated, refused.
+
+use crate::harness::*;
+
+#[test]
+fn a_miss_then_a_memory_hit_then_after_a_restart_a_disk_hit() {
+    let body = pattern(10_000);
+    let origin = Origin::sending(ok(&[FRESH, "Age: 7", "X-A: b"], &body));
+    let disk = Disk::of_mib(16);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+
+    let miss = proxy.get("/a");
+    assert_eq!(miss.cache(), "loligo; fwd=uri-miss; stored");
+    let from_memory = proxy.get("/a");
+    proxy.stop();
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    let from_disk = proxy.get("/a");
+
+    for hit in [&from_memory, &from_disk] {
+        assert!(hit.is_hit() && hit.age() >= Some(7), "{:?}", hit.fields);
+        assert!(hit.cache().contains("; ttl=59"), "{}", hit.cache());
+        assert_same(&hit.body, &body);
+        for same in ["x-a", "via", "date", "cache-control", "content-length"] {
+            assert_eq!(hit.field(same), miss.field(same));
+        }
+    }
+    assert_same(&miss.body, &body);
+    assert_eq!(origin.count("/a"), 1);
+    let found = proxy.ready.store.clone().unwrap();
+    assert!(found.contains("1 records found in order"), "{found}");
+}
+
+#[test]
+fn after_kill_9_there_is_a_miss_and_nothing_is_wrong() {
+    let body = pattern(30_000);
+    let origin = Origin::sending(ok(&[FRESH], &body));
+    let disk = Disk::of_mib(16);
+    let child = Child::start(&origin, &disk.path(), 16);
+    child.get("/a");
+    assert!(child.get("/a").is_hit());
+    child.kill();
+
+    for hit in [false, true] {
+        let proxy = Proxy::start(disk.under(plan_for(&origin)));
+        let again = proxy.get("/a");
+        assert_eq!(again.is_hit(), hit);
+        assert_same(&again.body, &body);
+        proxy.stop();
+    }
+    assert_eq!(origin.count("/a"), 2);
+}
+
+#[test]
+fn a_copy_of_a_store_in_use_starts_empty() {
+    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    let disk = Disk::of_mib(4);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    proxy.get("/a");
+    std::fs::copy(disk.path(), disk.path().with_file_name("copy")).unwrap();
+
+    let other = Proxy::start(disk.named("copy", plan_for(&origin)));
+    let found = other.ready.store.clone().unwrap();
+    assert!(found.contains("starts empty"), "{found}");
+    assert!(!other.get("/a").is_hit());
+    assert!(other.get("/a").is_hit());
+}
+
+#[test]
+fn what_may_not_be_stored_is_asked_for_again() {
+    const COOKIE: &[&str] = &[FRESH, "Set-Cookie: a=b"];
+    let cases: &[(&str, &[&str], &[&str])] = &[
+        ("no-store", &[], &["Cache-Control: no-store, max-age=600"]),
+        ("private", &[], &["Cache-Control: private, max-age=600"]),
+        ("set-cookie", &[], COOKIE),
+        ("authorization", &["Authorization: Basic YTpi"], &[FRESH]),
+        ("vary-star", &[], &[FRESH, "Vary: *"]),
+        ("no-freshness", &[], &["X-A: b"]),
+    ];
+    for (reason, asked, said) in cases {
+        let origin = Origin::sending(ok(said, "hello"));
+        let disk = Disk::of_mib(4);
+        let proxy = Proxy::start(disk.under(plan_for(&origin)));
+        for _ in 0..2 {
+            let answer = proxy.ask("GET", "/a", asked);
+            let status = format!("loligo; fwd=uri-miss; detail={reason}");
+            assert_eq!((answer.cache(), answer.text()), (status.as_str(), "hello"));
+        }
+        assert_eq!(origin.count("/a"), 2, "{reason}");
+    }
+}
+
+#[test]
+fn a_request_with_no_store_leaves_nothing_behind() {
+    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    let proxy = Proxy::before(&origin);
+    proxy.ask("GET", "/a", &["Cache-Control: no-store"]);
+    assert!(!proxy.get("/a").is_hit());
+    assert!(proxy.get("/a").is_hit());
+}
+
+#[test]
+fn an_authorised_request_may_have_what_is_for_all() {
+    let origin = Origin::sending(ok(&["Cache-Control: public, max-age=600"], "hello"));
+    let proxy = Proxy::before(&origin);
+    proxy.ask("GET", "/a", &["Authorization: Basic YTpi"]);
+    assert!(proxy.ask("GET", "/a", &["Authorization: Basic Yzpk"]).is_hit());
+}
+
+#[test]
+fn each_variant_is_found_again() {
+    let origin = Origin::start(|exchange| {
+        let language = exchange.field("accept-language").unwrap_or("none").to_owned();
+        exchange.send(ok(&[FRESH, "Vary: Accept-Language"], language));
+    });
+    let disk = Disk::of_mib(16);
+    let get = |proxy: &Proxy, language: &str| {
+        let field = format!("Accept-Language: {language}");
+        let answer = proxy.ask("GET", "/a", &[&field]);
+        assert_eq!(answer.text(), language);
+        answer.is_hit()
+    };
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    assert!(!get(&proxy, "en"));
+    assert!(!get(&proxy, "de"));
+    assert!(get(&proxy, "en"));
+    assert!(get(&proxy, "de"));
+    assert_eq!(proxy.get("/a").cache(), "loligo; fwd=vary-miss; stored");
+    proxy.stop();
+
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    assert!(get(&proxy, "de"));
+    assert!(get(&proxy, "en"));
+    assert!(!get(&proxy, "fr"));
+    assert_eq!(origin.count("/a"), 4);
+}
+
+#[test]
+fn a_304_freshens_what_is_stored() {
+    let origin = Origin::start(|exchange| match exchange.field("if-none-match") {
+        None => exchange.send(ok(&[STALE, &["ETag: \"1\"", "X-A: old"]].concat(), "hello")),
+        Some(etag) => {
+            assert_eq!(etag, "\"1\"");
+            let fields = [FRESH, "ETag: \"1\"", "X-A: new"];
+            exchange.send(head("304 Not Modified", &fields));
+        }
+    });
+    let disk = Disk::of_mib(16);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    proxy.get("/a");
+
+    let freshened = proxy.get("/a");
+    let cache = freshened.cache();
+    assert!(cache.starts_with("loligo; fwd=stale; fwd-status=304; ttl=600"), "{cache}");
+    let from_memory = proxy.get("/a");
+    proxy.stop();
+    let from_disk = Proxy::start(disk.under(plan_for(&origin))).get("/a");
+    for answer in [&freshened, &from_memory, &from_disk] {
+        assert_eq!((answer.status, answer.text()), (200, "hello"));
+        assert_eq!(answer.field("x-a"), Some("new"));
+        assert!(answer.age() < Some(100));
+    }
+    assert!(from_memory.is_hit() && from_disk.is_hit());
+    assert_eq!(origin.count("/a"), 2);
+}
+
+#[test]
+fn a_304_that_restricts_reuse_ends_it() {
+    let origin = Origin::start(|exchange| match exchange.field("if-none-match") {
+        None => exchange.send(ok(&[STALE, &["ETag: \"1\""]].concat(), "hello")),
+        Some(_) => {
+            let fields = ["Cache-Control: no-store", "ETag: \"1\""];
+            exchange.send(head("304 Not Modified", &fields));
+        }
+    });
+    let proxy = Proxy::before(&origin);
+    proxy.get("/a");
+    assert_eq!(proxy.get("/a").text(), "hello");
+    proxy.get("/a");
+    assert_eq!(origin.last().field("if-none-match"), None);
+}
+
+#[test]
+fn a_200_replaces_what_is_stored() {
+    let origin = Origin::start(|exchange| match exchange.field("if-none-match") {
+        None => exchange.send(ok(&[STALE, &["ETag: \"1\""]].concat(), "one")),
+        Some(_) => exchange.send(ok(&[FRESH, "ETag: \"2\""], "two")),
+    });
+    let disk = Disk::of_mib(16);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    assert_eq!(proxy.get("/a").text(), "one");
+    assert_eq!(proxy.get("/a").cache(), "loligo; fwd=stale; stored");
+    let hit = proxy.get("/a");
+    assert_eq!((hit.text(), hit.is_hit()), ("two", true));
+    proxy.stop();
+    let hit = Proxy::start(disk.under(plan_for(&origin))).get("/a");
+    assert_eq!((hit.text(), hit.is_hit()), ("two", true));
+}
+
+#[test]
+fn without_etag_the_date_of_change_is_asked_about() {
+    let changed = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+    let origin = Origin::start(move |exchange| match exchange.field("if-modified-since") {
+        None => exchange.send(ok(&[STALE, &[changed]].concat(), "hello")),
+        Some(since) => {
+            assert!(changed.ends_with(since));
+            exchange.send(head("304 Not Modified", &[FRESH]));
+        }
+    });
+    let proxy = Proxy::before(&origin);
+    proxy.get("/a");
+    assert_eq!(proxy.get("/a").text(), "hello");
+    assert!(proxy.get("/a").is_hit());
+}
+
+#[test]
+fn a_failing_origin_is_covered_by_stale_if_error() {
+    let stale = ["Cache-Control: max-age=60, stale-if-error=1000", "Age: 100"];
+    let origin = Origin::start(move |exchange| match (exchange.path(), exchange.nth()) {
+        (_, 1) => exchange.send(ok(&stale, "hello")),
+        ("/503", _) => exchange.send(answer("503 Service Unavailable", &[], "sorry")),
+        _ => exchange.close(),
+    });
+    let proxy = Proxy::before(&origin);
+    for (path, status) in [("/503", 503), ("/closes", 502)] {
+        proxy.get(path);
+        for _ in 0..2 {
+            let answer = proxy.get(path);
+            assert_eq!((answer.status, answer.text()), (200, "hello"));
+            let cache = answer.cache();
+            let begin = format!("loligo; fwd=stale; fwd-status={status}; ttl=-");
+            assert!(cache.starts_with(&begin) && cache.ends_with("stale-if-error"), "{cache}");
+        }
+    }
+}
+
+#[test]
+fn without_stale_if_error_a_503_is_passed_on() {
+    let origin = Origin::start(|exchange| match exchange.nth() {
+        1 => exchange.send(ok(&[STALE, &["ETag: \"1\""]].concat(), "hello")),
+        _ => exchange.send(answer("503 Service Unavailable", &[], "sorry")),
+    });
+    let proxy = Proxy::before(&origin);
+    proxy.get("/a");
+    let answer = proxy.get("/a");
+    assert_eq!((answer.status, answer.text()), (503, "sorry"));
+}
+
+#[test]
+fn stale_while_revalidate_does_not_wait() {
+    let gate = Gate::new();
+    let behind = gate.clone();
+    let origin = Origin::start(move |exchange| match exchange.nth() {
+        1 => {
+            let stale = ["Cache-Control: max-age=60, stale-while-revalidate=1000", "Age: 100"];
+            exchange.send(ok(&stale, "old"));
+        }
+        _ => {
+            behind.pass();
+            exchange.send(ok(&[FRESH], "new"));
+        }
+    });
+    let proxy = Proxy::before(&origin);
+    proxy.get("/a");
+    for _ in 0..3 {
+        let stale = proxy.get("/a");
+        assert_eq!(stale.text(), "old");
+        assert!(stale.cache().starts_with("loligo; hit; ttl=-"), "{}", stale.cache());
+        gate.arrived(1);
+    }
+    gate.open();
+    eventually("the new one", || (proxy.get("/a").text() == "new").then_some(()));
+    assert_eq!(origin.count("/a"), 2, "one fetch behind the clients");
+}
+
+#[test]
+fn head_is_answered_from_a_stored_get() {
+    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    let proxy = Proxy::before(&origin);
+    proxy.get("/a");
+    let mut client = proxy.client();
+    let head = client.ask("HEAD", "/a", &[]).read("HEAD");
+    assert_eq!((head.status, head.field("content-length")), (200, Some("5")));
+    assert!(head.is_hit());
+    assert_eq!(client.get("/a").text(), "hello", "behind it on the same connection");
+    assert_eq!(origin.count("/a"), 1);
+}
+
+#[test]
+fn head_for_what_is_not_stored_is_passed_on() {
+    let origin = Origin::start(|exchange| {
+        assert_eq!(exchange.request.method, "HEAD");
+        exchange.send(head("200 OK", &[FRESH, "Content-Length: 5"]));
+    });
+    let proxy = Proxy::before(&origin);
+    let mut client = proxy.client();
+    for _ in 0..2 {
+        let head = client.ask("HEAD", "/a", &[]).read("HEAD");
+        assert_eq!((head.status, head.field("content-length")), (200, Some("5")));
+    }
+    assert_eq!(origin.count("/a"), 2);
+}
+
+#[test]
+fn a_client_that_has_it_gets_304() {
+    let origin = Origin::sending(ok(&[FRESH, "ETag: \"1\""], "hello"));
+    let proxy = Proxy::before(&origin);
+    // The first time it is fetched whole, for the others; the second time it is there.
+    for hit in [false, true] {
+        let mut client = proxy.client();
+        let answer = client.ask("GET", "/a", &["If-None-Match: \"0\", W/\"1\""]).read("GET");
+        assert_eq!((answer.status, answer.body.len()), (304, 0));
+        assert_eq!(answer.field("etag"), Some("\"1\""));
+        assert_eq!(answer.is_hit(), hit);
+        assert_eq!(client.get("/a").text(), "hello");
+    }
+    let other = proxy.ask("GET", "/a", &["If-None-Match: \"2\""]);
+    assert_eq!((other.status, other.text()), (200, "hello"));
+    assert_eq!(origin.count("/a"), 1);
+    assert_eq!(origin.last().field("if-none-match"), None);
+}
+
+#[test]
+fn a_range_of_a_stored_object_is_cut_out() {
+    let origin = Origin::sending(ok(&[FRESH, "ETag: \"1\""], "0123456789"));
+    let disk = Disk::of_mib(16);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    proxy.get("/a");
+    let cases: &[(&[&str], u16, &str, Option<&str>)] = &[
+        (&["Range: bytes=2-4"], 206, "234", Some("bytes 2-4/10")),
+        (&["Range: bytes=7-"], 206, "789", Some("bytes 7-9/10")),
+        (&["Range: bytes=-2"], 206, "89", Some("bytes 8-9/10")),
+        (&["Range: bytes=8-99"], 206, "89", Some("bytes 8-9/10")),
+        (&["Range: bytes=10-"], 416, "", Some("bytes */10")),
+        (&["Range: bytes=2-4", "If-Range: \"1\""], 206, "234", Some("bytes 2-4/10")),
+        (&["Range: bytes=2-4", "If-Range: \"0\""], 200, "0123456789", None),
+        (&["Range: bytes=4-2"], 200, "0123456789", None),
+        (&["Range: lines=1-2"], 200, "0123456789", None),
+    ];
+    let check = |proxy: &Proxy| {
+        for (fields, status, body, content_range) in cases {
+            let answer = proxy.ask("GET", "/a", fields);
+            assert_eq!((answer.status, answer.text()), (*status, *body), "{fields:?}");
+            assert_eq!(answer.field("content-range"), *content_range, "{fields:?}");
+            assert!(answer.is_hit());
+        }
+    };
+    check(&proxy);
+    proxy.stop();
+    check(&Proxy::start(disk.under(plan_for(&origin))));
+    assert_eq!(origin.count("/a"), 1);
+}
+
+#[test]
+fn a_range_of_what_is_not_stored_is_passed_on() {
+    let origin = Origin::start(|exchange| {
+        assert_eq!(exchange.field("range"), Some("bytes=2-4"));
+        let fields = [FRESH, "Content-Range: bytes 2-4/10"];
+        exchange.send(answer("206 Partial Content", &fields, "234"));
+    });
+    let proxy = Proxy::before(&origin);
+    for _ in 0..2 {
+        let answer = proxy.ask("GET", "/a", &["Range: bytes=2-4"]);
+        assert_eq!((answer.status, answer.text()), (206, "234"));
+    }
+    assert_eq!(origin.count("/a"), 2);
+}
+
+#[test]
+fn ranges_of_a_large_object_cross_fragments() {
+    const MIB: usize = 1 << 20;
+    let body = pattern(3 * MIB + 12_345);
+    let origin = Origin::sending(ok(&[FRESH], &body));
+    let disk = Disk::of_mib(32);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    assert_same(&proxy.get("/a").body, &body);
+    let check = |proxy: &Proxy| {
+        let mut client = proxy.client();
+        for (first, last) in [
+            (0, 9),
+            (MIB - 1, MIB),
+            (MIB, MIB),
+            (MIB + 5, 3 * MIB - 1),
+            (MIB - 10, 3 * MIB + 10),
+            (3 * MIB + 12_344, 3 * MIB + 12_344),
+            (0, body.len() - 1),
+        ] {
+            let field = format!("Range: bytes={first}-{last}");
+            let part = client.ask("GET", "/a", &[&field]).read("GET");
+            assert_eq!((part.status, part.is_hit()), (206, true));
+            assert_same(&part.body, &body[first..=last]);
+        }
+        let whole = client.get("/a");
+        assert!(whole.is_hit());
+        assert_same(&whole.body, &body);
+    };
+    check(&proxy);
+    proxy.stop();
+    check(&Proxy::start(disk.under(plan_for(&origin))));
+    assert_eq!(origin.count("/a"), 1);
+}
+
+/// An origin that counts versions of each resource and has `method` write a new one.
+fn versions() -> Origin {
+    let version = std::sync::atomic::AtomicU64::new(1);
+    Origin::start(move |exchange| {
+        exchange.body();
+        match (exchange.request.method.as_str(), exchange.path()) {
+            ("GET", _) => {
+                let v = version.load(std::sync::atomic::Ordering::SeqCst);
+                exchange.send(ok(&[FRESH], format!("v{v}")));
+            }
+            (_, "/fails") => exchange.send(answer("500 Internal Server Error", &[], "")),
+            _ => {
+                version.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                exchange.send(answer("201 Created", &["Location: /b"], "done"));
+            }
+        }
+    })
+}
+
+#[test]
+fn an_unsafe_method_invalidates_what_it_wrote_to() {
+    let origin = versions();
+    let disk = Disk::of_mib(16);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    for method in ["POST", "PUT", "DELETE", "PATCH"] {
+        let mut client = proxy.client();
+        for path in ["/a", "/b", "/c"] {
+            client.get(path);
+            assert!(client.get(path).is_hit());
+        }
+        let done = client.ask(method, "/a", &[]).read(method);
+        assert_eq!((done.status, done.text()), (201, "done"));
+        assert!(!client.get("/a").is_hit(), "the target");
+        assert!(!client.get("/b").is_hit(), "Location");
+        assert!(client.get("/c").is_hit(), "something else");
+        assert_eq!(client.get("/a").text(), client.get("/b").text());
+    }
+    proxy.ask("POST", "/c", &[]);
+    proxy.stop();
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    assert!(!proxy.get("/c").is_hit(), "nor does it come back from the disk");
+}
+
+#[test]
+fn an_unsafe_method_that_failed_invalidates_nothing() {
+    let origin = versions();
+    let proxy = Proxy::before(&origin);
+    proxy.get("/fails");
+    assert_eq!(proxy.ask("POST", "/fails", &[]).status, 500);
+    assert!(proxy.get("/fails").is_hit());
+}
+
+#[test]
+fn all_variants_are_invalidated_together() {
+    let origin = Origin::start(|exchange| {
+        let body = format!("{:?} {}", exchange.field("a"), exchange.nth());
+        exchange.send(ok(&[FRESH, "Vary: A"], body));
+    });
+    let proxy = Proxy::before(&origin);
+    for field in ["A: 1", "A: 2"] {
+        proxy.ask("GET", "/a", &[field]);
+        assert!(proxy.ask("GET", "/a", &[field]).is_hit());
+    }
+    proxy.ask("POST", "/a", &[]);
+    for field in ["A: 1", "A: 2"] {
+        assert!(!proxy.ask("GET", "/a", &[field]).is_hit());
+        assert!(proxy.ask("GET", "/a", &[field]).is_hit());
+    }
+}
+
+#[test]
+fn only_if_cached_asks_nobody() {
+    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    let proxy = Proxy::before(&origin);
+    let only = ["Cache-Control: only-if-cached"];
+    assert_eq!(proxy.ask("GET", "/a", &only).status, 504);
+    assert_eq!(origin.count("/a"), 0);
+    proxy.get("/a");
+    assert!(proxy.ask("GET", "/a", &only).is_hit());
+    assert_eq!(origin.count("/a"), 1);
+}
+
+#[test]
+fn a_client_may_demand_a_look_at_the_origin() {
+    let origin = Origin::start(|exchange| match exchange.field("if-none-match") {
+        None => exchange.send(ok(&[FRESH, "ETag: \"1\""], "hello")),
+        Some(_) => exchange.send(head("304 Not Modified", &[FRESH, "ETag: \"1\""])),
+    });
+    let proxy = Proxy::before(&origin);
+    proxy.get("/a");
+    for (n, demand) in ["max-age=0", "no-cache", "min-fresh=601"].into_iter().enumerate() {
+        let field = format!("Cache-Control: {demand}");
+        let answer = proxy.ask("GET", "/a", &[&field]);
+        assert_eq!((answer.status, answer.text()), (200, "hello"));
+        let cache = answer.cache();
+        assert!(cache.starts_with("loligo; fwd=request; fwd-status=304"), "{cache}");
+        assert_eq!(origin.count("/a"), 2 + n, "{demand}");
+    }
+    assert!(proxy.ask("GET", "/a", &["Cache-Control: max-age=300"]).is_hit());
+    proxy.ask("GET", "/a", &["Pragma: no-cache"]);
+    assert_eq!(origin.count("/a"), 5);
+}
+
+#[test]
+fn an_origin_may_demand_to_be_asked_each_time() {
+    let origin = Origin::start(|exchange| {
+        let fields = ["Cache-Control: no-cache, max-age=600", "ETag: \"1\""];
+        match exchange.field("if-none-match") {
+            None => exchange.send(ok(&fields, "hello")),
+            Some(_) => exchange.send(head("304 Not Modified", &fields)),
+        }
+    });
+    let proxy = Proxy::before(&origin);
+    for n in 1..4 {
+        let answer = proxy.get("/a");
+        assert_eq!((answer.text(), answer.is_hit()), ("hello", false));
+        assert_eq!(origin.count("/a"), n);
+        assert_eq!(origin.last().field("if-none-match").is_some(), n > 1);
+    }
+}
+
+#[test]
+fn must_revalidate_forbids_what_max_stale_allows() {
+    let origin = Origin::start(|exchange| match exchange.path() {
+        "/must" => exchange.send(ok(
+            &["Cache-Control: max-age=60, must-revalidate", "Age: 100", "ETag: \"1\""],
+            "hello",
+        )),
+        _ => exchange.send(ok(&[STALE, &["ETag: \"1\""]].concat(), "hello")),
+    });
+    let proxy = Proxy::before(&origin);
+    for (path, hit) in [("/must", false), ("/may", true)] {
+        proxy.get(path);
+        let patient = proxy.ask("GET", path, &["Cache-Control: max-stale=1000"]);
+        assert_eq!(patient.is_hit(), hit, "{path}");
+    }
+}
+
+#[test]
+fn other_statuses_are_stored_as_well() {
+    let cases = [
+        ("/404", "404 Not Found", "gone"),
+        ("/301", "301 Moved Permanently", ""),
+        ("/410", "410 Gone", "gone"),
+    ];
+    let origin = Origin::start(move |exchange| {
+        let (_, status, body) = cases.iter().find(|c| c.0 == exchange.path()).unwrap();
+        exchange.send(answer(status, &[FRESH, "Location: /x"], body));
+    });
+    let proxy = Proxy::before(&origin);
+    for (path, _, body) in cases {
+        for hit in [false, true] {
+            let answer = proxy.get(path);
+            assert_eq!(answer.status.to_string(), path[1..]);
+            assert_eq!((answer.text(), answer.is_hit()), (body, hit));
+        }
+    }
+}
+
+#[test]
+fn a_chunked_answer_is_stored_with_its_length() {
+    let origin = Origin::start(|exchange| {
+        exchange.send(head("200 OK", &[FRESH, "Transfer-Encoding: chunked"]));
+        exchange.send([chunk("hel"), chunk("lo"), b"0\r\n\r\n".to_vec()].concat());
+    });
+    let proxy = Proxy::before(&origin);
+    let mut client = proxy.client();
+    let miss = client.get("/a");
+    assert_eq!((miss.text(), miss.field("content-length")), ("hello", None));
+    let hit = client.get("/a");
+    assert_eq!((hit.text(), hit.field("content-length")), ("hello", Some("5")));
+    assert_eq!(hit.field("transfer-encoding"), None);
+}
+
+#[test]
+fn one_resource_has_one_key_and_a_query_makes_another() {
+    let origin = Origin::start(|exchange| {
+        let body = exchange.path().to_owned();
+        exchange.send(ok(&[FRESH], body));
+    });
+    let proxy = Proxy::before(&origin);
+    proxy.get("/a");
+    assert!(!proxy.get("/a?x=1").is_hit());
+    assert!(!proxy.get("/A").is_hit());
+    assert_eq!(proxy.get("/a?x=1").text(), "/a?x=1");
+    // The origin is named by the route, so a made-up Host makes no copy.
+    assert!(proxy.ask("GET", "/a", &["Host: elsewhere.example"]).is_hit());
+}
+
+#[test]
+fn the_memory_tier_holds_no_more_than_it_was_given() {
+    let body = pattern(4000);
+    let origin = Origin::sending(ok(&[FRESH], &body));
+    let mut plan = plan_for(&origin);
+    plan.memory_bytes = 1 << 20;
+    let proxy = Proxy::start(plan);
+    let mut client = proxy.client();
+    let mut hits = [0; 3];
+    for (round, hits) in hits.iter_mut().enumerate() {
+        for n in 0..400 {
+            let path = format!("/{}", if round == 2 { n % 50 } else { n });
+            let answer = client.get(&path);
+            assert_same(&answer.body, &body);
+            *hits += u32::from(answer.is_hit());
+        }
+    }
+    assert_eq!(hits[0], 0);
+    assert!(hits[1] < 400, "1.6 MB do not fit into 1 MiB");
+    assert!(hits[2] >= 350, "200 KB do: {hits:?}");
+}

@@ -1,0 +1,202 @@
+//! The forward role: absolute targets, tunnels, upgrades; and no way round in circles.
+
+use std::sync::OnceLock;
+
+use proxy::plan::Listener;
+
+use crate::harness::{
+    client::request,
+    running::{forward_plan, local, plan, url},
+    *,
+};
+
+#[test]
+fn an_absolute_target_is_fetched_and_stored() {
+    let origin = Origin::start(|exchange| {
+        assert_eq!(exchange.path(), "/a?b=c");
+        let host = exchange.field("host").unwrap().to_owned();
+        exchange.send(ok(&[FRESH], host));
+    });
+    let proxy = Proxy::start(forward_plan(&[]));
+    let mut client = proxy.client();
+    for hit in [false, true] {
+        // The target counts, not Host (RFC 9112 §3.2.2).
+        let answer = client.get(&format!("http://{}/a?b=c", origin.address));
+        assert_eq!(answer.text(), origin.address.to_string());
+        assert_eq!(answer.is_hit(), hit);
+    }
+    let name = format!("http://LOCALHOST:{}/a?b=c", origin.address.port());
+    assert_eq!(client.get(&name).status, 200, "names are resolved");
+}
+
+#[test]
+fn an_absolute_target_without_a_path_is_the_root() {
+    let origin = Origin::start(|exchange| {
+        let target = exchange.path().to_owned();
+        exchange.send(ok(&[FRESH], target));
+    });
+    let proxy = Proxy::start(forward_plan(&[]));
+    assert_eq!(proxy.get(&format!("http://{}", origin.address)).text(), "/");
+    assert_eq!(proxy.get(&format!("http://{}?a", origin.address)).text(), "/?a");
+}
+
+#[test]
+fn other_targets_are_refused() {
+    let proxy = Proxy::start(forward_plan(&[]));
+    for (target, status) in [
+        ("/a", 400),
+        ("ftp://127.0.0.1/a", 501),
+        ("http://", 400),
+        ("http://127.0.0.1:99999/", 400),
+        ("http://224.0.0.1/", 403),
+    ] {
+        assert_eq!(proxy.get(target).status, status, "{target}");
+    }
+}
+
+#[test]
+fn an_origin_that_is_not_there_is_a_bad_gateway() {
+    let gone = Origin::sending("").address;
+    let proxy = Proxy::start(forward_plan(&[]));
+    let answer = proxy.get(&format!("http://{gone}/a"));
+    assert_eq!(answer.status, 502);
+    assert_eq!(answer.cache(), "loligo; fwd=uri-miss; detail=connection_refused");
+}
+
+/// Reads one line and answers it; then reads on to the end and says how that was.
+fn talking() -> Origin {
+    Origin::start(|exchange| {
+        exchange.send(format!("you said {}\r\n", exchange.path()));
+        let (rest, end) = exchange.wire.to_end();
+        exchange.send(format!("{} {end:?}", String::from_utf8(rest).unwrap()));
+        exchange.close();
+    })
+}
+
+#[test]
+fn a_tunnel_carries_bytes_both_ways_and_half_closes() {
+    let origin = talking();
+    let port = origin.address.port();
+    let proxy = Proxy::start(forward_plan(&[port]));
+    let mut client = proxy.client();
+    // What follows the head at once belongs to the tunnel too.
+    let connect = format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
+    client.send(connect + "GET /hello HTTP/1.1\r\n\r\n");
+    let opened = client.read_head();
+    assert_eq!(opened.status, 200);
+    for absent in ["content-length", "transfer-encoding"] {
+        assert_eq!(opened.field(absent), None);
+    }
+    assert_eq!(client.bytes(17), b"you said /hello\r\n");
+    client.send("last words").finish_sending();
+    let (rest, end) = client.wire.to_end();
+    assert_eq!(String::from_utf8(rest).unwrap(), "last words Closed");
+    assert_eq!(end, End::Closed);
+}
+
+#[test]
+fn a_tunnel_to_another_port_or_to_us_is_refused() {
+    let origin = talking();
+    let port = origin.address.port();
+    let proxy = Proxy::start(forward_plan(&[443]));
+    for (target, status) in [
+        (format!("127.0.0.1:{port}"), 403),
+        ("127.0.0.1".to_owned(), 400),
+        ("127.0.0.1:443/a".to_owned(), 400),
+    ] {
+        let answer = proxy.client().ask("CONNECT", &target, &[]).read("CONNECT");
+        assert_eq!(answer.status, status, "{target}");
+    }
+    let reverse = Proxy::before(&origin);
+    let answer = reverse.client().ask("CONNECT", "127.0.0.1:443", &[]).read("CONNECT");
+    assert_eq!(answer.status, 405);
+    assert!(origin.requests().is_empty());
+}
+
+#[test]
+fn an_upgrade_turns_the_connection_into_a_tunnel() {
+    let origin = Origin::start(|exchange| {
+        assert_eq!(exchange.field("upgrade"), Some("chat"));
+        assert_eq!(exchange.field("connection"), Some("Upgrade"));
+        let mut switch = head("101 Switching Protocols", &["Connection: Upgrade", "Upgrade: chat"]);
+        switch.extend_from_slice(b"welcome");
+        exchange.send(switch);
+        let (said, _) = exchange.wire.exactly(5);
+        exchange.send([&b"heard "[..], &said].concat());
+        exchange.close();
+    });
+    let forward = Proxy::start(forward_plan(&[]));
+    let reverse = Proxy::before(&origin);
+    for (proxy, target) in [
+        (&forward, format!("http://{}/chat", origin.address)),
+        (&reverse, "/chat".to_owned()),
+    ] {
+        let mut client = proxy.client();
+        client.ask("GET", &target, &["Connection: Upgrade", "Upgrade: chat"]);
+        let switched = client.read_head();
+        assert_eq!((switched.status, switched.field("upgrade")), (101, Some("chat")));
+        assert_eq!(client.bytes(7), b"welcome");
+        client.send("hello");
+        assert_eq!(client.wire.to_end().0, b"heard hello");
+    }
+}
+
+#[test]
+fn an_upgrade_the_origin_ignores_is_an_ordinary_request() {
+    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    let proxy = Proxy::before(&origin);
+    let mut client = proxy.client();
+    let fields = ["Connection: Upgrade", "Upgrade: chat"];
+    assert_eq!(client.ask("GET", "/a", &fields).read("GET").text(), "hello");
+    assert_eq!(client.get("/a").text(), "hello");
+}
+
+#[test]
+fn a_switch_nobody_asked_for_is_a_bad_gateway() {
+    let origin = Origin::start(|exchange| {
+        exchange.send(head("101 Switching Protocols", &["Connection: Upgrade", "Upgrade: chat"]));
+    });
+    let proxy = Proxy::before(&origin);
+    for method in ["GET", "POST"] {
+        assert_eq!(proxy.ask(method, "/a", &[]).status, 502);
+    }
+}
+
+#[test]
+fn the_proxy_does_not_fetch_from_itself() {
+    let mut both = forward_plan(&[]);
+    both.listeners.push(both.listeners[0].clone());
+    let proxy = Proxy::start(both);
+    for own in &proxy.ready.listeners {
+        for host in ["127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]"] {
+            let answer = proxy.get(&format!("http://{host}:{}/a", own.port()));
+            assert_eq!(answer.status, 403, "{host}: {}", answer.text());
+        }
+    }
+}
+
+#[test]
+fn a_loop_through_others_ends() {
+    // A neighbour that sends whatever it is asked back to the proxy, as a misconfigured one would.
+    let back = std::sync::Arc::new(OnceLock::new());
+    let to = std::sync::Arc::clone(&back);
+    let neighbour = Origin::start(move |exchange| {
+        let mut client = Client::connect(*to.get().unwrap());
+        let fields: Vec<String> = exchange.request.fields.0.iter().map(|(n, v)| format!("{n}: {v}")).collect();
+        let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+        let (method, path) = (exchange.request.method.clone(), exchange.path().to_owned());
+        let answer = client.send(request(&method, &path, &fields, "")).read(&method);
+        exchange.send(super::harness::answer(&format!("{} Whatever", answer.status), &[], answer.body));
+    });
+    let proxy = Proxy::start(plan(Listener::reverse(local(), Vec::new(), url(neighbour.address))));
+    back.set(proxy.address()).unwrap();
+    for method in ["GET", "POST"] {
+        let answer = proxy.ask(method, "/a", &[]);
+        assert!((400..=599).contains(&answer.status), "{method}: {}", answer.status);
+        assert_eq!(origin_requests(&neighbour, method), 1, "{method} goes round once");
+    }
+}
+
+fn origin_requests(origin: &Origin, method: &str) -> usize {
+    origin.requests().iter().filter(|r| r.method == method).count()
+}

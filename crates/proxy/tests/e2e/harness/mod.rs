@@ -1,0 +1,92 @@
+//! The language of these tests: a scripted origin, a strict raw client, a proxy on a thread or as a process.
+//!
+//! Nothing here sleeps and hopes. What must happen in order is held at a [`Gate`]; what can only be observed is asked
+//! for again and again until a deadline ([`eventually`]). A wait that lasts longer than [`PATIENCE`] is a failed test.
+
+pub mod child;
+pub mod client;
+pub mod gate;
+pub mod origin;
+pub mod running;
+pub mod wire;
+
+use std::time::{Duration, Instant};
+
+pub use child::Child;
+pub use client::Client;
+pub use gate::Gate;
+pub use origin::{Exchange, Origin};
+pub use running::{Disk, Proxy, plan_for};
+pub use wire::{End, Response};
+
+/// The longest a test waits for anything.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A lifetime that outlasts every test.
+pub const FRESH: &str = "Cache-Control: max-age=600";
+/// Stored, and stale on arrival.
+pub const STALE: &[&str] = &["Cache-Control: max-age=60", "Age: 100"];
+
+/// A 200 with these fields and this body, framed by its length.
+pub fn ok(fields: &[&str], body: impl AsRef<[u8]>) -> Vec<u8> {
+    answer("200 OK", fields, body)
+}
+
+/// A response with this status and reason, framed by its length.
+pub fn answer(status: &str, fields: &[&str], body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let length = format!("Content-Length: {}", body.len());
+    let mut out = head(status, &[fields, &[&length]].concat());
+    out.extend_from_slice(body);
+    out
+}
+
+/// A response head with just these fields.
+pub fn head(status: &str, fields: &[&str]) -> Vec<u8> {
+    let mut out = format!("HTTP/1.1 {status}\r\n");
+    for field in fields {
+        out += field;
+        out += "\r\n";
+    }
+    out += "\r\n";
+    out.into_bytes()
+}
+
+/// One chunk of a chunked body.
+pub fn chunk(data: impl AsRef<[u8]>) -> Vec<u8> {
+    let data = data.as_ref();
+    [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat()
+}
+
+/// `len` bytes in which every stretch tells its place, so that a byte lost, doubled or misplaced shows.
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len.div_ceil(8) as u64)
+        .flat_map(|word| (word.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes())
+        .take(len)
+        .collect()
+}
+
+/// Compares long bodies without printing them.
+#[track_caller]
+pub fn assert_same(got: &[u8], expected: &[u8]) {
+    let differs = got.iter().zip(expected).position(|(a, b)| a != b);
+    assert!(
+        got == expected,
+        "{} bytes of {} expected, first difference at {differs:?}",
+        got.len(),
+        expected.len()
+    );
+}
+
+/// Asks again and again until the answer is `Some`.
+#[track_caller]
+pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

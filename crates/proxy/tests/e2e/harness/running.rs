@@ -1,0 +1,156 @@
+//! The proxy under test, on threads of this process.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use proxy::{
+    Ready, ServeError, Stopper,
+    plan::{Forward, Listener, OriginUrl, Plan, Role, StorePlan},
+};
+use tempfile::TempDir;
+
+use super::{Client, Origin, PATIENCE, Response};
+
+const LOCAL: &str = "127.0.0.1:0";
+
+/// A running proxy; stops when dropped.
+pub struct Proxy {
+    pub ready: Ready,
+    stopper: Stopper,
+    thread: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl Proxy {
+    pub fn start(plan: Plan) -> Proxy {
+        let (sender, receiver) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            proxy::start(plan, |ready, stopper| {
+                let _ = sender.send((ready.clone(), stopper));
+            })
+        });
+        match receiver.recv_timeout(PATIENCE) {
+            Ok((ready, stopper)) => Proxy {
+                ready,
+                stopper,
+                thread: Some(thread),
+            },
+            Err(_) => panic!("no proxy: {:?}", thread.join()),
+        }
+    }
+
+    /// In front of this origin, with memory and no disk.
+    pub fn before(origin: &Origin) -> Proxy {
+        Proxy::start(plan_for(origin))
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.ready.listeners[0]
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.address())
+    }
+
+    /// One request on a connection of its own.
+    #[track_caller]
+    pub fn ask(&self, method: &str, target: &str, fields: &[&str]) -> Response {
+        self.client().ask(method, target, fields).read(method)
+    }
+
+    #[track_caller]
+    pub fn get(&self, target: &str) -> Response {
+        self.ask("GET", target, &[])
+    }
+
+    /// Begins to drain, and returns at once.
+    pub fn begin_to_stop(&self) {
+        self.stopper.stop();
+    }
+
+    /// A clean stop.
+    pub fn stop(mut self) {
+        self.stopper.stop();
+        let thread = self.thread.take().expect("stopped once");
+        thread.join().unwrap().unwrap();
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A reverse proxy with one worker, 64 MiB of memory and no disk.
+pub fn plan_for(origin: &Origin) -> Plan {
+    plan(Listener::reverse(local(), Vec::new(), url(origin.address)))
+}
+
+/// A forward proxy that may tunnel to these ports.
+pub fn forward_plan(connect_ports: &[u16]) -> Plan {
+    let mut listener = Listener::forward(local(), Vec::new());
+    listener.role = Role::Forward(Forward {
+        connect_ports: connect_ports.to_vec(),
+        ..Forward::for_address(listener.address.ip())
+    });
+    plan(listener)
+}
+
+/// With this listener and a short drain.
+pub fn plan(listener: Listener) -> Plan {
+    let mut plan = Plan::with_listeners(vec![listener]);
+    plan.timeouts.drain = Duration::from_secs(3);
+    plan
+}
+
+pub fn local() -> SocketAddr {
+    LOCAL.parse().unwrap()
+}
+
+pub fn url(address: SocketAddr) -> OriginUrl {
+    OriginUrl {
+        tls: false,
+        host: address.ip().to_string(),
+        port: address.port(),
+        path: String::new(),
+    }
+}
+
+/// A store file of its own, which outlives the proxies on it.
+pub struct Disk {
+    dir: TempDir,
+    mib: u64,
+}
+
+impl Disk {
+    pub fn of_mib(mib: u64) -> Disk {
+        let dir = tempfile::tempdir().unwrap();
+        Disk { dir, mib }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("store")
+    }
+
+    /// The plan with this store.
+    pub fn under(&self, plan: Plan) -> Plan {
+        self.named("store", plan)
+    }
+
+    /// The plan with a store of another name beside it.
+    pub fn named(&self, name: &str, plan: Plan) -> Plan {
+        let path: &Path = self.dir.path();
+        Plan {
+            store: Some(StorePlan::at(path.join(name), Some(self.mib << 20))),
+            ..plan
+        }
+    }
+}
