@@ -40,10 +40,11 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     let mut on = Answering::new(&incoming);
     let head = incoming.head;
     if head.method == "CONNECT" {
-        return pass::connect(worker, conn, &mut on, &head).await;
+        // The ways less travelled are boxed, so that the future of every request stays small.
+        return Box::pin(pass::connect(worker, conn, &mut on, &head)).await;
     }
     if head.method == "OPTIONS" || head.method == "TRACE" {
-        if let Some(after) = pass::final_recipient(worker, conn, &mut on, &head).await {
+        if let Some(after) = Box::pin(pass::final_recipient(worker, conn, &mut on, &head)).await {
             return after;
         }
     }
@@ -74,7 +75,7 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         head,
     };
     if passes {
-        return pass::exchange(worker, conn, &mut on, &wanted, Forward::Method).await;
+        return Box::pin(pass::exchange(worker, conn, &mut on, &wanted, Forward::Method)).await;
     }
     cached(worker, conn, &mut on, &wanted).await
 }
@@ -167,7 +168,7 @@ async fn cached(worker: &Rc<Worker>, conn: &mut Conn, on: &mut Answering, wanted
     let range_only = wanted.head.seen.intersects(Seen::RANGE) && found.is_none();
     if on.head_only() || directives.no_store || range_only {
         // Not stored, so nothing to share: ask as it is.
-        return pass::exchange(worker, conn, on, wanted, why).await;
+        return Box::pin(pass::exchange(worker, conn, on, wanted, why)).await;
     }
     fetched(worker, conn, on, wanted, directives, found, why).await
 }

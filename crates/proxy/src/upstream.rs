@@ -113,10 +113,17 @@ pub async fn connect(
 ) -> Result<(Lease, bool, Moments), UpstreamError> {
     let mut moments = Moments::new(Instant::now());
     let mut times = ConnectTimes::default();
-    let lease = if fresh {
-        worker.connector.connect(destination, rules, &mut times).await?
-    } else {
-        worker.connector.lease(destination, rules, &mut times).await?
+    let pooled = match fresh {
+        true => None,
+        false => worker.connector.pool().checkout(destination, rules),
+    };
+    // Boxed: making a connection is rare and its future large.
+    let lease = match pooled {
+        Some(lease) => lease,
+        None if fresh => {
+            Box::pin(worker.connector.connect(destination, rules, &mut times)).await?
+        }
+        None => Box::pin(worker.connector.lease(destination, rules, &mut times)).await?,
     };
     let reused = lease.is_reused();
     if !reused {

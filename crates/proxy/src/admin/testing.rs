@@ -35,7 +35,7 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
     Arc::new(Shared {
         rules: httpcache::Rules::default(),
         limits: http1::Limits::default(),
-        memory: MemoryTier::new(plan.memory_bytes),
+        memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
         store: opening::without_device().unwrap(),
         has_disk: false,
         disk_failed: AtomicBool::new(false),

@@ -1,6 +1,14 @@
 //! Request bodies on their way up, interim and early answers on their way down.
 
-use std::sync::mpsc;
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+};
 
 use crate::harness::{client::request, *};
 
@@ -122,8 +130,10 @@ const EXPECT: &[&str] = &["Expect: 100-continue", "Content-Length: 5"];
 #[test]
 fn expect_is_passed_on_and_the_origin_says_continue() {
     let origin = Origin::start(|exchange| {
-        assert_eq!(exchange.field("expect"), Some("100-continue"));
-        exchange.send(head("100 Continue", &[]));
+        if exchange.request.method == "POST" {
+            assert_eq!(exchange.field("expect"), Some("100-continue"));
+            exchange.send(head("100 Continue", &[]));
+        }
         let (data, _) = exchange.body();
         exchange.send(ok(&[], data));
     });
@@ -184,33 +194,64 @@ fn a_client_that_does_not_wait_for_continue_is_served() {
 
 #[test]
 fn an_early_answer_ends_an_upload() {
-    let done = Gate::new();
-    let held = done.clone();
-    let origin = Origin::start(move |exchange| {
-        // Neither reads the body nor closes: the answer alone must do.
-        exchange.send(answer("413 Content Too Large", &[], "too large"));
-        held.pass();
-        exchange.close();
-    });
-    let proxy = Proxy::before(&origin);
-    for (fields, frame) in [("Content-Length: 40000000", false), ("Transfer-Encoding: chunked", true)] {
-        let mut client = proxy.client();
-        client.ask("POST", "/a", &[fields]);
-        let piece = pattern(1 << 20);
-        let piece = if frame { chunk(piece) } else { piece };
-        // More than all the sockets in between can hold; the proxy stops reading at some point.
-        let mut sender = client.wire.stream().try_clone().unwrap();
-        let sending = std::thread::spawn(move || {
-            use std::io::Write;
-            (0..32).all(|_| sender.write_all(&piece).is_ok())
-        });
-        let answer = client.read("POST");
-        assert_eq!((answer.status, answer.text()), (413, "too large"));
-        assert_eq!(answer.field("connection"), Some("close"));
-        drop(client);
-        let _ = sending.join();
+    // At once, or when nothing moves any more because nobody takes the body.
+    for stalled in [false, true] {
+        for framing in ["Content-Length: 40000000", "Transfer-Encoding: chunked"] {
+            let (answer_now, done) = (Gate::new(), Gate::new());
+            let (before, after) = (answer_now.clone(), done.clone());
+            let origin = Origin::start(move |exchange| {
+                before.pass();
+                exchange.send(answer("413 Content Too Large", &[], "too large"));
+                // Neither reads the body nor closes: the answer alone must do.
+                after.pass();
+                exchange.close();
+            });
+            let proxy = Proxy::before(&origin);
+            let mut client = proxy.client();
+            client.ask("POST", "/a", &[framing]);
+            let upload = Upload::start(&client, framing.starts_with('T'));
+            if stalled {
+                upload.stalls();
+            }
+            answer_now.open();
+            let answer = client.read("POST");
+            assert_eq!((answer.status, answer.text()), (413, "too large"));
+            assert_eq!(answer.field("connection"), Some("close"));
+            done.open();
+            drop(client);
+        }
     }
-    done.open();
+}
+
+/// A thread that sends more than all the sockets on the way can hold.
+struct Upload(Arc<AtomicUsize>);
+
+impl Upload {
+    fn start(client: &Client, chunked: bool) -> Upload {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let mut stream = client.wire.stream().try_clone().unwrap();
+        thread::spawn(move || {
+            let data = pattern(32 << 10);
+            let piece = if chunked { chunk(data) } else { data };
+            while count.load(SeqCst) < 1000 && stream.write_all(&piece).is_ok() {
+                count.fetch_add(1, SeqCst);
+            }
+        });
+        Upload(sent)
+    }
+
+    /// Waits until nothing has moved for a while.
+    fn stalls(&self) {
+        let (mut before, mut still) = (0, 0);
+        eventually("the upload stalls", || {
+            let now = self.0.load(SeqCst);
+            assert!(now < 1000, "somebody took it all");
+            still = if now == before && now > 0 { still + 1 } else { 0 };
+            before = now;
+            (still > 40).then_some(())
+        });
+    }
 }
 
 #[test]
