@@ -61,11 +61,14 @@ fn parse_preferred(text: &[u8; DATE_BYTES]) -> Option<u64> {
     if !marks || !WEEKDAYS.chunks_exact(3).any(|name| *name == text[..3]) {
         return None;
     }
-    let month = 1 + MONTHS.chunks_exact(3).position(|name| *name == text[8..11])? as u64;
+    let month = 1 + MONTHS
+        .chunks_exact(3)
+        .position(|name| *name == text[8..11])? as u64;
     let day = digits(5)?;
     let year = digits(12)? * 100 + digits(14)?;
     let (hour, minute, second) = (digits(17)?, digits(20)?, digits(23)?);
-    let leap_year = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let leap_year =
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let days_in_month = match month {
         2 => 28 + u64::from(leap_year),
         4 | 6 | 9 | 11 => 30,
@@ -222,7 +225,6 @@ mod tests {
             assert_eq!(parse_preferred(text), None, "{other}");
         }
     }
-
 
     const EXAMPLE: u64 = 784_111_777;
 

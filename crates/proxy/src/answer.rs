@@ -58,7 +58,13 @@ impl Answering {
         let mut stages = Stages::default();
         if let Some(accepted) = incoming.accepted {
             let now = Instant::now();
-            stages.set(StageName::ClientConnect, incoming.began, accepted, incoming.began, now);
+            stages.set(
+                StageName::ClientConnect,
+                incoming.began,
+                accepted,
+                incoming.began,
+                now,
+            );
         }
         let http11 = incoming.head.version == Version::Http11;
         Answering {
@@ -223,8 +229,16 @@ pub async fn object(
         out.extend_from_slice(&worker.shared.via_line);
         write_age_and_status(Some(age_s), cache_status, &mut out);
         on.end_head(&mut out);
-        return whole(worker, conn, on, (304, class, b"", cache_status), out, Bytes::new(), started)
-            .await;
+        return whole(
+            worker,
+            conn,
+            on,
+            (304, class, b"", cache_status),
+            out,
+            Bytes::new(),
+            started,
+        )
+        .await;
     }
     let total = object.body_bytes();
     let range = if request.contains(b"range") && object.status == 200 && !on.head_only() {
@@ -333,7 +347,10 @@ async fn fragments(
     while at < range.end {
         let number = (at / size) as u32;
         let piece = match (&worker.disk, object.large) {
-            (Some(disk), Some(large)) => disk.load_fragment(&object.key, large.fetch_id, number).await,
+            (Some(disk), Some(large)) => {
+                disk.load_fragment(&object.key, large.fetch_id, number)
+                    .await
+            }
             _ => None,
         };
         let skip = (at % size) as usize;
@@ -345,7 +362,14 @@ async fn fragments(
             break;
         };
         let len = (piece.len() - skip).min((range.end - at) as usize);
-        match write_both(worker, conn, std::mem::take(&mut head), piece.slice(skip..skip + len)).await {
+        match write_both(
+            worker,
+            conn,
+            std::mem::take(&mut head),
+            piece.slice(skip..skip + len),
+        )
+        .await
+        {
             Ok(n) => bytes += n,
             Err((Gone, n)) => {
                 bytes += n;
@@ -439,6 +463,9 @@ pub async fn arriving(
                 }
             }
             Next::End(trailers) => {
+                if let Some((start, end)) = reader.flight.swap_out() {
+                    on.stages.set(StageName::SwapOut, on.began, start, end, end);
+                }
                 let mut end = Vec::new();
                 if chunked {
                     // `head` ends the last chunk, if there was one.
@@ -522,8 +549,21 @@ pub async fn own(
 ) -> After {
     let started = Instant::now();
     let (head, body) = own_bytes(worker, on, status, reason, extra, cache_status);
-    let class = if status < 400 { Class::Uncachable } else { Class::Error };
-    whole(worker, conn, on, (status, class, b"text/plain", cache_status), head, body, started).await
+    let class = if status < 400 {
+        Class::Uncachable
+    } else {
+        Class::Error
+    };
+    whole(
+        worker,
+        conn,
+        on,
+        (status, class, b"text/plain", cache_status),
+        head,
+        body,
+        started,
+    )
+    .await
 }
 
 fn own_bytes(
@@ -558,7 +598,11 @@ fn own_bytes(
         write_age_and_status(None, cache_status, &mut out);
     }
     on.end_head(&mut out);
-    let body = if on.head_only() { Bytes::new() } else { body.into() };
+    let body = if on.head_only() {
+        Bytes::new()
+    } else {
+        body.into()
+    };
     (out, body)
 }
 

@@ -26,8 +26,9 @@ use tokio::{
 };
 
 use crate::{
-    answer, exchange,
+    answer,
     deadline::{Deadlines, Watch},
+    exchange,
     fast::{self, Fast, FromDisk, OnDisk, Unsent},
     metrics,
     state::{ConnectionCount, ListenerState, READ_BYTES, Worker},
@@ -85,7 +86,12 @@ enum Turn {
 }
 
 /// Serves a connection until one side closes it.
-pub async fn serve(worker: Rc<Worker>, listener: Rc<ListenerState>, stream: TcpStream, peer: SocketAddr) {
+pub async fn serve(
+    worker: Rc<Worker>,
+    listener: Rc<ListenerState>,
+    stream: TcpStream,
+    peer: SocketAddr,
+) {
     if !listener.clients.permits(peer.ip()) {
         metrics::add(&worker.counters.client_connections_refused, 1);
         tracing::debug!(%peer, "client not allowed");
@@ -130,8 +136,14 @@ pub async fn serve(worker: Rc<Worker>, listener: Rc<ListenerState>, stream: TcpS
                 return;
             }
             Turn::TimedOut(began) => {
-                answer::refuse(&worker, &mut conn, 408, "the request took too long to arrive", began)
-                    .await;
+                answer::refuse(
+                    &worker,
+                    &mut conn,
+                    408,
+                    "the request took too long to arrive",
+                    began,
+                )
+                .await;
                 return;
             }
             Turn::Closed => return,
@@ -253,7 +265,10 @@ impl Conn {
 
     /// Reads once into the worker's space and answers what is there. What is left over is copied to `input`.
     /// `Ok(None)` is the end of the connection.
-    async fn read_and_answer(&mut self, worker: &Rc<Worker>) -> (io::Result<Option<Progress>>, Instant) {
+    async fn read_and_answer(
+        &mut self,
+        worker: &Rc<Worker>,
+    ) -> (io::Result<Option<Progress>>, Instant) {
         poll_fn(|cx| {
             let mut space = worker.input.borrow_mut();
             let mut buf = ReadBuf::new(&mut space);

@@ -17,8 +17,8 @@ use std::{
 use bytes::Bytes;
 use device::Engine;
 use store::{
-    Fragment, Inserted, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, ReadGuard,
-    RecordParts, Sequence, Store, Write,
+    Fragment, Inserted, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, ReadGuard, RecordParts,
+    Sequence, Store, Write,
 };
 use tokio::sync::Notify;
 
@@ -107,10 +107,14 @@ impl DiskIo {
             Lookup::OnDisk(read) => {
                 // The guard unpins, whatever happens to this future.
                 let guard = self.store.guard(read);
-                return self.read_pinned(guard, hash).await.map(|parts| (parts, true));
+                return self
+                    .read_pinned(guard, hash)
+                    .await
+                    .map(|parts| (parts, true));
             }
         };
-        self.verified(decoded, hash).map(|parts| (parts, from_device))
+        self.verified(decoded, hash)
+            .map(|parts| (parts, from_device))
     }
 
     /// Reads a pinned record and verifies it.
@@ -286,7 +290,8 @@ fn object_of(hash: KeyHash, key: &[u8], parts: RecordParts) -> Option<Object> {
     Object::decode(hash, parts.key, &parts.meta, parts.body, large)
 }
 
-fn unix_ms() -> u64 {
+/// Wall time, milliseconds since 1970.
+pub fn unix_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or(Duration::ZERO)

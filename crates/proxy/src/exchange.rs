@@ -48,6 +48,14 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
             return after;
         }
     }
+    //= rfc9110 §7.6.3   Via shows a loop: this request has been here before
+    let own = fetch::via_value(worker);
+    if head.seen.intersects(Seen::VIA) && head.fields.members(b"via").any(|hop| hop == own) {
+        let (status, reason) = (502, "the request goes round in a circle");
+        on.keep_open &= head.framing == Framing::None;
+        let cache = b"loligo; detail=proxy_loop_detected";
+        return answer::own(worker, conn, &mut on, status, reason, &[], cache).await;
+    }
     let listener = Rc::clone(&conn.listener);
     let place = match target::locate(&listener, &head.method, &head.target, head.host.as_deref()) {
         Ok(place) => place,
@@ -65,7 +73,9 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     let passes = !plain_method
         || head.framing != Framing::None
         || head.seen.intersects(Seen::UPGRADE)
-        || head.seen.intersects(Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE));
+        || head
+            .seen
+            .intersects(Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE));
     let mut head = head;
     let wanted = Wanted {
         primary: worker.hasher.hash(&key),
@@ -75,7 +85,14 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         head,
     };
     if passes {
-        return Box::pin(pass::exchange(worker, conn, &mut on, &wanted, Forward::Method)).await;
+        return Box::pin(pass::exchange(
+            worker,
+            conn,
+            &mut on,
+            &wanted,
+            Forward::Method,
+        ))
+        .await;
     }
     cached(worker, conn, &mut on, &wanted).await
 }
@@ -124,17 +141,31 @@ impl Stored {
     }
 }
 
-async fn cached(worker: &Rc<Worker>, conn: &mut Conn, on: &mut Answering, wanted: &Wanted) -> After {
+async fn cached(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    wanted: &Wanted,
+) -> After {
     let request: &Fields = &wanted.request;
     let directives = RequestDirectives::parse(request);
     let mut vary_miss = false;
     let found = find(worker, wanted, &mut vary_miss).await;
-    let mut why = if vary_miss { Forward::VaryMiss } else { Forward::UriMiss };
+    let mut why = if vary_miss {
+        Forward::VaryMiss
+    } else {
+        Forward::UriMiss
+    };
     if let Some(found) = &found {
         let stored = &found.stored;
         if let Some(swap_in) = found.swap_in {
-            on.stages
-                .set(StageName::SwapIn, on.began, swap_in.start, swap_in.end, swap_in.end);
+            on.stages.set(
+                StageName::SwapIn,
+                on.began,
+                swap_in.start,
+                swap_in.end,
+                swap_in.end,
+            );
         }
         let now = worker.now_ms();
         let standing = &stored.object().standing;
@@ -157,13 +188,23 @@ async fn cached(worker: &Rc<Worker>, conn: &mut Conn, on: &mut Answering, wanted
         if let Some(class) = class {
             let mut status = Vec::with_capacity(48);
             CacheStatus::hit(&mut status).ttl(standing.ttl_s(now));
-            return answer::object(worker, conn, on, request, stored.object(), class, &status).await;
+            return answer::object(worker, conn, on, request, stored.object(), class, &status)
+                .await;
         }
     }
     if directives.only_if_cached {
         //= rfc9111 §5.2.1.7   504 when it cannot be answered from the cache
         let reason = "only-if-cached was asked for, and nothing stored may be served";
-        return answer::own(worker, conn, on, 504, reason, &[], b"loligo; detail=only-if-cached").await;
+        return answer::own(
+            worker,
+            conn,
+            on,
+            504,
+            reason,
+            &[],
+            b"loligo; detail=only-if-cached",
+        )
+        .await;
     }
     let range_only = wanted.head.seen.intersects(Seen::RANGE) && found.is_none();
     if on.head_only() || directives.no_store || range_only {
@@ -224,10 +265,9 @@ async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) -> Opt
 /// Serves stale and fetches behind the client's back: one fetch a key.
 fn revalidate_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &Found) {
     let shared = &worker.shared;
-    let boarding =
-        shared
-            .flights
-            .join_or_start(wanted.primary, &wanted.key, || shared.store.sequence());
+    let boarding = shared
+        .flights
+        .join_or_start(wanted.primary, &wanted.key, || shared.store.sequence());
     if let Boarding::Started(reader) = boarding {
         let errand = errand(conn, wanted, Some(stale));
         fetch::start(worker, Arc::clone(&reader.flight), errand);
@@ -257,12 +297,13 @@ async fn fetched(
     let shared = &worker.shared;
     let began = || shared.store.sequence();
     // What was purged after it was looked up is neither validated nor served instead.
-    let still_valid =
-        |found: &&Found| !shared.store.invalidated_since(wanted.primary, found.began);
+    let still_valid = |found: &&Found| !shared.store.invalidated_since(wanted.primary, found.began);
     let stale = || found.as_ref().filter(still_valid);
     // A request that asks for a newer answer than others would take does not share theirs.
     let boarding = if directives.is_plain() {
-        shared.flights.join_or_start(wanted.primary, &wanted.key, began)
+        shared
+            .flights
+            .join_or_start(wanted.primary, &wanted.key, began)
     } else {
         Boarding::Alone
     };
@@ -272,7 +313,11 @@ async fn fetched(
             (reader, true)
         }
         Boarding::Started(reader) => {
-            fetch::start(worker, Arc::clone(&reader.flight), errand(conn, wanted, stale()));
+            fetch::start(
+                worker,
+                Arc::clone(&reader.flight),
+                errand(conn, wanted, stale()),
+            );
             (reader, false)
         }
         Boarding::Alone => (alone(worker, conn, wanted, stale()), false),
@@ -294,8 +339,19 @@ async fn fetched(
         News::Response(response) => {
             note_moments(on, &response.moments);
             let failed = (500..=504).contains(&response.status) && response.status != 501;
-            if failed && let Some(after) =
-                instead(worker, conn, on, request, &directives, stale(), why, response.status, false).await
+            if failed
+                && let Some(after) = instead(
+                    worker,
+                    conn,
+                    on,
+                    request,
+                    &directives,
+                    stale(),
+                    why,
+                    response.status,
+                    false,
+                )
+                .await
             {
                 return after;
             }
@@ -310,7 +366,10 @@ async fn fetched(
             if let Err(reason) = response.storable {
                 line.detail(reason.as_str());
             }
-            deliver(worker, conn, on, request, &reader, &response, class, &status).await
+            deliver(
+                worker, conn, on, request, &reader, &response, class, &status,
+            )
+            .await
         }
         News::Validated(validated) => {
             note_moments(on, &validated.moments);
@@ -323,7 +382,16 @@ async fn fetched(
                 line = line.collapsed(true);
             }
             let _ = line;
-            answer::object(worker, conn, on, request, object, Class::Revalidated, &status).await
+            answer::object(
+                worker,
+                conn,
+                on,
+                request,
+                object,
+                Class::Revalidated,
+                &status,
+            )
+            .await
         }
         News::Failed(error) => {
             on.stages.set(
@@ -334,14 +402,32 @@ async fn fetched(
                 Instant::now(),
             );
             let disconnected = !matches!(*error, FetchError::Abandoned);
-            if let Some(after) =
-                instead(worker, conn, on, request, &directives, stale(), why, error.status(), disconnected)
-                    .await
+            if let Some(after) = instead(
+                worker,
+                conn,
+                on,
+                request,
+                &directives,
+                stale(),
+                why,
+                error.status(),
+                disconnected,
+            )
+            .await
             {
                 return after;
             }
             CacheStatus::forwarded(why, &mut status).detail(error.token());
-            answer::own(worker, conn, on, error.status(), &error.to_string(), &[], &status).await
+            answer::own(
+                worker,
+                conn,
+                on,
+                error.status(),
+                &error.to_string(),
+                &[],
+                &status,
+            )
+            .await
         }
     }
 }
@@ -352,7 +438,11 @@ fn alone(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: Option<&Found
     let reader = shared
         .flights
         .start_alone(wanted.primary, &wanted.key, sequence);
-    fetch::start(worker, Arc::clone(&reader.flight), errand(conn, wanted, stale));
+    fetch::start(
+        worker,
+        Arc::clone(&reader.flight),
+        errand(conn, wanted, stale),
+    );
     reader
 }
 
@@ -402,7 +492,14 @@ fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
                 status: response.status,
                 fields: &response.fields,
             };
-            may_share(&leader, &waiter, &answer, &response.standing, now, &worker.shared.rules)
+            may_share(
+                &leader,
+                &waiter,
+                &answer,
+                &response.standing,
+                now,
+                &worker.shared.rules,
+            )
         }
         News::Validated(validated) => {
             if !validated.storable {
@@ -418,7 +515,14 @@ fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
                 fields: &fields,
             };
             let standing = &validated.object.standing;
-            may_share(&leader, &waiter, &answer, standing, now, &worker.shared.rules)
+            may_share(
+                &leader,
+                &waiter,
+                &answer,
+                standing,
+                now,
+                &worker.shared.rules,
+            )
         }
         // The same failure would await it; but it may have a stale object of its own, so it gets the news.
         News::Failed(_) => true,
@@ -441,11 +545,17 @@ fn note_moments(on: &mut Answering, moments: &Moments) {
         on.stages.set(StageName::Dns, began, start, end, end);
     }
     if let Some((start, end)) = moments.connect {
-        on.stages.set(StageName::ProxyConnect, began, start, end, end);
+        on.stages
+            .set(StageName::ProxyConnect, began, start, end, end);
     }
     let now = Instant::now();
-    on.stages
-        .set(StageName::ServerReply, began, moments.asked, moments.first, now);
+    on.stages.set(
+        StageName::ServerReply,
+        began,
+        moments.asked,
+        moments.first,
+        now,
+    );
 }
 
 /// Passes an arriving response on, or answers a condition of the client from its head.

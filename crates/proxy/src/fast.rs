@@ -8,7 +8,7 @@
 //! [`from_disk`] reads, verifies and sends it. Should that come to nothing (stale, corrupt, gone), the request is
 //! parsed again and takes the long way too.
 
-use std::{io::IoSlice, io::ErrorKind, pin::pin, rc::Rc, time::Instant};
+use std::{io::ErrorKind, io::IoSlice, pin::pin, rc::Rc, time::Instant};
 
 use bytes::{Buf, Bytes};
 use http1::{Framing, RequestView, Seen, Version, write_decimal};
@@ -405,7 +405,13 @@ pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, mut unsent: Unsent)
     }
     let ended = Instant::now();
     let mut stages = done.stages;
-    stages.set(StageName::ProxyReply, done.began, done.began, done.began, ended);
+    stages.set(
+        StageName::ProxyReply,
+        done.began,
+        done.began,
+        done.began,
+        ended,
+    );
     worker.finish(&Finished {
         began: done.began,
         ended,

@@ -11,7 +11,7 @@
 //! What is published carries the invalidation sequence at which the fetch began, so that a purge in the
 //! meantime wins (DESIGN section 3).
 
-use std::{rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use fields::Fields;
@@ -269,7 +269,11 @@ async fn deliver(
         Ok(()) => {
             let trailers = body.take_trailers().map(Arc::new);
             // Published before the flight leaves the table: who comes later finds the object.
-            storing.complete(worker, flight, length);
+            if !matches!(storing, Storing::No) {
+                let began = Instant::now();
+                storing.complete(worker, flight, length);
+                flight.note_swap_out(began, Instant::now());
+            }
             shared.flights.remove(flight);
             flight.finish(Ok(trailers));
         }
@@ -332,7 +336,7 @@ pub fn response_fields(worker: &Worker, head: &Fields, received: UnixMillis) -> 
 }
 
 /// The value of our Via line.
-fn via_value(worker: &Worker) -> &[u8] {
+pub fn via_value(worker: &Worker) -> &[u8] {
     let line = &worker.shared.via_line;
     line[b"Via:".len()..].trim_ascii()
 }
@@ -424,8 +428,12 @@ fn freshened(
         fields.push(b"Via", via);
     }
     let mut wire = Vec::with_capacity(stale.head.len() + 64);
-    let content_type =
-        object::write_head(stale.status, reason_phrase(stale.status), &fields, &mut wire);
+    let content_type = object::write_head(
+        stale.status,
+        reason_phrase(stale.status),
+        &fields,
+        &mut wire,
+    );
     Object {
         standing,
         content_type,

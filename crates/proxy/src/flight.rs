@@ -20,11 +20,13 @@
 use std::{
     collections::{HashMap, VecDeque},
     future::poll_fn,
+    hash::{BuildHasherDefault, Hasher},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     task::{Poll, Waker},
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -123,6 +125,8 @@ struct State {
     /// Keep everything from the start (a small object that is being stored).
     keep_all: bool,
     finished: Option<Result<Option<Arc<Fields>>, Broken>>,
+    /// When the complete body was handed to the store: begin and end.
+    swap_out: Option<(Instant, Instant)>,
     readers: Vec<Option<Reader>>,
     producer: Option<Waker>,
 }
@@ -239,6 +243,16 @@ impl Flight {
         state.keep_all = false;
         self.trim(&mut state);
         state.wake_readers();
+    }
+
+    /// Notes when the complete body was handed to the store.
+    pub fn note_swap_out(&self, began: Instant, ended: Instant) {
+        self.lock().swap_out = Some((began, ended));
+    }
+
+    /// When the complete body was handed to the store, if it was.
+    pub fn swap_out(&self) -> Option<(Instant, Instant)> {
+        self.lock().swap_out
     }
 
     /// The fetching task is gone: whatever it did not say will not be said.
@@ -387,7 +401,8 @@ impl FlightReader {
             if reader.at < *base {
                 let fragment_bytes = state.fragment_bytes;
                 let at = state.readers[self.slot].as_ref().map_or(0, |r| r.at);
-                let Some((key, fetch_id)) = state.fragments_of.clone().filter(|_| fragment_bytes > 0)
+                let Some((key, fetch_id)) =
+                    state.fragments_of.clone().filter(|_| fragment_bytes > 0)
                 else {
                     return Poll::Ready(Next::Broken(Broken::Lagged));
                 };
@@ -452,9 +467,32 @@ impl Drop for FlightReader {
     }
 }
 
+/// Flights by key hash, which is a good hash already.
+type Table = HashMap<u64, Arc<Flight>, BuildHasherDefault<AsItIs>>;
+
+/// Hashes a hash.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
 /// All flights of the process, by key.
 pub struct Flights {
-    shards: Box<[Mutex<HashMap<u64, Arc<Flight>>>]>,
+    shards: Box<[Mutex<Table>]>,
     waiters_max: usize,
     kept: Arc<AtomicU64>,
 }
@@ -479,7 +517,7 @@ impl Flights {
         }
     }
 
-    fn shard(&self, hash: KeyHash) -> MutexGuard<'_, HashMap<u64, Arc<Flight>>> {
+    fn shard(&self, hash: KeyHash) -> MutexGuard<'_, Table> {
         self.shards[(hash.0 >> 32) as usize & (SHARDS - 1)]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

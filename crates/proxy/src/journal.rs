@@ -18,7 +18,7 @@ use profile::{
     access::{self, Entry},
 };
 
-use crate::plan::{AccessLog, AccessFormat, LogTarget, Logs};
+use crate::plan::{AccessFormat, AccessLog, LogTarget, Logs};
 
 /// A worker hands its buffer over at this size.
 const BATCH_BYTES: usize = 64 << 10;
@@ -53,11 +53,7 @@ impl Journal {
     /// Opens the files and starts the thread; none is started when nothing is to be written.
     pub fn open(logs: &Logs) -> io::Result<Journal> {
         let access = logs.access.as_ref().map(AccessFile::open).transpose()?;
-        let profile = logs
-            .profile
-            .as_deref()
-            .map(ProfileFile::open)
-            .transpose()?;
+        let profile = logs.profile.as_deref().map(ProfileFile::open).transpose()?;
         let (has_access, has_profile) = (access.is_some(), profile.is_some());
         if !has_access && !has_profile {
             return Ok(Journal {
@@ -194,7 +190,11 @@ impl JournalWriter {
     }
 }
 
-fn run(receiver: &Receiver<Message>, mut access: Option<AccessFile>, mut profile: Option<ProfileFile>) {
+fn run(
+    receiver: &Receiver<Message>,
+    mut access: Option<AccessFile>,
+    mut profile: Option<ProfileFile>,
+) {
     while let Ok(message) = receiver.recv() {
         let result = match message {
             Message::Access(batch) => access.as_mut().map_or(Ok(()), |f| f.write(&batch)),

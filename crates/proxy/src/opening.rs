@@ -113,7 +113,10 @@ pub fn open(plan: &StorePlan) -> Result<OpenedStore, StoreError> {
                 Err(reason) => {
                     let identity = identity(Some(&superblock))?;
                     let store = Store::create(geometry, &settings, identity);
-                    (store, format!("starts empty: the index cannot be used: {reason}"))
+                    (
+                        store,
+                        format!("starts empty: the index cannot be used: {reason}"),
+                    )
                 }
             }
         }
@@ -132,7 +135,11 @@ pub fn without_device() -> Result<Arc<Store>, StoreError> {
         path: "memory".into(),
         source,
     })?;
-    Ok(Arc::new(Store::create(geometry, &Settings::default(), identity(None)?)))
+    Ok(Arc::new(Store::create(
+        geometry,
+        &Settings::default(),
+        identity(None)?,
+    )))
 }
 
 /// Writes the index and marks the store closed. All workers have ended.

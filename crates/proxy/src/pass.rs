@@ -7,7 +7,11 @@
 //! After an unsafe method that succeeded, what is stored under its URI (and under Location and Content-Location of
 //! the same origin) is invalidated, before the client sees the answer (RFC 9111 §4.4).
 
-use std::{pin::pin, rc::Rc, time::{Duration, Instant}};
+use std::{
+    pin::pin,
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
@@ -23,9 +27,8 @@ use crate::{
     fetch, metrics, object,
     origin::{ConnectTimes, Destination},
     state::Worker,
-    target,
-    tunnel,
-    upstream::{self, Body, Upstream, UpstreamError},
+    target, tunnel,
+    upstream::{self, Body, Moved, Upstream, UpstreamError},
 };
 
 /// How long a client that expects `100 Continue` waits for the origin's word before it gets ours.
@@ -81,7 +84,15 @@ pub async fn exchange(
     on.peer = wanted.asked.destination.host.as_bytes().to_vec();
 
     let mut body = ClientBody::new(worker, head);
-    let (upstream, response) = match ask(worker, conn, &wanted.asked.destination, head, &request, &mut body).await
+    let (upstream, response) = match ask(
+        worker,
+        conn,
+        &wanted.asked.destination,
+        head,
+        &request,
+        &mut body,
+    )
+    .await
     {
         Ok(answered) => answered,
         Err(Failure::Client) => {
@@ -97,14 +108,29 @@ pub async fn exchange(
             on.keep_open &= body.is_done();
             let mut status = Vec::with_capacity(64);
             CacheStatus::forwarded(why, &mut status).detail(error.token());
-            return answer::own(worker, conn, on, error.status(), &error.to_string(), &[], &status).await;
+            return answer::own(
+                worker,
+                conn,
+                on,
+                error.status(),
+                &error.to_string(),
+                &[],
+                &status,
+            )
+            .await;
         }
     };
     let moments = upstream.moments;
-    on.stages
-        .set(StageName::ServerReply, on.began, moments.asked, moments.first, Instant::now());
+    on.stages.set(
+        StageName::ServerReply,
+        on.began,
+        moments.asked,
+        moments.first,
+        Instant::now(),
+    );
     if let Some((start, end)) = moments.connect {
-        on.stages.set(StageName::ProxyConnect, on.began, start, end, end);
+        on.stages
+            .set(StageName::ProxyConnect, on.began, start, end, end);
     }
     if let Some((start, end)) = moments.dns {
         on.stages.set(StageName::Dns, on.began, start, end, end);
@@ -169,7 +195,10 @@ fn request_bytes(worker: &Worker, wanted: &Wanted, upgrade: Option<&[u8]>) -> Ve
         && head.method == "OPTIONS"
     {
         //= rfc9110 §7.6.2   one less for the next hop
-        fields.set(b"Max-Forwards", left.saturating_sub(1).to_string().as_bytes());
+        fields.set(
+            b"Max-Forwards",
+            left.saturating_sub(1).to_string().as_bytes(),
+        );
     }
     fetch::write_request(worker, &head.method, &wanted.asked, &fields)
 }
@@ -204,15 +233,9 @@ async fn ask(
     let rules = &Rc::clone(&conn.listener).destinations;
     if repeatable {
         let watch = worker.deadlines.watch();
-        let answered = upstream::ask_with_interim(
-            worker,
-            &watch,
-            destination,
-            rules,
-            &head.method,
-            request,
-        )
-        .await?;
+        let answered =
+            upstream::ask_with_interim(worker, &watch, destination, rules, &head.method, request)
+                .await?;
         let (upstream, interim, response) = answered;
         for one in interim {
             pass_interim(worker, conn, head, &one).await?;
@@ -234,9 +257,7 @@ async fn ask(
             continue;
         }
         if waits_for_continue {
-            let answered = watch
-                .limit(CONTINUE_WAIT, pin!(upstream.readable()))
-                .await;
+            let answered = watch.limit(CONTINUE_WAIT, pin!(upstream.readable())).await;
             match answered {
                 Ok(()) => {
                     let response = upstream.head(worker, &watch, &head.method).await?;
@@ -257,35 +278,40 @@ async fn ask(
             continue;
         }
         // Either more of the body, or an early answer.
-        enum Event {
-            Early,
-            Body(Result<Option<Bytes>, Failure>),
-        }
-        let event = tokio::select! {
-            biased;
-            () = upstream.readable() => Event::Early,
-            piece = body.next(worker, conn) => Event::Body(piece),
-        };
-        match event {
-            Event::Early => {
-                let response = upstream.head(worker, &watch, &head.method).await?;
-                if response.status >= 200 || response.status == 101 {
-                    return Ok((upstream, response));
+        let early = match &mut body.unsent {
+            None => tokio::select! {
+                biased;
+                () = upstream.readable() => true,
+                piece = body.next(worker, conn) => {
+                    body.unsent = piece?;
+                    false
                 }
-                pass_interim(worker, conn, head, &response).await?;
-            }
-            Event::Body(Ok(Some(piece))) => {
-                if let Err(error) = upstream.write(worker, &watch, &piece).await {
+            },
+            Some(unsent) => match upstream.write_or_hear(worker, &watch, unsent).await {
+                Ok(Moved::Heard) => true,
+                Ok(Moved::Sent) => {
+                    body.unsent = None;
+                    false
+                }
+                Err(error) => {
                     // It may have said why before it closed.
                     let last_word = upstream.head(worker, &watch, &head.method);
                     return match tokio::time::timeout(LAST_WORD_WAIT, last_word).await {
-                        Ok(Ok(response)) if response.status >= 200 => Ok((upstream, response)),
+                        Ok(Ok(response)) if response.status >= 200 => {
+                            body.stop();
+                            Ok((upstream, response))
+                        }
                         _ => Err(error.into()),
                     };
                 }
+            },
+        };
+        if early {
+            let response = upstream.head(worker, &watch, &head.method).await?;
+            if response.status >= 200 || response.status == 101 {
+                return Ok((upstream, response));
             }
-            Event::Body(Ok(None)) => {}
-            Event::Body(Err(failure)) => return Err(failure),
+            pass_interim(worker, conn, head, &response).await?;
         }
     }
 }
@@ -306,7 +332,9 @@ async fn pass_interim(
     let mut out = Vec::with_capacity(256);
     object::write_head(interim.status, &interim.reason, &fields, &mut out);
     out.extend_from_slice(b"\r\n");
-    answer::raw(worker, conn, out).await.map_err(|_| Failure::Client)
+    answer::raw(worker, conn, out)
+        .await
+        .map_err(|_| Failure::Client)
 }
 
 /// Passes the final answer on; what is left of the request body goes along.
@@ -339,8 +367,7 @@ async fn relay(
         &response.reason
     };
     object::write_head(response.status, reason, &fields, &mut head);
-    let bodiless =
-        on.head_only() || response.status == 204 || response.status == 304;
+    let bodiless = on.head_only() || response.status == 204 || response.status == 304;
     let chunked = match response.framing {
         Framing::Length(length) if !bodiless => {
             head.extend_from_slice(b"Content-Length: ");
@@ -373,18 +400,25 @@ async fn relay(
     loop {
         let next = if body.is_done() {
             origin_body.next(worker, &watch).await
+        } else if let Some(unsent) = &mut body.unsent {
+            match origin_body.write_or_hear(worker, &watch, unsent).await {
+                Ok(Moved::Heard) => origin_body.next(worker, &watch).await,
+                Ok(Moved::Sent) => {
+                    body.unsent = None;
+                    continue;
+                }
+                Err(_) => {
+                    body.stop(); // it wants no more of it; its answer still counts
+                    continue;
+                }
+            }
         } else {
             tokio::select! {
                 biased;
                 piece = origin_body.next(worker, &watch) => piece,
                 more = body.next(worker, conn) => {
                     match more {
-                        Ok(Some(more)) => {
-                            if origin_body.write(worker, &watch, &more).await.is_err() {
-                                body.stop(); // it wants no more of it; its answer still counts
-                            }
-                        }
-                        Ok(None) => {}
+                        Ok(more) => body.unsent = more,
                         Err(_) => body.stop(), // the client stopped sending; it may still read
                     }
                     continue;
@@ -454,6 +488,8 @@ fn end_chunked(body: &mut Body, out: &mut Vec<u8>) {
 /// A request body as it comes from the client.
 struct ClientBody {
     state: BodyState,
+    /// Taken from the client, framed, and not yet written (and flushed) to the origin.
+    unsent: Option<Bytes>,
     chunked_out: bool,
 }
 
@@ -474,17 +510,20 @@ impl ClientBody {
         };
         ClientBody {
             state,
+            unsent: None,
             chunked_out: head.framing == Framing::Chunked,
         }
     }
 
+    /// Has all of it been passed on?
     fn is_done(&self) -> bool {
-        matches!(self.state, BodyState::Done)
+        matches!(self.state, BodyState::Done) && self.unsent.is_none()
     }
 
     /// Nothing more is read of it. The client's connection can't be used again.
     fn stop(&mut self) {
         self.state = BodyState::Done;
+        self.unsent = None;
     }
 
     /// The next bytes to send to the origin, framed; `None` when there is nothing more. Safe to cancel: what
@@ -535,7 +574,12 @@ impl ClientBody {
             let limit = worker.shared.plan.timeouts.client_body;
             let read = conn.stream.read_buf(&mut conn.input);
             match conn.watch.limit(limit, pin!(read)).await {
-                Err(_) => return Err(Failure::BadBody(408, "the request body took too long to arrive")),
+                Err(_) => {
+                    return Err(Failure::BadBody(
+                        408,
+                        "the request body took too long to arrive",
+                    ));
+                }
                 Ok(Ok(n)) if n > 0 => {}
                 Ok(_) => return Err(Failure::Client),
             }
@@ -625,7 +669,16 @@ pub async fn connect(
     let listener = Rc::clone(&conn.listener);
     on.keep_open = false;
     if !matches!(listener.listener.role, crate::plan::Role::Forward(_)) {
-        return answer::own(worker, conn, on, 405, "CONNECT is for forward proxies", &[], b"").await;
+        return answer::own(
+            worker,
+            conn,
+            on,
+            405,
+            "CONNECT is for forward proxies",
+            &[],
+            b"",
+        )
+        .await;
     }
     let parts = http1::split_authority(&head.target).and_then(|(h, p)| Some((h, p?)));
     let Some((host, port)) = parts else {
@@ -654,12 +707,22 @@ pub async fn connect(
     let lease = match connected {
         Ok(lease) => lease,
         Err(error) => {
-            return answer::own(worker, conn, on, error.status(), &error.to_string(), &[], b"").await;
+            return answer::own(
+                worker,
+                conn,
+                on,
+                error.status(),
+                &error.to_string(),
+                &[],
+                b"",
+            )
+            .await;
         }
     };
     metrics::add(&worker.counters.origin_connections, 1);
     let now = Instant::now();
-    on.stages.set(StageName::ProxyConnect, on.began, asked, now, now);
+    on.stages
+        .set(StageName::ProxyConnect, on.began, asked, now, now);
     //= rfc9110 §9.3.6   a successful answer to CONNECT has neither Content-Length nor Transfer-Encoding
     let mut out = b"HTTP/1.1 200 Connection established\r\n".to_vec();
     out.extend_from_slice(&worker.shared.via_line);

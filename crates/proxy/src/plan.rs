@@ -441,7 +441,7 @@ pub struct Limits {
     pub fields_max: usize,
     /// Bytes of a request target; longer ones get 414.
     pub target_bytes_max: usize,
-    /// Client connections of the process; beyond it new ones wait in the kernel's backlog.
+    /// Client connections of the process; further ones are closed at once and counted.
     pub connections_max: usize,
     /// Objects longer than this are passed through, not stored.
     pub object_bytes_max: u64,
@@ -665,9 +665,9 @@ impl PoolLimits {
     /// Range of `per_origin_max`.
     pub const PER_ORIGIN_MAX: Bounds<u64> = Bounds::new(1, 512, 16 * KIB);
     /// Range of `idle_per_origin_max`.
-    pub const IDLE_PER_ORIGIN_MAX: Bounds<u64> = Bounds::new(0, 64, 16 * KIB);
+    pub const IDLE_PER_ORIGIN_MAX: Bounds<u64> = Bounds::new(0, 256, 16 * KIB);
     /// Range of `idle_max`.
-    pub const IDLE_MAX: Bounds<u64> = Bounds::new(0, 512, 16 * KIB);
+    pub const IDLE_MAX: Bounds<u64> = Bounds::new(0, 1024, 16 * KIB);
 }
 
 impl Default for PoolLimits {

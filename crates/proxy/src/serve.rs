@@ -7,10 +7,7 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize},
-    },
+    sync::{Arc, atomic::AtomicUsize},
     thread::JoinHandle,
     time::Instant,
 };
@@ -118,7 +115,9 @@ fn run(
     signals: bool,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let _inside = runtime.enter();
     let mut sockets = Vec::new();
     for listener in &mut plan.listeners {
@@ -157,15 +156,16 @@ fn run(
             None => opening::without_device()?,
         },
         has_disk: opened.is_some(),
-        disk_failed: AtomicBool::new(false),
         flights: Flights::new(plan.limits.waiters_max),
-        counters: (0..plan.workers).map(|_| Arc::new(Counters::default())).collect(),
+        counters: (0..plan.workers)
+            .map(|_| Arc::new(Counters::default()))
+            .collect(),
         own_addresses,
         connections: AtomicUsize::new(0),
         phase,
         began: Instant::now(),
         io_engine,
-        via_line: format!("Via: 1.1 {}\r\n", plan.name).into_bytes(),
+        via_line: via_line(&plan.name),
         plan,
     });
 
@@ -220,7 +220,10 @@ fn run(
         match opening::close(&opened.store, &opened.device) {
             Ok(()) => tracing::info!("the store is closed in order"),
             Err(reason) => {
-                tracing::error!(reason, "the store could not be closed in order; it will start empty");
+                tracing::error!(
+                    reason,
+                    "the store could not be closed in order; it will start empty"
+                );
             }
         }
     }
@@ -311,7 +314,11 @@ async fn accept(shared: Arc<Shared>, index: usize, socket: TcpListener, dealers:
 
 fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
     let bind = || -> io::Result<TcpListener> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
         socket.set_reuse_address(true)?;
         if address.is_ipv6() {
             socket.set_only_v6(false).ok();
@@ -375,12 +382,22 @@ fn rules(plan: &Plan) -> httpcache::Rules {
     }
 }
 
+/// Others may have our name; the tag behind it is ours alone, so that a request that comes back is known.
+fn via_line(name: &str) -> Vec<u8> {
+    let tag = getrandom::u32().unwrap_or_else(|_| std::process::id());
+    format!("Via: 1.1 {name} ({tag:08x})\r\n").into_bytes()
+}
+
 fn describe(opened: &OpenedStore) -> String {
     format!(
         "{} ({} MiB, {}): {}",
         opened.device.path().display(),
         opened.device.size() >> 20,
-        if opened.device.is_direct() { "direct" } else { "buffered" },
+        if opened.device.is_direct() {
+            "direct"
+        } else {
+            "buffered"
+        },
         opened.found
     )
 }

@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -59,8 +59,6 @@ pub struct Shared {
     pub store: Arc<Store>,
     /// Is there a device behind the store?
     pub has_disk: bool,
-    /// Why the disk is not written to any more, if so.
-    pub disk_failed: AtomicBool,
     /// Fetches in progress.
     pub flights: Flights,
     /// Every worker's counters.
@@ -205,7 +203,8 @@ impl Worker {
 
     /// Counts and logs a finished request.
     pub fn finish(&self, done: &Finished<'_>) {
-        let us = u32::try_from(done.ended.duration_since(done.began).as_micros()).unwrap_or(u32::MAX);
+        let us =
+            u32::try_from(done.ended.duration_since(done.began).as_micros()).unwrap_or(u32::MAX);
         self.counters.finish(done.class, done.bytes_out, us);
         if !self.journals {
             return;
@@ -265,7 +264,14 @@ pub struct Stages(pub [Option<Stage>; 7]);
 
 impl Stages {
     /// Notes a stage: when it began, when its first byte was there, when it was over.
-    pub fn set(&mut self, name: StageName, began: Instant, start: Instant, first: Instant, end: Instant) {
+    pub fn set(
+        &mut self,
+        name: StageName,
+        began: Instant,
+        start: Instant,
+        first: Instant,
+        end: Instant,
+    ) {
         self.0[name as usize] = Some(Stage {
             start_us: us_between(began, start),
             first_us: us_between(start, first),

@@ -83,7 +83,10 @@ impl Storing {
         let (fragment_bytes, object_bytes_max) = if shared.has_disk {
             let of_store = shared.store.object_bytes_max();
             let of_plan = shared.plan.limits.object_bytes_max;
-            (u64::from(shared.store.fragment_bytes()), of_plan.min(of_store))
+            (
+                u64::from(shared.store.fragment_bytes()),
+                of_plan.min(of_store),
+            )
         } else {
             let most = shared.memory.object_bytes_max();
             (most, most)
@@ -315,12 +318,7 @@ impl Cut {
 }
 
 /// The key the response is stored under: with Vary, through the marker that holds its list.
-fn place(
-    worker: &Worker,
-    flight: &Flight,
-    errand: &Errand,
-    response: &Response,
-) -> Option<Place> {
+fn place(worker: &Worker, flight: &Flight, errand: &Errand, response: &Response) -> Option<Place> {
     let shared = &worker.shared;
     let list = httpcache::vary_list(&response.fields).ok()?;
     let list = match &list {

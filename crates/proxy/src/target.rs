@@ -134,7 +134,8 @@ pub fn locate<'a>(
     let (name, port) = if authority.is_empty() {
         ("", None)
     } else {
-        http1::split_authority(authority).ok_or(Misplaced::Malformed(Reject::Request(http1::Fault::Target)))?
+        http1::split_authority(authority)
+            .ok_or(Misplaced::Malformed(Reject::Request(http1::Fault::Target)))?
     };
     if forward {
         return Ok(Place {

@@ -9,12 +9,18 @@
 //!
 //! Not known here: caching, clients.
 
-use std::{io, pin::pin, time::Instant};
+use std::{
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Instant,
+};
 
 use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
 use http1::{Chunk, ChunkedDecoder, Framing, Reject, ResponseHead};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::{
     access::Destinations,
@@ -120,9 +126,7 @@ pub async fn connect(
     // Boxed: making a connection is rare and its future large.
     let lease = match pooled {
         Some(lease) => lease,
-        None if fresh => {
-            Box::pin(worker.connector.connect(destination, rules, &mut times)).await?
-        }
+        None if fresh => Box::pin(worker.connector.connect(destination, rules, &mut times)).await?,
         None => Box::pin(worker.connector.lease(destination, rules, &mut times)).await?,
     };
     let reused = lease.is_reused();
@@ -192,19 +196,19 @@ impl Upstream {
         bytes: &[u8],
     ) -> Result<(), UpstreamError> {
         metrics::add(&worker.counters.origin_requests, 1);
-        self.write(worker, watch, bytes).await?;
+        write_all(worker, watch, &mut self.lease, bytes).await?;
         self.moments.asked = Instant::now();
         Ok(())
     }
 
-    /// Writes bytes of a request body.
-    pub async fn write(
+    /// Writes bytes of a request body, and listens meanwhile.
+    pub async fn write_or_hear(
         &mut self,
         worker: &Worker,
         watch: &Watch,
-        bytes: &[u8],
-    ) -> Result<(), UpstreamError> {
-        write_all(worker, watch, &mut self.lease, bytes).await
+        unsent: &mut Bytes,
+    ) -> Result<Moved, UpstreamError> {
+        write_or_hear(worker, watch, &mut self.lease, unsent, &mut self.input).await
     }
 
     async fn final_head(
@@ -221,7 +225,9 @@ impl Upstream {
             }
             interim.push(head);
         }
-        Err(UpstreamError::Malformed(Reject::Response(http1::Fault::StatusCode)))
+        Err(UpstreamError::Malformed(Reject::Response(
+            http1::Fault::StatusCode,
+        )))
     }
 
     /// The next head, interim ones included.
@@ -237,13 +243,17 @@ impl Upstream {
             // A head that is not complete is not parsed again for every byte that dribbles in.
             if let Some(end) = http1::scan_end(&self.input, scanned) {
                 let head = http1::parse_response(&self.input, &worker.shared.limits, method)?
-                    .ok_or(UpstreamError::Malformed(Reject::Response(http1::Fault::HeadTooLarge)))?;
+                    .ok_or(UpstreamError::Malformed(Reject::Response(
+                        http1::Fault::HeadTooLarge,
+                    )))?;
                 debug_assert!(head.head_bytes <= end.max(head.head_bytes));
                 self.input.advance(head.head_bytes);
                 return Ok(head);
             }
             if self.input.len() > worker.shared.limits.head_bytes_max {
-                return Err(UpstreamError::Malformed(Reject::Response(http1::Fault::HeadTooLarge)));
+                return Err(UpstreamError::Malformed(Reject::Response(
+                    http1::Fault::HeadTooLarge,
+                )));
             }
             scanned = self.input.len();
             let empty = self.input.is_empty();
@@ -320,6 +330,65 @@ async fn write_all(
         .await
         .map_err(|_| UpstreamError::Timeout)?
         .map_err(UpstreamError::Closed)
+}
+
+/// What came first while a piece of a request body was on its way up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moved {
+    /// All of it is written.
+    Sent,
+    /// The origin says something, or has closed. Some of the piece may be unsent.
+    Heard,
+}
+
+/// Neither direction waits for the other: an origin may answer before it has read the body, or read no more of it
+/// until its answer is taken.
+async fn write_or_hear(
+    worker: &Worker,
+    watch: &Watch,
+    lease: &mut Lease,
+    unsent: &mut Bytes,
+    input: &mut BytesMut,
+) -> Result<Moved, UpstreamError> {
+    const HEARD_BYTES: usize = 4 << 10;
+    let limit = worker.shared.plan.timeouts.origin_write;
+    loop {
+        let before = unsent.len();
+        let step = poll_fn(|cx| {
+            let mut stream = Pin::new(lease.stream());
+            let written = if unsent.is_empty() {
+                stream.as_mut().poll_flush(cx).map_ok(|()| 0)
+            } else {
+                stream.as_mut().poll_write(cx, unsent)
+            };
+            match written {
+                Poll::Ready(Ok(0)) if !unsent.is_empty() => {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                Poll::Ready(Ok(n)) => {
+                    unsent.advance(n);
+                    return Poll::Ready(Ok(Moved::Sent));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {}
+            }
+            let mut heard = [0; HEARD_BYTES];
+            let mut heard = ReadBuf::new(&mut heard);
+            // A read that fails is told again by the next one, which expects an answer.
+            stream.poll_read(cx, &mut heard).map(|_| {
+                input.extend_from_slice(heard.filled());
+                Ok(Moved::Heard)
+            })
+        });
+        match watch.limit(limit, pin!(step)).await {
+            Err(_) => return Err(UpstreamError::Timeout),
+            Ok(Err(error)) => return Err(UpstreamError::Closed(error)),
+            Ok(Ok(Moved::Heard)) => return Ok(Moved::Heard),
+            // Flushed, nothing being left to write.
+            Ok(Ok(Moved::Sent)) if before == 0 => return Ok(Moved::Sent),
+            Ok(Ok(Moved::Sent)) => {}
+        }
+    }
 }
 
 /// Pieces smaller than this are joined when they are there at once.
@@ -472,11 +541,18 @@ impl Body {
         self.reusable = false;
     }
 
-    /// Writes more of the request body, while the answer is already coming.
-    pub async fn write(&mut self, worker: &Worker, watch: &Watch, bytes: &[u8]) -> Result<(), UpstreamError> {
+    /// Writes more of the request body until it is through or the next piece of the answer can be taken.
+    pub async fn write_or_hear(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        unsent: &mut Bytes,
+    ) -> Result<Moved, UpstreamError> {
         match &mut self.lease {
-            Some(lease) => write_all(worker, watch, lease, bytes).await,
-            None => Ok(()),
+            Some(lease) if self.input.is_empty() => {
+                write_or_hear(worker, watch, lease, unsent, &mut self.input).await
+            }
+            _ => Ok(Moved::Heard),
         }
     }
 

@@ -151,6 +151,11 @@ impl Store {
         &self.geometry
     }
 
+    /// Is storing paused, because a write failed (`pause`)?
+    pub fn is_paused(&self, now_ms: u64) -> bool {
+        self.pause.is_on(now_ms)
+    }
+
     /// The largest object this store takes, in bytes of body.
     pub fn object_bytes_max(&self) -> u64 {
         self.limits.object_bytes_max

@@ -157,11 +157,11 @@ impl Exposition {
             return Ok(());
         };
         e.gauge("store_bytes", "Size of the store", store.bytes)?;
-        let failed = u64::from(store.failed);
+        let paused = u64::from(store.paused);
         e.gauge(
-            "store_failed",
-            "1 if nothing is stored any more because the device failed",
-            failed,
+            "store_paused",
+            "1 while nothing is stored because a write failed",
+            paused,
         )?;
         for (name, value) in store.figures.gauges() {
             let words = format!("Store: {}", name.replace('_', " "));

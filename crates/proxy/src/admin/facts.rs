@@ -311,7 +311,7 @@ pub struct StoreFacts {
     /// Its size.
     pub bytes: u64,
     /// Did the device fail, so that nothing is stored any more?
-    pub failed: bool,
+    pub paused: bool,
     /// What the store counts.
     pub figures: Figures,
 }
@@ -351,7 +351,7 @@ impl Facts {
             Some(plan) if shared.has_disk => Some(StoreFacts {
                 path: plan.path.display().to_string(),
                 bytes: shared.store.geometry().total_bytes,
-                failed: shared.disk_failed.load(Ordering::Relaxed),
+                paused: shared.store.is_paused(crate::disk::unix_ms()),
                 figures: shared.store.figures(),
             }),
             _ => None,

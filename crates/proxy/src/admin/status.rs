@@ -117,7 +117,7 @@ struct Store {
     path: String,
     bytes: u64,
     io_engine: &'static str,
-    failed: bool,
+    paused: bool,
     /// Used chunks among all.
     used_ratio: f64,
     used_bytes: u64,
@@ -249,7 +249,7 @@ impl Store {
             path: store.path,
             bytes: store.bytes,
             io_engine,
-            failed: store.failed,
+            paused: store.paused,
             used_ratio: rounded(used_chunks as f64 / figures.total_chunks.max(1) as f64),
             used_bytes: used_chunks * figures.chunk_bytes,
             free_bytes: figures.free_chunks * figures.chunk_bytes,

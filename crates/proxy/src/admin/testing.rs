@@ -1,10 +1,7 @@
 //! A process without workers, for tests.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize},
-    },
+    sync::{Arc, atomic::AtomicUsize},
     time::{Duration, Instant},
 };
 
@@ -38,7 +35,6 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
         store: opening::without_device().unwrap(),
         has_disk: false,
-        disk_failed: AtomicBool::new(false),
         flights: Flights::new(plan.limits.waiters_max),
         counters: vec![Arc::new(Counters::default()), Arc::new(Counters::default())],
         own_addresses: Vec::new(),

@@ -8,6 +8,7 @@ use std::{
         mpsc,
     },
     thread,
+    time::Instant,
 };
 
 use crate::harness::{client::request, *};
@@ -16,7 +17,10 @@ use crate::harness::{client::request, *};
 fn reflecting() -> Origin {
     Origin::start(|exchange| {
         let (data, trailers) = exchange.body();
-        let framing = exchange.field("transfer-encoding").unwrap_or("length").to_owned();
+        let framing = exchange
+            .field("transfer-encoding")
+            .unwrap_or("length")
+            .to_owned();
         let data = String::from_utf8(data).unwrap();
         let sum = trailers.get("x-sum").unwrap_or("none");
         exchange.send(ok(&[], format!("{framing}|{data}|{sum}")));
@@ -31,8 +35,18 @@ fn a_request_body_keeps_its_framing() {
     for (method, fields, body, expected) in [
         ("POST", "Content-Length: 5", "hello", "length|hello|none"),
         ("PUT", "Content-Length: 0", "", "length||none"),
-        ("POST", "Transfer-Encoding: chunked", "2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n", "chunked|hello|none"),
-        ("PUT", "Transfer-Encoding: Chunked", "5\r\nhello\r\n0\r\nX-Sum: 5\r\n\r\n", "chunked|hello|5"),
+        (
+            "POST",
+            "Transfer-Encoding: chunked",
+            "2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n",
+            "chunked|hello|none",
+        ),
+        (
+            "PUT",
+            "Transfer-Encoding: Chunked",
+            "5\r\nhello\r\n0\r\nX-Sum: 5\r\n\r\n",
+            "chunked|hello|5",
+        ),
         ("GET", "Content-Length: 5", "hello", "length|hello|none"),
     ] {
         client.send(request(method, "/a", &[fields], body));
@@ -44,7 +58,11 @@ fn a_request_body_keeps_its_framing() {
 fn a_request_body_is_streamed() {
     for (fields, first, second) in [
         ("Content-Length: 10", "first", "later"),
-        ("Transfer-Encoding: chunked", "5\r\nfirst\r\n", "5\r\nlater\r\n0\r\n\r\n"),
+        (
+            "Transfer-Encoding: chunked",
+            "5\r\nfirst\r\n",
+            "5\r\nlater\r\n0\r\n\r\n",
+        ),
     ] {
         let (sender, arrived) = mpsc::channel();
         let origin = Origin::start(move |exchange| {
@@ -93,7 +111,13 @@ fn a_large_request_body_arrives_whole() {
 
 #[test]
 fn a_malformed_chunk_is_refused_and_reaches_nobody_as_a_whole_body() {
-    for body in ["x\r\n", "3\r\nabcd\r\n", "3\nabc\n0\n\n", "-1\r\n", "3 \r\nabc\r\n0\r\n\r\n"] {
+    for body in [
+        "x\r\n",
+        "3\r\nabcd\r\n",
+        "3\nabc\n0\n\n",
+        "-1\r\n",
+        "3 \r\nabc\r\n0\r\n\r\n",
+    ] {
         let (sender, whole) = mpsc::channel();
         let origin = Origin::start(move |exchange| {
             let (_, _, cut) = exchange.wire.chunked();
@@ -104,7 +128,10 @@ fn a_malformed_chunk_is_refused_and_reaches_nobody_as_a_whole_body() {
         let mut client = proxy.client();
         client.send(request("POST", "/a", &["Transfer-Encoding: chunked"], body));
         let answer = client.read("POST");
-        assert_eq!((answer.status, answer.field("connection")), (400, Some("close")));
+        assert_eq!(
+            (answer.status, answer.field("connection")),
+            (400, Some("close"))
+        );
         client.expect_close();
         assert!(!whole.recv_timeout(PATIENCE).unwrap_or(false), "{body:?}");
     }
@@ -213,10 +240,15 @@ fn an_early_answer_ends_an_upload() {
             if stalled {
                 upload.stalls();
             }
+            let began = Instant::now();
             answer_now.open();
             let answer = client.read("POST");
             assert_eq!((answer.status, answer.text()), (413, "too large"));
             assert_eq!(answer.field("connection"), Some("close"));
+            assert!(
+                began.elapsed() < PATIENCE / 2,
+                "not before the origin closed"
+            );
             done.open();
             drop(client);
         }
@@ -247,11 +279,40 @@ impl Upload {
         eventually("the upload stalls", || {
             let now = self.0.load(SeqCst);
             assert!(now < 1000, "somebody took it all");
-            still = if now == before && now > 0 { still + 1 } else { 0 };
+            still = if now == before && now > 0 {
+                still + 1
+            } else {
+                0
+            };
             before = now;
             (still > 40).then_some(())
         });
     }
+}
+
+#[test]
+fn an_echo_flows_both_ways_at_once() {
+    // More than the sockets hold: who only writes, or only reads, stops for ever.
+    const BYTES: usize = 24 << 20;
+    let origin = Origin::start(|exchange| {
+        let field = format!("Content-Length: {BYTES}");
+        exchange.send(head("200 OK", &[&field]));
+        let mut left = BYTES;
+        while left > 0 {
+            let some = exchange.wire.some().unwrap();
+            left -= some.len();
+            exchange.send(some);
+        }
+        exchange.close();
+    });
+    let proxy = Proxy::before(&origin);
+    let mut client = proxy.client();
+    client.ask("POST", "/a", &[&format!("Content-Length: {BYTES}")]);
+    let mut up = client.wire.stream().try_clone().unwrap();
+    let sending = thread::spawn(move || up.write_all(&pattern(BYTES)));
+    let echo = client.read("POST");
+    assert_same(&echo.body, &pattern(BYTES));
+    sending.join().unwrap().unwrap();
 }
 
 #[test]
@@ -273,7 +334,10 @@ fn an_interim_response_is_passed_on_at_once() {
     let gate = Gate::new();
     let held = gate.clone();
     let origin = Origin::start(move |exchange| {
-        exchange.send(head("103 Early Hints", &["Link: </style.css>; rel=preload"]));
+        exchange.send(head(
+            "103 Early Hints",
+            &["Link: </style.css>; rel=preload"],
+        ));
         held.pass();
         exchange.send(ok(&[], "hello"));
     });
@@ -288,13 +352,20 @@ fn an_interim_response_is_passed_on_at_once() {
 
     let mut old = proxy.client();
     old.send("POST /a HTTP/1.0\r\nContent-Length: 2\r\n\r\nab");
-    assert_eq!(old.read("POST").text(), "hello", "HTTP/1.0 knows no interim responses");
+    assert_eq!(
+        old.read("POST").text(),
+        "hello",
+        "HTTP/1.0 knows no interim responses"
+    );
 }
 
 #[test]
 fn an_interim_response_does_not_confuse_the_cache() {
     let origin = Origin::start(|exchange| {
-        exchange.send(head("103 Early Hints", &["Link: </style.css>; rel=preload"]));
+        exchange.send(head(
+            "103 Early Hints",
+            &["Link: </style.css>; rel=preload"],
+        ));
         exchange.send(ok(&[FRESH], "hello"));
     });
     let proxy = Proxy::before(&origin);

@@ -103,13 +103,20 @@ fn an_authorised_request_may_have_what_is_for_all() {
     let origin = Origin::sending(ok(&["Cache-Control: public, max-age=600"], "hello"));
     let proxy = Proxy::before(&origin);
     proxy.ask("GET", "/a", &["Authorization: Basic YTpi"]);
-    assert!(proxy.ask("GET", "/a", &["Authorization: Basic Yzpk"]).is_hit());
+    assert!(
+        proxy
+            .ask("GET", "/a", &["Authorization: Basic Yzpk"])
+            .is_hit()
+    );
 }
 
 #[test]
 fn each_variant_is_found_again() {
     let origin = Origin::start(|exchange| {
-        let language = exchange.field("accept-language").unwrap_or("none").to_owned();
+        let language = exchange
+            .field("accept-language")
+            .unwrap_or("none")
+            .to_owned();
         exchange.send(ok(&[FRESH, "Vary: Accept-Language"], language));
     });
     let disk = Disk::of_mib(16);
@@ -150,7 +157,10 @@ fn a_304_freshens_what_is_stored() {
 
     let freshened = proxy.get("/a");
     let cache = freshened.cache();
-    assert!(cache.starts_with("loligo; fwd=stale; fwd-status=304; ttl=600"), "{cache}");
+    assert!(
+        cache.starts_with("loligo; fwd=stale; fwd-status=304; ttl=600"),
+        "{cache}"
+    );
     let from_memory = proxy.get("/a");
     proxy.stop();
     let from_disk = Proxy::start(disk.under(plan_for(&origin))).get("/a");
@@ -228,7 +238,10 @@ fn a_failing_origin_is_covered_by_stale_if_error() {
             assert_eq!((answer.status, answer.text()), (200, "hello"));
             let cache = answer.cache();
             let begin = format!("loligo; fwd=stale; fwd-status={status}; ttl=-");
-            assert!(cache.starts_with(&begin) && cache.ends_with("stale-if-error"), "{cache}");
+            assert!(
+                cache.starts_with(&begin) && cache.ends_with("stale-if-error"),
+                "{cache}"
+            );
         }
     }
 }
@@ -251,7 +264,10 @@ fn stale_while_revalidate_does_not_wait() {
     let behind = gate.clone();
     let origin = Origin::start(move |exchange| match exchange.nth() {
         1 => {
-            let stale = ["Cache-Control: max-age=60, stale-while-revalidate=1000", "Age: 100"];
+            let stale = [
+                "Cache-Control: max-age=60, stale-while-revalidate=1000",
+                "Age: 100",
+            ];
             exchange.send(ok(&stale, "old"));
         }
         _ => {
@@ -264,11 +280,17 @@ fn stale_while_revalidate_does_not_wait() {
     for _ in 0..3 {
         let stale = proxy.get("/a");
         assert_eq!(stale.text(), "old");
-        assert!(stale.cache().starts_with("loligo; hit; ttl=-"), "{}", stale.cache());
+        assert!(
+            stale.cache().starts_with("loligo; hit; ttl=-"),
+            "{}",
+            stale.cache()
+        );
         gate.arrived(1);
     }
     gate.open();
-    eventually("the new one", || (proxy.get("/a").text() == "new").then_some(()));
+    eventually("the new one", || {
+        (proxy.get("/a").text() == "new").then_some(())
+    });
     assert_eq!(origin.count("/a"), 2, "one fetch behind the clients");
 }
 
@@ -279,9 +301,16 @@ fn head_is_answered_from_a_stored_get() {
     proxy.get("/a");
     let mut client = proxy.client();
     let head = client.ask("HEAD", "/a", &[]).read("HEAD");
-    assert_eq!((head.status, head.field("content-length")), (200, Some("5")));
+    assert_eq!(
+        (head.status, head.field("content-length")),
+        (200, Some("5"))
+    );
     assert!(head.is_hit());
-    assert_eq!(client.get("/a").text(), "hello", "behind it on the same connection");
+    assert_eq!(
+        client.get("/a").text(),
+        "hello",
+        "behind it on the same connection"
+    );
     assert_eq!(origin.count("/a"), 1);
 }
 
@@ -295,7 +324,10 @@ fn head_for_what_is_not_stored_is_passed_on() {
     let mut client = proxy.client();
     for _ in 0..2 {
         let head = client.ask("HEAD", "/a", &[]).read("HEAD");
-        assert_eq!((head.status, head.field("content-length")), (200, Some("5")));
+        assert_eq!(
+            (head.status, head.field("content-length")),
+            (200, Some("5"))
+        );
     }
     assert_eq!(origin.count("/a"), 2);
 }
@@ -307,7 +339,9 @@ fn a_client_that_has_it_gets_304() {
     // The first time it is fetched whole, for the others; the second time it is there.
     for hit in [false, true] {
         let mut client = proxy.client();
-        let answer = client.ask("GET", "/a", &["If-None-Match: \"0\", W/\"1\""]).read("GET");
+        let answer = client
+            .ask("GET", "/a", &["If-None-Match: \"0\", W/\"1\""])
+            .read("GET");
         assert_eq!((answer.status, answer.body.len()), (304, 0));
         assert_eq!(answer.field("etag"), Some("\"1\""));
         assert_eq!(answer.is_hit(), hit);
@@ -331,15 +365,29 @@ fn a_range_of_a_stored_object_is_cut_out() {
         (&["Range: bytes=-2"], 206, "89", Some("bytes 8-9/10")),
         (&["Range: bytes=8-99"], 206, "89", Some("bytes 8-9/10")),
         (&["Range: bytes=10-"], 416, "", Some("bytes */10")),
-        (&["Range: bytes=2-4", "If-Range: \"1\""], 206, "234", Some("bytes 2-4/10")),
-        (&["Range: bytes=2-4", "If-Range: \"0\""], 200, "0123456789", None),
+        (
+            &["Range: bytes=2-4", "If-Range: \"1\""],
+            206,
+            "234",
+            Some("bytes 2-4/10"),
+        ),
+        (
+            &["Range: bytes=2-4", "If-Range: \"0\""],
+            200,
+            "0123456789",
+            None,
+        ),
         (&["Range: bytes=4-2"], 200, "0123456789", None),
         (&["Range: lines=1-2"], 200, "0123456789", None),
     ];
     let check = |proxy: &Proxy| {
         for (fields, status, body, content_range) in cases {
             let answer = proxy.ask("GET", "/a", fields);
-            assert_eq!((answer.status, answer.text()), (*status, *body), "{fields:?}");
+            assert_eq!(
+                (answer.status, answer.text()),
+                (*status, *body),
+                "{fields:?}"
+            );
             assert_eq!(answer.field("content-range"), *content_range, "{fields:?}");
             assert!(answer.is_hit());
         }
@@ -439,7 +487,10 @@ fn an_unsafe_method_invalidates_what_it_wrote_to() {
     proxy.ask("POST", "/c", &[]);
     proxy.stop();
     let proxy = Proxy::start(disk.under(plan_for(&origin)));
-    assert!(!proxy.get("/c").is_hit(), "nor does it come back from the disk");
+    assert!(
+        !proxy.get("/c").is_hit(),
+        "nor does it come back from the disk"
+    );
 }
 
 #[test]
@@ -489,15 +540,25 @@ fn a_client_may_demand_a_look_at_the_origin() {
     });
     let proxy = Proxy::before(&origin);
     proxy.get("/a");
-    for (n, demand) in ["max-age=0", "no-cache", "min-fresh=601"].into_iter().enumerate() {
+    for (n, demand) in ["max-age=0", "no-cache", "min-fresh=601"]
+        .into_iter()
+        .enumerate()
+    {
         let field = format!("Cache-Control: {demand}");
         let answer = proxy.ask("GET", "/a", &[&field]);
         assert_eq!((answer.status, answer.text()), (200, "hello"));
         let cache = answer.cache();
-        assert!(cache.starts_with("loligo; fwd=request; fwd-status=304"), "{cache}");
+        assert!(
+            cache.starts_with("loligo; fwd=request; fwd-status=304"),
+            "{cache}"
+        );
         assert_eq!(origin.count("/a"), 2 + n, "{demand}");
     }
-    assert!(proxy.ask("GET", "/a", &["Cache-Control: max-age=300"]).is_hit());
+    assert!(
+        proxy
+            .ask("GET", "/a", &["Cache-Control: max-age=300"])
+            .is_hit()
+    );
     proxy.ask("GET", "/a", &["Pragma: no-cache"]);
     assert_eq!(origin.count("/a"), 5);
 }
@@ -524,7 +585,11 @@ fn an_origin_may_demand_to_be_asked_each_time() {
 fn must_revalidate_forbids_what_max_stale_allows() {
     let origin = Origin::start(|exchange| match exchange.path() {
         "/must" => exchange.send(ok(
-            &["Cache-Control: max-age=60, must-revalidate", "Age: 100", "ETag: \"1\""],
+            &[
+                "Cache-Control: max-age=60, must-revalidate",
+                "Age: 100",
+                "ETag: \"1\"",
+            ],
             "hello",
         )),
         _ => exchange.send(ok(&[STALE, &["ETag: \"1\""]].concat(), "hello")),
@@ -569,7 +634,10 @@ fn a_chunked_answer_is_stored_with_its_length() {
     let miss = client.get("/a");
     assert_eq!((miss.text(), miss.field("content-length")), ("hello", None));
     let hit = client.get("/a");
-    assert_eq!((hit.text(), hit.field("content-length")), ("hello", Some("5")));
+    assert_eq!(
+        (hit.text(), hit.field("content-length")),
+        ("hello", Some("5"))
+    );
     assert_eq!(hit.field("transfer-encoding"), None);
 }
 
@@ -585,7 +653,11 @@ fn one_resource_has_one_key_and_a_query_makes_another() {
     assert!(!proxy.get("/A").is_hit());
     assert_eq!(proxy.get("/a?x=1").text(), "/a?x=1");
     // The origin is named by the route, so a made-up Host makes no copy.
-    assert!(proxy.ask("GET", "/a", &["Host: elsewhere.example"]).is_hit());
+    assert!(
+        proxy
+            .ask("GET", "/a", &["Host: elsewhere.example"])
+            .is_hit()
+    );
 }
 
 #[test]

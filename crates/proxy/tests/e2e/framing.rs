@@ -15,7 +15,11 @@ fn echo() -> Origin {
     Origin::start(|exchange| {
         exchange.body();
         let path = exchange.path().to_owned();
-        let control = if path.starts_with("/fresh") { FRESH } else { "Cache-Control: no-store" };
+        let control = if path.starts_with("/fresh") {
+            FRESH
+        } else {
+            "Cache-Control: no-store"
+        };
         exchange.send(ok(&[control], path));
     })
 }
@@ -46,7 +50,10 @@ fn a_connection_asked_to_close_closes() {
         for path in ["/fresh", "/a"] {
             let mut client = proxy.client();
             let answer = client.ask("GET", path, &["Connection: close"]).read("GET");
-            assert_eq!((answer.text(), answer.field("connection")), (path, Some("close")));
+            assert_eq!(
+                (answer.text(), answer.field("connection")),
+                (path, Some("close"))
+            );
             client.expect_close();
         }
     }
@@ -76,7 +83,11 @@ fn a_client_of_http_1_0_is_served() {
 /// Sends three chunks and trailers; fresh under `/fresh`.
 fn chunking() -> Origin {
     Origin::start(|exchange| {
-        let control = if exchange.path() == "/fresh" { FRESH } else { "Cache-Control: no-store" };
+        let control = if exchange.path() == "/fresh" {
+            FRESH
+        } else {
+            "Cache-Control: no-store"
+        };
         let fields = [control, "Transfer-Encoding: chunked", "Trailer: X-Sum"];
         exchange.send(head("200 OK", &fields));
         for data in ["one ", "two ", "three"] {
@@ -106,7 +117,9 @@ fn a_chunked_answer_to_http_1_0_ends_with_the_connection() {
     let proxy = Proxy::before(&origin);
     for path in ["/fresh", "/a"] {
         let mut client = proxy.client();
-        client.send(format!("GET {path} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
+        client.send(format!(
+            "GET {path} HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+        ));
         let answer = client.read("GET");
         assert_eq!(answer.text(), "one two three");
         assert_eq!(answer.field("content-length"), None);
@@ -127,7 +140,10 @@ fn an_answer_that_ends_with_the_connection_is_chunked_and_not_stored() {
         let answer = client.get("/a");
         assert_eq!(answer.field("transfer-encoding"), Some("chunked"));
         assert_eq!(answer.text(), "hello");
-        assert_eq!(answer.cache(), "loligo; fwd=uri-miss; detail=close-delimited");
+        assert_eq!(
+            answer.cache(),
+            "loligo; fwd=uri-miss; detail=close-delimited"
+        );
     }
 }
 
@@ -144,7 +160,10 @@ fn answers_without_a_body_have_none() {
         let answer = client.get("/204");
         assert_eq!((answer.status, answer.is_hit()), (204, hit));
         let answer = client.get("/empty");
-        assert_eq!((answer.status, answer.field("content-length")), (200, Some("0")));
+        assert_eq!(
+            (answer.status, answer.field("content-length")),
+            (200, Some("0"))
+        );
         assert_eq!(answer.is_hit(), hit);
         // With no-store the client's own condition goes to the origin.
         let fields = ["If-None-Match: \"1\"", "Cache-Control: no-store"];
@@ -156,7 +175,13 @@ fn answers_without_a_body_have_none() {
 #[test]
 fn fields_for_one_hop_stay_behind() {
     let origin = Origin::start(|exchange| {
-        for gone in ["keep-alive", "te", "proxy-connection", "x-one", "proxy-authorization"] {
+        for gone in [
+            "keep-alive",
+            "te",
+            "proxy-connection",
+            "x-one",
+            "proxy-authorization",
+        ] {
             assert_eq!(exchange.field(gone), None, "{gone}");
         }
         assert_eq!(exchange.field("x-two"), Some("stays"));
@@ -187,7 +212,10 @@ fn fields_for_one_hop_stay_behind() {
         for gone in ["connection", "keep-alive", "proxy-connection", "x-three"] {
             assert_eq!(answer.field(gone), None, "{gone}");
         }
-        assert_eq!((answer.field("x-four"), answer.text()), (Some("stays"), "hello"));
+        assert_eq!(
+            (answer.field("x-four"), answer.text()),
+            (Some("stays"), "hello")
+        );
     }
 }
 
@@ -200,8 +228,14 @@ fn via_names_us_behind_those_before() {
     let proxy = Proxy::before(&origin);
     for _ in 0..2 {
         let answer = proxy.ask("GET", "/a", &["Via: 1.0 outer"]);
-        assert_eq!(answer.text(), "1.0 outer, 1.1 loligo");
-        assert_eq!(answer.fields.all("via"), ["1.0 inner", "1.1 loligo"]);
+        assert!(
+            answer.text().starts_with("1.0 outer, 1.1 loligo ("),
+            "{}",
+            answer.text()
+        );
+        let via = answer.fields.all("via");
+        assert_eq!((via.len(), via[0]), (2, "1.0 inner"));
+        assert!(via[1].starts_with("1.1 loligo ("), "{via:?}");
     }
 }
 
@@ -234,13 +268,24 @@ fn each_route_has_its_host_and_its_origin() {
     for (host, path, expected) in [
         ("a.example", "/x", "a.example /x".to_owned()),
         ("A.example:80", "/x", "A.example:80 /x".to_owned()),
-        ("a.example", "/docs/y", format!("{} /base/docs/y", two.address)),
+        (
+            "a.example",
+            "/docs/y",
+            format!("{} /base/docs/y", two.address),
+        ),
         ("w.b.example", "/x", format!("{} /x", one.address)),
     ] {
         let answer = proxy.ask("GET", path, &[&format!("Host: {host}")]);
         // The second names the same resource as the first.
-        let expected = if host.starts_with('A') { "a.example /x" } else { &expected };
-        assert_eq!((answer.text(), answer.is_hit()), (expected, host.starts_with('A')));
+        let expected = if host.starts_with('A') {
+            "a.example /x"
+        } else {
+            &expected
+        };
+        assert_eq!(
+            (answer.text(), answer.is_hit()),
+            (expected, host.starts_with('A'))
+        );
     }
     assert_eq!(proxy.ask("GET", "/x", &["Host: c.example"]).status, 404);
 }
@@ -278,7 +323,10 @@ fn malformed_requests_are_refused_and_the_connection_ends() {
     let many = "X: y\r\n".repeat(200);
     let cases = [
         (400, "GET /fresh HTTP/1.1\nHost: a\n\n".to_owned()),
-        (400, "GET /fresh HTTP/1.1\r\nHost: a\r\nX: y\n\r\n".to_owned()),
+        (
+            400,
+            "GET /fresh HTTP/1.1\r\nHost: a\r\nX: y\n\r\n".to_owned(),
+        ),
         (400, "GET /fresh HTTP/1.1\r\n\r\n".to_owned()),
         (400, "GET  /fresh HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
         (400, "GET /fresh\r\nHost: a\r\n\r\n".to_owned()),
@@ -300,9 +348,15 @@ fn malformed_requests_are_refused_and_the_connection_ends() {
         (400, post("Content-Length: 99999999999999999999")),
         (400, post("Transfer-Encoding: chunked, gzip")),
         (501, post("Transfer-Encoding: gzip, chunked")),
-        (400, "POST /a HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned()),
+        (
+            400,
+            "POST /a HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(),
+        ),
         (505, "GET /fresh HTTP/2.0\r\nHost: a\r\n\r\n".to_owned()),
-        (414, format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(20_000))),
+        (
+            414,
+            format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(20_000)),
+        ),
         (431, field(&format!("X: {}", "y".repeat(70_000)))),
         (431, field(many.trim_end())),
     ];
@@ -351,7 +405,14 @@ fn a_head_may_come_byte_by_byte() {
         assert_eq!(client.read("GET").text(), path);
     }
     let mut client = proxy.client();
-    for byte in request("POST", "/b", &["Transfer-Encoding: chunked"], "3\r\nabc\r\n0\r\n\r\n").bytes() {
+    for byte in request(
+        "POST",
+        "/b",
+        &["Transfer-Encoding: chunked"],
+        "3\r\nabc\r\n0\r\n\r\n",
+    )
+    .bytes()
+    {
         client.send([byte]);
     }
     assert_eq!(client.read("POST").text(), "/b");
@@ -379,7 +440,10 @@ fn a_head_that_never_ends_is_given_up() {
     let mut client = proxy.client();
     client.send("GET /a HTTP/1.1\r\nHost: a\r\nX: ");
     let answer = client.read("GET");
-    assert_eq!((answer.status, answer.field("connection")), (408, Some("close")));
+    assert_eq!(
+        (answer.status, answer.field("connection")),
+        (408, Some("close"))
+    );
     client.expect_close();
 }
 

@@ -38,7 +38,10 @@ fn a_large_body_is_streamed_stored_and_read_back_in_bounded_memory() {
         let began = Instant::now();
         let answer = client.ask("GET", "/large", &[]).read_head();
         assert_eq!((answer.status, answer.is_hit()), (200, hit));
-        assert_eq!(answer.field("content-length"), Some(length.to_string().as_str()));
+        assert_eq!(
+            answer.field("content-length"),
+            Some(length.to_string().as_str())
+        );
         let mut expected = pattern(PIECE);
         for n in 0..mib {
             piece(n, &mut expected);

@@ -49,7 +49,10 @@ fn second_half((mut client, response): (Client, Response)) -> Vec<u8> {
 fn fence(proxy: &Proxy) {
     for n in 0..3 {
         let path = format!("/fence{n}");
-        assert_eq!(proxy.ask("OPTIONS", &path, &["Max-Forwards: 0"]).status, 200);
+        assert_eq!(
+            proxy.ask("OPTIONS", &path, &["Max-Forwards: 0"]).status,
+            200
+        );
     }
 }
 
@@ -118,7 +121,10 @@ fn together(proxy: &Proxy, gate: &Gate, asked: &[&str]) -> Vec<Response> {
     gate.arrived(1);
     fence(proxy);
     gate.open();
-    clients.iter_mut().map(|client| client.read("GET")).collect()
+    clients
+        .iter_mut()
+        .map(|client| client.read("GET"))
+        .collect()
 }
 
 /// An origin that waits at the gate, then answers with who asked and for the how manieth time.
@@ -149,7 +155,11 @@ fn an_answer_for_one_is_not_given_to_the_others() {
         let answers = together(&proxy, &gate, USERS);
         for (answer, field) in answers.iter().zip(USERS) {
             let who = &field["X-User: ".len()..];
-            assert!(answer.text().starts_with(who), "{who} got {}", answer.text());
+            assert!(
+                answer.text().starts_with(who),
+                "{who} got {}",
+                answer.text()
+            );
             assert!(!answer.cache().contains("collapsed"), "{}", answer.cache());
         }
         assert_eq!(origin.count("/a"), USERS.len(), "{fields:?}");
@@ -166,7 +176,11 @@ fn a_waiter_with_other_selecting_fields_asks_for_itself() {
     for (answer, field) in answers.iter().zip(asked) {
         assert!(answer.text().starts_with(&field["X-User: ".len()..]));
     }
-    assert_eq!(answers[0].text(), answers[2].text(), "the same variant is shared");
+    assert_eq!(
+        answers[0].text(),
+        answers[2].text(),
+        "the same variant is shared"
+    );
     assert_eq!(origin.count("/a"), 2);
     for field in asked {
         assert!(proxy.ask("GET", "/a", &[field]).is_hit());
@@ -178,7 +192,11 @@ fn an_authorised_waiter_asks_for_itself() {
     let gate = Gate::new();
     let origin = held(&gate, &[FRESH]);
     let proxy = Proxy::before(&origin);
-    let asked = ["X-User: a", "Authorization: Basic YTpi", "Cache-Control: no-cache"];
+    let asked = [
+        "X-User: a",
+        "Authorization: Basic YTpi",
+        "Cache-Control: no-cache",
+    ];
     let answers = together(&proxy, &gate, &asked);
     assert!(answers[1].text().starts_with("nobody"));
     assert!(answers[2].text().starts_with("nobody"));
@@ -269,7 +287,10 @@ fn a_validation_that_a_purge_overtook_freshens_nothing() {
     let gate = Gate::new();
     let held = gate.clone();
     let origin = Origin::start(move |exchange| {
-        match (exchange.request.method.as_str(), exchange.field("if-none-match")) {
+        match (
+            exchange.request.method.as_str(),
+            exchange.field("if-none-match"),
+        ) {
             ("POST", _) => exchange.send(ok(&[], "done")),
             (_, None) if exchange.nth() == 1 => {
                 exchange.send(ok(&[STALE, &["ETag: \"1\""]].concat(), "old"));
@@ -332,7 +353,11 @@ fn race(memory_bytes: u64, body_words: usize) -> u64 {
             .collect();
         assert_eq!(words.len(), body_words);
         assert!(words.iter().all(|&w| w == words[0]), "versions mixed");
-        assert!(words[0] >= floor, "{} read after {floor} was written", words[0]);
+        assert!(
+            words[0] >= floor,
+            "{} read after {floor} was written",
+            words[0]
+        );
         hits.fetch_add(u64::from(answer.is_hit()), SeqCst);
     };
     thread::scope(|scope| {

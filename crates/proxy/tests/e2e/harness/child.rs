@@ -32,7 +32,11 @@ impl Child {
     pub fn start(origin: &Origin, store: &Path, mib: u64) -> Child {
         let told = format!("{} {mib} {}", origin.address, store.display());
         let mut process = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "harness::child::serves_when_told_to", "--nocapture"])
+            .args([
+                "--exact",
+                "harness::child::serves_when_told_to",
+                "--nocapture",
+            ])
             .env(TOLD_TO, told)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -89,13 +93,12 @@ fn serves_when_told_to() {
     let [origin, mib, store] = words[..] else {
         panic!("{told:?}");
     };
-    let listener = Listener::reverse(
-        local(),
-        Vec::new(),
-        url(origin.parse().unwrap()),
-    );
+    let listener = Listener::reverse(local(), Vec::new(), url(origin.parse().unwrap()));
     let mut plan = plan(listener);
-    plan.store = Some(StorePlan::at(store, Some(mib.parse::<u64>().unwrap() << 20)));
+    plan.store = Some(StorePlan::at(
+        store,
+        Some(mib.parse::<u64>().unwrap() << 20),
+    ));
     let proxy = Proxy::start(plan);
     println!("{READY}{}", proxy.address());
     let _ = std::io::stdin().read_to_end(&mut Vec::new());

@@ -67,7 +67,10 @@ impl Client {
     #[track_caller]
     pub fn expect_close(&mut self) {
         let (rest, end) = self.wire.to_end();
-        assert_eq!((String::from_utf8_lossy(&rest).as_ref(), end), ("", End::Closed));
+        assert_eq!(
+            (String::from_utf8_lossy(&rest).as_ref(), end),
+            ("", End::Closed)
+        );
     }
 
     /// Says that it has finished sending.
@@ -90,7 +93,10 @@ pub fn reset(stream: &TcpStream) {
 /// A request; `test.example` is its Host unless the fields hold one.
 pub fn request(method: &str, target: &str, fields: &[&str], body: &str) -> String {
     let mut out = format!("{method} {target} HTTP/1.1\r\n");
-    if !fields.iter().any(|f| f.to_ascii_lowercase().starts_with("host:")) {
+    if !fields
+        .iter()
+        .any(|f| f.to_ascii_lowercase().starts_with("host:"))
+    {
         out += "Host: test.example\r\n";
     }
     for field in fields {

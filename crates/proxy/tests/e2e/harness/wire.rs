@@ -224,7 +224,9 @@ impl Wire {
     /// A response head, interim ones too.
     pub fn response_head(&mut self) -> Result<Response, End> {
         let line = self.line()?;
-        let rest = line.strip_prefix("HTTP/1.1 ").expect("an HTTP/1.1 status line");
+        let rest = line
+            .strip_prefix("HTTP/1.1 ")
+            .expect("an HTTP/1.1 status line");
         let (status, _reason) = rest.split_once(' ').expect("a space behind the status");
         assert_eq!(status.len(), 3, "{line:?}");
         Ok(Response {
@@ -247,7 +249,10 @@ impl Wire {
             assert!(coding.is_empty() && length.is_none(), "{response:?}");
             return;
         }
-        assert!(coding.is_empty() || length.is_none(), "two framings: {response:?}");
+        assert!(
+            coding.is_empty() || length.is_none(),
+            "two framings: {response:?}"
+        );
         match (&coding[..], length) {
             (["chunked"], None) => {
                 (response.body, response.trailers, response.cut) = self.chunked();
