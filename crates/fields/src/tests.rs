@@ -1,3 +1,5 @@
+//! Examples: what a list of fields does.
+
 use super::*;
 
 fn fields(lines: &[(&str, &str)]) -> Fields {

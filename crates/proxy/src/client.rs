@@ -156,7 +156,7 @@ enum Progress {
     /// All answered; `0` is how many bytes of the buffer that was.
     Answered(usize),
     /// Answered but for what the socket did not take.
-    Unsent(usize, Unsent),
+    Unsent(usize, Box<Unsent>),
     /// Needs the long way.
     Request(usize, Box<Incoming>),
     /// To be read from disk first.
@@ -220,7 +220,7 @@ impl Conn {
                 Progress::Unsent(n, unsent) => {
                     self.drop_input(n);
                     (scanned, head_began) = (0, None);
-                    if !fast::send_rest(worker, self, unsent).await {
+                    if !fast::send_rest(worker, self, *unsent).await {
                         return Turn::Closed;
                     }
                 }

@@ -31,6 +31,7 @@ use crate::{
     object::Object,
     pass,
     state::Worker,
+    switch,
     target::{self, Asked},
     upstream::Moments,
 };
@@ -41,20 +42,12 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     let head = incoming.head;
     if head.method == "CONNECT" {
         // The ways less travelled are boxed, so that the future of every request stays small.
-        return Box::pin(pass::connect(worker, conn, &mut on, &head)).await;
+        return Box::pin(switch::connect(worker, conn, &mut on, &head)).await;
     }
-    if head.method == "OPTIONS" || head.method == "TRACE" {
-        if let Some(after) = Box::pin(pass::final_recipient(worker, conn, &mut on, &head)).await {
-            return after;
-        }
-    }
-    //= rfc9110 §7.6.3   Via shows a loop: this request has been here before
-    let own = fetch::via_value(worker);
-    if head.seen.intersects(Seen::VIA) && head.fields.members(b"via").any(|hop| hop == own) {
-        let (status, reason) = (502, "the request goes round in a circle");
-        on.keep_open &= head.framing == Framing::None;
-        let cache = b"loligo; detail=proxy_loop_detected";
-        return answer::own(worker, conn, &mut on, status, reason, &[], cache).await;
+    if (head.method == "OPTIONS" || head.method == "TRACE")
+        && let Some(after) = Box::pin(pass::final_recipient(worker, conn, &mut on, &head)).await
+    {
+        return after;
     }
     let listener = Rc::clone(&conn.listener);
     let place = match target::locate(&listener, &head.method, &head.target, head.host.as_deref()) {

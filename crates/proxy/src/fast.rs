@@ -49,7 +49,7 @@ pub enum Fast {
     /// Answered, and the client wants no more.
     SentLast,
     /// Answered as far as the socket took it.
-    Unsent(Unsent),
+    Unsent(Box<Unsent>),
     /// The client has gone.
     Failed,
     /// Not for this way.
@@ -204,7 +204,7 @@ pub fn answer(
             content_type: object.content_type().to_vec(),
         };
         let unsent = Unsent::new(&out, body, sent, done, view.keep_alive);
-        return Fast::Unsent(unsent);
+        return Fast::Unsent(Box::new(unsent));
     }
     worker.finish(&Finished {
         began,

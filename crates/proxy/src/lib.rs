@@ -11,7 +11,7 @@
 //! | everything else: stored? fresh? whom to ask? | `exchange` |
 //! | read from disk | `disk` |
 //! | fetched, shared, stored | `fetch`, `flight`, `storing`, `upstream`, `origin` |
-//! | passed through | `pass`, `tunnel` |
+//! | passed through | `pass`, `client_body`, `switch`, `tunnel` |
 //! | written | `answer` |
 //! | counted and logged | `state`, `metrics`, `journal` |
 //!
@@ -26,6 +26,7 @@ mod access;
 mod admin;
 mod answer;
 mod client;
+mod client_body;
 mod deadline;
 mod disk;
 mod exchange;
@@ -43,6 +44,7 @@ pub mod plan;
 mod serve;
 mod state;
 mod storing;
+mod switch;
 mod target;
 mod tunnel;
 mod upstream;

@@ -43,6 +43,8 @@ counters! {
     client_aborts, "Responses a client did not stay for";
     origin_requests, "Requests sent to origins";
     origin_connections, "Connections opened to origins";
+    origin_connections_idle_open, "Pooled connections to origins that wait for a request, a second ago at most";
+    origin_connections_used_open, "Connections to origins in use, a second ago at most";
     origin_errors, "Fetches that failed (connect, time-out, broken response)";
     origin_bytes, "Body bytes received from origins";
     revalidations, "Requests to origins with validators";

@@ -13,21 +13,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use fields::Fields;
-use http1::{Chunk, ChunkedDecoder, Framing, RequestHead, ResponseHead, Seen};
+use http1::{Framing, RequestHead, ResponseHead, Seen};
 use httpcache::cache_status::{CacheStatus, Forward};
 use profile::{Class, StageName, access::Hierarchy};
-use tokio::io::AsyncReadExt;
 
 use crate::{
     answer::{self, Answering, Sent},
     client::{After, Conn},
+    client_body::ClientBody,
     exchange::Wanted,
     fetch, metrics, object,
-    origin::{ConnectTimes, Destination},
+    origin::Destination,
     state::Worker,
-    target, tunnel,
+    switch, target,
     upstream::{self, Body, Moved, Upstream, UpstreamError},
 };
 
@@ -35,8 +35,6 @@ use crate::{
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// How long an origin that takes no more of a body is listened to.
 const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
-/// What is read at once of a request body.
-const BODY_READ_BYTES: usize = 16 << 10;
 
 /// OPTIONS and TRACE that end here (RFC 9110 §7.6.2): `None` when they are to be passed on.
 pub async fn final_recipient(
@@ -136,7 +134,7 @@ pub async fn exchange(
         on.stages.set(StageName::Dns, on.began, start, end, end);
     }
     if response.status == 101 {
-        return upgraded(worker, conn, on, upgrade.is_some(), upstream, &response).await;
+        return switch::upgraded(worker, conn, on, upgrade.is_some(), upstream, &response).await;
     }
     invalidate(worker, wanted, &response);
     let mut status = Vec::with_capacity(64);
@@ -144,7 +142,8 @@ pub async fn exchange(
     relay(worker, conn, on, upstream, &response, body, &status).await
 }
 
-fn nothing_sent(class: Class) -> Sent<'static> {
+/// Nothing was sent: the client has gone.
+pub fn nothing_sent(class: Class) -> Sent<'static> {
     Sent {
         class,
         status: 0,
@@ -204,7 +203,7 @@ fn request_bytes(worker: &Worker, wanted: &Wanted, upgrade: Option<&[u8]>) -> Ve
 }
 
 /// Why there is no answer to pass on.
-enum Failure {
+pub enum Failure {
     /// The client went away or stopped sending.
     Client,
     /// Its body is malformed, or did not come in time.
@@ -483,252 +482,4 @@ fn end_chunked(body: &mut Body, out: &mut Vec<u8>) {
         Some(trailers) => http1::write_trailers(&trailers, out),
         None => out.extend_from_slice(http1::LAST_CHUNK),
     }
-}
-
-/// A request body as it comes from the client.
-struct ClientBody {
-    state: BodyState,
-    /// Taken from the client, framed, and not yet written (and flushed) to the origin.
-    unsent: Option<Bytes>,
-    chunked_out: bool,
-}
-
-enum BodyState {
-    Done,
-    Length(u64),
-    Chunked(Box<ChunkedDecoder>),
-}
-
-impl ClientBody {
-    fn new(worker: &Worker, head: &RequestHead) -> ClientBody {
-        let state = match head.framing {
-            Framing::Length(bytes) if bytes > 0 => BodyState::Length(bytes),
-            Framing::Chunked => {
-                BodyState::Chunked(Box::new(ChunkedDecoder::new(&worker.shared.limits)))
-            }
-            _ => BodyState::Done,
-        };
-        ClientBody {
-            state,
-            unsent: None,
-            chunked_out: head.framing == Framing::Chunked,
-        }
-    }
-
-    /// Has all of it been passed on?
-    fn is_done(&self) -> bool {
-        matches!(self.state, BodyState::Done) && self.unsent.is_none()
-    }
-
-    /// Nothing more is read of it. The client's connection can't be used again.
-    fn stop(&mut self) {
-        self.state = BodyState::Done;
-        self.unsent = None;
-    }
-
-    /// The next bytes to send to the origin, framed; `None` when there is nothing more. Safe to cancel: what
-    /// was read stays in the connection's buffer until it is returned.
-    async fn next(&mut self, worker: &Worker, conn: &mut Conn) -> Result<Option<Bytes>, Failure> {
-        loop {
-            match &mut self.state {
-                BodyState::Done => return Ok(None),
-                BodyState::Length(left) => {
-                    if !conn.input.is_empty() {
-                        let n = usize::try_from(*left)
-                            .unwrap_or(usize::MAX)
-                            .min(conn.input.len());
-                        *left -= n as u64;
-                        let piece = conn.input.split_to(n).freeze();
-                        if *left == 0 {
-                            self.state = BodyState::Done;
-                        }
-                        return Ok(Some(piece));
-                    }
-                }
-                BodyState::Chunked(decoder) => {
-                    let step = decoder
-                        .next(&conn.input)
-                        .map_err(|r| Failure::BadBody(r.status(), r.reason()))?;
-                    match step {
-                        Chunk::Data { start, end } => {
-                            let mut out = Vec::with_capacity(end - start + 16);
-                            http1::write_chunk_header(end - start, &mut out);
-                            out.extend_from_slice(&conn.input[start..end]);
-                            out.extend_from_slice(b"\r\n");
-                            conn.input.advance(end);
-                            return Ok(Some(out.into()));
-                        }
-                        Chunk::End { consumed, trailers } => {
-                            conn.input.advance(consumed);
-                            self.state = BodyState::Done;
-                            debug_assert!(self.chunked_out);
-                            let mut out = Vec::new();
-                            http1::write_trailers(&trailers, &mut out);
-                            return Ok(Some(out.into()));
-                        }
-                        Chunk::More { consumed } => conn.input.advance(consumed),
-                    }
-                }
-            }
-            conn.input.reserve(BODY_READ_BYTES);
-            let limit = worker.shared.plan.timeouts.client_body;
-            let read = conn.stream.read_buf(&mut conn.input);
-            match conn.watch.limit(limit, pin!(read)).await {
-                Err(_) => {
-                    return Err(Failure::BadBody(
-                        408,
-                        "the request body took too long to arrive",
-                    ));
-                }
-                Ok(Ok(n)) if n > 0 => {}
-                Ok(_) => return Err(Failure::Client),
-            }
-        }
-    }
-}
-
-/// The origin switches protocols: from here on bytes are moved both ways.
-async fn upgraded(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
-    wanted: bool,
-    upstream: Upstream,
-    response: &ResponseHead,
-) -> After {
-    on.keep_open = false;
-    if !wanted {
-        let reason = "the origin switched protocols without being asked";
-        return answer::own(worker, conn, on, 502, reason, &[], b"").await;
-    }
-    let mut fields = response.fields.clone();
-    let protocol = fields.first(b"upgrade").map(<[u8]>::to_vec);
-    http1::remove_hop_by_hop(&mut fields);
-    fields.push(b"Connection", b"Upgrade");
-    if let Some(protocol) = protocol {
-        fields.push(b"Upgrade", &protocol);
-    }
-    let mut out = Vec::with_capacity(256);
-    object::write_head(101, "Switching Protocols", &fields, &mut out);
-    out.extend_from_slice(b"\r\n");
-    if answer::raw(worker, conn, out).await.is_err() {
-        return on.finish(worker, conn, &nothing_sent(Class::Tunnel));
-    }
-    let (lease, leftover) = upstream.into_parts();
-    splice(worker, conn, on, lease, leftover, 101).await
-}
-
-async fn splice(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
-    mut lease: crate::origin::Lease,
-    from_origin: BytesMut,
-    status: u16,
-) -> After {
-    metrics::add(&worker.counters.tunnels, 1);
-    let started = Instant::now();
-    let from_client = std::mem::take(&mut conn.input);
-    let idle = worker.shared.plan.timeouts.tunnel_idle;
-    let mut phase = worker.shared.phase.subscribe();
-    let moved = {
-        let splice = tunnel::splice(
-            &mut conn.stream,
-            &from_client,
-            lease.stream(),
-            &from_origin,
-            idle,
-            |_, _| {},
-        );
-        tokio::select! {
-            end = splice => Some(end),
-            _ = phase.wait_for(|p| *p == crate::state::Phase::Stopping) => None,
-        }
-    };
-    on.keep_open = false;
-    let bytes = moved.map_or(0, |end| end.origin_to_client_bytes);
-    let sent = Sent {
-        class: Class::Tunnel,
-        status,
-        bytes,
-        started,
-        content_type: b"",
-        cache_status: b"",
-        gone: false,
-    };
-    on.finish(worker, conn, &sent)
-}
-
-/// CONNECT (RFC 9110 §9.3.6): a tunnel to one of the permitted ports.
-pub async fn connect(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
-    head: &RequestHead,
-) -> After {
-    let listener = Rc::clone(&conn.listener);
-    on.keep_open = false;
-    if !matches!(listener.listener.role, crate::plan::Role::Forward(_)) {
-        return answer::own(
-            worker,
-            conn,
-            on,
-            405,
-            "CONNECT is for forward proxies",
-            &[],
-            b"",
-        )
-        .await;
-    }
-    let parts = http1::split_authority(&head.target).and_then(|(h, p)| Some((h, p?)));
-    let Some((host, port)) = parts else {
-        return answer::own(worker, conn, on, 400, "CONNECT needs host:port", &[], b"").await;
-    };
-    if !listener.connect_ports.contains(&port) {
-        let reason = "tunnels to this port are not allowed (forward.connect-ports)";
-        return answer::own(worker, conn, on, 403, reason, &[], b"").await;
-    }
-    let destination = Destination {
-        tls: false,
-        host: host.to_ascii_lowercase().as_str().into(),
-        port,
-    };
-    on.hierarchy = Hierarchy::Direct;
-    on.peer = host.as_bytes().to_vec();
-    let mut times = ConnectTimes::default();
-    let asked = Instant::now();
-    let connected = worker
-        .connector
-        .connect(&destination, &listener.destinations, &mut times)
-        .await;
-    if let Some((start, end)) = times.dns {
-        on.stages.set(StageName::Dns, on.began, start, end, end);
-    }
-    let lease = match connected {
-        Ok(lease) => lease,
-        Err(error) => {
-            return answer::own(
-                worker,
-                conn,
-                on,
-                error.status(),
-                &error.to_string(),
-                &[],
-                b"",
-            )
-            .await;
-        }
-    };
-    metrics::add(&worker.counters.origin_connections, 1);
-    let now = Instant::now();
-    on.stages
-        .set(StageName::ProxyConnect, on.began, asked, now, now);
-    //= rfc9110 §9.3.6   a successful answer to CONNECT has neither Content-Length nor Transfer-Encoding
-    let mut out = b"HTTP/1.1 200 Connection established\r\n".to_vec();
-    out.extend_from_slice(&worker.shared.via_line);
-    out.extend_from_slice(b"\r\n");
-    if answer::raw(worker, conn, out).await.is_err() {
-        return on.finish(worker, conn, &nothing_sent(Class::Tunnel));
-    }
-    splice(worker, conn, on, lease, BytesMut::new(), 200).await
 }

@@ -140,7 +140,7 @@ fn run(
     let tls = tls(&plan)?;
     let (phase, mut phases) = watch::channel(Phase::Running);
     let stopper = Stopper(phase.clone());
-    let store_words = opened.as_ref().map(|o| describe(o));
+    let store_words = opened.as_ref().map(describe);
     let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
     own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
     let shared = Arc::new(Shared {

@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -103,8 +103,6 @@ impl Shared {
 pub struct Worker {
     /// What all share.
     pub shared: Arc<Shared>,
-    /// Which worker this is.
-    pub index: usize,
     /// The store's shell on this worker's ring.
     pub disk: Option<DiskIo>,
     /// Connections to origins: pooled and new ones.
@@ -151,7 +149,6 @@ impl Worker {
         let logs_access = journal.wants_access();
         Worker {
             shared,
-            index,
             disk,
             connector,
             deadlines: Deadlines::new(),
@@ -242,7 +239,11 @@ impl Worker {
     pub fn every_second(&self) {
         let now = Instant::now();
         self.set_clock();
-        self.connector.pool().sweep(now);
+        let pool = self.connector.pool();
+        pool.sweep(now);
+        let gauge = |counter: &AtomicU64, n: usize| counter.store(n as u64, Ordering::Relaxed);
+        gauge(&self.counters.origin_connections_idle_open, pool.idle());
+        gauge(&self.counters.origin_connections_used_open, pool.in_use());
         self.front.borrow_mut().sweep(now);
         let lost = self.journal.borrow_mut().flush();
         if lost > 0 {
@@ -347,8 +348,6 @@ pub struct ListenerState {
     pub routes: Vec<crate::target::RouteState>,
     /// Where its requests may go.
     pub destinations: crate::access::Destinations,
-    /// Ports CONNECT may reach.
-    pub connect_ports: Vec<u16>,
     /// Goes into every key: see `target`.
     pub key_tag: Vec<u8>,
     /// Who may use it.

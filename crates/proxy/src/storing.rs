@@ -264,17 +264,12 @@ impl Kept {
             shared.memory.remove(object.hash);
             return;
         }
-        object.body = match &self.pieces[..] {
-            // A piece that fills its allocation is shared; others are copied, so that no part-filled read
-            // buffer is kept alive for them.
-            pieces => {
-                let mut body = Vec::with_capacity(self.bytes as usize);
-                for piece in pieces {
-                    body.extend_from_slice(piece);
-                }
-                body.into()
-            }
-        };
+        // Copied, so that no part-filled read buffer is kept alive for it.
+        let mut body = Vec::with_capacity(self.bytes as usize);
+        for piece in &self.pieces {
+            body.extend_from_slice(piece);
+        }
+        object.body = body.into();
         let primary = object.primary;
         shared.memory.insert(object, || {
             !shared.store.invalidated_since(primary, flight.began)

@@ -78,8 +78,6 @@ impl UpstreamError {
 /// Moments of a fetch, for the profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Moments {
-    /// When the fetch began.
-    pub began: Instant,
     /// DNS: begin and end, if a name was looked up.
     pub dns: Option<(Instant, Instant)>,
     /// Connect: begin and end, if a connection was made.
@@ -93,7 +91,6 @@ pub struct Moments {
 impl Moments {
     fn new(now: Instant) -> Moments {
         Moments {
-            began: now,
             dns: None,
             connect: None,
             asked: now,

@@ -183,7 +183,7 @@ fn take(
 /// The listeners as a thread of its own sees them.
 pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
     let state = |listener: &Listener| {
-        let (routes, destinations, connect_ports) = match &listener.role {
+        let (routes, destinations) = match &listener.role {
             Role::Forward(forward) => (
                 Vec::new(),
                 Destinations {
@@ -193,7 +193,6 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
                     own: shared.own_addresses.clone(),
                     connect_ports: forward.connect_ports.clone(),
                 },
-                forward.connect_ports.clone(),
             ),
             // The operator named the origins: any address but our own is fine.
             Role::Reverse(routes) => (
@@ -205,14 +204,12 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
                     own: shared.own_addresses.clone(),
                     connect_ports: Vec::new(),
                 },
-                Vec::new(),
             ),
         };
         Rc::new(ListenerState {
             key_tag: crate::target::key_tag(listener, &shared.plan.listeners),
             routes,
             destinations,
-            connect_ports,
             clients: Clients {
                 allow: listener.allow.clone(),
             },

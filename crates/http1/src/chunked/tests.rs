@@ -1,3 +1,5 @@
+//! Examples of the chunked coding, well-formed and not.
+
 use super::*;
 
 /// Body and trailers of a whole body handed over in pieces of `step` bytes, and what was left over.

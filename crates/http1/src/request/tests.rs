@@ -1,3 +1,5 @@
+//! Request heads, accepted and refused.
+
 use super::*;
 use crate::CONNECTION_OPTIONS_MAX;
 

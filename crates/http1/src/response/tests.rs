@@ -1,3 +1,5 @@
+//! Response heads, accepted and refused.
+
 use super::*;
 
 /// The outcome of parsing `text`, which must be one whole head answering `to`.

@@ -1,3 +1,5 @@
+//! How long responses stay fresh.
+
 use super::*;
 use crate::testing::{EPOCH, Exchange, at};
 

@@ -1,3 +1,5 @@
+//! Conditions, validators and what a 304 changes.
+
 use super::*;
 use crate::testing::fields;
 

@@ -71,11 +71,6 @@ impl Connector {
         &self.pool
     }
 
-    /// The resolver, for its gauge and `reload`.
-    pub fn resolver(&self) -> &Resolver {
-        &self.resolver
-    }
-
     /// An open connection: a pooled one if there is one, else a new one. See [`Lease::is_reused`].
     pub async fn lease(
         &self,

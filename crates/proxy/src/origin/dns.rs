@@ -90,11 +90,13 @@ impl Resolver {
         }
     }
 
+    #[cfg(test)]
     /// Forgets answers and settings; both are read anew at the next question.
     pub fn reload(&self) {
         self.hickory.take();
     }
 
+    #[cfg(test)]
     /// Names being looked up now.
     pub fn asking(&self) -> usize {
         self.asking.get()

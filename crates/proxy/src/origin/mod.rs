@@ -19,7 +19,6 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -100,22 +99,13 @@ pub enum Stream {
 }
 
 impl Stream {
+    #[cfg(test)]
     /// The socket underneath.
     pub fn tcp(&self) -> &TcpStream {
         match self {
             Self::Tcp(tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,
         }
-    }
-
-    /// Switches Nagle's algorithm; the connector has switched it off already.
-    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.tcp().set_nodelay(nodelay)
-    }
-
-    /// The origin's address: a system call, see [`Lease::peer`] for the remembered one.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.tcp().peer_addr()
     }
 
     /// Is the connection open, with nothing to read? The question for an idle connection: an end of stream or
@@ -263,6 +253,7 @@ impl ConnectError {
         }
     }
 
+    #[cfg(test)]
     /// A sentence for the error page and the log.
     pub fn reason(&self) -> String {
         self.to_string()

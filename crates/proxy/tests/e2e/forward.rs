@@ -72,7 +72,7 @@ fn an_origin_that_is_not_there_is_a_bad_gateway() {
 fn talking() -> Origin {
     Origin::start(|exchange| {
         exchange.send(format!("you said {}\r\n", exchange.path()));
-        let (rest, end) = exchange.wire.to_end();
+        let (rest, end) = exchange.wire.read_to_end();
         exchange.send(format!("{} {end:?}", String::from_utf8(rest).unwrap()));
         exchange.close();
     })
@@ -94,7 +94,7 @@ fn a_tunnel_carries_bytes_both_ways_and_half_closes() {
     }
     assert_eq!(client.bytes(17), b"you said /hello\r\n");
     client.send("last words").finish_sending();
-    let (rest, end) = client.wire.to_end();
+    let (rest, end) = client.wire.read_to_end();
     assert_eq!(String::from_utf8(rest).unwrap(), "last words Closed");
     assert_eq!(end, End::Closed);
 }
@@ -151,7 +151,7 @@ fn an_upgrade_turns_the_connection_into_a_tunnel() {
         );
         assert_eq!(client.bytes(7), b"welcome");
         client.send("hello");
-        assert_eq!(client.wire.to_end().0, b"heard hello");
+        assert_eq!(client.wire.read_to_end().0, b"heard hello");
     }
 }
 

@@ -89,7 +89,7 @@ fn a_client_of_http_1_0_sees_a_broken_body_as_a_reset() {
         let proxy = Proxy::before(&origin);
         let mut client = proxy.client();
         client.send("GET /a HTTP/1.0\r\n\r\n");
-        let (_, end) = client.wire.to_end();
+        let (_, end) = client.wire.read_to_end();
         assert_eq!(end, End::Reset, "{control}");
         recovers(&proxy);
     }
@@ -209,7 +209,7 @@ fn a_pooled_connection_that_has_closed_costs_the_client_nothing() {
     // It closes when the next request arrives: with a FIN, with a reset.
     for reset in [false, true] {
         let origin = Origin::start(move |exchange| match exchange.nth_here {
-            1 => exchange.send(ok(&["Cache-Control: no-store"], exchange.path().to_owned())),
+            1 => exchange.send(ok(&["Cache-Control: no-store"], exchange.path())),
             _ if reset => exchange.reset(),
             _ => exchange.close(),
         });
@@ -445,7 +445,7 @@ fn a_connection_too_many_is_closed_and_the_others_go_on() {
     let proxy = Proxy::start(plan);
     let (mut one, mut two) = (proxy.client(), proxy.client());
     assert_eq!((one.get("/a").status, two.get("/a").status), (200, 200));
-    let (_, end) = proxy.client().wire.to_end();
+    let (_, end) = proxy.client().wire.read_to_end();
     assert!(matches!(end, End::Closed | End::Reset));
     assert_eq!((one.get("/a").status, two.get("/a").status), (200, 200));
     drop(two);

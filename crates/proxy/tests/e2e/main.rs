@@ -5,7 +5,8 @@
 //!
 //! | file | for |
 //! |---|---|
-//! | `cache` | what is stored, found again, validated, refused |
+//! | `cache` | what is stored and found again, and what makes it go |
+//! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
 //! | `framing` | messages as RFC 9112 wants them, and those it forbids |
 //! | `bodies` | request bodies, interim and early responses |
@@ -21,3 +22,4 @@ mod harness;
 mod hostile;
 mod large;
 mod sharing;
+mod validation;

@@ -161,11 +161,11 @@ impl Row {
 pub fn run(options: &Options) -> Result<()> {
     let mut left_out = Vec::new();
     let mut rows = Vec::new();
-    if ring::wants(options, Rival::Loligo, &[Rival::Loligo]) {
-        if let Err(failure) = build_loligo() {
-            eprintln!("loligo is left out: {failure}");
-            left_out.push("loligo".to_owned());
-        }
+    if ring::wants(options, Rival::Loligo, &[Rival::Loligo])
+        && let Err(failure) = build_loligo()
+    {
+        eprintln!("loligo is left out: {failure}");
+        left_out.push("loligo".to_owned());
     }
     let origin = Origin::start(0, 1)?;
     for logs in [false, true] {

@@ -66,7 +66,7 @@ impl Client {
     /// The proxy has closed, and said nothing more.
     #[track_caller]
     pub fn expect_close(&mut self) {
-        let (rest, end) = self.wire.to_end();
+        let (rest, end) = self.wire.read_to_end();
         assert_eq!(
             (String::from_utf8_lossy(&rest).as_ref(), end),
             ("", End::Closed)

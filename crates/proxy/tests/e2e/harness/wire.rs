@@ -5,7 +5,6 @@
 use std::{
     io::{ErrorKind, Read, Write},
     net::TcpStream,
-    time::Duration,
 };
 
 use super::PATIENCE;
@@ -26,9 +25,13 @@ pub struct FieldList(pub Vec<(String, String)>);
 impl FieldList {
     /// The values of all lines of that name.
     pub fn all(&self, name: &str) -> Vec<&str> {
-        let named = |(n, v): &'_ (String, String)| n.eq_ignore_ascii_case(name).then_some(v.len());
-        let lines = self.0.iter().filter(|line| named(line).is_some());
-        lines.map(|(_, value)| value.as_str()).collect()
+        let mut values = Vec::new();
+        for (n, value) in &self.0 {
+            if n.eq_ignore_ascii_case(name) {
+                values.push(value.as_str());
+            }
+        }
+        values
     }
 
     /// The value of the one line of that name.
@@ -138,7 +141,7 @@ impl Wire {
     }
 
     /// Everything up to the end of the connection.
-    pub fn to_end(&mut self) -> (Vec<u8>, End) {
+    pub fn read_to_end(&mut self) -> (Vec<u8>, End) {
         let mut out = Vec::new();
         loop {
             match self.some() {
@@ -146,17 +149,6 @@ impl Wire {
                 Err(end) => return (out, end),
             }
         }
-    }
-
-    /// Waits at most so long for a byte; false if none came and the connection is open.
-    pub fn has_more_within(&mut self, limit: Duration) -> bool {
-        if !self.rest().is_empty() {
-            return true;
-        }
-        self.stream.set_read_timeout(Some(limit)).unwrap();
-        let peeked = self.stream.peek(&mut [0]);
-        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        !matches!(peeked, Err(error) if is_timeout(error.kind()))
     }
 
     /// A line without its CRLF.
@@ -263,7 +255,7 @@ impl Wire {
             }
             ([], None) => {
                 assert_eq!(response.field("connection"), Some("close"));
-                let (body, end) = self.to_end();
+                let (body, end) = self.read_to_end();
                 response.body = body;
                 response.cut = Some(end).filter(|&end| end != End::Closed);
             }

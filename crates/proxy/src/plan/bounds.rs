@@ -1,0 +1,260 @@
+//! Bounds on what one party may use, and how long each wait may last: the part of a plan that is numbers alone.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use super::{Bounds, GIB, KIB, MIB, seconds};
+
+/// Bounds on what one party may use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes of a request or response head; longer requests get 431, responses 502.
+    pub head_bytes_max: usize,
+    /// Field lines of a head; more get 431 or 502.
+    pub fields_max: usize,
+    /// Bytes of a request target; longer ones get 414.
+    pub target_bytes_max: usize,
+    /// Client connections of the process; further ones are closed at once and counted.
+    pub connections_max: usize,
+    /// Objects longer than this are passed through, not stored.
+    pub object_bytes_max: u64,
+    /// Objects longer than this are kept out of the memory tier.
+    pub memory_object_bytes_max: u64,
+    /// Bytes of bodies in flight between origins and clients, all transfers together.
+    pub transfer_buffer_bytes: u64,
+    /// Bytes one transfer may hold of that budget; then its origin is read no further until its readers catch up.
+    pub transfer_bytes_max: u64,
+    /// Requests that may wait on one shared fetch; further ones fetch themselves.
+    pub waiters_max: usize,
+}
+
+impl Limits {
+    /// Range of `head_bytes_max`.
+    pub const HEAD_BYTES_MAX: Bounds<u64> = Bounds::new(4 * KIB, 64 * KIB, MIB);
+    /// Range of `fields_max`; the parser's scratch space ends at `max`.
+    pub const FIELDS_MAX: Bounds<u64> = Bounds::new(16, 128, 128);
+    /// Range of `target_bytes_max`.
+    pub const TARGET_BYTES_MAX: Bounds<u64> = Bounds::new(256, 16 * KIB, 64 * KIB);
+    /// Range of `connections_max`. The command lowers the default to what the file limit (RLIMIT_NOFILE) bears.
+    pub const CONNECTIONS_MAX: Bounds<u64> = Bounds::new(1, 16 * KIB, MIB);
+    /// Range of `object_bytes_max`.
+    pub const OBJECT_BYTES_MAX: Bounds<u64> = Bounds::new(KIB, GIB, 64 * GIB);
+    /// Range of `memory_object_bytes_max`.
+    pub const MEMORY_OBJECT_BYTES_MAX: Bounds<u64> = Bounds::new(KIB, MIB, GIB);
+    /// Range of `transfer_buffer_bytes`.
+    pub const TRANSFER_BUFFER_BYTES: Bounds<u64> = Bounds::new(4 * MIB, 256 * MIB, 64 * GIB);
+    /// Range of `transfer_bytes_max`; at most `transfer_buffer_bytes`.
+    pub const TRANSFER_BYTES_MAX: Bounds<u64> = Bounds::new(64 * KIB, 4 * MIB, GIB);
+    /// Range of `waiters_max`.
+    pub const WAITERS_MAX: Bounds<u64> = Bounds::new(0, 1024, 64 * KIB);
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            head_bytes_max: Self::HEAD_BYTES_MAX.default as usize,
+            fields_max: Self::FIELDS_MAX.default as usize,
+            target_bytes_max: Self::TARGET_BYTES_MAX.default as usize,
+            connections_max: Self::CONNECTIONS_MAX.default as usize,
+            object_bytes_max: Self::OBJECT_BYTES_MAX.default,
+            memory_object_bytes_max: Self::MEMORY_OBJECT_BYTES_MAX.default,
+            transfer_buffer_bytes: Self::TRANSFER_BUFFER_BYTES.default,
+            transfer_bytes_max: Self::TRANSFER_BYTES_MAX.default,
+            waiters_max: Self::WAITERS_MAX.default as usize,
+        }
+    }
+}
+
+/// How long each wait may last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Timeouts {
+    /// From the first byte of a request head to its last; then 408.
+    pub client_head: Duration,
+    /// Between requests on a kept-alive connection; then it is closed.
+    pub client_idle: Duration,
+    /// Without a byte taken by the client; then the connection is cut.
+    pub client_write: Duration,
+    /// Without a byte of a request body; then 408.
+    pub client_body: Duration,
+    /// For a connection to an origin, TLS included, over all its addresses; then 504.
+    pub connect: Duration,
+    /// From the end of the request to the head of the response; then 504.
+    pub origin_first_byte: Duration,
+    /// Without a byte of a response body; then the transfer fails.
+    pub origin_idle_read: Duration,
+    /// Without a byte of a request body taken by the origin; then 504.
+    pub origin_write: Duration,
+    /// For an unused origin connection in the pool.
+    pub pool_idle: Duration,
+    /// Without a byte either way in a tunnel or upgraded connection.
+    pub tunnel_idle: Duration,
+    /// For running requests after SIGTERM; then they are cut.
+    pub drain: Duration,
+}
+
+impl Timeouts {
+    /// Range of `client_head`.
+    pub const CLIENT_HEAD: Bounds<Duration> = seconds(1, 30, 600);
+    /// Range of `client_idle`.
+    pub const CLIENT_IDLE: Bounds<Duration> = seconds(1, 65, 3600);
+    /// Range of `client_write`.
+    pub const CLIENT_WRITE: Bounds<Duration> = seconds(1, 60, 3600);
+    /// Range of `client_body`.
+    pub const CLIENT_BODY: Bounds<Duration> = seconds(1, 60, 3600);
+    /// Range of `connect`.
+    pub const CONNECT: Bounds<Duration> = seconds(1, 10, 120);
+    /// Range of `origin_first_byte`.
+    pub const ORIGIN_FIRST_BYTE: Bounds<Duration> = seconds(1, 60, 3600);
+    /// Range of `origin_idle_read`.
+    pub const ORIGIN_IDLE_READ: Bounds<Duration> = seconds(1, 60, 3600);
+    /// Range of `origin_write`.
+    pub const ORIGIN_WRITE: Bounds<Duration> = seconds(1, 60, 3600);
+    /// Range of `pool_idle`.
+    pub const POOL_IDLE: Bounds<Duration> = seconds(1, 60, 3600);
+    /// Range of `tunnel_idle`.
+    pub const TUNNEL_IDLE: Bounds<Duration> = seconds(1, 600, 86_400);
+    /// Range of `drain`.
+    pub const DRAIN: Bounds<Duration> = seconds(0, 30, 3600);
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            client_head: Self::CLIENT_HEAD.default,
+            client_idle: Self::CLIENT_IDLE.default,
+            client_write: Self::CLIENT_WRITE.default,
+            client_body: Self::CLIENT_BODY.default,
+            connect: Self::CONNECT.default,
+            origin_first_byte: Self::ORIGIN_FIRST_BYTE.default,
+            origin_idle_read: Self::ORIGIN_IDLE_READ.default,
+            origin_write: Self::ORIGIN_WRITE.default,
+            pool_idle: Self::POOL_IDLE.default,
+            tunnel_idle: Self::TUNNEL_IDLE.default,
+            drain: Self::DRAIN.default,
+        }
+    }
+}
+
+/// The caching rules that are a matter of choice; the rest is RFC 9111.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CacheRules {
+    /// Percent of the time since Last-Modified for which a response without a lifetime is fresh (RFC 9111 §4.2.2).
+    pub heuristic_percent: u32,
+    /// The most that rule may give.
+    pub heuristic_max: Duration,
+    /// The most any lifetime counts for.
+    pub ttl_max: Duration,
+    /// How long an error response that says nothing is fresh; 0: only what the origin says.
+    pub negative_ttl: Duration,
+    /// May responses with Set-Cookie be stored, where nothing else forbids it?
+    pub store_set_cookie: bool,
+}
+
+impl CacheRules {
+    /// Range of `heuristic_percent`; 0: no heuristic freshness.
+    pub const HEURISTIC_PERCENT: Bounds<u64> = Bounds::new(0, 10, 100);
+    /// Range of `heuristic_max`.
+    pub const HEURISTIC_MAX: Bounds<Duration> = seconds(0, 86_400, 31_536_000);
+    /// Range of `ttl_max`.
+    pub const TTL_MAX: Bounds<Duration> = seconds(1, 31_536_000, 31_536_000);
+    /// Range of `negative_ttl`.
+    pub const NEGATIVE_TTL: Bounds<Duration> = seconds(0, 0, 3600);
+}
+
+impl Default for CacheRules {
+    fn default() -> Self {
+        CacheRules {
+            heuristic_percent: Self::HEURISTIC_PERCENT.default as u32,
+            heuristic_max: Self::HEURISTIC_MAX.default,
+            ttl_max: Self::TTL_MAX.default,
+            negative_ttl: Self::NEGATIVE_TTL.default,
+            store_set_cookie: false,
+        }
+    }
+}
+
+/// Name resolution.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dns {
+    /// Name servers; empty: the system's (/etc/resolv.conf). /etc/hosts counts either way.
+    pub servers: Vec<SocketAddr>,
+    /// For one query to one server.
+    pub timeout: Duration,
+    /// Tries before a name counts as not resolvable (the answer owed is 502 or 504).
+    pub attempts: usize,
+    /// Answers are kept at least this long.
+    pub ttl_min: Duration,
+    /// Answers are kept at most this long.
+    pub ttl_max: Duration,
+    /// "No such name" is kept at most this long.
+    pub negative_ttl_max: Duration,
+    /// Names kept; the oldest make room.
+    pub names_max: usize,
+}
+
+impl Dns {
+    /// The most name servers.
+    pub const SERVERS_MAX: usize = 8;
+    /// Range of `timeout`.
+    pub const TIMEOUT: Bounds<Duration> = seconds(1, 3, 30);
+    /// Range of `attempts`.
+    pub const ATTEMPTS: Bounds<u64> = Bounds::new(1, 2, 10);
+    /// Range of `ttl_min`.
+    pub const TTL_MIN: Bounds<Duration> = seconds(0, 1, 3600);
+    /// Range of `ttl_max`.
+    pub const TTL_MAX: Bounds<Duration> = seconds(1, 3600, 86_400);
+    /// Range of `negative_ttl_max`.
+    pub const NEGATIVE_TTL_MAX: Bounds<Duration> = seconds(0, 30, 3600);
+    /// Range of `names_max`.
+    pub const NAMES_MAX: Bounds<u64> = Bounds::new(1, 4096, MIB);
+}
+
+impl Default for Dns {
+    fn default() -> Self {
+        Dns {
+            servers: Vec::new(),
+            timeout: Self::TIMEOUT.default,
+            attempts: Self::ATTEMPTS.default as usize,
+            ttl_min: Self::TTL_MIN.default,
+            ttl_max: Self::TTL_MAX.default,
+            negative_ttl_max: Self::NEGATIVE_TTL_MAX.default,
+            names_max: Self::NAMES_MAX.default as usize,
+        }
+    }
+}
+
+/// Connections to origins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolLimits {
+    /// Connections of one worker to one origin, in use and idle; further requests wait, at most `Timeouts::connect`.
+    pub per_origin_max: usize,
+    /// Idle connections one worker keeps to one origin; further ones are closed after use.
+    pub idle_per_origin_max: usize,
+    /// Idle connections one worker keeps in all; the longest unused makes room.
+    pub idle_max: usize,
+}
+
+impl PoolLimits {
+    /// Range of `per_origin_max`.
+    pub const PER_ORIGIN_MAX: Bounds<u64> = Bounds::new(1, 512, 16 * KIB);
+    /// Range of `idle_per_origin_max`.
+    pub const IDLE_PER_ORIGIN_MAX: Bounds<u64> = Bounds::new(0, 256, 16 * KIB);
+    /// Range of `idle_max`.
+    pub const IDLE_MAX: Bounds<u64> = Bounds::new(0, 1024, 16 * KIB);
+}
+
+impl Default for PoolLimits {
+    fn default() -> Self {
+        PoolLimits {
+            per_origin_max: Self::PER_ORIGIN_MAX.default as usize,
+            idle_per_origin_max: Self::IDLE_PER_ORIGIN_MAX.default as usize,
+            idle_max: Self::IDLE_MAX.default as usize,
+        }
+    }
+}
+
+/// TLS to origins. Certificates are always checked; there is no switch for that.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OriginTls {
+    /// PEM file with certificates trusted beside the system's.
+    pub ca_file: Option<PathBuf>,
+}
