@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn the_more_specific_route_sorts_first() {
-        let mut routes = vec![
+        let mut routes = [
             route(None, "/a/b/c"),
             route(Some("*.org"), "/"),
             route(Some("*.example.org"), "/"),

@@ -141,12 +141,6 @@ impl Lease {
         self.peer
     }
 
-    #[cfg(test)]
-    /// Where it leads.
-    pub fn destination(&self) -> &Destination {
-        &self.slot.destination
-    }
-
     /// Has it carried a request before? Then the origin may have closed it unnoticed, and a request that fails
     /// before any answer may be worth another try on a new connection (RFC 9112 §9.3.1).
     pub fn is_reused(&self) -> bool {
