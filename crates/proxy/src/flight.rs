@@ -11,7 +11,8 @@
 //! Memory: a flight keeps what its slowest reader has not seen, or what is being stored, but not more than a
 //! window. Beyond it
 //!  - a flight nobody stores waits for its only reader (back-pressure to the origin);
-//!  - with several readers, those that lag a window behind are cut ([`Broken::Lagged`]);
+//!  - with several readers, as soon as one has seen everything and waits, those that lag a window behind it are
+//!    cut ([`Broken::Lagged`]);
 //!  - a flight that is stored in fragments waits for nobody: what is stored may be let go, and a reader that
 //!    comes to a gap reads the fragment back from the store ([`Next::Stored`]).
 //!
@@ -175,12 +176,9 @@ impl Flight {
         state.pieces.push_back(piece);
         self.kept_in_all.fetch_add(len, Ordering::Relaxed);
         let stored = state.keep_all || state.storing;
-        if !stored {
-            state.cut_laggards(window);
-        }
         self.trim(&mut state);
         state.wake_readers();
-        stored || state.readers.iter().any(Option::is_some)
+        stored || state.live().next().is_some()
     }
 
     /// Waits until there is room for more. Returns at once for a body that is stored.
@@ -190,12 +188,12 @@ impl Flight {
             if state.keep_all || state.storing {
                 return Poll::Ready(true);
             }
-            if state.readers.iter().all(Option::is_none) {
+            if state.live().next().is_none() {
                 return Poll::Ready(false);
             }
             if state.end - state.base >= window {
                 // One reader that stands still must not hold up the others.
-                state.cut_laggards(window.saturating_sub(1));
+                state.cut_laggards(window);
                 self.trim(&mut state);
             }
             if state.end - state.base < window {
@@ -332,23 +330,23 @@ impl State {
         }
     }
 
+    /// Readers that are not cut.
+    fn live(&self) -> impl Iterator<Item = &Reader> {
+        self.readers.iter().flatten().filter(|r| !r.lagged)
+    }
+
+    /// Nobody is cut for being behind one that is merely less slow: as long as no reader waits for more, the
+    /// origin is held back for all of them.
     fn cut_laggards(&mut self, window: u64) {
-        if self.readers.iter().flatten().count() < 2 {
+        let end = self.end;
+        if !self.live().any(|r| r.at == end && r.waker.is_some()) {
             return;
         }
-        let floor = self.end.saturating_sub(window);
-        let fastest = self.readers.iter().flatten().map(|r| r.at).max();
         for reader in self.readers.iter_mut().flatten() {
-            if reader.at < floor && Some(reader.at) != fastest {
+            if !reader.lagged && end - reader.at >= window {
+                // It no longer counts; `trim` lets go of what only it needed.
                 reader.lagged = true;
-            }
-        }
-        if self.readers.iter().flatten().any(|r| r.lagged) {
-            // They no longer count; `trim` lets go of what only they needed.
-            for reader in self.readers.iter_mut().flatten() {
-                if reader.lagged {
-                    reader.at = u64::MAX;
-                }
+                reader.at = u64::MAX;
             }
         }
     }

@@ -301,7 +301,7 @@ fn settled(running: &Running, origin: &Origin) -> Result<Counters> {
         device: DeviceStat::of(&running.data)
             .ok_or_else(|| crate::failure::Failure::new("the store lies on no block device"))?,
         io: Io::of(running.roots()[0])?,
-        store_reads: metric(running, "loligo_store_reads_total"),
+        store_reads: metric(running, "loligo_disk_reads_total"),
         origin: origin.served(),
     })
 }
