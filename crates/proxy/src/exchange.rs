@@ -49,6 +49,14 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     {
         return after;
     }
+    //= rfc9110 §7.6.3   Via shows a loop: this request has been here before
+    let own = fetch::via_value(worker);
+    if head.seen.intersects(Seen::VIA) && head.fields.members(b"via").any(|hop| hop == own) {
+        let (status, reason) = (502, "the request goes round in a circle");
+        on.keep_open &= head.framing == Framing::None;
+        let cache = b"loligo; detail=proxy_loop_detected";
+        return answer::own(worker, conn, &mut on, status, reason, &[], cache).await;
+    }
     let listener = Rc::clone(&conn.listener);
     let place = match target::locate(&listener, &head.method, &head.target, head.host.as_deref()) {
         Ok(place) => place,

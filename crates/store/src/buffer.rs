@@ -14,7 +14,7 @@ use std::sync::Mutex;
 pub(crate) const ALIGN_BYTES: usize = 4096;
 
 /// Idle cluster buffers kept; one more is freed.
-const SPARE_MAX: usize = 4;
+const SPARE_MAX: usize = 8;
 
 /// `len` zero bytes at an aligned address.
 pub(crate) fn aligned(len: usize) -> BytesMut {
