@@ -473,7 +473,7 @@ async fn instead(
     Some(answer::object(worker, conn, on, request, object, Class::Stale, &line).await)
 }
 
-/// May a request that joined be given what the fetch brought (DESIGN section 4)?
+/// May a request that joined be given what the fetch brought?
 fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
     let waiter = Request {
         method: &wanted.head.method,

@@ -9,7 +9,7 @@
 //! that; another answer replaces it.
 //!
 //! What is published carries the invalidation sequence at which the fetch began, so that a purge in the
-//! meantime wins (DESIGN section 3).
+//! meantime wins (ARCHITECTURE.md, invariant 3).
 
 use std::{rc::Rc, sync::Arc, time::Instant};
 

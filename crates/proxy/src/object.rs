@@ -40,7 +40,7 @@ pub struct Object {
     pub large: Option<Large>,
 }
 
-/// The body of an object that is kept in fragments (DESIGN section 3, large objects).
+/// The body of an object that is kept in fragments (docs/decisions/0009).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Large {
     /// The fetch that wrote the fragments; versions never mix.

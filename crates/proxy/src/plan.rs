@@ -9,7 +9,6 @@
 //! first ([`Route::specificity`]). Who is served and where connections may go is decided in `access`.
 //!
 //! Not known here: files, flags, sockets. Times are [`Duration`], sizes bytes.
-//! Source: DESIGN section 4, "Whom it serves".
 
 mod bounds;
 

@@ -2,7 +2,7 @@
 //!
 //! A body that fits one record is kept in pieces until it is complete and then stored whole. A longer one is cut
 //! into fragments, each stored when it is full, so that the memory for it stays at one fragment; the last
-//! record, the head with the total, makes them visible (DESIGN section 3, large objects). Nothing is published
+//! record, the head with the total, makes them visible (docs/decisions/0009). Nothing is published
 //! of a body that did not arrive complete.
 
 use std::{

@@ -8,8 +8,8 @@
 //!   server's own memory cache as small as it goes. Varnish's mapped pages are reclaimed through a control group.
 //! - *miss*: every request another object, all of which are stored.
 //!
-//! Hits must be hits: the origin counts, and a row shows the share it did not see. A memory hit that reaches the origin is
-//! an error. For misses the row shows how many of a sample were hits when asked for again. CPU is user and system
+//! Hits must be hits: the origin counts, and a row shows the share it did not see. A memory hit of ours
+//! that reaches the origin is an error. For misses the row shows how many of a sample were hits when asked for again. CPU is user and system
 //! time of all processes of the server, from /proc.
 
 use std::fmt;
