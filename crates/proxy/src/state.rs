@@ -73,7 +73,7 @@ pub struct Shared {
     pub began: Instant,
     /// Name of the I/O engine, for the status page.
     pub io_engine: &'static str,
-    /// `Via: 1.1 NAME` as it is added, CRLF included.
+    /// `Via: 1.1 NAME (TAG)` as it is added, CRLF included; the tag is this process's own, so that a loop is seen.
     pub via_line: Vec<u8>,
 }
 

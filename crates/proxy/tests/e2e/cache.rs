@@ -1,5 +1,7 @@
 //! What is stored and found again, and what makes it go.
 
+use ::proxy::plan::IoEngine;
+
 use crate::harness::*;
 
 #[test]
@@ -28,6 +30,29 @@ fn a_miss_then_a_memory_hit_then_after_a_restart_a_disk_hit() {
     assert_eq!(origin.count("/a"), 1);
     let found = proxy.ready.store.clone().unwrap();
     assert!(found.contains("1 records found in order"), "{found}");
+}
+
+#[test]
+fn either_io_engine_reads_what_the_other_wrote() {
+    let body = pattern(2_500_000);
+    let origin = Origin::sending(ok(&[FRESH], &body));
+    let disk = Disk::of_mib(16);
+    let plan = |io_engine| {
+        let mut plan = disk.under(plan_for(&origin));
+        plan.store.as_mut().unwrap().io_engine = io_engine;
+        plan
+    };
+    for (io_engine, hit) in [
+        (IoEngine::Threads, false),
+        (IoEngine::Auto, true),
+        (IoEngine::Threads, true),
+    ] {
+        let proxy = Proxy::start(plan(io_engine));
+        let answer = proxy.get("/a");
+        assert_eq!(answer.is_hit(), hit, "{}", proxy.ready.io_engine);
+        assert_same(&answer.body, &body);
+        proxy.stop();
+    }
 }
 
 #[test]

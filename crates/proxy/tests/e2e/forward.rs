@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use proxy::plan::Listener;
+use ::proxy::plan::Listener;
 
 use crate::harness::{
     running::{forward_plan, local, plan, url},

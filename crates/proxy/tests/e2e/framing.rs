@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use proxy::plan::{Listener, Role, Route};
+use ::proxy::plan::{Listener, Role, Route};
 
 use crate::harness::{
     client::request,

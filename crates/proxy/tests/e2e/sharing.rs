@@ -14,7 +14,9 @@ use std::{
     time::Duration,
 };
 
-use crate::harness::*;
+use ::proxy::plan::Admin;
+
+use crate::harness::{running::local, *};
 
 const HALF: usize = 50_000;
 
@@ -239,17 +241,23 @@ fn one_validation_is_enough_for_all_who_wait() {
 
 #[test]
 fn what_was_fetched_before_a_purge_is_not_found_behind_it() {
-    // Held before the head, and in mid-body; the purge is what follows an unsafe method.
-    for (before_head, vary) in [(true, ""), (false, ""), (true, "A"), (false, "A")] {
+    // Held before the head, and in mid-body; purged by what follows an unsafe method, or by the administrator.
+    for (before_head, vary, method) in [
+        (true, "", "POST"),
+        (false, "", "PURGE"),
+        (true, "A", "PURGE"),
+        (false, "A", "POST"),
+    ] {
         let gate = Gate::new();
         let held = gate.clone();
         let written = Arc::new(AtomicBool::new(false));
+        let is_new = Arc::clone(&written);
         let origin = Origin::start(move |exchange| {
             if exchange.request.method == "POST" {
-                written.store(true, SeqCst);
+                is_new.store(true, SeqCst);
                 return exchange.send(ok(&[], "done"));
             }
-            let body = if written.load(SeqCst) { "new" } else { "old" };
+            let body = if is_new.load(SeqCst) { "new" } else { "old" };
             let answer = ok(&[FRESH, &format!("Vary: {vary}")], body);
             if body == "old" && before_head {
                 held.pass();
@@ -262,11 +270,28 @@ fn what_was_fetched_before_a_purge_is_not_found_behind_it() {
             exchange.send(second);
         });
         let disk = Disk::of_mib(16);
-        let proxy = Proxy::start(disk.under(plan_for(&origin)));
+        let mut plan = disk.under(plan_for(&origin));
+        plan.admin = Some(Admin {
+            address: local(),
+            allow: Vec::new(),
+        });
+        let proxy = Proxy::start(plan);
         let mut early = proxy.client();
         early.ask("GET", "/a", &[]);
         gate.arrived(1);
-        assert_eq!(proxy.ask("POST", "/a", &[]).text(), "done");
+        if method == "POST" {
+            assert_eq!(proxy.ask("POST", "/a", &[]).text(), "done");
+        } else {
+            written.store(true, SeqCst);
+            let admin = proxy.ready.admin.unwrap();
+            let target = format!("/http://{}/a", origin.address);
+            let host = format!("Host: {admin}");
+            let mut admin = Client::connect(admin);
+            assert_eq!(
+                admin.ask("PURGE", &target, &[&host]).read("PURGE").status,
+                200
+            );
+        }
 
         // Who comes now neither joins the old fetch nor waits for it.
         assert_eq!(proxy.get("/a").text(), "new");

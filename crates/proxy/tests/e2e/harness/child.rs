@@ -11,7 +11,7 @@ use std::{
     process::{self, Command, Stdio},
 };
 
-use proxy::plan::{Listener, StorePlan};
+use ::proxy::plan::{Listener, StorePlan};
 
 use super::{
     Client, Origin, Proxy, Response,
