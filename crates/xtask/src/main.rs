@@ -51,7 +51,7 @@ enum Task {
     /// Measurements
     #[command(subcommand)]
     Bench(bench::BenchCommand),
-    /// A fast origin server: /size/<bytes>/<id>, /count
+    /// A fast origin server: `/size/BYTES/ID`, `/count`
     Origin {
         /// Port on 127.0.0.1; 0 takes a free one
         #[arg(long, default_value_t = 8000)]
