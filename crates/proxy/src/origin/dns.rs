@@ -5,7 +5,7 @@
 //! remembers answers for as long as their TTL says, within bounds.
 //!
 //! The resolver is made at the first question, so that a proxy whose origins are literals never reads
-//! resolv.conf; [`Resolver::reload`] forgets it, and with it every answer.
+//! resolv.conf; a change of it is seen after a restart.
 //!
 //! Not known here: which of the addresses may be used (`access`), or which answers (`connect`).
 //! Limits: `LOOKUPS_MAX` questions at once (beyond: refused), `ADDRESSES_MAX` addresses an answer (beyond:
