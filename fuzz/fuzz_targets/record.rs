@@ -22,7 +22,12 @@ fn fixture() -> &'static Fixture {
     static FIXTURE: OnceLock<Fixture> = OnceLock::new();
     FIXTURE.get_or_init(|| {
         let geometry = Geometry::plan(8 << 20, 512).expect("large enough");
-        let store = Store::create(geometry, &Settings::default(), Identity::new([7; 40]));
+        let identity = Identity::new([7; Identity::RANDOM_BYTES]);
+        let store = Store::create(geometry, &Settings::default(), identity);
+        // The first room is made in the background.
+        while let Some(work) = store.next_work(0) {
+            store.work_done(work.id, Ok(None), 0);
+        }
         let hash = store.hasher().hash(KEY);
         let record = NewRecord {
             hash,
@@ -33,6 +38,7 @@ fn fixture() -> &'static Fixture {
             fragment: None,
             total: None,
             began: store.sequence(),
+            server: 0,
         };
         // The write is never carried out, so the record stays in its buffer.
         let _ = store.insert(&record, 0);

@@ -54,6 +54,7 @@ fn main() {
             size_bytes: Some(plan.file_bytes),
             create: true,
             direct,
+            ..OpenOptions::default()
         };
         Device::open(&path, options)
             .expect("the bench's own file opens")

@@ -4,22 +4,26 @@
 //! Everything in between goes through an [`Engine`](crate::Engine).
 //!
 //! Invariants:
-//!   D1  no write leaves `[0, size)`: a regular file never grows
+//!   D1  no write leaves `[0, size)`, but for `wipe_signatures`; a regular file never grows
 //!   D2  on a direct file every system call moves whole blocks from and to aligned memory
 //!
 //! Limits: blocking transfers of any length go through bounce buffers of at most 1 MiB.
 
 use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use bytes::{Buf, Bytes};
+use rustix::fs::OFlags;
 
 use crate::buffer::{ALIGN_BYTES, AlignedBuf, RawBuf};
 use crate::fault::IoFault;
 use crate::faults::{Begun, FaultPlan, Operation};
+use crate::signature::SPAN_BYTES;
 use crate::transfer::{Progress, Step, Transfer};
 
 /// The bounce buffer of blocking transfers.
@@ -146,6 +150,43 @@ impl Device {
                 Begun::Fail(error) | Begun::Tear { error, .. } => Err(IoFault::device(0, 0, error)),
             },
         }
+    }
+
+    /// Writes zeros over the first and the last mebibyte, where others leave their marks, and waits until they are
+    /// safe; then lets the kernel forget the partitions it knew. Blocking; for when the user has said that what is there
+    /// is not needed. It goes up to where the file or disk really ends, also if only a part of it is used.
+    pub fn wipe_signatures(&self) -> Result<(), IoFault> {
+        let Backend::File { file, .. } = &self.backend else {
+            let span = (SPAN_BYTES as u64).min(self.size);
+            for at in [0, self.size - span] {
+                self.write_all_sync(at, &vec![0; span as usize])?;
+            }
+            return self.flush_sync();
+        };
+        let fault = |e| IoFault::device(0, 0, e);
+        // The way round below would make a writer of a reader.
+        let flags = rustix::fs::fcntl_getfl(file).map_err(|e| IoFault::device(0, 0, e))?;
+        if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
+            return Err(IoFault::device(0, 0, rustix::io::Errno::BADF));
+        }
+        // The end need not be a multiple of our block, and this file may be a direct one: so, through another.
+        let mut buffered = File::options()
+            .write(true)
+            .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+            .map_err(fault)?;
+        let size = buffered.seek(SeekFrom::End(0)).map_err(fault)?;
+        let zeros = vec![0; SPAN_BYTES.min(usize::try_from(size).unwrap_or(SPAN_BYTES))];
+        for at in [0, size - zeros.len() as u64] {
+            buffered
+                .write_all_at(&zeros, at)
+                .map_err(|e| IoFault::device(at, zeros.len(), e))?;
+        }
+        buffered.sync_all().map_err(fault)?;
+        drop(buffered);
+        if let Err(error) = forget_partitions(file) {
+            tracing::debug!(%error, device = %self.path.display(), "no partitions to read again");
+        }
+        Ok(())
     }
 
     /// The file, for io_uring; `None` for memory.
@@ -320,6 +361,14 @@ impl Device {
             }
         }
     }
+}
+
+/// Has the kernel read the partition table of a disk anew; an error on everything else.
+fn forget_partitions(file: &File) -> rustix::io::Result<()> {
+    /// BLKRRPART, `_IO(0x12, 95)`.
+    const READ_PARTITIONS: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 95);
+    // SAFETY: this request has no argument (linux/fs.h), so the kernel touches no memory of ours.
+    unsafe { rustix::ioctl::ioctl(file, rustix::ioctl::NoArg::<READ_PARTITIONS>::new()) }
 }
 
 /// The wanted bytes of a filled buffer, without a copy.

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use crate::device::Device;
 use crate::fault::IoFault;
 use crate::inline::Inline;
+use crate::latency::{Latency, Meter};
 use crate::table::{Answer, Order};
 use crate::threads::Threads;
 use crate::transfer::Transfer;
@@ -47,6 +48,7 @@ pub enum EngineError {
 pub struct Engine {
     device: Arc<Device>,
     backend: Backend,
+    meter: Meter,
     _not_send: PhantomData<Rc<()>>,
 }
 
@@ -80,6 +82,7 @@ impl Engine {
         Ok(Self {
             device,
             backend,
+            meter: Meter::default(),
             _not_send: PhantomData,
         })
     }
@@ -111,7 +114,16 @@ impl Engine {
         if len == 0 {
             return Ok(Bytes::new());
         }
-        self.run(self.device.plan(at, len)?, Order::Read).await
+        let transfer = self.device.plan(at, len)?;
+        let measured = self.meter.begin();
+        let answer = self.run(transfer, Order::Read).await;
+        measured.answered(answer.is_ok());
+        answer
+    }
+
+    /// How long reads through this engine take.
+    pub fn latency(&self) -> Latency {
+        self.meter.latency()
     }
 
     /// Writes all of `data` at byte `at`; both in whole [`logical_block_bytes`](Device::logical_block_bytes) if the

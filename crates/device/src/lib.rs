@@ -4,6 +4,8 @@
 //!
 //! ```text
 //!   open      path -> Device: create, preallocate, lock, find alignment, go direct or say why not
+//!     signature  what another has left there (pure: which marks, where)
+//!     holders    who holds what the system calls busy
 //!   device    the opened thing, and blocking transfers for start, stop and the thread pool
 //!   buffer    4096-aligned memory with a short free list per thread
 //!   transfer  which bytes one operation still has to move (pure: alignment, short transfers, end of file)
@@ -11,6 +13,7 @@
 //!     uring     io_uring: one ring a worker, one submission a scheduler turn     (table: what is in flight)
 //!     threads   a process-wide pread/pwrite pool, where io_uring is refused
 //!     inline    at once, on the caller's thread: memory devices in tests
+//!   latency   how long reads take
 //!   faults    what a test can make go wrong on a memory device
 //! ```
 //!
@@ -30,8 +33,12 @@ mod device;
 mod engine;
 mod fault;
 mod faults;
+mod holders;
 mod inline;
+mod latency;
 mod open;
+mod open_error;
+mod signature;
 mod table;
 mod threads;
 mod transfer;
@@ -42,6 +49,10 @@ pub use device::Device;
 pub use engine::{Engine, EngineError, EngineKind};
 pub use fault::IoFault;
 pub use faults::{Counts, FaultPlan, Operation};
-pub use open::{OpenError, OpenOptions, Opened};
+pub use holders::Process;
+pub use latency::Latency;
+pub use open::{Access, OpenOptions, Opened};
+pub use open_error::OpenError;
+pub use signature::{SPAN_BYTES, Signature, foreign};
 pub use table::{IN_FLIGHT_MAX, QUEUE_MAX};
 pub use uring::uring_available;

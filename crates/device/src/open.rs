@@ -1,21 +1,29 @@
 //! Opening: from a path to a locked, preallocated device of known alignment.
 //!
-//! The order matters. A file is created, then locked, and only then preallocated, so that of two processes that
-//! start together one is told to stay away. Space is claimed with `fallocate` at every opening, so that a file once
+//! The order matters. A file is created, then locked, then looked at, and only then preallocated: of two processes that
+//! start together one is told to stay away, and nothing of somebody else's is touched. Space is claimed with `fallocate` at every opening, so that a file once
 //! made sparse, by a copy say, cannot run out of room while the proxy serves. The page cache is bypassed last, by a
 //! flag on the open file, and tried with one read: file systems differ in what they refuse, and when.
 //!
 //! A process that has just been killed holds its files until the kernel has ended its disk operations, so a lock is
 //! asked for during a second before it counts as refused.
 //!
-//! Not here: what the bytes mean. An existing file keeps its content, whoever wrote it.
+//! A disk is also claimed (O_EXCL): the kernel then refuses to mount it, and refuses us if it is mounted, part of an
+//! array, or has a partition that is. The lock on it keeps readers of ours away, and udev, which would look into it each
+//! time it is closed. A disk with partitions that nobody uses now is refused too, and whatever bears a mark that is not
+//! ours (`signature`), unless forced.
 //!
-//! Limits: no resizing; a file's size is fixed when it is created.
+//! Not here: what our own bytes mean. An existing file without a mark keeps its content, whoever wrote it.
+//!
+//! Limits: no resizing; a file's size is fixed when it is created. A reader does not claim a disk, and so is not kept from
+//! one that is mounted or opened under another name.
+//!
+//! Sources: open(2) on O_EXCL of block devices; systemd's "Locking Block Device Access".
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -25,6 +33,9 @@ use rustix::io::Errno;
 
 use crate::buffer::{ALIGN_BYTES, AlignedBuf};
 use crate::device::{BLOCK_BYTES_LEAST, Device};
+use crate::holders::{self, Holder, Number};
+use crate::open_error::OpenError;
+use crate::signature::{self, SPAN_BYTES};
 
 /// The blocks of zeros written where `fallocate` is not known.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -38,10 +49,24 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 pub struct OpenOptions {
     /// The size in bytes: required for a new file, else `None` or what it is. Of a block device a part may be used.
     pub size_bytes: Option<u64>,
-    /// Create the file if it is not there.
+    /// Create the file if it is not there. Not to read.
     pub create: bool,
     /// Bypass the page cache (O_DIRECT) where the file system can.
     pub direct: bool,
+    /// Take it whatever it carries: another's mark, or partitions. Not what is in use: that is never taken.
+    pub force: bool,
+    /// For this process alone, or to read.
+    pub access: Access,
+}
+
+/// What the device is opened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// To read and write, by this process alone.
+    #[default]
+    Exclusive,
+    /// To read, beside others who read. Refused while somebody may write; each write fails.
+    ReadOnly,
 }
 
 /// What was opened, and what the log should say about it.
@@ -55,62 +80,26 @@ pub struct Opened {
     pub buffered_because: Option<io::Error>,
 }
 
-/// Why a device could not be opened, and what to do about it.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
-pub enum OpenError {
-    #[error("cannot open {}: {source}", path.display())]
-    Open { path: PathBuf, source: io::Error },
-    #[error("{} does not exist: create it, or allow it to be created", path.display())]
-    Missing { path: PathBuf },
-    #[error("{} is in use by another process: stop that one first, or give each its own store", path.display())]
-    InUse { path: PathBuf },
-    #[error("{} is neither a regular file nor a block device", path.display())]
-    WrongKind { path: PathBuf },
-    #[error("{} is new: say how large it shall be, at least {ALIGN_BYTES} bytes", path.display())]
-    SizeNeeded { path: PathBuf },
-    #[error(
-        "{} has {found} bytes and cannot be resized to {asked}: leave the size out, or remove the file to start anew",
-        path.display()
-    )]
-    SizeDiffers {
-        path: PathBuf,
-        found: u64,
-        asked: u64,
-    },
-    #[error("{} has only {found} bytes, not {asked}: ask for less, or leave the size out", path.display())]
-    BeyondDevice {
-        path: PathBuf,
-        found: u64,
-        asked: u64,
-    },
-    #[error(
-        "no room for {asked} bytes at {}: its file system has {free} free; ask for less, or make room",
-        path.display()
-    )]
-    NoSpace {
-        path: PathBuf,
-        asked: u64,
-        free: u64,
-    },
-}
-
 impl Device {
     /// Opens, and where asked creates, a regular file, or opens a block device; locks it for this process.
     ///
-    /// Blocking, up to a second if another process holds it; where the file system has no `fallocate`, a new file is written full of zeros, which takes long.
+    /// Blocking, up to a second if another process holds it; where the file system has no `fallocate`, a new file is
+    /// written full of zeros, which takes long.
     pub fn open(path: &Path, options: OpenOptions) -> Result<Opened, OpenError> {
         let fail = |source: io::Error| OpenError::Open {
             path: path.to_owned(),
             source,
         };
-        let (file, created) = open_file(path, options.create)?;
-        lock(&file, path)?;
+        let (file, created) = open_file(path, &options)?;
+        lock(&file, path, options.access)?;
         let kind = file.metadata().map_err(fail)?.file_type();
+        if !options.force && (kind.is_block_device() || kind.is_file()) {
+            refuse_what_is_not_ours(&file, path)?;
+        }
         let (size, fresh) = if kind.is_block_device() {
             (block_device_size(&file, path, options.size_bytes)?, false)
         } else if kind.is_file() {
-            file_size(&file, path, options.size_bytes, created).inspect_err(|_| {
+            file_size(&file, path, &options, created).inspect_err(|_| {
                 // A file that could not be given its size is of no use, and would be taken for a store next time.
                 if created {
                     let _ = std::fs::remove_file(path);
@@ -147,55 +136,113 @@ impl Device {
 }
 
 /// The open file, and whether it was created here.
-fn open_file(path: &Path, create: bool) -> Result<(File, bool), OpenError> {
+fn open_file(path: &Path, options: &OpenOptions) -> Result<(File, bool), OpenError> {
+    let path_owned = || path.to_owned();
     let fail = |source: io::Error| OpenError::Open {
-        path: path.to_owned(),
+        path: path_owned(),
         source,
     };
-    let mut options = File::options();
-    options.read(true).write(true);
-    if create {
+    let exclusive = options.access == Access::Exclusive;
+    let mut how = File::options();
+    how.read(true).write(exclusive);
+    if options.create && exclusive && !is_among_devices(path) {
         // The content of a cache is nobody else's business.
-        match options.clone().create_new(true).mode(0o600).open(path) {
+        match how.clone().create_new(true).mode(0o600).open(path) {
             Ok(file) => return Ok((file, true)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(fail(error)),
         }
     }
     // On a block device O_EXCL means "not while it is mounted or otherwise claimed"; on a file it would mean nothing.
-    let is_block = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
-    if is_block {
-        options.custom_flags(OFlags::EXCL.bits() as i32);
+    let number = Number::of_path(path).filter(|_| exclusive);
+    if number.is_some() {
+        how.custom_flags(OFlags::EXCL.bits() as i32);
     }
-    let opened = patiently(
-        || options.open(path),
-        |error| is_block && error.kind() == io::ErrorKind::ResourceBusy,
-    );
-    match opened {
+    let is_busy =
+        |error: &io::Error| number.is_some() && error.kind() == io::ErrorKind::ResourceBusy;
+    let holder = || number.and_then(Number::holder);
+    // A mount does not go away by itself as a dying process does: that is said at once.
+    match patiently(
+        || how.open(path),
+        |error| is_busy(error) && holder().is_none(),
+    ) {
         Ok(file) => Ok((file, false)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(OpenError::Missing {
-            path: path.to_owned(),
-        }),
-        Err(error) if is_block && error.kind() == io::ErrorKind::ResourceBusy => {
-            Err(OpenError::InUse {
-                path: path.to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let path = path_owned();
+            Err(if options.create && is_among_devices(&path) {
+                OpenError::NoDevice { path }
+            } else {
+                OpenError::Missing { path }
+            })
+        }
+        Err(error) if is_busy(&error) => {
+            let path = path_owned();
+            Err(match holder() {
+                Some(Holder::Mount(mounted_on)) => OpenError::Mounted { path, mounted_on },
+                Some(Holder::Other(by)) => OpenError::Held { path, by },
+                None => {
+                    let metadata = std::fs::metadata(&path).ok();
+                    let by = metadata.and_then(|metadata| holders::locked_by(&metadata));
+                    OpenError::InUse { path, by }
+                }
             })
         }
         Err(error) => Err(fail(error)),
     }
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), OpenError> {
-    let attempt = || rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+/// A file created here would be a mistyped disk, in memory. `/dev/shm` is meant to be memory.
+fn is_among_devices(path: &Path) -> bool {
+    path.starts_with("/dev") && !path.starts_with("/dev/shm")
+}
+
+fn lock(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
+    let operation = match access {
+        Access::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        Access::ReadOnly => FlockOperation::NonBlockingLockShared,
+    };
+    let attempt = || rustix::fs::flock(file, operation);
     patiently(attempt, |error| *error == Errno::WOULDBLOCK).map_err(|error| match error {
         Errno::WOULDBLOCK => OpenError::InUse {
             path: path.to_owned(),
+            by: file.metadata().ok().and_then(|m| holders::locked_by(&m)),
         },
         other => OpenError::Open {
             path: path.to_owned(),
             source: other.into(),
         },
     })
+}
+
+/// Looks at partitions and at both ends, up to where it really ends, also if only a part is to be used.
+fn refuse_what_is_not_ours(file: &File, path: &Path) -> Result<(), OpenError> {
+    let fail = |source: io::Error| OpenError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let mut ends = file;
+    let size = ends.seek(SeekFrom::End(0)).map_err(fail)?;
+    let span = size.min(SPAN_BYTES as u64);
+    let mut both = [vec![0; span as usize], vec![0; span as usize]];
+    for (part, at) in both.iter_mut().zip([0, size - span]) {
+        file.read_exact_at(part, at).map_err(fail)?;
+    }
+    if let Some(found) = signature::foreign(&both[0], &both[1], size) {
+        return Err(OpenError::Signature {
+            path: path.to_owned(),
+            name: found.name,
+            at: found.at,
+        });
+    }
+    let partitions = Number::of_path(path).map_or_else(Vec::new, Number::partitions);
+    if !partitions.is_empty() {
+        let names: Vec<_> = partitions.into_iter().map(|(name, _)| name).collect();
+        return Err(OpenError::Partitioned {
+            path: path.to_owned(),
+            names: names.join(", "),
+        });
+    }
+    Ok(())
 }
 
 /// Tries again while the error says that another holds it, within bounds.
@@ -233,7 +280,7 @@ fn block_device_size(file: &File, path: &Path, asked: Option<u64>) -> Result<u64
 fn file_size(
     file: &File,
     path: &Path,
-    asked: Option<u64>,
+    options: &OpenOptions,
     created: bool,
 ) -> Result<(u64, bool), OpenError> {
     let fail = |source: io::Error| OpenError::Open {
@@ -241,9 +288,10 @@ fn file_size(
         source,
     };
     let found = file.metadata().map_err(fail)?.len();
+    let reads_only = options.access == Access::ReadOnly;
     let fresh = created || found == 0;
-    let size = match (fresh, asked) {
-        (true, Some(asked)) if asked >= ALIGN_BYTES as u64 => asked,
+    let size = match (fresh, options.size_bytes) {
+        (true, Some(asked)) if asked >= ALIGN_BYTES as u64 && !reads_only => asked,
         (true, _) => {
             return Err(OpenError::SizeNeeded {
                 path: path.to_owned(),
@@ -258,6 +306,9 @@ fn file_size(
         }
         (false, _) => found,
     };
+    if reads_only {
+        return Ok((size, false));
+    }
     preallocate(file, size, fresh).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
             // What a failed attempt took is given back; then what is free is what another attempt could have.

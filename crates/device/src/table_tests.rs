@@ -173,6 +173,25 @@ fn the_two_limits_hold() {
 }
 
 #[test]
+fn a_flush_waits_its_turn_and_runs_though_nobody_waits_for_it() {
+    let mut b = Bench::new();
+    let reads: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| b.read(0, 512)).collect();
+    let flush = Transfer::new(0, 0, 1).unwrap();
+    let flush = b.table.submit(flush, Order::Flush).unwrap();
+    let flown: Vec<_> = std::iter::from_fn(|| b.table.next()).collect();
+    assert_eq!(flown.len(), reads.len(), "no room for the flush yet");
+    drop(b.table.abandon(flush));
+    let moved = Bench::fill(&flown[0].1, 1, 512);
+    b.complete(reads[0], moved);
+    // Interrupted, it is made again; then done.
+    for result in [-EINTR, 0] {
+        assert_eq!(b.table.next(), Some((flush, Call::Flush)));
+        b.complete(flush, result);
+    }
+    assert_eq!(b.table.in_flight(), IN_FLIGHT_MAX - 1);
+}
+
+#[test]
 fn a_broken_ring_answers_all_and_keeps_what_flies() {
     let mut b = Bench::new();
     let (flying, waiting) = (b.read(0, 512), b.read(512, 512));

@@ -44,7 +44,9 @@ pub use directives::{DELTA_SECONDS_MAX, RequestDirectives, ResponseDirectives};
 pub use freshness::{Standing, StandingFlags};
 pub use invalidate::{INVALIDATED_URIS_MAX, invalidated_uris, invalidates};
 pub use judge::{Verdict, Why, judge, may_serve_on_error};
-pub use range::{ByteRange, byte_range, write_content_range, write_unsatisfied_range};
+pub use range::{
+    ByteRange, ask_for_part, byte_range, is_part, write_content_range, write_unsatisfied_range,
+};
 pub use storable::{NotStorable, may_share, storable};
 pub use uri::{UriParts, resolve, split_uri, write_uri};
 pub use validate::{

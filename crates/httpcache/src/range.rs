@@ -52,6 +52,47 @@ pub fn write_content_range(first: u64, last: u64, complete_length: u64, out: &mu
     write_decimal(complete_length, out);
 }
 
+/// Adds the fields that ask an origin for the bytes from `first` to `last` of exactly the stored representation, in place of
+/// any other range. False, and nothing changed: it has no strong entity tag, so no answer could be told from
+/// another representation's. (RFC 9110 §13.1.5)
+pub fn ask_for_part(stored: &Fields, first: u64, last: u64, request: &mut Fields) -> bool {
+    if !stored_tag(stored).is_some_and(|ours| ours.strongly_equals(&ours)) {
+        return false;
+    }
+    let mut range = b"bytes=".to_vec();
+    write_decimal(first, &mut range);
+    range.push(b'-');
+    write_decimal(last, &mut range);
+    request.set(b"Range", &range);
+    request.set(b"If-Range", stored.first(b"etag").unwrap_or_default());
+    true
+}
+
+/// Does a 206 with these fields hold exactly the bytes from `first` to `last` of the stored representation, which is so
+/// long? (RFC 9110 §15.3.7.3)
+pub fn is_part(
+    stored: &Fields,
+    answer: &Fields,
+    first: u64,
+    last: u64,
+    complete_length: u64,
+) -> bool {
+    let mut range = Vec::new();
+    write_content_range(first, last, complete_length, &mut range);
+    let same_range = match single(answer, b"content-range") {
+        Single::Value(value) => value.eq_ignore_ascii_case(&range),
+        Single::Absent | Single::Conflicting => false,
+    };
+    let same_tag = match (stored_tag(stored), stored_tag(answer)) {
+        (Some(ours), Some(theirs)) => ours.strongly_equals(&theirs),
+        _ => false,
+    };
+    // A 206 to If-Range may leave fields out that the client has already, so an absent coding is the same.
+    let coding = answer.first(b"content-encoding");
+    let same_coding = coding.is_none() || coding == stored.first(b"content-encoding");
+    same_range && same_tag && same_coding
+}
+
 /// Appends the value of Content-Range for a 416: `bytes */1234`. (RFC 9110 §14.4)
 pub fn write_unsatisfied_range(complete_length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"bytes */");
@@ -153,6 +194,32 @@ mod tests {
             ByteRange::Whole => "whole".into(),
             ByteRange::One { first, last } => format!("{first}..={last}"),
             ByteRange::Unsatisfiable => "unsatisfiable".into(),
+        }
+    }
+
+    #[test]
+    fn a_part_is_asked_for_and_recognised_by_a_strong_tag_only() {
+        let mut request = fields("Range: bytes=0- & If-Range: \"x\"");
+        for weak in ["", "ETag: W/\"1\"", "ETag: \"1\" & ETag: \"2\""] {
+            assert!(!ask_for_part(&fields(weak), 5, 9, &mut request), "{weak}");
+        }
+        let stored = fields("ETag: \"1\"");
+        assert!(ask_for_part(&stored, 5, 9, &mut request));
+        assert_eq!(request.first(b"range"), Some(&b"bytes=5-9"[..]));
+        assert_eq!(request.first(b"if-range"), Some(&b"\"1\""[..]));
+        let is = |answer: &str| is_part(&stored, &fields(answer), 5, 9, 20);
+        assert!(is("ETag: \"1\" & Content-Range: bytes 5-9/20"));
+        for other in [
+            "ETag: \"2\" & Content-Range: bytes 5-9/20",
+            "ETag: W/\"1\" & Content-Range: bytes 5-9/20",
+            "ETag: \"1\" & Content-Range: bytes 5-9/21",
+            "ETag: \"1\" & Content-Range: bytes 5-9/*",
+            "ETag: \"1\" & Content-Range: bytes 4-9/20",
+            "ETag: \"1\"",
+            "Content-Range: bytes 5-9/20",
+            "ETag: \"1\" & Content-Range: bytes 5-9/20 & Content-Encoding: gzip",
+        ] {
+            assert!(!is(other), "{other}");
         }
     }
 

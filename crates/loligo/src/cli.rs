@@ -8,8 +8,9 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::draft::LISTEN;
 use crate::problem::Place;
-use crate::raw::{Given, Raw, RawListener};
-use crate::table::{LISTENER, TOP};
+use crate::raw::{Given, Raw, RawListener, RawStore};
+use crate::store_tool::{STORE_HELP, StoreCommand};
+use crate::table::{LISTENER, STORE, TOP};
 
 #[derive(Parser, Debug)]
 #[command(
@@ -39,6 +40,9 @@ pub enum Command {
     Check(Flags),
     /// Print every setting of a configuration file: what it takes, its default, what it does
     Settings,
+    /// Make a store, look into it, check it, remove from it, while no proxy uses it
+    #[command(subcommand, after_help = STORE_HELP)]
+    Store(StoreCommand),
     /// Work with profile files (see: serve --profile)
     #[command(subcommand)]
     Profile(ProfileCommand),
@@ -60,11 +64,13 @@ Examples:
                  --store /var/cache/loligo.store --store-size 10GiB
   A forward proxy for an office network, with a log:
     loligo serve --listen 192.0.2.1:3128 --allow 192.0.2.0/24 --access-log /var/log/loligo.log
+  On two disks, the whole of each:
+    loligo serve --store /dev/sdb --store /dev/sdc
   Several listeners and origins, limits, time-outs: in a file
     loligo serve -c /etc/loligo.toml
 
-Flags override the file: --listen and --reverse replace its listeners, --allow the networks of every
-listener. Sizes are written 64KiB, 256MiB, 10GiB, networks 10.0.0.0/8,2001:db8::/32.
+Flags override the file: --store replaces its stores, --listen and --reverse its listeners, --allow the
+networks of every listener, --store-size the size of every store. Sizes are written 64KiB, 256MiB, 10GiB, networks 10.0.0.0/8,2001:db8::/32.
 `loligo check` with the same flags explains what they mean; `loligo settings` lists all that a file may say.
 
 SIGTERM and SIGINT finish running requests and leave the store clean; SIGHUP reopens the logs.";
@@ -118,11 +124,11 @@ pub struct Flags {
     #[arg(long, value_name = "NETWORKS", help_heading = "Who is served")]
     pub admin_allow: Option<String>,
 
-    /// File or block device of the disk cache, or "none" [default: loligo/store in ~/.cache]
+    /// File or block device of the disk cache, or "none" [default: loligo/store in ~/.cache]; may be repeated
     #[arg(short, long, value_name = "PATH", help_heading = "The cache")]
-    pub store: Option<String>,
+    pub store: Vec<String>,
 
-    /// Its size [default: as it is; a new one 10GiB or half of the free space]
+    /// Its size, or that of each [default: as it is; a new one 10GiB or half of the free space]
     #[arg(long, value_name = "SIZE", help_heading = "The cache")]
     pub store_size: Option<String>,
 
@@ -166,13 +172,11 @@ pub struct DumpFlags {
 }
 
 impl Flags {
-    /// What was typed for the flags that stand for one setting outside listeners.
-    fn named(&self) -> [(&'static str, &Option<String>); 11] {
+    /// What was typed for the flags that stand for one setting of the whole.
+    fn named(&self) -> [(&'static str, &Option<String>); 9] {
         [
             ("--admin", &self.admin),
             ("--admin-allow", &self.admin_allow),
-            ("--store", &self.store),
-            ("--store-size", &self.store_size),
             ("--memory", &self.memory),
             ("--io-engine", &self.io_engine),
             ("--workers", &self.workers),
@@ -191,7 +195,48 @@ impl Flags {
             let row = row.expect("a test holds flags and settings together");
             raw.given.push(Given::flag(row.key, flag, text));
         }
+        self.add_stores(raw);
         self.add_listeners(raw);
+    }
+
+    fn add_stores(&self, raw: &mut Raw) {
+        let given = |flag: &'static str, text: &str| {
+            let row = STORE.iter().find(|setting| setting.flag == Some(flag));
+            Given::flag(
+                row.expect("a test holds flags and settings together").key,
+                flag,
+                text,
+            )
+        };
+        if !self.store.is_empty() {
+            // What a store of the file says of itself is not about these; what it says of all stays.
+            let own = |given: &Given| STORE.iter().any(|row| row.key == given.key);
+            let all = raw.stores.drain(..).flat_map(|store| store.given);
+            let (replaced, mut all): (Vec<Given>, Vec<Given>) = all.partition(own);
+            raw.replaced = replaced;
+            raw.stores = self
+                .store
+                .iter()
+                .map(|text| RawStore {
+                    place: Place::Flag("--store"),
+                    given: std::mem::take(&mut all)
+                        .into_iter()
+                        .chain([given("--store", text)])
+                        .collect(),
+                })
+                .collect();
+        } else if raw.stores.is_empty() && self.store_size.is_some() {
+            raw.stores.push(RawStore {
+                place: Place::Default,
+                given: Vec::new(),
+            });
+        }
+        for store in &mut raw.stores {
+            let size = self.store_size.as_ref();
+            store
+                .given
+                .extend(size.map(|text| given("--store-size", text)));
+        }
     }
 
     fn add_listeners(&self, raw: &mut Raw) {
@@ -253,10 +298,12 @@ mod tests {
         assert!(rows.iter().all(|flag| flags.contains(flag)));
         let listener: Vec<_> = LISTENER.iter().filter_map(|setting| setting.flag).collect();
         assert_eq!(listener, ["--listen", "--allow", "--reverse"]);
+        let store: Vec<_> = STORE.iter().filter_map(|setting| setting.flag).collect();
+        assert_eq!(store, ["--store", "--store-size"]);
 
         let command = Cli::command();
         let serve = command.find_subcommand("serve").unwrap();
-        for flag in rows.into_iter().chain(listener) {
+        for flag in rows.into_iter().chain(listener).chain(store) {
             let known = |arg: &clap::Arg| {
                 arg.get_long()
                     .is_some_and(|long| flag == format!("--{long}"))

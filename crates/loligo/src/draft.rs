@@ -16,7 +16,7 @@ pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOC
 /// What is said on standard error without a word from the user.
 pub const LOG_LEVEL: &str = "info";
 
-/// Settings outside listeners.
+/// Settings of the whole.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Draft {
     /// Holds what needs no second look.
@@ -29,12 +29,6 @@ pub struct Draft {
     pub admin: Option<SocketAddr>,
     /// Who may use it.
     pub admin_allow: Vec<IpNet>,
-    /// Where the store is.
-    pub store_path: StorePath,
-    /// `None`: by the machine.
-    pub store_size: Option<u64>,
-    /// The store's other settings; its path and size are not.
-    pub store: StorePlan,
     /// Where the access log goes.
     pub access: Option<LogTarget>,
     /// How it looks.
@@ -45,7 +39,28 @@ pub struct Draft {
     pub log_level: String,
 }
 
-/// Where the store is.
+/// Settings of a store.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoreDraft {
+    /// Where it is.
+    pub path: StorePath,
+    /// `None`: by the machine.
+    pub size: Option<u64>,
+    /// Its other settings; path and size are not.
+    pub plan: StorePlan,
+}
+
+impl Default for StoreDraft {
+    fn default() -> Self {
+        StoreDraft {
+            path: StorePath::Default,
+            size: None,
+            plan: StorePlan::at("", None),
+        }
+    }
+}
+
+/// Where a store is.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StorePath {
     /// In the user's cache directory.
@@ -64,9 +79,6 @@ impl Default for Draft {
             memory: None,
             admin: Some(ADMIN),
             admin_allow: Vec::new(),
-            store_path: StorePath::Default,
-            store_size: None,
-            store: StorePlan::at("", None),
             access: None,
             access_format: AccessFormat::default(),
             connections_given: false,

@@ -7,15 +7,16 @@ use std::fmt::Write as _;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    AccessFormat, Destinations, Forward, IoEngine, Listener, LogTarget, OriginUrl, Plan, Role,
-    Route, StorePlan,
+    AccessFormat, AdmissionKind, Destinations, Forward, IoEngine, LazyMode, Listener, LogTarget,
+    OriginUrl, Plan, PolicyKind, Replacement, Role, Route, StorePlan, Storing,
 };
 
 use crate::into_plan::Settled;
 use crate::machine::{Existing, OnDisk};
-use crate::raw::Raw;
-use crate::settings::Kind;
-use crate::table::TOP;
+use crate::raw::{Given, Raw, Value};
+use crate::settings::{Kind, Setting};
+use crate::stores;
+use crate::table::{STORE, TOP};
 use crate::units::{Size, Time};
 
 /// The whole explanation, lines with ends.
@@ -38,9 +39,10 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
     }
     head(&mut out, "cache");
     line(&mut out, "memory", &memory(plan));
-    match &plan.store {
-        Some(store) => explain_store(store, &settled.store_on_disk, plan, &mut out),
-        None => line(&mut out, "disk", "none"),
+    if plan.stores.is_empty() {
+        line(&mut out, "disk", "none");
+    } else {
+        explain_stores(settled, &mut out);
     }
     head(&mut out, "runs with");
     line(&mut out, "workers", &count(plan.workers, "thread"));
@@ -240,9 +242,36 @@ fn memory(plan: &Plan) -> String {
     }
 }
 
-fn explain_store(store: &StorePlan, on_disk: &OnDisk, plan: &Plan, out: &mut String) {
-    line(out, "disk", &store.path.display().to_string());
-    let size = match (store.size_bytes, &on_disk.existing) {
+fn explain_stores(settled: &Settled, out: &mut String) {
+    let plan = &settled.plan;
+    let weights: u64 = plan.stores.iter().map(|s| u64::from(s.weight)).sum();
+    for (store, on_disk) in plan.stores.iter().zip(&settled.stores_on_disk) {
+        line(out, "disk", &store.path.display().to_string());
+        line(out, "size", &store_size(store, on_disk));
+        if plan.stores.len() > 1 {
+            let percent = u64::from(store.weight) * 100 / weights.max(1);
+            line(out, "share", &format!("{percent}% of the objects"));
+        }
+        if store.force {
+            line(
+                out,
+                "what is there",
+                "is overwritten, whoever it belongs to",
+            );
+        }
+        if !store.direct {
+            line(out, "goes", "through the page cache");
+        }
+    }
+    if plan.stores.len() > 1 {
+        let text = "each works for itself; the share of one that fails is fetched from the origins";
+        line(out, "together", text);
+    }
+    explain_storing(plan, out);
+}
+
+fn store_size(store: &StorePlan, on_disk: &OnDisk) -> String {
+    match (store.size_bytes, &on_disk.existing) {
         (None, Some(Existing::File(bytes))) => {
             format!("{}, the file's size as it is", Size(*bytes))
         }
@@ -253,24 +282,75 @@ fn explain_store(store: &StorePlan, on_disk: &OnDisk, plan: &Plan, out: &mut Str
         (Some(bytes), Some(Existing::Device)) => format!("{} of the device", Size(bytes)),
         (Some(bytes), Some(Existing::File(1..))) => format!("{}, as the file has", Size(bytes)),
         (Some(bytes), _) => format!("{}, to be made at the first start", Size(bytes)),
-    };
-    line(out, "size", &size);
+    }
+}
+
+fn explain_storing(plan: &Plan, out: &mut String) {
+    let storing = &plan.storing;
     line(
         out,
         "objects",
         &format!("up to {}", Size(plan.limits.object_bytes_max)),
     );
-    let engine = match store.io_engine {
+    line(
+        out,
+        "comes in",
+        match storing.admission {
+            AdmissionKind::All => "all that may be stored",
+            AdmissionKind::SecondHit => "what was missed before, lately",
+            AdmissionKind::TinyLfu => {
+                "while there is room, all; then what was asked for twice lately"
+            }
+        },
+    );
+    line(out, "goes out", &replacement(plan));
+    if storing.locality_buffers > 0 {
+        let text = format!(
+            "objects of one server together, for {} at a time",
+            count(storing.locality_buffers, "server")
+        );
+        line(out, "written", &text);
+    }
+    let wait = Time(storing.lazy_reads_deadline);
+    let reads = match storing.lazy_reads {
+        LazyMode::Measured => format!(
+            "at once; where they are measured to be slow, up to {} together, waiting up to {wait}",
+            Storing::LAZY_READS.default
+        ),
+        LazyMode::Gather(0 | 1) => "at once".to_owned(),
+        LazyMode::Gather(n) => format!("up to {n} together, waiting up to {wait}"),
+    };
+    line(out, "read", &reads);
+    let engine = match storing.io_engine {
         IoEngine::Auto => "io_uring where the kernel allows it, else threads",
         IoEngine::Uring => "io_uring, or it does not start",
         IoEngine::Threads => "threads",
     };
-    let direct = if store.direct {
-        "past the page cache"
-    } else {
-        "through the page cache"
+    let direct = plan.stores.iter().all(|store| store.direct);
+    let direct = if direct { "; past the page cache" } else { "" };
+    line(out, "disk I/O", &format!("{engine}{direct}"));
+}
+
+fn replacement(plan: &Plan) -> String {
+    let marks = plan.storing.watermarks;
+    let order = match plan.storing.replacement {
+        Replacement::SecondChance { window_percent: 0 } => {
+            return "what was written longest ago, used or not".to_owned();
+        }
+        Replacement::SecondChance { .. } => {
+            return "what was written longest ago and is not used".to_owned();
+        }
+        Replacement::Ordered(PolicyKind::LruThreshold { size_max }) => format!(
+            "what was used longest ago; nothing longer than {} comes in",
+            Size(size_max)
+        ),
+        Replacement::Ordered(PolicyKind::Lru) => "what was used longest ago".to_owned(),
+        Replacement::Ordered(kind) => format!("object by object, as {kind} says"),
     };
-    line(out, "disk I/O", &format!("{engine}; {direct}"));
+    format!(
+        "{order}; from {}% full down to {}%",
+        marks.high_percent, marks.low_percent
+    )
 }
 
 fn explain_logs(settled: &Settled, out: &mut String) {
@@ -306,28 +386,49 @@ fn explain_logs(settled: &Settled, out: &mut String) {
 
 /// Numbers and switches that were set, beside their defaults: what is easily overlooked in a long file.
 fn changed(raw: &Raw, out: &mut String) {
-    let mut first = true;
-    for setting in TOP {
-        let Some(given) = raw.given.iter().rfind(|given| given.key == setting.key) else {
-            continue;
-        };
-        let value = match &given.value {
-            crate::raw::Value::Text(text) => text.clone(),
-            value => value.to_string(),
-        };
-        if matches!(setting.kind, Kind::Own { .. }) || value == setting.kind.default() {
-            continue;
-        }
-        if std::mem::take(&mut first) {
-            head(out, "set differently from the default");
-        }
-        let _ = writeln!(
-            out,
-            "  {} = {value}   (default {})",
-            setting.key,
-            setting.kind.default()
-        );
+    let (given, stores, _) = stores::split(raw);
+    let mut lines = differing(
+        "store.",
+        STORE,
+        stores.iter().map(|store| store.given.as_slice()),
+    );
+    lines.extend(differing("", TOP, [given.as_slice()]));
+    if lines.is_empty() {
+        return;
     }
+    head(out, "set differently from the default");
+    for line in lines {
+        let _ = writeln!(out, "  {line}");
+    }
+}
+
+/// Those of a table, block by block.
+fn differing<'a, T>(
+    scope: &str,
+    table: &[Setting<T>],
+    blocks: impl IntoIterator<Item = &'a [Given]>,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    for block in blocks {
+        for setting in table {
+            let Some(given) = block.iter().rfind(|given| given.key == setting.key) else {
+                continue;
+            };
+            let value = match &given.value {
+                Value::Text(text) => text.clone(),
+                value => value.to_string(),
+            };
+            let default = setting.kind.default();
+            if matches!(setting.kind, Kind::Own { .. }) || value == default {
+                continue;
+            }
+            lines.push(format!(
+                "{scope}{} = {value}   (default {default})",
+                setting.key
+            ));
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -347,32 +448,35 @@ mod tests {
         check(
             "",
             expect![[r#"
-            forward proxy on 127.0.0.1:3128
-              for           this machine only
-              fetches       from anywhere, loopback and link-local addresses included
-              tunnels       CONNECT to port 443
+                forward proxy on 127.0.0.1:3128
+                  for           this machine only
+                  fetches       from anywhere, loopback and link-local addresses included
+                  tunnels       CONNECT to port 443
 
-            admin interface on 127.0.0.1:3129
-              for           this machine only
-              offers        /metrics, /status, /healthz, PURGE
+                admin interface on 127.0.0.1:3129
+                  for           this machine only
+                  offers        /metrics, /status, /healthz, PURGE
 
-            cache
-              memory        512MiB for objects up to 1MiB
-              disk          /home/u/.cache/loligo/store
-              size          10GiB, to be made at the first start
-              objects       up to 1GiB
-              disk I/O      io_uring where the kernel allows it, else threads; past the page cache
+                cache
+                  memory        512MiB for objects up to 1MiB
+                  disk          /home/u/.cache/loligo/store
+                  size          10GiB, to be made at the first start
+                  objects       up to 1GiB
+                  comes in      all that may be stored
+                  goes out      what was written longest ago and is not used
+                  read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms
+                  disk I/O      io_uring where the kernel allows it, else threads; past the page cache
 
-            runs with
-              workers       4 threads
-              clients       at most 16384 connections at once
-              heads         at most 64KiB and 128 fields
-              transfers     at most 256MiB of bodies on their way
-              stopping      waits up to 30s for running requests
-              access log    none
-              profile       none
-              says          info on standard error
-        "#]],
+                runs with
+                  workers       4 threads
+                  clients       at most 16384 connections at once
+                  heads         at most 64KiB and 128 fields
+                  transfers     at most 256MiB of bodies on their way
+                  stopping      waits up to 30s for running requests
+                  access log    none
+                  profile       none
+                  says          info on standard error
+            "#]],
         );
     }
 
@@ -423,8 +527,12 @@ mod tests {
                   memory        none
                   disk          /x/half-gib
                   size          512MiB, the file's size as it is
+                  goes          through the page cache
                   objects       up to 1GiB
-                  disk I/O      io_uring where the kernel allows it, else threads; through the page cache
+                  comes in      all that may be stored
+                  goes out      what was written longest ago and is not used
+                  read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms
+                  disk I/O      io_uring where the kernel allows it, else threads
 
                 runs with
                   workers       1 thread
@@ -441,5 +549,54 @@ mod tests {
                   timeouts.drain = 1m   (default 30s)
             "#]],
         );
+    }
+
+    #[test]
+    fn several_stores_in_words() {
+        let text = r#"
+            [[store]]
+            path = "/x/half-gib"
+            direct = false
+            [[store]]
+            path = "/x/device"
+            weight = 3
+            force = true
+            replacement = "lru-threshold=1MiB"
+            admission = "second-hit"
+            locality-buffers = 32
+            lazy-reads = 10
+            "#;
+        let (raw, settled) = settle_raw(text);
+        let said = explain(&settled.unwrap(), &raw);
+        let cache = &said[said.find("cache\n").unwrap()..said.find("\nruns with").unwrap()];
+        expect![[r#"
+            cache
+              memory        512MiB for objects up to 1MiB
+              disk          /x/half-gib
+              size          512MiB, the file's size as it is
+              share         25% of the objects
+              goes          through the page cache
+              disk          /x/device
+              size          the whole device
+              share         75% of the objects
+              what is there is overwritten, whoever it belongs to
+              together      each works for itself; the share of one that fails is fetched from the origins
+              objects       up to 1GiB
+              comes in      what was missed before, lately
+              goes out      what was used longest ago; nothing longer than 1MiB comes in; from 97% full down to 95%
+              written       objects of one server together, for 32 servers at a time
+              read          up to 10 together, waiting up to 2ms
+              disk I/O      io_uring where the kernel allows it, else threads
+        "#]].assert_eq(cache);
+        let (_, rest) = said.split_once("set differently").unwrap();
+        expect![[r#"
+             from the default
+              store.direct = false   (default true)
+              store.weight = 3   (default 1)
+              store.force = true   (default false)
+              store.locality-buffers = 32   (default 0)
+
+            note: /x/device is taken as a store whatever is on it (force); take force out after the first start
+        "#]].assert_eq(rest);
     }
 }

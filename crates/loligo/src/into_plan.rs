@@ -7,20 +7,18 @@
 //!   R1  a listener or admin interface beyond loopback says whom it serves
 //!   R2  no address is used twice (port 0, any free port, excepted)
 //!   R3  no origin is one of our own listeners, where that can be seen from the addresses
-//!   R4  a store that exists keeps its size unless one is given; a new one leaves half of the free space
+//! Those about stores are in `stores`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 
-use proxy::plan::{
-    AccessLog, Admin, Forward, Limits, Listener, OriginUrl, Plan, Role, Route, StorePlan,
-};
+use proxy::plan::{AccessLog, Admin, Forward, Limits, Listener, OriginUrl, Plan, Role, Route};
 
-use crate::draft::{Draft, LISTEN, ListenerDraft, RouteDraft, StorePath};
-use crate::machine::{Existing, Machine, OnDisk};
+use crate::draft::{Draft, LISTEN, ListenerDraft, RouteDraft};
+use crate::machine::{Machine, OnDisk};
 use crate::problem::{Place, Problem};
 use crate::raw::{Given, Raw};
 use crate::settings;
+use crate::stores;
 use crate::table;
 use crate::units::Size;
 
@@ -38,25 +36,27 @@ pub struct Settled {
     pub plan: Plan,
     /// The filter of what is said on standard error.
     pub log_level: String,
-    /// What is on disk where the store is to be.
-    pub store_on_disk: OnDisk,
+    /// What is on disk where each store is to be.
+    pub stores_on_disk: Vec<OnDisk>,
     /// What is allowed but may surprise.
     pub notes: Vec<String>,
 }
 
 /// Checks everything.
 pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> {
+    let (given, blocks, problems) = stores::split(raw);
     let mut making = Making {
         raw,
+        given,
         machine,
         draft: Draft::default(),
-        problems: Vec::new(),
+        problems,
         notes: Vec::new(),
     };
     settings::apply(
         table::TOP,
         "",
-        &raw.given,
+        &making.given,
         &mut making.draft,
         &mut making.problems,
     );
@@ -65,7 +65,9 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     making.check_origins(&listeners);
     making.check_numbers();
     let admin = making.admin();
-    let (store, store_on_disk) = making.store();
+    let stored = stores::settle(&blocks, machine);
+    making.problems.extend(stored.problems);
+    making.notes.extend(stored.notes);
     making.settle_limits();
 
     let Making {
@@ -85,7 +87,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         .map(|(listener, _)| listener)
         .collect();
     plan.admin = admin;
-    plan.store = store;
+    plan.stores = stored.plans;
     plan.workers = draft
         .workers
         .unwrap_or(machine.cores.clamp(Plan::WORKERS.min, Plan::WORKERS.max));
@@ -99,7 +101,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     Ok(Settled {
         plan,
         log_level: draft.log_level,
-        store_on_disk,
+        stores_on_disk: stored.on_disk,
         notes,
     })
 }
@@ -111,6 +113,8 @@ fn memory_default(ram_bytes: u64) -> u64 {
 
 struct Making<'a> {
     raw: &'a Raw,
+    /// Settings of the whole, those of all stores included.
+    given: Vec<Given>,
     machine: &'a Machine,
     draft: Draft,
     problems: Vec<Problem>,
@@ -120,7 +124,7 @@ struct Making<'a> {
 impl Making<'_> {
     /// A problem with a setting outside listeners, or with what was not said.
     fn complain(&mut self, key: &str, message: String) {
-        let problem = match self.raw.given.iter().rfind(|given| given.key == key) {
+        let problem = match self.given.iter().rfind(|given| given.key == key) {
             Some(given) => given.problem(message),
             None => missing(Place::Default, key, message),
         };
@@ -332,31 +336,18 @@ impl Making<'_> {
 
     fn check_numbers(&mut self) {
         let draft = &self.draft;
-        let (limits, dns, store) = (&draft.plan.limits, &draft.plan.dns, &draft.store);
+        let (limits, dns, storing) = (&draft.plan.limits, &draft.plan.dns, &draft.plan.storing);
         let mut wrong: Vec<(&str, String)> = Vec::new();
-        if store.low_watermark_percent >= store.high_watermark_percent {
-            let message = format!(
-                "must be below the high one, {}",
-                store.high_watermark_percent
-            );
+        let marks = storing.watermarks;
+        if marks.low_percent >= marks.high_percent {
+            let message = format!("must be below the high one, {}", marks.high_percent);
             wrong.push(("store.low-watermark", message));
         }
         for (key, bytes) in [
-            ("store.chunk", store.chunk_bytes),
-            ("store.cluster", store.cluster_bytes),
-            ("store.fragment", store.fragment_bytes),
+            ("store.cluster", storing.cluster_bytes),
+            ("store.fragment", storing.fragment_bytes),
         ] {
-            if !bytes.is_power_of_two() {
-                let next = u64::from(bytes).next_power_of_two();
-                wrong.push((
-                    key,
-                    format!(
-                        "must be a power of two, {} or {}",
-                        Size(next / 2),
-                        Size(next)
-                    ),
-                ));
-            }
+            wrong.extend(not_a_power(bytes).map(|message| (key, message)));
         }
         if limits.transfer_bytes_max > limits.transfer_buffer_bytes {
             let message = format!(
@@ -378,7 +369,7 @@ impl Making<'_> {
         let address = self.draft.admin?;
         if !is_local(address.ip()) && self.draft.admin_allow.is_empty() {
             self.problems.push(needs_allow(
-                find(&self.raw.given, "admin.address", ""),
+                find(&self.given, "admin.address", ""),
                 "admin.allow = [\"10.0.0.0/8\"] (flag --admin-allow); whoever may use it may purge the cache",
             ));
         }
@@ -386,92 +377,6 @@ impl Making<'_> {
             address,
             allow: self.draft.admin_allow.clone(),
         })
-    }
-
-    /// R4
-    fn store(&mut self) -> (Option<StorePlan>, OnDisk) {
-        let path = match &self.draft.store_path {
-            StorePath::None => {
-                if self.draft.store_size.is_some() {
-                    self.complain(
-                        "store.size",
-                        "there is no store (store.path is none)".into(),
-                    );
-                }
-                return (None, OnDisk::default());
-            }
-            StorePath::At(path) => path.clone(),
-            StorePath::Default => match &self.machine.cache_dir {
-                Some(dir) => dir.join("loligo").join("store"),
-                None => {
-                    let message = "no cache directory is known ($XDG_CACHE_HOME and $HOME are not set); \
-                                   say where the store is (flag --store), or none";
-                    self.complain("store.path", message.into());
-                    PathBuf::new()
-                }
-            },
-        };
-        let on_disk = (self.machine.look)(&path);
-        let given = self.draft.store_size;
-        let size_bytes = match (&on_disk.existing, given) {
-            (Some(Existing::Unfit(what)), _) => {
-                let message = format!(
-                    "{} is {what}; name a file, such as {}/store",
-                    path.display(),
-                    path.display()
-                );
-                self.complain("store.path", message);
-                None
-            }
-            // An empty file is as good as none.
-            (Some(Existing::File(1..)) | Some(Existing::Device), None) => None,
-            (_, Some(bytes)) => {
-                self.note_space(bytes, &on_disk);
-                Some(bytes)
-            }
-            (Some(Existing::File(0)) | None, None) => self.store_default(&on_disk),
-        };
-        (
-            Some(StorePlan {
-                path,
-                size_bytes,
-                ..self.draft.store.clone()
-            }),
-            on_disk,
-        )
-    }
-
-    /// The default size of a new store.
-    fn store_default(&mut self, on_disk: &OnDisk) -> Option<u64> {
-        let half = on_disk.free_bytes.unwrap_or(u64::MAX) / 2 / MIB * MIB;
-        let bytes = half.min(StorePlan::SIZE_BYTES.default);
-        if bytes < StorePlan::SIZE_BYTES.min {
-            let message = format!(
-                "only {} are free where the store would be, too little for half of it to hold one; \
-                 choose another place (flag --store), a size (--store-size), or --store none",
-                Size(on_disk.free_bytes.unwrap_or(0) / 1024 * 1024)
-            );
-            self.complain("store.path", message);
-        }
-        Some(bytes)
-    }
-
-    fn note_space(&mut self, bytes: u64, on_disk: &OnDisk) {
-        let there = match on_disk.existing {
-            Some(Existing::File(bytes)) => bytes,
-            Some(_) => return,
-            None => 0,
-        };
-        if on_disk
-            .free_bytes
-            .is_some_and(|free| bytes > free.saturating_add(there))
-        {
-            let free = Size(on_disk.free_bytes.unwrap_or(0) / MIB * MIB);
-            self.notes.push(format!(
-                "the store is to have {}, but only {free} are free there",
-                Size(bytes)
-            ));
-        }
     }
 
     /// The number of connections and the limit of open files.
@@ -499,7 +404,20 @@ impl Making<'_> {
     }
 }
 
-fn missing(place: Place, key: &str, message: String) -> Problem {
+/// What to say of a size that is no power of two.
+pub fn not_a_power(bytes: u32) -> Option<String> {
+    let next = u64::from(bytes).next_power_of_two();
+    (!bytes.is_power_of_two()).then(|| {
+        format!(
+            "must be a power of two, {} or {}",
+            Size(next / 2),
+            Size(next)
+        )
+    })
+}
+
+/// A complaint about what was not written.
+pub fn missing(place: Place, key: &str, message: String) -> Problem {
     Problem {
         place,
         key: key.to_owned(),
@@ -509,7 +427,7 @@ fn missing(place: Place, key: &str, message: String) -> Problem {
 }
 
 /// The place and value of a setting, for a complaint about it.
-fn find(given: &[Given], key: &str, scope: &str) -> Problem {
+pub fn find(given: &[Given], key: &str, scope: &str) -> Problem {
     let mut problem = match given.iter().rfind(|given| given.key == key) {
         Some(given) => given.problem(""),
         None => missing(Place::Default, key, String::new()),

@@ -26,7 +26,8 @@ fn nothing_said_is_a_forward_proxy_for_this_machine() {
         })
     );
     assert_eq!((plan.workers, plan.memory_bytes), (4, 512 << 20));
-    let store = plan.store.as_ref().unwrap();
+    assert_eq!(plan.stores.len(), 1);
+    let store = &plan.stores[0];
     assert_eq!(
         store.path,
         std::path::Path::new("/home/u/.cache/loligo/store")
@@ -41,74 +42,6 @@ fn memory_is_an_eighth_of_the_ram_within_bounds() {
     assert_eq!(memory_default(4 << 30), 512 << 20);
     assert_eq!(memory_default(1 << 40), 1 << 30);
     assert_eq!(memory_default(0), 1 << 20);
-}
-
-#[test]
-fn a_new_store_leaves_half_of_the_free_space() {
-    let size = |path: &str| {
-        settle(&format!("store.path = \"{path}\""))
-            .unwrap()
-            .plan
-            .store
-            .unwrap()
-            .size_bytes
-    };
-    assert_eq!(size("/small/store"), Some(1536 << 20));
-    assert_eq!(size("/elsewhere/empty"), Some(10 << 30));
-    wrong(
-        "store.path = \"/full/store\"",
-        expect![[r#"
-            loligo.toml:1: store.path = "/full/store": only 5MiB are free where the store would be, too little for half of it to hold one; choose another place (flag --store), a size (--store-size), or --store none
-        "#]],
-    );
-}
-
-#[test]
-fn an_existing_store_keeps_its_size_unless_told() {
-    let size = |text: &str| settle(text).unwrap().plan.store.unwrap().size_bytes;
-    assert_eq!(size("store.path = \"/x/half-gib\""), None);
-    assert_eq!(size("store.path = \"/x/device\""), None);
-    assert_eq!(
-        size("[store]\npath = \"/x/half-gib\"\nsize = \"1GiB\""),
-        Some(1 << 30)
-    );
-}
-
-#[test]
-fn a_store_larger_than_the_free_space_is_noted() {
-    let settled = settle("[store]\npath = \"/small/store\"\nsize = \"4GiB\"").unwrap();
-    assert_eq!(
-        settled.notes,
-        ["the store is to have 4GiB, but only 3GiB are free there"]
-    );
-}
-
-#[test]
-fn stores_that_can_not_be() {
-    wrong(
-        "store.path = \"/x/dir\"",
-        expect![[r#"
-            loligo.toml:1: store.path = "/x/dir": /x/dir is a directory; name a file, such as /x/dir/store
-        "#]],
-    );
-    wrong(
-        "[store]\npath = \"none\"\nsize = \"1GiB\"",
-        expect![[r#"
-            loligo.toml:3: store.size = "1GiB": there is no store (store.path is none)
-        "#]],
-    );
-    let homeless = Machine {
-        cache_dir: None,
-        ..machine()
-    };
-    let problems = into_plan(&Raw::default(), &homeless).unwrap_err();
-    assert!(
-        problems[0]
-            .to_string()
-            .starts_with("store.path: no cache directory is known"),
-        "{}",
-        problems[0]
-    );
 }
 
 #[test]
@@ -360,7 +293,7 @@ fn the_file_limit_bounds_the_connections() {
     assert_eq!(settled.notes.len(), 1);
     let raw = Raw {
         given: vec![Given::flag("limits.connections-max", "", "1000")],
-        listeners: Vec::new(),
+        ..Raw::default()
     };
     let settled = into_plan(&raw, &poor).unwrap();
     assert_eq!(
@@ -385,7 +318,7 @@ fn flags_override_the_file() {
 
     let flags = Flags {
         memory: some("none"),
-        store: some("none"),
+        store: vec!["none".into()],
         admin: some("none"),
         ..Flags::default()
     };
@@ -398,7 +331,7 @@ fn flags_override_the_file() {
         ),
         (0, 2, 2)
     );
-    assert_eq!((changed.store, changed.admin), (None, None));
+    assert_eq!((changed.stores, changed.admin), (Vec::new(), None));
 
     let flags = Flags {
         listen: vec!["3".into()],

@@ -20,6 +20,8 @@ pub struct Machine {
     pub cache_dir: Option<PathBuf>,
     /// What is at a path on disk.
     pub look: fn(&Path) -> OnDisk,
+    /// Where a path leads, links followed as far as it exists.
+    pub resolve: fn(&Path) -> PathBuf,
 }
 
 /// What is at a path.
@@ -29,6 +31,8 @@ pub struct OnDisk {
     pub existing: Option<Existing>,
     /// Bytes free to us in the file system it is or would be in.
     pub free_bytes: Option<u64>,
+    /// Which file system that is.
+    pub file_system: Option<u64>,
 }
 
 /// What is at a path already.
@@ -51,6 +55,7 @@ impl Machine {
             files_max: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
             cache_dir: cache_dir(),
             look,
+            resolve,
         }
     }
 }
@@ -121,7 +126,7 @@ fn look(path: &Path) -> OnDisk {
         }
     });
     // The nearest directory that is there already; a bare name lies in the current one.
-    let free_bytes = path
+    let file_system = path
         .ancestors()
         .map(|dir| {
             if dir.as_os_str().is_empty() {
@@ -130,11 +135,28 @@ fn look(path: &Path) -> OnDisk {
                 dir
             }
         })
-        .find_map(|dir| rustix::fs::statvfs(dir).ok())
-        .map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+        .find_map(|dir| rustix::fs::statvfs(dir).ok());
     OnDisk {
         existing,
-        free_bytes,
+        free_bytes: file_system
+            .as_ref()
+            .map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize)),
+        file_system: file_system.map(|fs| fs.f_fsid),
+    }
+}
+
+/// What is not there yet is taken by its name. A link that leads nowhere is too.
+fn resolve(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = path
+        .ancestors()
+        .find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
+    match there {
+        Some((dir, real)) => match path.strip_prefix(dir) {
+            Ok(rest) if !rest.as_os_str().is_empty() => real.join(rest),
+            _ => real,
+        },
+        None => path,
     }
 }
 
@@ -157,6 +179,18 @@ mod tests {
             Some(16 << 20)
         );
         assert_eq!(mem_total("nonsense"), None);
+    }
+
+    #[test]
+    fn a_path_is_resolved_as_far_as_it_exists() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().join("real");
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, dir.path().join("link")).unwrap();
+        let same = |a: &str, b: &str| resolve(&dir.path().join(a)) == resolve(&dir.path().join(b));
+        assert!(same("real", "link"));
+        assert!(same("real/new/store", "link/./new/store"));
+        assert!(!same("real/new", "link/other"));
     }
 
     #[test]

@@ -23,6 +23,8 @@ mod raw;
 mod reference;
 mod serve;
 mod settings;
+mod store_tool;
+mod stores;
 mod table;
 #[cfg(test)]
 mod testing;
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
             print(&reference::reference());
             ExitCode::SUCCESS
         }
+        Command::Store(command) => store_tool::run(&command),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
     }
 }

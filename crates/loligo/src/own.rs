@@ -5,10 +5,13 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-use proxy::plan::{AccessFormat, Bounds, Destinations, Dns, IoEngine, LogTarget, OriginUrl, Plan};
+use proxy::plan::{
+    AccessFormat, Bounds, Destinations, Dns, IoEngine, LazyMode, LogTarget, OriginUrl, Plan,
+    Storing,
+};
 use tracing_subscriber::EnvFilter;
 
-use crate::draft::{Draft, ListenerDraft, RouteDraft, StorePath};
+use crate::draft::{Draft, ListenerDraft, RouteDraft, StoreDraft, StorePath};
 use crate::problem::Problem;
 use crate::raw::{Given, Value};
 use crate::settings;
@@ -75,8 +78,8 @@ pub fn admin_allow(draft: &mut Draft, given: &Given) -> Done {
     Ok(())
 }
 
-pub fn store_path(draft: &mut Draft, given: &Given) -> Done {
-    draft.store_path = if is_none(given) {
+pub fn store_path(store: &mut StoreDraft, given: &Given) -> Done {
+    store.path = if is_none(given) {
         StorePath::None
     } else {
         StorePath::At(given.path()?)
@@ -85,11 +88,54 @@ pub fn store_path(draft: &mut Draft, given: &Given) -> Done {
 }
 
 pub fn io_engine(draft: &mut Draft, given: &Given) -> Done {
-    draft.store.io_engine = match given.text()? {
+    draft.plan.storing.io_engine = match given.text()? {
         "auto" => IoEngine::Auto,
         "uring" => IoEngine::Uring,
         "threads" => IoEngine::Threads,
         _ => return Err(given.problem("expected auto, uring or threads")),
+    };
+    Ok(())
+}
+
+pub fn replacement(draft: &mut Draft, given: &Given) -> Done {
+    let text = given.text()?;
+    // Sizes have units here; the store counts in bytes.
+    let sized = text.strip_prefix("lru-threshold=").map(|size| {
+        parse_size(size).filter(|&bytes| bytes > 0).ok_or_else(|| {
+            given.problem("expected a size behind lru-threshold=, such as \"lru-threshold=256KiB\"")
+        })
+    });
+    let read = match sized {
+        Some(bytes) => format!("lru-threshold={}", bytes?).parse(),
+        None => text.parse(),
+    };
+    draft.plan.storing.replacement = read.map_err(|_| {
+        given.problem(
+            "expected second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE, s3-fifo, sieve, \
+             w-tinylfu or gdsf",
+        )
+    })?;
+    Ok(())
+}
+
+pub fn admission(draft: &mut Draft, given: &Given) -> Done {
+    let read = given.text()?.parse();
+    draft.plan.storing.admission =
+        read.map_err(|_| given.problem("expected all, second-hit or tinylfu"))?;
+    Ok(())
+}
+
+pub fn lazy_reads(draft: &mut Draft, given: &Given) -> Done {
+    let auto = matches!(&given.value, Value::Text(text) if text == "auto");
+    draft.plan.storing.lazy_reads = if auto {
+        LazyMode::Measured
+    } else {
+        let number = matches!(&given.value, Value::Number(_))
+            || matches!(&given.value, Value::Text(text) if text.parse::<u64>().is_ok());
+        if !number {
+            return Err(given.problem("expected \"auto\" or a number, 0 for none"));
+        }
+        LazyMode::Gather(settings::count(given, Storing::LAZY_READS)? as u8)
     };
     Ok(())
 }

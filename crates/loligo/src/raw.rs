@@ -1,7 +1,7 @@
 //! What the user said: settings as written, each with its place. Nothing is checked here but the shape.
 //!
-//! A configuration is flat: a setting has a name like `store.size` and a value. Only listeners and their routes
-//! repeat. TOML tables are flattened to such names, the command line's flags become settings too (later ones win),
+//! A configuration is flat: a setting has a name like `store.size` and a value. Only stores, listeners and
+//! their routes repeat. TOML tables are flattened to such names, the command line's flags become settings too (later ones win),
 //! and `table` knows which names exist. So a file and a flag are checked by the same lines of code and
 //! complain in the same way.
 
@@ -20,10 +20,23 @@ pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Everything the user said.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Raw {
-    /// Settings outside listeners.
+    /// Settings outside blocks that repeat.
     pub given: Vec<Given>,
+    /// The `[store]` block, or the `[[store]]` blocks.
+    pub stores: Vec<RawStore>,
+    /// What the file's stores say of themselves, where flags have replaced them: checked all the same.
+    pub replaced: Vec<Given>,
     /// The `[[listener]]` blocks.
     pub listeners: Vec<RawListener>,
+}
+
+/// One `[store]` or `[[store]]` block, or one `--store`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RawStore {
+    /// Where the block begins.
+    pub place: Place,
+    /// Its settings, names without `store.`; those of all stores among them.
+    pub given: Vec<Given>,
 }
 
 /// One `[[listener]]` block, or one `--listen`.
@@ -208,9 +221,26 @@ impl Parser<'_> {
                 for (table, place) in self.blocks(key, value, place) {
                     raw.listeners.push(self.listener(table, place));
                 }
+            } else if key == "store" {
+                self.stores(value, place, &mut raw.stores);
             } else {
                 self.flatten(key, value, place, &mut raw.given);
             }
+        }
+    }
+
+    /// One table, or an array of tables.
+    fn stores(&mut self, value: &Spanned<DeValue<'_>>, place: Place, stores: &mut Vec<RawStore>) {
+        let blocks = match value.get_ref() {
+            DeValue::Table(table) => vec![(table, place)],
+            _ => self.blocks("store", value, place),
+        };
+        for (table, place) in blocks {
+            let mut given = Vec::new();
+            for (key, value, place) in self.entries(table) {
+                self.flatten(key, value, place, &mut given);
+            }
+            stores.push(RawStore { place, given });
         }
     }
 
@@ -255,7 +285,9 @@ impl Parser<'_> {
             }
         }
         if stray {
-            let message = format!("expected blocks that begin with [[{name}]], two brackets");
+            let single = if name == "store" { "[store] or " } else { "" };
+            let message =
+                format!("expected blocks that begin with {single}[[{name}]], two brackets");
             self.problems.push(Problem {
                 place,
                 key: name.to_owned(),
@@ -320,10 +352,30 @@ mod tests {
         let (a, problems) = parse("[store]\nsize = \"1GiB\"\n", Path::new("x.toml"));
         assert_eq!(problems, []);
         let (b, _) = parse("\nstore.size = \"1GiB\"\n", Path::new("x.toml"));
-        assert_eq!(a, b);
+        assert_eq!(a.stores[0].given, b.stores[0].given);
         assert_eq!(
-            (a.given[0].key.as_str(), line(&a.given[0].place)),
-            ("store.size", 2)
+            (
+                a.stores[0].given[0].key.as_str(),
+                line(&a.stores[0].given[0].place)
+            ),
+            ("size", 2)
+        );
+        let (a, _) = parse("[log]\nlevel = \"warn\"\n", Path::new("x.toml"));
+        let (b, _) = parse("\nlog.level = \"warn\"\n", Path::new("x.toml"));
+        assert_eq!((a.given[0].key.as_str(), &a), ("log.level", &b));
+    }
+
+    #[test]
+    fn one_store_or_several() {
+        let text = "[[store]]\npath = \"a\"\n[[store]]\npath = \"b\"\n";
+        let (raw, problems) = parse(text, Path::new("x.toml"));
+        assert_eq!(problems, []);
+        let lines: Vec<_> = raw.stores.iter().map(|s| line(&s.given[0].place)).collect();
+        assert_eq!(lines, [2, 4]);
+        let (_, problems) = parse("store = \"/x\"", Path::new("x.toml"));
+        assert_eq!(
+            problems[0].to_string(),
+            "x.toml:1: store: expected blocks that begin with [store] or [[store]], two brackets"
         );
     }
 

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::settings::Setting;
-use crate::table::{LISTENER, ROUTE, TOP};
+use crate::table::{LISTENER, ROUTE, STORE, TOP};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -17,8 +17,8 @@ Loligo needs no configuration: `loligo serve` is a forward proxy for this machin
 the most common settings (`loligo serve --help`), a file changes all of them: `loligo serve -c loligo.toml`.
 `loligo check -c loligo.toml` explains in words what a file means, or what is wrong with it, with line and setting.
 
-- The file is [TOML](https://toml.io). A flag overrides the file; `--listen` and `--reverse` replace its listeners,
-  `--allow` the networks of every listener.
+- The file is [TOML](https://toml.io). A flag overrides the file; `--store` replaces its stores, `--listen` and
+  `--reverse` its listeners, `--allow` the networks of every listener, `--store-size` the size of every store.
 - Sizes: `\"64KiB\"`, `\"256MiB\"`, `\"10GiB\"` (powers of 1024), `\"500MB\"` (powers of 1000), or a number of bytes.
 - Times: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"2h\"`, `\"1d\"`, also `\"1h30m\"`.
 - Networks: a list such as `[\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]`; `\"any\"` is everybody. On the command
@@ -54,9 +54,14 @@ path = "/images"
 origin = "http://127.0.0.1:8081"
 pass-host = true
 
-[store]
+# Two disks: 20 GiB of the system's, and the whole of one that does nothing else.
+[[store]]
 path = "/var/cache/loligo.store"
 size = "20GiB"
+
+[[store]]
+path = "/dev/disk/by-id/ata-EXAMPLE"
+weight = 4
 
 [log]
 access = "/var/log/loligo/access.log"
@@ -83,10 +88,23 @@ pub fn reference() -> String {
         "",
         ROUTE,
     );
+    section(
+        &mut out,
+        "[store] or [[store]]",
+        "The disk cache. One store is a block `[store]`; for several, repeat `[[store]]`: objects are spread over them by the hash \
+         of their address, so each disk works for itself, and one that fails takes only its share with it. Each block says of \
+         its own store:",
+        "",
+        STORE,
+    );
     for (name, words) in [
         ("", "Written at the top of the file, before any block."),
         ("admin", ""),
-        ("store", ""),
+        (
+            "store",
+            "For all stores together. Written into `[store]`, or into one of the `[[store]]` blocks: it holds for every store \
+             wherever it stands. Two blocks that say different things are a mistake.",
+        ),
         ("log", ""),
         ("limits", ""),
         ("timeouts", "Every wait ends."),
@@ -98,7 +116,10 @@ pub fn reference() -> String {
         let title = if name.is_empty() {
             "General".to_owned()
         } else {
-            format!("[{name}]")
+            match name {
+                "store" => "[store], of all stores".to_owned(),
+                _ => format!("[{name}]"),
+            }
         };
         section(&mut out, &title, words, name, TOP);
     }
@@ -158,11 +179,12 @@ mod tests {
     fn every_setting_has_its_section() {
         let text = reference();
         let rows = text.lines().filter(|line| line.starts_with("| `")).count();
-        assert_eq!(rows, TOP.len() + LISTENER.len() + ROUTE.len());
+        assert_eq!(rows, TOP.len() + STORE.len() + LISTENER.len() + ROUTE.len());
     }
 
     #[test]
     fn the_example_is_without_a_fault() {
-        assert_eq!(settle(EXAMPLE).unwrap().plan.listeners.len(), 2);
+        let plan = settle(EXAMPLE).unwrap().plan;
+        assert_eq!((plan.listeners.len(), plan.stores.len()), (2, 2));
     }
 }

@@ -43,12 +43,13 @@ fn announce(ready: &Ready, roles: &[&str]) {
         Some(address) => tracing::info!("admin interface on http://{address}"),
         None => tracing::info!("no admin interface"),
     }
-    match &ready.store {
-        Some(store) => {
-            tracing::info!("store {store}");
-            tracing::info!("disk I/O by {}", ready.io_engine);
-        }
-        None => tracing::info!("no store: memory only"),
+    for store in &ready.stores {
+        tracing::info!("store {store}");
+    }
+    if ready.stores.is_empty() {
+        tracing::info!("no store: memory only");
+    } else {
+        tracing::info!("disk I/O by {}", ready.io_engine);
     }
     if let Some(reason) = &ready.io_engine_reason {
         tracing::warn!("io_uring can not be used here: {reason}");

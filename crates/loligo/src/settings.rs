@@ -94,7 +94,7 @@ pub fn apply<T>(
     for one in given {
         let mut done = match table.iter().find(|setting| setting.key == one.key) {
             Some(setting) => setting.kind.set(target, one),
-            None => Err(unknown(table, one)),
+            None => Err(unknown(one, table.iter().map(|setting| setting.key))),
         };
         if let Err(problem) = &mut done {
             problem.key.insert_str(0, scope);
@@ -103,8 +103,8 @@ pub fn apply<T>(
     }
 }
 
-fn unknown<T>(table: &'static [Setting<T>], given: &Given) -> Problem {
-    let known = table.iter().map(|setting| setting.key);
+/// There is no such setting; these are.
+pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Problem {
     let message = match did_you_mean(&given.key, known) {
         Some(meant) => format!("there is no such setting here; did you mean \"{meant}\"?"),
         None => "there is no such setting here; `loligo settings` lists them all".to_owned(),
@@ -159,9 +159,9 @@ fn within<T: PartialOrd + Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draft::Draft;
+    use crate::draft::{Draft, StoreDraft};
     use crate::problem::Place;
-    use crate::table::TOP;
+    use crate::table::{STORE, TOP};
 
     fn given(key: &str, value: Value) -> Given {
         Given {
@@ -185,68 +185,66 @@ mod tests {
 
     #[test]
     fn every_bounded_setting_accepts_its_default_and_its_ends_and_no_more() {
-        for setting in TOP {
-            let fits = |value: String| complaint(setting.key, Value::Text(value)).is_empty();
-            match &setting.kind {
-                Kind::Size(b, _) => {
-                    for n in [b.min, b.default, b.max] {
-                        assert!(fits(Size(n).to_string()), "{}", setting.key);
-                    }
-                    assert!(!fits((b.max + 1).to_string()), "{}", setting.key);
-                }
-                Kind::Time(b, _) => {
-                    for t in [b.min, b.default, b.max] {
-                        assert!(fits(Time(t).to_string()), "{}", setting.key);
-                    }
-                    assert!(
-                        !fits(Time(b.max + Duration::from_secs(1)).to_string()),
-                        "{}",
-                        setting.key
-                    );
-                }
-                Kind::Count(b, _) => {
-                    for n in [b.min, b.default, b.max] {
-                        assert!(fits(n.to_string()), "{}", setting.key);
-                    }
-                    assert!(!fits((b.max + 1).to_string()), "{}", setting.key);
-                }
-                Kind::Switch(..) | Kind::Own { .. } => {}
+        holds_its_bounds(TOP);
+        holds_its_bounds(STORE);
+    }
+
+    fn holds_its_bounds<T: Default>(table: &'static [Setting<T>]) {
+        for setting in table {
+            let fits = |value: String| {
+                let mut problems = Vec::new();
+                let given = given(setting.key, Value::Text(value));
+                apply(table, "", &[given], &mut T::default(), &mut problems);
+                problems.is_empty()
+            };
+            let (good, bad) = match &setting.kind {
+                Kind::Size(b, _) => (
+                    [b.min, b.default, b.max].map(|n| Size(n).to_string()),
+                    (b.max + 1).to_string(),
+                ),
+                Kind::Time(b, _) => (
+                    [b.min, b.default, b.max].map(|t| Time(t).to_string()),
+                    Time(b.max + Duration::from_secs(1)).to_string(),
+                ),
+                Kind::Count(b, _) => (
+                    [b.min, b.default, b.max].map(|n| n.to_string()),
+                    (b.max + 1).to_string(),
+                ),
+                Kind::Switch(..) | Kind::Own { .. } => continue,
+            };
+            for value in good {
+                assert!(fits(value), "{}", setting.key);
             }
+            assert!(!fits(bad), "{}", setting.key);
         }
     }
 
     #[test]
     fn the_defaults_in_words_are_those_of_the_plan() {
-        // Applying every stated default changes nothing.
-        let mut draft = Draft::default();
-        for setting in TOP {
+        assert_eq!(with_stated_defaults(TOP).plan, Draft::default().plan);
+        assert_eq!(with_stated_defaults(STORE).plan, StoreDraft::default().plan);
+    }
+
+    /// Applying every stated default should change nothing.
+    fn with_stated_defaults<T: Default>(table: &'static [Setting<T>]) -> T {
+        let mut draft = T::default();
+        let mut problems = Vec::new();
+        for setting in table {
             let value = match &setting.kind {
                 Kind::Switch(on, _) => Value::Switch(*on),
                 Kind::Own { .. } => continue,
                 kind => Value::Text(kind.default()),
             };
-            let mut problems = Vec::new();
-            apply(
-                TOP,
-                "",
-                &[given(setting.key, value)],
-                &mut draft,
-                &mut problems,
-            );
-            assert_eq!(problems, []);
+            let given = given(setting.key, value);
+            apply(table, "", &[given], &mut draft, &mut problems);
         }
-        assert_eq!(draft.plan, Draft::default().plan);
-        assert_eq!(draft.store, Draft::default().store);
+        assert_eq!(problems, []);
+        draft
     }
 
     #[test]
     fn complaints_name_key_value_and_way_out() {
         for (key, value, text) in [
-            (
-                "store.size",
-                Value::Text("1KiB".into()),
-                "store.size = \"1KiB\": must be from 4MiB to 2TiB",
-            ),
             (
                 "timeouts.drain",
                 Value::Number(30),
@@ -258,9 +256,9 @@ mod tests {
                 "limits.waiters-max = true: expected a whole number",
             ),
             (
-                "store.direct",
+                "cache.store-set-cookie",
                 Value::Text("yes".into()),
-                "store.direct = \"yes\": expected true or false, without quotes",
+                "cache.store-set-cookie = \"yes\": expected true or false, without quotes",
             ),
             (
                 "limits.waiter-max",

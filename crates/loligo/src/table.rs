@@ -1,15 +1,15 @@
-//! Every setting there is, in three tables: outside listeners, of a listener, of a route.
+//! Every setting there is, in four tables: of the whole, of a store, of a listener, of a route.
 //!
 //! Numbers with bounds take them from `proxy::plan`. Settings that need more than a number (`Kind::Own`) bring
 //! their own function, in `own`.
 
-use proxy::plan::{CacheRules, Dns, Limits, PoolLimits, StorePlan, Timeouts};
+use proxy::plan::{CacheRules, Dns, Limits, PoolLimits, StorePlan, Storing, Timeouts};
 
-use crate::draft::{Draft, ListenerDraft, RouteDraft};
+use crate::draft::{Draft, ListenerDraft, RouteDraft, StoreDraft};
 use crate::own;
 use crate::settings::{Kind, Setting};
 
-/// Settings outside listeners.
+/// Settings of the whole; those that begin with `store.` are written into a store's block and hold for all stores.
 pub const TOP: &[Setting<Draft>] = &[
     setting(
         "name",
@@ -61,22 +61,6 @@ pub const TOP: &[Setting<Draft>] = &[
         "Who may use the admin interface beside this machine. Required when it listens beyond loopback.",
     ),
     flagged(
-        "store.path",
-        "--store",
-        Kind::Own {
-            form: "a path or `none`",
-            default: "`loligo/store` in the user's cache directory",
-            set: own::store_path,
-        },
-        "The disk cache: one file, made if it is not there, or a block device (whose content is overwritten). `none`: memory only.",
-    ),
-    flagged(
-        "store.size",
-        "--store-size",
-        Kind::Size(StorePlan::SIZE_BYTES, |d, n| d.store_size = Some(n)),
-        "Size of the whole store, preallocated. Without it a file or device that exists keeps its size, and a new file gets the default, but at most half of the free space.",
-    ),
-    flagged(
         "store.io-engine",
         "--io-engine",
         Kind::Own {
@@ -87,51 +71,80 @@ pub const TOP: &[Setting<Draft>] = &[
         "How the disk is read and written. `auto`: io_uring where the kernel allows it, else threads; `uring`: that or do not start.",
     ),
     setting(
-        "store.direct",
-        Kind::Switch(true, |d, on| d.store.direct = on),
-        "Bypass the page cache (O_DIRECT) where the file system can. Off to let the kernel cache the store too.",
+        "store.replacement",
+        Kind::Own {
+            form: "`second-chance`, `second-chance=PERCENT`, `lru`, `lru-threshold=SIZE`, `s3-fifo`, `sieve`, `w-tinylfu`, `gdsf`",
+            default: "second-chance",
+            set: own::replacement,
+        },
+        "What leaves a full store. `second-chance` makes room stretch by stretch in the order of writing, with long writes and little memory; what is used while its stretch is among the next PERCENT of the store (0 to 75, without a word 50) is written again. Lower on a flash device that wears out. The others evict object by object, at more memory and in small holes: to compare, or where a hit is worth more than disk time. `lru-threshold` stores nothing longer than SIZE, `gdsf` prefers to keep what is small.",
     ),
     setting(
-        "store.chunk",
-        Kind::Size(StorePlan::CHUNK_BYTES, |d, n| {
-            d.store.chunk_bytes = n as u32
+        "store.admission",
+        Kind::Own {
+            form: "`all`, `second-hit`, `tinylfu`",
+            default: "all",
+            set: own::admission,
+        },
+        "What comes in. `second-hit`: what was missed before, lately; `tinylfu`: once the store is full, what was asked for twice lately. Both spare a flash device writes and keep out what is asked for once; the price is a miss for each object.",
+    ),
+    setting(
+        "store.locality-buffers",
+        Kind::Count(Storing::LOCALITY_BUFFERS, |d, n| {
+            d.plan.storing.locality_buffers = n as usize
         }),
-        "Unit of allocation, a power of two. Larger: less memory for a store of large objects, more waste for small ones. Changing it empties the store.",
+        "Clusters filled at the same time, one for each origin server of late, so that what is asked for together lies together. 0: one for all. 32 to 128 on disks with a head; each may hold `cluster` of memory.",
+    ),
+    setting(
+        "store.lazy-reads",
+        Kind::Own {
+            form: "`auto`, or a number, 0 to 64",
+            default: "auto",
+            set: own::lazy_reads,
+        },
+        "So many reads at most wait for each other, to go to the disk in the order of their places. `auto`: 10, where and as long as reads are measured to take long (1ms and more). 0: none. A number: always, for a disk known to have a head.",
+    ),
+    setting(
+        "store.lazy-reads-deadline",
+        Kind::Time(Storing::LAZY_READS_DEADLINE, |d, t| {
+            d.plan.storing.lazy_reads_deadline = t
+        }),
+        "No read waits longer for others. Longer on a busy disk with a head gathers more; every read pays it when there are few.",
     ),
     setting(
         "store.cluster",
-        Kind::Size(StorePlan::CLUSTER_BYTES, |d, n| {
-            d.store.cluster_bytes = n as u32
+        Kind::Size(Storing::CLUSTER_BYTES, |d, n| {
+            d.plan.storing.cluster_bytes = n as u32
         }),
         "Size of one write, a power of two: objects are gathered up to it.",
     ),
     setting(
         "store.cluster-deadline",
-        Kind::Time(StorePlan::CLUSTER_DEADLINE, |d, t| {
-            d.store.cluster_deadline = t
+        Kind::Time(Storing::CLUSTER_DEADLINE, |d, t| {
+            d.plan.storing.cluster_deadline = t
         }),
         "A cluster that is not full is written after this time.",
     ),
     setting(
         "store.fragment",
-        Kind::Size(StorePlan::FRAGMENT_BYTES, |d, n| {
-            d.store.fragment_bytes = n as u32
+        Kind::Size(Storing::FRAGMENT_BYTES, |d, n| {
+            d.plan.storing.fragment_bytes = n as u32
         }),
         "Longer objects are stored in pieces of this size, a power of two.",
     ),
     setting(
         "store.high-watermark",
-        Kind::Count(StorePlan::HIGH_WATERMARK_PERCENT, |d, n| {
-            d.store.high_watermark_percent = n as u8
+        Kind::Count(Storing::HIGH_WATERMARK_PERCENT, |d, n| {
+            d.plan.storing.watermarks.high_percent = n as u8
         }),
-        "Percent of the store at which eviction begins.",
+        "Percent of a store at which eviction begins, where objects leave one by one (not with `second-chance`).",
     ),
     setting(
         "store.low-watermark",
-        Kind::Count(StorePlan::LOW_WATERMARK_PERCENT, |d, n| {
-            d.store.low_watermark_percent = n as u8
+        Kind::Count(Storing::LOW_WATERMARK_PERCENT, |d, n| {
+            d.plan.storing.watermarks.low_percent = n as u8
         }),
-        "Percent of the store at which eviction ends; below the high one.",
+        "Percent of a store at which it ends; below the high one.",
     ),
     flagged(
         "log.access",
@@ -412,6 +425,46 @@ pub const TOP: &[Setting<Draft>] = &[
     ),
 ];
 
+/// Settings of one store: of `[store]`, or of each `[[store]]`.
+pub const STORE: &[Setting<StoreDraft>] = &[
+    flagged(
+        "path",
+        "--store",
+        Kind::Own {
+            form: "a path or `none`",
+            default: "`loligo/store` in the user's cache directory",
+            set: own::store_path,
+        },
+        "One file, made if it is not there, or a block device (all that is on it goes). `none`: memory only. Where there are several stores, each needs one.",
+    ),
+    flagged(
+        "size",
+        "--store-size",
+        Kind::Size(StorePlan::SIZE_BYTES, |s, n| s.size = Some(n)),
+        "Its whole size; a file is preallocated. Without it a file that exists keeps its size, a block device is taken whole, and a new file gets the default, but at most half of the free space.",
+    ),
+    setting(
+        "weight",
+        Kind::Count(StorePlan::WEIGHT, |s, n| s.plan.weight = n as u32),
+        "Its share of the objects, beside the weights of the others. As the sizes are to each other, where they differ. Changing it moves objects: those are fetched again.",
+    ),
+    setting(
+        "chunk",
+        Kind::Size(StorePlan::CHUNK_BYTES, |s, n| s.plan.chunk_bytes = n as u32),
+        "Unit of allocation, a power of two. Larger: less memory for a store of large objects, more waste for small ones. Changing it empties the store.",
+    ),
+    setting(
+        "direct",
+        Kind::Switch(true, |s, on| s.plan.direct = on),
+        "Bypass the page cache (O_DIRECT) where the file system can. Off to let the kernel cache the store too.",
+    ),
+    setting(
+        "force",
+        Kind::Switch(false, |s, on| s.plan.force = on),
+        "Take it although it carries somebody else's signature: a file system, a partition table, a volume. What is there is lost. Only for the first start; take it out again.",
+    ),
+];
+
 /// Settings of a `[[listener]]`.
 pub const LISTENER: &[Setting<ListenerDraft>] = &[
     flagged(
@@ -539,11 +592,16 @@ mod tests {
             assert_eq!(set.len(), keys.len());
         };
         keys(TOP.iter().map(|s| s.key).collect());
+        let store = STORE
+            .iter()
+            .map(|s| format!("store.{}", s.key).leak() as &str);
+        keys(store.chain(TOP.iter().map(|s| s.key)).collect());
         keys(LISTENER.iter().map(|s| s.key).collect());
         keys(ROUTE.iter().map(|s| s.key).collect());
         keys(
             TOP.iter()
                 .filter_map(|s| s.flag)
+                .chain(STORE.iter().filter_map(|s| s.flag))
                 .chain(LISTENER.iter().filter_map(|s| s.flag))
                 .collect(),
         );

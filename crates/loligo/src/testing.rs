@@ -16,6 +16,15 @@ pub fn machine() -> Machine {
         files_max: 1 << 20,
         cache_dir: Some("/home/u/.cache".into()),
         look,
+        resolve,
+    }
+}
+
+/// `/alias` is a link to `/x`.
+fn resolve(path: &Path) -> std::path::PathBuf {
+    match path.strip_prefix("/alias") {
+        Ok(rest) => Path::new("/x").join(rest),
+        Err(_) => path.to_owned(),
     }
 }
 
@@ -27,14 +36,15 @@ fn look(path: &Path) -> OnDisk {
         Some("dir") => Some(Existing::Unfit("a directory")),
         _ => None,
     };
-    let free_bytes = match path.parent().and_then(|dir| dir.to_str()) {
-        Some("/full") => 5 << 20,
-        Some("/small") => (3 << 30) + 12_345,
-        _ => 100 << 30,
+    let (file_system, free_bytes) = match path.parent().and_then(|dir| dir.to_str()) {
+        Some("/full") => (1, 5 << 20),
+        Some("/small") => (2, (3 << 30) + 12_345),
+        _ => (3, 100 << 30),
     };
     OnDisk {
         existing,
         free_bytes: Some(free_bytes),
+        file_system: Some(file_system),
     }
 }
 

@@ -17,10 +17,12 @@ use tokio::io::AsyncWriteExt;
 
 use crate::{
     client::{After, Conn, Incoming},
+    exchange::Wanted,
     fetch::Response,
     flight::{FlightReader, Next},
     metrics,
     object::{self, Object},
+    rest::{self, Rest},
     state::{Finished, Stages, Worker},
 };
 
@@ -206,15 +208,18 @@ fn write_age_and_status(age_s: Option<u32>, cache_status: &[u8], out: &mut Vec<u
 }
 
 /// Answers with a stored object, or the part of it the request asks for. `class` is that of a plain answer.
+///
+/// `None`: nothing was sent, because the body of a large object has been lost; it has been forgotten.
 pub async fn object(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     on: &mut Answering,
-    request: &Fields,
+    wanted: &Wanted,
     object: &Object,
     class: Class,
     cache_status: &[u8],
-) -> After {
+) -> Option<After> {
+    let request: &Fields = &wanted.request;
     let started = Instant::now();
     let age_s = object.standing.age_s(worker.unix_ms(started));
     let conditional = request.contains(b"if-none-match") || request.contains(b"if-modified-since");
@@ -229,16 +234,8 @@ pub async fn object(
         out.extend_from_slice(&worker.shared.via_line);
         write_age_and_status(Some(age_s), cache_status, &mut out);
         on.end_head(&mut out);
-        return whole(
-            worker,
-            conn,
-            on,
-            (304, class, b"", cache_status),
-            out,
-            Bytes::new(),
-            started,
-        )
-        .await;
+        let said: Said<'_> = (304, class, b"", cache_status);
+        return Some(whole(worker, conn, on, said, out, Bytes::new(), started).await);
     }
     let total = object.body_bytes();
     let range = if request.contains(b"range") && object.status == 200 && !on.head_only() {
@@ -283,7 +280,18 @@ pub async fn object(
     let said = (status, class, object.content_type(), cache_status);
     match object.large {
         Some(_) if !on.head_only() && from < to => {
-            fragments(worker, conn, on, said, object, out, from..to, started).await
+            fragments(
+                worker,
+                conn,
+                on,
+                wanted,
+                said,
+                object,
+                out,
+                from..to,
+                started,
+            )
+            .await
         }
         _ => {
             let body = if on.head_only() || from >= to {
@@ -291,7 +299,7 @@ pub async fn object(
             } else {
                 object.body.slice(from as usize..to as usize)
             };
-            whole(worker, conn, on, said, out, body, started).await
+            Some(whole(worker, conn, on, said, out, body, started).await)
         }
     }
 }
@@ -333,22 +341,24 @@ async fn fragments(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     on: &mut Answering,
+    wanted: &Wanted,
     (status, class, content_type, cache_status): Said<'_>,
     object: &Object,
     head: Vec<u8>,
     range: std::ops::Range<u64>,
     started: Instant,
-) -> After {
+) -> Option<After> {
     let mut bytes = 0;
     let mut gone = false;
     let mut head = Bytes::from(head);
-    let size = u64::from(worker.shared.store.fragment_bytes());
+    let store = worker.shared.store.of(object.primary);
+    let size = u64::from(store.fragment_bytes());
     let mut at = range.start;
     while at < range.end {
         let number = (at / size) as u32;
         let piece = match (&worker.disk, object.large) {
             (Some(disk), Some(large)) => {
-                disk.load_fragment(&object.key, large.fetch_id, number)
+                disk.load_fragment(object.primary, &object.key, large.fetch_id, number)
                     .await
             }
             _ => None,
@@ -356,9 +366,17 @@ async fn fragments(
         let skip = (at % size) as usize;
         let expected = size.min(object.body_bytes() - u64::from(number) * size);
         let Some(piece) = piece.filter(|p| p.len() as u64 == expected) else {
-            // Lost after the head went out: never a clean end of a short body.
-            worker.shared.store.forget(object.hash);
-            on.keep_open = false;
+            store.forget(object.hash);
+            if !head.is_empty() {
+                return None;
+            }
+            // Lost after the head went out: the rest from elsewhere, or a visible end.
+            let rest = at..range.end;
+            match rest::send(worker, conn, wanted, object, rest, &mut bytes).await {
+                Rest::Sent => {}
+                Rest::Lost => on.keep_open = false,
+                Rest::Gone => gone = true,
+            }
             break;
         };
         let len = (piece.len() - skip).min((range.end - at) as usize);
@@ -379,7 +397,7 @@ async fn fragments(
         }
         at += len as u64;
     }
-    on.finish(
+    Some(on.finish(
         worker,
         conn,
         &Sent {
@@ -391,10 +409,12 @@ async fn fragments(
             cache_status,
             gone,
         },
-    )
+    ))
 }
 
 /// Passes a response on while it arrives.
+///
+/// `None`: nothing was sent, because what the fetch no longer keeps has been lost from disk.
 pub async fn arriving(
     worker: &Rc<Worker>,
     conn: &mut Conn,
@@ -403,7 +423,7 @@ pub async fn arriving(
     response: &Response,
     class: Class,
     cache_status: &[u8],
-) -> After {
+) -> Option<After> {
     let started = Instant::now();
     let mut head = Vec::with_capacity(response.head.len() + 256);
     head.extend_from_slice(&response.head);
@@ -430,6 +450,7 @@ pub async fn arriving(
     let mut head = Bytes::from(head);
     let mut bytes = 0u64;
     let mut gone = false;
+    let mut begun = false;
     loop {
         if on.head_only() || response.bodiless {
             match write_both(worker, conn, std::mem::take(&mut head), Bytes::new()).await {
@@ -447,7 +468,10 @@ pub async fn arriving(
                 fetch_id,
             } => {
                 let found = match &worker.disk {
-                    Some(disk) => disk.load_fragment(&key, fetch_id, number).await,
+                    Some(disk) => {
+                        let primary = reader.flight.primary;
+                        disk.load_fragment(primary, &key, fetch_id, number).await
+                    }
                     None => None,
                 };
                 match found.filter(|f| f.len() > skip) {
@@ -455,6 +479,7 @@ pub async fn arriving(
                         reader.advance((found.len() - skip) as u64);
                         found.slice(skip..)
                     }
+                    None if !begun => return None,
                     None => {
                         metrics::add(&worker.counters.body_laggards_cut, 1);
                         on.break_off(chunked || response.length.is_some());
@@ -497,6 +522,7 @@ pub async fn arriving(
         if piece.is_empty() {
             continue;
         }
+        begun = true;
         let result = if chunked {
             let mut lead = Vec::with_capacity(head.len() + 12);
             lead.extend_from_slice(&std::mem::take(&mut head));
@@ -522,7 +548,7 @@ pub async fn arriving(
         .head
         .get(usize::from(at)..usize::from(at) + usize::from(len))
         .unwrap_or_default();
-    on.finish(
+    Some(on.finish(
         worker,
         conn,
         &Sent {
@@ -534,7 +560,7 @@ pub async fn arriving(
             cache_status,
             gone,
         },
-    )
+    ))
 }
 
 /// An answer of our own, with a sentence for the person who sees it.

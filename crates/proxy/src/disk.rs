@@ -1,7 +1,10 @@
-//! The store's shell: carries out the reads and writes the store asks for, on this worker's ring.
+//! The stores' shell: carries out the reads and writes they ask for, on this worker's rings.
 //!
-//! Life of a disk hit: the index is asked under a short lock and pins the extent; one read; the pin goes; header,
-//! key and checksum are verified; the read's own buffer becomes the object's head and body.
+//! Everything of a primary key is in one store of the set, so each call names it.
+//!
+//! Life of a disk hit: the index is asked under a short lock and pins the extent; one read (`lazy`); the pin goes;
+//! header, key and checksum are verified; the read's own buffer becomes the object's head and body. A record that lies
+//! where room will soon be made is written again.
 //! Life of a stored miss: the record is copied into the cluster buffer; whoever fills the buffer carries the
 //! write out in a task of its own.
 //!
@@ -15,31 +18,52 @@ use std::{
 };
 
 use bytes::Bytes;
-use device::Engine;
+use device::IoFault;
+use httpcache::UnixMillis;
 use store::{
-    Fragment, Inserted, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, ReadGuard, RecordParts,
-    Sequence, Store, Write,
+    Corrupt, Fragment, Inserted, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, ReadGuard,
+    RecordParts, Renewal, Sequence, Set, Store, Writes,
 };
 use tokio::sync::Notify;
 
 use crate::{
+    keeper::Bell,
+    lazy::LazyReads,
     metrics::{self, Counters},
     object::{Large, Object},
+    target,
 };
 
-/// The store on this worker's ring.
+/// The stores on this worker's rings.
 #[derive(Clone)]
 pub struct DiskIo {
-    store: Arc<Store>,
-    engine: Rc<Engine>,
+    set: Arc<Set>,
+    /// In the set's order.
+    members: Rc<[Member]>,
     counters: Arc<Counters>,
+    bell: Arc<Bell>,
     writes: Rc<WritesUnderWay>,
+    /// Are records gathered by the server they came from?
+    by_server: bool,
+}
+
+struct Member {
+    store: Arc<Store>,
+    reads: LazyReads,
+}
+
+/// A record that was read.
+struct Found {
+    parts: RecordParts,
+    renewal: Option<Renewal>,
+    from_device: bool,
 }
 
 #[derive(Default)]
 struct WritesUnderWay {
     count: Cell<usize>,
     one_done: Notify,
+    waited_in_vain: Cell<Option<Instant>>,
 }
 
 /// What a read took.
@@ -52,107 +76,187 @@ pub struct SwapIn {
 }
 
 impl DiskIo {
-    /// A shell around `store`, reading and writing through `engine`.
-    pub fn new(store: Arc<Store>, engine: Rc<Engine>, counters: Arc<Counters>) -> DiskIo {
+    /// A shell around the stores of `set`, each with the reads of its own engine, in the set's order. With `by_server`,
+    /// records go to the disk beside others of the same server.
+    pub fn new(
+        set: Arc<Set>,
+        reads: Vec<LazyReads>,
+        counters: Arc<Counters>,
+        bell: Arc<Bell>,
+        by_server: bool,
+    ) -> DiskIo {
+        let stores = set.stores().cloned();
+        let members = stores.zip(reads);
         DiskIo {
-            store,
-            engine,
+            members: members
+                .map(|(store, reads)| Member { store, reads })
+                .collect(),
+            set,
             counters,
+            bell,
             writes: Rc::default(),
+            by_server,
         }
     }
 
+    fn member(&self, primary: KeyHash) -> &Member {
+        &self.members[self.set.owner(primary)]
+    }
+
     /// The object stored under exactly this key, by one read.
-    pub async fn load(&self, hash: KeyHash, key: &[u8]) -> Option<(Object, Option<SwapIn>)> {
+    pub async fn load(
+        &self,
+        primary: KeyHash,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Option<(Object, Option<SwapIn>)> {
         let start = Instant::now();
-        let (parts, swap_in) = self.read_record(hash).await?;
-        let object = object_of(hash, key, parts)?;
-        let swap_in = swap_in.then(|| SwapIn {
+        let found = self.read_record(primary, hash).await?;
+        let swap_in = found.from_device.then(|| SwapIn {
             start,
             end: Instant::now(),
         });
+        let object = self.object_of(primary, hash, key, found)?;
         Some((object, swap_in))
     }
 
     /// One fragment's body of a large object.
-    pub async fn load_fragment(&self, key: &[u8], fetch_id: u64, number: u32) -> Option<Bytes> {
+    pub async fn load_fragment(
+        &self,
+        primary: KeyHash,
+        key: &[u8],
+        fetch_id: u64,
+        number: u32,
+    ) -> Option<Bytes> {
         let key = fragment_key(key, fetch_id, number);
-        let hash = self.store.hasher().hash(&key);
-        let (parts, _) = self.read_record(hash).await?;
-        (parts.key == key).then_some(parts.body)
+        let hash = self.set.hasher().hash(&key);
+        let found = self.read_record(primary, hash).await?;
+        if found.parts.key != key {
+            return None;
+        }
+        self.renew(primary, &found);
+        Some(found.parts.body)
     }
 
     /// Are all fragments still there? Asked before the head goes out.
-    pub fn has_fragments(&self, key: &[u8], large: &Large) -> bool {
-        let size = u64::from(self.store.fragment_bytes());
+    pub fn has_fragments(&self, primary: KeyHash, key: &[u8], large: &Large) -> bool {
+        let store = &self.member(primary).store;
+        let size = u64::from(store.fragment_bytes());
         if u64::from(large.fragments) != large.bytes.div_ceil(size) {
             return false; // written with fragments of another size
         }
-        let hasher = self.store.hasher();
+        let hasher = store.hasher();
         (0..large.fragments).all(|n| {
             let key = fragment_key(key, large.fetch_id, n);
-            self.store.contains(hasher.hash(&key))
+            store.contains(hasher.hash(&key))
         })
     }
 
-    /// A record, verified; true beside it when it came from the device.
-    async fn read_record(&self, hash: KeyHash) -> Option<(RecordParts, bool)> {
-        let (decoded, from_device) = match self.store.look_up(hash) {
-            Lookup::Absent => return None,
+    /// A record, verified.
+    async fn read_record(&self, primary: KeyHash, hash: KeyHash) -> Option<Found> {
+        let member = self.member(primary);
+        match member.store.look_up(hash) {
+            Lookup::Absent => None,
             Lookup::Buffered(bytes) => {
                 // A copy: the object may be kept for long, and the buffer holds a whole cluster.
                 let bytes = Bytes::copy_from_slice(&bytes);
-                (self.store.decode(&bytes, hash), false)
+                let decoded = member.store.decode(&bytes, hash);
+                Some(Found {
+                    parts: self.verified(&member.store, decoded, hash)?,
+                    renewal: None,
+                    from_device: false,
+                })
             }
             Lookup::OnDisk(read) => {
                 // The guard unpins, whatever happens to this future.
-                let guard = self.store.guard(read);
-                return self
-                    .read_pinned(guard, hash)
-                    .await
-                    .map(|parts| (parts, true));
+                let guard = member.store.guard(read);
+                self.read_pinned(member, guard).await
             }
-        };
-        self.verified(decoded, hash)
-            .map(|parts| (parts, from_device))
+        }
     }
 
     /// Reads a pinned record and verifies it.
-    async fn read_pinned(&self, guard: ReadGuard, hash: KeyHash) -> Option<RecordParts> {
+    async fn read_pinned(&self, member: &Member, guard: ReadGuard) -> Option<Found> {
         metrics::add(&self.counters.disk_reads, 1);
-        let (offset, len) = (guard.read().offset, guard.read().len);
-        let bytes = match self.engine.read(offset, len).await {
+        let (offset, len, hash) = (guard.read().offset, guard.read().len, guard.read().hash());
+        let bytes = match member.reads.read(offset, len).await {
             Ok(bytes) => bytes,
             Err(error) => {
                 metrics::add(&self.counters.disk_read_errors, 1);
                 tracing::warn!(%error, offset, "a read failed; the object counts as absent");
+                if matches!(error, IoFault::Device { .. } | IoFault::Short { .. }) {
+                    guard.failed();
+                }
                 return None;
             }
         };
-        let decoded = self.store.decode_read(&bytes, guard.read());
+        let decoded = member.store.decode_read(&bytes, guard.read());
+        let renewal = guard.read().renewal();
         if !guard.done() {
             return None; // killed while it was read
         }
-        self.verified(decoded, hash)
+        Some(Found {
+            parts: self.verified(&member.store, decoded, hash)?,
+            renewal,
+            from_device: true,
+        })
+    }
+
+    /// Writes again what lies where room will soon be made, because it is of use.
+    fn renew(&self, primary: KeyHash, found: &Found) {
+        if let Some(renewal) = found.renewal {
+            let member = self.member(primary);
+            let renewed = member.store.renew(renewal, &found.parts, unix_ms());
+            self.carry_out(member, renewed.writes);
+        }
+    }
+
+    /// The object in a record, if it is the one asked for. A stale one is not written again: what its validation
+    /// brings will be.
+    fn object_of(
+        &self,
+        primary: KeyHash,
+        hash: KeyHash,
+        key: &[u8],
+        found: Found,
+    ) -> Option<Object> {
+        let object = object_of(hash, key, found.parts.clone())?;
+        if found.renewal.is_some() && object.standing.is_fresh(UnixMillis(unix_ms())) {
+            self.renew(primary, &found);
+        }
+        Some(object)
     }
 
     /// Finishes a look-up that found a record on disk: reads it and makes an object of it.
-    pub async fn finish_load(&self, guard: ReadGuard, hash: KeyHash, key: &[u8]) -> Option<Object> {
-        let parts = self.read_pinned(guard, hash).await?;
-        object_of(hash, key, parts)
+    pub async fn finish_load(
+        &self,
+        guard: ReadGuard,
+        primary: KeyHash,
+        key: &[u8],
+    ) -> Option<Object> {
+        let hash = guard.read().hash();
+        let found = self.read_pinned(self.member(primary), guard).await?;
+        self.object_of(primary, hash, key, found)
     }
 
     fn verified(
         &self,
-        decoded: Result<RecordParts, store::Corrupt>,
+        store: &Store,
+        decoded: Result<RecordParts, Corrupt>,
         hash: KeyHash,
     ) -> Option<RecordParts> {
         match decoded {
             Ok(parts) => Some(parts),
+            // The index took another key's record for this one's: that one is as good as ever.
+            Err(Corrupt::Hash) => None,
+            Err(Corrupt::Invalidated) => {
+                store.forget(hash);
+                None
+            }
             Err(corrupt) => {
                 metrics::add(&self.counters.disk_corrupt, 1);
                 tracing::warn!(%corrupt, "a stored record failed verification and was dropped");
-                self.store.forget(hash);
+                store.forget(hash);
                 None
             }
         }
@@ -175,7 +279,13 @@ impl DiskIo {
             fragment: None,
             total,
             began,
+            server: self.server_of(&object.key),
         })
+    }
+
+    /// Forgets an object whose successor is not kept on disk.
+    pub fn forget(&self, object: &Object) {
+        self.member(object.primary).store.forget(object.hash);
     }
 
     /// Hands one fragment to the store.
@@ -187,9 +297,10 @@ impl DiskIo {
         body: &[&[u8]],
         began: Sequence,
     ) -> bool {
+        let server = self.server_of(key);
         let key = fragment_key(key, fragment.fetch_id, fragment.number);
         self.insert(&NewRecord {
-            hash: self.store.hasher().hash(&key),
+            hash: self.set.hasher().hash(&key),
             primary,
             key: &key,
             meta: &[],
@@ -197,14 +308,23 @@ impl DiskIo {
             fragment: Some(fragment),
             total: None,
             began,
+            server,
         })
     }
 
-    fn insert(&self, record: &NewRecord<'_>) -> bool {
-        let Inserted { outcome, writes } = self.store.insert(record, unix_ms());
-        for write in writes {
-            self.carry_out(write);
+    /// The number of the server a key names; 0 when nobody wants to know.
+    fn server_of(&self, key: &[u8]) -> u64 {
+        if !self.by_server {
+            return 0;
         }
+        // A 0 would mean none.
+        self.set.hasher().hash(target::server_of_key(key)).0 | 1
+    }
+
+    fn insert(&self, record: &NewRecord<'_>) -> bool {
+        let member = self.member(record.primary);
+        let Inserted { outcome, writes } = member.store.insert(record, unix_ms());
+        self.carry_out(member, writes);
         let stored = matches!(outcome, Outcome::Stored);
         if stored {
             let bytes: usize = record.body.iter().map(|p| p.len()).sum();
@@ -212,21 +332,31 @@ impl DiskIo {
             metrics::add(&self.counters.stored_bytes, bytes as u64);
         } else {
             metrics::add(&self.counters.not_stored, 1);
+            // What it was to replace is out of date.
+            member.store.forget(record.hash);
         }
         stored
     }
 
-    /// Writes a cluster out that has waited for long enough.
+    /// How many reads were gathered so far (`lazy`), and in how many batches.
+    pub fn gathered(&self) -> (u64, u64) {
+        let all = self.members.iter().map(|member| member.reads.gathered());
+        all.fold((0, 0), |(reads, batches), of| {
+            (reads + of.reads, batches + of.batches)
+        })
+    }
+
+    /// Writes clusters out that have waited for long enough.
     pub fn tick(&self) {
-        if let Some(write) = self.store.tick(unix_ms()) {
-            self.carry_out(write);
+        for member in &*self.members {
+            self.carry_out(member, member.store.tick(unix_ms()));
         }
     }
 
-    /// Writes the open cluster out and waits for all writes of this worker.
+    /// Writes the open clusters out and waits for all writes of this worker.
     pub async fn settle(&self) {
-        if let Some(write) = self.store.flush() {
-            self.carry_out(write);
+        for member in &*self.members {
+            self.carry_out(member, member.store.flush());
         }
         loop {
             let one_done = self.writes.one_done.notified();
@@ -237,43 +367,88 @@ impl DiskIo {
         }
     }
 
-    /// Waits while many writes are under way, but not for ever.
-    pub async fn room(&self) {
-        if self.writes.count.get() < WRITES_BEFORE_WAIT {
-            return;
-        }
-        let wait = async {
-            loop {
-                let one_done = self.writes.one_done.notified();
-                if self.writes.count.get() < WRITES_BEFORE_WAIT {
-                    return;
-                }
-                one_done.await;
-            }
+    /// Waits while many writes are under way, or while there is no room for a fragment, but not for ever.
+    pub async fn room_for_fragment(&self, primary: KeyHash) {
+        let store = &self.member(primary).store;
+        let bytes = u64::from(store.fragment_bytes());
+        let is_full = || {
+            self.writes.count.get() >= WRITES_BEFORE_WAIT
+                || store.is_behind()
+                || !store.has_room_for(bytes)
         };
-        let _ = tokio::time::timeout(ROOM_WAIT, wait).await;
+        self.wait_while(is_full, ROOM_WAIT).await;
     }
 
-    fn carry_out(&self, write: Write) {
-        let this = self.clone();
-        this.writes.count.set(this.writes.count.get() + 1);
-        metrics::add(&self.counters.disk_writes, 1);
-        metrics::add(&self.counters.disk_write_bytes, write.data.len() as u64);
-        tokio::task::spawn_local(async move {
-            let result = this.engine.write(write.offset, write.data).await;
-            if let Err(error) = &result {
-                metrics::add(&this.counters.disk_write_errors, 1);
-                tracing::error!(%error, "a write failed; its objects are dropped and caching pauses");
+    /// Waits while the disk is behind, so that an object is stored rather than not; but not for long, and not again and
+    /// again on a disk that takes nothing.
+    pub async fn room_for_object(&self, primary: KeyHash, bytes: u64) {
+        let store = &self.member(primary).store;
+        let is_full = || store.is_behind() || !store.has_room_for(bytes);
+        if !is_full() || store.is_paused(unix_ms()) {
+            return;
+        }
+        let in_vain = self.writes.waited_in_vain.get();
+        if in_vain.is_some_and(|at: Instant| at.elapsed() < NOT_AGAIN_FOR) {
+            return;
+        }
+        metrics::add(&self.counters.disk_waits, 1);
+        let has_room = self.wait_while(is_full, OBJECT_WAIT).await;
+        let in_vain = (!has_room).then(Instant::now);
+        self.writes.waited_in_vain.set(in_vain);
+    }
+
+    /// False: it is still so, and enough was waited.
+    async fn wait_while(&self, is_full: impl Fn() -> bool, longest: Duration) -> bool {
+        let deadline = Instant::now() + longest;
+        while is_full() {
+            if Instant::now() >= deadline {
+                return false;
             }
-            this.store.write_done(write.id, result.is_ok(), unix_ms());
-            this.writes.count.set(this.writes.count.get() - 1);
-            this.writes.one_done.notify_waiters();
-        });
+            let one_done = self.writes.one_done.notified();
+            tokio::select! {
+                () = one_done => {}
+                () = self.bell.work_done(ROOM_STEP) => {}
+            }
+        }
+        true
+    }
+
+    fn carry_out(&self, member: &Member, writes: Writes) {
+        if writes.is_empty() {
+            return;
+        }
+        for write in writes {
+            self.writes.count.set(self.writes.count.get() + 1);
+            metrics::add(&self.counters.disk_writes, 1);
+            metrics::add(&self.counters.disk_write_bytes, write.data.len() as u64);
+            let (writes, counters) = (Rc::clone(&self.writes), Arc::clone(&self.counters));
+            let (store, bell) = (Arc::clone(&member.store), Arc::clone(&self.bell));
+            let engine = Rc::clone(member.reads.engine());
+            tokio::task::spawn_local(async move {
+                let result = engine.write(write.offset, write.data).await;
+                if let Err(error) = &result {
+                    metrics::add(&counters.disk_write_errors, 1);
+                    tracing::error!(%error, "a write failed; its objects are dropped and caching pauses");
+                }
+                store.write_done(write.id, result.is_ok(), unix_ms());
+                bell.ring();
+                writes.count.set(writes.count.get() - 1);
+                writes.one_done.notify_waiters();
+            });
+        }
+        // Room is used up: the next may have to be made.
+        self.bell.ring();
     }
 }
 
 /// Writes of one worker under way before a long body has to wait.
 const WRITES_BEFORE_WAIT: usize = 4;
+/// How often it looks.
+const ROOM_STEP: Duration = Duration::from_millis(10);
+/// How long a whole object waits at most for a disk that is behind: its reader waits with it.
+const OBJECT_WAIT: Duration = Duration::from_millis(250);
+/// After that was not enough, nobody waits for so long.
+const NOT_AGAIN_FOR: Duration = Duration::from_secs(5);
 /// How long it waits at most; then the store decides whether it takes more.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
 
@@ -299,7 +474,7 @@ pub fn unix_ms() -> u64 {
 }
 
 /// The key of a fragment: that of the object, the fetch, the number. No URI holds a NUL.
-fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
+pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(key.len() + 13);
     out.extend_from_slice(key);
     out.push(0);

@@ -151,7 +151,8 @@ async fn cached(
     let request: &Fields = &wanted.request;
     let directives = RequestDirectives::parse(request);
     let mut vary_miss = false;
-    let found = find(worker, wanted, &mut vary_miss).await;
+    let mut found = find(worker, wanted, &mut vary_miss).await;
+    let mut is_lost = false;
     let mut why = if vary_miss {
         Forward::VaryMiss
     } else {
@@ -189,9 +190,16 @@ async fn cached(
         if let Some(class) = class {
             let mut status = Vec::with_capacity(48);
             CacheStatus::hit(&mut status).ttl(standing.ttl_s(now));
-            return answer::object(worker, conn, on, request, stored.object(), class, &status)
-                .await;
+            let object = stored.object();
+            let answered = answer::object(worker, conn, on, wanted, object, class, &status).await;
+            match answered {
+                Some(after) => return after,
+                None => is_lost = true,
+            }
         }
+    }
+    if is_lost {
+        found = None;
     }
     if directives.only_if_cached {
         //= rfc9111 §5.2.1.7   504 when it cannot be answered from the cache
@@ -218,7 +226,7 @@ async fn cached(
 /// Looks in memory, then on disk; promotes what came from disk.
 async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) -> Option<Found> {
     let shared = &worker.shared;
-    let began = shared.store.sequence();
+    let began = shared.store.sequence(wanted.primary);
     let in_memory = |resident| Found {
         stored: Stored::Memory(resident),
         swap_in: None,
@@ -241,20 +249,20 @@ async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) -> Opt
         }
     };
     let disk = worker.disk.as_ref()?;
-    let (object, swap_in) = disk.load(hash, key).await?;
-    if shared.store.invalidated_since(wanted.primary, began) {
+    let (object, swap_in) = disk.load(wanted.primary, hash, key).await?;
+    if !shared.still_valid(&object, began) {
         return None; // purged while it was read
     }
     match &object.large {
         Some(large) => {
-            if !disk.has_fragments(&object.key, large) {
-                shared.store.forget(hash);
+            if !disk.has_fragments(wanted.primary, &object.key, large) {
+                shared.store.of(wanted.primary).forget(hash);
                 return None;
             }
         }
-        None => shared.memory.promote(&object, || {
-            !shared.store.invalidated_since(wanted.primary, began)
-        }),
+        None => shared
+            .memory
+            .promote(&object, |object| shared.still_valid(object, began)),
     }
     Some(Found {
         stored: Stored::Disk(Box::new(object)),
@@ -268,7 +276,9 @@ fn revalidate_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &
     let shared = &worker.shared;
     let boarding = shared
         .flights
-        .join_or_start(wanted.primary, &wanted.key, || shared.store.sequence());
+        .join_or_start(wanted.primary, &wanted.key, || {
+            shared.store.sequence(wanted.primary)
+        });
     if let Boarding::Started(reader) = boarding {
         let errand = errand(conn, wanted, Some(stale));
         fetch::start(worker, Arc::clone(&reader.flight), errand);
@@ -296,9 +306,9 @@ async fn fetched(
     why: Forward,
 ) -> After {
     let shared = &worker.shared;
-    let began = || shared.store.sequence();
+    let began = || shared.store.sequence(wanted.primary);
     // What was purged after it was looked up is neither validated nor served instead.
-    let still_valid = |found: &&Found| !shared.store.invalidated_since(wanted.primary, found.began);
+    let still_valid = |found: &&Found| shared.still_valid(found.stored.object(), found.began);
     let stale = || found.as_ref().filter(still_valid);
     // A request that asks for a newer answer than others would take does not share theirs.
     let boarding = if directives.is_plain() {
@@ -334,7 +344,6 @@ async fn fetched(
     }
     on.hierarchy = Hierarchy::Direct;
     on.peer = wanted.asked.destination.host.as_bytes().to_vec();
-    let request = &wanted.request;
     let mut status = Vec::with_capacity(96);
     match news {
         News::Response(response) => {
@@ -345,7 +354,7 @@ async fn fetched(
                     worker,
                     conn,
                     on,
-                    request,
+                    wanted,
                     &directives,
                     stale(),
                     why,
@@ -367,10 +376,7 @@ async fn fetched(
             if let Err(reason) = response.storable {
                 line.detail(reason.as_str());
             }
-            deliver(
-                worker, conn, on, request, &reader, &response, class, &status,
-            )
-            .await
+            deliver(worker, conn, on, wanted, &reader, &response, class, &status).await
         }
         News::Validated(validated) => {
             note_moments(on, &validated.moments);
@@ -383,16 +389,12 @@ async fn fetched(
                 line = line.collapsed(true);
             }
             let _ = line;
-            answer::object(
-                worker,
-                conn,
-                on,
-                request,
-                object,
-                Class::Revalidated,
-                &status,
-            )
-            .await
+            let class = Class::Revalidated;
+            match answer::object(worker, conn, on, wanted, object, class, &status).await {
+                Some(after) => after,
+                // Its body was lost meanwhile.
+                None => Box::pin(pass::exchange(worker, conn, on, wanted, why)).await,
+            }
         }
         News::Failed(error) => {
             on.stages.set(
@@ -407,7 +409,7 @@ async fn fetched(
                 worker,
                 conn,
                 on,
-                request,
+                wanted,
                 &directives,
                 stale(),
                 why,
@@ -435,7 +437,7 @@ async fn fetched(
 
 fn alone(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: Option<&Found>) -> FlightReader {
     let shared = &worker.shared;
-    let sequence = shared.store.sequence();
+    let sequence = shared.store.sequence(wanted.primary);
     let reader = shared
         .flights
         .start_alone(wanted.primary, &wanted.key, sequence);
@@ -453,7 +455,7 @@ async fn instead(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     on: &mut Answering,
-    request: &Fields,
+    wanted: &Wanted,
     directives: &RequestDirectives,
     stale: Option<&Found>,
     why: Forward,
@@ -470,7 +472,7 @@ async fn instead(
         .forward_status(status)
         .ttl(object.standing.ttl_s(now))
         .detail("stale-if-error");
-    Some(answer::object(worker, conn, on, request, object, Class::Stale, &line).await)
+    answer::object(worker, conn, on, wanted, object, Class::Stale, &line).await
 }
 
 /// May a request that joined be given what the fetch brought?
@@ -565,12 +567,13 @@ async fn deliver(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     on: &mut Answering,
-    request: &Fields,
+    wanted: &Wanted,
     reader: &FlightReader,
     response: &Response,
     class: Class,
     cache_status: &[u8],
 ) -> After {
+    let request: &Fields = &wanted.request;
     let conditional = request.contains(b"if-none-match") || request.contains(b"if-modified-since");
     if conditional
         && response.status == 200
@@ -588,7 +591,13 @@ async fn deliver(
             body: Default::default(),
             large: None,
         };
-        return answer::object(worker, conn, on, request, &object, class, cache_status).await;
+        let answered = answer::object(worker, conn, on, wanted, &object, class, cache_status);
+        if let Some(after) = answered.await {
+            return after;
+        }
     }
-    answer::arriving(worker, conn, on, reader, response, class, cache_status).await
+    match answer::arriving(worker, conn, on, reader, response, class, cache_status).await {
+        Some(after) => after,
+        None => Box::pin(pass::exchange(worker, conn, on, wanted, Forward::UriMiss)).await,
+    }
 }

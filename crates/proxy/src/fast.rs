@@ -147,15 +147,16 @@ pub fn answer(
             return Fast::NotHere;
         }
         // Noted before the look-up: what is invalidated after it is not served.
-        let sequence = worker.shared.store.sequence();
-        let Lookup::OnDisk(read) = worker.shared.store.look_up(hash) else {
+        let store = worker.shared.store.of(hash);
+        let sequence = store.sequence();
+        let Lookup::OnDisk(read) = store.look_up(hash) else {
             return Fast::NotHere;
         };
         let mut key_and_head = Vec::with_capacity(key.len() + view.head_bytes);
         key_and_head.extend_from_slice(&key);
         key_and_head.extend_from_slice(&head[..view.head_bytes]);
         return Fast::OnDisk(Box::new(OnDisk {
-            guard: Some(worker.shared.store.guard(read)),
+            guard: Some(store.guard(read)),
             key_and_head,
             key_len: key.len(),
             hash,
@@ -285,7 +286,7 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
     };
     let mut on_disk = *on_disk;
     let start = Instant::now();
-    let store = &worker.shared.store;
+    let shared = &worker.shared;
     let object = match on_disk.guard.take() {
         Some(guard) => {
             let key = &on_disk.key_and_head[..on_disk.key_len];
@@ -296,9 +297,7 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
     let read = Instant::now();
     let now = worker.unix_ms(read);
     let object = object.filter(|o| {
-        o.large.is_none()
-            && o.standing.is_fresh(now)
-            && !store.invalidated_since(o.primary, on_disk.sequence)
+        o.large.is_none() && o.standing.is_fresh(now) && shared.still_valid(o, on_disk.sequence)
     });
     let Some(object) = object else {
         return match on_disk.into_incoming(worker) {
@@ -365,11 +364,10 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
             }
         }
     };
-    let primary = object.primary;
     let sequence = on_disk.sequence;
-    worker.shared.memory.promote(&object, || {
-        !worker.shared.store.invalidated_since(primary, sequence)
-    });
+    shared
+        .memory
+        .promote(&object, |object| shared.still_valid(object, sequence));
     let keep_open = match unsent {
         Some(unsent) => send_rest(worker, conn, unsent).await,
         None => whole && on_disk.keep_open,

@@ -223,7 +223,8 @@ async fn deliver(
     let replaces = head.status < 400 || matches!(head.status, 404 | 410);
     if matches!(storing, Storing::No) && errand.stale.is_some() && !keeps_stale && replaces {
         // The stored response is known to be out of date, and its successor is not kept.
-        shared.invalidate(flight.primary);
+        // Nobody waits for it to be durable: a crash may bring back what is out of date, never what was purged.
+        let _ = shared.invalidate(flight.primary);
     }
     response.stored = !matches!(storing, Storing::No);
     let joinable = response.storable.is_ok();
@@ -248,7 +249,7 @@ async fn deliver(
         }
         if let (Storing::Fragments(..), Some(disk)) = (&storing, &worker.disk) {
             // A body that comes faster than the disk writes waits for the disk, for a while.
-            disk.room().await;
+            disk.room_for_fragment(flight.primary).await;
         }
         match body.next(worker, watch).await {
             Ok(Some(piece)) => {
@@ -271,6 +272,9 @@ async fn deliver(
             // Published before the flight leaves the table: who comes later finds the object.
             if !matches!(storing, Storing::No) {
                 let began = Instant::now();
+                if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.disk) {
+                    disk.room_for_object(flight.primary, bytes).await;
+                }
                 storing.complete(worker, flight, length);
                 flight.note_swap_out(began, Instant::now());
             }
@@ -463,12 +467,12 @@ fn publish_freshened(
     let same_vary = httpcache::vary_list(&stale.fields()) == httpcache::vary_list(&fields);
     if httpcache::storable(&request, &answer, &shared.rules).is_err() || !same_vary {
         //= rfc9111 §4.3.4   a 304 that restricts reuse (no-store, private) ends it; one that changes Vary moves it
-        shared.invalidate(flight.primary);
+        let _ = shared.invalidate(flight.primary);
         return false;
     }
     // What was purged since the stale object was looked up does not come back.
     let began = flight.began.min(errand.stale_began);
-    let still_valid = || !shared.store.invalidated_since(fresh.primary, began);
+    let still_valid = |object: &Object| shared.still_valid(object, began);
     shared.memory.insert(fresh.clone(), still_valid);
     if let Some(disk) = &worker.disk {
         // The head changed, so the record is written anew; a large object's fragments stay where they are.

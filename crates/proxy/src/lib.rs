@@ -9,11 +9,13 @@
 //! | answered from memory, the short way | `fast`, `memory` |
 //! | its resource and key | `target` |
 //! | everything else: stored? fresh? whom to ask? | `exchange` |
-//! | read from disk | `disk` |
+//! | read from disk | `disk`, `lazy` |
 //! | fetched, shared, stored | `fetch`, `flight`, `storing`, `upstream`, `origin` |
 //! | passed through | `pass`, `client_body`, `switch`, `tunnel` |
-//! | written | `answer` |
+//! | written | `answer`, `rest` |
 //! | counted and logged | `state`, `metrics`, `journal` |
+//!
+//! Beside the requests, one thread does what the stores need done in the background: `keeper`; `opening` opens them.
 //!
 //! What the process shares is in `state::Shared`, what a worker owns in `state::Worker`. Deciding is left to the
 //! pure crates (`http1`, `httpcache`, `store`); this crate moves bytes and waits, and every wait has a limit
@@ -34,6 +36,8 @@ mod fast;
 mod fetch;
 mod flight;
 mod journal;
+mod keeper;
+mod lazy;
 mod memory;
 mod metrics;
 mod object;
@@ -41,8 +45,10 @@ mod opening;
 mod origin;
 mod pass;
 pub mod plan;
+mod rest;
 mod serve;
 mod state;
+pub mod stored;
 mod storing;
 mod switch;
 mod target;

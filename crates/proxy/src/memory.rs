@@ -117,17 +117,17 @@ impl MemoryTier {
     /// Puts an object in, replacing what has the same hash, unless `still_valid` says that it was invalidated
     /// meanwhile. The question is asked under the shard's lock, which [`MemoryTier::remove`] takes after the
     /// invalidation was recorded: so either the question is answered no, or the removal comes later.
-    pub fn insert(&self, object: Object, still_valid: impl FnOnce() -> bool) -> bool {
-        self.insert_if(object, |_| still_valid())
+    pub fn insert(&self, object: Object, still_valid: impl FnOnce(&Object) -> bool) -> bool {
+        self.insert_if(object, |_, object| still_valid(object))
     }
 
-    fn insert_if(&self, object: Object, wanted: impl FnOnce(&Shard) -> bool) -> bool {
+    fn insert_if(&self, object: Object, wanted: impl FnOnce(&Shard, &Object) -> bool) -> bool {
         let cost = object.memory_bytes();
         if !self.admits(cost) || object.large.is_some() {
             return false;
         }
         let mut shard = self.shard(object.hash);
-        if !wanted(&shard) {
+        if !wanted(&shard, &object) {
             return false;
         }
         let hash = object.hash;
@@ -176,7 +176,7 @@ impl MemoryTier {
     }
 
     /// Puts in an object that was read from disk, unless a newer one has come in the meantime.
-    pub fn promote(&self, object: &Object, still_valid: impl FnOnce() -> bool) {
+    pub fn promote(&self, object: &Object, still_valid: impl FnOnce(&Object) -> bool) {
         if !self.admits(object.memory_bytes()) || object.large.is_some() {
             return;
         }
@@ -186,7 +186,9 @@ impl MemoryTier {
             object.compact();
         }
         let hash = object.hash;
-        self.insert_if(object, |shard| shard.find(hash).is_none() && still_valid());
+        self.insert_if(object, |shard, object| {
+            shard.find(hash).is_none() && still_valid(object)
+        });
     }
 
     /// Takes the object with this hash out; true if there was one.

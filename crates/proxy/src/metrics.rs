@@ -57,11 +57,16 @@ counters! {
     disk_reads, "Reads given to the device";
     disk_read_errors, "Reads that failed";
     disk_corrupt, "Records that failed verification";
+    disk_waits, "Responses whose end waited for a disk that was behind with writing";
+    disk_lazy_reads, "Reads that waited for others, to go to the device in the order of their places, a second ago at most";
+    disk_lazy_batches, "How many times such reads went to the device together, a second ago at most";
     disk_writes, "Writes given to the device";
     disk_write_bytes, "Bytes given to the device for writing";
     disk_write_errors, "Writes that failed";
     purges, "Purges";
+    invalidations_not_durable, "Unsafe requests whose invalidation the disk did not take in time: it holds until a crash";
     log_records_lost, "Log and profile records dropped because the disk could not keep up";
+    bodies_completed, "Large bodies of which a part was lost from disk while they were sent, and asked of the origin";
     tunnels, "CONNECT tunnels and upgraded connections";
     body_laggards_cut, "Clients disconnected because they fell behind a shared fetch";
 }

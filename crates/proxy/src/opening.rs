@@ -1,16 +1,18 @@
-//! Opening the store at the start, closing it at the end.
+//! Opening the stores at the start.
 //!
-//! The store says step by step what to read and write (`store::OpenPlan`, `store::CloseImage`); here it is done,
-//! synchronously, before the first and after the last request. A store that was not closed in order starts
-//! empty, and says so.
+//! The store says step by step what to read and write (`store::OpenPlan`); here it is done, synchronously, before the
+//! first request. What a store does from then on, closing included, is the keeper's (`keeper`). Of several stores one that cannot be
+//! opened is left out, loudly; its share goes to the others.
 
 use std::sync::Arc;
 
 use device::{Device, OpenOptions};
-use replacement::Watermarks;
-use store::{Geometry, Identity, OpenPlan, Settings, Store, Superblock};
+use store::{
+    Found, Geometry, Identity, OpenPlan, Set, Settings, Store, Superblock,
+    set::{Joining, SetNumbers, join, member_id, moves, placement},
+};
 
-use crate::plan::StorePlan;
+use crate::plan::{Plan, StorePlan};
 
 /// Why there is no store.
 #[derive(Debug, thiserror::Error)]
@@ -47,18 +49,144 @@ pub enum StoreError {
     Random(getrandom::Error),
 }
 
-/// An opened store.
-pub struct OpenedStore {
-    /// The state machine.
-    pub store: Arc<Store>,
-    /// Its bytes.
-    pub device: Arc<Device>,
-    /// What was found, in words.
-    pub found: String,
+/// The opened stores.
+pub struct Opened {
+    /// All of them as one.
+    pub set: Arc<Set>,
+    /// In the set's order, each with its device.
+    pub stores: Vec<(Arc<Store>, Arc<Device>)>,
+    /// What was found, in words, for each.
+    pub found: Vec<String>,
 }
 
-/// Opens the store, loads its index or starts it empty, and marks it open.
-pub fn open(plan: &StorePlan) -> Result<OpenedStore, StoreError> {
+impl Opened {
+    /// The devices, in the set's order.
+    pub fn devices(&self) -> impl Iterator<Item = Arc<Device>> {
+        self.stores.iter().map(|(_, device)| Arc::clone(device))
+    }
+}
+
+/// A device that was opened, and what its start says.
+struct Candidate<'a> {
+    plan: &'a StorePlan,
+    device: Arc<Device>,
+    geometry: Geometry,
+    start: OpenPlan,
+}
+
+impl Candidate<'_> {
+    fn superblock(&self) -> Option<&Superblock> {
+        match &self.start {
+            OpenPlan::Recover { superblock, .. } => Some(superblock),
+            OpenPlan::Fresh { .. } | OpenPlan::Refused { .. } => None,
+        }
+    }
+
+    /// Writes what is there already: a device that takes no writes is better left out before the others are told
+    /// of it.
+    fn check_writing(&self) -> Result<(), StoreError> {
+        let mut copy = vec![0; self.device.logical_block_bytes() as usize];
+        self.device
+            .read_exact_sync(0, &mut copy)
+            .and_then(|()| self.device.write_all_sync(0, &copy))
+            .and_then(|()| self.device.flush_sync())
+            .map_err(self.io())
+    }
+
+    fn io(&self) -> impl Fn(device::IoFault) -> StoreError {
+        let path = self.plan.path.display().to_string();
+        move |source| StoreError::Io {
+            path: path.clone(),
+            source,
+        }
+    }
+}
+
+/// Opens the stores of a plan: goes on with what they hold, or starts them empty, and marks them in use.
+pub fn open(plan: &Plan) -> Result<Opened, StoreError> {
+    let mut candidates = Vec::new();
+    let mut failed = None;
+    let several = plan.stores.len() > 1;
+    for store in &plan.stores {
+        let candidate = candidate(store).and_then(|candidate| {
+            if several {
+                candidate.check_writing()?;
+            }
+            Ok(candidate)
+        });
+        match candidate {
+            Ok(candidate) => candidates.push(candidate),
+            Err(error) if several => {
+                tracing::error!(%error, "this store is left out; its share goes to the others");
+                failed = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if let (true, Some(error)) = (candidates.is_empty(), failed) {
+        return Err(error);
+    }
+    let superblocks: Vec<_> = candidates.iter().map(|c| c.superblock().cloned()).collect();
+    let (numbers, joining) = join(&superblocks, fresh_numbers()?);
+    // Who everybody is must be known before the placement is, and that before anything is opened.
+    let mut identities = Vec::new();
+    for (candidate, superblock) in candidates.iter().zip(&superblocks) {
+        let previous = match &candidate.start {
+            OpenPlan::Fresh { previous, .. } => previous.as_ref(),
+            _ => superblock.as_ref(),
+        };
+        identities.push(identity(previous)?.in_set(numbers));
+    }
+    let members: Vec<(u64, u32)> = candidates
+        .iter()
+        .zip(&identities)
+        .map(|(candidate, identity)| (member_id(identity.uuid()), candidate.plan.weight))
+        .collect();
+    let placement = placement(&members);
+    let settings = settings(plan);
+    let mut opened = Vec::new();
+    let mut found = Vec::new();
+    let kept = joining.iter().map(|joining| match joining {
+        Joining::Keeps(superblock) => Some(&**superblock),
+        Joining::StartsEmpty { .. } => None,
+    });
+    let kept: Vec<_> = members
+        .iter()
+        .zip(kept)
+        .map(|(&(id, weight), block)| (id, weight, block))
+        .collect();
+    for ((candidate, identity), (joining, &(_, weight, block))) in candidates
+        .iter()
+        .zip(identities)
+        .zip(joining.iter().zip(&kept))
+    {
+        let moves = block.map(|block| moves(block, &kept)).unwrap_or_default();
+        let identity = identity.placed(placement, weight, moves);
+        let (store, words) = start(candidate, joining, &settings, identity)?;
+        for (offset, data) in store.opening() {
+            candidate
+                .device
+                .write_all_sync(offset, &data)
+                .and_then(|()| candidate.device.flush_sync())
+                .map_err(candidate.io())?;
+        }
+        opened.push((Arc::new(store), Arc::clone(&candidate.device)));
+        found.push(words);
+    }
+    let set = Set::new(
+        opened
+            .iter()
+            .zip(&members)
+            .map(|((store, _), &(id, weight))| (Arc::clone(store), id, weight)),
+    );
+    Ok(Opened {
+        set: Arc::new(set),
+        stores: opened,
+        found,
+    })
+}
+
+fn candidate(plan: &StorePlan) -> Result<Candidate<'_>, StoreError> {
     let path = plan.path.display().to_string();
     if let Some(folder) = plan.path.parent()
         && !folder.as_os_str().is_empty()
@@ -72,96 +200,86 @@ pub fn open(plan: &StorePlan) -> Result<OpenedStore, StoreError> {
             size_bytes: plan.size_bytes,
             create: true,
             direct: plan.direct,
+            force: plan.force,
+            ..OpenOptions::default()
         },
     )?;
     if let Some(why) = &opened.buffered_because {
         tracing::warn!(%why, path, "the file system has no direct I/O; the store goes through the page cache");
     }
     let device = opened.device;
-    let size = |source| StoreError::Size {
-        path: path.clone(),
-        source,
-    };
-    let io = |source| StoreError::Io {
-        path: path.clone(),
-        source,
-    };
     let chunk_bytes = plan.chunk_bytes.max(device.logical_block_bytes());
-    let geometry = Geometry::plan(device.size(), chunk_bytes).map_err(size)?;
-    let settings = settings(plan);
-    let mut start = vec![0; Superblock::BYTES];
-    device.read_exact_sync(0, &mut start).map_err(io)?;
-    let (store, found) = match OpenPlan::of(&start, &geometry) {
+    let geometry =
+        Geometry::plan(device.size(), chunk_bytes).map_err(|source| StoreError::Size {
+            path: path.clone(),
+            source,
+        })?;
+    let mut first = vec![0; Superblock::BYTES];
+    device
+        .read_exact_sync(0, &mut first)
+        .map_err(|source| StoreError::Io {
+            path: path.clone(),
+            source,
+        })?;
+    let start = match OpenPlan::of(&first, &geometry) {
+        OpenPlan::Refused { .. } if plan.force => OpenPlan::Fresh {
+            reason: "it was taken by force",
+            previous: None,
+        },
         OpenPlan::Refused { message } => return Err(StoreError::Refused { path, message }),
-        OpenPlan::Fresh { reason, previous } => {
-            let store = Store::create(geometry, &settings, identity(previous.as_ref())?);
-            (store, format!("starts empty: {reason}"))
-        }
-        OpenPlan::Load { superblock, index } => {
-            let mut image = vec![0; usize::try_from(index.bytes).unwrap_or(0)];
-            let loaded = device
-                .read_exact_sync(index.offset, &mut image)
-                .map_err(|e| e.to_string())
-                .and_then(|()| {
-                    Store::load(&superblock, &image, &settings).map_err(|e| e.to_string())
-                });
-            match loaded {
-                Ok(store) => {
-                    let objects = store.figures().records;
-                    (store, format!("{objects} records found in order"))
-                }
-                Err(reason) => {
-                    let identity = identity(Some(&superblock))?;
-                    let store = Store::create(geometry, &settings, identity);
-                    (
-                        store,
-                        format!("starts empty: the index cannot be used: {reason}"),
-                    )
-                }
-            }
-        }
+        start => start,
     };
-    write_superblock(&device, &store.opening_superblock()).map_err(io)?;
-    Ok(OpenedStore {
-        store: Arc::new(store),
+    Ok(Candidate {
+        plan,
         device,
-        found,
+        geometry,
+        start,
     })
 }
 
+/// The store of one candidate, and what was found, in words.
+fn start(
+    candidate: &Candidate<'_>,
+    joining: &Joining,
+    settings: &Settings,
+    identity: Identity,
+) -> Result<(Store, String), StoreError> {
+    let empty = |identity, reason: &str| {
+        let store = Store::create(candidate.geometry.clone(), settings, identity);
+        (store, format!("starts empty: {reason}"))
+    };
+    let (checkpoint, superblock) = match (&candidate.start, joining) {
+        (OpenPlan::Recover { checkpoint, .. }, Joining::Keeps(superblock)) => {
+            (checkpoint, Superblock::clone(superblock))
+        }
+        (OpenPlan::Fresh { reason, .. }, _) => return Ok(empty(identity, reason)),
+        (_, Joining::StartsEmpty { reason }) => return Ok(empty(identity, reason)),
+        (OpenPlan::Refused { message }, _) => return Ok(empty(identity, message)),
+    };
+    let read = |offset: u64, len: usize| {
+        let mut bytes = vec![0; len];
+        match candidate.device.read_exact_sync(offset, &mut bytes) {
+            Ok(()) => Some(bytes),
+            Err(error) => {
+                tracing::warn!(%error, offset, "a part of the store's books cannot be read");
+                None
+            }
+        }
+    };
+    let [log, journal] = candidate.geometry.logs();
+    let found = Found {
+        log: read(log.0, log.1),
+        journal: read(journal.0, journal.1),
+        checkpoint: checkpoint.and_then(|at| read(at.offset, usize::try_from(at.bytes).ok()?)),
+    };
+    let (store, recovered) = Store::recover(superblock, &found, settings, identity);
+    Ok((store, recovered.words))
+}
+
 /// A store without a device: it keeps markers and invalidations for the memory tier, and no object.
-pub fn without_device() -> Result<Arc<Store>, StoreError> {
-    let geometry = Geometry::plan(8 << 20, 512).map_err(|source| StoreError::Size {
-        path: "memory".into(),
-        source,
-    })?;
-    Ok(Arc::new(Store::create(
-        geometry,
-        &Settings::default(),
-        identity(None)?,
-    )))
-}
-
-/// Writes the index and marks the store closed. All workers have ended.
-pub fn close(store: &Store, device: &Device) -> Result<(), String> {
-    while let Some(write) = store.flush() {
-        let ok = device.write_all_sync(write.offset, &write.data).is_ok();
-        store.write_done(write.id, ok, 0);
-    }
-    let image = store.close_image().map_err(|e| e.to_string())?;
-    let written = device
-        .write_all_sync(image.offset, &image.bytes)
-        .and_then(|()| device.flush_sync())
-        .and_then(|()| write_superblock(device, &image.superblock));
-    written.map_err(|e| e.to_string())
-}
-
-fn write_superblock(device: &Device, superblock: &[u8]) -> Result<(), device::IoFault> {
-    for offset in Superblock::OFFSETS {
-        device.write_all_sync(offset, superblock)?;
-        device.flush_sync()?;
-    }
-    Ok(())
+pub fn without_device() -> Result<Arc<Set>, StoreError> {
+    let store = Store::volatile(&Settings::default(), identity(None)?);
+    Ok(Arc::new(Set::of_one(Arc::new(store))))
 }
 
 fn identity(previous: Option<&Superblock>) -> Result<Identity, StoreError> {
@@ -174,15 +292,35 @@ fn identity(previous: Option<&Superblock>) -> Result<Identity, StoreError> {
     })
 }
 
-fn settings(plan: &StorePlan) -> Settings {
+fn fresh_numbers() -> Result<SetNumbers, StoreError> {
+    let mut uuid = [0; 16];
+    getrandom::fill(&mut uuid).map_err(StoreError::Random)?;
+    Ok(SetNumbers {
+        uuid,
+        generation: 1,
+        hash_seed: getrandom::u64().map_err(StoreError::Random)?,
+    })
+}
+
+/// What the plan says of storing, in the store's words.
+pub fn settings(plan: &Plan) -> Settings {
+    let storing = &plan.storing;
     Settings {
-        cluster_bytes: plan.cluster_bytes,
-        cluster_deadline_ms: plan.cluster_deadline.as_millis() as u64,
-        watermarks: Watermarks {
-            high_percent: plan.high_watermark_percent,
-            low_percent: plan.low_watermark_percent,
-        },
-        fragment_bytes: plan.fragment_bytes,
+        cluster_bytes: storing.cluster_bytes,
+        cluster_deadline_ms: storing.cluster_deadline.as_millis() as u64,
+        replacement: storing.replacement,
+        watermarks: storing.watermarks,
+        fragment_bytes: storing.fragment_bytes,
+        locality_buffers: storing.locality_buffers,
+        matches,
         ..Settings::default()
     }
 }
+
+/// Kinds of predicates. An unknown one, of a later version perhaps, is about everything.
+pub fn matches(kind: u8, pattern: &[u8], key: &[u8], _meta: &[u8]) -> bool {
+    kind != PREFIX || key.starts_with(pattern)
+}
+
+/// The kind of predicate that names a prefix of the full key.
+pub const PREFIX: u8 = 1;

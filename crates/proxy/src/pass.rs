@@ -136,7 +136,7 @@ pub async fn exchange(
     if response.status == 101 {
         return switch::upgraded(worker, conn, on, upgrade.is_some(), upstream, &response).await;
     }
-    invalidate(worker, wanted, &response);
+    invalidate(worker, wanted, &response).await;
     let mut status = Vec::with_capacity(64);
     CacheStatus::forwarded(why, &mut status).detail("pass");
     relay(worker, conn, on, upstream, &response, body, &status).await
@@ -155,20 +155,27 @@ pub fn nothing_sent(class: Class) -> Sent<'static> {
     }
 }
 
-/// What is stored under the URIs an unsafe method wrote to is no longer true.
-fn invalidate(worker: &Worker, wanted: &Wanted, response: &ResponseHead) {
+/// How long the answer to an unsafe method waits for the disk to remember what it made untrue.
+const REMEMBER_MAX: Duration = Duration::from_secs(1);
+
+/// What is stored under the URIs an unsafe method wrote to is no longer true. It holds at once; and also after a crash
+/// from the moment the client sees the answer, if the disk takes it in time.
+async fn invalidate(worker: &Worker, wanted: &Wanted, response: &ResponseHead) {
     if !httpcache::invalidates(&wanted.head.method, response.status) {
         return;
     }
-    worker.shared.invalidate(wanted.primary);
+    let shared = &worker.shared;
+    let mut tickets = vec![shared.invalidate(wanted.primary).1];
     let uri = target::uri_of_key(&wanted.key);
     let tag = &wanted.key[target::KEY_PREFIX.len() + uri.len()..];
-    let Ok(uri) = std::str::from_utf8(uri) else {
-        return;
-    };
-    for other in httpcache::invalidated_uris(uri, &response.fields) {
-        let key = [target::KEY_PREFIX, other.as_bytes(), tag].concat();
-        worker.shared.invalidate(worker.hasher.hash(&key));
+    if let Ok(uri) = std::str::from_utf8(uri) {
+        for other in httpcache::invalidated_uris(uri, &response.fields) {
+            let key = [target::KEY_PREFIX, other.as_bytes(), tag].concat();
+            tickets.push(shared.invalidate(worker.hasher.hash(&key)).1);
+        }
+    }
+    if !shared.settle(&tickets, REMEMBER_MAX).await {
+        metrics::add(&worker.counters.invalidations_not_durable, 1);
     }
 }
 

@@ -18,7 +18,10 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-pub use bounds::{CacheRules, Dns, Limits, OriginTls, PoolLimits, Timeouts};
+pub use bounds::{CacheRules, Dns, LazyMode, Limits, OriginTls, PoolLimits, Storing, Timeouts};
+
+pub use replacement::{AdmissionKind, PolicyKind, Watermarks};
+pub use store::Replacement;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -61,8 +64,10 @@ pub struct Plan {
     pub listeners: Vec<Listener>,
     /// The admin interface; `None`: there is none.
     pub admin: Option<Admin>,
-    /// The disk cache; `None`: memory only.
-    pub store: Option<StorePlan>,
+    /// The disk cache: its stores, no file or device twice; empty: memory only.
+    pub stores: Vec<StorePlan>,
+    /// What all stores have in common.
+    pub storing: Storing,
     /// Bytes of the memory tier, all workers together; 0: there is none.
     pub memory_bytes: u64,
     /// Worker threads, each with its own runtime; at least 1.
@@ -93,6 +98,8 @@ impl Plan {
     pub const WORKERS: Bounds<usize> = Bounds::new(1, 1, 256);
     /// The most listeners a plan may have.
     pub const LISTENERS_MAX: usize = 64;
+    /// The most stores a plan may have: as many as a `store::Set` takes.
+    pub const STORES_MAX: usize = 64;
     /// The most routes one reverse listener may have.
     pub const ROUTES_MAX: usize = 1024;
     /// The default of `name`.
@@ -104,7 +111,8 @@ impl Plan {
         Plan {
             listeners,
             admin: None,
-            store: None,
+            stores: Vec::new(),
+            storing: Storing::default(),
             memory_bytes: 64 * MIB,
             workers: 1,
             name: Self::NAME.to_owned(),
@@ -336,29 +344,21 @@ pub enum IoEngine {
     Threads,
 }
 
-/// The disk cache: one preallocated file or one block device.
+/// One store: a preallocated file or a block device. Objects are spread over all stores by the hash of their key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StorePlan {
     /// File (created if absent, with its directory) or block device.
     pub path: PathBuf,
     /// Bytes of the whole store. `None`: the size the file or device already has.
     pub size_bytes: Option<u64>,
-    /// See [`IoEngine`].
-    pub io_engine: IoEngine,
-    /// Bypass the page cache where the file system can (O_DIRECT)?
-    pub direct: bool,
     /// Unit of allocation: a power of two. Fixed when a store is made; another value starts it afresh.
     pub chunk_bytes: u32,
-    /// Size of one cluster write.
-    pub cluster_bytes: u32,
-    /// A cluster is written at the latest this long after its first record.
-    pub cluster_deadline: Duration,
-    /// Objects longer than this are stored in pieces of this size.
-    pub fragment_bytes: u32,
-    /// Percent of the data area at which eviction begins.
-    pub high_watermark_percent: u8,
-    /// Percent of the data area at which eviction ends; below the high one.
-    pub low_watermark_percent: u8,
+    /// Bypass the page cache where the file system can (O_DIRECT)?
+    pub direct: bool,
+    /// Take a file or device that carries somebody else's signature, and what is on it with it?
+    pub force: bool,
+    /// Its share of the objects, beside the weights of the others.
+    pub weight: u32,
 }
 
 impl StorePlan {
@@ -366,34 +366,18 @@ impl StorePlan {
     pub const SIZE_BYTES: Bounds<u64> = Bounds::new(4 * MIB, 10 * GIB, 2048 * GIB);
     /// Range of `chunk_bytes`.
     pub const CHUNK_BYTES: Bounds<u64> = Bounds::new(512, 512, 64 * KIB);
-    /// Range of `cluster_bytes`; a power of two.
-    pub const CLUSTER_BYTES: Bounds<u64> = Bounds::new(64 * KIB, MIB, 16 * MIB);
-    /// Range of `cluster_deadline`.
-    pub const CLUSTER_DEADLINE: Bounds<Duration> = Bounds::new(
-        Duration::from_millis(10),
-        Duration::from_millis(1000),
-        Duration::from_secs(60),
-    );
-    /// Range of `fragment_bytes`; a power of two.
-    pub const FRAGMENT_BYTES: Bounds<u64> = Bounds::new(64 * KIB, MIB, 8 * MIB);
-    /// Range of `high_watermark_percent`.
-    pub const HIGH_WATERMARK_PERCENT: Bounds<u64> = Bounds::new(2, 97, 99);
-    /// Range of `low_watermark_percent`.
-    pub const LOW_WATERMARK_PERCENT: Bounds<u64> = Bounds::new(1, 95, 98);
+    /// Range of `weight`.
+    pub const WEIGHT: Bounds<u64> = Bounds::new(1, 1, 1000);
 
     /// A store at this path with defaults for the rest.
     pub fn at(path: impl Into<PathBuf>, size_bytes: Option<u64>) -> Self {
         StorePlan {
             path: path.into(),
             size_bytes,
-            io_engine: IoEngine::Auto,
-            direct: true,
             chunk_bytes: Self::CHUNK_BYTES.default as u32,
-            cluster_bytes: Self::CLUSTER_BYTES.default as u32,
-            cluster_deadline: Self::CLUSTER_DEADLINE.default,
-            fragment_bytes: Self::FRAGMENT_BYTES.default as u32,
-            high_watermark_percent: Self::HIGH_WATERMARK_PERCENT.default as u8,
-            low_watermark_percent: Self::LOW_WATERMARK_PERCENT.default as u8,
+            direct: true,
+            force: false,
+            weight: Self::WEIGHT.default as u32,
         }
     }
 }

@@ -1,18 +1,19 @@
 //! Coming up, accepting, going down.
 //!
-//! The control thread opens the store, starts the workers, listens and deals; it also runs the admin interface and
+//! The control thread opens the stores, starts keeper and workers, listens and deals; it also runs the admin interface and
 //! takes signals. Going down: no new connections, idle ones closed, requests in progress finished (at most
-//! `timeouts.drain`), clusters written, index written, superblock marked closed.
+//! `timeouts.drain`), clusters written, and the stores closed by the keeper.
 
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{Arc, Mutex, atomic::AtomicUsize},
     thread::JoinHandle,
     time::Instant,
 };
 
 use device::EngineKind;
+use replacement::Admission;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
     net::TcpListener,
@@ -26,11 +27,12 @@ use crate::{
     admin,
     flight::Flights,
     journal::Journal,
+    keeper::Keeper,
     memory::MemoryTier,
     metrics::Counters,
-    opening::{self, OpenedStore, StoreError},
+    opening::{self, Opened, StoreError},
     origin::Tls,
-    plan::{IoEngine, Plan},
+    plan::{AdmissionKind, IoEngine, Plan},
     state::{Phase, Shared},
     worker::{self, Dealt},
 };
@@ -73,8 +75,8 @@ pub struct Ready {
     pub listeners: Vec<SocketAddr>,
     /// Where the admin interface is.
     pub admin: Option<SocketAddr>,
-    /// The store in words: path, size, what was found.
-    pub store: Option<String>,
+    /// Each store in words: path, size, what was found.
+    pub stores: Vec<String>,
     /// How the disk is read and written.
     pub io_engine: &'static str,
     /// Why not io_uring, if it was wanted and refused.
@@ -135,12 +137,15 @@ fn run(
     };
     let mut journal = Journal::open(&plan.logs).map_err(ServeError::Log)?;
     let journals = plan.logs.access.is_some() || plan.logs.profile.is_some();
-    let opened = plan.store.as_ref().map(opening::open).transpose()?;
+    let opened = match plan.stores.is_empty() {
+        true => None,
+        false => Some(opening::open(&plan)?),
+    };
     let (engine, io_engine, io_engine_reason) = choose_engine(&plan);
     let tls = tls(&plan)?;
     let (phase, mut phases) = watch::channel(Phase::Running);
     let stopper = Stopper(phase.clone());
-    let store_words = opened.as_ref().map(describe);
+    let store_words = opened.as_ref().map(describe).unwrap_or_default();
     let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
     own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
     let shared = Arc::new(Shared {
@@ -152,9 +157,12 @@ fn run(
         },
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
         store: match &opened {
-            Some(opened) => Arc::clone(&opened.store),
+            Some(opened) => Arc::clone(&opened.set),
             None => opening::without_device()?,
         },
+        bell: Arc::default(),
+        admission: admission(&plan, opened.as_ref()),
+        devices: opened.iter().flat_map(Opened::devices).collect(),
         has_disk: opened.is_some(),
         flights: Flights::new(plan.limits.waiters_max),
         counters: (0..plan.workers)
@@ -169,12 +177,20 @@ fn run(
         plan,
     });
 
-    let device = opened.as_ref().map(|o| (Arc::clone(&o.device), engine));
-    let (dealers, threads) = start_workers(&runtime, &shared, device, &tls, &journal, journals)?;
+    let keeper = match opened {
+        Some(opened) => {
+            let bell = Arc::clone(&shared.bell);
+            let (keeper, is_ready) = Keeper::start(opened.stores, engine, bell)?;
+            runtime.block_on(await_ready(is_ready))?;
+            Some(keeper)
+        }
+        None => None,
+    };
+    let (dealers, threads) = start_workers(&runtime, &shared, engine, &tls, &journal, journals)?;
     let ready = Ready {
         listeners: shared.plan.listeners.iter().map(|l| l.address).collect(),
         admin: shared.plan.admin.as_ref().map(|a| a.address),
-        store: store_words,
+        stores: store_words,
         io_engine,
         io_engine_reason,
         workers: shared.plan.workers,
@@ -216,15 +232,16 @@ fn run(
     });
     drop(local);
     journal.stop();
-    if let Some(opened) = &opened {
-        match opening::close(&opened.store, &opened.device) {
-            Ok(()) => tracing::info!("the store is closed in order"),
-            Err(reason) => {
-                tracing::error!(
-                    reason,
-                    "the store could not be closed in order; it will start empty"
-                );
-            }
+    let closed = keeper.map(Keeper::close).unwrap_or_default();
+    for (result, device) in closed.into_iter().zip(&shared.devices) {
+        let path = device.path().display();
+        match result {
+            Ok(()) => tracing::info!(%path, "the store is closed in order"),
+            Err(reason) => tracing::warn!(
+                %path,
+                reason,
+                "the store was not closed in order; the next start goes on as after a crash"
+            ),
         }
     }
     Ok(())
@@ -235,7 +252,7 @@ type Dealers = Vec<mpsc::Sender<Dealt>>;
 fn start_workers(
     runtime: &runtime::Runtime,
     shared: &Arc<Shared>,
-    device: Option<(Arc<device::Device>, EngineKind)>,
+    engine: EngineKind,
     tls: &Tls,
     journal: &Journal,
     journals: bool,
@@ -248,7 +265,7 @@ fn start_workers(
         let start = worker::Start {
             shared: Arc::clone(shared),
             index,
-            device: device.clone(),
+            engine,
             tls: tls.clone(),
             journal: journal.writer(),
             journals,
@@ -260,15 +277,20 @@ fn start_workers(
     }
     runtime.block_on(async {
         for ready in readies {
-            match ready.await {
-                Ok(Ok(())) => {}
-                Ok(Err(reason)) => return Err(ServeError::Worker(reason)),
-                Err(_) => return Err(ServeError::Worker("it ended at once".into())),
-            }
+            await_ready(ready).await?;
         }
-        Ok(())
+        Ok::<_, ServeError>(())
     })?;
     Ok((dealers, threads))
+}
+
+/// Waits until a thread says that it has come up.
+async fn await_ready(ready: oneshot::Receiver<Result<(), String>>) -> Result<(), ServeError> {
+    match ready.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(reason)) => Err(ServeError::Worker(reason)),
+        Err(_) => Err(ServeError::Worker("it ended at once".into())),
+    }
 }
 
 /// Accepts and deals to the worker with the fewest connections.
@@ -350,10 +372,10 @@ fn take_signals(stopper: &Stopper, journal: &Journal) -> io::Result<()> {
 }
 
 fn choose_engine(plan: &Plan) -> (EngineKind, &'static str, Option<String>) {
-    let Some(store) = &plan.store else {
+    if plan.stores.is_empty() {
         return (EngineKind::Threads, "none", None);
-    };
-    match store.io_engine {
+    }
+    match plan.storing.io_engine {
         IoEngine::Threads => (EngineKind::Threads, "threads", None),
         IoEngine::Uring => (EngineKind::Uring, "io_uring", None),
         IoEngine::Auto => match device::uring_available() {
@@ -388,16 +410,30 @@ fn via_line(name: &str) -> Vec<u8> {
     format!("Via: 1.1 {name} ({tag:08x})\r\n").into_bytes()
 }
 
-fn describe(opened: &OpenedStore) -> String {
-    format!(
-        "{} ({} MiB, {}): {}",
-        opened.device.path().display(),
-        opened.device.size() >> 20,
-        if opened.device.is_direct() {
+/// The bytes of body that an object is expected to have, to guess how many there will be.
+const MEAN_OBJECT_BYTES: u64 = 13 << 10;
+
+/// What decides what is kept on disk; None: everything is.
+fn admission(plan: &Plan, opened: Option<&Opened>) -> Option<Mutex<Admission>> {
+    let kind = plan.storing.admission;
+    if kind == AdmissionKind::All {
+        return None;
+    }
+    let bytes: u64 = opened?.devices().map(|device| device.size()).sum();
+    let objects = usize::try_from(bytes / MEAN_OBJECT_BYTES).unwrap_or(usize::MAX);
+    Some(Mutex::new(Admission::new(kind, objects)))
+}
+
+fn describe(opened: &Opened) -> Vec<String> {
+    let words = |(device, found): (Arc<device::Device>, &String)| {
+        let path = device.path().display();
+        let mib = device.size() >> 20;
+        let how = if device.is_direct() {
             "direct"
         } else {
             "buffered"
-        },
-        opened.found
-    )
+        };
+        format!("{path} ({mib} MiB, {how}): {found}")
+    };
+    opened.devices().zip(&opened.found).map(words).collect()
 }

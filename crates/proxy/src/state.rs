@@ -9,15 +9,17 @@ use std::{
     net::SocketAddr,
     rc::Rc,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use device::Device;
 use httpcache::UnixMillis;
 use profile::{Class, Method, Record, Stage, StageName, access::Entry, access::Hierarchy};
-use store::{KeyHash, KeyHasher, Store};
+use replacement::Admission;
+use store::{KeyHash, KeyHasher, Sequence, Set, Settled, set::Tickets};
 use tokio::sync::watch;
 
 use crate::{
@@ -25,8 +27,10 @@ use crate::{
     disk::DiskIo,
     flight::Flights,
     journal::JournalWriter,
+    keeper::Bell,
     memory::{Front, MemoryTier},
     metrics::{self, Counters},
+    object::Object,
     origin::Connector,
     plan::{Listener, Plan},
 };
@@ -55,9 +59,15 @@ pub struct Shared {
     pub limits: http1::Limits,
     /// Objects in memory.
     pub memory: MemoryTier,
-    /// The index, the invalidations and, with a device, the objects on disk.
-    pub store: Arc<Store>,
-    /// Is there a device behind the store?
+    /// Index and invalidations and, with devices, the objects on disk.
+    pub store: Arc<Set>,
+    /// Wakes the keeper of the stores.
+    pub bell: Arc<Bell>,
+    /// What is admitted to disk, if not everything.
+    pub admission: Option<Mutex<Admission>>,
+    /// The devices behind the stores, in the set's order; none: nothing is kept on disk.
+    pub devices: Vec<Arc<Device>>,
+    /// Is there a device at all?
     pub has_disk: bool,
     /// Fetches in progress.
     pub flights: Flights,
@@ -85,12 +95,48 @@ impl Shared {
 
     /// Forgets the object under `key` everywhere, now and for every fetch, read and promotion under way.
     /// True if something was there.
-    pub fn invalidate(&self, primary: KeyHash) -> bool {
+    ///
+    /// It holds at once; that it will also hold after a crash, when the tickets are settled: [`Self::settle`].
+    pub fn invalidate(&self, primary: KeyHash) -> (bool, Tickets) {
         // The order matters: first recorded (and out of the index), then out of memory, so that whoever
         // publishes either sees the record or is removed after it (see `MemoryTier::insert`).
-        let indexed = self.store.invalidate(primary);
+        let (indexed, tickets) = self.store.invalidate(primary);
         self.flights.forget(primary);
-        self.memory.remove(primary) || indexed
+        (self.memory.remove(primary) || indexed, tickets)
+    }
+
+    /// Waits until invalidations are durable, for so long at most. False: they are not.
+    pub async fn settle(&self, all: &[Tickets], longest: Duration) -> bool {
+        let deadline = Instant::now() + longest;
+        let mut durable = true;
+        for tickets in all {
+            let settled = self.bell.settle(&self.store, tickets, deadline).await;
+            durable &= settled == Settled::Durable;
+        }
+        durable
+    }
+
+    /// Is what was just asked for and fetched to be kept on disk?
+    pub fn admits(&self, hash: KeyHash, bytes: u64) -> bool {
+        let Some(admission) = &self.admission else {
+            return true;
+        };
+        let full = self.store.is_full();
+        let mut admission = admission.lock().unwrap_or_else(PoisonError::into_inner);
+        admission.asked(hash.0);
+        admission.admits(hash.0, bytes, full)
+    }
+
+    /// May what was looked up, or whose fetch began, at `began` still be published and served?
+    pub fn still_valid(&self, object: &Object, began: Sequence) -> bool {
+        if self.store.invalidated_since(object.primary, began) {
+            return false;
+        }
+        // Rare: a predicate has come since, so key and metadata must be looked at.
+        !self.store.predicates_since(object.primary, began)
+            || !self
+                .store
+                .is_invalid(object.primary, began, &object.key, &object.encode_meta())
     }
 
     /// Is the process on its way out?
@@ -244,6 +290,12 @@ impl Worker {
         let gauge = |counter: &AtomicU64, n: usize| counter.store(n as u64, Ordering::Relaxed);
         gauge(&self.counters.origin_connections_idle_open, pool.idle());
         gauge(&self.counters.origin_connections_used_open, pool.in_use());
+        if let Some(disk) = &self.disk {
+            let (reads, batches) = disk.gathered();
+            let counters = &self.counters;
+            counters.disk_lazy_reads.store(reads, Ordering::Relaxed);
+            counters.disk_lazy_batches.store(batches, Ordering::Relaxed);
+        }
         self.front.borrow_mut().sweep(now);
         let lost = self.journal.borrow_mut().flush();
         if lost > 0 {

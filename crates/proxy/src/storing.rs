@@ -46,6 +46,7 @@ pub struct Kept {
     bytes: u64,
     fragment_bytes: u64,
     object_bytes_max: u64,
+    to_disk: bool,
 }
 
 /// Under which key.
@@ -80,13 +81,13 @@ impl Storing {
         response: &Response,
     ) -> Storing {
         let shared = &worker.shared;
-        let (fragment_bytes, object_bytes_max) = if shared.has_disk {
-            let of_store = shared.store.object_bytes_max();
+        let store = shared.store.of(flight.primary);
+        let length = response.length.unwrap_or(0);
+        let to_disk = shared.has_disk && shared.admits(flight.primary, length);
+        let (fragment_bytes, object_bytes_max) = if to_disk {
             let of_plan = shared.plan.limits.object_bytes_max;
-            (
-                u64::from(shared.store.fragment_bytes()),
-                of_plan.min(of_store),
-            )
+            let most = of_plan.min(store.object_bytes_max());
+            (u64::from(store.fragment_bytes()), most)
         } else {
             let most = shared.memory.object_bytes_max();
             (most, most)
@@ -113,6 +114,7 @@ impl Storing {
             bytes: 0,
             fragment_bytes,
             object_bytes_max,
+            to_disk,
         })
     }
 
@@ -124,6 +126,14 @@ impl Storing {
             Storing::Fragments(kept, _) => Keeping::Fragments {
                 bytes: kept.fragment_bytes,
             },
+        }
+    }
+
+    /// The length of a body that is to go to the disk in one record.
+    pub fn whole_bytes(&self) -> Option<u64> {
+        match self {
+            Storing::Whole(kept) if kept.to_disk => Some(kept.bytes),
+            _ => None,
         }
     }
 
@@ -143,7 +153,7 @@ impl Storing {
             return;
         };
         let too_long = before + kept.bytes > kept.object_bytes_max;
-        if too_long || (kept.bytes > kept.fragment_bytes && worker.disk.is_none()) {
+        if too_long || (kept.bytes > kept.fragment_bytes && !kept.to_disk) {
             self.give_up(flight);
             return;
         }
@@ -254,9 +264,13 @@ impl Kept {
     fn publish_whole(self, worker: &Rc<Worker>, flight: &Flight) {
         let shared = &worker.shared;
         let mut object = self.object(self.bytes, Bytes::new(), None);
-        if let Some(disk) = &worker.disk {
-            let pieces: Vec<&[u8]> = self.pieces.iter().map(|p| &p[..]).collect();
-            disk.store_object(&object, &pieces, flight.began);
+        match &worker.disk {
+            Some(disk) if self.to_disk => {
+                let pieces: Vec<&[u8]> = self.pieces.iter().map(|p| &p[..]).collect();
+                disk.store_object(&object, &pieces, flight.began);
+            }
+            Some(disk) => disk.forget(&object),
+            None => {}
         }
         // What replaces an older version must replace it in memory too, also when it is too large for it.
         let cost = object.memory_bytes() + self.bytes;
@@ -270,10 +284,9 @@ impl Kept {
             body.extend_from_slice(piece);
         }
         object.body = body.into();
-        let primary = object.primary;
-        shared.memory.insert(object, || {
-            !shared.store.invalidated_since(primary, flight.began)
-        });
+        shared
+            .memory
+            .insert(object, |object| shared.still_valid(object, flight.began));
     }
 
     fn publish_large(self, worker: &Rc<Worker>, flight: &Flight, cut: &Cut) {
@@ -333,7 +346,7 @@ fn place(worker: &Worker, flight: &Flight, errand: &Errand, response: &Response)
         .set_marker(flight.primary, list, flight.began)?;
     // What was stored without Vary would be found first.
     shared.memory.remove(flight.primary);
-    shared.store.forget(flight.primary);
+    shared.store.of(flight.primary).forget(flight.primary);
     let key = fetch::variant_key(&flight.key, marker.salt, list, &errand.request);
     Some(Place {
         hash: worker.hasher.hash(&key),

@@ -264,6 +264,15 @@ pub fn uri_of_key(key: &[u8]) -> &[u8] {
     key.get(KEY_PREFIX.len()..end).unwrap_or_default()
 }
 
+/// The part of a key that names the server: method, scheme and authority.
+pub fn server_of_key(key: &[u8]) -> &[u8] {
+    let uri = uri_of_key(key);
+    let authority = memchr::memmem::find(uri, b"//").map_or(0, |at| at + 2);
+    let path = memchr::memchr(b'/', &uri[authority..]);
+    let end = path.map_or(uri.len(), |at| authority + at);
+    &key[..KEY_PREFIX.len().min(key.len()) + end]
+}
+
 /// Every key begins with the method; only answers to GET are stored.
 pub const KEY_PREFIX: &[u8] = b"GET ";
 

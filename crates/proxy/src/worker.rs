@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use device::{Device, Engine, EngineKind};
+use device::{Engine, EngineError, EngineKind};
 use tokio::{
     runtime,
     sync::{mpsc, oneshot},
@@ -25,6 +25,7 @@ use crate::{
     client,
     disk::DiskIo,
     journal::JournalWriter,
+    lazy::LazyReads,
     origin::{Connector, Settings, Tls},
     plan::{Listener, Role},
     state::{ListenerState, Phase, Shared, Worker},
@@ -52,8 +53,8 @@ pub struct Start {
     pub shared: Arc<Shared>,
     /// Which worker.
     pub index: usize,
-    /// The store's device and the engine to use.
-    pub device: Option<(Arc<Device>, EngineKind)>,
+    /// How the stores' devices are read and written.
+    pub engine: EngineKind,
     /// TLS to origins.
     pub tls: Tls,
     /// Its end of the journal, and whether anything is written.
@@ -88,20 +89,12 @@ async fn run(
     ready: oneshot::Sender<Result<(), String>>,
 ) {
     let shared = Arc::clone(&start.shared);
-    let disk = match &start.device {
-        None => None,
-        Some((device, kind)) => match Engine::new(*kind, Arc::clone(device)) {
-            Ok(engine) => {
-                engine.start();
-                let store = Arc::clone(&shared.store);
-                let counters = Arc::clone(&shared.counters[start.index]);
-                Some(DiskIo::new(store, Rc::new(engine), counters))
-            }
-            Err(error) => {
-                let _ = ready.send(Err(error.to_string()));
-                return;
-            }
-        },
+    let disk = match disk_of(&shared, start.index, start.engine) {
+        Ok(disk) => disk,
+        Err(error) => {
+            let _ = ready.send(Err(error.to_string()));
+            return;
+        }
     };
     let connector = Connector::new(connector_settings(&shared), start.tls);
     let worker = Rc::new(Worker::new(
@@ -159,6 +152,36 @@ async fn run(
         disk.settle().await;
     }
     worker.every_second();
+}
+
+/// An engine for each store, and the shell around them.
+fn disk_of(
+    shared: &Arc<Shared>,
+    index: usize,
+    kind: EngineKind,
+) -> Result<Option<DiskIo>, EngineError> {
+    if !shared.has_disk {
+        return Ok(None);
+    }
+    let storing = &shared.plan.storing;
+    let mut reads = Vec::new();
+    for device in &shared.devices {
+        let engine = Engine::new(kind, Arc::clone(device))?;
+        engine.start();
+        let deadline = storing.lazy_reads_deadline;
+        reads.push(LazyReads::new(
+            Rc::new(engine),
+            storing.lazy_reads,
+            deadline,
+        ));
+    }
+    Ok(Some(DiskIo::new(
+        Arc::clone(&shared.store),
+        reads,
+        Arc::clone(&shared.counters[index]),
+        Arc::clone(&shared.bell),
+        storing.locality_buffers > 0,
+    )))
 }
 
 fn take(

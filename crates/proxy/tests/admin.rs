@@ -37,7 +37,7 @@ impl House {
             allow: Vec::new(),
         });
         plan.workers = 2;
-        plan.store = Some(StorePlan::at(folder.path().join("store"), Some(16 << 20)));
+        plan.stores = vec![StorePlan::at(folder.path().join("store"), Some(16 << 20))];
         let (sender, ready) = mpsc::channel();
         let running = thread::spawn(move || {
             proxy::start(plan, |ready, stopper| {
@@ -191,8 +191,9 @@ fn what_was_cached_is_seen_purged_and_fetched_again() {
     assert!(status["hit_ratio"]["bytes"].as_f64().unwrap() > 0.0);
     assert!(status["requests"]["latency_us"]["p99"].as_f64().unwrap() > 0.0);
     assert_eq!(status["memory"]["objects"], 1);
-    assert_eq!(status["store"]["bytes"], 16 << 20);
-    assert_eq!(status["store"]["now"]["records"], 1);
+    assert_eq!(status["stores"][0]["bytes"], 16 << 20);
+    assert_eq!(status["stores"][0]["now"]["records"], 1);
+    assert!(status["stores"][0]["recovery"].is_null());
     assert_eq!(status["counters"]["disk"]["disk_read_errors"], 0);
 
     let (url, encoded) = (
@@ -204,6 +205,7 @@ fn what_was_cached_is_seen_purged_and_fetched_again() {
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         let json: serde_json::Value = serde_json::from_str(body(&answer)).unwrap();
         assert_eq!(json["url"], url);
+        assert_eq!(json["durable"], true);
         json["purged"] == true
     };
     // The three ways to say it.
@@ -249,9 +251,9 @@ fn a_scrape_is_well_formed_and_complete() {
         "loligo_client_connections_open ",
         "loligo_origin_requests_total 1\n",
         "loligo_memory_bytes ",
-        "loligo_store_free_pieces ",
-        "loligo_store_largest_free_chunks ",
-        "loligo_store_evictions_total 0\n",
+        "loligo_store_free_pieces{store=\"",
+        "loligo_store_largest_free_chunks{store=\"",
+        "loligo_store_evictions_total{store=\"",
         "loligo_disk_writes_total ",
         "loligo_disk_read_errors_total 0\n",
         "loligo_io_engine_info{engine=\"",

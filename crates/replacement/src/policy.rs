@@ -3,7 +3,7 @@
 //! A cache asks `admits` before it stores, says `insert`, `touch` and `remove` as things happen, and calls `victim`
 //! for as long as it needs room. A new policy is a file with an `impl Policy`, a [`PolicyKind`] and two arms below.
 
-use crate::{Lru, LruThreshold};
+use crate::{Gdsf, Lru, LruThreshold, S3Fifo, Sieve, WTinyLfu};
 use std::fmt;
 use std::str::FromStr;
 
@@ -12,8 +12,9 @@ pub trait Policy {
     /// Is an object of this size to be kept at all?
     fn admits(&self, size: u64) -> bool;
 
-    /// A new object that was admitted. Its slot must not be in use (asserted).
-    fn insert(&mut self, slot: u32, size: u64);
+    /// A new object that was admitted. Its slot must not be in use (asserted). `id` is the hash of its key, by which a
+    /// policy may know an object again that was here before under another slot.
+    fn insert(&mut self, slot: u32, size: u64, id: u64);
 
     /// The object was asked for. `false` if the slot is not in use.
     fn touch(&mut self, slot: u32) -> bool;
@@ -32,6 +33,9 @@ pub trait Policy {
         self.len() == 0
     }
 
+    /// Bytes of memory held, what is shared with nobody.
+    fn memory_bytes(&self) -> usize;
+
     /// Checks every invariant; says what is wrong. For tests and simulation.
     fn audit(&self) -> Result<(), String>;
 }
@@ -41,7 +45,7 @@ impl Policy for Lru {
         true
     }
 
-    fn insert(&mut self, slot: u32, _size: u64) {
+    fn insert(&mut self, slot: u32, _size: u64, _id: u64) {
         Lru::insert(self, slot);
     }
 
@@ -62,12 +66,17 @@ impl Policy for Lru {
         Lru::len(self)
     }
 
+    fn memory_bytes(&self) -> usize {
+        Lru::memory_bytes(self)
+    }
+
     fn audit(&self) -> Result<(), String> {
         Lru::audit(self)
     }
 }
 
-/// Which policy, as a value: for settings and reports. Written as `lru`, or `lru-threshold=` and the largest size.
+/// Which policy, as a value: for settings and reports. Written as its name; `lru-threshold=` is
+/// followed by the largest size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PolicyKind {
     /// [`Lru`].
@@ -78,6 +87,14 @@ pub enum PolicyKind {
         /// The largest size admitted.
         size_max: u64,
     },
+    /// [`S3Fifo`].
+    S3Fifo,
+    /// [`Sieve`].
+    Sieve,
+    /// [`WTinyLfu`].
+    WTinyLfu,
+    /// [`Gdsf`].
+    Gdsf,
 }
 
 impl PolicyKind {
@@ -88,6 +105,10 @@ impl PolicyKind {
             PolicyKind::LruThreshold { size_max } => {
                 Selected::LruThreshold(LruThreshold::new(size_max))
             }
+            PolicyKind::S3Fifo => Selected::S3Fifo(S3Fifo::new()),
+            PolicyKind::Sieve => Selected::Sieve(Sieve::new()),
+            PolicyKind::WTinyLfu => Selected::WTinyLfu(WTinyLfu::new()),
+            PolicyKind::Gdsf => Selected::Gdsf(Gdsf::new()),
         }
     }
 }
@@ -98,7 +119,10 @@ pub struct UnknownPolicy;
 
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a replacement policy is \"lru\" or \"lru-threshold=SIZE\"")
+        f.write_str(
+            "a replacement policy is \"lru\", \"lru-threshold=SIZE\", \
+             \"s3-fifo\", \"sieve\", \"w-tinylfu\" or \"gdsf\"",
+        )
     }
 }
 
@@ -108,12 +132,16 @@ impl FromStr for PolicyKind {
     type Err = UnknownPolicy;
 
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
-        match text.split_once('=') {
-            None if text == "lru" => Ok(PolicyKind::Lru),
-            Some(("lru-threshold", size)) => {
-                let size_max = size.parse().map_err(|_| UnknownPolicy)?;
-                Ok(PolicyKind::LruThreshold { size_max })
-            }
+        if let Some(size) = text.strip_prefix("lru-threshold=") {
+            let size_max = size.parse().map_err(|_| UnknownPolicy)?;
+            return Ok(PolicyKind::LruThreshold { size_max });
+        }
+        match text {
+            "lru" => Ok(PolicyKind::Lru),
+            "s3-fifo" => Ok(PolicyKind::S3Fifo),
+            "sieve" => Ok(PolicyKind::Sieve),
+            "w-tinylfu" => Ok(PolicyKind::WTinyLfu),
+            "gdsf" => Ok(PolicyKind::Gdsf),
             _ => Err(UnknownPolicy),
         }
     }
@@ -124,6 +152,10 @@ impl fmt::Display for PolicyKind {
         match self {
             PolicyKind::Lru => f.write_str("lru"),
             PolicyKind::LruThreshold { size_max } => write!(f, "lru-threshold={size_max}"),
+            PolicyKind::S3Fifo => f.write_str("s3-fifo"),
+            PolicyKind::Sieve => f.write_str("sieve"),
+            PolicyKind::WTinyLfu => f.write_str("w-tinylfu"),
+            PolicyKind::Gdsf => f.write_str("gdsf"),
         }
     }
 }
@@ -135,6 +167,14 @@ pub enum Selected {
     Lru(Lru),
     /// LRU of the objects up to a size.
     LruThreshold(LruThreshold),
+    /// S3-FIFO.
+    S3Fifo(S3Fifo),
+    /// SIEVE.
+    Sieve(Sieve),
+    /// W-TinyLFU.
+    WTinyLfu(WTinyLfu),
+    /// Greedy dual size frequency.
+    Gdsf(Gdsf),
 }
 
 /// The same call to whichever it is.
@@ -143,6 +183,10 @@ macro_rules! each {
         match $selected {
             Selected::Lru($policy) => $call,
             Selected::LruThreshold($policy) => $call,
+            Selected::S3Fifo($policy) => $call,
+            Selected::Sieve($policy) => $call,
+            Selected::WTinyLfu($policy) => $call,
+            Selected::Gdsf($policy) => $call,
         }
     };
 }
@@ -152,8 +196,8 @@ impl Policy for Selected {
         each!(self, policy => policy.admits(size))
     }
 
-    fn insert(&mut self, slot: u32, size: u64) {
-        each!(self, policy => Policy::insert(policy, slot, size));
+    fn insert(&mut self, slot: u32, size: u64, id: u64) {
+        each!(self, policy => Policy::insert(policy, slot, size, id));
     }
 
     #[inline]
@@ -173,6 +217,10 @@ impl Policy for Selected {
         each!(self, policy => policy.len())
     }
 
+    fn memory_bytes(&self) -> usize {
+        each!(self, policy => policy.memory_bytes())
+    }
+
     fn audit(&self) -> Result<(), String> {
         each!(self, policy => policy.audit())
     }
@@ -187,8 +235,15 @@ mod tests {
         for kind in [
             PolicyKind::Lru,
             PolicyKind::LruThreshold { size_max: 1 << 20 },
+            PolicyKind::S3Fifo,
+            PolicyKind::Sieve,
+            PolicyKind::WTinyLfu,
+            PolicyKind::Gdsf,
         ] {
-            assert_eq!(kind.to_string().parse(), Ok(kind));
+            let text = kind.to_string();
+            assert_eq!(text.parse(), Ok(kind));
+            let name = text.split('=').next().unwrap_or_default();
+            assert!(UnknownPolicy.to_string().contains(&format!("\"{name}")));
         }
     }
 
@@ -202,6 +257,7 @@ mod tests {
             "lru-threshold=",
             "lru-threshold=-1",
             "fifo",
+            "s3-fifo=3",
         ] {
             assert_eq!(text.parse::<PolicyKind>(), Err(UnknownPolicy), "{text:?}");
         }
@@ -211,7 +267,7 @@ mod tests {
     fn the_selected_policy_is_the_one_named() {
         let mut policy = PolicyKind::LruThreshold { size_max: 10 }.build();
         assert!(policy.admits(10) && !policy.admits(11));
-        policy.insert(4, 10);
+        policy.insert(4, 10, 0);
         assert_eq!(
             (policy.len(), policy.victim(), policy.is_empty()),
             (1, Some(4), true)

@@ -15,6 +15,11 @@ pub struct LruThreshold {
 }
 
 impl LruThreshold {
+    /// The object that was not used for the longest time.
+    pub fn coldest(&self) -> Option<u32> {
+        self.lru.coldest()
+    }
+
     /// Admits objects of `size_max` at most, in the unit in which sizes are told.
     pub const fn new(size_max: u64) -> Self {
         LruThreshold {
@@ -34,7 +39,7 @@ impl Policy for LruThreshold {
         size <= self.size_max
     }
 
-    fn insert(&mut self, slot: u32, size: u64) {
+    fn insert(&mut self, slot: u32, size: u64, _id: u64) {
         assert!(
             self.admits(size),
             "slot {slot} of size {size} was not admitted"
@@ -59,6 +64,10 @@ impl Policy for LruThreshold {
         self.lru.len()
     }
 
+    fn memory_bytes(&self) -> usize {
+        self.lru.memory_bytes()
+    }
+
     fn audit(&self) -> Result<(), String> {
         self.lru.audit()
     }
@@ -81,7 +90,7 @@ mod tests {
     fn admitted_objects_are_an_lru() {
         let mut policy = LruThreshold::new(1000);
         for (slot, size) in [(3, 1000), (1, 5), (2, 7)] {
-            policy.insert(slot, size);
+            policy.insert(slot, size, 0);
         }
         policy.touch(3);
         assert_eq!(
@@ -98,6 +107,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "not admitted")]
     fn inserting_without_asking_is_noticed() {
-        LruThreshold::new(1000).insert(0, 1001);
+        LruThreshold::new(1000).insert(0, 1001, 0);
     }
 }

@@ -41,7 +41,7 @@ fn replay(trace: &[u64], capacity: u64, marks: Watermarks, mut policy: impl Poli
         });
         keys[slot as usize] = key;
         slots.insert(key, slot);
-        policy.insert(slot, size_of_key(key));
+        policy.insert(slot, size_of_key(key), key);
         used += size_of_key(key);
         events.push(Event::Stored(key));
         let goal = used - marks.excess(used, capacity).unwrap_or(0);

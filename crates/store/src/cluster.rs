@@ -7,7 +7,7 @@
 //! Until its write completes a record is served from here: from the frozen buffer without copying, from the
 //! open one by a copy under the writer's lock (rare: what was just stored is usually in the memory tier).
 //!
-//! Limits: [`CLUSTERS_IN_FLIGHT_MAX`](crate::settings::CLUSTERS_IN_FLIGHT_MAX) buffers handed out.
+//! Limits: [`IN_FLIGHT_BYTES_MAX`](crate::settings::IN_FLIGHT_BYTES_MAX) of buffers handed out.
 //! Source: paper 000 (packetizer, cluster write).
 
 use crate::key::KeyHash;
@@ -31,31 +31,28 @@ pub struct Write {
     pub data: Bytes,
 }
 
-/// The writes that one insert caused: at most two.
+/// The writes that one call caused: usually none or one, and one for each open cluster when a region is full.
 #[derive(Debug, Default)]
 #[must_use = "the writes are to be carried out"]
-pub struct Writes([Option<Write>; 2]);
+pub struct Writes(Vec<Write>);
 
 impl Writes {
     pub(crate) fn push(&mut self, write: Option<Write>) {
-        if write.is_some() {
-            let vacant = self.0.iter_mut().find(|place| place.is_none());
-            *vacant.expect("one insert closes at most one cluster and fills one") = write;
-        }
+        self.0.extend(write);
     }
 
     /// None to carry out?
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(Option::is_none)
+        self.0.is_empty()
     }
 }
 
 impl IntoIterator for Writes {
     type Item = Write;
-    type IntoIter = std::iter::Flatten<std::array::IntoIter<Option<Write>, 2>>;
+    type IntoIter = std::vec::IntoIter<Write>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter().flatten()
+        self.0.into_iter()
     }
 }
 
@@ -70,11 +67,14 @@ pub(crate) struct OpenCluster {
     used: Chunks,
     records: Records,
     pub opened_ms: u64,
+    /// Whose records it gathers, with locality buffers; else 0.
+    pub server: u64,
 }
 
 impl OpenCluster {
-    pub(crate) fn new(buffer: BytesMut, run: Extent, now_ms: u64) -> Self {
+    pub(crate) fn new(buffer: BytesMut, run: Extent, server: u64, now_ms: u64) -> Self {
         Self {
+            server,
             buffer,
             run,
             used: Chunks(0),
@@ -186,6 +186,10 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
+    pub(crate) fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
     pub(crate) fn slice(&self, extent: Extent, chunk_bytes: usize) -> Bytes {
         let at = (extent.first - self.extent.first).0 as usize * chunk_bytes;
         self.data

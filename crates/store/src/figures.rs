@@ -73,7 +73,7 @@ figures! {
         write_bytes
         /// Writes that failed; the records in them were dropped.
         write_failures
-        /// Records evicted to make room, coldest first.
+        /// Records evicted to make room.
         evictions
         /// Records evicted because a stretch was cleared for a large record.
         stretch_evictions
@@ -87,6 +87,26 @@ figures! {
         invalidated
         /// Records that failed verification.
         corrupt
+        /// Records read that were another key's: two keys that the index takes for one.
+        other_keys
+        /// Reads that the device refused.
+        read_failures
+        /// Records written again because they were read when room was to be made where they lay.
+        second_chances
+        /// Records found by the scan after an unclean stop.
+        recovered
+        /// Commits of the invalidation log begun.
+        log_commits
+        /// Those that failed.
+        log_failures
+        /// Invalidations that the log did not take, because too many waited.
+        log_refused
+        /// Checkpoints published.
+        checkpoints
+        /// Bytes of those.
+        checkpoint_bytes
+        /// Checkpoints that failed.
+        checkpoint_failures
         /// Records refused: they were invalidated while being fetched.
         refused_invalidated
         /// Records refused: too large for this store.

@@ -5,11 +5,13 @@
 //! superblock | checkpoint 0 | checkpoint 1 | invalidation log | region journal | data: chunk 0, chunk 1, ...
 //! ```
 //!
-//! The clean index goes to the two checkpoint areas in turn. Nothing is written to
-//! the log and the journal yet; their room is reserved so that recovery can be added without a new format.
+//! Checkpoints go to the two checkpoint areas in turn. The data area is a whole number of *regions* of equal size;
+//! what would be an incomplete one at the end is left unused.
 //!
-//! Limits: data is addressed by 32-bit chunk numbers, so 2 TiB with chunks of 512 bytes.
+//! Limits: data is addressed by 32-bit chunk numbers, so 2 TiB with chunks of 512 bytes. Never more regions than the
+//! region journal has room for: from about 126 TiB on regions are larger than 64 MiB for that reason.
 
+use crate::journal;
 use crate::superblock::Superblock;
 use std::fmt;
 
@@ -28,6 +30,11 @@ const CHECKPOINT_BYTES_MAX: u64 = 4 * 1024 * MIB;
 const LOG_SHARE: u64 = 2048;
 const LOG_BYTES_MIN: u64 = 64 * KIB;
 const LOG_BYTES_MAX: u64 = 64 * MIB;
+/// A region takes this share of the data area.
+const REGION_SHARE: u64 = 256;
+const REGION_BYTES_MIN: u64 = 256 * KIB;
+/// Larger only where the journal has no room for that many regions.
+const REGION_BYTES_MAX: u64 = 64 * MIB;
 
 /// Where the parts of a store lie. Positions and lengths in bytes from the start of the file or device.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,8 +58,10 @@ pub struct Geometry {
     pub region_journal_bytes: u64,
     /// Where chunk 0 lies.
     pub data_at: u64,
-    /// How many chunks there are.
+    /// How many chunks there are, a multiple of `region_chunks`.
     pub data_chunks: u32,
+    /// Chunks of a region, the unit that is noted in the region journal; whole pages.
+    pub region_chunks: u32,
 }
 
 /// Why no store can be laid out in that space.
@@ -123,6 +132,7 @@ impl Geometry {
                 total_bytes,
             });
         };
+        let region_chunks = region_chunks(data_chunks, chunk_bytes, log_bytes);
         let geometry = Self {
             total_bytes,
             chunk_bytes,
@@ -133,7 +143,8 @@ impl Geometry {
             region_journal_at,
             region_journal_bytes: log_bytes,
             data_at,
-            data_chunks,
+            data_chunks: data_chunks - data_chunks % region_chunks,
+            region_chunks,
         };
         assert!(
             geometry.is_sound(),
@@ -147,14 +158,27 @@ impl Geometry {
         u64::from(self.data_chunks) * u64::from(self.chunk_bytes)
     }
 
+    /// How many regions there are.
+    pub fn regions(&self) -> u32 {
+        self.data_chunks / self.region_chunks
+    }
+
+    /// Bytes of a region.
+    pub fn region_bytes(&self) -> u64 {
+        u64::from(self.region_chunks) * u64::from(self.chunk_bytes)
+    }
+
     /// Where a chunk lies.
     pub(crate) fn offset_of(&self, chunk: u32) -> u64 {
         self.data_at + u64::from(chunk) * u64::from(self.chunk_bytes)
     }
 
-    /// The checkpoint area that the index of a generation goes to. Two generations, open and clean, make a round.
-    pub(crate) fn index_at(&self, generation: u64) -> u64 {
-        self.checkpoint_at + (generation / 2 % 2) * self.checkpoint_bytes
+    /// Where the two checkpoint areas begin.
+    pub(crate) fn checkpoint_areas(&self) -> [u64; 2] {
+        [
+            self.checkpoint_at,
+            self.checkpoint_at + self.checkpoint_bytes,
+        ]
     }
 
     /// Areas in order, disjoint, aligned, inside the store. Numbers from a superblock are not trusted before.
@@ -184,8 +208,31 @@ impl Geometry {
             .data_at
             .checked_add(areas[5].1)
             .is_some_and(|end| end <= self.total_bytes);
-        in_order && aligned && inside && self.data_chunks > 0 && chunk_bytes_fit(self.chunk_bytes)
+        in_order
+            && aligned
+            && inside
+            && chunk_bytes_fit(self.chunk_bytes)
+            && self.regions_are_sound()
     }
+
+    fn regions_are_sound(&self) -> bool {
+        self.region_chunks > 0
+            && self.data_chunks > 0
+            && self.data_chunks.is_multiple_of(self.region_chunks)
+            && self.region_bytes().is_multiple_of(PAGE_BYTES)
+            && u64::from(self.regions()) <= journal::regions_max(self.region_journal_bytes)
+    }
+}
+
+fn region_chunks(data_chunks: u32, chunk_bytes: u32, journal_bytes: u64) -> u32 {
+    let data_bytes = u64::from(data_chunks) * u64::from(chunk_bytes);
+    let unit = PAGE_BYTES.max(u64::from(chunk_bytes));
+    let usual = (data_bytes / REGION_SHARE).clamp(REGION_BYTES_MIN, REGION_BYTES_MAX) / unit * unit;
+    let noted = data_bytes
+        .div_ceil(journal::regions_max(journal_bytes))
+        .next_multiple_of(unit);
+    // At most data_chunks, so it fits.
+    ((usual.max(noted) / u64::from(chunk_bytes)) as u32).min(data_chunks)
 }
 
 fn chunk_bytes_fit(chunk_bytes: u32) -> bool {
@@ -197,8 +244,12 @@ impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} bytes, {} chunks of {} bytes from {}",
-            self.total_bytes, self.data_chunks, self.chunk_bytes, self.data_at
+            "{} bytes, {} chunks of {} bytes from {}, {} regions",
+            self.total_bytes,
+            self.data_chunks,
+            self.chunk_bytes,
+            self.data_at,
+            self.regions()
         )
     }
 }
@@ -245,6 +296,58 @@ mod tests {
     }
 
     #[test]
+    fn regions_follow_the_size_of_the_store() {
+        let plan = |total_bytes, chunk_bytes| Geometry::plan(total_bytes, chunk_bytes).unwrap();
+        let smallest = plan(4 * MIB, 512);
+        assert_eq!(
+            (smallest.regions(), smallest.region_bytes()),
+            (12, 256 * KIB)
+        );
+        let coarse = plan(4 * MIB, 65536);
+        assert_eq!((coarse.regions(), coarse.region_chunks), (12, 4));
+        let middle = plan(1024 * MIB, 512);
+        assert!((256..=257).contains(&middle.regions()), "{middle}");
+        let large = plan(256 * 1024 * MIB, 512);
+        assert_eq!(large.region_bytes(), 64 * MIB);
+        assert!((3900..=4096).contains(&large.regions()), "{large}");
+    }
+
+    #[test]
+    fn what_is_left_behind_the_last_region_is_less_than_a_region() {
+        for pages in (1024..60_000).step_by(37) {
+            let geometry = Geometry::plan(pages * PAGE_BYTES, 512).unwrap();
+            assert_eq!(geometry.data_chunks % geometry.region_chunks, 0);
+            let used = geometry.data_at + geometry.data_bytes();
+            assert!(
+                geometry.total_bytes - used < geometry.region_bytes(),
+                "{geometry}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_journal_has_room_for_the_regions_of_every_store() {
+        let tib = 1024 * 1024 * MIB;
+        let mut total_bytes = Geometry::MIN_STORE_BYTES;
+        while total_bytes < 300 * tib {
+            let sizes = (9..=16).map(|log| 1 << log);
+            for geometry in sizes.filter_map(|size| Geometry::plan(total_bytes, size).ok()) {
+                let room = journal::regions_max(geometry.region_journal_bytes);
+                assert!(u64::from(geometry.regions()) <= room, "{geometry}");
+                let enlarged = geometry.region_bytes() > REGION_BYTES_MAX;
+                assert_eq!(enlarged, total_bytes > 126 * tib, "{geometry}");
+                assert!(
+                    geometry.region_bytes() <= 3 * REGION_BYTES_MAX,
+                    "{geometry}"
+                );
+            }
+            total_bytes += total_bytes / 7;
+        }
+        let most = Geometry::plan(256 * tib, 65536).unwrap();
+        assert!(most.data_bytes() > 255 * tib);
+    }
+
+    #[test]
     fn geometries_from_elsewhere_are_checked() {
         let good = Geometry::plan(8 * MIB, 512).unwrap();
         for spoil in [
@@ -253,6 +356,11 @@ mod tests {
             |g: &mut Geometry| g.checkpoint_bytes = u64::MAX,
             |g: &mut Geometry| g.chunk_bytes = 0,
             |g: &mut Geometry| g.checkpoint_at = 0,
+            |g: &mut Geometry| g.region_chunks = 0,
+            |g: &mut Geometry| g.region_chunks = 1,
+            |g: &mut Geometry| g.region_chunks += 8,
+            |g: &mut Geometry| g.region_chunks = u32::MAX,
+            |g: &mut Geometry| g.region_journal_bytes = 0,
         ] {
             let mut bad = good.clone();
             spoil(&mut bad);

@@ -21,7 +21,12 @@ pub(crate) struct Invalidations {
 impl Invalidations {
     /// Was `primary` (or, for all we remember, might it have been) invalidated after `began`?
     pub(crate) fn since(&self, primary: KeyHash, began: Sequence) -> bool {
-        began < self.horizon || self.last.get(&primary.0).is_some_and(|&last| last > began)
+        began < self.horizon || self.is_known_since(primary, began)
+    }
+
+    /// Is an invalidation of `primary` after `began` remembered? Errs on the side of no.
+    pub(crate) fn is_known_since(&self, primary: KeyHash, began: Sequence) -> bool {
+        self.last.get(&primary.0).is_some_and(|&last| last > began)
     }
 
     pub(crate) fn note(&mut self, primary: KeyHash, sequence: Sequence) {

@@ -91,7 +91,8 @@ macro_rules! layout {
 }
 
 layout! {
-    /// The superblock: what the store is, where its parts are, and whether it was left clean.
+    /// The superblock: what the store is, where its parts are, and whether it was left clean. All that counts lies in the first
+    /// 512 bytes, which no device writes in part.
     superblock, 4096 bytes {
         MAGIC at 0 is 8
         VERSION at 8 is 4
@@ -113,31 +114,24 @@ layout! {
         DATA_AT at 136 is 8
         INDEX_AT at 144 is 8
         INDEX_BYTES at 152 is 8
-        RESERVED at 160 is 3928
-        CHECKSUM at 4088 is 8
+        CHECKPOINT_GENERATION at 160 is 8
+        ACCEPT_FROM at 168 is 8
+        SET_UUID at 176 is 16
+        SET_GENERATION at 192 is 8
+        PLACEMENT at 200 is 8
+        REGION_CHUNKS at 208 is 4
+        POLICY at 212 is 4
+        KEYS_LEFT_AT at 216 is 8
+        WEIGHT at 224 is 4
+        RESERVED at 228 is 204
+        CHECKSUM at 432 is 8
+        UNUSED at 440 is 3656
     }
 }
 
 layout! {
-    /// The first bytes of an index image.
-    image_header, 80 bytes {
-        MAGIC at 0 is 8
-        VERSION at 8 is 4
-        MARKERS at 12 is 4
-        GENERATION at 16 is 8
-        EPOCH at 24 is 8
-        SEQUENCE at 32 is 8
-        ENTRIES at 40 is 8
-        MARKER_BYTES at 48 is 8
-        MARKER_CHECKSUM at 56 is 8
-        ENTRY_CHECKSUM at 64 is 8
-        CHECKSUM at 72 is 8
-    }
-}
-
-layout! {
-    /// The fixed part of a marker in the index image; the list follows.
-    image_marker, 20 bytes {
+    /// The fixed part of a marker in a checkpoint; the list follows.
+    checkpoint_marker, 20 bytes {
         PRIMARY at 0 is 8
         SALT at 8 is 8
         LIST_LEN at 16 is 4
@@ -145,11 +139,61 @@ layout! {
 }
 
 layout! {
-    /// One record in the index image.
-    image_entry, 16 bytes {
-        HASH at 0 is 8
-        FIRST at 8 is 4
-        CHUNKS_AND_FLAGS at 12 is 4
+    /// The head of a page of the region journal; the regions' numbers follow, 8 bytes each, up to 4096.
+    region_journal_page, 64 bytes {
+        MAGIC at 0 is 4
+        VERSION at 4 is 4
+        EPOCH at 8 is 8
+        WRITE at 16 is 8
+        PAGE at 24 is 4
+        REGIONS at 28 is 4
+        GENERATION at 32 is 8
+        CHECKSUM at 40 is 8
+        MAC at 48 is 16
+    }
+}
+
+layout! {
+    /// The first page of a checkpoint.
+    checkpoint_header, 4096 bytes {
+        MAGIC at 0 is 8
+        VERSION at 8 is 4
+        BLOCKS at 12 is 4
+        GENERATION at 16 is 8
+        EPOCH at 24 is 8
+        COVERS at 32 is 8
+        SEQUENCE at 40 is 8
+        PARTS at 48 is 4
+        LEFT_OUT at 52 is 4
+        LENGTH at 56 is 8
+        PAYLOAD_BYTES at 64 is 8
+        BLOCKS_CHECKSUM at 72 is 8
+        RESERVED at 80 is 3992
+        CHECKSUM at 4072 is 8
+        MAC at 4080 is 16
+    }
+}
+
+layout! {
+    /// The head of a block of a checkpoint; payload follows.
+    checkpoint_block, 64 bytes {
+        MAGIC at 0 is 4
+        NUMBER at 4 is 4
+        GENERATION at 8 is 8
+        EPOCH at 16 is 8
+        PAYLOAD_BYTES at 24 is 4
+        RESERVED at 28 is 28
+        CHECKSUM at 56 is 8
+    }
+}
+
+layout! {
+    /// The head of a part of a checkpoint; its bytes follow, then zeros up to a multiple of 16.
+    checkpoint_part, 16 bytes {
+        KIND at 0 is 1
+        RESERVED at 1 is 3
+        NUMBER at 4 is 4
+        LENGTH at 8 is 8
     }
 }
 
@@ -176,5 +220,70 @@ layout! {
         TOTAL_BYTES at 96 is 8
         CHECKSUM at 104 is 8
         MAC at 112 is 16
+    }
+}
+
+layout! {
+    /// The header of a page of the invalidation log; entries and zeros follow, 4096 bytes in all.
+    log_page, 88 bytes {
+        MAGIC at 0 is 8
+        VERSION at 8 is 4
+        ENTRIES at 12 is 2
+        USED at 14 is 2
+        EPOCH at 16 is 8
+        PAGE at 24 is 8
+        COMMIT at 32 is 8
+        POSITION at 40 is 8
+        BEFORE at 48 is 8
+        HIGHEST at 56 is 8
+        HORIZON at 64 is 8
+        MAC at 72 is 16
+    }
+}
+
+layout! {
+    /// An entry of the invalidation log: a key was invalidated, or a record replaced.
+    log_key, 17 bytes {
+        TAG at 0 is 1
+        SEQUENCE at 1 is 8
+        HASH at 9 is 8
+    }
+}
+
+layout! {
+    /// An entry of the invalidation log: all that matches was invalidated; the pattern follows.
+    log_matching, 12 bytes {
+        TAG at 0 is 1
+        SEQUENCE at 1 is 8
+        KIND at 9 is 1
+        PATTERN_LEN at 10 is 2
+    }
+}
+
+layout! {
+    /// An entry of the invalidation log: a marker was set; its list follows.
+    log_marker, 27 bytes {
+        TAG at 0 is 1
+        SEQUENCE at 1 is 8
+        PRIMARY at 9 is 8
+        SALT at 17 is 8
+        LIST_LEN at 25 is 2
+    }
+}
+
+layout! {
+    /// The fixed part of the predicates in a checkpoint.
+    predicates, 12 bytes {
+        HORIZON at 0 is 8
+        COUNT at 8 is 4
+    }
+}
+
+layout! {
+    /// One predicate in a checkpoint; the pattern follows.
+    predicate, 11 bytes {
+        SEQUENCE at 0 is 8
+        KIND at 8 is 1
+        PATTERN_LEN at 9 is 2
     }
 }

@@ -1,68 +1,98 @@
-//! The object store as a state machine: index, cluster write, eviction, record format.
+//! The object store as a state machine: index, clusters, eviction, what survives a crash.
 //!
-//! One preallocated file or device holds everything: superblock, index, records in runs of chunks. This crate decides;
-//! it never touches the device, the clock or the network. A call returns the I/O it wants, the caller carries it
-//! out and reports back:
+//! One preallocated file or device holds everything: superblock, checkpoints, invalidation log, region journal, records in runs
+//! of chunks. This crate decides; it never touches the device, the clock or the network. A call returns the I/O it
+//! wants, the caller carries it out and reports back:
 //!
 //! | to | call | then |
 //! |---|---|---|
-//! | open, close | see [`OpenPlan`] and [`CloseImage`] | |
-//! | read | [`Store::look_up`] | carry out the [`Read`], [`Store::decode`], compare the key, [`Store::read_done`] |
-//! | store | [`Store::insert`] | carry out the [`Write`]s, [`Store::write_done`] for each |
-//! | wait | [`Store::tick`], every tenth of a second | carry out the write |
-//! | purge | [`Store::invalidate`] | |
+//! | open | [`OpenPlan::of`], [`Store::recover`] or [`Store::create`] | write [`Store::opening`], each flushed, before anything else |
+//! | keep it going | [`Store::next_work`], until there is none | carry out the [`Work`], [`Store::work_done`] |
+//! | read | [`Store::look_up`] | carry out the [`Read`], [`Store::decode_read`], [`Store::read_done`], compare the key |
+//! | store | [`Store::insert`], [`Store::renew`] | carry out the [`Write`]s, [`Store::write_done`] for each |
+//! | wait | [`Store::tick`], every tenth of a second | carry out the writes |
+//! | purge | [`Store::invalidate`], [`Store::invalidate_matching`] | acknowledge when [`Store::settled`] says durable |
+//! | close | [`Store::flush`], [`Store::begin_close`] | [`Store::next_work`] until [`Store::is_closed`] |
+//! | use several | [`Set`] | |
+//! | look into one | [`Inspection`], [`Summary`] | |
 //!
-//! The life of a record: cut into the open cluster (*writing*: served from the buffer), written (*live*: one read serves
-//! it), then evicted (coldest first, its readers may finish) or killed (invalidated, replaced, corrupt: its readers are
-//! told not to serve it). Its chunks are free when its own write has completed and its last reader has gone.
+//! The life of a record: cut into an open cluster (*writing*: served from the buffer), written (*live*: one read serves
+//! it), then evicted (the hand has come by, or a policy chose it; its readers may finish) or killed (invalidated, replaced,
+//! corrupt: its readers are told not to serve it). Its chunks may be used again when its own write has completed and its
+//! last reader has gone; by the default policy, when the hand has come by and the region's note is durable.
 //!
 //! What holds at all times:
 //! * every byte that [`Store::decode`] hands out is what was stored under exactly that key hash by this store in this
 //!   epoch: MAC, checksum, place; the caller compares the full key;
 //! * after [`Store::invalidate`] has returned, no look-up finds what was stored before, no fill that began before it
-//!   is published, no read that began before it may be served;
+//!   is published, no read that began before it may be served; once it is settled as durable, that holds over every crash;
 //! * records never overlap (`audit`);
 //! * tables, buffers and the work of a call are bounded; the bounds are named where they are defined.
 //!
-//! What does not hold yet: after an unclean stop the store starts empty (the superblock says *open*, the epoch rises, every
-//! old record is refused). Room for checkpoints, an invalidation log and a region journal is in the [`Geometry`].
+//! A crash loses what had not reached the disk, and may bring back an older version of what was replaced, never what
+//! was durably invalidated (docs/decisions/0017).
 //!
 //! Not known here: HTTP, freshness, sockets, system calls.
 //! Source: paper 000, sections 3 and 4; `docs/format.md` for every byte.
 #![forbid(unsafe_code)]
 
+mod background;
+mod book;
 mod buffer;
+mod checkpoint;
 mod cluster;
 mod evict;
 mod figures;
+mod frontier;
 mod geometry;
-mod image;
+mod index;
+mod inspect;
 mod invalidation;
+mod journal;
 mod key;
 pub mod layout;
+mod log;
 mod marker;
+mod mistakes;
 mod open;
 mod pause;
+mod predicates;
 mod record;
+mod recover;
+mod region;
+mod scan;
+mod script;
+pub mod set;
 mod settings;
 mod shard;
+mod snapshot;
 mod store;
 mod superblock;
 mod writer;
 
+pub use background::{Invalidated, Progress, Settled, Ticket, TooLong, Work, WorkId, WorkOp};
 pub use cluster::{Write, WriteId, Writes};
 pub use figures::Figures;
 pub use geometry::{Geometry, TooSmall};
-pub use image::LoadError;
+pub use inspect::{
+    CheckpointSummary, Inspection, JournalSummary, LogSummary, Peek, Place, RecordHead, ScanRead,
+    Summary,
+};
 pub use key::{KeyHash, KeyHasher};
 pub use marker::{LIST_BYTES_MAX, Marker};
-pub use open::{CloseImage, Identity, OpenPlan, StillWriting};
+pub use mistakes::{Mistake, Mistakes};
+pub use open::{Found, Identity, OpenPlan};
 pub use record::{
     Corrupt, Fragment, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, ObjectTotal,
     RecordParts,
 };
-pub use settings::{CLUSTERS_IN_FLIGHT_MAX, RECORD_BYTES_MAX, Settings};
-pub use store::{Lookup, Read, ReadGuard, Sequence, Store};
+pub use recover::Recovered;
+pub use set::Set;
+pub use settings::{
+    CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFERS_MAX, Matches, RECORD_BYTES_MAX,
+    Replacement, Settings, UnknownReplacement,
+};
+pub use store::{Lookup, Read, ReadGuard, Renewal, Sequence, Store};
 pub use superblock::{FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError};
 pub use writer::{Inserted, Outcome};
 

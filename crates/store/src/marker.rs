@@ -8,6 +8,7 @@
 //! Limits: [`MARKERS_MAX`] a shard, the oldest makes room; lists of [`LIST_BYTES_MAX`].
 
 use crate::key::{KeyHash, NumberMap};
+use crate::layout::checkpoint_marker as field;
 use std::sync::Arc;
 
 /// Markers in a shard; the oldest makes room for one more.
@@ -66,11 +67,42 @@ impl Markers {
         self.by_primary.len()
     }
 
-    /// All of them, in no order, with their numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, KeyHash, &Marker)> {
-        self.by_primary
-            .iter()
-            .map(|(&primary, n)| (n.number, KeyHash(primary), &n.marker))
+    /// All of them as they go into a checkpoint, oldest first. Empty if there are none.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut all: Vec<_> = self.by_primary.iter().collect();
+        all.sort_unstable_by_key(|(_, numbered)| numbered.number);
+        let mut bytes = Vec::new();
+        for (&primary, Numbered { marker, .. }) in all {
+            let start = bytes.len();
+            bytes.resize(start + field::BYTES, 0);
+            let place = &mut bytes[start..];
+            field::PRIMARY.put_u64(place, primary);
+            field::SALT.put_u64(place, marker.salt);
+            field::LIST_LEN.put_u32(place, marker.list.len() as u32);
+            bytes.extend_from_slice(&marker.list);
+        }
+        bytes
+    }
+
+    /// Reads what [`Self::encode`] wrote; None for anything else, never a panic.
+    pub(crate) fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let mut markers = Self::default();
+        while !bytes.is_empty() {
+            let (fixed, rest) = bytes.split_at_checked(field::BYTES)?;
+            let list_len = field::LIST_LEN.u32(fixed) as usize;
+            if list_len > LIST_BYTES_MAX {
+                return None;
+            }
+            let (list, rest) = rest.split_at_checked(list_len)?;
+            let salt = field::SALT.u64(fixed);
+            let marker = Marker {
+                salt,
+                list: Arc::from(list),
+            };
+            markers.set(KeyHash(field::PRIMARY.u64(fixed)), marker, salt);
+            bytes = rest;
+        }
+        Some(markers)
     }
 }
 

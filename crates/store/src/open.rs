@@ -1,30 +1,24 @@
-//! Opening and closing: what the shell reads, decides and writes, step by step.
+//! Opening: what the shell reads, decides and writes, step by step.
 //!
-//! To open:
-//! 1. plan the [`Geometry`] for the size of the file or device; read [`Superblock::BYTES`] at 0;
-//! 2. ask [`OpenPlan::of`]. *Load*: read the index it names and call [`Store::load`]; if that fails, treat it as
-//!    *Fresh*. *Fresh*: [`Store::create`] with an [`Identity`] (after the old superblock, if there is one).
-//!    *Refused*: stop and show the message;
-//! 3. write [`Store::opening_superblock`] at each of [`Superblock::OFFSETS`], with a flush after each, before anything else.
+//! 1. Plan the [`Geometry`] for the size of the file or device; read [`Superblock::BYTES`] at 0.
+//! 2. Ask [`OpenPlan::of`]. *Recover*: read log, journal and checkpoint as far as they can be read, and call
+//!    [`Store::recover`]. *Fresh*: [`Store::create`] with an [`Identity`] (after the old superblock, if there is one). *Refused*: stop
+//!    and show the message.
+//! 3. Write [`Store::opening`], with a flush after each, before anything else.
+//! 4. Carry out [`Store::next_work`] from now on. If the store was not closed in order that includes the scan; it serves meanwhile.
 //!
-//! To close, when no request is left:
-//! 1. [`Store::flush`], carry out the write, wait for all writes to be reported done;
-//! 2. [`Store::close_image`]: write the index at its offset and flush, then the superblock at each of
-//!    [`Superblock::OFFSETS`], with a flush after each.
-//!
-//! A stop at any other moment leaves the superblock open, and the next start is *Fresh* with the next epoch.
+//! To close: [`Store::begin_close`].
 
+use crate::Sequence;
+use crate::background::Background;
 use crate::geometry::Geometry;
-use crate::image::{self, About, LoadError};
-use crate::key::KeyHash;
-use crate::marker::Marker;
+use crate::journal::{self, Journal};
+use crate::log::Log;
+use crate::set::{Moves, SetNumbers};
 use crate::settings::{Limits, Settings};
-use crate::shard::Slot;
 use crate::store::Store;
 use crate::superblock::{FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError};
 use bytes::Bytes;
-use extent::{Chunks, SpaceManager, Unified};
-use std::sync::atomic::Ordering;
 
 /// Who a new or emptied store is. The randomness comes from the caller.
 #[derive(Clone, Debug)]
@@ -34,6 +28,10 @@ pub struct Identity {
     hash_seed: u64,
     epoch: u64,
     generation: u64,
+    set: SetNumbers,
+    pub(crate) placement: u64,
+    pub(crate) weight: u32,
+    pub(crate) moves: Moves,
 }
 
 impl Identity {
@@ -58,7 +56,43 @@ impl Identity {
             hash_seed: u64::from_le_bytes(part(32)),
             epoch: 1,
             generation: 0,
+            set: SetNumbers::default(),
+            placement: 0,
+            weight: 1,
+            moves: Moves::default(),
         }
+    }
+
+    /// Names the store for life.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    /// As a member of a set: with the key hashes all members share.
+    #[must_use]
+    pub fn in_set(self, set: SetNumbers) -> Self {
+        Self {
+            set,
+            hash_seed: set.hash_seed,
+            ..self
+        }
+    }
+
+    /// With the set's placement of objects, see [`crate::set::placement`], its own weight in it, and how keys move.
+    #[must_use]
+    pub fn placed(self, placement: u64, weight: u32, moves: Moves) -> Self {
+        Self {
+            placement,
+            weight,
+            moves,
+            ..self
+        }
+    }
+
+    /// Placed as it was: for who opens one member by itself.
+    #[must_use]
+    pub fn placed_as(self, previous: &Superblock) -> Self {
+        self.placed(previous.placement, previous.weight, Moves::default())
     }
 
     /// The same store as `previous`, emptied: the next epoch (and a new secret besides).
@@ -75,12 +109,12 @@ impl Identity {
 /// What to do with what was found at the place of the superblock.
 #[derive(Clone, Debug)]
 pub enum OpenPlan {
-    /// Stopped in order: read the index at `index` and [`Store::load`] it.
-    Load {
-        /// For [`Store::load`].
+    /// A store of ours: read what [`Found`] asks for, and [`Store::recover`] it.
+    Recover {
+        /// For [`Store::recover`].
         superblock: Superblock,
-        /// What to read.
-        index: IndexPlace,
+        /// The checkpoint to read, if one was ever made.
+        checkpoint: Option<IndexPlace>,
     },
     /// Start empty.
     Fresh {
@@ -133,38 +167,27 @@ impl OpenPlan {
                 superblock,
             );
         }
-        match superblock.index {
-            Some(index) => Self::Load { superblock, index },
-            None => fresh("the store was not stopped in order", superblock),
+        Self::Recover {
+            checkpoint: superblock.index,
+            superblock,
         }
     }
 }
 
-/// What a clean stop writes: first `index` at `offset`, flushed, then `superblock` at each of
-/// [`Superblock::OFFSETS`], each flushed.
-#[derive(Clone, Debug)]
-#[must_use = "without it the next start is empty"]
-pub struct CloseImage {
-    /// Where the index goes.
-    pub offset: u64,
-    /// The index: whole pages, in memory aligned to 4096 bytes.
-    pub bytes: Bytes,
-    /// One copy of the superblock, state clean.
-    pub superblock: Bytes,
-}
-
-/// Closing came too early: some records are not on disk yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{in_flight} writes are not complete, or the last cluster was not flushed")]
-pub struct StillWriting {
-    /// Writes not reported done.
-    pub in_flight: usize,
+/// What was read of a store; None where the device refused.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The whole invalidation log: [`Geometry::invalidation_log_bytes`] at [`Geometry::invalidation_log_at`].
+    pub log: Option<Vec<u8>>,
+    /// The whole region journal: [`Geometry::region_journal_bytes`] at [`Geometry::region_journal_at`].
+    pub journal: Option<Vec<u8>>,
+    /// The checkpoint that the plan named.
+    pub checkpoint: Option<Vec<u8>>,
 }
 
 impl Store {
     /// An empty store.
     pub fn create(geometry: Geometry, settings: &Settings, identity: Identity) -> Self {
-        let space = Unified::new_all_free(Chunks(geometry.data_chunks));
         let limits = Limits::fit(settings, &geometry);
         let superblock = Superblock {
             state: State::Open,
@@ -173,117 +196,93 @@ impl Store {
             secret: identity.secret,
             hash_seed: identity.hash_seed,
             generation: identity.generation,
+            index: None,
+            checkpoint_generation: 0,
+            accept_from: 0,
+            set_uuid: identity.set.uuid,
+            set_generation: identity.set.generation,
+            placement: identity.placement,
+            keys_left_at: 0,
+            weight: identity.weight,
+            policy: u32::from(limits.policy().is_some()),
+            second_first: false,
             geometry,
-            index: None,
         };
-        Self::with(superblock, limits, space, 0)
-    }
-
-    /// The store as it was closed. `index`: what was read at the place the plan named.
-    ///
-    /// # Errors
-    /// The index can't be used; then create the store with an identity after this superblock.
-    pub fn load(
-        superblock: &Superblock,
-        index: &[u8],
-        settings: &Settings,
-    ) -> Result<Self, LoadError> {
-        if superblock.state != State::Clean {
-            return Err(LoadError::NotClean);
-        }
+        let mut background = fresh_background(superblock.clone(), 0);
+        let mut log_and_journal = Vec::new();
         let geometry = &superblock.geometry;
-        let image = image::decode(index, superblock.generation, superblock.epoch, geometry)?;
-        let extents = image.entries.iter().map(|&(_, extent, _)| extent);
-        let space = Unified::from_used(Chunks(geometry.data_chunks), extents)
-            .map_err(|overlap| LoadError::Contradiction(overlap.to_string()))?;
-        let opened = Superblock {
-            state: State::Open,
-            generation: superblock.generation.wrapping_add(1),
-            index: None,
-            ..superblock.clone()
-        };
-        let store = Self::with(
-            opened,
-            Limits::fit(settings, geometry),
-            space,
-            image.sequence,
-        );
-        // Coldest first, so that the stamps rise with the warmth.
-        for &(hash, extent, flags) in image.entries.iter().rev() {
-            let mut shard = store.shard(store.shard_of(hash));
-            if shard.find(hash).is_some() {
-                return Err(LoadError::Contradiction(format!("two records of {hash:?}")));
-            }
-            let stamp = store.clock.fetch_add(1, Ordering::Relaxed);
-            shard.publish(Slot::new(hash, extent, flags, stamp));
-        }
-        for (primary, marker) in image.markers {
-            let mut shard = store.shard(store.shard_of(primary));
-            let number = marker.salt;
-            shard.markers.set(primary, marker, number);
-        }
-        Ok(store)
-    }
-
-    /// One copy of the superblock that says the store is in use. To be written at each of [`Superblock::OFFSETS`],
-    /// each flushed, before the first other write.
-    pub fn opening_superblock(&self) -> Bytes {
-        self.superblock.encode()
-    }
-
-    /// What to write for a clean stop. Nothing is stored from here on; invalidations after this are lost, so
-    /// all requests must have ended.
-    ///
-    /// # Errors
-    /// Not everything is on disk: flush, wait for the writes, ask again.
-    pub fn close_image(&self) -> Result<CloseImage, StillWriting> {
-        let writer = self.writer();
-        let in_flight = crate::lock(&self.flights).len();
-        if in_flight > 0 || writer.open.is_some() {
-            return Err(StillWriting { in_flight });
-        }
-        // Inserts that wait for the writer's lock see this when they have it.
-        self.closed.store(true, Ordering::SeqCst);
-        let mut slots: Vec<Slot> = Vec::new();
-        let mut markers: Vec<(u64, KeyHash, Marker)> = Vec::new();
-        for number in 0..self.shards.len() {
-            let shard = self.shard(number);
-            slots.extend(shard.iter_coldest_first());
-            markers.extend(
-                shard
-                    .markers
-                    .iter()
-                    .map(|(n, primary, marker)| (n, primary, marker.clone())),
+        // After the superblock. Were the log overwritten while the superblock still named the old epoch, a crash in between would leave
+        // an old store that lacks its last invalidations. This way it leaves a new one without a log, which starts empty again.
+        if let Some(commit) = background.log.begin_commit() {
+            let at = geometry.invalidation_log_at;
+            log_and_journal.extend(
+                commit
+                    .writes
+                    .into_iter()
+                    .map(|(offset, data)| (at + offset, data)),
             );
+            background.log.end_commit(true);
         }
-        slots.sort_unstable_by_key(|slot| std::cmp::Reverse(slot.stamp));
-        markers.sort_unstable_by_key(|&(number, ..)| std::cmp::Reverse(number));
-        let markers: Vec<_> = markers
-            .into_iter()
-            .map(|(_, primary, marker)| (primary, marker))
-            .collect();
-
-        let generation = self.superblock.generation.wrapping_add(1);
-        let about = About {
-            generation,
-            epoch: self.epoch,
-            sequence: self.sequence(),
-        };
-        let bytes = image::encode(about, &markers, &slots, self.geometry.checkpoint_bytes);
-        let offset = self.geometry.index_at(generation);
-        let superblock = Superblock {
-            state: State::Clean,
-            generation,
-            index: Some(IndexPlace {
-                offset,
-                bytes: bytes.len() as u64,
-            }),
-            ..self.superblock.clone()
-        };
-        Ok(CloseImage {
-            offset,
-            bytes,
-            superblock: superblock.encode(),
-        })
+        let at = geometry.region_journal_at;
+        let journal = background.journal.initial_writes();
+        log_and_journal.extend(
+            journal
+                .into_iter()
+                .map(|(offset, data)| (at + offset, data)),
+        );
+        let store = Self::with(&superblock, limits, 0, 0, background);
+        store.set_opening(&superblock, log_and_journal);
+        store
     }
+
+    /// A store without a device: it keeps markers and invalidations, and no record. Every invalidation is settled at once.
+    pub fn volatile(settings: &Settings, identity: Identity) -> Self {
+        let geometry = Geometry::plan(Geometry::MIN_STORE_BYTES, Geometry::CHUNK_BYTES_DEFAULT)
+            .expect("the smallest store can be planned");
+        let store = Self::create(geometry, settings, identity);
+        store.background().set_volatile();
+        store
+            .open_for_records
+            .store(false, std::sync::atomic::Ordering::SeqCst);
+        store
+    }
+
+    /// What to write before anything else, each flushed before the next: offsets from the start of the store, whole pages.
+    pub fn opening(&self) -> Vec<(u64, Bytes)> {
+        crate::lock(&self.opening).clone()
+    }
+
+    /// What [`Self::opening`] answers: the superblock's two copies, then `others`.
+    pub(crate) fn set_opening(&self, superblock: &Superblock, others: Vec<(u64, Bytes)>) {
+        let copy = superblock.encode();
+        let [first, second] = Superblock::OFFSETS;
+        let offsets = if superblock.second_first {
+            [second, first]
+        } else {
+            [first, second]
+        };
+        let copies = offsets.map(|offset| (offset, copy.clone()));
+        *crate::lock(&self.opening) = copies.into_iter().chain(others).collect();
+    }
+}
+
+/// Log and journal of an empty store.
+pub(crate) fn fresh_background(superblock: Superblock, horizon: Sequence) -> Background {
+    let geometry = &superblock.geometry;
+    let log = Log::new(
+        geometry.invalidation_log_bytes,
+        superblock.epoch,
+        superblock.secret,
+        horizon,
+    );
+    let journal = Journal::new(
+        geometry.regions(),
+        geometry.region_journal_bytes,
+        journal::Start {
+            epoch: superblock.epoch,
+            generation: superblock.generation,
+            secret: superblock.secret,
+        },
+    );
+    Background::new(superblock, log, journal)
 }

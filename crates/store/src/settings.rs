@@ -1,35 +1,130 @@
 //! What may be set, and what comes of it in a store of a given size.
 
 use crate::geometry::{Geometry, PAGE_BYTES};
-use crate::shard::RECORD_CHUNKS_MAX;
-use replacement::Watermarks;
+use crate::index;
+use crate::mistakes::Mistakes;
+use crate::record::HEADER_BYTES;
+use replacement::{PolicyKind, Watermarks};
+use std::fmt;
+use std::str::FromStr;
 
 /// The largest record, whatever the store's size; bounds the memory of writes in flight.
 pub const RECORD_BYTES_MAX: u64 = 32 << 20;
 
-/// Clusters handed out and not yet reported written; beyond that nothing is stored until one is.
-pub const CLUSTERS_IN_FLIGHT_MAX: usize = 8;
+/// So many clusters may always be handed out and not yet reported written; more up to [`IN_FLIGHT_BYTES_MAX`], and beyond
+/// that nothing is stored until one is.
+pub const CLUSTERS_IN_FLIGHT_MIN: usize = 8;
+
+/// What a disk may be behind: a flush of the file system beneath can hold up all writes for some tenths of a second, and what
+/// comes meanwhile is to be stored too.
+pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
+
+/// And this share of the data area.
+const IN_FLIGHT_SHARE: u64 = 16;
+
+/// Clusters that may be open at once, one for each recent origin server.
+pub const LOCALITY_BUFFERS_MAX: usize = 128;
 
 const SHARDS_MAX: usize = 1024;
 const CLUSTER_BYTES_MIN: u64 = 64 * 1024;
+/// Data bytes for each segment of the index: some thousand records of a few kilobytes.
+const SEGMENT_DATA_BYTES: u64 = 32 << 20;
+/// Data bytes for each shard at least, so that small stores do not pay for many.
+const SHARD_DATA_BYTES: u64 = 1 << 20;
+
+/// What leaves the store to make room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replacement {
+    /// Stretch by stretch, in the order of writing; what is used while its stretch comes near is written again.
+    SecondChance {
+        /// How near: percent of the data area ahead of the hand. 0: no second chances.
+        window_percent: u8,
+    },
+    /// Record by record, in the order of a policy. Costs more memory, and leaves small holes.
+    Ordered(PolicyKind),
+}
+
+impl Replacement {
+    /// The default window.
+    pub const WINDOW_PERCENT: u8 = 50;
+}
+
+impl Default for Replacement {
+    fn default() -> Self {
+        Self::SecondChance {
+            window_percent: Self::WINDOW_PERCENT,
+        }
+    }
+}
+
+impl fmt::Display for Replacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SecondChance {
+                window_percent: Self::WINDOW_PERCENT,
+            } => f.write_str("second-chance"),
+            Self::SecondChance { window_percent } => write!(f, "second-chance={window_percent}"),
+            Self::Ordered(kind) => kind.fmt(f),
+        }
+    }
+}
+
+/// The text names no replacement.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "\"{0}\" is no replacement policy: use \"second-chance\" or \"second-chance=PERCENT\" (0 to 75), \"lru\", \
+     \"lru-threshold=BYTES\", \"s3-fifo\", \"sieve\", \"w-tinylfu\" or \"gdsf\""
+)]
+pub struct UnknownReplacement(String);
+
+impl FromStr for Replacement {
+    type Err = UnknownReplacement;
+
+    fn from_str(text: &str) -> Result<Self, UnknownReplacement> {
+        let unknown = || UnknownReplacement(text.to_owned());
+        match text.split_once('=') {
+            None if text == "second-chance" => Ok(Self::default()),
+            Some(("second-chance", percent)) => {
+                let window_percent = percent.parse().map_err(|_| unknown())?;
+                let fits = window_percent <= 75;
+                fits.then_some(Self::SecondChance { window_percent })
+                    .ok_or_else(unknown)
+            }
+            _ => text.parse().map(Self::Ordered).map_err(|_| unknown()),
+        }
+    }
+}
+
+/// Says whether a predicate (its kind and pattern) is about a record (its key and metadata).
+pub type Matches = fn(kind: u8, pattern: &[u8], key: &[u8], meta: &[u8]) -> bool;
 
 /// What may be set. The defaults are meant to be left alone.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Bytes gathered into one device write. Larger writes cost less each but hold more in memory.
-    /// Default 1 MiB; in effect between 64 KiB and a sixteenth of the store.
+    /// Default 1 MiB; in effect between 64 KiB and half of a region.
     pub cluster_bytes: u32,
     /// Milliseconds a record waits at most for its cluster to fill. Default 1000.
     pub cluster_deadline_ms: u64,
-    /// Eviction starts when the used share of the chunks reaches the high one, and goes on to the low one.
-    /// Default 97 and 95.
+    /// What leaves to make room. Default second-chance.
+    pub replacement: Replacement,
+    /// With an ordered policy: eviction starts when the used share of the chunks reaches the high one, and goes on to the
+    /// low one. Default 97 and 95.
     pub watermarks: Watermarks,
     /// The largest object stored, in bytes of body. In effect at most half of the store, the default.
     pub object_bytes_max: u64,
-    /// Bodies are cut into fragments of this size. Default 1 MiB; in effect at most an eighth of the store.
+    /// Bodies are cut into fragments of this size. Default 1 MiB; in effect at most a quarter of a region.
     pub fragment_bytes: u32,
+    /// Clusters open at once, one for each recent origin server, so that what belongs together lies together: at most 128.
+    /// 0, the default: one for all.
+    pub locality_buffers: usize,
     /// Parts of the index with a lock each: a power of two (rounded up to one), at most 1024. Default 64.
     pub shards: usize,
+    /// Says whether a predicate is about a record. The default: kind 1 is a prefix of the key, everything else matches all.
+    pub matches: Matches,
+    /// What to do wrong on purpose: nothing.
+    #[doc(hidden)]
+    pub mistakes: Mistakes,
 }
 
 impl Default for Settings {
@@ -37,13 +132,17 @@ impl Default for Settings {
         Self {
             cluster_bytes: 1 << 20,
             cluster_deadline_ms: 1000,
+            replacement: Replacement::default(),
             watermarks: Watermarks {
                 high_percent: 97,
                 low_percent: 95,
             },
             object_bytes_max: u64::MAX,
             fragment_bytes: 1 << 20,
+            locality_buffers: 0,
             shards: 64,
+            matches: |kind, pattern, key, _| kind != 1 || key.starts_with(pattern),
+            mistakes: Mistakes::default(),
         }
     }
 }
@@ -53,32 +152,109 @@ impl Default for Settings {
 pub(crate) struct Limits {
     pub cluster_chunks: u32,
     pub cluster_deadline_ms: u64,
+    pub replacement: Replacement,
     pub watermarks: Watermarks,
     pub record_chunks_max: u32,
     pub object_bytes_max: u64,
     pub fragment_bytes: u32,
+    pub clusters_open_max: usize,
+    pub in_flight_bytes_max: usize,
     pub shards: usize,
+    /// Segments of the index in each shard.
+    pub segments: usize,
+    pub matches: Matches,
+    pub mistakes: Mistakes,
 }
 
 impl Limits {
     pub(crate) fn fit(settings: &Settings, geometry: &Geometry) -> Self {
         let chunk_bytes = u64::from(geometry.chunk_bytes);
         let data_bytes = geometry.data_bytes();
-        let whole = |bytes: u64| bytes / PAGE_BYTES.max(chunk_bytes) * PAGE_BYTES.max(chunk_bytes);
-        let cluster_bytes_max = (data_bytes / 16).max(CLUSTER_BYTES_MIN);
-        let cluster_bytes =
-            u64::from(settings.cluster_bytes).clamp(CLUSTER_BYTES_MIN, cluster_bytes_max);
-        let record_bytes_max = RECORD_BYTES_MAX.min(data_bytes / 4);
-        let record_chunks_max = (record_bytes_max / chunk_bytes).min(u64::from(RECORD_CHUNKS_MAX));
+        let region_bytes = u64::from(geometry.region_chunks) * chunk_bytes;
+        let unit = PAGE_BYTES.max(chunk_bytes);
+        let whole = |bytes: u64| bytes / unit * unit;
+        let cluster_bytes = u64::from(settings.cluster_bytes)
+            .clamp(CLUSTER_BYTES_MIN, (region_bytes / 2).max(CLUSTER_BYTES_MIN));
+        let record_bytes_max = RECORD_BYTES_MAX.min(region_bytes / 2);
+        let record_chunks_max =
+            (record_bytes_max / chunk_bytes).min(u64::from(index::CHUNKS_MAX)) as u32;
+        let shards = (data_bytes / SHARD_DATA_BYTES).clamp(1, SHARDS_MAX as u64) as usize;
+        let shards = settings
+            .shards
+            .clamp(1, SHARDS_MAX)
+            .min(shards)
+            .next_power_of_two();
+        let segments = data_bytes.div_ceil(SEGMENT_DATA_BYTES * shards as u64);
         Self {
             cluster_chunks: (whole(cluster_bytes) / chunk_bytes) as u32,
             cluster_deadline_ms: settings.cluster_deadline_ms,
+            replacement: settings.replacement,
             watermarks: settings.watermarks,
-            record_chunks_max: record_chunks_max as u32,
+            record_chunks_max,
             object_bytes_max: settings.object_bytes_max.min(data_bytes / 2),
-            fragment_bytes: whole(u64::from(settings.fragment_bytes).min(data_bytes / 8))
-                .max(PAGE_BYTES) as u32,
-            shards: settings.shards.clamp(1, SHARDS_MAX).next_power_of_two(),
+            fragment_bytes: fragment_bytes(settings.fragment_bytes, region_bytes, chunk_bytes),
+            clusters_open_max: settings.locality_buffers.clamp(1, LOCALITY_BUFFERS_MAX),
+            in_flight_bytes_max: IN_FLIGHT_BYTES_MAX.min(data_bytes / IN_FLIGHT_SHARE) as usize,
+            shards,
+            segments: segments as usize,
+            matches: settings.matches,
+            mistakes: settings.mistakes,
+        }
+    }
+
+    pub(crate) fn policy(&self) -> Option<PolicyKind> {
+        match self.replacement {
+            Replacement::SecondChance { .. } => None,
+            Replacement::Ordered(kind) => Some(kind),
+        }
+    }
+}
+
+/// A fragment's body: such that with header and a usual key it just fills a length that the index can express.
+fn fragment_bytes(wanted: u32, region_bytes: u64, chunk_bytes: u64) -> u32 {
+    let most = u64::from(wanted).min(region_bytes / 4).max(PAGE_BYTES * 4);
+    let chunks = (most / chunk_bytes) as u32;
+    // The largest length that can be expressed and is not above the wanted one.
+    let fits = (1..=chunks)
+        .rev()
+        .find(|&n| index::encodable_chunks(n) == Some(n))
+        .unwrap_or(1);
+    let bytes = u64::from(fits) * chunk_bytes;
+    let room = (HEADER_BYTES as u64 + FRAGMENT_KEY_BYTES).min(bytes / 2);
+    (bytes - room) as u32
+}
+
+/// What a fragment's key takes, usually.
+const FRAGMENT_KEY_BYTES: u64 = 384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for name in [
+            "second-chance",
+            "second-chance=10",
+            "lru",
+            "lru-threshold=1000",
+        ] {
+            assert_eq!(name.parse::<Replacement>().unwrap().to_string(), name);
+        }
+        for name in ["", "second-chance=76", "second-chance=x", "fifo"] {
+            assert!(name.parse::<Replacement>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn everything_fits_a_region() {
+        for mib in [4, 64, 1024, 40_000] {
+            let geometry = Geometry::plan(mib << 20, 512).unwrap();
+            let limits = Limits::fit(&Settings::default(), &geometry);
+            assert!(limits.cluster_chunks <= geometry.region_chunks / 2);
+            assert!(limits.record_chunks_max <= geometry.region_chunks / 2);
+            assert!(limits.fragment_bytes / geometry.chunk_bytes < limits.record_chunks_max);
+            assert!(limits.fragment_bytes <= 1 << 20);
         }
     }
 }

@@ -1,103 +1,34 @@
-//! One shard of the index: which records there are, where, how recently used, and who holds them.
+//! One shard of the index: which records there are, where, and who holds them.
 //!
 //! ```text
-//!             publish                write completed               drop_record
-//!   (nothing) --------> writing --------------------> live -------------------------> (free)
+//!             publish                write completed               dropped
+//!   (nothing) --------> writing --------------------> live -------------------------> (gone)
 //!                          |                            |  pinned by a reader
-//!                          | drop_record                +-----------> held -----------> (free)
+//!                          | dropped                    +-----------> held -----------> (gone)
 //!                          +----------> held                              last reader gone
-//!                                        +--------------------------------------------> (free)
+//!                                        +--------------------------------------------> (gone)
 //!                                              own write completed
 //! ```
 //!
-//! A record that is dropped leaves the index at once: nobody finds it again. Its extent becomes free when its
-//! own write has completed and its last reader has gone; until then it stays in `held`, by its first chunk, which
-//! no other record can have meanwhile. Readers of a record that was killed (invalidated, replaced, forgotten)
-//! are told so when they are done; those of a merely evicted one may serve what they read.
+//! A record that is dropped leaves the index at once: nobody finds it again. Its extent may be used again when its own write has
+//! completed and its last reader has gone; until then it stays in `held`, by its first chunk, which no other record can have
+//! meanwhile. Readers of a record that was killed (invalidated, replaced, forgotten) are told so when they are done; those of a
+//! merely evicted one may serve what they read.
+//!
+//! The index knows a record by a part of its hash only. Two keys that agree in that part are taken for one: the later one drops
+//! the earlier (a miss), and who looks for one may be led to the other, which the full key in the record then shows.
 //!
 //! Invariants, checked by `audit`:
-//!   S1  table, order and slots in use agree
+//!   S1  index and book (if there is one) hold the same records
 //!   S2  a live record's hold has no fate; every other hold has a reader or a write to wait for
-//!
-//! Memory: a slot (24 bytes), a table entry (4 bytes and a byte of tag at up to 7/8 load), two links of 4 bytes.
-//! Limits: 2^32 - 1 records; 2^24 - 1 chunks a record.
 
 use crate::Sequence;
+use crate::book::Book;
+use crate::index::{Entry, Index, Spot};
 use crate::invalidation::Invalidations;
 use crate::key::{KeyHash, NumberMap};
 use crate::marker::Markers;
-use extent::{Chunk, Chunks, Extent};
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
-use replacement::Lru;
-
-/// Chunks of the largest record; the eight bits above are the flags.
-pub(crate) const RECORD_CHUNKS_MAX: u32 = (1 << 24) - 1;
-
-/// What is kept of a record besides its place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Flags(pub u8);
-
-impl Flags {
-    pub(crate) const FRAGMENT: Flags = Flags(1);
-    pub(crate) const HEAD: Flags = Flags(2);
-    /// Never on disk: the record is in a buffer, its write has not completed.
-    pub(crate) const WRITING: Flags = Flags(4);
-    /// The ones that may be on disk.
-    pub(crate) const STORED: Flags = Flags(3);
-
-    pub(crate) fn contains(self, other: Flags) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-/// A record in the index.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot {
-    pub hash: KeyHash,
-    /// The time of the last use, in uses of the whole store.
-    pub stamp: u64,
-    pub first: Chunk,
-    chunks_and_flags: u32,
-}
-
-const _: () = assert!(size_of::<Slot>() == 24);
-
-impl Slot {
-    pub(crate) fn new(hash: KeyHash, extent: Extent, flags: Flags, stamp: u64) -> Self {
-        assert!(extent.len.0 <= RECORD_CHUNKS_MAX);
-        Self {
-            hash,
-            stamp,
-            first: extent.first,
-            chunks_and_flags: u32::from(flags.0) << 24 | extent.len.0,
-        }
-    }
-
-    pub(crate) fn extent(&self) -> Extent {
-        Extent {
-            first: self.first,
-            len: Chunks(self.chunks_and_flags & RECORD_CHUNKS_MAX),
-        }
-    }
-
-    pub(crate) fn flags(&self) -> Flags {
-        Flags((self.chunks_and_flags >> 24) as u8)
-    }
-
-    pub(crate) fn is_writing(&self) -> bool {
-        self.flags().contains(Flags::WRITING)
-    }
-
-    /// A slot that no record uses has no chunks.
-    fn set_vacant(&mut self) {
-        self.chunks_and_flags = 0;
-    }
-
-    fn set_written(&mut self) {
-        self.chunks_and_flags &= !(u32::from(Flags::WRITING.0) << 24);
-    }
-}
+use extent::{Chunk, Extent};
 
 /// Why a record left the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,9 +39,10 @@ pub(crate) enum Fate {
     Killed,
 }
 
-/// An extent that can't be freed yet.
+/// An extent that can't be used again yet.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
+    /// Of the key that the readers asked for.
     hash: KeyHash,
     extent: Extent,
     readers: u32,
@@ -119,97 +51,75 @@ struct Hold {
     fate: Option<Fate>,
 }
 
-/// A shard's coldest record.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Coldest {
-    pub stamp: u64,
-    pub slot: u32,
-    pub writing: bool,
+/// What a sweep took out.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Swept {
+    pub records: u64,
+    pub chunks: u64,
 }
 
-#[derive(Default)]
 pub(crate) struct Shard {
-    table: HashTable<u32>,
-    slots: Vec<Slot>,
-    vacant: Vec<u32>,
-    order: Lru,
+    pub index: Index,
+    pub book: Option<Book>,
     held: NumberMap<u32, Hold>,
     pub markers: Markers,
     pub invalidations: Invalidations,
 }
 
 impl Shard {
+    pub(crate) fn new(segments: usize, book: Option<Book>) -> Self {
+        Self {
+            index: Index::new(segments),
+            book,
+            held: NumberMap::default(),
+            markers: Markers::default(),
+            invalidations: Invalidations::default(),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.table.len()
+        self.index.len()
     }
 
     pub(crate) fn pins(&self) -> usize {
         self.held.values().map(|hold| hold.readers as usize).sum()
     }
 
-    pub(crate) fn find(&self, hash: KeyHash) -> Option<u32> {
-        let slots = &self.slots;
-        let is_it = |&slot: &u32| slots[slot as usize].hash == hash;
-        self.table.find(hash.0, is_it).copied()
+    pub(crate) fn find(&self, hash: KeyHash) -> Option<Spot> {
+        self.index.find(hash)
     }
 
-    pub(crate) fn slot(&self, slot: u32) -> &Slot {
-        &self.slots[slot as usize]
+    pub(crate) fn entry(&self, spot: Spot) -> Entry {
+        self.index.get(spot)
     }
 
     /// Marks a use. `stamp` is drawn under this shard's lock, so the order and the stamps agree.
-    pub(crate) fn touch(&mut self, slot: u32, stamp: u64) {
-        self.slots[slot as usize].stamp = stamp;
-        self.order.touch(slot);
+    pub(crate) fn touch(&mut self, spot: Spot, stamp: u64) {
+        let entry = self.index.get(spot);
+        let used = entry.with_use();
+        if used != entry {
+            self.index.set(spot, used);
+        }
+        if let Some(book) = &mut self.book {
+            book.touch(entry.first(), stamp);
+        }
     }
 
-    /// Adds a record as the most recently used. The caller has dropped an older one of that hash.
-    pub(crate) fn publish(&mut self, record: Slot) {
-        let number = self.vacant.pop().unwrap_or(self.slots.len() as u32);
-        match self.slots.get_mut(number as usize) {
-            Some(slot) => *slot = record,
-            None => self.slots.push(record),
+    /// Adds a record. The caller has dropped an older one of that hash.
+    pub(crate) fn publish(&mut self, hash: KeyHash, entry: Entry, bytes: u64, stamp: u64) {
+        self.index.insert(hash, entry);
+        if let Some(book) = &mut self.book {
+            book.insert(hash, entry.extent(), bytes, stamp);
         }
-        let slots = &self.slots;
-        let entry = self.table.entry(
-            record.hash.0,
-            |&other| slots[other as usize].hash == record.hash,
-            |&other| slots[other as usize].hash.0,
-        );
-        match entry {
-            Entry::Vacant(entry) => entry.insert(number),
-            Entry::Occupied(_) => unreachable!("a second record of one hash breaks S1"),
-        };
-        self.order.insert(number);
     }
 
     /// Takes a record out of the index. Its extent, if nothing holds it.
-    pub(crate) fn drop_record(&mut self, slot: u32, fate: Fate) -> Option<Extent> {
-        let record = self.slots[slot as usize];
-        let found = self.table.find_entry(record.hash.0, |&other| other == slot);
-        found
-            .expect("a slot in use that the table does not know breaks S1")
-            .remove();
-        self.order.remove(slot);
-        self.slots[slot as usize].set_vacant();
-        self.vacant.push(slot);
-        let extent = record.extent();
-        if let Some(hold) = self.held.get_mut(&record.first.0) {
-            hold.fate = Some(fate);
-            return None;
+    pub(crate) fn drop_record(&mut self, spot: Spot, hash: KeyHash, fate: Fate) -> Option<Extent> {
+        let entry = self.index.remove(spot);
+        if let Some(book) = &mut self.book {
+            book.remove(entry.first());
         }
-        if record.is_writing() {
-            let hold = Hold {
-                hash: record.hash,
-                extent,
-                readers: 0,
-                writing: true,
-                fate: Some(fate),
-            };
-            self.held.insert(record.first.0, hold);
-            return None;
-        }
-        Some(extent)
+        hold_or_free(&mut self.held, entry, hash, fate)
     }
 
     /// Kills the record of that hash, if there is one. True if there was.
@@ -221,18 +131,18 @@ impl Shard {
             }
         }
         match self.find(hash) {
-            Some(slot) => (true, self.drop_record(slot, Fate::Killed)),
+            Some(spot) => (true, self.drop_record(spot, hash, Fate::Killed)),
             None => (false, None),
         }
     }
 
     /// A reader begins.
-    pub(crate) fn pin(&mut self, slot: u32) -> Extent {
-        let record = self.slots[slot as usize];
-        debug_assert!(!record.is_writing());
-        let extent = record.extent();
+    pub(crate) fn pin(&mut self, spot: Spot, hash: KeyHash) -> Extent {
+        let entry = self.index.get(spot);
+        debug_assert!(!entry.is_writing());
+        let extent = entry.extent();
         let unheld = Hold {
-            hash: record.hash,
+            hash,
             extent,
             readers: 0,
             writing: false,
@@ -279,43 +189,64 @@ impl Shard {
             self.held.remove(&first.0);
             return Some(extent);
         }
-        let slot = self.find(hash)?;
-        let record = &mut self.slots[slot as usize];
-        if record.first != first || !record.is_writing() {
+        let spot = self.find(hash)?;
+        let entry = self.index.get(spot);
+        if entry.first() != first || !entry.is_writing() {
             return None;
         }
-        record.set_written();
+        self.index.set(spot, entry.with_writing(false));
         if ok {
             None
         } else {
-            self.drop_record(slot, Fate::Killed)
+            self.drop_record(spot, hash, Fate::Killed)
         }
     }
 
-    pub(crate) fn coldest(&self) -> Option<Coldest> {
-        let slot = self.order.coldest()?;
-        let record = &self.slots[slot as usize];
-        Some(Coldest {
-            stamp: record.stamp,
-            slot,
-            writing: record.is_writing(),
-        })
+    /// Takes everything out of one segment that begins in `stretch`. Without a book: whose extents are freed is the caller's.
+    pub(crate) fn sweep_segment(&mut self, segment: usize, stretch: Extent) -> Swept {
+        debug_assert!(self.book.is_none());
+        let mut swept = Swept::default();
+        let held = &mut self.held;
+        self.index.segment_mut(segment).retain(|_, entry| {
+            // One that a policy before this one stored may reach into the stretch from the region before it.
+            if !stretch.overlaps(entry.extent()) {
+                return true;
+            }
+            swept.records += 1;
+            swept.chunks += u64::from(entry.extent().len.0);
+            // Nobody can have pinned a record under another hash than its own and still care for its fate.
+            let _ = hold_or_free(held, entry, KeyHash(0), Fate::Evicted);
+            false
+        });
+        swept
     }
 
-    /// The records, coldest first.
-    pub(crate) fn iter_coldest_first(&self) -> impl Iterator<Item = &Slot> {
-        self.order
-            .iter_coldest_first()
-            .map(|slot| &self.slots[slot as usize])
+    /// Takes everything out that begins in `stretch` and is not being written; gives the extents that are free now.
+    pub(crate) fn clear(&mut self, stretch: Extent, freed: &mut Vec<Extent>) -> Swept {
+        let mut swept = Swept::default();
+        let Self {
+            index, held, book, ..
+        } = self;
+        for number in 0..index.segments() {
+            index.segment_mut(number).retain(|_, entry| {
+                if !stretch.contains(entry.first()) || entry.is_writing() {
+                    return true;
+                }
+                if let Some(book) = book {
+                    book.remove(entry.first());
+                }
+                swept.records += 1;
+                swept.chunks += u64::from(entry.extent().len.0);
+                freed.extend(hold_or_free(held, entry, KeyHash(0), Fate::Evicted));
+                false
+            });
+        }
+        swept
     }
 
-    /// Slots of the records that begin in `range` and are not being written.
-    pub(crate) fn slots_within(&self, range: Extent, found: &mut Vec<u32>) {
-        let numbered = self.slots.iter().zip(0..);
-        found.extend(numbered.filter_map(|(record, number)| {
-            let in_use = record.extent().len > Chunks(0) && !record.is_writing();
-            (in_use && range.contains(record.first)).then_some(number)
-        }));
+    /// Does anybody still read or write in that extent?
+    pub(crate) fn holds_within(&self, extent: Extent) -> bool {
+        self.held.values().any(|hold| extent.overlaps(hold.extent))
     }
 
     /// The extents of records that are no longer in the index but held.
@@ -326,11 +257,15 @@ impl Shard {
             .map(|hold| hold.extent)
     }
 
+    /// The records.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+        (0..self.index.segments())
+            .flat_map(|number| self.index.segment(number).iter().map(|(_, entry)| entry))
+    }
+
     /// Bytes of memory, of what was allocated.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.table.allocation_size()
-            + self.slots.capacity() * (size_of::<Slot>() + 2 * size_of::<u32>())
-            + self.vacant.capacity() * size_of::<u32>()
+        self.index.memory_bytes() + self.book.as_ref().map_or(0, Book::memory_bytes)
     }
 
     /// True if the record of that sequence may be published.
@@ -339,33 +274,22 @@ impl Shard {
     }
 
     pub(crate) fn audit(&self) -> Result<(), String> {
-        self.order.audit()?;
-        if self.table.len() + self.vacant.len() != self.slots.len()
-            || self.order.len() != self.table.len()
-        {
-            return Err(format!(
-                "S1: {} in the table, {} in order, {} of {} slots vacant",
-                self.table.len(),
-                self.order.len(),
-                self.vacant.len(),
-                self.slots.len()
-            ));
-        }
-        let mut stamp = 0;
-        for slot in self.iter_coldest_first() {
-            if self
-                .find(slot.hash)
-                .is_none_or(|found| self.slot(found).first != slot.first)
-            {
+        if let Some(book) = &self.book {
+            book.audit()?;
+            if book.len() != self.index.len() {
                 return Err(format!(
-                    "S1: {:?} is in order but not in the table",
-                    slot.hash
+                    "S1: {} in the book, {} in the index",
+                    book.len(),
+                    self.index.len()
                 ));
             }
-            if slot.stamp < stamp {
-                return Err(format!("S1: stamp {} after {stamp}", slot.stamp));
+            for entry in self.entries() {
+                let hash = book.hash_of(entry.first());
+                let spot = hash.and_then(|hash| self.find(hash));
+                if spot.is_none_or(|spot| self.entry(spot).first() != entry.first()) {
+                    return Err(format!("S1: {} is not in the book", entry.extent()));
+                }
             }
-            stamp = slot.stamp;
         }
         for (first, hold) in &self.held {
             if hold.extent.first.0 != *first || (hold.readers == 0 && !hold.writing) {
@@ -374,4 +298,30 @@ impl Shard {
         }
         Ok(())
     }
+}
+
+/// A record has left the index: its extent if nothing holds it, else its hold learns of its fate.
+fn hold_or_free(
+    held: &mut NumberMap<u32, Hold>,
+    entry: Entry,
+    hash: KeyHash,
+    fate: Fate,
+) -> Option<Extent> {
+    let extent = entry.extent();
+    if let Some(hold) = held.get_mut(&extent.first.0) {
+        hold.fate = Some(fate);
+        return None;
+    }
+    if entry.is_writing() {
+        let hold = Hold {
+            hash,
+            extent,
+            readers: 0,
+            writing: true,
+            fate: Some(fate),
+        };
+        held.insert(extent.first.0, hold);
+        return None;
+    }
+    Some(extent)
 }

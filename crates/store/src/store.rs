@@ -2,28 +2,39 @@
 //!
 //! Shared by all threads. Locks, in the order in which they may be taken:
 //!
-//! 1. `writer`: allocator, open cluster, eviction. No hit from disk takes it.
-//! 2. `shards`: each a part of the index, chosen by key hash. Held for a look-up, never two at once (but by `audit`).
-//! 3. `flights` and `freed`: short lists. Nothing is taken while one is held.
+//! 1. `background`: log, journal, checkpoint. No look-up takes it.
+//! 2. `scan`: what a start has yet to find. Held while a read is looked through, so nobody waits for it who holds another.
+//! 3. `writer`: allocator, open clusters, eviction. No hit from disk takes it.
+//! 4. `shards`: each a part of the index, chosen by key hash. Held for a look-up, never two at once (but by `audit`).
+//! 5. `flights`, `freed`, `bad`, `predicates`, `pool`: short. Nothing is taken while one is held.
 //!
 //! An extent freed under a shard's lock alone goes to `freed` (at most one a record), from where the writer takes it, so that
-//! the allocator needs no lock of its own.
+//! the allocator needs no lock of its own. With the policy `second-chance` it is dead space instead, until the hand comes by.
 
+use crate::background::Background;
+use crate::book;
 use crate::buffer::Pool;
-use crate::cluster::{Flight, WriteId};
+use crate::cluster::Flight;
+use crate::evict::{Book, Room};
 use crate::figures::{Counters, Figures};
 use crate::geometry::Geometry;
+use crate::index::Spot;
 use crate::key::{KeyHash, KeyHasher};
+use crate::log;
 use crate::marker::{LIST_BYTES_MAX, Marker};
+use crate::mistakes::Mistake;
 use crate::pause::Pause;
+use crate::predicates::Predicates;
 use crate::record::{Corrupt, Expected, RecordParts};
-use crate::settings::Limits;
-use crate::shard::Shard;
+use crate::region::{Grid, Hand};
+use crate::scan::Scan;
+use crate::settings::{Limits, Replacement};
+use crate::shard::{Fate, Shard};
 use crate::superblock::{Secret, Superblock};
 use crate::writer::Writer;
 use bytes::Bytes;
-use extent::{Extent, SpaceManager, Unified};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use extent::{Chunk, Extent, SpaceManager, Unified};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The order of records and invalidations: each takes the next number.
@@ -35,20 +46,42 @@ pub struct Store {
     pub(crate) limits: Limits,
     pub(crate) secret: Secret,
     pub(crate) epoch: u64,
-    /// What is on disk while the store is open.
-    pub(crate) superblock: Superblock,
+    hasher: KeyHasher,
+    pub(crate) accept_from: Sequence,
     pub(crate) shards: Box<[Mutex<Shard>]>,
     /// Uses so far: the stamps of exact LRU.
     pub(crate) clock: AtomicU64,
     pub(crate) sequence: AtomicU64,
+    pub(crate) background: Mutex<Background>,
+    pub(crate) scan: Mutex<Option<Scan>>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) flights: Mutex<Vec<Flight>>,
     pub(crate) freed: Mutex<Vec<Extent>>,
+    /// Extents that could not be read: not used again.
+    pub(crate) bad: Mutex<Vec<Extent>>,
+    pub(crate) predicates: Mutex<Predicates>,
+    /// Fills that began below may be matched by a predicate.
+    pub(crate) predicates_until: AtomicU64,
+    /// Fills that began below are refused: predicates that might be about them were forgotten.
+    pub(crate) fills_from: AtomicU64,
+    /// Where the next stretch to be swept begins.
+    pub(crate) hand_at: AtomicU32,
+    /// Chunks ahead of the hand in which a read record is written again.
+    window_chunks: u32,
     pub(crate) pool: Pool,
     pub(crate) pause: Pause,
+    /// What to write before anything else.
+    pub(crate) opening: Mutex<Vec<(u64, Bytes)>>,
+    /// False while the allocator does not know yet what is free.
+    pub(crate) open_for_records: AtomicBool,
+    /// Newer versions may yet be found: what is read is not written again, lest it pass for the newest.
+    pub(crate) scanning: AtomicBool,
     pub(crate) closed: AtomicBool,
     pub(crate) counters: Counters,
 }
+
+/// Extents that can be set aside; beyond that, bad ones are used again.
+const BAD_MAX: usize = 4096;
 
 /// A device read to carry out. It pins its extent: each must come back through [`Store::read_done`], also when
 /// the read failed or nobody waits for it any more; [`Store::guard`] sees to that.
@@ -61,6 +94,8 @@ pub struct Read {
     pub len: usize,
     hash: KeyHash,
     extent: Extent,
+    began: Sequence,
+    renew: bool,
 }
 
 impl Read {
@@ -68,6 +103,24 @@ impl Read {
     pub fn hash(&self) -> KeyHash {
         self.hash
     }
+
+    /// Some: the record lies where room will be made next. If it turns out whole and may be served, it is to be written again:
+    /// [`Store::renew`].
+    pub fn renewal(&self) -> Option<Renewal> {
+        self.renew.then_some(Renewal {
+            hash: self.hash,
+            first: self.extent.first,
+            began: self.began,
+        })
+    }
+}
+
+/// A record that is to be written again, see [`Store::renew`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Renewal {
+    pub(crate) hash: KeyHash,
+    pub(crate) first: Chunk,
+    pub(crate) began: Sequence,
 }
 
 /// What a look-up found.
@@ -96,6 +149,13 @@ impl ReadGuard {
             .is_some_and(|read| self.store.read_done(read))
     }
 
+    /// The device refused: as [`Store::read_failed`].
+    pub fn failed(mut self) {
+        if let Some(read) = self.read.take() {
+            self.store.read_failed(read);
+        }
+    }
+
     /// What is to be read.
     pub fn read(&self) -> &Read {
         self.read
@@ -114,36 +174,74 @@ impl Drop for ReadGuard {
 }
 
 impl Store {
+    /// `space` and `hand_at` are as found; nothing is in the index yet.
     pub(crate) fn with(
-        superblock: Superblock,
+        superblock: &Superblock,
         limits: Limits,
-        space: Unified,
         sequence: Sequence,
+        hand_at: u32,
+        background: Background,
     ) -> Self {
         let geometry = superblock.geometry.clone();
         let cluster_bytes = limits.cluster_chunks as usize * geometry.chunk_bytes as usize;
+        let total = extent::Chunks(geometry.data_chunks);
+        let (space, room) = match limits.replacement {
+            Replacement::SecondChance { .. } => {
+                // All of it is the hand's; it gives the allocator a region at a time.
+                let all = Extent::new(Chunk(0), total);
+                let space = Unified::from_used(total, std::iter::once(all))
+                    .expect("the whole area is within the area");
+                (space, Room::Hand(Hand::new(Grid::of(&geometry), hand_at)))
+            }
+            Replacement::Ordered(_) => (
+                Unified::new_all_free(total),
+                Room::Book(Book::new(limits.shards)),
+            ),
+        };
+        let window_percent = match limits.replacement {
+            Replacement::SecondChance { window_percent } => u64::from(window_percent),
+            Replacement::Ordered(_) => 0,
+        };
+        let window_chunks = u64::from(geometry.data_chunks) * window_percent / 100;
+        let hand_chunk = match &room {
+            Room::Hand(hand) => hand.next_chunk().0,
+            Room::Book(_) => 0,
+        };
+        let shard = || Shard::new(limits.segments, limits.policy().map(book::Book::new));
         Self {
             secret: superblock.secret,
             epoch: superblock.epoch,
-            shards: (0..limits.shards).map(|_| Mutex::default()).collect(),
+            hasher: KeyHasher::new(superblock.hash_seed),
+            accept_from: superblock.accept_from,
+            shards: (0..limits.shards).map(|_| Mutex::new(shard())).collect(),
             clock: AtomicU64::new(1),
             sequence: AtomicU64::new(sequence),
-            writer: Mutex::new(Writer::new(space, limits.shards)),
+            background: Mutex::new(background),
+            scan: Mutex::default(),
+            writer: Mutex::new(Writer::new(space, room)),
             flights: Mutex::default(),
             freed: Mutex::default(),
+            bad: Mutex::default(),
+            predicates: Mutex::default(),
+            predicates_until: AtomicU64::new(0),
+            fills_from: AtomicU64::new(0),
+            hand_at: AtomicU32::new(hand_chunk),
+            window_chunks: window_chunks as u32,
             pool: Pool::new(cluster_bytes),
             pause: Pause::default(),
+            opening: Mutex::default(),
+            open_for_records: AtomicBool::new(true),
+            scanning: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             counters: Counters::default(),
             geometry,
             limits,
-            superblock,
         }
     }
 
     /// Makes key hashes for this store.
     pub fn hasher(&self) -> KeyHasher {
-        KeyHasher::new(self.superblock.hash_seed)
+        self.hasher
     }
 
     /// Where the parts of the store lie.
@@ -186,47 +284,56 @@ impl Store {
     pub fn look_up(&self, hash: KeyHash) -> Lookup {
         let number = self.shard_of(hash);
         let mut shard = self.shard(number);
-        let Some(slot) = shard.find(hash) else {
+        let Some(spot) = shard.find(hash) else {
             return Lookup::Absent;
         };
-        shard.touch(slot, self.clock.fetch_add(1, Ordering::Relaxed));
-        if let Some(found) = self.on_disk_or_in_flight(&mut shard, slot) {
+        shard.touch(spot, self.clock.fetch_add(1, Ordering::Relaxed));
+        if let Some(found) = self.on_disk_or_in_flight(&mut shard, spot, hash) {
             return found;
         }
         drop(shard);
-        // In the open cluster: that is the writer's, whose lock comes first. Meanwhile anything may have happened.
+        // In an open cluster: that is the writer's, whose lock comes first. Meanwhile anything may have happened.
         let writer = self.writer();
         let mut shard = self.shard(number);
-        let Some(slot) = shard.find(hash) else {
+        let Some(spot) = shard.find(hash) else {
             return Lookup::Absent;
         };
-        if let Some(found) = self.on_disk_or_in_flight(&mut shard, slot) {
+        if let Some(found) = self.on_disk_or_in_flight(&mut shard, spot, hash) {
             return found;
         }
-        let extent = shard.slot(slot).extent();
-        let open = writer.open.as_ref().filter(|open| open.covers(extent));
+        let extent = shard.entry(spot).extent();
+        let open = writer.open.iter().find(|open| open.covers(extent));
         let open =
-            open.expect("a record being written is in a cluster in flight or in the open one");
+            open.expect("a record being written is in a cluster in flight or in an open one");
         Lookup::Buffered(open.copy(extent, self.chunk_bytes()))
     }
 
-    /// None if the record is in the open cluster.
-    fn on_disk_or_in_flight(&self, shard: &mut Shard, slot: u32) -> Option<Lookup> {
-        let record = shard.slot(slot);
-        let (hash, extent) = (record.hash, record.extent());
-        if !record.is_writing() {
-            shard.pin(slot);
+    /// None if the record is in an open cluster.
+    fn on_disk_or_in_flight(&self, shard: &mut Shard, spot: Spot, hash: KeyHash) -> Option<Lookup> {
+        let entry = shard.entry(spot);
+        let extent = entry.extent();
+        if !entry.is_writing() {
+            shard.pin(spot, hash);
             return Some(Lookup::OnDisk(Read {
                 offset: self.geometry.offset_of(extent.first.0),
                 len: extent.len.0 as usize * self.chunk_bytes(),
                 hash,
                 extent,
+                began: self.sequence(),
+                renew: self.window_chunks > 0
+                    && self.is_near_the_hand(extent.first)
+                    && !self.is_scanning(),
             }));
         }
         // A flight ends after its records are marked written, which takes this shard's lock: so it is still there.
         let flights = crate::lock(&self.flights);
         let flight = flights.iter().find(|flight| flight.extent.covers(extent))?;
         Some(Lookup::Buffered(flight.slice(extent, self.chunk_bytes())))
+    }
+
+    fn is_near_the_hand(&self, first: Chunk) -> bool {
+        let hand = Chunk(self.hand_at.load(Ordering::Relaxed));
+        Hand::distance(hand, first, self.geometry.data_chunks) < self.window_chunks
     }
 
     /// Is there such a record? No use, no pin.
@@ -241,6 +348,27 @@ impl Store {
         let (may_serve, freed) = shard.unpin(read.extent.first);
         self.queue_freed(freed);
         may_serve
+    }
+
+    /// Ends a read that the device refused: the record is dropped, and its extent is set aside.
+    pub fn read_failed(&self, read: Read) {
+        let (hash, extent) = (read.hash, read.extent);
+        let mut shard = self.shard(self.shard_of(hash));
+        let spot = shard.find(hash);
+        if let Some(spot) = spot.filter(|&spot| shard.entry(spot).first() == extent.first) {
+            // It is pinned by this read, so nothing is freed yet.
+            let _ = shard.drop_record(spot, hash, Fate::Killed);
+        }
+        let (_, freed) = shard.unpin(extent.first);
+        self.counters.read_failures.add(1);
+        let mut bad = crate::lock(&self.bad);
+        let known = bad.contains(&extent);
+        if !known && bad.len() < BAD_MAX {
+            bad.push(extent);
+        } else if !known {
+            drop(bad);
+            self.queue_freed(freed);
+        }
     }
 
     /// A guard that ends the read when dropped, also when the future that waits for it is cancelled.
@@ -278,38 +406,89 @@ impl Store {
         let expected = Expected {
             secret: &self.secret,
             epoch: self.epoch,
-            hash,
+            hash: Some(hash),
             extent,
             chunk_bytes: self.geometry.chunk_bytes,
+            mistakes: self.limits.mistakes,
         };
-        let verified = crate::record::decode(bytes, expected);
-        if verified.is_err() {
-            self.counters.corrupt.add(1);
+        let mut verified = crate::record::decode(bytes, expected);
+        if let Ok(parts) = &verified
+            && (parts.sequence < self.accept_from
+                || (extent.is_some() && self.is_stale(parts))
+                || (self.is_matched(parts.began, &parts.key, &parts.meta)
+                    && !self.limits.mistakes.make(Mistake::NoPredicateCheck)))
+        {
+            verified = Err(Corrupt::Invalidated);
+        }
+        match &verified {
+            Ok(_) => {}
+            Err(Corrupt::Hash) => self.counters.other_keys.add(1),
+            Err(Corrupt::Invalidated) => self.counters.invalidated.add(1),
+            Err(_) => self.counters.corrupt.add(1),
         }
         verified
     }
 
-    /// Drops a record that failed verification. No invalidation: what is fetched next may be stored.
+    /// A write that the device lost without a word may leave an older record of the same key in the same place, whole; and that one may
+    /// have been purged.
+    fn is_stale(&self, parts: &RecordParts) -> bool {
+        let shard = self.shard(self.shard_of(parts.primary));
+        shard
+            .invalidations
+            .is_known_since(parts.primary, parts.began)
+    }
+
+    /// Was what began then invalidated by a predicate since?
+    pub(crate) fn is_matched(&self, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
+        if began >= self.predicates_until.load(Ordering::SeqCst) {
+            return false;
+        }
+        let matches = self.limits.matches;
+        crate::lock(&self.predicates).kills(began, key, meta, matches)
+    }
+
+    /// May a predicate be about what began then?
+    pub fn predicates_since(&self, began: Sequence) -> bool {
+        began < self.predicates_until.load(Ordering::SeqCst)
+    }
+
+    /// Is there room for a record of so many bytes now, or will it be made at once? After a start, and in a small store that is
+    /// written to faster than room is made, it takes a moment.
+    pub fn has_room_for(&self, bytes: u64) -> bool {
+        let writer = self.writer();
+        let has_room = match &writer.room {
+            Room::Hand(hand) => {
+                let chunks = bytes.div_ceil(u64::from(self.geometry.chunk_bytes));
+                let free = writer.space.largest().map_or(0, |piece| piece.len.0);
+                hand.is_ready() || u64::from(free) >= chunks
+            }
+            Room::Book(_) => true,
+        };
+        drop(writer);
+        has_room && self.takes_records()
+    }
+
+    /// Was anything evicted since the store was opened?
+    pub fn has_evicted(&self) -> bool {
+        self.counters.evictions.get() > 0
+    }
+
+    /// Was a fill that began then invalidated since, by its primary key or by a predicate? Errs on the side of yes.
+    pub fn is_invalid(&self, primary: KeyHash, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
+        if self.limits.mistakes.make(Mistake::IgnoreBegan) {
+            return false;
+        }
+        began < self.fills_from.load(Ordering::SeqCst)
+            || self.is_matched(began, key, meta)
+            || self.invalidated_since(primary, began)
+    }
+
+    /// Drops a record that failed verification (but not with [`Corrupt::Hash`]). No invalidation: what is fetched next may be
+    /// stored.
     pub fn forget(&self, hash: KeyHash) {
         let mut shard = self.shard(self.shard_of(hash));
         let (_, freed) = shard.kill(hash);
         self.queue_freed(freed);
-    }
-
-    /// Invalidates a primary key: its record and its marker are gone, who is reading the record is told not to
-    /// serve it, and fills that began before are refused. True if anything was indexed.
-    pub fn invalidate(&self, primary: KeyHash) -> bool {
-        self.counters.invalidations.add(1);
-        let mut shard = self.shard(self.shard_of(primary));
-        // Drawn under the lock: whoever has seen this number finds the record gone.
-        let sequence = self.next_sequence();
-        shard.invalidations.note(primary, sequence);
-        let had_marker = shard.markers.remove(primary);
-        let (had_record, freed) = shard.kill(primary);
-        self.queue_freed(freed);
-        drop(shard);
-        self.counters.invalidated.add(u64::from(had_record));
-        had_marker || had_record
     }
 
     /// How to find the variants of a primary key, if it has any.
@@ -340,34 +519,15 @@ impl Store {
             list: Arc::from(list),
         };
         shard.markers.set(primary, marker.clone(), salt);
-        Some(marker)
-    }
-
-    /// A write has been carried out (`ok`) or has failed. A failure drops the records of that cluster and pauses
-    /// storing, at first for a second, then longer. An unknown `id` is ignored.
-    pub fn write_done(&self, id: WriteId, ok: bool, now_ms: u64) {
-        let records = {
-            let mut flights = crate::lock(&self.flights);
-            let flight = flights.iter_mut().find(|flight| flight.id == id);
-            flight.and_then(|flight| flight.records.take())
+        drop(shard);
+        // Not waited for: a marker that is lost costs misses.
+        let entry = log::Entry::Marker {
+            primary,
+            salt,
+            list: Arc::clone(&marker.list),
         };
-        let Some(records) = records else { return };
-        for &(hash, first) in records.iter() {
-            let mut shard = self.shard(self.shard_of(hash));
-            let freed = shard.written(hash, first, ok);
-            self.queue_freed(freed);
-        }
-        let mut flights = crate::lock(&self.flights);
-        let at = flights.iter().position(|flight| flight.id == id);
-        let flight = flights.swap_remove(at.expect("only who took its records removes a flight"));
-        drop(flights);
-        self.pool.give_back(flight.data);
-        if ok {
-            self.pause.succeeded();
-        } else {
-            self.pause.failed(now_ms);
-            self.counters.write_failures.add(1);
-        }
+        let _ = self.background().log.append(salt, entry);
+        Some(marker)
     }
 
     /// What the store is like now and what it has done.
@@ -375,10 +535,14 @@ impl Store {
         let mut figures = self.counters.read();
         {
             let mut writer = self.writer();
-            self.reclaim(&mut writer);
+            let mut ahead = 0;
+            match &writer.room {
+                Room::Hand(hand) => ahead = hand.chunks_ahead(),
+                Room::Book(_) => self.reclaim(&mut writer),
+            }
             let space = &writer.space;
             figures.total_chunks = u64::from(space.total().0);
-            figures.free_chunks = u64::from(space.free_chunks().0);
+            figures.free_chunks = u64::from(space.free_chunks().0) + ahead;
             figures.free_pieces = space.pieces() as u64;
             figures.largest_free_chunks = space.largest().map_or(0, |piece| u64::from(piece.len.0));
             figures.space_bytes = space.memory_bytes() as u64;
@@ -407,47 +571,64 @@ impl Store {
         let flights = crate::lock(&self.flights);
         let freed = crate::lock(&self.freed);
         writer.space.audit()?;
+        // All that is in use; no two of them may overlap.
         let mut used: Vec<Extent> = freed.clone();
-        used.extend(writer.open.as_ref().and_then(|open| open.tail()));
-        for (number, shard) in shards.iter().enumerate() {
+        used.extend(writer.open.iter().filter_map(|open| open.tail()));
+        for shard in &shards {
             shard.audit()?;
             used.extend(shard.held_extents());
-            for slot in shard.iter_coldest_first() {
-                used.push(slot.extent());
-                if self.shard_of(slot.hash) != number {
-                    return Err(format!("{:?} in the wrong shard", slot.hash));
-                }
-                let buffered = flights
-                    .iter()
-                    .any(|flight| flight.extent.covers(slot.extent()))
-                    || writer
-                        .open
-                        .as_ref()
-                        .is_some_and(|open| open.covers(slot.extent()));
-                if slot.is_writing() && !buffered {
-                    return Err(format!(
-                        "{:?} is being written, but by no cluster",
-                        slot.hash
-                    ));
+            for entry in shard.entries() {
+                let extent = entry.extent();
+                used.push(extent);
+                let buffered = flights.iter().any(|flight| flight.extent.covers(extent))
+                    || writer.open.iter().any(|open| open.covers(extent));
+                if entry.is_writing() && !buffered {
+                    return Err(format!("{extent} is being written, but by no cluster"));
                 }
             }
         }
-        // No two overlap, and they are what the allocator takes for used.
-        let rebuilt = Unified::from_used(writer.space.total(), used.into_iter())
+        let rebuilt = Unified::from_used(writer.space.total(), used.iter().copied())
             .map_err(|e| e.to_string())?;
-        if rebuilt.free_pieces() != writer.space.free_pieces() {
-            return Err("the allocator's used chunks are not those of the records".into());
+        match &writer.room {
+            // What the records leave free and the allocator does not have is dead, or ahead of the writer.
+            Room::Hand(hand) => {
+                if let Some(extent) = used.iter().find(|extent| !writer.space.is_used(**extent)) {
+                    return Err(format!("{extent} is in use, and free for the allocator"));
+                }
+                for region in hand.empty_regions() {
+                    let region = hand.grid.extent(region..region + 1);
+                    let inhabitant = shards
+                        .iter()
+                        .flat_map(|shard| shard.entries())
+                        .find(|entry| region.overlaps(entry.extent()));
+                    if let Some(entry) = inhabitant {
+                        return Err(format!(
+                            "{} lies in the region {region}, which is to be used again",
+                            entry.extent()
+                        ));
+                    }
+                }
+            }
+            Room::Book(_) => {
+                let bad = crate::lock(&self.bad).clone();
+                let takes = self.open_for_records.load(Ordering::SeqCst);
+                if takes && bad.is_empty() && rebuilt.free_pieces() != writer.space.free_pieces() {
+                    return Err("the allocator's used chunks are not those of the records".into());
+                }
+            }
         }
         Ok(())
     }
 
     pub(crate) fn queue_freed(&self, freed: Option<Extent>) {
-        if let Some(extent) = freed {
+        if let Some(extent) = freed
+            && self.limits.policy().is_some()
+        {
             crate::lock(&self.freed).push(extent);
         }
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed_to_inserts(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
 
@@ -455,13 +636,20 @@ impl Store {
         self.geometry.chunk_bytes as usize
     }
 
-    pub(crate) fn shard_of(&self, hash: KeyHash) -> usize {
-        // The table takes its position from the low bits and its tag from the high ones.
-        (hash.0 >> 32) as usize & (self.shards.len() - 1)
-    }
-
     pub(crate) fn shard(&self, number: usize) -> MutexGuard<'_, Shard> {
         crate::lock(&self.shards[number])
+    }
+
+    pub(crate) fn is_scanning(&self) -> bool {
+        self.scanning.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn takes_records(&self) -> bool {
+        self.open_for_records.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn background(&self) -> MutexGuard<'_, Background> {
+        crate::lock(&self.background)
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {

@@ -2,34 +2,41 @@
 //!
 //! Two equal copies, at 0 and at 32 KiB. Each change of state writes the same bytes to both, the first made
 //! durable before the second is begun, so at every moment one of them is whole; the one of higher generation
-//! counts. While a proxy uses the store the state is *open*; only a clean stop, after the index is durable,
-//! says *clean*. A store found open starts empty under the next epoch, which makes every old record on the
-//! disk unacceptable (each header carries the epoch under the MAC).
+//! counts. All that counts of a copy lies in one sector, which is written whole or not at all, because
+//! a start can't know which of two whole copies is durable: a flush may have failed in the life before. While a proxy uses the store the state is *open*; only a clean stop, after its checkpoint is durable,
+//! says *clean*. In both states the superblock names the last checkpoint that is whole; writing the superblock is
+//! what publishes one. A store that starts empty does so under the next epoch, which makes every old record on
+//! the disk unacceptable (each header carries the epoch under the MAC).
+//!
+//! Invariant: nothing at a place where other systems look for their signatures can be one of those, see the tests.
 //!
 //! The secret keys the MACs and is not for printing: `Debug` leaves it out.
 
-use crate::geometry::Geometry;
+use crate::Sequence;
+use crate::geometry::{Geometry, PAGE_BYTES};
 use crate::layout::superblock as field;
 use bytes::Bytes;
+use siphasher::sip128::{Hasher128, SipHasher24};
 use std::fmt;
+use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 
 /// Not text, so that no text file is taken for a store; the line end shows a transfer in text mode.
 const MAGIC: [u8; 8] = *b"\x89LOLIGO\n";
 
 /// Raised with every change of the format that older programs would misread.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// How the store was left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// In use, or abandoned: the index on disk is not to be used.
+    /// In use, or abandoned: what was stored since the checkpoint has to be found by a scan.
     Open,
-    /// Stopped in order: the index on disk is complete.
+    /// Stopped in order: the checkpoint is complete.
     Clean,
 }
 
-/// Where an index image lies.
+/// Where a checkpoint lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexPlace {
     /// Bytes from the start of the store.
@@ -41,6 +48,19 @@ pub struct IndexPlace {
 /// The 16 bytes only this store knows; they key the header MACs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub(crate) [u8; 16]);
+
+impl Secret {
+    /// SipHash-2-4-128 of the bytes.
+    pub(crate) fn mac(&self, bytes: &[u8]) -> [u8; 16] {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(bytes);
+        let hash = hasher.finish128();
+        let mut mac = [0; 16];
+        mac[..8].copy_from_slice(&hash.h1.to_le_bytes());
+        mac[8..].copy_from_slice(&hash.h2.to_le_bytes());
+        mac
+    }
+}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,8 +86,27 @@ pub struct Superblock {
     pub generation: u64,
     /// Where the parts lie.
     pub geometry: Geometry,
-    /// The index image, when the state is clean.
+    /// The last whole checkpoint; there always is one when the state is clean.
     pub index: Option<IndexPlace>,
+    /// The generation of that checkpoint, 0 if there is none.
+    pub checkpoint_generation: u64,
+    /// No record of a lower sequence counts.
+    pub accept_from: Sequence,
+    /// The set of stores this one belongs to; zeros: to none.
+    pub set_uuid: [u8; 16],
+    /// Raised with every change of the set.
+    pub set_generation: u64,
+    /// Hash of the set's members and their weights.
+    pub placement: u64,
+    /// The sequence at which keys last may have left this store for another.
+    pub keys_left_at: Sequence,
+    /// Of this store among the members.
+    pub weight: u32,
+    /// The eviction policy the records were written under. 0: second-chance. With any other the regions are not
+    /// noted in the journal, so all of them have to be scanned.
+    pub policy: u32,
+    /// The second copy was older than this one, or not whole: it is to be written before the first is.
+    pub(crate) second_first: bool,
 }
 
 /// Why some bytes are no superblock.
@@ -126,6 +165,15 @@ impl Superblock {
         });
         field::INDEX_AT.put_u64(&mut bytes, index.offset);
         field::INDEX_BYTES.put_u64(&mut bytes, index.bytes);
+        field::CHECKPOINT_GENERATION.put_u64(&mut bytes, self.checkpoint_generation);
+        field::ACCEPT_FROM.put_u64(&mut bytes, self.accept_from);
+        field::SET_UUID.put(&mut bytes, &self.set_uuid);
+        field::SET_GENERATION.put_u64(&mut bytes, self.set_generation);
+        field::PLACEMENT.put_u64(&mut bytes, self.placement);
+        field::KEYS_LEFT_AT.put_u64(&mut bytes, self.keys_left_at);
+        field::WEIGHT.put_u32(&mut bytes, self.weight);
+        field::REGION_CHUNKS.put_u32(&mut bytes, geometry.region_chunks);
+        field::POLICY.put_u32(&mut bytes, self.policy);
         let checksum = XxHash3_64::oneshot(&bytes[..field::CHECKSUM.at]);
         field::CHECKSUM.put_u64(&mut bytes, checksum);
         bytes.freeze()
@@ -166,6 +214,7 @@ impl Superblock {
             region_journal_bytes: field::REGION_JOURNAL_BYTES.u64(bytes),
             data_at: field::DATA_AT.u64(bytes),
             data_chunks: field::DATA_CHUNKS.u32(bytes),
+            region_chunks: field::REGION_CHUNKS.u32(bytes),
         };
         let state = match field::STATE.u32(bytes) {
             1 => State::Open,
@@ -184,6 +233,15 @@ impl Superblock {
             hash_seed: field::HASH_SEED.u64(bytes),
             generation: field::GENERATION.u64(bytes),
             index: (place.bytes > 0).then_some(place),
+            checkpoint_generation: field::CHECKPOINT_GENERATION.u64(bytes),
+            accept_from: field::ACCEPT_FROM.u64(bytes),
+            set_uuid: field::SET_UUID.array(bytes),
+            set_generation: field::SET_GENERATION.u64(bytes),
+            placement: field::PLACEMENT.u64(bytes),
+            keys_left_at: field::KEYS_LEFT_AT.u64(bytes),
+            weight: field::WEIGHT.u32(bytes),
+            policy: field::POLICY.u32(bytes),
+            second_first: false,
             geometry,
         };
         if superblock.geometry.is_sound() && superblock.index_is_sound() {
@@ -199,9 +257,13 @@ impl Superblock {
     /// Neither is; of the two reasons, the one that asks for more care.
     pub fn decode_newest(first: &[u8], second: &[u8]) -> Result<Self, SuperblockError> {
         match (Self::decode(first), Self::decode(second)) {
-            (Ok(a), Ok(b)) => Ok(if b.generation > a.generation { b } else { a }),
+            (Ok(a), Ok(b)) if b.generation >= a.generation => Ok(b),
             // Both copies are written before anything else changes, so the whole one tells the truth.
-            (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
+            (Ok(a), _) => Ok(Self {
+                second_first: true,
+                ..a
+            }),
+            (Err(_), Ok(b)) => Ok(b),
             (Err(error @ SuperblockError::Version { .. }), _)
             | (_, Err(error @ SuperblockError::Version { .. })) => Err(error),
             (Err(SuperblockError::Damaged), _) | (_, Err(SuperblockError::Damaged)) => {
@@ -215,14 +277,14 @@ impl Superblock {
     }
 
     fn index_is_sound(&self) -> bool {
-        match (self.state, self.index) {
-            (State::Open, index) => index.is_none(),
-            (State::Clean, None) => false,
-            (State::Clean, Some(place)) => {
-                place.offset == self.geometry.index_at(self.generation)
-                    && place.bytes <= self.geometry.checkpoint_bytes
-            }
-        }
+        let Some(place) = self.index else {
+            return self.state == State::Open;
+        };
+        // Which of the two areas is the store's choice; the checkpoint's own generation says if it is the right one.
+        let [first, second] = self.geometry.checkpoint_areas();
+        (place.offset == first || place.offset == second)
+            && place.bytes <= self.geometry.checkpoint_bytes
+            && place.bytes.is_multiple_of(PAGE_BYTES)
     }
 }
 
@@ -233,7 +295,7 @@ mod tests {
     fn example(generation: u64, state: State) -> Superblock {
         let geometry = Geometry::plan(8 << 20, 512).unwrap();
         let index = (state == State::Clean).then(|| IndexPlace {
-            offset: geometry.index_at(generation),
+            offset: geometry.checkpoint_areas()[generation as usize / 2 % 2],
             bytes: 4096,
         });
         Superblock {
@@ -245,6 +307,15 @@ mod tests {
             generation,
             geometry,
             index,
+            checkpoint_generation: 41,
+            accept_from: 42,
+            set_uuid: [43; 16],
+            set_generation: 44,
+            placement: 45,
+            keys_left_at: 44,
+            weight: 46,
+            policy: 46,
+            second_first: false,
         }
     }
 
@@ -253,6 +324,88 @@ mod tests {
         for state in [State::Open, State::Clean] {
             let superblock = example(4, state);
             assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
+        }
+    }
+
+    #[test]
+    fn a_store_in_use_may_name_a_checkpoint_and_a_clean_one_must() {
+        let decode = |superblock: &Superblock| Superblock::decode(&superblock.encode());
+        for area in example(4, State::Open).geometry.checkpoint_areas() {
+            let mut open = example(4, State::Open);
+            open.index = Some(IndexPlace {
+                offset: area,
+                bytes: 8192,
+            });
+            assert_eq!(decode(&open), Ok(open));
+        }
+        let place = |offset, bytes| Some(IndexPlace { offset, bytes });
+        let checkpoint_at = example(4, State::Open).geometry.checkpoint_at;
+        for index in [
+            None,
+            place(0, 4096),
+            place(checkpoint_at + 4096, 4096),
+            place(checkpoint_at, 4095),
+            place(checkpoint_at, 1 << 40),
+        ] {
+            let mut clean = example(4, State::Clean);
+            clean.index = index;
+            assert_eq!(decode(&clean), Err(SuperblockError::Damaged), "{index:?}");
+        }
+    }
+
+    /// What other systems look for, and where, in bytes from the start of the device.
+    const FOREIGN: [(usize, &[u8]); 17] = [
+        (510, b"\x55\xaa"),
+        (1080, b"\x53\xef"),
+        (0, b"LABELONE"),
+        (512, b"LABELONE"),
+        (1024, b"LABELONE"),
+        (1536, b"LABELONE"),
+        (65600, b"_BHRfS_M"),
+        (4086, b"SWAPSPACE2"),
+        (4086, b"SWAP-SPACE"),
+        (0, b"XFSB"),
+        (0, b"\xfc\x4e\x2b\xa9"),
+        (4096, b"\xfc\x4e\x2b\xa9"),
+        (512, b"EFI PART"),
+        (4096, b"EFI PART"),
+        (32769, b"CD001"),
+        (65588, b"ReIsEr"),
+        (65536, b"\x01\x16\x19\x70"),
+    ];
+
+    #[test]
+    fn no_other_system_takes_a_store_for_its_own() {
+        // Whatever the numbers are, those two copies and a checkpoint at 64 KiB don't carry the signatures.
+        for value in [0, 1, u64::MAX, 0x5555_5555_aaaa_aaaa, 0x1234_5678_9abc_def0] {
+            let mut superblock = example(value, State::Clean);
+            superblock.epoch = value;
+            superblock.hash_seed = value;
+            superblock.uuid = [value as u8; 16];
+            superblock.set_uuid = [value as u8; 16];
+            superblock.placement = value;
+            superblock.accept_from = value;
+            let copy = superblock.encode();
+            let about = crate::checkpoint::About {
+                generation: value,
+                epoch: value,
+                covers: value,
+            };
+            let area = superblock.geometry.checkpoint_bytes;
+            let writer = crate::checkpoint::CheckpointWriter::new(area, about, superblock.secret);
+            let header = writer.finish(value).writes.pop().unwrap().1;
+            let mut start = vec![0; Superblock::BYTES + header.len()];
+            let checkpoint_at = superblock.geometry.checkpoint_at as usize;
+            for (at, bytes) in [(0, &copy), (32 * 1024, &copy), (checkpoint_at, &header)] {
+                start[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            for (at, signature) in FOREIGN {
+                let found = &start[at..at + signature.len()];
+                assert_ne!(found, signature, "at {at}");
+            }
+            for at in [510, 512, 1024, 1080, 1536] {
+                assert_eq!(start[at..at + 8], [0; 8], "reserved, whatever the numbers");
+            }
         }
     }
 
@@ -273,19 +426,36 @@ mod tests {
     #[test]
     fn every_damaged_byte_is_noticed() {
         let whole = example(4, State::Clean).encode();
-        for at in 0..whole.len() {
+        for at in 0..field::UNUSED.at {
             let mut bytes = whole.to_vec();
             bytes[at] ^= 0x40;
             assert!(Superblock::decode(&bytes).is_err(), "byte {at}");
         }
     }
 
+    /// Found by the simulation: after a failed flush a power cut tore both copies.
+    #[test]
+    fn a_torn_copy_is_the_old_one_or_the_new_one() {
+        const SECTOR: usize = 512;
+        let [old, new] = [4, 5].map(|generation| example(generation, State::Clean).encode());
+        for sectors in 0_u32..256 {
+            let mut torn = old.to_vec();
+            for n in (0..8).filter(|n| sectors >> n & 1 == 1) {
+                torn[n * SECTOR..][..SECTOR].copy_from_slice(&new[n * SECTOR..][..SECTOR]);
+            }
+            let generation = Superblock::decode(&torn).map(|found| found.generation);
+            assert_eq!(generation, Ok(4 + u64::from(sectors & 1)));
+        }
+    }
+
     #[test]
     fn another_version_is_named() {
         let mut bytes = example(4, State::Clean).encode().to_vec();
-        field::VERSION.put_u32(&mut bytes, 9);
-        let error = Superblock::decode_newest(&bytes, &[0; 4096]);
-        assert_eq!(error, Err(SuperblockError::Version { found: 9 }));
+        for found in [1, 9] {
+            field::VERSION.put_u32(&mut bytes, found);
+            let error = Superblock::decode_newest(&bytes, &[0; 4096]);
+            assert_eq!(error, Err(SuperblockError::Version { found }));
+        }
     }
 
     #[test]

@@ -1,31 +1,34 @@
 //! The one writer: space, packetizer, room.
 //!
 //! All of it behind one lock that no hit from disk takes. An insert does outside the lock what it can (checksum; for
-//! a large record the copy as well), and under it: take back freed extents, evict if the store is too full, take
-//! an extent, publish, copy, seal the header with the MAC.
+//! a large record the copy as well), and under it: make room, take an extent, publish, copy, seal the header with the MAC.
 //!
 //! A record is published before its bytes are in the buffer; who finds it at that moment waits for the lock.
 //! That way an insert that comes too late, because its key was invalidated meanwhile, has used nothing.
 //!
-//! Limits: [`EVICTIONS_MAX`] evictions an insert, and [`STRETCHES_MAX`] stretches when a large record needs them;
-//! [`CLUSTERS_IN_FLIGHT_MAX`] clusters in flight, beyond which the device is behind and nothing is stored.
+//! With locality buffers several clusters are open at once, each for one recent origin server. All are closed when the writer goes on
+//! to the next region, so that regions remain in the order of time.
+//!
+//! Limits: see `evict` for the work of making room; [`IN_FLIGHT_BYTES_MAX`](crate::settings::IN_FLIGHT_BYTES_MAX) in flight, beyond which the device is
+//! behind and nothing is stored.
 
 use crate::cluster::{Flight, OpenCluster, Records, Write, WriteId, Writes};
-use crate::evict::{Bounds, Hand};
-use crate::record::{HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, Placed};
-use crate::settings::CLUSTERS_IN_FLIGHT_MAX;
-use crate::shard::{Flags, Slot};
-use crate::store::Store;
+use crate::evict::Room;
+use crate::index::Entry;
+use crate::key::KeyHash;
+use crate::mistakes::Mistake;
+use crate::record::{
+    self, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, Placed, RecordParts,
+};
+use crate::settings::CLUSTERS_IN_FLIGHT_MIN;
+use crate::store::{Renewal, Store};
 use bytes::Bytes;
-use extent::{Chunks, Extent, SpaceManager, Unified};
+use extent::{Chunk, Chunks, Extent, SpaceManager, Unified};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Evictions that one insert does to bring the store below its watermark, and again to find a run.
-const EVICTIONS_MAX: usize = 64;
-
-/// Stretches that one insert clears to find a run.
-const STRETCHES_MAX: usize = 2;
+/// The least a cluster's run is cut, with many clusters open: 64 KiB.
+const RUN_BYTES_MIN: u32 = 64 * 1024;
 
 /// What became of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,10 +39,12 @@ pub enum Outcome {
     NoSpace,
     /// Larger than this store takes: the record, its key or metadata, or the whole object.
     TooLarge,
-    /// Its primary key was invalidated since the fill began.
+    /// Its primary key was invalidated since the fill began; or, of a renewal, the record is no longer the same.
     Invalidated,
-    /// Writes failed lately, or the device is behind with writing, or the store is closed.
+    /// Writes failed lately, or the store is closed or not yet recovered.
     Paused,
+    /// The device is behind with writing.
+    Behind,
 }
 
 /// What an insert came to.
@@ -55,22 +60,21 @@ pub struct Inserted {
 /// What only one thread at a time may touch.
 pub(crate) struct Writer {
     pub space: Unified,
-    pub open: Option<OpenCluster>,
-    pub bounds: Bounds,
-    pub hand: Hand,
-    shed_to: Option<u64>,
+    pub open: Vec<OpenCluster>,
+    pub room: Room,
     next_write: u64,
+    /// Bytes handed out to be written since the last checkpoint began.
+    pub bytes_since_checkpoint: u64,
 }
 
 impl Writer {
-    pub(crate) fn new(space: Unified, shards: usize) -> Self {
+    pub(crate) fn new(space: Unified, room: Room) -> Self {
         Self {
             space,
-            open: None,
-            bounds: Bounds::new(shards),
-            hand: Hand::default(),
-            shed_to: None,
+            open: Vec::new(),
+            room,
             next_write: 0,
+            bytes_since_checkpoint: 0,
         }
     }
 }
@@ -82,6 +86,8 @@ struct Incoming<'a> {
     len: Chunks,
     checksum: u64,
     now_ms: u64,
+    /// Of a renewal: where the record lies that it is a copy of.
+    copy_of: Option<Chunk>,
 }
 
 impl Store {
@@ -90,9 +96,34 @@ impl Store {
     ///
     /// `now_ms` is the time in milliseconds since 1970. The writes are to be carried out whatever the outcome.
     pub fn insert(&self, record: &NewRecord<'_>, now_ms: u64) -> Inserted {
+        self.insert_as(record, None, now_ms)
+    }
+
+    /// Gives a record that was read a second chance: it is written again, and so is not swept with its stretch.
+    pub fn renew(&self, renewal: Renewal, parts: &RecordParts, now_ms: u64) -> Inserted {
+        let record = NewRecord {
+            hash: renewal.hash,
+            primary: parts.primary,
+            key: &parts.key,
+            meta: &parts.meta,
+            body: &[&parts.body],
+            fragment: parts.fragment,
+            total: parts.total,
+            began: renewal.began,
+            server: 0,
+        };
+        let inserted = self.insert_as(&record, Some(renewal.first), now_ms);
+        if inserted.outcome == Outcome::Stored {
+            self.counters.second_chances.add(1);
+        }
+        inserted
+    }
+
+    fn insert_as(&self, record: &NewRecord<'_>, copy_of: Option<Chunk>, now_ms: u64) -> Inserted {
         let mut writes = Writes::default();
-        let outcome = self.try_insert(record, now_ms, &mut writes);
+        let outcome = self.try_insert(record, copy_of, now_ms, &mut writes);
         match outcome {
+            Outcome::Stored if copy_of.is_some() => {}
             Outcome::Stored => {
                 self.counters.inserts.add(1);
                 self.counters.insert_bytes.add(record.record_bytes());
@@ -101,18 +132,25 @@ impl Store {
             Outcome::TooLarge => self.counters.refused_too_large.add(1),
             Outcome::Invalidated => self.counters.refused_invalidated.add(1),
             Outcome::Paused => self.counters.refused_paused.add(1),
+            Outcome::Behind => self.counters.refused_behind.add(1),
         }
         Inserted { outcome, writes }
     }
 
-    fn try_insert(&self, record: &NewRecord<'_>, now_ms: u64, writes: &mut Writes) -> Outcome {
+    fn try_insert(
+        &self,
+        record: &NewRecord<'_>,
+        copy_of: Option<Chunk>,
+        now_ms: u64,
+        writes: &mut Writes,
+    ) -> Outcome {
         let Some(len) = self.chunks_of(record) else {
             return Outcome::TooLarge;
         };
-        if self.pause.is_on(now_ms) {
+        if self.pause.is_on(now_ms) || !self.takes_records() {
             return Outcome::Paused;
         }
-        if self.invalidated_since(record.primary, record.began) {
+        if self.is_invalid(record.primary, record.began, record.key, record.meta) {
             return Outcome::Invalidated;
         }
         let checksum = record.checksum();
@@ -121,6 +159,7 @@ impl Store {
             len,
             checksum,
             now_ms,
+            copy_of,
         };
         if len.0 > self.limits.cluster_chunks {
             self.insert_alone(incoming, writes)
@@ -130,53 +169,67 @@ impl Store {
     }
 
     fn chunks_of(&self, record: &NewRecord<'_>) -> Option<Chunks> {
-        let chunks = record
-            .record_bytes()
-            .div_ceil(u64::from(self.geometry.chunk_bytes));
+        let chunks = record::chunks_for(record.record_bytes(), self.geometry.chunk_bytes)?;
         let fits = record.key.len() <= KEY_BYTES_MAX
             && record.meta.len() <= META_BYTES_MAX
-            && chunks <= u64::from(self.limits.record_chunks_max)
+            && chunks <= self.limits.record_chunks_max
             && record
                 .total
                 .is_none_or(|total| total.bytes <= self.limits.object_bytes_max);
-        fits.then_some(Chunks(chunks as u32))
+        fits.then_some(Chunks(chunks))
     }
 
     /// The usual way: behind the record before it.
     fn insert_in_cluster(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Outcome {
         let mut guard = self.writer();
         let writer = &mut *guard;
-        if self.is_closed() {
+        if self.is_closed_to_inserts() {
             return Outcome::Paused;
         }
-        self.reclaim(writer);
-        self.shed(writer);
-        if !self.open_has_room(writer, incoming.len) {
+        self.make_room(writer, incoming.len);
+        let several = self.limits.clusters_open_max > 1;
+        let server = if several { incoming.record.server } else { 0 };
+        let mut at = writer.open.iter().position(|open| open.server == server);
+        if at.is_none_or(|at| !self.has_room(writer, at, incoming.len)) {
             if self.is_behind() {
-                return self.refuse_behind();
+                return Outcome::Behind;
             }
             // Its tail is free again before the next run is cut, so a run can go on where it ended.
-            writes.push(self.close_cluster(writer));
-            let Some(run) = self.cut(writer, incoming.len, self.limits.cluster_chunks) else {
+            if at.is_some() || writer.open.len() >= self.limits.clusters_open_max {
+                writes.push(self.close_cluster(writer, at.unwrap_or(0)));
+            }
+            let Some(run) = self.cut(writer, incoming.len, self.run_chunks(incoming.len), writes)
+            else {
                 return Outcome::NoSpace;
             };
-            writer.open = Some(OpenCluster::new(self.pool.take(), run, incoming.now_ms));
+            let open = OpenCluster::new(self.pool.take(), run, server, incoming.now_ms);
+            writer.open.push(open);
+            at = Some(writer.open.len() - 1);
         }
-        let open = writer
-            .open
-            .as_mut()
-            .expect("a cluster with room was found or opened above");
+        let at = at.expect("a cluster with room was found or opened above");
+        let open = &mut writer.open[at];
         let extent = open.next(incoming.len);
-        if !self.publish(incoming.record, extent) {
+        if !self.publish(incoming, extent) {
             return Outcome::Invalidated;
         }
         let place = open.append(incoming.record.hash, extent, self.chunk_bytes());
         incoming.record.write_parts(place);
         place[..HEADER_BYTES].copy_from_slice(&self.seal(incoming, extent));
         if open.is_full(self.limits.cluster_chunks) {
-            writes.push(self.close_cluster(writer));
+            writes.push(self.close_cluster(writer, at));
         }
         Outcome::Stored
+    }
+
+    /// How much to cut for a cluster: all it can hold, but with many clusters open a fair share of a region.
+    fn run_chunks(&self, len: Chunks) -> u32 {
+        let open_max = self.limits.clusters_open_max as u32;
+        if open_max == 1 {
+            return self.limits.cluster_chunks;
+        }
+        let share = self.geometry.region_chunks / (2 * open_max);
+        let least = RUN_BYTES_MIN / self.geometry.chunk_bytes;
+        share.max(least).max(len.0).min(self.limits.cluster_chunks)
     }
 
     /// A record larger than a cluster is a write of its own.
@@ -185,29 +238,24 @@ impl Store {
         incoming.record.write_parts(&mut buffer);
         let mut guard = self.writer();
         let writer = &mut *guard;
-        if self.is_closed() {
+        if self.is_closed_to_inserts() {
             return Outcome::Paused;
         }
-        self.reclaim(writer);
-        self.shed(writer);
+        self.make_room(writer, incoming.len);
         if self.is_behind() {
-            return self.refuse_behind();
+            return Outcome::Behind;
         }
-        let Some(extent) = self.cut(writer, incoming.len, incoming.len.0) else {
+        let Some(extent) = self.cut(writer, incoming.len, incoming.len.0, writes) else {
             return Outcome::NoSpace;
         };
-        if !self.publish(incoming.record, extent) {
+        if !self.publish(incoming, extent) {
             writer.space.free(extent);
             return Outcome::Invalidated;
         }
         buffer[..HEADER_BYTES].copy_from_slice(&self.seal(incoming, extent));
         let records = vec![(incoming.record.hash, extent.first)];
-        writes.push(Some(self.hand_out(
-            writer,
-            extent,
-            buffer.freeze(),
-            records,
-        )));
+        let write = self.hand_out(writer, extent, buffer.freeze(), records);
+        writes.push(Some(write));
         Outcome::Stored
     }
 
@@ -217,25 +265,46 @@ impl Store {
     /// the primary one. A variant or fragment may lie in another shard, and an invalidation may come
     /// between; that is harmless, because it is only reached through the marker or the head record, which are gone by
     /// then, and a new marker has another salt, a new head another fetch.
-    fn publish(&self, record: &NewRecord<'_>, extent: Extent) -> bool {
+    fn publish(&self, incoming: Incoming<'_>, extent: Extent) -> bool {
+        let record = incoming.record;
         let number = self.shard_of(record.hash);
         let primary = self.shard_of(record.primary);
-        if primary != number && !self.shard(primary).admits(record.primary, record.began) {
+        let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
+        if primary != number
+            && !self.shard(primary).admits(record.primary, record.began)
+            && !careless
+        {
             return false;
         }
         let mut shard = self.shard(number);
-        if primary == number && !shard.admits(record.primary, record.began) {
+        // Here again, after the extent was taken: see `prune_predicates`.
+        if self.is_matched(record.began, record.key, record.meta) && !careless {
+            return false;
+        }
+        if primary == number && !shard.admits(record.primary, record.began) && !careless {
+            return false;
+        }
+        if let Some(first) = incoming.copy_of {
+            let now = shard.find(record.hash).map(|spot| shard.entry(spot));
+            // Something newer lies there, or nothing any more.
+            if now.is_none_or(|entry| entry.first() != first || entry.is_writing()) {
+                return false;
+            }
+        }
+        if let Some(book) = &shard.book
+            && !book.admits(record.record_bytes())
+        {
             return false;
         }
         let (replaced, freed) = shard.kill(record.hash);
         self.queue_freed(freed);
-        let fragment = record.fragment.map_or(0, |_| Flags::FRAGMENT.0);
-        let head = record.total.map_or(0, |_| Flags::HEAD.0);
-        let flags = Flags(Flags::WRITING.0 | fragment | head);
         let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
-        shard.publish(Slot::new(record.hash, extent, flags, stamp));
+        let entry = Entry::new(extent, true);
+        shard.publish(record.hash, entry, record.record_bytes(), stamp);
         drop(shard);
-        self.counters.replaced.add(u64::from(replaced));
+        if incoming.copy_of.is_none() {
+            self.counters.replaced.add(u64::from(replaced));
+        }
         true
     }
 
@@ -250,15 +319,14 @@ impl Store {
         incoming.record.header(placed).encode(&self.secret)
     }
 
-    /// Is there room for `len` chunks in the open cluster, if need be by growing into free chunks behind it?
-    fn open_has_room(&self, writer: &mut Writer, len: Chunks) -> bool {
-        let Some(open) = &mut writer.open else {
-            return false;
-        };
+    /// Is there room for `len` chunks in an open cluster, if need be by growing into free chunks behind it?
+    fn has_room(&self, writer: &mut Writer, at: usize, len: Chunks) -> bool {
+        let open = &mut writer.open[at];
         if open.left() >= len {
             return true;
         }
         match open.wanted_behind(len, self.limits.cluster_chunks) {
+            // In the same region, then: the allocator has no free chunks elsewhere.
             Some(behind) if writer.space.reserve(behind) => {
                 open.grow(behind.len);
                 true
@@ -267,60 +335,9 @@ impl Store {
         }
     }
 
-    /// A run of `at_least` to `want` chunks, making room for it if there is none.
-    fn cut(&self, writer: &mut Writer, at_least: Chunks, want: u32) -> Option<Extent> {
-        for _ in 0..EVICTIONS_MAX {
-            if let Some(run) = writer.space.cut_largest(at_least, Chunks(want)) {
-                return Some(run);
-            }
-            if !self.evict_coldest(writer) {
-                break;
-            }
-        }
-        for _ in 0..STRETCHES_MAX {
-            self.clear_stretch(writer, at_least);
-            if let Some(run) = writer.space.cut_largest(at_least, Chunks(want)) {
-                return Some(run);
-            }
-        }
-        None
-    }
-
-    /// Takes back the extents that readers and invalidations have freed.
-    pub(crate) fn reclaim(&self, writer: &mut Writer) {
-        let freed = std::mem::take(&mut *crate::lock(&self.freed));
-        freed
-            .into_iter()
-            .for_each(|extent| writer.space.free(extent));
-    }
-
-    /// Evicts down to the low watermark once the high one is reached, some records at a time.
-    fn shed(&self, writer: &mut Writer) {
-        let total = u64::from(writer.space.total().0);
-        let used = |writer: &Writer| total - u64::from(writer.space.free_chunks().0);
-        if writer.shed_to.is_none() {
-            let now = used(writer);
-            writer.shed_to = self
-                .limits
-                .watermarks
-                .excess(now, total)
-                .map(|excess| now - excess.min(now));
-        }
-        let Some(target) = writer.shed_to else { return };
-        for _ in 0..EVICTIONS_MAX {
-            if used(writer) <= target {
-                writer.shed_to = None;
-                return;
-            }
-            if !self.evict_coldest(writer) {
-                return;
-            }
-        }
-    }
-
-    /// Freezes the open cluster into a write and gives back what is left of its run.
-    pub(crate) fn close_cluster(&self, writer: &mut Writer) -> Option<Write> {
-        let open = writer.open.take()?;
+    /// Freezes an open cluster into a write and gives back what is left of its run.
+    pub(crate) fn close_cluster(&self, writer: &mut Writer, at: usize) -> Option<Write> {
+        let open = writer.open.remove(at);
         open.tail()
             .into_iter()
             .for_each(|tail| writer.space.free(tail));
@@ -333,6 +350,12 @@ impl Store {
         }
     }
 
+    pub(crate) fn close_clusters(&self, writer: &mut Writer, writes: &mut Writes) {
+        while !writer.open.is_empty() {
+            writes.push(self.close_cluster(writer, 0));
+        }
+    }
+
     fn hand_out(
         &self,
         writer: &mut Writer,
@@ -342,6 +365,8 @@ impl Store {
     ) -> Write {
         let id = WriteId(writer.next_write);
         writer.next_write += 1;
+        writer.bytes_since_checkpoint += data.len() as u64;
+        self.sweep_some(writer, extent.len);
         self.counters.writes.add(1);
         self.counters.write_bytes.add(data.len() as u64);
         let offset = self.geometry.offset_of(extent.first.0);
@@ -355,31 +380,69 @@ impl Store {
         Write { id, offset, data }
     }
 
-    fn is_behind(&self) -> bool {
-        crate::lock(&self.flights).len() >= CLUSTERS_IN_FLIGHT_MAX
+    /// Does the device have so much to write that it is given no more, for a moment?
+    pub fn is_behind(&self) -> bool {
+        let flights = crate::lock(&self.flights);
+        flights.len() >= CLUSTERS_IN_FLIGHT_MIN
+            && flights.iter().map(Flight::bytes).sum::<usize>() >= self.limits.in_flight_bytes_max
     }
 
-    fn refuse_behind(&self) -> Outcome {
-        self.counters.refused_behind.add(1);
-        Outcome::Paused
+    /// Closes the open clusters that have waited for their deadline. Call every tenth of a second or so.
+    pub fn tick(&self, now_ms: u64) -> Writes {
+        let mut guard = self.writer();
+        let writer = &mut *guard;
+        let mut writes = Writes::default();
+        let mut at = 0;
+        while at < writer.open.len() && !self.is_behind() {
+            let open = &mut writer.open[at];
+            // A clock that was set back starts the wait again.
+            open.opened_ms = open.opened_ms.min(now_ms);
+            if now_ms - open.opened_ms >= self.limits.cluster_deadline_ms {
+                writes.push(self.close_cluster(writer, at));
+            } else {
+                at += 1;
+            }
+        }
+        writes
     }
 
-    /// Closes the open cluster if it has waited for its deadline. Call every tenth of a second or so.
-    pub fn tick(&self, now_ms: u64) -> Option<Write> {
-        let mut writer = self.writer();
-        let open = writer.open.as_mut()?;
-        // A clock that was set back starts the wait again.
-        open.opened_ms = open.opened_ms.min(now_ms);
-        let due = now_ms - open.opened_ms >= self.limits.cluster_deadline_ms;
-        if due && !self.is_behind() {
-            self.close_cluster(&mut writer)
+    /// Closes the open clusters now, full or not.
+    pub fn flush(&self) -> Writes {
+        let mut writes = Writes::default();
+        self.close_clusters(&mut self.writer(), &mut writes);
+        writes
+    }
+
+    /// A write has been carried out (`ok`) or has failed. A failure drops the records of that cluster and pauses
+    /// storing, at first for a second, then longer. An unknown `id` is ignored.
+    pub fn write_done(&self, id: WriteId, ok: bool, now_ms: u64) {
+        let records = {
+            let mut flights = crate::lock(&self.flights);
+            let flight = flights.iter_mut().find(|flight| flight.id == id);
+            flight.and_then(|flight| flight.records.take())
+        };
+        let Some(records) = records else { return };
+        for &(hash, first) in records.iter() {
+            let mut shard = self.shard(self.shard_of(hash));
+            let freed = shard.written(hash, first, ok);
+            self.queue_freed(freed);
+        }
+        let mut flights = crate::lock(&self.flights);
+        let at = flights.iter().position(|flight| flight.id == id);
+        let flight = flights.swap_remove(at.expect("only who took its records removes a flight"));
+        drop(flights);
+        self.pool.give_back(flight.data);
+        if ok {
+            self.pause.succeeded();
         } else {
-            None
+            self.pause.failed(now_ms);
+            self.counters.write_failures.add(1);
         }
     }
 
-    /// Closes the open cluster now, full or not.
-    pub fn flush(&self) -> Option<Write> {
-        self.close_cluster(&mut self.writer())
+    /// The hash of a record's key: which shard it is in, and the reader's name for it.
+    pub(crate) fn shard_of(&self, hash: KeyHash) -> usize {
+        // The index takes the low 27 bits and the high 22.
+        (hash.0 >> 32) as usize & (self.shards.len() - 1)
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{MIB, Shell, body};
 use store::{
-    Corrupt, Fragment, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, Settings, Store,
+    Corrupt, Fragment, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, Settings, Settled, Store,
     Superblock,
 };
 
@@ -52,8 +52,8 @@ fn many_records_make_one_write() {
     shell.settle();
     let figures = shell.store.figures();
     assert_eq!(
-        figures.writes, 10,
-        "102 records of 20 chunks to a cluster of 1 MiB"
+        figures.writes, 120,
+        "12 records of 20 chunks to a cluster of 128 KiB, half of a region, and one at its end"
     );
     assert!(
         figures.write_bytes * 100 < figures.insert_bytes * 102,
@@ -63,12 +63,12 @@ fn many_records_make_one_write() {
 
 #[test]
 fn a_cluster_waits_no_longer_than_its_deadline() {
-    let mut shell = Shell::small();
+    let mut shell = Shell::lru();
     shell.put(b"a", b"1");
-    assert_eq!(shell.store.tick(shell.now_ms + 999), None);
-    let write = shell.store.tick(shell.now_ms + 1000).unwrap();
-    assert_eq!(write.data.len(), 512);
-    assert_eq!(shell.store.tick(shell.now_ms + 5000), None);
+    assert!(shell.store.tick(shell.now_ms + 999).is_empty());
+    let writes: Vec<_> = shell.store.tick(shell.now_ms + 1000).into_iter().collect();
+    assert_eq!((writes.len(), writes[0].data.len()), (1, 512));
+    assert!(shell.store.tick(shell.now_ms + 5000).is_empty());
     let free = shell.store.figures().free_chunks;
     assert_eq!(free, 6143, "the rest of the run is free again");
 }
@@ -77,9 +77,9 @@ fn a_cluster_waits_no_longer_than_its_deadline() {
 fn a_clock_that_is_set_back_starts_the_wait_again() {
     let mut shell = Shell::small();
     shell.put(b"a", b"1");
-    assert_eq!(shell.store.tick(5000), None);
-    assert_eq!(shell.store.tick(5999), None);
-    assert!(shell.store.tick(6000).is_some());
+    assert!(shell.store.tick(5000).is_empty());
+    assert!(shell.store.tick(5999).is_empty());
+    assert!(!shell.store.tick(6000).is_empty());
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn what_was_invalidated_is_gone_and_stays_away() {
     shell.put(b"a", b"old");
     shell.settle();
     let began = shell.store.sequence();
-    assert!(shell.store.invalidate(shell.hash(b"a")));
+    assert!(shell.purge(b"a"));
     assert!(shell.get(b"a").is_none());
     assert_eq!(
         shell.put_since(b"a", b"old", began),
@@ -97,7 +97,7 @@ fn what_was_invalidated_is_gone_and_stays_away() {
     );
     assert_eq!(shell.put(b"a", b"new"), Outcome::Stored);
     assert_eq!(shell.get(b"a").unwrap().body, "new");
-    assert!(!shell.store.invalidate(shell.hash(b"b")), "nothing there");
+    assert!(!shell.purge(b"b"), "nothing there");
     shell.store.audit().unwrap();
 }
 
@@ -109,7 +109,7 @@ fn readers_of_a_killed_record_are_told() {
     }
     shell.settle();
     let reads = [b"a", b"b", b"c", b"d"].map(|key| shell.read(key));
-    shell.store.invalidate(shell.hash(b"a"));
+    shell.purge(b"a");
     shell.put(b"b", b"new");
     shell.store.forget(shell.hash(b"c"));
     let may_serve = reads.map(|read| shell.store.read_done(read));
@@ -124,7 +124,7 @@ fn readers_of_a_killed_record_are_told() {
 
 #[test]
 fn an_evicted_record_can_be_read_to_its_end() {
-    let mut shell = Shell::small();
+    let mut shell = Shell::lru();
     shell.put(b"a", b"precious");
     shell.settle();
     let read = shell.read(b"a");
@@ -141,7 +141,7 @@ fn an_evicted_record_can_be_read_to_its_end() {
         shell.store.read_done(read),
         "eviction is no reason not to serve it"
     );
-    shell.store.invalidate(shell.hash(b"a"));
+    shell.purge(b"a");
     assert!(
         !shell.store.read_done(other),
         "an invalidation is, even after the eviction"
@@ -163,7 +163,7 @@ fn a_cancelled_read_lets_go() {
 
 #[test]
 fn the_used_share_stays_between_the_watermarks() {
-    let mut shell = Shell::new(64 * MIB, Settings::default());
+    let mut shell = Shell::with_policy(64 * MIB, "lru");
     shell.fill(100 * MIB, 10_000);
     for n in 0..1000 {
         shell.put(&[1, n as u8, (n >> 8) as u8], &body(n, 0, 5000));
@@ -178,16 +178,24 @@ fn the_used_share_stays_between_the_watermarks() {
 
 #[test]
 fn a_large_record_finds_room_among_many_small_ones() {
-    let mut shell = Shell::new(64 * MIB, Settings::default());
+    let mut shell = Shell::new(
+        64 * MIB,
+        Settings {
+            cluster_bytes: 64 * 1024,
+            replacement: "lru".parse().unwrap(),
+            ..Settings::default()
+        },
+    );
     shell.fill(100 * MIB, 3000);
+    shell.settle();
     // Make holes everywhere, none of them large.
     for n in (0..34_000).step_by(3) {
         shell
             .store
-            .invalidate(shell.hash(format!("fill{n}").as_bytes()));
+            .forget(shell.hash(format!("fill{n}").as_bytes()));
     }
     for n in 0..8u64 {
-        let large = body(n, 0, 1 << 20);
+        let large = body(n, 0, 130_000);
         assert_eq!(shell.put(&n.to_le_bytes(), &large), Outcome::Stored);
         assert_eq!(shell.pending.len(), 1, "a write of its own");
         shell.complete(0, true);
@@ -219,6 +227,7 @@ fn what_is_too_large_is_refused() {
         fragment: None,
         total: Some(total),
         began: 0,
+        server: 0,
     };
     assert_eq!(
         shell.put_record(&head),
@@ -250,6 +259,7 @@ fn fragments_and_totals_come_back_as_given() {
         fragment,
         total,
         began: 0,
+        server: 0,
     };
     shell.put_record(&record(
         piece,
@@ -300,9 +310,16 @@ fn a_device_that_is_behind_is_not_given_more() {
             other => break other,
         }
     };
-    assert_eq!(paused, Outcome::Paused);
-    assert_eq!(shell.pending.len(), store::CLUSTERS_IN_FLIGHT_MAX);
-    assert_eq!(shell.store.tick(shell.now_ms + 9999), None);
+    assert_eq!(paused, Outcome::Behind);
+    assert!(shell.store.is_behind());
+    let waiting: usize = shell.pending.iter().map(|write| write.data.len()).sum();
+    let most = shell.store.geometry().data_bytes() / 16;
+    assert!(
+        (most..most + (1 << 20)).contains(&(waiting as u64)),
+        "{waiting}"
+    );
+    assert!(shell.pending.len() >= store::CLUSTERS_IN_FLIGHT_MIN);
+    assert!(shell.store.tick(shell.now_ms + 9999).is_empty());
     shell.complete(0, true);
     assert_eq!(shell.put(b"next", b"1"), Outcome::Stored);
     shell.store.audit().unwrap();
@@ -326,6 +343,7 @@ fn a_record_inside_a_body_is_no_record() {
     let identity = store::Identity::new(common::random_bytes(66));
     let other = Store::create(forger.store.geometry().clone(), &settings, identity);
     forger.store = std::sync::Arc::new(other);
+    forger.work();
     forger.put(b"victim", b"false");
     forger.settle();
     let data_at = shell.store.geometry().data_at as usize;
@@ -346,7 +364,7 @@ fn a_record_inside_a_body_is_no_record() {
     let read = shell.read(b"bystander");
     assert_eq!(
         shell.store.decode_read(&genuine, &read).unwrap_err(),
-        Corrupt::Hash
+        Corrupt::Place
     );
     assert!(shell.store.read_done(read));
     shell.put(b"victim", b"newer");
@@ -373,7 +391,7 @@ fn a_new_marker_puts_old_variants_out_of_reach() {
         Some(first.clone()),
         "the same list"
     );
-    assert!(shell.store.invalidate(primary));
+    assert!(shell.store.invalidate(primary).indexed);
     assert_eq!(shell.store.marker(primary), None);
     assert_eq!(
         shell.store.set_marker(primary, b"accept", began),
@@ -408,9 +426,9 @@ fn forgotten_invalidations_refuse_rather_than_admit() {
         },
     );
     let began = shell.store.sequence();
-    shell.store.invalidate(shell.hash(b"a"));
+    let _ = shell.store.invalidate(shell.hash(b"a"));
     for n in 0..2000 {
-        shell.store.invalidate(KeyHash(n));
+        let _ = shell.store.invalidate(KeyHash(n));
     }
     assert!(shell.store.invalidated_since(shell.hash(b"a"), began));
     assert_eq!(shell.put_since(b"a", b"1", began), Outcome::Invalidated);
@@ -435,20 +453,213 @@ fn any_bytes_at_all_are_refused_without_a_panic() {
 
 #[test]
 fn what_is_being_written_is_not_evicted() {
-    let mut shell = Shell::small();
-    let outcomes: Vec<Outcome> = (0..5u8)
-        .map(|n| shell.put(&[n], &vec![n; 700_000]))
-        .collect();
-    assert_eq!(
-        outcomes,
-        [[Outcome::Stored; 4].as_slice(), &[Outcome::NoSpace]].concat()
+    let mut shell = Shell::new(
+        4 * MIB,
+        Settings {
+            replacement: "lru".parse().unwrap(),
+            object_bytes_max: u64::MAX,
+            ..Settings::default()
+        },
     );
-    assert!(
-        (0..4).all(|n| shell.get(&[n]).is_some()),
-        "evicting them would make no room"
-    );
-    shell.complete(0, true);
-    assert_eq!(shell.put(b"next", &vec![9; 700_000]), Outcome::Stored);
-    assert_eq!(shell.store.figures().evictions, 1);
+    // 24 records of 128 KiB fill it; at most eight are in flight.
+    for n in 0..23u8 {
+        assert_eq!(shell.put(&[n], &vec![n; 130_000]), Outcome::Stored);
+        if n < 16 {
+            shell.complete_all();
+        }
+    }
+    let in_flight: Vec<u8> = (16..23).collect();
+    let mut outcomes = Vec::new();
+    for n in 100..120u8 {
+        outcomes.push(shell.put(&[n], &vec![n; 130_000]));
+    }
+    assert!(outcomes.contains(&Outcome::Behind), "the device is behind");
+    assert!(in_flight.iter().all(|&n| shell.get(&[n]).is_some()));
+    shell.complete_all();
+    assert!(in_flight.iter().all(|&n| shell.get(&[n]).is_some()));
     shell.store.audit().unwrap();
+}
+
+// The default policy: the hand.
+
+#[test]
+fn killed_records_are_dead_space_until_the_hand_comes() {
+    let mut shell = Shell::small();
+    shell.fill(2 * MIB, 20_000);
+    let free = shell.store.figures().free_chunks;
+    for n in 0..40 {
+        shell.purge(format!("fill{n}").as_bytes());
+    }
+    assert_eq!(
+        shell.store.figures().free_chunks,
+        free,
+        "nothing comes back yet"
+    );
+    shell.fill(6 * MIB, 20_000);
+    assert_eq!(shell.store.figures().refused_no_space, 0);
+    shell.store.audit().unwrap();
+}
+
+#[test]
+fn what_was_stored_first_goes_first_unless_it_is_read_near_the_hand() {
+    let settings = Settings::default();
+    let mut shell = Shell::new(16 * MIB, settings);
+    shell.put(b"kept", &body(1, 0, 5000));
+    shell.put(b"lost", &body(2, 0, 5000));
+    shell.settle();
+    for n in 0..6000u64 {
+        assert_eq!(
+            shell.put(&n.to_le_bytes(), &body(n, 0, 8000)),
+            Outcome::Stored,
+            "{n}"
+        );
+        shell.complete_all();
+        if n % 100 == 0 {
+            renewing_get(&mut shell, b"kept");
+        }
+    }
+    assert!(shell.get(b"lost").is_none());
+    assert_eq!(shell.get(b"kept").unwrap().body, body(1, 0, 5000));
+    let figures = shell.store.figures();
+    assert!(
+        (2..=12).contains(&figures.second_chances),
+        "once or twice a round: {figures:?}"
+    );
+    assert_eq!(figures.replaced, 0, "a copy replaces nothing");
+    shell.store.audit().unwrap();
+}
+
+/// As a reader does: reads, and writes again what asks for it.
+fn renewing_get(shell: &mut Shell, key: &[u8]) {
+    let hash = shell.hash(key);
+    if let Lookup::OnDisk(read) = shell.store.look_up(hash) {
+        let parts = shell
+            .store
+            .decode_read(&shell.bytes_of(&read), &read)
+            .unwrap();
+        let renewal = read.renewal();
+        assert!(shell.store.read_done(read));
+        if let Some(renewal) = renewal {
+            let renewed = shell.store.renew(renewal, &parts, shell.now_ms);
+            shell.pending.extend(renewed.writes);
+            shell.work();
+            shell.complete_all();
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_what_was_replaced_meanwhile_is_not_stored() {
+    let mut shell = Shell::small();
+    shell.put(b"a", b"old");
+    shell.fill(2 * MIB, 20_000);
+    let read = shell.read(b"a");
+    let parts = shell
+        .store
+        .decode_read(&shell.bytes_of(&read), &read)
+        .unwrap();
+    let renewal = read.renewal().expect("half way round it is near");
+    shell.put(b"a", b"new");
+    assert!(!shell.store.read_done(read));
+    let renewed = shell.store.renew(renewal, &parts, shell.now_ms);
+    assert_eq!(renewed.outcome, Outcome::Invalidated);
+    assert_eq!(shell.get(b"a").unwrap().body, "new");
+}
+
+#[test]
+fn writes_stay_large_after_many_rounds() {
+    let mut shell = Shell::new(64 * MIB, Settings::default());
+    let mut n = 0u64;
+    for _ in 0..10 {
+        let before = shell.store.figures();
+        while shell.store.figures().write_bytes - before.write_bytes < 64 * MIB {
+            n += 1;
+            let len = 500 + (n * 7919 % 20_000) as usize;
+            assert_eq!(
+                shell.put(&n.to_le_bytes(), &body(n, 0, len)),
+                Outcome::Stored
+            );
+            if n.is_multiple_of(3) {
+                shell.store.forget(shell.hash(&(n / 2).to_le_bytes()));
+            }
+            shell.complete_all();
+        }
+        let after = shell.store.figures();
+        let mean = (after.write_bytes - before.write_bytes) / (after.writes - before.writes);
+        assert!(
+            mean > 80_000,
+            "clusters of 128 KiB at most, {mean} on average"
+        );
+    }
+    shell.store.audit().unwrap();
+}
+
+#[test]
+fn a_region_that_is_read_is_not_used_again() {
+    let mut shell = Shell::small();
+    shell.put(b"a", b"precious");
+    shell.settle();
+    let read = shell.read(b"a");
+    let mut refused = 0;
+    for n in 0..400u64 {
+        if shell.put(&n.to_le_bytes(), &body(n, 0, 20_000)) == Outcome::NoSpace {
+            refused += 1;
+        }
+        shell.complete_all();
+    }
+    assert!(refused > 0, "the hand waits for the reader");
+    assert!(shell.get(b"a").is_none(), "though it has swept the record");
+    let parts = shell
+        .store
+        .decode_read(&shell.bytes_of(&read), &read)
+        .unwrap();
+    assert_eq!(parts.body, "precious");
+    assert!(shell.store.read_done(read), "evicted is not invalidated");
+    shell.work();
+    for n in 0..400u64 {
+        assert_eq!(
+            shell.put(&n.to_le_bytes(), &body(n, 1, 20_000)),
+            Outcome::Stored
+        );
+        shell.complete_all();
+    }
+    shell.store.audit().unwrap();
+}
+
+#[test]
+fn what_two_readers_could_not_read_is_set_aside() {
+    let mut shell = Shell::lru();
+    shell.put(b"a", b"1");
+    shell.settle();
+    let free = shell.store.figures().free_chunks;
+    let (one, other) = (shell.read(b"a"), shell.read(b"a"));
+    shell.store.read_failed(one);
+    shell.store.read_failed(other);
+    assert!(shell.get(b"a").is_none());
+    assert_eq!(shell.store.figures().free_chunks, free, "not used again");
+}
+
+#[test]
+fn a_purge_by_pattern_is_compared_when_a_record_is_read() {
+    let mut shell = Shell::small();
+    shell.put(b"/news/1", b"old");
+    shell.put(b"/shop/1", b"old");
+    shell.settle();
+    let began = shell.store.sequence();
+    let ticket = shell.store.invalidate_matching(1, b"/news/").unwrap();
+    assert_eq!(shell.store.settled(ticket), Settled::Pending);
+    shell.work();
+    assert_eq!(shell.store.settled(ticket), Settled::Durable);
+    let read = shell.read(b"/news/1");
+    let refused = shell.store.decode_read(&shell.bytes_of(&read), &read);
+    assert_eq!(refused.unwrap_err(), Corrupt::Invalidated);
+    assert!(shell.store.read_done(read));
+    assert!(shell.get(b"/shop/1").is_some());
+    assert_eq!(
+        shell.put_since(b"/news/2", b"late", began),
+        Outcome::Invalidated
+    );
+    assert_eq!(shell.put(b"/news/1", b"new"), Outcome::Stored);
+    assert_eq!(shell.get(b"/news/1").unwrap().body, "new");
+    assert!(shell.store.invalidate_matching(1, &[0; 1025]).is_err());
 }

@@ -39,9 +39,17 @@ fn check(name: &str, fields: &[Field]) {
 #[test]
 fn the_page_draws_what_the_code_writes() {
     check("superblock", layout::superblock::FIELDS);
-    check("image_header", layout::image_header::FIELDS);
-    check("image_marker", layout::image_marker::FIELDS);
-    check("image_entry", layout::image_entry::FIELDS);
+    check("checkpoint_marker", layout::checkpoint_marker::FIELDS);
+    check("region_journal_page", layout::region_journal_page::FIELDS);
+    check("checkpoint_header", layout::checkpoint_header::FIELDS);
+    check("checkpoint_block", layout::checkpoint_block::FIELDS);
+    check("checkpoint_part", layout::checkpoint_part::FIELDS);
+    check("log_page", layout::log_page::FIELDS);
+    check("log_key", layout::log_key::FIELDS);
+    check("log_matching", layout::log_matching::FIELDS);
+    check("log_marker", layout::log_marker::FIELDS);
+    check("predicates", layout::predicates::FIELDS);
+    check("predicate", layout::predicate::FIELDS);
     check("record", layout::record::FIELDS);
 }
 
@@ -84,4 +92,17 @@ fn the_page_gives_the_places_of_a_small_store() {
     ];
     let areas = areas.map(|(at, len, name)| (at as usize, len as usize, name.to_string()));
     assert_eq!(rows, areas);
+}
+
+#[test]
+fn the_page_gives_the_regions_of_some_stores() {
+    let rows = table("regions");
+    assert!(rows.len() >= 5);
+    for (mib, region_bytes, regions) in rows {
+        let mib = mib as u64;
+        let chunk_bytes = [512, 65536][usize::from(mib > 2 << 20)];
+        let geometry = Geometry::plan(mib << 20, chunk_bytes).unwrap();
+        assert_eq!(geometry.region_bytes(), region_bytes as u64, "{mib} MiB");
+        assert_eq!(geometry.regions().to_string(), regions, "{mib} MiB");
+    }
 }

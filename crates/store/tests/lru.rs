@@ -10,7 +10,7 @@ const KEYS: u64 = 6000;
 
 #[test]
 fn the_same_hits_as_one_list() {
-    let mut shell = Shell::small();
+    let mut shell = Shell::lru();
     let mut random = Random(42);
     // Coldest first. All records take two chunks.
     let mut list: Vec<u64> = Vec::new();

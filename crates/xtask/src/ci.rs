@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 
 use crate::failure::{During, Result, fail};
-use crate::{fuzz, interrupt, tidy, workspace};
+use crate::{fuzz, interrupt, sim, tidy, workspace};
 
 /// Which steps.
 #[derive(Debug, Args)]
@@ -29,16 +29,18 @@ enum Step {
     Clippy,
     Test,
     Doc,
+    Sim,
     FuzzSmoke,
 }
 
 /// The quick ones first.
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step::Fmt,
     Step::Tidy,
     Step::Clippy,
     Step::Test,
     Step::Doc,
+    Step::Sim,
     Step::FuzzSmoke,
 ];
 
@@ -50,6 +52,7 @@ impl Step {
             Self::Clippy => "clippy",
             Self::Test => "test",
             Self::Doc => "doc",
+            Self::Sim => "sim",
             Self::FuzzSmoke => "fuzz-smoke",
         }
     }
@@ -79,6 +82,9 @@ impl Step {
                 ],
                 &[("RUSTDOCFLAGS", "-D warnings")],
             ),
+            Self::Sim => sim::Options::for_every_change()
+                .iter()
+                .try_for_each(sim::run),
             Self::FuzzSmoke => fuzz::run(&fuzz::Options {
                 seconds: options.fuzz_seconds,
             }),

@@ -19,8 +19,10 @@ mod process;
 mod procfs;
 mod progress;
 mod rivals;
+mod sim;
 mod size;
 mod tidy;
+mod torture;
 mod workspace;
 mod wrk;
 
@@ -45,12 +47,16 @@ enum Task {
     Tidy,
     /// Run each fuzz target briefly, where the toolchain can
     FuzzSmoke(fuzz::Options),
+    /// The store over a faulty disk, in virtual time: many seeds, purges, crashes
+    Sim(sim::Options),
     /// Launch the servers Loligo is measured against
     #[command(subcommand)]
     Rivals(rivals::commands::RivalsCommand),
     /// Measurements
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Kill the proxy again and again, and compare every byte it serves
+    Torture(torture::Options),
     /// A fast origin server: `/size/BYTES/ID`, `/count`
     Origin {
         /// Port on 127.0.0.1; 0 takes a free one
@@ -65,11 +71,15 @@ enum Task {
 }
 
 impl Task {
-    /// Is its own speed part of the result?
+    /// Is its own speed part of the result, or what makes it bearable?
     fn measures(&self) -> bool {
         matches!(
             self,
-            Self::Bench(_) | Self::Origin { .. } | Self::IdleClient(_)
+            Self::Bench(_)
+                | Self::Sim(_)
+                | Self::Torture(_)
+                | Self::Origin { .. }
+                | Self::IdleClient(_)
         )
     }
 }
@@ -95,8 +105,10 @@ fn run(task: Task) -> Result<()> {
         Task::Ci(options) => ci::run(&options),
         Task::Tidy => tidy::run(),
         Task::FuzzSmoke(options) => fuzz::run(&options),
+        Task::Sim(options) => sim::run(&options),
         Task::Rivals(command) => rivals::commands::run(command),
         Task::Bench(command) => bench::run(command),
+        Task::Torture(options) => torture::run(&options),
         Task::Origin { port, threads } => {
             let origin = origin::Origin::start(port, threads)?;
             println!("origin on http://{}", origin.address());

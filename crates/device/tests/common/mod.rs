@@ -32,6 +32,7 @@ pub fn create(
             size_bytes: Some(size),
             create: true,
             direct,
+            ..OpenOptions::default()
         },
     )
 }

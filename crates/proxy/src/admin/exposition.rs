@@ -17,7 +17,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::admin::facts::{Facts, Histogram};
+use crate::admin::facts::{Facts, Histogram, StoreFacts};
 
 /// The media type of what [`render`] gives.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -54,7 +54,7 @@ impl Collector for Exposition {
             }
         }
         self.memory(&mut e)?;
-        self.store(&mut e)
+        self.stores(&mut e)
     }
 }
 
@@ -152,24 +152,34 @@ impl Exposition {
         )
     }
 
-    fn store(&self, e: &mut Encoder<'_>) -> fmt::Result {
-        let Some(store) = &self.0.store else {
+    /// One family a figure, one line a store.
+    fn stores(&self, e: &mut Encoder<'_>) -> fmt::Result {
+        let stores = &self.0.stores;
+        let Some(first) = stores.first() else {
             return Ok(());
         };
-        e.gauge("store_bytes", "Size of the store", store.bytes)?;
-        let paused = u64::from(store.paused);
-        e.gauge(
-            "store_paused",
-            "1 while nothing is stored because a write failed",
-            paused,
-        )?;
-        for (name, value) in store.figures.gauges() {
+        let each = |of: &dyn Fn(&StoreFacts) -> u64| -> Vec<(String, u64)> {
+            stores.iter().map(|s| (s.path.clone(), of(s))).collect()
+        };
+        let gauge = MetricType::Gauge;
+        let bytes = each(&|s| s.bytes);
+        e.by_store("store_bytes", "Size of the store", gauge, bytes)?;
+        let words = "1 while nothing is stored because a write failed";
+        let paused = each(&|s| u64::from(s.paused));
+        e.by_store("store_paused", words, gauge, paused)?;
+        let words = "Bytes still to be looked through after an unclean stop";
+        let left = |s: &StoreFacts| s.recovery.map_or(0, |p| p.total_bytes - p.done_bytes);
+        e.by_store("store_recovery_left_bytes", words, gauge, each(&left))?;
+        for (at, (name, _)) in first.figures.gauges().enumerate() {
             let words = format!("Store: {}", name.replace('_', " "));
-            e.gauge(&format!("store_{name}"), &words, value)?;
+            let value = |s: &StoreFacts| s.figures.gauges().nth(at).map_or(0, |(_, value)| value);
+            e.by_store(&format!("store_{name}"), &words, gauge, each(&value))?;
         }
-        for (name, value) in store.figures.counters() {
+        for (at, (name, _)) in first.figures.counters().enumerate() {
             let words = format!("Store: {}, since it was opened", name.replace('_', " "));
-            e.counter(&format!("store_{name}"), &words, value)?;
+            let value = |s: &StoreFacts| s.figures.counters().nth(at).map_or(0, |(_, value)| value);
+            let counter = MetricType::Counter;
+            e.by_store(&format!("store_{name}"), &words, counter, each(&value))?;
         }
         Ok(())
     }
@@ -209,6 +219,25 @@ impl Encoder<'_> {
             .0
             .encode_descriptor(name, help, None, MetricType::Counter)?;
         ConstCounter::new(value).encode(metric)
+    }
+
+    fn by_store(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        values: Vec<(String, u64)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, kind)?;
+        for (path, value) in values {
+            let labels = [("store", path)];
+            let metric = family.encode_family(&labels)?;
+            match kind {
+                MetricType::Counter => ConstCounter::new(value).encode(metric)?,
+                _ => ConstGauge::new(value).encode(metric)?,
+            }
+        }
+        Ok(())
     }
 
     fn by_class(

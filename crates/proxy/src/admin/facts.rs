@@ -19,7 +19,7 @@ use std::{
 };
 
 use profile::Class;
-use store::Figures;
+use store::{Figures, Progress};
 
 use crate::{
     metrics::{BUCKETS, Counters, bucket_edge_us},
@@ -303,15 +303,17 @@ pub struct MemoryFacts {
     pub evicted: u64,
 }
 
-/// The disk store.
+/// One store.
 #[derive(Clone, Debug)]
 pub struct StoreFacts {
     /// File or device.
     pub path: String,
     /// Its size.
     pub bytes: u64,
-    /// Did the device fail, so that nothing is stored any more?
+    /// Did a write fail lately, so that nothing is stored for a while?
     pub paused: bool,
+    /// How far the scan after an unclean stop has come; `None`: there is nothing left of it.
+    pub recovery: Option<Progress>,
     /// What the store counts.
     pub figures: Figures,
 }
@@ -335,8 +337,8 @@ pub struct Facts {
     pub transfer_bytes: u64,
     /// The bound on them.
     pub transfer_bytes_max: u64,
-    /// The disk store, if there is one.
-    pub store: Option<StoreFacts>,
+    /// The stores.
+    pub stores: Vec<StoreFacts>,
     /// The workers' counters, and our own purges.
     pub counted: Snapshot,
 }
@@ -347,15 +349,14 @@ impl Facts {
         let now = Instant::now();
         let mut counted = Snapshot::of(&shared.counters, now);
         counted.add("purges", purges);
-        let store = match &shared.plan.store {
-            Some(plan) if shared.has_disk => Some(StoreFacts {
-                path: plan.path.display().to_string(),
-                bytes: shared.store.geometry().total_bytes,
-                paused: shared.store.is_paused(crate::disk::unix_ms()),
-                figures: shared.store.figures(),
-            }),
-            _ => None,
-        };
+        let stores = shared.store.stores().zip(&shared.devices);
+        let stores = stores.map(|(store, device)| StoreFacts {
+            path: device.path().display().to_string(),
+            bytes: store.geometry().total_bytes,
+            paused: store.is_paused(crate::disk::unix_ms()),
+            recovery: store.recovery(),
+            figures: store.figures(),
+        });
         Facts {
             version: env!("CARGO_PKG_VERSION"),
             phase: *shared.phase.borrow(),
@@ -370,7 +371,7 @@ impl Facts {
             },
             transfer_bytes: shared.flights.kept_bytes(),
             transfer_bytes_max: shared.plan.limits.transfer_buffer_bytes,
-            store,
+            stores: stores.collect(),
             counted,
         }
     }

@@ -115,7 +115,7 @@ struct Turn {
 pub async fn converse(
     mut stream: TcpStream,
     limits: &Limits,
-    answer: impl Fn(&Request<'_>) -> Answer,
+    answer: impl AsyncFn(&Request<'_>) -> Answer,
 ) {
     let mut input = BytesMut::new();
     let mut output = Vec::new();
@@ -167,14 +167,14 @@ async fn take_turn(
     stream: &mut TcpStream,
     input: &mut BytesMut,
     limits: &Limits,
-    answer: &impl Fn(&Request<'_>) -> Answer,
+    answer: &impl AsyncFn(&Request<'_>) -> Answer,
 ) -> Option<Turn> {
     let mut scanned = 0;
     loop {
         let is_first = scanned == 0;
         let is_full = input.len() >= limits.head_bytes_max;
         if (is_first || is_full || http1::scan_end(input, scanned).is_some())
-            && let Some(turn) = turn(input, limits, answer)
+            && let Some(turn) = turn(input, limits, answer).await
         {
             return Some(turn);
         }
@@ -186,7 +186,11 @@ async fn take_turn(
 }
 
 /// `None` when the head is not complete.
-fn turn(input: &[u8], limits: &Limits, answer: &impl Fn(&Request<'_>) -> Answer) -> Option<Turn> {
+async fn turn(
+    input: &[u8],
+    limits: &Limits,
+    answer: &impl AsyncFn(&Request<'_>) -> Answer,
+) -> Option<Turn> {
     let mut scratch = Scratch::new();
     let view = match parse_request(input, limits, &mut scratch) {
         Ok(view) => view?,
@@ -206,7 +210,7 @@ fn turn(input: &[u8], limits: &Limits, answer: &impl Fn(&Request<'_>) -> Answer)
     };
     Some(Turn {
         used: view.head_bytes,
-        answer: answer(&request),
+        answer: answer(&request).await,
         //= rfc9110 §9.3.2   HEAD: the fields of GET, without content
         head_only: view.method == "HEAD",
         // To an HTTP/1.0 client we would have to promise it; closing is simpler.
@@ -242,11 +246,13 @@ async fn linger(stream: &mut TcpStream) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::testing;
 
     /// What is answered to these bytes, and whether the connection stays open.
     fn asked(bytes: &str) -> Option<(String, bool)> {
-        let echo = |r: &Request<'_>| Answer::text(200, &format!("{} {}", r.method, r.target));
-        let turn = turn(bytes.as_bytes(), &Limits::default(), &echo)?;
+        let echo = async |r: &Request<'_>| Answer::text(200, &format!("{} {}", r.method, r.target));
+        let limits = Limits::default();
+        let turn = testing::wait(turn(bytes.as_bytes(), &limits, &echo))?;
         let mut out = Vec::new();
         turn.answer
             .write_to(turn.head_only, turn.keep_open, &mut out);

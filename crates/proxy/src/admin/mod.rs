@@ -76,7 +76,7 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
                     let _ = stream.set_nodelay(true);
                     let admin = Rc::clone(&admin);
                     connections.spawn_local(async move {
-                        let answer = |request: &Request<'_>| admin.answer(request);
+                        let answer = async |request: &Request<'_>| admin.answer(request).await;
                         http::converse(stream, &admin.limits, answer).await;
                     });
                 }
@@ -134,9 +134,9 @@ impl Admin {
         Facts::gather(&self.shared, self.purges.get())
     }
 
-    fn answer(&self, request: &Request<'_>) -> Answer {
+    async fn answer(&self, request: &Request<'_>) -> Answer {
         if request.method == "PURGE" {
-            return self.answer_purge(request);
+            return self.answer_purge(request).await;
         }
         //= rfc9112 §3.2.2   a server must accept the absolute-form, though it is no proxy
         let path = match http1::parse_target(request.method, request.target) {
@@ -161,7 +161,7 @@ impl Admin {
         };
         let gets = matches!(request.method, "GET" | "HEAD");
         match path {
-            "/cache" if request.method == "DELETE" => self.answer_delete(request, query),
+            "/cache" if request.method == "DELETE" => self.answer_delete(request, query).await,
             "/cache" => not_allowed("DELETE"),
             "" | "/" if gets => Answer::text(200, INDEX),
             "/healthz" if gets => self.health(),
@@ -191,30 +191,31 @@ impl Admin {
         }
     }
 
-    fn answer_purge(&self, request: &Request<'_>) -> Answer {
+    async fn answer_purge(&self, request: &Request<'_>) -> Answer {
         let is_absolute = !request.target.starts_with('/');
         if !is_absolute && let Some(refusal) = refuse_foreign_name(request) {
             return refusal;
         }
-        self.purge(purge::url_of_target(request.target))
+        self.purge(purge::url_of_target(request.target)).await
     }
 
-    fn answer_delete(&self, request: &Request<'_>, query: Option<&str>) -> Answer {
+    async fn answer_delete(&self, request: &Request<'_>, query: Option<&str>) -> Answer {
         if let Some(refusal) = refuse_foreign_name(request) {
             return refusal;
         }
         match purge::url_of_query(query) {
-            Ok(url) => self.purge(&url),
+            Ok(url) => self.purge(&url).await,
             Err(reason) => bad_purge(reason),
         }
     }
 
-    fn purge(&self, url: &str) -> Answer {
-        match purge::purge(&self.shared, &self.listeners, url) {
+    async fn purge(&self, url: &str) -> Answer {
+        match purge::purge(&self.shared, &self.listeners, url).await {
             Some(purged) => {
                 self.purges.set(self.purges.get() + 1);
-                tracing::info!(url, found = purged.purged, "purge");
-                Answer::json(200, &purged)
+                let durable = purged.durable;
+                tracing::info!(url, found = purged.purged, durable, "purge");
+                Answer::json(if durable { 200 } else { 503 }, &purged)
             }
             None => bad_purge(
                 "that is not an absolute http or https URL; ask like this: PURGE /http://www.example.org/path",

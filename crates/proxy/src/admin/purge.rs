@@ -4,11 +4,14 @@
 //! and promotions under way: what was asked for before the purge is not stored after it. So a purge that finds
 //! nothing has still done something, and answers 200 with `"purged": false`, not 404.
 //!
+//! It is acknowledged when it is certain to hold after a crash, too. If the disk does not take it within [`DURABLE_WAIT`], the
+//! answer is 503 with `"durable": false`: purged until the next crash, so ask again.
+//!
 //! The URL is taken as the client's (`http://www.example.org/a` on a reverse listener) and as the origin's.
 //!
 //! Not known here: who may purge.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use http1::Target;
 use serde::Serialize;
@@ -18,25 +21,35 @@ use crate::{
     target,
 };
 
+/// How long a purge waits for the disk.
+const DURABLE_WAIT: Duration = Duration::from_secs(5);
+
 /// What a purge did, as it is answered.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 pub struct Purged {
     /// Was anything there?
     pub purged: bool,
+    /// Will it hold after a crash?
+    pub durable: bool,
     /// As it was asked.
     pub url: String,
 }
 
 /// Purges; `None` if that is no absolute http or https URL.
-pub fn purge(shared: &Shared, listeners: &[Rc<ListenerState>], url: &str) -> Option<Purged> {
+pub async fn purge(shared: &Shared, listeners: &[Rc<ListenerState>], url: &str) -> Option<Purged> {
     let keys = target::keys_of_url(listeners, url)?;
     let hasher = shared.hasher();
     let mut purged = false;
+    let mut tickets = Vec::new();
     for key in keys {
-        purged |= shared.invalidate(hasher.hash(&key));
+        let (found, ticket) = shared.invalidate(hasher.hash(&key));
+        purged |= found;
+        tickets.push(ticket);
     }
+    let durable = shared.settle(&tickets, DURABLE_WAIT).await;
     Some(Purged {
         purged,
+        durable,
         url: url.to_owned(),
     })
 }
@@ -93,6 +106,10 @@ mod tests {
         plan::{Listener, OriginUrl},
         worker,
     };
+
+    fn await_purge(shared: &Shared, listeners: &[Rc<ListenerState>], url: &str) -> Option<Purged> {
+        testing::wait(purge(shared, listeners, url))
+    }
 
     #[test]
     fn escapes_are_decoded_strictly() {
@@ -154,17 +171,21 @@ mod tests {
             .map(|key| shared.hasher().hash(key))
             .collect();
         assert!(keys.len() > 1);
-        let began = shared.store.sequence();
-        let purged = purge(&shared, &listeners, "HTTP://WWW.example:80/a").unwrap();
+        let began = shared.store.sequence(keys[0]);
+        let purged = await_purge(&shared, &listeners, "HTTP://WWW.example:80/a").unwrap();
         assert!(!purged.purged, "nothing was stored");
+        assert!(
+            purged.durable,
+            "without a disk there is nothing to wait for"
+        );
         for &key in &keys {
             assert!(shared.store.invalidated_since(key, began));
         }
         // A marker is something that was there.
-        let began = shared.store.sequence();
+        let began = shared.store.sequence(keys[1]);
         shared.store.set_marker(keys[1], b"accept", began).unwrap();
         assert!(
-            purge(&shared, &listeners, "http://www.example/a")
+            await_purge(&shared, &listeners, "http://www.example/a")
                 .unwrap()
                 .purged
         );
@@ -186,7 +207,7 @@ mod tests {
             "http://h/a#b",
             "http://u@h/",
         ] {
-            assert!(purge(&shared, &listeners, url).is_none(), "{url}");
+            assert!(await_purge(&shared, &listeners, url).is_none(), "{url}");
         }
     }
 }

@@ -30,7 +30,7 @@ pub struct Status {
     recent: Option<Recent>,
     memory: Memory,
     transfers: Transfers,
-    store: Option<Store>,
+    stores: Vec<Store>,
     counters: InOrder<InOrder<u64>>,
 }
 
@@ -118,6 +118,8 @@ struct Store {
     bytes: u64,
     io_engine: &'static str,
     paused: bool,
+    /// While what was written before an unclean stop is looked through.
+    recovery: Option<Recovery>,
     /// Used chunks among all.
     used_ratio: f64,
     used_bytes: u64,
@@ -125,6 +127,13 @@ struct Store {
     largest_free_bytes: u64,
     now: InOrder<u64>,
     since_opened: InOrder<u64>,
+}
+
+#[derive(Serialize)]
+struct Recovery {
+    done_bytes: u64,
+    total_bytes: u64,
+    records: u64,
 }
 
 /// A JSON object with its members in this order.
@@ -176,7 +185,11 @@ impl Status {
                 bytes_max: facts.transfer_bytes_max,
             },
             counters: grouped(counted.simple()),
-            store: facts.store.map(|store| Store::of(store, facts.io_engine)),
+            stores: facts
+                .stores
+                .into_iter()
+                .map(|store| Store::of(store, facts.io_engine))
+                .collect(),
         }
     }
 }
@@ -250,6 +263,11 @@ impl Store {
             bytes: store.bytes,
             io_engine,
             paused: store.paused,
+            recovery: store.recovery.map(|progress| Recovery {
+                done_bytes: progress.done_bytes,
+                total_bytes: progress.total_bytes,
+                records: progress.records,
+            }),
             used_ratio: rounded(used_chunks as f64 / figures.total_chunks.max(1) as f64),
             used_bytes: used_chunks * figures.chunk_bytes,
             free_bytes: figures.free_chunks * figures.chunk_bytes,
@@ -278,7 +296,16 @@ fn by_class<T>(counted: &Snapshot, of: impl Fn(&ClassFigures) -> T) -> InOrder<T
 const GROUPS: [(&str, &[&str]); 4] = [
     ("client", &["client_", "requests_", "tunnels", "body_"]),
     ("origin", &["origin_", "revalidations", "flights_"]),
-    ("cache", &["stored_", "not_stored", "purges"]),
+    (
+        "cache",
+        &[
+            "stored_",
+            "not_stored",
+            "purges",
+            "invalidations_",
+            "bodies_",
+        ],
+    ),
     ("disk", &["disk_"]),
 ];
 const OTHER: &str = "other";
@@ -336,7 +363,7 @@ mod tests {
         assert_eq!(json["counters"]["cache"]["purges"], 2);
         assert_eq!(json["counters"]["other"]["log_records_lost"], 0);
         assert_eq!(json["counters"]["origin"]["flights_joined"], 0);
-        assert!(json["store"].is_null());
+        assert_eq!(json["stores"], serde_json::json!([]));
     }
 
     #[test]

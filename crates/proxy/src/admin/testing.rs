@@ -34,6 +34,9 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         limits: http1::Limits::default(),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
         store: opening::without_device().unwrap(),
+        bell: Arc::default(),
+        admission: None,
+        devices: Vec::new(),
         has_disk: false,
         flights: Flights::new(plan.limits.waiters_max),
         counters: vec![Arc::new(Counters::default()), Arc::new(Counters::default())],
@@ -45,4 +48,10 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         via_line: Vec::new(),
         plan,
     })
+}
+
+/// What comes of it.
+pub fn wait<T>(what: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().build().unwrap().block_on(what)
 }

@@ -3,11 +3,12 @@
 use super::*;
 
 fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {
-    admin.answer(&Request {
+    let request = Request {
         method,
         target,
         host,
-    })
+    };
+    testing::wait(admin.answer(&request))
 }
 
 fn ask(method: &str, target: &str) -> (u16, String) {
@@ -115,7 +116,7 @@ fn purges_say_whether_anything_was_there() {
     assert!(purge().contains("\"purged\": false"));
     let keys = crate::target::keys_of_url(&admin.listeners, "http://h/a").unwrap();
     let key = admin.shared.hasher().hash(&keys[0]);
-    let began = admin.shared.store.sequence();
+    let began = admin.shared.store.sequence(key);
     admin
         .shared
         .store

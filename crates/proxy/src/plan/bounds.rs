@@ -2,7 +2,10 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use super::{Bounds, GIB, KIB, MIB, seconds};
+use replacement::{AdmissionKind, Watermarks};
+use store::Replacement;
+
+use super::{Bounds, GIB, IoEngine, KIB, MIB, seconds};
 
 /// Bounds on what one party may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -257,4 +260,86 @@ impl Default for PoolLimits {
 pub struct OriginTls {
     /// PEM file with certificates trusted beside the system's.
     pub ca_file: Option<PathBuf>,
+}
+
+/// What all stores have in common.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Storing {
+    /// See [`IoEngine`].
+    pub io_engine: IoEngine,
+    /// What leaves a full store.
+    pub replacement: Replacement,
+    /// What comes in.
+    pub admission: AdmissionKind,
+    /// With a policy that evicts one by one: where eviction begins and ends, the low one below the high one.
+    pub watermarks: Watermarks,
+    /// Size of one cluster write; a power of two.
+    pub cluster_bytes: u32,
+    /// A cluster is written at the latest this long after its first record.
+    pub cluster_deadline: Duration,
+    /// Objects longer than this are stored in pieces of this size; a power of two.
+    pub fragment_bytes: u32,
+    /// Clusters open at once, one for each recent origin server; 0: one for all.
+    pub locality_buffers: usize,
+    /// Which reads wait for each other.
+    pub lazy_reads: LazyMode,
+    /// And how long.
+    pub lazy_reads_deadline: Duration,
+}
+
+/// Which reads wait for each other, to go to the disk in the order of their places.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LazyMode {
+    /// Where reads take long, as they do where a head must move.
+    #[default]
+    Measured,
+    /// All, so many at most at a time; 0 (or 1): none.
+    Gather(u8),
+}
+
+impl Storing {
+    /// Range of `cluster_bytes`.
+    pub const CLUSTER_BYTES: Bounds<u64> = Bounds::new(64 * KIB, MIB, 16 * MIB);
+    /// Range of `cluster_deadline`.
+    pub const CLUSTER_DEADLINE: Bounds<Duration> = Bounds::new(
+        Duration::from_millis(10),
+        Duration::from_millis(1000),
+        Duration::from_secs(60),
+    );
+    /// Range of `fragment_bytes`.
+    pub const FRAGMENT_BYTES: Bounds<u64> = Bounds::new(64 * KIB, MIB, 8 * MIB);
+    /// Range of the high watermark, percent.
+    pub const HIGH_WATERMARK_PERCENT: Bounds<u64> = Bounds::new(2, 97, 99);
+    /// Range of the low watermark, percent.
+    pub const LOW_WATERMARK_PERCENT: Bounds<u64> = Bounds::new(1, 95, 98);
+    /// Range of `locality_buffers`.
+    pub const LOCALITY_BUFFERS: Bounds<u64> = Bounds::new(0, 0, 128);
+    /// Range of [`LazyMode::Gather`]; `default` is what [`LazyMode::Measured`] gathers.
+    pub const LAZY_READS: Bounds<u64> = Bounds::new(0, 10, 64);
+    /// Range of `lazy_reads_deadline`; whole milliseconds, as the runtime's clock.
+    pub const LAZY_READS_DEADLINE: Bounds<Duration> = Bounds::new(
+        Duration::from_millis(1),
+        Duration::from_millis(2),
+        Duration::from_millis(100),
+    );
+}
+
+impl Default for Storing {
+    fn default() -> Self {
+        Storing {
+            io_engine: IoEngine::default(),
+            replacement: Replacement::default(),
+            admission: AdmissionKind::default(),
+            watermarks: Watermarks {
+                high_percent: Self::HIGH_WATERMARK_PERCENT.default as u8,
+                low_percent: Self::LOW_WATERMARK_PERCENT.default as u8,
+            },
+            cluster_bytes: Self::CLUSTER_BYTES.default as u32,
+            cluster_deadline: Self::CLUSTER_DEADLINE.default,
+            fragment_bytes: Self::FRAGMENT_BYTES.default as u32,
+            locality_buffers: Self::LOCALITY_BUFFERS.default as usize,
+            lazy_reads: LazyMode::default(),
+            lazy_reads_deadline: Self::LAZY_READS_DEADLINE.default,
+        }
+    }
 }

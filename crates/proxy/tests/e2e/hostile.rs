@@ -372,14 +372,18 @@ fn a_full_store_makes_room_and_never_serves_the_wrong_bytes() {
     }
     proxy.stop();
     let proxy = Proxy::start(plan);
-    let mut client = proxy.client();
     let mut hits = 0;
     for n in 0..100 {
         let only = ["Cache-Control: only-if-cached"];
-        let answer = client.ask("GET", &format!("/{n}"), &only).read("GET");
-        if answer.is_hit() {
+        let mut client = proxy.client();
+        client.ask("GET", &format!("/{n}"), &only);
+        let answer = client.read_whatever("GET");
+        if answer.is_hit() && answer.cut.is_none() {
             assert_same(&answer.body, &body(n));
             hits += 1;
+        } else if answer.is_hit() {
+            // A part was evicted before its turn came: room is made for what is read, too.
+            assert_same(&answer.body, &body(n)[..answer.body.len()]);
         }
     }
     // A disk that is behind may have refused some, so which ones is not known.

@@ -6,6 +6,7 @@
 //! | file | for |
 //! |---|---|
 //! | `cache` | what is stored and found again, and what makes it go |
+//! | `disk` | crashes, several stores, parts that are lost |
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
 //! | `framing` | messages as RFC 9112 wants them, and those it forbids |
@@ -16,6 +17,7 @@
 
 mod bodies;
 mod cache;
+mod disk;
 mod forward;
 mod framing;
 mod harness;

@@ -359,38 +359,37 @@ fn race(memory_bytes: u64, body_words: usize) -> u64 {
     let mut plan = disk.under(plan_for(&origin));
     plan.memory_bytes = memory_bytes;
     plan.workers = 2;
-    let store = plan.store.as_mut().unwrap();
     // Records go out to the device soon, so that most hits are reads from it.
-    store.cluster_bytes = 64 << 10;
-    store.cluster_deadline = Duration::from_millis(10);
+    plan.storing.cluster_bytes = 64 << 10;
+    plan.storing.cluster_deadline = Duration::from_millis(10);
     let proxy = Proxy::start(plan);
 
     let acknowledged = AtomicU64::new(1);
     let done = AtomicBool::new(false);
     let hits = AtomicU64::new(0);
-    let read = |client: &mut Client| {
+    let read = || {
         let floor = acknowledged.load(SeqCst);
-        let answer = client.get("/a");
+        // A connection of its own: after a body that was cut it is closed.
+        let answer = proxy.client().ask("GET", "/a", &[]).read_whatever("GET");
         let words: Vec<u64> = answer
             .body
-            .chunks(8)
+            .chunks_exact(8)
             .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
             .collect();
-        assert_eq!(words.len(), body_words);
-        assert!(words.iter().all(|&w| w == words[0]), "versions mixed");
-        assert!(
-            words[0] >= floor,
-            "{} read after {floor} was written",
-            words[0]
-        );
+        if answer.cut.is_none() {
+            // Else a fragment was purged or evicted before its turn came.
+            assert_eq!(words.len(), body_words);
+        }
+        let Some(&first) = words.first() else { return };
+        assert!(words.iter().all(|&w| w == first), "versions mixed");
+        assert!(first >= floor, "{first} read after {floor} was written");
         hits.fetch_add(u64::from(answer.is_hit()), SeqCst);
     };
     thread::scope(|scope| {
         for _ in 0..READERS {
             scope.spawn(|| {
-                let mut client = proxy.client();
                 while !done.load(SeqCst) {
-                    read(&mut client);
+                    read();
                 }
             });
         }
@@ -401,7 +400,7 @@ fn race(memory_bytes: u64, body_words: usize) -> u64 {
             acknowledged.store(new.text().parse().unwrap(), SeqCst);
             // Sometimes the next write comes while what follows this one is still being fetched.
             for _ in 0..[0, 20, 0, 1, 2][n as usize % 5] {
-                read(&mut client);
+                read();
             }
         }
         drop(finally);

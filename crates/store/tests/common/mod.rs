@@ -2,10 +2,11 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use bytes::Bytes;
+use std::collections::HashMap;
 use std::sync::Arc;
 use store::{
-    Geometry, Identity, KeyHash, Lookup, NewRecord, OpenPlan, Outcome, Read, RecordParts, Sequence,
-    Settings, Store, Superblock, Write,
+    Found, Geometry, Identity, KeyHash, Lookup, NewRecord, OpenPlan, Outcome, Read, RecordParts,
+    Recovered, Sequence, Settings, Settled, Store, Superblock, Work, WorkOp, Write,
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -56,8 +57,16 @@ pub struct Shell {
     pub pending: Vec<Write>,
     pub settings: Settings,
     pub now_ms: u64,
+    /// The test carries out what is to be done in the background.
+    pub by_hand: bool,
     seed: u64,
+    /// Of each sector: what it held before each write that was not flushed since, and when that write came.
+    unflushed: HashMap<u64, Vec<(u64, Vec<u8>)>>,
+    clock: u64,
 }
+
+/// What the device tears a write into.
+const SECTOR: usize = 512;
 
 impl Shell {
     pub fn new(total_bytes: u64, settings: Settings) -> Self {
@@ -69,10 +78,27 @@ impl Shell {
             pending: Vec::new(),
             settings,
             now_ms: 1_000_000,
+            by_hand: false,
             seed: 1,
+            unflushed: HashMap::new(),
+            clock: 0,
         };
-        shell.mark_open();
+        shell.open();
         shell
+    }
+
+    /// With exact LRU.
+    pub fn lru() -> Self {
+        Self::with_policy(4 * MIB, "lru")
+    }
+
+    pub fn with_policy(total_bytes: u64, policy: &str) -> Self {
+        let replacement = policy.parse().unwrap();
+        let settings = Settings {
+            replacement,
+            ..Settings::default()
+        };
+        Self::new(total_bytes, settings)
     }
 
     pub fn small() -> Self {
@@ -98,12 +124,14 @@ impl Shell {
             fragment: None,
             total: None,
             began,
+            server: 0,
         })
     }
 
     pub fn put_record(&mut self, record: &NewRecord<'_>) -> Outcome {
         let inserted = self.store.insert(record, self.now_ms);
         self.pending.extend(inserted.writes);
+        self.work();
         inserted.outcome
     }
 
@@ -123,10 +151,11 @@ impl Shell {
         } else {
             write.data.len() / 3
         };
-        self.disk[at..at + len].copy_from_slice(&write.data[..len]);
+        self.write_at(at as u64, &write.data[..len / SECTOR * SECTOR]);
         let Write { id, data, .. } = write;
         drop(data);
         self.store.write_done(id, ok, self.now_ms);
+        self.work();
     }
 
     /// Stores `bytes` in bodies of `body_len` under keys `fill0`, `fill1`, ..., and writes them.
@@ -179,55 +208,172 @@ impl Shell {
         }
     }
 
-    fn write_at(&mut self, offset: u64, bytes: &[u8]) {
-        let at = offset as usize;
-        self.disk[at..at + bytes.len()].copy_from_slice(bytes);
+    /// Writes whole sectors, remembering what was there until that is flushed.
+    pub fn write_at(&mut self, offset: u64, bytes: &[u8]) {
+        self.clock += 1;
+        for (sector, bytes) in (offset / SECTOR as u64..).zip(bytes.chunks(SECTOR)) {
+            let place = &mut self.disk[sector as usize * SECTOR..][..SECTOR];
+            let before = (self.clock, place.to_vec());
+            self.unflushed.entry(sector).or_default().push(before);
+            place.copy_from_slice(bytes);
+        }
     }
 
-    fn mark_open(&mut self) {
-        let superblock = self.store.opening_superblock();
-        Superblock::OFFSETS
-            .iter()
-            .for_each(|&offset| self.write_at(offset, &superblock));
+    /// A flush that was handed out then has been carried out.
+    pub fn flushed(&mut self, handed_out: u64) {
+        self.unflushed.retain(|_, writes| {
+            writes.retain(|(at, _)| *at > handed_out);
+            !writes.is_empty()
+        });
+    }
+
+    /// Writes so far: a flush handed out now is of those.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// The power fails: of each sector any state since the last flush may be what is left.
+    pub fn lose_power(&mut self, random: &mut Random) {
+        let mut sectors: Vec<_> = self.unflushed.drain().collect();
+        sectors.sort_unstable_by_key(|(sector, _)| *sector);
+        // All kept, all lost, or any mixture.
+        let mode = random.below(3);
+        for (sector, writes) in sectors {
+            let kept = match mode {
+                0 => writes.len(),
+                1 => 0,
+                _ => random.below(writes.len() as u64 + 1) as usize,
+            };
+            if let Some((_, before)) = writes.get(kept) {
+                self.disk[sector as usize * SECTOR..][..SECTOR].copy_from_slice(before);
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        self.write_opening();
+        self.work();
+    }
+
+    fn write_opening(&mut self) {
+        for (offset, data) in self.store.opening() {
+            self.write_at(offset, &data);
+            self.flushed(self.clock);
+        }
+    }
+
+    /// Carries out everything in the background.
+    pub fn work(&mut self) {
+        if !self.by_hand {
+            self.work_some(usize::MAX);
+        }
+    }
+
+    /// Carries out so many pieces of work at most. How many there were.
+    pub fn work_some(&mut self, most: usize) -> usize {
+        for done in 0..most {
+            let Some(work) = self.store.next_work(self.now_ms) else {
+                return done;
+            };
+            self.carry_out(work, self.clock);
+        }
+        most
+    }
+
+    /// Carries out a piece of work that was handed out then.
+    pub fn carry_out(&mut self, work: Work, handed_out: u64) {
+        let read = match work.op {
+            WorkOp::Write { offset, data } => {
+                self.write_at(offset, &data);
+                None
+            }
+            WorkOp::Read { offset, len } => {
+                let at = offset as usize;
+                Some(Bytes::copy_from_slice(&self.disk[at..at + len]))
+            }
+            WorkOp::Flush => {
+                self.flushed(handed_out);
+                None
+            }
+            WorkOp::Yield => None,
+        };
+        self.store.work_done(work.id, Ok(read), self.now_ms);
+    }
+
+    /// Invalidates, and waits until that is durable.
+    pub fn purge(&mut self, key: &[u8]) -> bool {
+        let invalidated = self.store.invalidate(self.hash(key));
+        self.work();
+        assert_eq!(self.store.settled(invalidated.ticket), Settled::Durable);
+        invalidated.indexed
     }
 
     /// A clean stop.
     pub fn close(&mut self) {
         self.settle();
-        let image = self.store.close_image().unwrap();
-        self.write_at(image.offset, &image.bytes);
-        Superblock::OFFSETS
-            .iter()
-            .for_each(|&offset| self.write_at(offset, &image.superblock));
+        self.store.begin_close();
+        self.work();
+        assert!(self.store.is_closed());
     }
 
     pub fn plan(&self) -> OpenPlan {
         OpenPlan::of(&self.disk[..Superblock::BYTES], self.store.geometry())
     }
 
-    /// A start; true if the index was loaded. Reads and writes under way are forgotten.
-    pub fn reopen(&mut self) -> bool {
+    fn area(&self, offset: u64, len: usize) -> Vec<u8> {
+        self.disk[offset as usize..offset as usize + len].to_vec()
+    }
+
+    /// A start. Reads and writes under way are forgotten: as after a crash, unless the store was closed.
+    pub fn reopen(&mut self) -> Recovered {
+        let recovered = self.reopen_without_scan();
+        self.work();
+        assert_eq!(self.store.recovery(), None);
+        recovered
+    }
+
+    /// A start; what is in the background has not begun.
+    pub fn reopen_without_scan(&mut self) -> Recovered {
         self.pending.clear();
         self.seed += 1;
         let geometry = self.store.geometry().clone();
         let identity = Identity::new(random_bytes(self.seed));
-        let (store, loaded) = match self.plan() {
-            OpenPlan::Load { superblock, index } => {
-                let at = index.offset as usize;
-                let bytes = &self.disk[at..at + index.bytes as usize];
-                (
-                    Store::load(&superblock, bytes, &self.settings).unwrap(),
-                    true,
-                )
+        let (store, recovered) = match self.plan() {
+            OpenPlan::Recover {
+                superblock,
+                checkpoint,
+            } => {
+                let [log, journal] = geometry.logs();
+                let found = Found {
+                    log: Some(self.area(log.0, log.1)),
+                    journal: Some(self.area(journal.0, journal.1)),
+                    checkpoint: checkpoint.map(|at| self.area(at.offset, at.bytes as usize)),
+                };
+                Store::recover(superblock, &found, &self.settings, identity)
             }
             OpenPlan::Fresh { previous, .. } => {
                 let identity = identity.after(&previous.expect("our own superblock"));
-                (Store::create(geometry, &self.settings, identity), false)
+                let recovered = Recovered {
+                    words: "fresh".into(),
+                    records: 0,
+                    scan_bytes: 0,
+                    empty: true,
+                };
+                (Store::create(geometry, &self.settings, identity), recovered)
             }
             OpenPlan::Refused { message } => panic!("{message}"),
         };
         self.store = Arc::new(store);
-        self.mark_open();
-        loaded
+        self.write_opening();
+        recovered
+    }
+}
+
+pub fn spoil_checkpoints(shell: &mut Shell) {
+    let geometry = shell.store.geometry().clone();
+    for area in 0..2 {
+        let at = geometry.checkpoint_at + area * geometry.checkpoint_bytes;
+        shell.disk[at as usize + 5000] ^= 1;
+        shell.disk[at as usize + 20] ^= 1;
     }
 }

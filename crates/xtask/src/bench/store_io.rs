@@ -323,7 +323,7 @@ fn sum_of(metrics: &str, name: &str) -> Option<f64> {
 }
 
 /// A step that meets every number below `count` once, far from the last one.
-fn stride(count: u64) -> u64 {
+pub(super) fn stride(count: u64) -> u64 {
     let mut step = (count as f64 * 0.618) as u64 | 1;
     while gcd(step, count) != 1 {
         step += 2;

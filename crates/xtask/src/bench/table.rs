@@ -16,6 +16,14 @@ impl Table {
         }
     }
 
+    /// An empty table with as many columns as there happen to be.
+    pub fn with_columns(header: Vec<String>) -> Self {
+        Self {
+            header,
+            rows: Vec::new(),
+        }
+    }
+
     /// Adds a row; missing cells stay empty.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());

@@ -93,6 +93,16 @@ pub fn at_most(what: String, ratio: f64, most: f64) -> Verdict {
     }
 }
 
+/// A figure that must reach a bound.
+pub fn at_least(what: String, found: f64, least: f64) -> Verdict {
+    Verdict {
+        what,
+        wanted: format!("at least {least}"),
+        found: format!("{found:.3}"),
+        kept: found >= least,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::hits::Case;

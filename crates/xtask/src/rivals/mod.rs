@@ -28,9 +28,9 @@ use crate::process::CommandLine;
 use crate::size::Bytes;
 use crate::workspace;
 
-pub use loligo::build as build_loligo;
+pub use loligo::{binary as loligo_binary, build as build_loligo};
 pub use record::{Record, all_records};
-pub use running::{Place, Request, Running, launch};
+pub use running::{Halt, Place, Request, Running, launch};
 
 /// A server with a way of storing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

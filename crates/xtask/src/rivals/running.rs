@@ -1,12 +1,15 @@
 //! Starting a server, waiting for it, measuring it, stopping it.
 //!
 //! [`launch`] carries a plan out and returns when the server answers. From the first step on, an error drops the
-//! [`Running`], which undoes what has been done.
+//! [`Running`], which undoes what has been done. In between a server can be halted and started again over what it has
+//! stored ([`Running::halt`], [`Running::start_again`]); nothing is prepared anew and nothing cleaned up then.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 
 use super::record::{self, Record};
 use super::{Plan, Rival, Setup};
@@ -15,7 +18,7 @@ use crate::failure::{During, Failure, Result, fail};
 use crate::http::Client;
 use crate::interrupt;
 use crate::origin::{self, Origin};
-use crate::process::{Server, tail};
+use crate::process::{CommandLine, Identity, Server, tail};
 use crate::procfs;
 use crate::size::Bytes;
 
@@ -23,6 +26,8 @@ use crate::size::Bytes;
 const READY_MAX: Duration = Duration::from_secs(60);
 /// How long it may take from answering to caching.
 const CACHING_MAX: Duration = Duration::from_secs(20);
+/// How long a halted server may take to write down what it knows.
+const HALT_MAX: Duration = Duration::from_secs(60);
 
 /// What a caller of [`launch`] chooses; the rest of the [`Setup`] follows.
 #[derive(Debug, Clone)]
@@ -52,6 +57,15 @@ pub enum Place {
     Device(PathBuf),
 }
 
+/// How a server is made to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Halt {
+    /// SIGTERM, and all the time it takes, up to [`HALT_MAX`].
+    Clean,
+    /// SIGKILL to all its processes.
+    Kill,
+}
+
 /// A server that answers. Dropping it stops it, unless [`Running::leave`] was called.
 #[derive(Debug)]
 pub struct Running {
@@ -62,6 +76,8 @@ pub struct Running {
     pub data: PathBuf,
     record: Record,
     servers: Vec<Server>,
+    /// How `servers` were started.
+    commands: Vec<CommandLine>,
     armed: bool,
 }
 
@@ -108,6 +124,7 @@ pub fn launch(rival: Rival, request: &Request) -> Result<Running> {
         record: Record::new(rival.name(), &request.label, address),
         run,
         servers: Vec::new(),
+        commands: Vec::new(),
         armed: true,
     };
     let mut device = None;
@@ -164,10 +181,9 @@ impl Running {
         for command in &plan.prepare {
             command.run(&output)?;
         }
+        self.commands.clone_from(&plan.servers);
         for command in &plan.servers {
-            self.servers.push(command.spawn(&output)?);
-            self.record.servers = self.servers.iter().map(Server::identity).collect();
-            self.record.write(&self.run)?;
+            self.spawn(command)?;
             self.await_port(&output)?;
         }
         if let Some((log, says)) = &plan.ready_log {
@@ -177,6 +193,13 @@ impl Running {
             }
         }
         Ok(())
+    }
+
+    fn spawn(&mut self, command: &CommandLine) -> Result<()> {
+        self.servers
+            .push(command.spawn(&self.run.join("output.log"))?);
+        self.record.servers = self.servers.iter().map(Server::identity).collect();
+        self.record.write(&self.run)
     }
 
     fn await_port(&mut self, output: &Path) -> Result<()> {
@@ -249,6 +272,59 @@ impl Running {
             Some(failure) => fail!("{} does not answer well: {failure}", self.rival.name()),
             None => fail!("{} does not cache", self.rival.name()),
         }
+    }
+
+    /// Ends all its processes and keeps what it has stored; how long that took.
+    pub fn halt(&mut self, halt: Halt) -> Result<Duration> {
+        let begun = Instant::now();
+        let family: Vec<Identity> = procfs::family(&self.roots())
+            .iter()
+            .map(|s| Identity {
+                pid: s.pid,
+                start_ticks: s.start_ticks,
+            })
+            .collect();
+        match halt {
+            Halt::Clean => {
+                for server in self.servers.iter().rev() {
+                    server.identity().signal(Signal::TERM);
+                }
+            }
+            // Parents come first in a family, so nobody is left to start a killed child again.
+            Halt::Kill => family.iter().for_each(|i| i.signal(Signal::KILL)),
+        }
+        let servers = &mut self.servers;
+        let ended = interrupt::wait_until(HALT_MAX, || {
+            // All of them each time: asking also collects exit statuses.
+            let running = servers
+                .iter_mut()
+                .filter_map(|s| (!s.has_ended()).then_some(()));
+            running.count() == 0 && !family.iter().any(Identity::is_alive)
+        })?;
+        if !ended {
+            return Err(self.failure("does not end", &self.run.join("output.log")));
+        }
+        self.servers.clear();
+        Ok(begun.elapsed())
+    }
+
+    /// Starts it again after [`Self::halt`], over what it has stored, and does not wait for it. The moment before it was
+    /// made.
+    pub fn start_again(&mut self) -> Result<Instant> {
+        assert!(self.servers.is_empty(), "halted before it is started again");
+        let begun = Instant::now();
+        for command in self.commands.clone() {
+            self.spawn(&command)?;
+        }
+        Ok(begun)
+    }
+
+    /// An error, with its last words, if one of its processes has ended by itself.
+    pub fn check_alive(&mut self) -> Result<()> {
+        if self.servers.iter_mut().any(Server::has_ended) {
+            return Err(self.failure("has ended", &self.run.join("output.log")));
+        }
+        Ok(())
     }
 
     /// Lets it run on after this process; `cargo xtask rivals stop` ends it.

@@ -13,9 +13,11 @@ use super::Finding;
 use crate::failure::{During, Result};
 
 /// Bottom first; crates of one layer know nothing of each other.
-const LAYERS: [&[&str]; 5] = [
+const LAYERS: [&[&str]; 6] = [
     &["fields", "extent", "replacement", "profile"],
     &["http1", "httpcache", "store", "device"],
+    // Of xtask alone.
+    &["simulation"],
     &["proxy"],
     &["loligo"],
     &["xtask"],

@@ -9,6 +9,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{self, Command, Stdio},
+    time::Duration,
 };
 
 use ::proxy::plan::{Listener, StorePlan};
@@ -95,10 +96,10 @@ fn serves_when_told_to() {
     };
     let listener = Listener::reverse(local(), Vec::new(), url(origin.parse().unwrap()));
     let mut plan = plan(listener);
-    plan.store = Some(StorePlan::at(
-        store,
-        Some(mib.parse::<u64>().unwrap() << 20),
-    ));
+    let bytes = mib.parse::<u64>().unwrap() << 20;
+    plan.limits.object_bytes_max = 64 << 30;
+    plan.storing.cluster_deadline = Duration::from_millis(10);
+    plan.stores = vec![StorePlan::at(store, Some(bytes))];
     let proxy = Proxy::start(plan);
     println!("{READY}{}", proxy.address());
     let _ = std::io::stdin().read_to_end(&mut Vec::new());

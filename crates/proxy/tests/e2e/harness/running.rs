@@ -149,7 +149,7 @@ impl Disk {
     pub fn named(&self, name: &str, plan: Plan) -> Plan {
         let path: &Path = self.dir.path();
         Plan {
-            store: Some(StorePlan::at(path.join(name), Some(self.mib << 20))),
+            stores: vec![StorePlan::at(path.join(name), Some(self.mib << 20))],
             ..plan
         }
     }

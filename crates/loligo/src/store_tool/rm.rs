@@ -1,0 +1,62 @@
+//! `loligo store rm`: invalidates, durably, in a store that nobody has open.
+//!
+//! What is removed is noted in the store's log, as a running proxy would, so it holds for records that only a scan would
+//! find, too. The space is used again when its turn comes.
+
+use serde_json::json;
+
+use super::args::RmFlags;
+use super::opened::change;
+use super::stored::{key_of_prefix, key_of_url};
+use super::{Failure, say};
+
+/// The predicate that a key begins with the pattern, see [`store::Settings::matches`].
+const PREFIX: u8 = 1;
+
+pub fn rm(flags: &RmFlags) -> Result<(), Failure> {
+    let what = &flags.what;
+    let name = match (&what.url, &what.prefix) {
+        (Some(url), _) => url.clone(),
+        (_, Some(prefix)) => format!("everything that begins with {prefix}"),
+        _ => "everything".to_owned(),
+    };
+    let key = match &what.url {
+        None => None,
+        Some(url) => Some(key_of_url(url, None).ok_or_else(|| {
+            Failure::wanting(format!(
+                "{url}: this is no URL of a web page; write it whole, with http:// or https://"
+            ))
+        })?),
+    };
+    let prefix = match (&key, &what.prefix) {
+        // The same URL under the rules of particular listeners and routes.
+        (Some(key), _) => [&key[..], b"\t"].concat(),
+        (None, Some(prefix)) => key_of_prefix(prefix),
+        (None, None) => Vec::new(),
+    };
+    let found = change(&flags.path, |store| {
+        let mut tickets = Vec::new();
+        let found = key.as_ref().and_then(|key| {
+            let invalidated = store.invalidate(store.hasher().hash(key));
+            tickets.push(invalidated.ticket);
+            // Before a scan, not to be known does not mean not to be there.
+            let all_known = store.recovery().is_none();
+            (invalidated.indexed || all_known).then_some(invalidated.indexed)
+        });
+        let matching = store.invalidate_matching(PREFIX, &prefix);
+        (
+            matching.map(|ticket| tickets.push(ticket)).map(|()| found),
+            tickets,
+        )
+    })?;
+    let found = found.map_err(|error| Failure::wanting(format!("{name}: {error}")))?;
+    if flags.json {
+        return say(json!({ "removed": name, "found": found }));
+    }
+    match found {
+        Some(false) => say(format_args!(
+            "{name}: nothing known under just this URL; whatever there was is not valid any more"
+        )),
+        _ => say(format_args!("{name}: removed")),
+    }
+}

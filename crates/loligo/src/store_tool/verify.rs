@@ -1,0 +1,325 @@
+//! `loligo store verify`: every record is read from the disk, past the page cache, and checked in full.
+//!
+//! One thread reads windows of neighbouring records in the order of their places, another verifies them. What is wrong with
+//! a record: it cannot be read; MAC, epoch, place, lengths, checksum or padding; the index does not lead to it; its key
+//! does not have its hash. What is wrong with an object: its fragments together have not its length.
+//!
+//! Not wrong, only counted: what was purged and not yet overwritten, and objects of which fragments were evicted.
+//!
+//! Limits: [`LISTED_MAX`] damaged records are named; two windows are read ahead.
+
+use std::collections::HashMap;
+use std::sync::mpsc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use proxy::stored::fragment_key;
+use serde_json::{Value, json};
+use store::{Corrupt, KeyHash, ObjectTotal, Place, RecordParts};
+
+use super::args::VerifyFlags;
+use super::opened::ReadStore;
+use super::stored::Key;
+use super::{Failure, say, show};
+
+/// Bytes of one read, unless a record is longer.
+const WINDOW_BYTES: u64 = 4 << 20;
+/// Read though nobody wants it, rather than beginning another read.
+const GAP_BYTES: u64 = 256 << 10;
+/// Windows read and not yet verified.
+const AHEAD_MAX: usize = 2;
+/// Damaged records that are named.
+const LISTED_MAX: usize = 1000;
+/// Fragmented objects that are checked as a whole; of more, each fragment only by itself.
+const OBJECTS_MAX: usize = 1_000_000;
+
+#[derive(Default)]
+struct Report {
+    records: u64,
+    bytes: u64,
+    objects: u64,
+    fragments: u64,
+    purged: u64,
+    incomplete: u64,
+    damaged: u64,
+    listed: Vec<Damaged>,
+    audit: Option<String>,
+    seconds: f64,
+}
+
+struct Damaged {
+    offset: u64,
+    len: usize,
+    reason: String,
+    /// If the record can still tell.
+    url: Option<String>,
+}
+
+/// What is known of fragmented objects.
+#[derive(Default)]
+struct Fragmented {
+    /// Key and fragments of each.
+    heads: Vec<(Bytes, ObjectTotal)>,
+    /// Lengths of the bodies of whole fragments.
+    fragments: HashMap<KeyHash, u64>,
+}
+
+/// Neighbouring records and their bytes, from where on.
+struct Window {
+    start: u64,
+    places: Vec<Place>,
+    bytes: Result<Bytes, device::IoFault>,
+}
+
+pub fn verify(flags: &VerifyFlags) -> Result<(), Failure> {
+    let store = ReadStore::open_whole(&flags.path, true)?;
+    let report = check(&store);
+    if flags.json {
+        say(report.as_json())?;
+    } else {
+        say(report.as_text().trim_end())?;
+    }
+    if report.is_well() {
+        return Ok(());
+    }
+    let what = show::count(report.damaged, "damaged record");
+    Err(Failure::wanting(format!(
+        "{}: {what}; a proxy drops each when it comes upon it, and fetches it anew",
+        flags.path.display()
+    )))
+}
+
+fn check(store: &ReadStore) -> Report {
+    let places = store.inspection.places();
+    let total = places
+        .iter()
+        .map(|&place| store.inspection.len(place) as u64)
+        .sum();
+    let bar = show::Bar::new("verify", total);
+    let start = Instant::now();
+    let mut report = Report {
+        audit: store.inspection.audit().err(),
+        ..Report::default()
+    };
+    let mut fragmented = Fragmented::default();
+    std::thread::scope(|scope| {
+        let (sender, windows) = mpsc::sync_channel(AHEAD_MAX);
+        scope.spawn(|| read_all(store, &places, sender));
+        for window in windows {
+            check_window(store, window, &mut report, &mut fragmented);
+            bar.at(report.bytes);
+        }
+    });
+    check_objects(store, &mut report, &fragmented);
+    report.seconds = start.elapsed().as_secs_f64();
+    report
+}
+
+fn read_all(store: &ReadStore, mut places: &[Place], windows: mpsc::SyncSender<Window>) {
+    let inspection = &store.inspection;
+    let end_of = |place: Place| inspection.offset(place) + inspection.len(place) as u64;
+    while let Some(&first) = places.first() {
+        let start = inspection.offset(first);
+        let mut end = end_of(first);
+        let mut count = 1;
+        for &place in &places[1..] {
+            // Small gaps are read as well: they cost less than another read.
+            let near = inspection.offset(place) <= end + GAP_BYTES;
+            if !near || end_of(place) > start + WINDOW_BYTES {
+                break;
+            }
+            end = end.max(end_of(place));
+            count += 1;
+        }
+        let (these, rest) = places.split_at(count);
+        places = rest;
+        let window = Window {
+            start,
+            places: these.to_vec(),
+            bytes: store.read(start, (end - start) as usize),
+        };
+        if windows.send(window).is_err() {
+            return;
+        }
+    }
+}
+
+fn check_window(store: &ReadStore, window: Window, report: &mut Report, all: &mut Fragmented) {
+    let inspection = &store.inspection;
+    for &place in &window.places {
+        let (offset, len) = (inspection.offset(place), inspection.len(place));
+        let bytes = match &window.bytes {
+            Ok(bytes) => {
+                let from = (offset - window.start) as usize;
+                Ok(bytes.slice(from..from + len))
+            }
+            // Perhaps only one of them cannot be read.
+            Err(_) => store.read(offset, len),
+        };
+        report.records += 1;
+        report.bytes += len as u64;
+        let reason = match &bytes {
+            Err(fault) => fault.to_string(),
+            Ok(bytes) => match inspection.decode(place, bytes) {
+                Ok((hash, parts)) => {
+                    all.take(hash, parts, report);
+                    continue;
+                }
+                Err(Corrupt::Invalidated) => {
+                    report.purged += 1;
+                    continue;
+                }
+                Err(corrupt) => corrupt.to_string(),
+            },
+        };
+        let url = bytes.ok().and_then(|bytes| url_of(store, place, &bytes));
+        report.damage(offset, len, reason, url);
+    }
+}
+
+impl Fragmented {
+    fn take(&mut self, hash: KeyHash, parts: RecordParts, report: &mut Report) {
+        if parts.fragment.is_some() {
+            report.fragments += 1;
+            self.fragments.insert(hash, parts.body.len() as u64);
+        } else {
+            report.objects += 1;
+        }
+        if let Some(total) = parts.total
+            && self.heads.len() < OBJECTS_MAX
+        {
+            // A copy: the window is not to be kept for it.
+            self.heads.push((Bytes::copy_from_slice(&parts.key), total));
+        }
+    }
+}
+
+fn check_objects(store: &ReadStore, report: &mut Report, all: &Fragmented) {
+    let inspection = &store.inspection;
+    let hasher = inspection.hasher();
+    for (key, total) in &all.heads {
+        let bodies = (0..total.fragments).map(|number| {
+            let hash = hasher.hash(&fragment_key(key, total.fetch_id, number));
+            all.fragments.get(&hash)
+        });
+        // A damaged one was reported by itself, and one that was evicted is none.
+        match bodies.sum::<Option<u64>>() {
+            None => report.incomplete += 1,
+            Some(bytes) if bytes == total.bytes => {}
+            Some(bytes) => {
+                let Some(place) = inspection.find(hasher.hash(key)) else {
+                    continue;
+                };
+                report.damage(
+                    inspection.offset(place),
+                    inspection.len(place),
+                    format!("its fragments have {bytes} bytes, not {}", total.bytes),
+                    Some(show::harmless(Key::of(key).uri)),
+                );
+            }
+        }
+    }
+}
+
+/// Of a damaged record, if its header and key look whole; the key is not proven.
+fn url_of(store: &ReadStore, place: Place, bytes: &Bytes) -> Option<String> {
+    match store.inspection.peek(place, bytes) {
+        Ok(store::Peek::Head(head)) => Some(show::harmless(Key::of(&head.key).uri)),
+        _ => None,
+    }
+}
+
+impl Report {
+    fn is_well(&self) -> bool {
+        self.damaged == 0 && self.audit.is_none()
+    }
+
+    fn damage(&mut self, offset: u64, len: usize, reason: String, url: Option<String>) {
+        self.damaged += 1;
+        if self.listed.len() < LISTED_MAX {
+            self.listed.push(Damaged {
+                offset,
+                len,
+                reason,
+                url,
+            });
+        }
+    }
+
+    fn bytes_per_s(&self) -> u64 {
+        (self.bytes as f64 / self.seconds.max(1e-6)) as u64
+    }
+
+    fn as_json(&self) -> Value {
+        let damaged: Vec<Value> = self
+            .listed
+            .iter()
+            .map(|one| {
+                json!({
+                    "offset": one.offset,
+                    "len": one.len,
+                    "reason": one.reason,
+                    "url": one.url,
+                })
+            })
+            .collect();
+        json!({
+            "ok": self.is_well(),
+            "records": self.records,
+            "objects": self.objects,
+            "fragments": self.fragments,
+            "bytes": self.bytes,
+            "purged": self.purged,
+            "incomplete": self.incomplete,
+            "damaged_records": self.damaged,
+            "damaged": damaged,
+            "index": self.audit,
+            "seconds": self.seconds,
+            "bytes_per_s": self.bytes_per_s(),
+        })
+    }
+
+    fn as_text(&self) -> String {
+        let mut lines = Vec::new();
+        for one in &self.listed {
+            let url = one
+                .url
+                .as_ref()
+                .map_or_else(String::new, |url| format!(", perhaps {url}"));
+            lines.push(format!(
+                "damaged: {} bytes at {}: {}{url}",
+                one.len, one.offset, one.reason
+            ));
+        }
+        let more = self.damaged - self.listed.len() as u64;
+        if more > 0 {
+            lines.push(format!("and {more} more"));
+        }
+        if let Some(audit) = &self.audit {
+            lines.push(format!("the index is wrong: {audit}"));
+        }
+        lines.push(format!(
+            "{} read: {}, {}; {} in {:.1} s, {}/s",
+            show::count(self.records, "record"),
+            show::count(self.objects, "object"),
+            show::count(self.fragments, "fragment"),
+            show::size(self.bytes),
+            self.seconds,
+            show::size(self.bytes_per_s())
+        ));
+        if self.purged > 0 {
+            lines.push(format!("{} purged, not yet overwritten", self.purged));
+        }
+        if self.incomplete > 0 {
+            let objects = show::count(self.incomplete, "object");
+            lines.push(format!(
+                "{objects} without all fragments: misses, no damage"
+            ));
+        }
+        lines.push(match self.damaged {
+            0 if self.audit.is_none() => "all is well".to_owned(),
+            _ => format!("{} damaged", self.damaged),
+        });
+        lines.join("\n")
+    }
+}

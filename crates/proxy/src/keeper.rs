@@ -1,0 +1,262 @@
+//! The keeper: one thread that carries out what the stores do in the background.
+//!
+//! Log commits, notes, checkpoints and the scan after an unclean stop are decided by `store`; here they are done, on an engine
+//! of their own, so that no worker's requests wait behind them. Whoever invalidates rings the bell and waits for its
+//! tickets.
+//!
+//! Not known here: what the work means.
+
+use std::{
+    path::Path,
+    rc::Rc,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use device::{Device, Engine, EngineKind};
+use store::{Set, Settled, Store, Work, WorkOp, set::Tickets};
+use tokio::{
+    runtime,
+    sync::{Notify, oneshot, watch},
+    task::LocalSet,
+};
+
+use crate::disk::unix_ms;
+
+/// How long a start waits for the first room to be made, so that the first answers are stored too.
+const ROOM_MAX: Duration = Duration::from_millis(500);
+/// How often the log is told how far a scan has come.
+const SCAN_TOLD_EVERY: Duration = Duration::from_secs(5);
+/// How often a store is asked for work when nobody rings.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a clean stop may take; then the next start goes on as after a crash.
+const CLOSE_MAX: Duration = Duration::from_secs(30);
+
+/// Wakes the keeper, and those who wait for it.
+#[derive(Debug, Default)]
+pub struct Bell {
+    wake: Notify,
+    done: Notify,
+}
+
+impl Bell {
+    /// There is work.
+    pub fn ring(&self) {
+        self.wake.notify_waiters();
+    }
+
+    /// Waits until some work was done, for so long at most.
+    pub async fn work_done(&self, longest: Duration) {
+        let done = self.done.notified();
+        self.ring();
+        let _ = tokio::time::timeout(longest, done).await;
+    }
+
+    /// Waits until the invalidation is durable, has failed, or the deadline has passed (then it is still pending).
+    pub async fn settle(&self, set: &Set, tickets: &Tickets, deadline: Instant) -> Settled {
+        loop {
+            let done = self.done.notified();
+            match set.settled(tickets) {
+                Settled::Pending => {}
+                settled => return settled,
+            }
+            self.ring();
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Settled::Pending;
+            }
+            // Not longer than a tick: a ring may come while nobody listens.
+            let _ = tokio::time::timeout(left.min(TICK), done).await;
+        }
+    }
+}
+
+/// The running keeper.
+pub struct Keeper {
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<Vec<Result<(), String>>>,
+}
+
+impl Keeper {
+    /// Starts the thread, with an engine for each store.
+    pub fn start(
+        stores: Vec<(Arc<Store>, Arc<Device>)>,
+        kind: EngineKind,
+        bell: Arc<Bell>,
+    ) -> std::io::Result<(Keeper, oneshot::Receiver<Result<(), String>>)> {
+        let (stop, stopped) = watch::channel(false);
+        let (ready, is_ready) = oneshot::channel();
+        let thread = thread::Builder::new()
+            .name("keeper".into())
+            .spawn(move || run(stores, kind, bell, stopped, ready))?;
+        Ok((Keeper { stop, thread }, is_ready))
+    }
+
+    /// Closes the stores in order: all workers have ended. What became of each.
+    pub fn close(self) -> Vec<Result<(), String>> {
+        self.stop.send_replace(true);
+        self.thread
+            .join()
+            .unwrap_or_else(|_| vec![Err("the keeper's thread has failed".into())])
+    }
+}
+
+fn run(
+    stores: Vec<(Arc<Store>, Arc<Device>)>,
+    kind: EngineKind,
+    bell: Arc<Bell>,
+    stopped: watch::Receiver<bool>,
+    ready: oneshot::Sender<Result<(), String>>,
+) -> Vec<Result<(), String>> {
+    let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = ready.send(Err(error.to_string()));
+            return Vec::new();
+        }
+    };
+    LocalSet::new().block_on(&runtime, async move {
+        let kept: Vec<_> = stores.iter().map(|(store, _)| Arc::clone(store)).collect();
+        let mut keeping = Vec::new();
+        for (store, device) in stores {
+            match Engine::new(kind, device) {
+                Ok(engine) => {
+                    engine.start();
+                    let bell = Arc::clone(&bell);
+                    let stopped = stopped.clone();
+                    keeping.push(tokio::task::spawn_local(keep(
+                        store,
+                        Rc::new(engine),
+                        bell,
+                        stopped,
+                    )));
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error.to_string()));
+                    return Vec::new();
+                }
+            }
+        }
+        let until = Instant::now() + ROOM_MAX;
+        while !kept.iter().all(|store| store.has_room_for(1)) && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let _ = ready.send(Ok(()));
+        let mut ended = Vec::new();
+        for kept in keeping {
+            ended.push(kept.await.unwrap_or_else(|e| Err(e.to_string())));
+        }
+        ended
+    })
+}
+
+/// Keeps one store until it is closed.
+async fn keep(
+    store: Arc<Store>,
+    engine: Rc<Engine>,
+    bell: Arc<Bell>,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<(), String> {
+    let mut closing_until: Option<Instant> = None;
+    let mut scan = Scan::of(&store, engine.device().path());
+    let step = Rc::new(Notify::new());
+    loop {
+        let woken = bell.wake.notified();
+        while let Some(work) = store.next_work(unix_ms()) {
+            let (store, engine) = (Arc::clone(&store), Rc::clone(&engine));
+            let (bell, step) = (Arc::clone(&bell), Rc::clone(&step));
+            tokio::task::spawn_local(async move {
+                carry_out(&store, &engine, work).await;
+                bell.done.notify_waiters();
+                step.notify_one();
+            });
+        }
+        if let Some(under_way) = &mut scan
+            && under_way.is_over(&store)
+        {
+            scan = None;
+        }
+        if let Some(until) = closing_until {
+            if store.is_closed() {
+                return match store.recovery() {
+                    None => Ok(()),
+                    Some(_) => Err("what a crash left was still being looked through".into()),
+                };
+            }
+            if Instant::now() >= until {
+                return Err("the disk did not take the last checkpoint in time".into());
+            }
+        }
+        tokio::select! {
+            () = woken => {}
+            () = step.notified() => {}
+            () = tokio::time::sleep(TICK) => {}
+            _ = stopped.changed(), if closing_until.is_none() => {
+                for write in store.flush() {
+                    let ok = engine.write(write.offset, write.data).await.is_ok();
+                    store.write_done(write.id, ok, unix_ms());
+                }
+                store.begin_close();
+                closing_until = Some(Instant::now() + CLOSE_MAX);
+            }
+        }
+    }
+}
+
+/// The scan after an unclean stop, as it is told to the log.
+struct Scan {
+    path: String,
+    began: Instant,
+    told: Instant,
+}
+
+impl Scan {
+    fn of(store: &Store, path: &Path) -> Option<Scan> {
+        store.recovery().map(|_| Scan {
+            path: path.display().to_string(),
+            began: Instant::now(),
+            told: Instant::now(),
+        })
+    }
+
+    /// Says how far it has come, now and then, and that it is over.
+    fn is_over(&mut self, store: &Store) -> bool {
+        let path = &self.path;
+        match store.recovery() {
+            None => {
+                let records = store.figures().recovered;
+                let seconds = self.began.elapsed().as_secs_f64();
+                tracing::info!("store {path}: {records} more records found in {seconds:.1} s");
+                true
+            }
+            Some(progress) => {
+                if self.told.elapsed() >= SCAN_TOLD_EVERY {
+                    self.told = Instant::now();
+                    let percent = progress.done_bytes * 100 / progress.total_bytes.max(1);
+                    let records = progress.records;
+                    tracing::info!(
+                        "store {path}: {percent} % looked through, {records} records found"
+                    );
+                }
+                false
+            }
+        }
+    }
+}
+
+async fn carry_out(store: &Store, engine: &Engine, work: Work) {
+    let result = match work.op {
+        WorkOp::Read { offset, len } => engine.read(offset, len).await.map(Some),
+        WorkOp::Write { offset, data } => engine.write(offset, data).await.map(|()| None),
+        WorkOp::Flush => engine.flush().await.map(|()| None),
+        WorkOp::Yield => {
+            tokio::task::yield_now().await;
+            Ok(None)
+        }
+    };
+    let result = result.map_err(|error| {
+        tracing::warn!(%error, "work in the background failed; it will be tried again");
+    });
+    store.work_done(work.id, result, unix_ms());
+}

@@ -1,0 +1,223 @@
+//! Batches, their order, who waits and who goes away, and the switch. Reads are held by the device, not by clocks; where a
+//! deadline is to pass it is short, where it must not, an hour.
+
+use super::*;
+use device::{Device, EngineKind, FaultPlan, Operation};
+
+const NEVER: Duration = Duration::from_secs(3600);
+const SOON: Duration = Duration::from_millis(1);
+const SIZE: usize = 1 << 20;
+
+/// A device whose byte at each multiple of 4096 is the number of that page.
+fn lazy(mode: LazyMode, deadline: Duration) -> (Rc<LazyReads>, FaultPlan) {
+    let plan = FaultPlan::new();
+    let device = Device::faulty(SIZE, plan.clone());
+    for page in 0..SIZE as u64 / 4096 {
+        device.write_all_sync(page * 4096, &[page as u8]).unwrap();
+    }
+    let engine = Rc::new(Engine::new(EngineKind::Auto, device).unwrap());
+    (Rc::new(LazyReads::new(engine, mode, deadline)), plan)
+}
+
+/// Runs a test on a runtime like a worker's.
+fn on_worker(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, test);
+}
+
+type Answers = Rc<RefCell<Vec<u8>>>;
+
+/// Reads pages, each in a task of its own, and notes the answers in the order in which they come.
+fn read_pages(lazy: &Rc<LazyReads>, pages: &[u64]) -> (Answers, Vec<tokio::task::JoinHandle<()>>) {
+    let answers = Answers::default();
+    let task = |&page: &u64| {
+        let (lazy, answers) = (Rc::clone(lazy), Rc::clone(&answers));
+        tokio::task::spawn_local(async move {
+            let bytes = lazy.read(page * 4096, 1).await.unwrap();
+            answers.borrow_mut().push(bytes[0]);
+        })
+    };
+    let tasks = pages.iter().map(task).collect();
+    (answers, tasks)
+}
+
+async fn all(tasks: Vec<tokio::task::JoinHandle<()>>) {
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[test]
+fn off_and_batches_of_one_go_straight() {
+    on_worker(async {
+        for reads in [0, 1] {
+            let (lazy, _) = lazy(LazyMode::Gather(reads), NEVER);
+            assert_eq!(lazy.read(3 * 4096, 1).await.unwrap()[0], 3);
+            let straight = Gathered {
+                straight: 1,
+                ..Gathered::default()
+            };
+            assert_eq!((lazy.gathered(), lazy.is_lazy()), (straight, false));
+        }
+    });
+}
+
+#[test]
+fn a_full_batch_goes_at_once_and_in_order() {
+    on_worker(async {
+        let (lazy, _) = lazy(LazyMode::Gather(4), NEVER);
+        let (answers, tasks) = read_pages(&lazy, &[9, 2, 7, 5]);
+        all(tasks).await;
+        assert_eq!(*answers.borrow(), [2, 5, 7, 9]);
+        // From where the last ended: page 9.
+        let (answers, tasks) = read_pages(&lazy, &[3, 20, 1, 10]);
+        all(tasks).await;
+        assert_eq!(*answers.borrow(), [10, 20, 1, 3]);
+        let gathered = lazy.gathered();
+        assert_eq!((gathered.batches, gathered.reads), (2, 8));
+    });
+}
+
+#[test]
+fn a_batch_that_is_not_full_goes_at_the_deadline() {
+    on_worker(async {
+        let (lazy, _) = lazy(LazyMode::Gather(64), SOON);
+        let (answers, tasks) = read_pages(&lazy, &[8, 4]);
+        all(tasks).await;
+        assert_eq!(*answers.borrow(), [4, 8]);
+        assert_eq!(lazy.gathered().batches, 1);
+        // The next read begins a batch of its own.
+        lazy.read(0, 1).await.unwrap();
+        assert_eq!(lazy.gathered().batches, 2);
+    });
+}
+
+#[test]
+fn a_batch_does_not_wait_for_the_one_before() {
+    on_worker(async {
+        let (lazy, plan) = lazy(LazyMode::Gather(2), NEVER);
+        plan.hold(Operation::Read);
+        let (answers, tasks) = read_pages(&lazy, &[1, 2, 3, 4]);
+        plan.until_held(4).await;
+        assert_eq!(lazy.gathered().batches, 2);
+        plan.release(Operation::Read);
+        all(tasks).await;
+        assert_eq!(answers.borrow().len(), 4);
+    });
+}
+
+#[test]
+fn who_goes_away_stalls_nobody_and_is_not_read_for() {
+    on_worker(async {
+        let (lazy, plan) = lazy(LazyMode::Gather(3), NEVER);
+        // The first one, which began the batch, leaves before it is full.
+        let (_, first) = read_pages(&lazy, &[1]);
+        tokio::task::yield_now().await;
+        first[0].abort();
+        tokio::task::yield_now().await;
+        let before = plan.counts().reads;
+        let (answers, tasks) = read_pages(&lazy, &[6, 5]);
+        all(tasks).await;
+        assert_eq!(*answers.borrow(), [5, 6]);
+        assert_eq!(plan.counts().reads - before, 2);
+
+        // And one leaves while the disk works.
+        plan.hold(Operation::Read);
+        let (answers, tasks) = read_pages(&lazy, &[7, 8, 9]);
+        plan.until_held(3).await;
+        tasks[0].abort();
+        plan.release(Operation::Read);
+        for task in tasks {
+            let _ = task.await;
+        }
+        assert_eq!(*answers.borrow(), [8, 9]);
+    });
+}
+
+#[test]
+fn all_may_go_away() {
+    on_worker(async {
+        let (lazy, plan) = lazy(LazyMode::Gather(8), SOON);
+        let before = plan.counts().reads;
+        let (_, tasks) = read_pages(&lazy, &[1, 2]);
+        tokio::task::yield_now().await;
+        tasks.iter().for_each(|task| task.abort());
+        tokio::time::sleep(SOON * 5).await;
+        assert_eq!(plan.counts().reads, before);
+        assert_eq!(lazy.gathered(), Gathered::default());
+        lazy.read(0, 1).await.unwrap();
+    });
+}
+
+#[test]
+fn a_fault_is_that_reads_own() {
+    on_worker(async {
+        let (lazy, plan) = lazy(LazyMode::Gather(3), NEVER);
+        plan.fail(Operation::Read, 1);
+        let (a, b, c) = tokio::join!(
+            lazy.read(3 * 4096, 1),
+            lazy.read(4096, 1),
+            lazy.read(2 * 4096, 1)
+        );
+        assert!(matches!(c, Err(IoFault::Device { at: 8192, .. })), "{c:?}");
+        assert_eq!((a.unwrap()[0], b.unwrap()[0]), (3, 1));
+    });
+}
+
+#[test]
+fn a_slow_disk_is_noticed() {
+    on_worker(async {
+        let (lazy, plan) = lazy(LazyMode::Measured, SOON);
+        plan.hold(Operation::Read);
+        let pages: Vec<u64> = (0..READS_BETWEEN_SWITCHES).collect();
+        let (_, tasks) = read_pages(&lazy, &pages);
+        plan.until_held(pages.len()).await;
+        std::thread::sleep(Duration::from_micros(3 * ON_US));
+        plan.release(Operation::Read);
+        all(tasks).await;
+        assert!(!lazy.is_lazy(), "no read since");
+        let (_, tasks) = read_pages(&lazy, &[1, 2, 3]);
+        all(tasks).await;
+        assert!(lazy.is_lazy());
+        let gathered = lazy.gathered();
+        assert_eq!(
+            (gathered.straight, gathered.reads),
+            (READS_BETWEEN_SWITCHES, 3)
+        );
+    });
+}
+
+fn measured(reads: u64, mean_us: u64) -> Latency {
+    Latency {
+        reads,
+        mean_us,
+        ..Latency::default()
+    }
+}
+
+#[test]
+fn the_switch_has_two_thresholds_and_takes_its_time() {
+    let off = Switch::default();
+    assert!(!off.after(measured(127, 9000)).on, "too few reads to tell");
+    assert!(!off.after(measured(1000, 999)).on);
+    let on = off.after(measured(1000, 1000));
+    assert!(on.on);
+    assert!(on.after(measured(1127, 100)).on, "just switched");
+    assert!(on.after(measured(1128, 501)).on, "between the thresholds");
+    assert!(!on.after(measured(1128, 500)).on);
+}
+
+#[test]
+fn a_mean_that_wavers_between_the_thresholds_switches_once() {
+    let mut switch = Switch::default();
+    let mut switched = 0;
+    for n in 0..10_000 {
+        let before = switch.on;
+        switch = switch.after(measured(n, if n % 2 == 0 { 1400 } else { 600 }));
+        switched += u32::from(before != switch.on);
+    }
+    assert_eq!((switched, switch.on), (1, true));
+}

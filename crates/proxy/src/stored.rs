@@ -1,0 +1,15 @@
+//! What the records of a store mean: for tools that look into a store while no proxy uses it.
+//!
+//! ```text
+//! key of a resource    GET <URI> [TAB tag]          the tag: under whose rules it was fetched, see `target`
+//! key of a variant     <resource> LF salt values    behind a marker, see `fetch`
+//! key of a fragment    <object> NUL fetch number    see `disk`
+//! ```
+//!
+//! Nothing here but what the tools need of the other files.
+
+pub use crate::disk::fragment_key;
+pub use crate::fetch::variant_key;
+pub use crate::object::{Large, Object};
+pub use crate::opening::matches;
+pub use crate::target::KEY_PREFIX;

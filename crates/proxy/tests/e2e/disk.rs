@@ -1,0 +1,219 @@
+//! The disk under a proxy: crashes, several stores, parts that are lost.
+
+use std::{fs, path::Path};
+
+use proxy::plan::{LazyMode, StorePlan};
+
+use super::harness::{
+    Child, Client, Disk, Exchange, FRESH, Origin, Proxy, answer, assert_same, eventually, ok,
+    pattern, plan_for,
+};
+
+/// Waits until the device has these bytes. Direct writes: what another descriptor reads is what was written.
+#[track_caller]
+fn await_written(store: &Path, body: &[u8]) {
+    eventually("it is on disk", || {
+        let bytes = fs::read(store).unwrap();
+        memchr::memmem::find(&bytes, body).map(drop)
+    });
+}
+
+/// Answers with this body under a strong tag, or with the part of it that is asked for under that tag.
+fn send_tagged(exchange: &mut Exchange, body: &[u8]) {
+    let range = exchange.field("range").map(|range| {
+        let (first, last) = range
+            .strip_prefix("bytes=")
+            .unwrap()
+            .split_once('-')
+            .unwrap();
+        (
+            first.parse::<usize>().unwrap(),
+            last.parse::<usize>().unwrap(),
+        )
+    });
+    let tagged = [FRESH, "ETag: \"1\""];
+    let Some((first, last)) = range else {
+        return exchange.send(ok(&tagged, body));
+    };
+    assert_eq!(exchange.field("if-range"), Some("\"1\""));
+    let range = format!("Content-Range: bytes {first}-{last}/{}", body.len());
+    let fields = [tagged[0], tagged[1], &range];
+    exchange.send(answer("206 Partial Content", &fields, &body[first..=last]));
+}
+
+#[test]
+fn what_was_written_before_kill_9_is_found_after_it() {
+    let body = pattern(30_000);
+    let origin = Origin::sending(ok(&[FRESH], &body));
+    let disk = Disk::of_mib(16);
+    for n in 0..3 {
+        let path = format!("/an-object-of-its-own-{n}");
+        let child = Child::start(&origin, &disk.path(), 16);
+        child.get(&path);
+        await_written(&disk.path(), path.as_bytes());
+        child.kill();
+        let proxy = Proxy::start(disk.under(plan_for(&origin)));
+        for earlier in 0..=n {
+            // While the store is looked through, what has not been found yet is a miss.
+            let again = eventually("it is found", || {
+                let only = ["Cache-Control: only-if-cached"];
+                let answer = proxy.ask("GET", &format!("/an-object-of-its-own-{earlier}"), &only);
+                answer.is_hit().then_some(answer)
+            });
+            assert_same(&again.body, &body);
+        }
+        proxy.stop();
+    }
+    assert_eq!(origin.requests().len(), 3);
+}
+
+#[test]
+fn what_an_unsafe_method_made_untrue_stays_so_after_kill_9() {
+    let origin = Origin::start(|exchange| {
+        let nth = exchange.nth();
+        exchange.send(ok(&[FRESH], format!("version {nth}")));
+    });
+    let disk = Disk::of_mib(16);
+    for n in 0..5 {
+        let path = format!("/an-object-of-its-own-{n}");
+        let child = Child::start(&origin, &disk.path(), 16);
+        assert_eq!(child.get(&path).text(), "version 1");
+        await_written(&disk.path(), path.as_bytes());
+        let mut client = child.client();
+        let answer = client.ask("DELETE", &path, &[]).read("DELETE");
+        assert_eq!(answer.text(), "version 2");
+        child.kill();
+        let proxy = Proxy::start(disk.under(plan_for(&origin)));
+        assert_eq!(proxy.get(&path).text(), "version 3");
+        proxy.stop();
+    }
+}
+
+#[test]
+fn objects_are_spread_over_the_stores_and_one_that_goes_takes_only_its_share() {
+    const OBJECTS: usize = 60;
+    let origin = Origin::sending(ok(&[FRESH], pattern(3_000)));
+    let disk = Disk::of_mib(8);
+    let path = |name: &str| disk.path().with_file_name(name);
+    let with = |names: &[&str]| {
+        let mut plan = plan_for(&origin);
+        let store = |name: &&str| StorePlan::at(path(name), Some(8 << 20));
+        plan.stores = names.iter().map(store).collect();
+        plan.memory_bytes = 0;
+        plan
+    };
+    let hits = |proxy: &Proxy| {
+        let mut client = proxy.client();
+        let only = ["Cache-Control: only-if-cached"];
+        let asked = (0..OBJECTS).map(|n| client.ask("GET", &format!("/{n}"), &only).read("GET"));
+        asked.filter(|answer| answer.is_hit()).count()
+    };
+    let proxy = Proxy::start(with(&["one", "two", "three"]));
+    assert_eq!(proxy.ready.stores.len(), 3);
+    let mut client = proxy.client();
+    for n in 0..OBJECTS {
+        assert_same(&client.get(&format!("/{n}")).body, &pattern(3_000));
+    }
+    assert_eq!(hits(&proxy), OBJECTS);
+    drop(client);
+    proxy.stop();
+
+    let proxy = Proxy::start(with(&["three", "one", "two"]));
+    assert_eq!(hits(&proxy), OBJECTS, "whatever their order");
+    proxy.stop();
+
+    let two = Proxy::start(with(&["one", "three"]));
+    let left = hits(&two);
+    assert!((OBJECTS / 3..OBJECTS).contains(&left), "{left}");
+    two.stop();
+
+    // It has missed a run, and so perhaps a purge; the others have missed nothing.
+    let proxy = Proxy::start(with(&["one", "two", "three"]));
+    let found = &proxy.ready.stores[1];
+    assert!(found.contains("starts empty"), "{found}");
+    assert_eq!(hits(&proxy), left);
+    for n in 0..OBJECTS {
+        proxy.get(&format!("/{n}"));
+    }
+    assert_eq!(hits(&proxy), OBJECTS);
+}
+
+#[test]
+fn a_body_whose_parts_are_evicted_while_it_is_sent_comes_whole_all_the_same() {
+    const LARGE: usize = 24 << 20;
+    let origin = Origin::start(|exchange| match exchange.path() {
+        "/large" => send_tagged(exchange, &pattern(LARGE)),
+        _ => exchange.send(ok(&[FRESH], pattern(1 << 20))),
+    });
+    let disk = Disk::of_mib(64);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    assert_same(&proxy.get("/large").body, &pattern(LARGE));
+    let mut slow = Client::connect(proxy.address());
+    slow.ask("GET", "/large", &[]);
+    let mut head = slow.read_head();
+    // The hand goes round while the client does not read on.
+    for n in 0..130 {
+        proxy.get(&format!("/{n}"));
+    }
+    slow.wire.response_body("GET", &mut head);
+    assert_eq!(head.cut, None);
+    assert_same(&head.body, &pattern(LARGE));
+    let parts = origin.requests();
+    let parts = parts.iter().filter(|r| r.field("range").is_some()).count();
+    assert_eq!(parts, 1, "the rest was asked for");
+}
+
+#[test]
+fn every_policy_admission_and_way_of_reading_serves_what_was_stored() {
+    const OBJECTS: usize = 120;
+    let body = |n: usize| pattern(40_000 + 777 * n);
+    let origin = Origin::start(move |exchange| {
+        let n = exchange.path()[1..].parse().unwrap();
+        send_tagged(exchange, &body(n));
+    });
+    for (replacement, admission) in [
+        ("second-chance=20", "second-hit"),
+        ("lru", "all"),
+        ("lru-threshold=65536", "tinylfu"),
+        ("s3-fifo", "all"),
+        ("sieve", "second-hit"),
+        ("w-tinylfu", "tinylfu"),
+        ("gdsf", "all"),
+    ] {
+        println!("{replacement}, {admission}");
+        // About half of what is asked for fits.
+        let disk = Disk::of_mib(8);
+        let mut plan = disk.under(plan_for(&origin));
+        plan.memory_bytes = 0;
+        plan.storing.replacement = replacement.parse().unwrap();
+        plan.storing.admission = admission.parse().unwrap();
+        plan.storing.locality_buffers = 4;
+        plan.storing.lazy_reads = LazyMode::Gather(10);
+        for round in 0..3 {
+            let proxy = Proxy::start(plan.clone());
+            std::thread::scope(|scope| {
+                for part in 0..4 {
+                    let mut client = proxy.client();
+                    scope.spawn(move || {
+                        for n in (part..OBJECTS).step_by(4) {
+                            // The first quarter is asked for again and again.
+                            for n in [n, n / 4] {
+                                let answer = client.get(&format!("/{n}"));
+                                assert_same(&answer.body, &body(n));
+                            }
+                        }
+                    });
+                }
+            });
+            let mut client = proxy.client();
+            let only = ["Cache-Control: only-if-cached"];
+            let mut ask = |n: usize| client.ask("GET", &format!("/{n}"), &only).read("GET");
+            let hits = (0..OBJECTS).filter(|&n| ask(n).is_hit()).count();
+            assert!(
+                (5..OBJECTS - 5).contains(&hits),
+                "{replacement}, {admission}, round {round}: {hits} of {OBJECTS} are there"
+            );
+            proxy.stop();
+        }
+    }
+}

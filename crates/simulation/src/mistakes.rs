@@ -1,0 +1,58 @@
+//! Deliberate mistakes of the store, by name: the proof that the simulation would notice real ones.
+//!
+//! Each takes one precaution out of the store. `cargo xtask sim --mistakes` switches on one after the other and runs
+//! seeds until one fails; a mistake that nobody notices is a hole in the simulation (or a precaution for nothing).
+//!
+//! Not known here: how the store makes them.
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use store::Mistake;
+
+/// A mistake as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named(pub Mistake);
+
+/// No such mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMistake(String);
+
+impl fmt::Display for UnknownMistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = Mistake::ALL.iter().map(|mistake| mistake.name()).collect();
+        write!(
+            f,
+            "no mistake is called {:?}; there are {}",
+            self.0,
+            names.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for UnknownMistake {}
+
+impl FromStr for Named {
+    type Err = UnknownMistake;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMistake> {
+        let found = Mistake::ALL.iter().find(|mistake| mistake.name() == text);
+        found
+            .map(|mistake| Self(*mistake))
+            .ok_or_else(|| UnknownMistake(text.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for mistake in Mistake::ALL {
+            assert_eq!(mistake.name().parse(), Ok(Named(mistake)));
+        }
+        let error = "no-idea".parse::<Named>().unwrap_err().to_string();
+        assert!(error.contains("no-idea") && error.contains("no-log"));
+    }
+}

@@ -1,0 +1,286 @@
+//! Look-ups: what is found, read, verified and served, as a proxy would.
+//!
+//! A record on disk takes a read, and anything may happen until it is done. Then, in this order: verify, end the
+//! read, ask whether its primary was invalidated meanwhile (a variant or fragment is not the primary's own record, so
+//! ending its read does not tell), compare the key. Only what passes all is served, and then checked.
+//!
+//! Variants are only reached through their marker, fragments only through their head record.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use store::{KeyHash, Lookup, Read, RecordParts, Renewal, Sequence};
+
+use crate::check::{self, Served};
+use crate::disk::Op;
+use crate::rig::NotServed;
+use crate::run::{Run, Tag};
+use crate::world::FullKey;
+
+/// A read under way.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    full_key: FullKey,
+    read: Read,
+    looked_up: Sequence,
+}
+
+/// What became of a look-up that needs no waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    Served,
+    Missed,
+}
+
+impl Run {
+    /// A look-up whose read, if it needs one, takes its time.
+    pub fn look_up(&mut self, full_key: FullKey) -> Result<(), String> {
+        let hash = self.hash_of(full_key)?;
+        let looked_up = self.rig()?.sequence();
+        match self.rig()?.look_up(hash) {
+            Lookup::Absent => {
+                self.report.misses += 1;
+                self.about(full_key, || "absent".into());
+            }
+            Lookup::Buffered(bytes) => {
+                self.buffered(full_key, hash, &bytes)?;
+            }
+            Lookup::OnDisk(read) => {
+                let op = Op::Read {
+                    offset: read.offset,
+                    len: read.len,
+                };
+                let reading = Reading {
+                    full_key,
+                    read,
+                    looked_up,
+                };
+                let mistakable = self.older_copy(full_key, &reading.read);
+                let tag = Tag::Reading(Box::new(reading));
+                self.disk
+                    .submit_mistakable(tag, op, self.now_ms, mistakable)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where an older record of the same key and length was written. It may lie there still.
+    fn older_copy(&mut self, full_key: FullKey, read: &Read) -> Option<u64> {
+        let versions = &self.world.full_keys[full_key as usize].versions;
+        let copies = versions
+            .iter()
+            .flat_map(|&version| &self.world.versions[version as usize].copies);
+        let same_length = |range: &Range<u64>| range.end - range.start == read.len as u64;
+        let older: Vec<u64> = copies
+            .map(|copy| copy.range.clone())
+            .filter(|range| range.start != read.offset && same_length(range))
+            .map(|range| range.start)
+            .collect();
+        (!older.is_empty()).then(|| self.random.pick(&older))
+    }
+
+    /// A look-up at once, on a disk that makes no faults.
+    pub fn look_up_now(&mut self, full_key: FullKey) -> Result<Answer, String> {
+        let hash = self.hash_of(full_key)?;
+        let looked_up = self.rig()?.sequence();
+        match self.rig()?.look_up(hash) {
+            Lookup::Absent => {
+                self.report.misses += 1;
+                Ok(Answer::Missed)
+            }
+            Lookup::Buffered(bytes) => self.buffered(full_key, hash, &bytes),
+            Lookup::OnDisk(read) => {
+                let range = read.offset..read.offset + read.len as u64;
+                let bytes = Bytes::copy_from_slice(self.disk.peek(range));
+                let reading = Reading {
+                    full_key,
+                    read,
+                    looked_up,
+                };
+                self.end_reading(reading, Ok(Some(bytes)), false)
+            }
+        }
+    }
+
+    /// The read of a look-up is over.
+    pub fn end_reading(
+        &mut self,
+        reading: Reading,
+        result: Result<Option<Bytes>, ()>,
+        spoiled: bool,
+    ) -> Result<Answer, String> {
+        let Reading {
+            full_key,
+            read,
+            looked_up,
+        } = reading;
+        let hash = read.hash();
+        let Ok(Some(bytes)) = result else {
+            self.rig()?.read_failed(read);
+            self.world.forgotten(full_key);
+            self.about(full_key, || "read failed".into());
+            self.report.misses += 1;
+            return Ok(Answer::Missed);
+        };
+        let (offset, renewal) = (read.offset, read.renewal());
+        let decoded = self.rig()?.decode_read(&bytes, &read);
+        let may_serve = self.rig()?.read_done(read);
+        let primary = self.primary_of(full_key)?;
+        let overtaken = self.rig()?.invalidated_since(primary, looked_up);
+        match decoded {
+            Err(NotServed::Dead | NotServed::OtherKey) => {
+                self.report.misses += 1;
+                Ok(Answer::Missed)
+            }
+            Err(NotServed::Corrupt(why)) => {
+                self.report.unverified += 1;
+                self.about(full_key, || format!("at {offset} does not verify: {why}"));
+                self.rig()?.forget(hash);
+                self.world.forgotten(full_key);
+                self.say(format!(
+                    "{} at {offset} does not verify: {}",
+                    self.key_text(full_key),
+                    why
+                ));
+                if !spoiled && may_serve {
+                    let damages = self.disk.damages();
+                    let recovering = self.rig()?.recovery().is_some();
+                    let place = recovering.then_some(offset);
+                    check::unverified(&self.world, damages, full_key, place, &why)
+                        .or_else(|message| self.waive(message))?;
+                }
+                Ok(Answer::Missed)
+            }
+            Ok(_) if !may_serve || overtaken => {
+                self.report.misses += 1;
+                Ok(Answer::Missed)
+            }
+            Ok(parts) => {
+                let answer = self.serve(full_key, hash, &parts)?;
+                self.renew(renewal, &parts)?;
+                Ok(answer)
+            }
+        }
+    }
+
+    /// What is in use where room will be made next is written again.
+    fn renew(&mut self, renewal: Option<Renewal>, parts: &RecordParts) -> Result<(), String> {
+        if let Some(renewal) = renewal {
+            let inserted = self.rig()?.renew(renewal, parts, self.now_ms);
+            self.submit_writes(inserted.writes)?;
+        }
+        Ok(())
+    }
+
+    fn buffered(
+        &mut self,
+        full_key: FullKey,
+        hash: KeyHash,
+        bytes: &Bytes,
+    ) -> Result<Answer, String> {
+        match self.rig()?.decode(bytes, hash) {
+            Ok(parts) => self.serve(full_key, hash, &parts),
+            Err(NotServed::Dead | NotServed::OtherKey) => {
+                self.report.misses += 1;
+                Ok(Answer::Missed)
+            }
+            Err(NotServed::Corrupt(why)) => Err(format!(
+                "R4: {} does not verify in its buffer: {}",
+                self.key_text(full_key),
+                why
+            )),
+        }
+    }
+
+    fn serve(
+        &mut self,
+        full_key: FullKey,
+        hash: KeyHash,
+        parts: &RecordParts,
+    ) -> Result<Answer, String> {
+        if *parts.key != *self.world.full_keys[full_key as usize].key {
+            // Two keys of one hash. Not in our lives, so: a record that passes for another.
+            self.rig()?.forget(hash);
+        }
+        let served = Served {
+            key: &parts.key,
+            meta: &parts.meta,
+            body: &parts.body,
+        };
+        let knows_all = self.choice.fills_in_turn() && self.rig()?.recovery().is_none();
+        let damages = self.disk.damages();
+        let number = match check::served(&self.world, damages, full_key, served, knows_all) {
+            Ok(number) => number,
+            Err(message) => {
+                self.waive(message)?;
+                return Ok(Answer::Missed);
+            }
+        };
+        self.report.compared += 1;
+        self.about(full_key, || format!("version {number} served"));
+        self.tell("served", u64::from(full_key), u64::from(number));
+        if let Some(total) = parts.total {
+            return self.serve_fragments(full_key, total.fetch_id, total.fragments);
+        }
+        Ok(Answer::Served)
+    }
+
+    fn serve_fragments(
+        &mut self,
+        head: FullKey,
+        fetch_id: u64,
+        fragments: u32,
+    ) -> Result<Answer, String> {
+        let full = &self.world.full_keys[head as usize];
+        let (name, primary) = (full.key.clone(), full.primary);
+        for number in 0..fragments {
+            let key = fragment_key(&name, fetch_id, number);
+            let fragment = self.world.full_key(&key, primary, false);
+            if self.look_up_now(fragment)? == Answer::Missed {
+                return Ok(Answer::Missed);
+            }
+        }
+        Ok(Answer::Served)
+    }
+
+    /// Looks for a variant the way a proxy does.
+    pub fn look_up_variant(&mut self) -> Result<(), String> {
+        let key = self.any_key();
+        let hash = self.rig()?.hash(&self.name(key));
+        if let Some(marker) = self.rig()?.marker(hash) {
+            let value = self.random.below(3);
+            let name = variant_key(&self.name(key), marker.salt, &marker.list, value);
+            let full_key = self.world.full_key(&name, key, false);
+            self.look_up(full_key)?;
+        }
+        Ok(())
+    }
+
+    pub fn hash_of(&self, full_key: FullKey) -> Result<KeyHash, String> {
+        Ok(self
+            .rig()?
+            .hash(&self.world.full_keys[full_key as usize].key))
+    }
+
+    fn primary_of(&self, full_key: FullKey) -> Result<KeyHash, String> {
+        let primary = self.world.full_keys[full_key as usize].primary;
+        Ok(self.rig()?.hash(&self.name(primary)))
+    }
+
+    pub fn key_text(&self, full_key: FullKey) -> String {
+        self.world.full_keys[full_key as usize]
+            .key
+            .escape_ascii()
+            .to_string()
+    }
+}
+
+/// The full key of a fragment.
+pub(crate) fn fragment_key(name: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
+    [name, &fetch_id.to_le_bytes(), &number.to_le_bytes()].concat()
+}
+
+/// The full key of a variant.
+pub(crate) fn variant_key(name: &[u8], salt: u64, list: &[u8], value: u64) -> Vec<u8> {
+    [name, &salt.to_le_bytes(), list, &[value as u8]].concat()
+}

@@ -1,0 +1,215 @@
+//! What came of runs: numbers to add up, and for a run that failed its story.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use crate::faults::Counts;
+
+/// Events that a story goes back.
+const STORY_MAX: usize = 40;
+
+/// Numbers of one run, or of many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Runs.
+    pub seeds: u64,
+    /// Steps of all of them.
+    pub steps: u64,
+    /// Process ended at once.
+    pub kills: u64,
+    /// Power ended at once.
+    pub power_cuts: u64,
+    /// Stops in order.
+    pub closes: u64,
+    /// Openings that found a store.
+    pub recoveries: u64,
+    /// Openings that a crash or a fault ended.
+    pub openings_cut_short: u64,
+    /// Records taken by the store.
+    pub stored: u64,
+    /// Bytes of their bodies.
+    pub stored_bytes: u64,
+    /// Records evicted.
+    pub evictions: u64,
+    /// Checkpoints that were published.
+    pub checkpoints: u64,
+    /// Records written again because they were in use.
+    pub second_chances: u64,
+    /// Answers compared with the truth.
+    pub compared: u64,
+    /// Look-ups that found nothing.
+    pub misses: u64,
+    /// Records that did not verify.
+    pub unverified: u64,
+    /// Invalidations called, predicates among them.
+    pub invalidations: u64,
+    /// Predicates called.
+    pub predicates: u64,
+    /// Invalidations acknowledged.
+    pub acknowledged: u64,
+    /// Invalidations that could not be made durable.
+    pub unacknowledged: u64,
+    /// Records that a recovery had to find.
+    pub expected: u64,
+    /// Those of them that it found.
+    pub found: u64,
+    /// Broken rules that were passed over.
+    pub waived: u64,
+    /// What the disk did.
+    pub faults: Counts,
+}
+
+impl Report {
+    /// Those of other runs on top.
+    pub fn merge(&mut self, other: &Self) {
+        let Self {
+            seeds,
+            steps,
+            kills,
+            power_cuts,
+            closes,
+            recoveries,
+            openings_cut_short,
+            stored,
+            stored_bytes,
+            evictions,
+            checkpoints,
+            second_chances,
+            compared,
+            misses,
+            unverified,
+            invalidations,
+            predicates,
+            acknowledged,
+            unacknowledged,
+            expected,
+            found,
+            waived,
+            faults,
+        } = other;
+        self.seeds += seeds;
+        self.steps += steps;
+        self.kills += kills;
+        self.power_cuts += power_cuts;
+        self.closes += closes;
+        self.recoveries += recoveries;
+        self.openings_cut_short += openings_cut_short;
+        self.stored += stored;
+        self.stored_bytes += stored_bytes;
+        self.evictions += evictions;
+        self.checkpoints += checkpoints;
+        self.second_chances += second_chances;
+        self.compared += compared;
+        self.misses += misses;
+        self.unverified += unverified;
+        self.invalidations += invalidations;
+        self.predicates += predicates;
+        self.acknowledged += acknowledged;
+        self.unacknowledged += unacknowledged;
+        self.expected += expected;
+        self.found += found;
+        self.waived += waived;
+        self.faults.merge(faults);
+    }
+
+    /// What a store did in its life: evictions, checkpoints, second chances.
+    pub fn count_deeds(&mut self, [evictions, checkpoints, second_chances]: [u64; 3]) {
+        self.evictions += evictions;
+        self.checkpoints += checkpoints;
+        self.second_chances += second_chances;
+    }
+
+    /// All but the faults, by name.
+    pub fn numbers(&self) -> [(&'static str, u64); 22] {
+        [
+            ("seeds", self.seeds),
+            ("steps", self.steps),
+            ("kills", self.kills),
+            ("power cuts", self.power_cuts),
+            ("closes", self.closes),
+            ("recoveries", self.recoveries),
+            ("openings cut short", self.openings_cut_short),
+            ("records stored", self.stored),
+            ("bytes stored", self.stored_bytes),
+            ("records evicted", self.evictions),
+            ("checkpoints", self.checkpoints),
+            ("second chances", self.second_chances),
+            ("answers compared", self.compared),
+            ("misses", self.misses),
+            ("records not verified", self.unverified),
+            ("invalidations", self.invalidations),
+            ("predicates", self.predicates),
+            ("acknowledged", self.acknowledged),
+            ("not acknowledged", self.unacknowledged),
+            ("expected after recovery", self.expected),
+            ("found after recovery", self.found),
+            ("waived", self.waived),
+        ]
+    }
+
+    /// Of what a recovery had to find, how much it found, in percent; None if there was nothing.
+    pub fn found_percent(&self) -> Option<f64> {
+        (self.expected > 0).then(|| self.found as f64 * 100.0 / self.expected as f64)
+    }
+}
+
+/// The last events of a run. Written down as text only when somebody wants to read it.
+#[derive(Clone, Debug, Default)]
+pub struct Story(VecDeque<(u64, Event)>);
+
+/// Something happened; the numbers are what the words say.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Words and two numbers.
+    Of(&'static str, u64, u64),
+    /// Words made for the occasion.
+    Told(String),
+}
+
+impl Story {
+    /// It goes on.
+    pub fn tell(&mut self, step: u64, event: Event) {
+        if self.0.len() == STORY_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((step, event));
+    }
+
+    /// Line by line.
+    pub fn lines(&self) -> Vec<String> {
+        let line = |(step, event): &(u64, Event)| match event {
+            Event::Of(words, a, b) => format!("step {step}: {words} ({a}, {b})"),
+            Event::Told(words) => format!("step {step}: {words}"),
+        };
+        self.0.iter().map(line).collect()
+    }
+}
+
+/// A run that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Which run.
+    pub seed: u64,
+    /// Where in it.
+    pub step: u64,
+    /// What is wrong.
+    pub message: String,
+    /// What came before.
+    pub story: Vec<String>,
+    /// How to see it again.
+    pub replay: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "seed {}, step {}: {}",
+            self.seed, self.step, self.message
+        )?;
+        for line in &self.story {
+            writeln!(f, "  {line}")?;
+        }
+        write!(f, "again: {}", self.replay)
+    }
+}

@@ -1,0 +1,296 @@
+//! The store as the simulation calls it: the one file to be adapted when the store's calls change.
+//!
+//! Not known here: what is done with it, and what is right.
+
+use bytes::Bytes;
+use store::{
+    Corrupt, Geometry, Identity, KeyHash, Lookup, Marker, Mistake, Mistakes, NewRecord, Read,
+    RecordParts, Renewal, Sequence, Settings, Store, Superblock, WriteId, Writes,
+};
+
+pub use store::{Found, Inserted, OpenPlan, Progress, Settled, Ticket, Work, WorkId, WorkOp};
+
+use crate::world;
+
+/// What a run chooses.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// As in the store's settings.
+    pub cluster_bytes: u32,
+    /// As in the store's settings.
+    pub cluster_deadline_ms: u64,
+    /// As in the store's settings.
+    pub shards: usize,
+    /// As in the store's settings.
+    pub locality_buffers: usize,
+    /// The name of an eviction policy.
+    pub policy: &'static str,
+    /// What the store does wrong on purpose.
+    pub mistake: Option<Mistake>,
+}
+
+impl Choice {
+    /// Does the policy fill one region after the other, so that what is older is also gone earlier?
+    pub fn fills_in_turn(&self) -> bool {
+        self.policy.starts_with(POLICIES[0])
+    }
+}
+
+/// The policies that runs choose from, the default first.
+pub const POLICIES: &[&str] = &[
+    "second-chance",
+    "second-chance=0",
+    "second-chance=60",
+    "lru",
+    "s3-fifo",
+    "sieve",
+    "w-tinylfu",
+    "gdsf",
+];
+
+fn settings(choice: &Choice) -> Settings {
+    Settings {
+        cluster_bytes: choice.cluster_bytes,
+        cluster_deadline_ms: choice.cluster_deadline_ms,
+        shards: choice.shards,
+        locality_buffers: choice.locality_buffers,
+        replacement: choice.policy.parse().expect("POLICIES names what there is"),
+        matches: world::matches,
+        mistakes: choice.mistake.map(Mistakes::only).unwrap_or_default(),
+        ..Settings::default()
+    }
+}
+
+/// Why bytes are not to be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotServed {
+    /// They are a good record, but an invalidation has killed it.
+    Dead,
+    /// They are another key's record: the index has taken one key for another.
+    OtherKey,
+    /// They are no record, and why.
+    Corrupt(String),
+}
+
+impl NotServed {
+    fn of(corrupt: Corrupt) -> Self {
+        match corrupt {
+            Corrupt::Invalidated => Self::Dead,
+            Corrupt::Hash => Self::OtherKey,
+            other => Self::Corrupt(other.to_string()),
+        }
+    }
+}
+
+/// What a recovery found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// In words.
+    pub words: String,
+    /// Nothing was kept.
+    pub empty: bool,
+}
+
+/// A store under simulation.
+#[derive(Debug)]
+pub struct Rig {
+    store: Store,
+}
+
+impl Rig {
+    /// An empty store, in place of `previous` if there was one.
+    pub fn create(
+        geometry: Geometry,
+        choice: &Choice,
+        identity: Identity,
+        previous: Option<&Superblock>,
+    ) -> Self {
+        let identity = match previous {
+            Some(previous) => identity.after(previous),
+            None => identity,
+        };
+        let store = Store::create(geometry, &settings(choice), identity);
+        Self { store }
+    }
+
+    /// The store that lies there.
+    pub fn recover(
+        superblock: Superblock,
+        found: &Found,
+        choice: &Choice,
+        identity: Identity,
+    ) -> (Self, Recovery) {
+        let (store, recovered) = Store::recover(superblock, found, &settings(choice), identity);
+        let recovery = Recovery {
+            words: recovered.words,
+            empty: recovered.empty,
+        };
+        (Self { store }, recovery)
+    }
+
+    /// What to write before anything else, a flush after each.
+    pub fn opening(&self) -> Vec<(u64, Bytes)> {
+        self.store.opening()
+    }
+
+    /// The hash of a full key.
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        self.store.hasher().hash(key)
+    }
+
+    /// The present.
+    pub fn sequence(&self) -> Sequence {
+        self.store.sequence()
+    }
+
+    /// Stores a record.
+    pub fn insert(&self, record: &NewRecord<'_>, now_ms: u64) -> Inserted {
+        self.store.insert(record, now_ms)
+    }
+
+    /// Stores a record again that was read where room will be made next.
+    pub fn renew(&self, renewal: Renewal, parts: &RecordParts, now_ms: u64) -> Inserted {
+        self.store.renew(renewal, parts, now_ms)
+    }
+
+    /// A cluster write is over.
+    pub fn write_done(&self, id: WriteId, ok: bool, now_ms: u64) {
+        self.store.write_done(id, ok, now_ms);
+    }
+
+    /// Time goes on.
+    pub fn tick(&self, now_ms: u64) -> Writes {
+        self.store.tick(now_ms)
+    }
+
+    /// The open clusters are to be written now.
+    pub fn flush(&self) -> Writes {
+        self.store.flush()
+    }
+
+    /// Finds a record.
+    pub fn look_up(&self, hash: KeyHash) -> Lookup {
+        self.store.look_up(hash)
+    }
+
+    /// Where a record lies on the disk, if there is such a record, and its write is over.
+    pub fn place_of(&self, hash: KeyHash) -> Option<u64> {
+        match self.store.look_up(hash) {
+            Lookup::OnDisk(read) => {
+                let offset = read.offset;
+                let _ = self.store.read_done(read);
+                Some(offset)
+            }
+            Lookup::Absent | Lookup::Buffered(_) => None,
+        }
+    }
+
+    /// Is there such a record?
+    pub fn contains(&self, hash: KeyHash) -> bool {
+        self.store.contains(hash)
+    }
+
+    /// Verifies a buffered record.
+    ///
+    /// # Errors
+    /// Why it is not to be served.
+    pub fn decode(&self, bytes: &Bytes, hash: KeyHash) -> Result<RecordParts, NotServed> {
+        self.store.decode(bytes, hash).map_err(NotServed::of)
+    }
+
+    /// Verifies a record that was read.
+    ///
+    /// # Errors
+    /// Why it is not to be served.
+    pub fn decode_read(&self, bytes: &Bytes, read: &Read) -> Result<RecordParts, NotServed> {
+        self.store.decode_read(bytes, read).map_err(NotServed::of)
+    }
+
+    /// Ends a read. May it be served?
+    pub fn read_done(&self, read: Read) -> bool {
+        self.store.read_done(read)
+    }
+
+    /// Ends a read that the device refused.
+    pub fn read_failed(&self, read: Read) {
+        self.store.read_failed(read);
+    }
+
+    /// Was the primary invalidated since?
+    pub fn invalidated_since(&self, primary: KeyHash, began: Sequence) -> bool {
+        self.store.invalidated_since(primary, began)
+    }
+
+    /// Drops a record that does not verify.
+    pub fn forget(&self, hash: KeyHash) {
+        self.store.forget(hash);
+    }
+
+    /// How to find the variants.
+    pub fn marker(&self, primary: KeyHash) -> Option<Marker> {
+        self.store.marker(primary)
+    }
+
+    /// Says how to find the variants.
+    pub fn set_marker(&self, primary: KeyHash, list: &[u8], began: Sequence) -> Option<Marker> {
+        self.store.set_marker(primary, list, began)
+    }
+
+    /// Invalidates a primary key.
+    pub fn invalidate(&self, primary: KeyHash) -> Ticket {
+        self.store.invalidate(primary).ticket
+    }
+
+    /// Invalidates what matches; None if the pattern is too long.
+    pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Option<Ticket> {
+        self.store.invalidate_matching(kind, pattern).ok()
+    }
+
+    /// How far an invalidation has come.
+    pub fn settled(&self, ticket: Ticket) -> Settled {
+        self.store.settled(ticket)
+    }
+
+    /// Background work.
+    pub fn next_work(&self, now_ms: u64) -> Option<Work> {
+        self.store.next_work(now_ms)
+    }
+
+    /// Background work is over.
+    pub fn work_done(&self, id: WorkId, result: Result<Option<Bytes>, ()>, now_ms: u64) {
+        self.store.work_done(id, result, now_ms);
+    }
+
+    /// Stops in order.
+    pub fn begin_close(&self) {
+        self.store.begin_close();
+    }
+
+    /// Has it stopped?
+    pub fn is_closed(&self) -> bool {
+        self.store.is_closed()
+    }
+
+    /// How far the recovery has come; None if nothing is left to scan.
+    pub fn recovery(&self) -> Option<Progress> {
+        self.store.recovery()
+    }
+
+    /// Checks all invariants.
+    ///
+    /// # Errors
+    /// Which does not hold.
+    pub fn audit(&self) -> Result<(), String> {
+        self.store.audit()
+    }
+
+    /// What it did in this life: records evicted, checkpoints, second chances.
+    pub fn deeds(&self) -> [u64; 3] {
+        let figures = self.store.figures();
+        [
+            figures.evictions + figures.stretch_evictions,
+            figures.checkpoints,
+            figures.second_chances,
+        ]
+    }
+}

@@ -1,0 +1,498 @@
+//! One run: the step, the pump that carries operations between store and disk, the end.
+//!
+//! A step lets a little time pass, carries out what is due, and then does one thing chosen by chance. Nothing waits:
+//! what the disk completes is delivered in the step in which it falls due, and whatever it was for goes on from there.
+//!
+//! Limits: [`PUMP_MAX`] operations a step and [`DRAIN_MS_MAX`] of virtual time until all is quiet: beyond that the store
+//! hangs, which is a failure like any other.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use store::{Geometry, Mistake, Sequence, Write, WriteId};
+
+use crate::areas::Areas;
+use crate::check::Waived;
+use crate::disk::{Disk, Done, Op};
+use crate::faults::Faults;
+use crate::hostile::{self, Samples};
+use crate::random::Random;
+use crate::reading::Reading;
+use crate::report::{Event, Failure, Report, Story};
+use crate::rig::{Choice, POLICIES, Rig, Settled, Ticket, WorkId, WorkOp};
+use crate::world::{FullKey, VersionNumber, World};
+
+const PUMP_MAX: usize = 100_000;
+const DRAIN_MS_MAX: u64 = 1_000_000;
+/// Steps between two audits.
+const AUDIT_EVERY: u64 = 100;
+/// A run begins here, in milliseconds since 1970.
+const BEGIN_MS: u64 = 1_700_000_000_000;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Decides everything.
+    pub seed: u64,
+    /// How long.
+    pub steps: u64,
+    /// What the store does wrong on purpose.
+    pub mistake: Option<Mistake>,
+    /// What it is known to do wrong.
+    pub waived: Waived,
+    /// Tell all that happened to this full key, by its number, at the end of the story.
+    pub watch: Option<FullKey>,
+}
+
+/// Who wanted an operation of the disk.
+#[derive(Debug)]
+pub(crate) enum Tag {
+    Cluster {
+        id: WriteId,
+        records: Vec<(VersionNumber, Range<u64>)>,
+    },
+    Work {
+        id: WorkId,
+        flush: bool,
+    },
+    Reading(Box<Reading>),
+    Opening,
+}
+
+/// A fetch under way.
+#[derive(Debug)]
+pub(crate) struct Fill {
+    pub key: u32,
+    /// For the store.
+    pub sequence: Sequence,
+    /// For the world.
+    pub began: u64,
+}
+
+/// The habits of a run.
+#[derive(Debug)]
+pub(crate) struct Habits {
+    pub keys: u64,
+    pub hosts: u64,
+    pub mean_body: u64,
+    pub crash_once_in: u64,
+    pub predicates: bool,
+    pub hostile: bool,
+    /// Bodies up to this length now and then.
+    pub large_body: u64,
+}
+
+/// See the head of this file.
+pub(crate) struct Run {
+    pub options: Options,
+    pub step: u64,
+    pub random: Random,
+    pub now_ms: u64,
+    pub choice: Choice,
+    pub habits: Habits,
+    pub geometry: Geometry,
+    pub disk: Disk<Tag>,
+    pub rig: Option<Rig>,
+    pub world: World,
+    pub samples: Samples,
+    pub story: Story,
+    pub report: Report,
+    pub fills: Vec<Fill>,
+    pub tickets: Vec<(Ticket, u32)>,
+    /// Has the superblock ever been durable?
+    pub opened_once: bool,
+    /// An opening that found the log unreadable began to make the store empty, and did not come to its end: so must the next.
+    pub starting_empty: bool,
+    /// What the recovery under way has to find; None if nobody will ask.
+    pub expected: Option<Vec<VersionNumber>>,
+    /// Steps since the opening while nothing but reading goes on.
+    pub quiet_steps: Option<u64>,
+    /// The recovery has not been seen to be complete.
+    pub recovering: bool,
+    pub next_fetch: u64,
+    /// The story up to the first recovery that did not find all.
+    pub first_missing: Option<Story>,
+    /// What happened to the key that is watched.
+    pub watched: Vec<String>,
+}
+
+/// Runs a seed. The failure, if there is one, names it.
+pub fn run(options: Options) -> (Report, Option<Failure>) {
+    note_panics();
+    let mut run = Run::new(options);
+    let outcome = catch_unwind(AssertUnwindSafe(|| run.go()));
+    let message = match outcome {
+        Ok(Ok(())) => None,
+        Ok(Err(message)) => Some(message),
+        Err(_) => Some(PANIC.with_borrow_mut(std::mem::take)),
+    };
+    run.report.seeds = 1;
+    run.report.steps = run.step;
+    run.report.faults = run.disk.counts().clone();
+    let failure = message.map(|message| run.failure(message));
+    (run.report, failure)
+}
+
+thread_local! {
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Panics of a run become its failure, with place and words, instead of being printed.
+fn note_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let known = PANIC.try_with(|text| text.replace(format!("panic: {info}")));
+            if known.is_err() {
+                usual(info);
+            }
+        }));
+    });
+}
+
+impl Run {
+    fn new(options: Options) -> Self {
+        let mut random = Random::new(options.seed);
+        let total_bytes = (4 + random.below(7)) << 20;
+        let geometry = Geometry::plan(total_bytes, 512).expect("4 MiB are enough for a store");
+        let faults = Faults::choose(&mut random);
+        let disk_random = Random::new(random.number());
+        let choice = Choice {
+            cluster_bytes: 64 << 10 << random.below(2),
+            cluster_deadline_ms: random.pick(&[20, 200, 1000]),
+            shards: 1 << random.below(4),
+            locality_buffers: random.pick(&[0, 0, 4]),
+            // The default more often than the others.
+            policy: if random.one_in(2) {
+                POLICIES[0]
+            } else {
+                random.pick(POLICIES)
+            },
+            mistake: options.mistake,
+        };
+        let habits = Habits {
+            keys: 100 + random.below(500),
+            hosts: 4 + random.below(20),
+            mean_body: geometry.data_bytes() / (100 + random.below(400)),
+            crash_once_in: random.pick(&[40, 100, 200, 400]),
+            predicates: random.one_in(2),
+            hostile: random.one_in(2),
+            large_body: u64::from(choice.cluster_bytes) * 2,
+        };
+        let disk = Disk::new(total_bytes, Areas::of(&geometry), faults, disk_random);
+        Self {
+            options,
+            step: 0,
+            random,
+            now_ms: BEGIN_MS,
+            choice,
+            habits,
+            geometry,
+            disk,
+            rig: None,
+            world: World::default(),
+            samples: Samples::default(),
+            story: Story::default(),
+            report: Report::default(),
+            fills: Vec::new(),
+            tickets: Vec::new(),
+            opened_once: false,
+            starting_empty: false,
+            expected: None,
+            quiet_steps: None,
+            recovering: false,
+            next_fetch: 1,
+            first_missing: None,
+            watched: Vec::new(),
+        }
+    }
+
+    fn failure(&self, message: String) -> Failure {
+        let Options {
+            seed,
+            steps,
+            mistake,
+            ..
+        } = self.options;
+        let mistake = mistake.map_or(String::new(), |m| format!(" --mistake {}", m.name()));
+        let mut story = vec![format!(
+            "{}, {} keys, policy {}, clusters of {} bytes, {} shards, {} locality buffers",
+            self.geometry,
+            self.habits.keys,
+            self.choice.policy,
+            self.choice.cluster_bytes,
+            self.choice.shards,
+            self.choice.locality_buffers
+        )];
+        story.extend(self.story.lines());
+        let watched = self
+            .options
+            .watch
+            .and_then(|key| self.world.full_keys.get(key as usize));
+        story.extend(watched.map(|full| format!("watched: {}", full.key.escape_ascii())));
+        story.extend(self.watched.iter().cloned());
+        Failure {
+            seed,
+            step: self.step,
+            message,
+            story,
+            replay: format!("cargo xtask sim --seed {seed} --steps {steps}{mistake}"),
+        }
+    }
+
+    fn go(&mut self) -> Result<(), String> {
+        self.reopen()?;
+        while self.step < self.options.steps {
+            self.step += 1;
+            self.now_ms += match self.random.below(64) {
+                0 => self.random.below(3000),
+                1..4 => self.random.below(100),
+                _ => self.random.below(3),
+            };
+            self.pump()?;
+            self.watch_recovery()?;
+            if self.quiet_steps.is_some() {
+                self.quiet_step()?;
+            } else if self.random.one_in(self.habits.crash_once_in) {
+                self.end_and_reopen()?;
+            } else {
+                self.operate()?;
+            }
+            if self.step.is_multiple_of(AUDIT_EVERY) {
+                self.rig()?.audit()?;
+            }
+        }
+        self.end_of_run()
+    }
+
+    /// A rule is broken: the end, unless that is known.
+    pub fn waive(&mut self, message: String) -> Result<(), String> {
+        if self.options.waived.passes(&message) {
+            self.report.waived += 1;
+            self.say(format!("waived: {message}"));
+            return Ok(());
+        }
+        Err(message)
+    }
+
+    /// The store. Between its end and the next opening nobody asks for it.
+    pub fn rig(&self) -> Result<&Rig, String> {
+        self.rig
+            .as_ref()
+            .ok_or_else(|| "the simulation used a store that is not open".to_owned())
+    }
+
+    pub fn tell(&mut self, words: &'static str, a: u64, b: u64) {
+        self.story.tell(self.step, Event::Of(words, a, b));
+    }
+
+    /// Something happened to a key; told if that key is watched.
+    pub fn about(&mut self, full_key: FullKey, words: impl FnOnce() -> String) {
+        if self.options.watch == Some(full_key) {
+            let (step, life) = (self.step, self.world.life);
+            self.watched.push(format!(
+                "key {full_key}, step {step}, life {life}: {}",
+                words()
+            ));
+        }
+    }
+
+    pub fn say(&mut self, words: String) {
+        self.story.tell(self.step, Event::Told(words));
+    }
+
+    /// Hands out background work and delivers what is due, until there is neither.
+    pub fn pump(&mut self) -> Result<(), String> {
+        for _ in 0..PUMP_MAX {
+            let worked = self.hand_out_work()?;
+            let Some(done) = self.disk.complete(self.now_ms) else {
+                if !worked {
+                    return self.settle_tickets();
+                }
+                continue;
+            };
+            self.deliver(done)?;
+        }
+        Err("there is no end to the background work".into())
+    }
+
+    fn hand_out_work(&mut self) -> Result<bool, String> {
+        let mut any = false;
+        for _ in 0..PUMP_MAX {
+            let Some(work) = self.rig()?.next_work(self.now_ms) else {
+                return Ok(any);
+            };
+            any = true;
+            let flush = matches!(work.op, WorkOp::Flush);
+            let op = match work.op {
+                WorkOp::Read { offset, len } => Op::Read { offset, len },
+                WorkOp::Write { offset, data } => {
+                    self.tell("background write", offset, data.len() as u64);
+                    Op::Write { offset, data }
+                }
+                WorkOp::Flush => Op::Flush,
+                WorkOp::Yield => {
+                    self.rig()?.work_done(work.id, Ok(None), self.now_ms);
+                    continue;
+                }
+            };
+            let tag = Tag::Work { id: work.id, flush };
+            self.disk.submit(tag, op, self.now_ms)?;
+        }
+        Err("there is no end to the background work".into())
+    }
+
+    fn deliver(&mut self, done: Done<Tag>) -> Result<(), String> {
+        let ok = done.result.is_ok();
+        match done.tag {
+            Tag::Cluster { id, records } => {
+                if done.spoiled {
+                    self.tell(
+                        "a cluster write went wrong",
+                        records.len() as u64,
+                        u64::from(ok),
+                    );
+                }
+                for (version, range) in &records {
+                    let spoiled = done.spoiled;
+                    self.about(self.world.versions[*version as usize].full_key, || {
+                        format!(
+                            "version {version}: write to {range:?} over, ok {ok}, spoiled {spoiled}"
+                        )
+                    });
+                    self.world.write_over(*version, range, ok, done.number);
+                }
+                self.rig()?.write_done(id, ok, self.now_ms);
+            }
+            Tag::Work { id, flush } => {
+                if done.spoiled {
+                    self.tell(
+                        "background work went wrong",
+                        u64::from(flush),
+                        u64::from(ok),
+                    );
+                }
+                if flush {
+                    self.world.flush_over(done.number, ok);
+                }
+                self.rig()?.work_done(id, done.result, self.now_ms);
+            }
+            Tag::Reading(reading) => {
+                self.end_reading(*reading, done.result, done.spoiled)?;
+            }
+            Tag::Opening => (),
+        }
+        Ok(())
+    }
+
+    fn settle_tickets(&mut self) -> Result<(), String> {
+        let mut tickets = std::mem::take(&mut self.tickets);
+        let rig = self.rig()?;
+        let mut acknowledged = Vec::new();
+        let mut failed = 0;
+        tickets.retain(|(ticket, number)| match rig.settled(*ticket) {
+            Settled::Pending => true,
+            Settled::Durable => {
+                acknowledged.push(*number);
+                false
+            }
+            Settled::Failed => {
+                failed += 1;
+                false
+            }
+        });
+        self.tickets = tickets;
+        self.report.unacknowledged += failed;
+        for number in acknowledged {
+            self.report.acknowledged += 1;
+            self.world.invalidations[number as usize].acknowledged = true;
+            self.tell("invalidation acknowledged", u64::from(number), 0);
+        }
+        Ok(())
+    }
+
+    /// Cluster writes to the disk.
+    pub fn submit_writes(&mut self, writes: impl IntoIterator<Item = Write>) -> Result<(), String> {
+        for Write { id, offset, data } in writes {
+            let mut records = Vec::new();
+            for (at, bytes) in hostile::records_of(&data, &self.geometry) {
+                let claimed = hostile::meta_of(&bytes).and_then(|meta| self.world.claimed(meta));
+                let Some(version) = claimed else {
+                    return Err(format!(
+                        "a record nobody stored is written at {offset}+{at}"
+                    ));
+                };
+                let begin = offset + at as u64;
+                let range = begin..begin + bytes.len() as u64;
+                self.world.writing(version, range.clone());
+                self.offer_sample(bytes);
+                records.push((version, range));
+            }
+            if records.is_empty() {
+                return Err(format!("a cluster without records is written at {offset}"));
+            }
+            self.tell("cluster write", offset, data.len() as u64);
+            let tag = Tag::Cluster { id, records };
+            self.disk
+                .submit(tag, Op::Write { offset, data }, self.now_ms)?;
+        }
+        Ok(())
+    }
+
+    fn offer_sample(&mut self, record: Bytes) {
+        if self.habits.hostile {
+            self.samples.offer(record, &mut self.random);
+        }
+    }
+
+    /// Lets time pass until nothing is under way, nothing waits and nothing is left to recover.
+    pub fn drain(&mut self) -> Result<(), String> {
+        let begun_ms = self.now_ms;
+        let mut idle = 0;
+        while self.now_ms < begun_ms + DRAIN_MS_MAX {
+            self.pump()?;
+            if let Some(due_ms) = self.disk.next_due_ms() {
+                self.now_ms = self.now_ms.max(due_ms);
+                idle = 0;
+                continue;
+            }
+            if idle >= 2 && self.tickets.is_empty() && self.rig()?.recovery().is_none() {
+                return Ok(());
+            }
+            self.now_ms += 100;
+            let writes = self.rig()?.tick(self.now_ms);
+            idle = if writes.is_empty() { idle + 1 } else { 0 };
+            self.submit_writes(writes)?;
+        }
+        Err(format!(
+            "no rest after {DRAIN_MS_MAX} ms: {} invalidations pending, recovery {:?}",
+            self.tickets.len(),
+            self.rig()?.recovery()
+        ))
+    }
+
+    /// The name of a primary key.
+    pub fn name(&self, key: u32) -> Vec<u8> {
+        let host = u64::from(key) % self.habits.hosts;
+        format!("http://h{host}.example/{key}").into_bytes()
+    }
+
+    /// The full key of a primary key.
+    pub fn plain(&mut self, key: u32) -> FullKey {
+        let name = self.name(key);
+        self.world.full_key(&name, key, true)
+    }
+
+    /// A primary key: half of the time one of a few.
+    pub fn any_key(&mut self) -> u32 {
+        let keys = if self.random.one_in(2) {
+            self.habits.keys
+        } else {
+            self.habits.keys / 10
+        };
+        self.random.below(keys) as u32
+    }
+}

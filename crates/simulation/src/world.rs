@@ -1,0 +1,400 @@
+//! The truth: what was ever handed to the store, what was invalidated, what is known to be on the disk.
+//!
+//! Every record handed in is a *version* of a full key and carries its number in its metadata, so whatever the store
+//! serves names the version it claims to be; key, metadata and body follow from the number. Time is a clock of
+//! events here (fills begun and invalidations called), which is what the rule of life compares:
+//!
+//! > a version is dead if an invalidation of its primary, or a matching predicate, came after its fill began.
+//!
+//! A *life* is the time from one opening of the store to its end by kill, power cut or close. What was called but
+//! not acknowledged binds while its life lasts, what was acknowledged binds for ever.
+//!
+//! A *copy* is one write of a version: the first, or one that the store made itself to keep a record that is in use.
+//!
+//! Not known here: the store. Limits: memory grows with the run, by some hundred bytes a version and, for hostile ones,
+//! their bodies.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+
+use crate::disk::Damage;
+use crate::random::Random;
+
+/// A number of [`World::full_keys`].
+pub type FullKey = u32;
+/// A number of [`World::versions`].
+pub type VersionNumber = u32;
+
+/// Bodies are slices of this many random bytes.
+const POOL_BYTES: usize = 2 << 20;
+/// The longest body of a version that is not hostile.
+pub const BODY_BYTES_MAX: usize = 1 << 20;
+/// Tags are 0 to this; tag `t` is the byte `t`.
+pub const TAGS: u8 = 24;
+/// Bytes of the metadata that mean something: number, tag.
+const META_BYTES_MIN: usize = 5;
+
+/// Matches a prefix of the key.
+pub const PREFIX: u8 = 1;
+/// Matches the tag in the metadata.
+pub const TAG: u8 = 2;
+
+/// Does a predicate match a record? What the store is given as `Settings.matches`.
+pub fn matches(kind: u8, pattern: &[u8], key: &[u8], meta: &[u8]) -> bool {
+    match kind {
+        PREFIX => key.starts_with(pattern),
+        TAG => meta.get(4) == pattern.first(),
+        _ => false,
+    }
+}
+
+/// How long the metadata of a version is: of different lengths, so that bodies begin anywhere.
+pub fn meta_bytes(number: VersionNumber) -> usize {
+    META_BYTES_MIN + number as usize % 61
+}
+
+/// Where the bytes of a body come from.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// From the common pool.
+    Pool(Range<usize>),
+    /// Made for this version.
+    Own(Bytes),
+}
+
+impl Content {
+    /// A body of that length, other at each call (bodies of a few bytes may be alike; their metadata is not).
+    pub fn random(len: usize, random: &mut Random) -> Self {
+        let len = len.min(BODY_BYTES_MAX);
+        let at = random.index(POOL_BYTES - len + 1);
+        Self::Pool(at..at + len)
+    }
+
+    /// The body.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Pool(range) => &pool()[range.clone()],
+            Self::Own(bytes) => bytes,
+        }
+    }
+}
+
+fn pool() -> &'static [u8] {
+    static POOL: OnceLock<Vec<u8>> = OnceLock::new();
+    POOL.get_or_init(|| {
+        let mut random = Random::new(42);
+        (0..POOL_BYTES / 8)
+            .flat_map(|_| random.number().to_le_bytes())
+            .collect()
+    })
+}
+
+/// How far a copy has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Its write is not done.
+    Writing,
+    /// Its write was reported done: a kill leaves it.
+    Written,
+    /// A flush that was begun after that is done: a power cut leaves it.
+    Durable,
+    /// It may be there or not: its write failed, or was under way or not flushed when all ended.
+    Doubtful,
+}
+
+/// Where a version was written.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// Bytes of the disk.
+    pub range: Range<u64>,
+    /// The number of the write, once it is done.
+    pub number: u64,
+    /// How far it has come.
+    pub state: State,
+    /// A flush that should have covered it failed: no later one does for sure.
+    flush_failed: bool,
+}
+
+/// One record handed to the store.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// Of what.
+    pub full_key: FullKey,
+    /// When its fill began.
+    pub began: u64,
+    /// The same, in the store's sequence.
+    pub sequence: u64,
+    /// The life in which it was stored; None if the store refused it.
+    pub stored_in: Option<u32>,
+    /// Stored while a recovery was under way?
+    pub stored_in_recovery: bool,
+    /// The last life at whose beginning, or in which, it was certainly the one in the index.
+    pub present_in: u32,
+    /// The life in which the store was last told to drop it, because it did not verify.
+    pub forgotten_in: u32,
+    /// Its body.
+    pub content: Content,
+    /// Its metadata.
+    pub meta: Box<[u8]>,
+    /// Where it was written, latest last.
+    pub copies: Vec<Copy>,
+}
+
+/// A full key and all its versions.
+#[derive(Clone, Debug)]
+pub struct Full {
+    /// The key itself.
+    pub key: Box<[u8]>,
+    /// The name that invalidations use.
+    pub primary: u32,
+    /// Neither variant nor fragment?
+    pub plain: bool,
+    /// Those that the store took, oldest first.
+    pub versions: Vec<VersionNumber>,
+}
+
+/// What an invalidation names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One primary key.
+    Primary(u32),
+    /// What matches.
+    Predicate(u8, Box<[u8]>),
+}
+
+/// An invalidation that was called.
+#[derive(Clone, Debug)]
+pub struct Invalidation {
+    /// Of what.
+    pub target: Target,
+    /// When.
+    pub at: u64,
+    /// In which life.
+    pub life: u32,
+    /// Has the store said that it is durable?
+    pub acknowledged: bool,
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub struct World {
+    /// The clock of events.
+    pub clock: u64,
+    /// Counts the lives; the first is 1.
+    pub life: u32,
+    /// All of them.
+    pub versions: Vec<Version>,
+    /// All of them.
+    pub full_keys: Vec<Full>,
+    numbers: HashMap<Box<[u8]>, FullKey>,
+    /// All of them.
+    pub invalidations: Vec<Invalidation>,
+    of_primary: HashMap<u32, Vec<u32>>,
+    predicates: Vec<u32>,
+    not_durable: Vec<VersionNumber>,
+}
+
+impl World {
+    /// The number of a full key.
+    pub fn full_key(&mut self, key: &[u8], primary: u32, plain: bool) -> FullKey {
+        if let Some(&number) = self.numbers.get(key) {
+            return number;
+        }
+        let number = self.full_keys.len() as FullKey;
+        self.numbers.insert(key.into(), number);
+        self.full_keys.push(Full {
+            key: key.into(),
+            primary,
+            plain,
+            versions: Vec::new(),
+        });
+        number
+    }
+
+    /// The clock goes on: a fill begins.
+    pub fn begin(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A version is about to be handed to the store.
+    pub fn hand_in(
+        &mut self,
+        full_key: FullKey,
+        began: u64,
+        content: Content,
+        tag: u8,
+    ) -> VersionNumber {
+        let number = self.versions.len() as VersionNumber;
+        let mut meta = vec![0; meta_bytes(number)];
+        meta[..4].copy_from_slice(&number.to_le_bytes());
+        meta[4] = tag;
+        self.versions.push(Version {
+            full_key,
+            began,
+            sequence: 0,
+            stored_in: None,
+            stored_in_recovery: false,
+            present_in: 0,
+            forgotten_in: 0,
+            content,
+            meta: meta.into(),
+            copies: Vec::new(),
+        });
+        number
+    }
+
+    /// The store took it, whose fill began at `sequence`: what it had of that key is replaced.
+    pub fn taken(&mut self, number: VersionNumber, sequence: u64, in_recovery: bool) {
+        let version = &mut self.versions[number as usize];
+        version.sequence = sequence;
+        version.stored_in = Some(self.life);
+        version.stored_in_recovery = in_recovery;
+        version.present_in = self.life;
+        self.full_keys[version.full_key as usize]
+            .versions
+            .push(number);
+    }
+
+    /// What the store has of a key was dropped, because it did not verify or could not be read.
+    pub fn forgotten(&mut self, full_key: FullKey) {
+        if let Some(newest) = self.newest(full_key) {
+            self.versions[newest as usize].forgotten_in = self.life;
+        }
+    }
+
+    /// The version that a record claims to be.
+    pub fn claimed(&self, meta: &[u8]) -> Option<VersionNumber> {
+        let bytes = meta.first_chunk::<4>()?;
+        let number = u32::from_le_bytes(*bytes);
+        self.versions.get(number as usize).map(|_| number)
+    }
+
+    /// A write that holds the version was handed out.
+    pub fn writing(&mut self, number: VersionNumber, range: Range<u64>) {
+        self.versions[number as usize].copies.push(Copy {
+            range,
+            number: 0,
+            state: State::Writing,
+            flush_failed: false,
+        });
+    }
+
+    /// That write is over.
+    pub fn write_over(
+        &mut self,
+        version: VersionNumber,
+        range: &Range<u64>,
+        ok: bool,
+        number: u64,
+    ) {
+        let mut copies = self.versions[version as usize].copies.iter_mut().rev();
+        let Some(copy) = copies.find(|copy| copy.range == *range && copy.state == State::Writing)
+        else {
+            return;
+        };
+        copy.number = number;
+        copy.state = if ok { State::Written } else { State::Doubtful };
+        if ok {
+            self.not_durable.push(version);
+        }
+    }
+
+    /// A flush that covers the writes up to `covers` is over.
+    pub fn flush_over(&mut self, covers: u64, ok: bool) {
+        let versions = &mut self.versions;
+        self.not_durable.retain(|&number| {
+            let mut left = false;
+            for copy in &mut versions[number as usize].copies {
+                if copy.state != State::Written || copy.flush_failed {
+                    continue;
+                }
+                if copy.number > covers {
+                    left = true;
+                } else if ok {
+                    copy.state = State::Durable;
+                } else {
+                    copy.flush_failed = true;
+                }
+            }
+            left
+        });
+    }
+
+    /// The process is gone: what was being written may be there or not. So may, after a power cut, what was not durable.
+    pub fn end_life(&mut self, power_cut: bool) {
+        for version in &mut self.versions {
+            for copy in &mut version.copies {
+                if copy.state == State::Writing || (power_cut && copy.state == State::Written) {
+                    copy.state = State::Doubtful;
+                }
+            }
+        }
+        if power_cut {
+            self.not_durable.clear();
+        }
+    }
+
+    /// An invalidation is called.
+    pub fn invalidate(&mut self, target: Target) -> u32 {
+        self.clock += 1;
+        let number = self.invalidations.len() as u32;
+        match &target {
+            Target::Primary(primary) => self.of_primary.entry(*primary).or_default().push(number),
+            Target::Predicate(..) => self.predicates.push(number),
+        }
+        self.invalidations.push(Invalidation {
+            target,
+            at: self.clock,
+            life: self.life,
+            acknowledged: false,
+        });
+        number
+    }
+
+    /// The invalidations that kill a version, binding or not.
+    pub fn killers(&self, number: VersionNumber) -> impl Iterator<Item = &Invalidation> {
+        let version = &self.versions[number as usize];
+        let full = &self.full_keys[version.full_key as usize];
+        let of_primary = self.of_primary.get(&full.primary).into_iter().flatten();
+        of_primary
+            .chain(&self.predicates)
+            .map(|&n| &self.invalidations[n as usize])
+            .filter(|invalidation| invalidation.at > version.began)
+            .filter(move |invalidation| match &invalidation.target {
+                Target::Primary(_) => true,
+                Target::Predicate(kind, pattern) => {
+                    matches(*kind, pattern, &full.key, &version.meta)
+                }
+            })
+    }
+
+    /// The latest version of a key.
+    pub fn newest(&self, full_key: FullKey) -> Option<VersionNumber> {
+        self.full_keys[full_key as usize].versions.last().copied()
+    }
+
+    /// Is the latest copy of a version there for sure, whatever ended the last life?
+    pub fn is_there(&self, number: VersionNumber) -> bool {
+        let latest = self.versions[number as usize].copies.last();
+        latest.is_some_and(|copy| matches!(copy.state, State::Written | State::Durable))
+    }
+
+    /// Has the disk spoiled any copy of a version?
+    pub fn is_damaged(&self, number: VersionNumber, damages: &[Damage]) -> bool {
+        let copies = &self.versions[number as usize].copies;
+        copies
+            .iter()
+            .any(|copy| damaged(&copy.range, copy.number, damages))
+    }
+}
+
+/// Has the disk spoiled what write `number` brought to `range`?
+pub fn damaged(range: &Range<u64>, number: u64, damages: &[Damage]) -> bool {
+    damages.iter().any(|damage| {
+        damage.number >= number && damage.range.start < range.end && range.start < damage.range.end
+    })
+}

@@ -1,0 +1,34 @@
+//! Some dozens of runs, so that the simulation itself can't rot; `cargo xtask sim` runs thousands.
+
+use simulation::{Options, Report, Waived, run};
+
+/// Four of a second or so.
+const SEEDS: u64 = 60;
+
+fn options(seed: u64) -> Options {
+    Options {
+        seed,
+        steps: 3000,
+        mistake: None,
+        waived: Waived::default(),
+        watch: None,
+    }
+}
+
+#[test]
+fn no_seed_fails() {
+    let mut sum = Report::default();
+    for seed in 1..=SEEDS {
+        let (report, failure) = run(options(seed));
+        assert!(failure.is_none(), "{}", failure.unwrap());
+        sum.merge(&report);
+    }
+    assert_eq!((sum.seeds, sum.steps), (SEEDS, SEEDS * 3000));
+    assert!(sum.kills > 100 && sum.power_cuts > 100 && sum.closes > 50);
+    assert!(sum.compared > 500 && sum.acknowledged > 100);
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    assert_eq!(run(options(7)), run(options(7)));
+}

@@ -1,0 +1,564 @@
+//! What the store does besides serving: commits of the log, notes in the journal, checkpoints, the scan after a crash.
+//!
+//! The shell asks [`Store::next_work`] until there is none, carries each [`Work`] out on any of its threads, in any order, and
+//! reports [`Store::work_done`]. Everything that must be durable before something else may happen is a step here, so the order
+//! is kept by this file and the ones it calls, not by the shell.
+//!
+//! | job | steps | at most |
+//! |---|---|---|
+//! | log commit | both copies of a page (and a full one to the ring), flush | one |
+//! | note | page, flush, second copy, flush | one |
+//! | checkpoint (`snapshot`) | blocks, header, flush, superblock, flush, second copy, flush | one, two blocks under way |
+//! | scan (`scan`) | reads, yields to look them through | sixteen reads under way |
+//!
+//! A job that fails is tried again, after a pause that doubles from [`RETRY_MS_MIN`] to [`RETRY_MS_MAX`].
+//!
+//! Not known here: what the jobs mean, see `log`, `journal`, `checkpoint`, `scan`.
+
+use crate::Sequence;
+use crate::checkpoint;
+use crate::evict::Room;
+use crate::journal::{self, Journal};
+use crate::key::KeyHash;
+use crate::log::{self, Log, Position};
+use crate::mistakes::Mistake;
+use crate::scan::{Scan, ScanStep};
+use crate::script::{Script, Step};
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+use crate::superblock::Superblock;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+const RETRY_MS_MIN: u64 = 100;
+const RETRY_MS_MAX: u64 = 10_000;
+
+/// Names a piece of work until it is reported done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct WorkId(u64);
+
+/// Something to carry out. Each must be answered by exactly one [`Store::work_done`].
+#[derive(Clone, Debug)]
+#[must_use = "the store waits for it"]
+pub struct Work {
+    /// For [`Store::work_done`].
+    pub id: WorkId,
+    /// What to do.
+    pub op: WorkOp,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub enum WorkOp {
+    /// Read so many bytes.
+    Read {
+        /// Bytes from the start of the store.
+        offset: u64,
+        /// How many.
+        len: usize,
+    },
+    /// Write.
+    Write {
+        /// Bytes from the start of the store.
+        offset: u64,
+        /// What: whole pages, in memory aligned to 4096 bytes.
+        data: Bytes,
+    },
+    /// Make durable what was reported written before this was handed out, clusters included.
+    Flush,
+    /// Nothing: to be reported done as soon as what was handed out with it is under way. The store has to compute something, and
+    /// would have the device be busy meanwhile.
+    Yield,
+}
+
+/// A promise to be told when an invalidation is durable, see [`Store::settled`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "an invalidation may be acknowledged only when it is settled"]
+pub struct Ticket(Waits);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Waits {
+    For(Position),
+    /// There is nothing to make durable.
+    No,
+    Refused,
+}
+
+/// What became of an invalidation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Settled {
+    /// Not durable yet.
+    Pending,
+    /// It survives a crash: acknowledge it.
+    Durable,
+    /// The device failed. It holds until the store is closed or crashes, and may yet become durable; don't acknowledge it.
+    Failed,
+}
+
+/// What an invalidation came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Invalidated {
+    /// Was anything indexed under that key?
+    pub indexed: bool,
+    /// For [`Store::settled`].
+    pub ticket: Ticket,
+}
+
+/// The pattern is longer than 1024 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a pattern may have at most {} bytes", log::TEXT_BYTES_MAX)]
+pub struct TooLong;
+
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Log,
+    Note,
+    Snapshot,
+    Scan(u64),
+    Look,
+    Sweep,
+}
+
+/// When a job that failed is tried again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Retry {
+    not_before_ms: u64,
+    pause_ms: u64,
+}
+
+impl Retry {
+    fn is_due(&mut self, now_ms: u64) -> bool {
+        // A clock that was set back ends the pause.
+        self.not_before_ms = self.not_before_ms.min(now_ms + RETRY_MS_MAX);
+        now_ms >= self.not_before_ms
+    }
+
+    fn ended(&mut self, ok: bool, now_ms: u64) {
+        self.pause_ms = if ok {
+            0
+        } else {
+            (self.pause_ms * 2).clamp(RETRY_MS_MIN, RETRY_MS_MAX)
+        };
+        self.not_before_ms = now_ms + self.pause_ms;
+    }
+}
+
+/// The state of all jobs.
+#[derive(Debug)]
+pub(crate) struct Background {
+    pub log: Log,
+    pub journal: Journal,
+    /// As last written.
+    pub superblock: Superblock,
+    /// The copy of the superblock that may be torn, if one is.
+    pub suspect_copy: u64,
+    /// The sequence at which the last published checkpoint began; None: there is none.
+    pub covers: Option<Sequence>,
+    snapshot: Option<Snapshot>,
+    commit: Option<(Script, Position)>,
+    /// Entries below could not be made durable at the first try.
+    failed_until: Position,
+    retry_log: Retry,
+    retry_note: Retry,
+    retry_snapshot: Retry,
+    /// There is no device: nothing lasts, and nothing has to.
+    volatile: bool,
+    /// It was handed out that the sweep be gone on with.
+    sweeping: bool,
+    closing: bool,
+    closed: bool,
+    owners: HashMap<u64, Owner>,
+    next_id: u64,
+}
+
+impl Background {
+    pub(crate) fn new(superblock: Superblock, log: Log, journal: Journal) -> Self {
+        Self {
+            log,
+            journal,
+            superblock,
+            suspect_copy: 0,
+            covers: None,
+            snapshot: None,
+            commit: None,
+            failed_until: Position(0),
+            retry_log: Retry::default(),
+            retry_note: Retry::default(),
+            retry_snapshot: Retry::default(),
+            volatile: false,
+            sweeping: false,
+            closing: false,
+            closed: false,
+            owners: HashMap::new(),
+            next_id: 0,
+        }
+    }
+
+    pub(crate) fn set_volatile(&mut self) {
+        self.volatile = true;
+    }
+
+    fn work(&mut self, owner: Owner, op: WorkOp) -> Option<Work> {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.owners.insert(id, owner);
+        Some(Work { id: WorkId(id), op })
+    }
+
+    fn step(&mut self, owner: Owner, step: Step) -> Option<Work> {
+        let op = match step {
+            Step::Write(offset, data) => WorkOp::Write { offset, data },
+            Step::Flush => WorkOp::Flush,
+        };
+        self.work(owner, op)
+    }
+}
+
+impl Store {
+    /// Invalidates a primary key: its record and its marker are gone, who is reading the record is told not to
+    /// serve it, and fills that began before are refused. All of that holds at once; that it also holds after a crash, only
+    /// when the ticket is settled.
+    pub fn invalidate(&self, primary: KeyHash) -> Invalidated {
+        self.counters.invalidations.add(1);
+        let mut shard = self.shard(self.shard_of(primary));
+        // Drawn under the lock: whoever has seen this number finds the record gone.
+        let sequence = self.next_sequence();
+        shard.invalidations.note(primary, sequence);
+        let had_marker = shard.markers.remove(primary);
+        let (had_record, freed) = shard.kill(primary);
+        self.queue_freed(freed);
+        drop(shard);
+        self.counters.invalidated.add(u64::from(had_record));
+        // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
+        let ticket = self.log(sequence, log::Entry::Key { primary });
+        Invalidated {
+            indexed: had_marker || had_record,
+            ticket,
+        }
+    }
+
+    /// Invalidates everything a predicate matches, see [`crate::Settings::matches`]. What it matches is found when it is read.
+    ///
+    /// # Errors
+    /// The pattern is too long.
+    pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Result<Ticket, TooLong> {
+        if pattern.len() > log::TEXT_BYTES_MAX {
+            return Err(TooLong);
+        }
+        self.counters.invalidations.add(1);
+        let sequence = {
+            let mut predicates = crate::lock(&self.predicates);
+            let sequence = self.next_sequence();
+            predicates.note(kind, pattern, sequence);
+            self.predicates_until.fetch_max(sequence, Ordering::SeqCst);
+            sequence
+        };
+        let pattern = pattern.into();
+        Ok(self.log(sequence, log::Entry::Matching { kind, pattern }))
+    }
+
+    fn log(&self, sequence: Sequence, entry: log::Entry) -> Ticket {
+        let mut background = self.background();
+        if background.volatile || self.limits.mistakes.make(Mistake::NoLog) {
+            return Ticket(Waits::No);
+        }
+        match background.log.append(sequence, entry) {
+            Ok(position) => Ticket(Waits::For(position)),
+            Err(_) => {
+                self.counters.log_refused.add(1);
+                Ticket(Waits::Refused)
+            }
+        }
+    }
+
+    /// Is the invalidation durable?
+    pub fn settled(&self, ticket: Ticket) -> Settled {
+        let position = match ticket.0 {
+            Waits::No => return Settled::Durable,
+            Waits::Refused => return Settled::Failed,
+            Waits::For(position) => position,
+        };
+        let background = self.background();
+        let early = self.limits.mistakes.make(Mistake::AcknowledgeBeforeFlush);
+        if position < background.log.durable() || early {
+            Settled::Durable
+        } else if position < background.failed_until {
+            Settled::Failed
+        } else {
+            Settled::Pending
+        }
+    }
+
+    /// The next piece of work in the background. To be asked until it answers None: after an insert that caused writes, after an
+    /// invalidation, after each [`Self::work_done`], and every tenth of a second. `now_ms` as for [`Self::insert`].
+    pub fn next_work(&self, now_ms: u64) -> Option<Work> {
+        let mut guard = self.background();
+        let background = &mut *guard;
+        if background.volatile || background.closed {
+            return None;
+        }
+        if let Some(work) = self.next_commit_step(background, now_ms) {
+            return Some(work);
+        }
+        if let Some(work) = self.next_note_step(background, now_ms) {
+            return Some(work);
+        }
+        let scan_step = if background.closing {
+            None
+        } else {
+            self.next_scan_step()
+        };
+        match scan_step {
+            Some(ScanStep::Read {
+                number,
+                offset,
+                len,
+            }) => {
+                return background.work(Owner::Scan(number), WorkOp::Read { offset, len });
+            }
+            Some(ScanStep::Look) => return background.work(Owner::Look, WorkOp::Yield),
+            None => {}
+        }
+        self.next_snapshot_step(background, now_ms)
+    }
+
+    fn next_commit_step(&self, background: &mut Background, now_ms: u64) -> Option<Work> {
+        if background.commit.is_none() && background.retry_log.is_due(now_ms) {
+            let at = self.geometry.invalidation_log_at;
+            let mut commit = background.log.begin_commit()?;
+            if self.limits.mistakes.make(Mistake::SingleLogCopy) {
+                commit.writes.truncate(1);
+            }
+            let writes = commit
+                .writes
+                .into_iter()
+                .map(|(offset, data)| (at + offset, data));
+            self.counters.log_commits.add(1);
+            background.commit = Some((Script::write_and_flush(writes), commit.reaches));
+        }
+        let step = background.commit.as_mut()?.0.next()?;
+        background.step(Owner::Log, step)
+    }
+
+    fn next_note_step(&self, background: &mut Background, now_ms: u64) -> Option<Work> {
+        if background.journal.is_idle()
+            && !background.closing
+            && background.retry_note.is_due(now_ms)
+        {
+            let mut writer = self.writer();
+            if let Room::Hand(hand) = &mut writer.room {
+                if hand.needs_sweep() {
+                    // Nothing is being written: an empty or a full store would wait for ever.
+                    hand.sweep_if_needed();
+                    self.sweep_steps(hand, IDLE_SWEEP_SEGMENTS);
+                    if hand.waits_for_sweep() && !background.sweeping {
+                        // At once, but not in one go: others want the locks.
+                        background.sweeping = true;
+                        return background.work(Owner::Sweep, WorkOp::Yield);
+                    }
+                }
+                let grid = hand.grid;
+                let noted =
+                    hand.begin_note(|region| self.region_is_quiet(grid.extent(region..region + 1)));
+                if let Some(regions) = noted {
+                    if self.limits.mistakes.make(Mistake::EarlyReuse) {
+                        hand.end_note(true);
+                    } else {
+                        background.journal.begin_note(regions, self.next_sequence());
+                    }
+                }
+            }
+        }
+        let at = self.geometry.region_journal_at;
+        let step = match background.journal.next_step()? {
+            journal::Step::Write(offset, data) => Step::Write(at + offset, data),
+            journal::Step::Flush => Step::Flush,
+        };
+        background.step(Owner::Note, step)
+    }
+
+    fn next_snapshot_step(&self, background: &mut Background, now_ms: u64) -> Option<Work> {
+        let Background {
+            snapshot,
+            retry_snapshot,
+            ..
+        } = background;
+        if snapshot.is_none() {
+            let quiet = background.log.durable() == background.log.end();
+            if background.closing && !quiet {
+                return None;
+            }
+            if background.closing && self.is_scanning() {
+                // The next start goes on from the last checkpoint, as after a crash.
+                background.closed = true;
+                return None;
+            }
+            if !background.closing
+                && (!retry_snapshot.is_due(now_ms)
+                    || self.is_scanning()
+                    || !self.snapshot_is_due(background))
+            {
+                return None;
+            }
+            background.snapshot = Some(self.begin_snapshot(background));
+        }
+        let snapshot = background.snapshot.as_mut()?;
+        let step = snapshot.next_step(self)?;
+        background.step(Owner::Snapshot, step)
+    }
+
+    /// A piece of work was carried out: Ok with the bytes if it was a read; Err if the device failed.
+    pub fn work_done(&self, id: WorkId, result: Result<Option<Bytes>, ()>, now_ms: u64) {
+        let mut guard = self.background();
+        let background = &mut *guard;
+        let Some(owner) = background.owners.remove(&id.0) else {
+            return;
+        };
+        let ok = result.is_ok();
+        match owner {
+            Owner::Log => {
+                let Some((script, reaches)) = &mut background.commit else {
+                    return;
+                };
+                let Some(ok) = script.done(ok) else { return };
+                if !ok {
+                    background.failed_until = background.failed_until.max(*reaches);
+                    self.counters.log_failures.add(1);
+                }
+                background.commit = None;
+                background.log.end_commit(ok);
+                background.retry_log.ended(ok, now_ms);
+            }
+            Owner::Note => {
+                let Some(noted) = background.journal.step_done(ok) else {
+                    return;
+                };
+                background.retry_note.ended(noted.durable, now_ms);
+                let mut writer = self.writer();
+                if let Room::Hand(hand) = &mut writer.room {
+                    hand.end_note(noted.durable);
+                }
+                drop(writer);
+                self.prune_predicates(background);
+            }
+            Owner::Scan(number) => {
+                let bytes = result.ok().flatten();
+                drop(guard);
+                self.scan_read_done(number, bytes);
+            }
+            // It goes on when the next work is asked for.
+            Owner::Sweep => background.sweeping = false,
+            Owner::Look => {
+                // Under the scan's own lock.
+                drop(guard);
+                self.look_on();
+            }
+            Owner::Snapshot => {
+                let Some(snapshot) = &mut background.snapshot else {
+                    return;
+                };
+                let Some(ok) = snapshot.step_done(ok) else {
+                    return;
+                };
+                self.end_snapshot(background, ok, now_ms);
+            }
+        }
+    }
+
+    fn end_snapshot(&self, background: &mut Background, ok: bool, now_ms: u64) {
+        let Some(snapshot) = background.snapshot.take() else {
+            return;
+        };
+        background.retry_snapshot.ended(ok, now_ms);
+        let was_last = snapshot.is_clean();
+        if ok {
+            self.counters.checkpoints.add(1);
+            self.counters.checkpoint_bytes.add(snapshot.bytes());
+            background.covers = Some(snapshot.covers());
+            background.superblock = snapshot.into_superblock();
+        } else {
+            self.counters.checkpoint_failures.add(1);
+            if let Some(copy) = snapshot.copy_begun() {
+                background.suspect_copy = copy;
+            }
+            // Whatever the superblocks on the disk say now: the next one must be newer than both.
+            background.superblock.generation = snapshot.into_superblock().generation;
+        }
+        // One that was begun before the closing is not yet the clean stop.
+        if background.closing && was_last {
+            background.closed = true;
+        }
+    }
+
+    /// Predicates older than everything in the store match nothing any more. A record's extent is taken, in a region that was
+    /// opened before, and only then the predicates are asked; so every record of a region opened after a predicate was
+    /// compared with it when it was stored. A fill that is under way since before is refused from now on.
+    fn prune_predicates(&self, background: &Background) {
+        if self.is_scanning() {
+            return;
+        }
+        let regions = 0..self.geometry.regions();
+        let oldest = regions
+            .map(|region| background.journal.opened_at(region))
+            .min()
+            .unwrap_or(0);
+        let mut predicates = crate::lock(&self.predicates);
+        if predicates
+            .oldest()
+            .is_some_and(|sequence| sequence <= oldest)
+        {
+            self.fills_from.fetch_max(oldest, Ordering::SeqCst);
+            predicates.prune(oldest);
+        }
+    }
+
+    /// Closes the store in order: nothing is stored from here on. All requests must have ended, and all clusters must have been
+    /// [flushed](Self::flush) and reported written. Then carry out [`Self::next_work`] until [`Self::is_closed`] says so; if a
+    /// device fails for good, give up after a while: the next start goes on as after a crash.
+    pub fn begin_close(&self) {
+        let mut background = self.background();
+        let _writer = self.writer();
+        // Inserts that wait for the writer's lock see this when they have it.
+        self.closed.store(true, Ordering::SeqCst);
+        background.closing = true;
+        if background.volatile {
+            background.closed = true;
+        }
+    }
+
+    /// Has the store been closed in order?
+    pub fn is_closed(&self) -> bool {
+        self.background().closed
+    }
+
+    /// What is left of the scan after an unclean stop; None: nothing.
+    pub fn recovery(&self) -> Option<Progress> {
+        crate::lock(&self.scan).as_ref().map(Scan::progress)
+    }
+
+    /// Parameters under which checkpoints of this moment are written.
+    pub(crate) fn about(&self, background: &Background) -> checkpoint::About {
+        checkpoint::About {
+            generation: background.superblock.generation + 1,
+            epoch: self.epoch,
+            covers: self.sequence(),
+        }
+    }
+}
+
+/// Segments that a sweep goes through at each call, when nothing is written.
+const IDLE_SWEEP_SEGMENTS: usize = 64;
+
+/// How far the scan has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Bytes looked at.
+    pub done_bytes: u64,
+    /// Bytes to look at in all.
+    pub total_bytes: u64,
+    /// Records found so far.
+    pub records: u64,
+    /// If there was no checkpoint: what began before is not taken, for the log does not reach back to it. Else 0.
+    pub horizon: Sequence,
+}

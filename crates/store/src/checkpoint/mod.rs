@@ -1,0 +1,69 @@
+//! A checkpoint: the index and what belongs to it as a stream of blocks, written while the store goes on.
+//!
+//! ```text
+//! header page | block 0 (1 MiB) | block 1 | ... | the last block, whole pages
+//! block: head (64) | payload           payload of all blocks: part, part, ..., zeros
+//! part: head (16) | its bytes | zeros up to a multiple of 16
+//! ```
+//!
+//! What a part means is the caller's: a kind, a number, bytes. A part may span blocks, its head never does. A part
+//! that finds no room is left out and counted; smaller ones after it may still fit.
+//!
+//! Each block's head has the checksum of its payload; the header page has the checksum of all block heads,
+//! and a MAC. So one comparison at the end covers every byte, and neither foreign blocks nor those of another
+//! generation or epoch can be slipped in.
+//!
+//! A checkpoint is *published* by the superblock that names it, after a flush; until then it is nothing. The header
+//! page is written last, but nothing depends on that.
+//!
+//! Limits: the area; the writer holds one block, and those that nobody has taken yet.
+//! Not known here: the parts' contents, areas, devices.
+
+mod read;
+mod write;
+
+#[allow(unused_imports)]
+pub(crate) use read::{Checkpoint, CheckpointError, Expected, Part, Parts, Pieces, read};
+#[allow(unused_imports)]
+pub(crate) use write::{CheckpointWriter, Finished};
+
+use crate::Sequence;
+use crate::geometry::PAGE_BYTES;
+use crate::layout::{checkpoint_block, checkpoint_header, checkpoint_part};
+
+const MAGIC: [u8; 8] = *b"LgCheck\n";
+const VERSION: u32 = 1;
+const BLOCK_MAGIC: [u8; 4] = *b"LgCb";
+
+/// A block, all but the last.
+pub(crate) const BLOCK_BYTES: usize = 1 << 20;
+/// What a whole block carries.
+const PAYLOAD_BYTES: usize = BLOCK_BYTES - checkpoint_block::BYTES;
+const HEADER_PAGE: usize = checkpoint_header::BYTES;
+const PAGE: usize = PAGE_BYTES as usize;
+/// Parts begin at multiples of this in the payload.
+const PART_ALIGN: usize = checkpoint_part::BYTES;
+
+const _: () = assert!(PAYLOAD_BYTES.is_multiple_of(PART_ALIGN) && HEADER_PAGE == PAGE);
+
+/// Which checkpoint it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct About {
+    /// Rises from one to the next.
+    pub generation: u64,
+    /// Of the records it speaks of.
+    pub epoch: u64,
+    /// The sequence at which it was begun: what came later may be in it or not.
+    pub covers: Sequence,
+}
+
+/// Payload that an area has room for.
+fn payload_max(area_bytes: u64) -> u64 {
+    let pages = area_bytes / PAGE_BYTES * PAGE_BYTES;
+    let blocks = pages.saturating_sub(HEADER_PAGE as u64);
+    let (whole, rest) = (blocks / BLOCK_BYTES as u64, blocks % BLOCK_BYTES as u64);
+    whole * PAYLOAD_BYTES as u64 + rest.saturating_sub(checkpoint_block::BYTES as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! What memory keeps of one record: eight bytes.
+//!
+//! | bits | field | |
+//! |---|---|---|
+//! | 32..64 | first chunk | |
+//! | 24..32 | length code | 0: an empty slot; see below |
+//! | 4..24 | remainder | the table's: what the slot does not say of the key (`segment`) |
+//! | 3 | second | the table's: the entry lies in its second bucket |
+//! | 2 | writing | the record is in a buffer, its write has not completed |
+//! | 0..2 | uses | reads since the hand came by, at most 3 |
+//!
+//! An empty slot is the number 0.
+//!
+//! A length takes eight bits because records are padded to one of 255 lengths: every length up to 32 chunks, then
+//! sixteen steps an octave. Padding is less than a sixteenth of what is written. The code 0 is taken by the empty
+//! slot, so the topmost octave has fifteen steps, and its last is twice as wide, so that it ends where an octave ends.
+//!
+//! Not known here: keys, buckets.
+//! Limits: 2^32 - 1 chunks; a record of at most [`CHUNKS_MAX`].
+
+use extent::{Chunk, Chunks, Extent};
+
+const FIRST_SHIFT: u32 = 32;
+const LENGTH_SHIFT: u32 = 24;
+const LENGTH_MASK: u64 = 0xff << LENGTH_SHIFT;
+/// Where the remainder begins; for the table.
+pub(super) const REMAINDER_SHIFT: u32 = 4;
+/// The bits of a remainder.
+pub(super) const REMAINDER_BITS: u32 = 20;
+/// The bit that says *in the second bucket*.
+pub(super) const SECOND: u64 = 1 << 3;
+const WRITING: u64 = 1 << 2;
+const USES_MASK: u64 = 3;
+
+/// The table's part of a word.
+pub(super) const KEY_MASK: u64 = ((1 << REMAINDER_BITS) - 1) << REMAINDER_SHIFT | SECOND;
+
+const _: () = assert!(
+    LENGTH_MASK ^ KEY_MASK ^ WRITING ^ USES_MASK == (1 << FIRST_SHIFT) - 1,
+    "the fields below the first chunk fill its lower half without overlap"
+);
+
+/// Up to here every length has a code.
+const EXACT_MAX: u32 = 32;
+const STEPS_AN_OCTAVE: u32 = 16;
+/// The step of the lowest octave, which begins at `EXACT_MAX`.
+const STEP_MIN: u32 = EXACT_MAX / STEPS_AN_OCTAVE;
+const CODE_MAX: u32 = 255;
+
+/// The longest record, in chunks.
+pub(crate) const CHUNKS_MAX: u32 = 1 << 19;
+
+/// The length each code stands for; 0 for the empty slot.
+static LENGTHS: [u32; CODE_MAX as usize + 1] = lengths();
+
+const fn lengths() -> [u32; CODE_MAX as usize + 1] {
+    let mut lengths = [0; CODE_MAX as usize + 1];
+    let mut code = 1;
+    while code < CODE_MAX {
+        lengths[code as usize] = if code <= EXACT_MAX {
+            code
+        } else {
+            let octave = (code - EXACT_MAX - 1) / STEPS_AN_OCTAVE;
+            let step = (code - EXACT_MAX - 1) % STEPS_AN_OCTAVE + 1;
+            (EXACT_MAX << octave) + step * (STEP_MIN << octave)
+        };
+        code += 1;
+    }
+    lengths[CODE_MAX as usize] = CHUNKS_MAX;
+    lengths
+}
+
+/// The code of the shortest encodable length that holds `chunks`.
+const fn code(chunks: u32) -> Option<u32> {
+    if chunks <= EXACT_MAX {
+        return Some(if chunks == 0 { 1 } else { chunks });
+    }
+    if chunks > CHUNKS_MAX {
+        return None;
+    }
+    let octave = (chunks - 1).ilog2() - EXACT_MAX.ilog2();
+    let step = (chunks - (EXACT_MAX << octave)).div_ceil(STEP_MIN << octave);
+    let code = EXACT_MAX + octave * STEPS_AN_OCTAVE + step;
+    Some(if code > CODE_MAX { CODE_MAX } else { code })
+}
+
+/// The shortest encodable length that holds `chunks`: what a record is padded to. At least 1; `None` if `chunks` is
+/// more than [`CHUNKS_MAX`].
+pub(crate) const fn encodable_chunks(chunks: u32) -> Option<u32> {
+    match code(chunks) {
+        Some(code) => Some(LENGTHS[code as usize]),
+        None => None,
+    }
+}
+
+/// A record in the index. The table's part of it (remainder, second) is 0 outside the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry(u64);
+
+impl Entry {
+    /// The highest count of uses; it stays there.
+    pub(crate) const USES_MAX: u8 = USES_MASK as u8;
+
+    /// An entry not used yet. The length must be encodable (asserted).
+    pub(crate) fn new(extent: Extent, writing: bool) -> Self {
+        let length = extent.len.0;
+        let code = code(length).unwrap_or(0);
+        assert!(
+            length > 0 && LENGTHS[code as usize] == length,
+            "a record of {length} chunks was not padded to an encodable length"
+        );
+        let word = u64::from(extent.first.0) << FIRST_SHIFT | u64::from(code) << LENGTH_SHIFT;
+        Entry(word).with_writing(writing)
+    }
+
+    /// The chunks of the record.
+    pub(crate) fn extent(self) -> Extent {
+        // Valid: `new` was given an extent, `from_foreign` checks.
+        Extent {
+            first: self.first(),
+            len: Chunks(LENGTHS[(self.0 >> LENGTH_SHIFT) as u8 as usize]),
+        }
+    }
+
+    /// The first chunk of the record.
+    pub(crate) fn first(self) -> Chunk {
+        Chunk((self.0 >> FIRST_SHIFT) as u32)
+    }
+
+    /// The record is in a buffer, its write has not completed.
+    pub(crate) fn is_writing(self) -> bool {
+        self.0 & WRITING != 0
+    }
+
+    /// The same record, being written or written.
+    pub(crate) fn with_writing(self, writing: bool) -> Self {
+        Entry(self.0 & !WRITING | if writing { WRITING } else { 0 })
+    }
+
+    /// Reads since the count was last set, up to [`Entry::USES_MAX`].
+    pub(crate) fn uses(self) -> u8 {
+        (self.0 & USES_MASK) as u8
+    }
+
+    /// One use more.
+    pub(crate) fn with_use(self) -> Self {
+        self.with_uses(self.uses() + 1)
+    }
+
+    /// With this count of uses, or the highest if that is lower.
+    pub(crate) fn with_uses(self, uses: u8) -> Self {
+        Entry(self.0 & !USES_MASK | u64::from(uses.min(Self::USES_MAX)))
+    }
+
+    /// The caller's part of a table's word, which must not be empty.
+    pub(super) fn from_word(word: u64) -> Self {
+        debug_assert!(word != 0, "an empty slot is no entry");
+        Entry(word & !KEY_MASK)
+    }
+
+    /// A word of the table: this entry, and the table's part.
+    pub(super) fn word(self, key: u64) -> u64 {
+        debug_assert!(self.0 & KEY_MASK == 0 && key & !KEY_MASK == 0);
+        self.0 | key
+    }
+}
+
+/// Whether a word that came from disk is an entry: its length decodes, its extent ends below 2^32.
+pub(super) fn is_sound(word: u64) -> bool {
+    let length = LENGTHS[(word >> LENGTH_SHIFT) as u8 as usize];
+    let first = (word >> FIRST_SHIFT) as u32;
+    length > 0 && length <= u32::MAX - first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(first: u32, len: u32) -> Entry {
+        Entry::new(Extent::new(Chunk(first), Chunks(len)), false)
+    }
+
+    #[test]
+    fn lengths_rise_and_waste_less_than_a_sixteenth() {
+        assert!(LENGTHS.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(LENGTHS[0], 0);
+        assert_eq!(LENGTHS[33..36], [34, 36, 38]);
+        assert_eq!(LENGTHS[49], 68);
+        assert_eq!(encodable_chunks(0), Some(1));
+        // Every length there is, against the table read from below.
+        let mut next = 1;
+        for chunks in 1..=CHUNKS_MAX {
+            next += usize::from(LENGTHS[next] < chunks);
+            let code = code(chunks).unwrap();
+            assert_eq!(code as usize, next, "of {chunks} chunks");
+            let padded = LENGTHS[code as usize];
+            assert!((padded - chunks) * 16 < padded, "{chunks} became {padded}");
+        }
+        for chunks in [CHUNKS_MAX + 1, u32::MAX] {
+            assert_eq!(encodable_chunks(chunks), None);
+        }
+    }
+
+    #[test]
+    fn every_length_comes_back() {
+        for &length in &LENGTHS[1..] {
+            assert_eq!(encodable_chunks(length), Some(length));
+            for first in [0, 1, u32::MAX - CHUNKS_MAX] {
+                let entry = entry(first, length);
+                assert_eq!(entry.extent(), Extent::new(Chunk(first), Chunks(length)));
+                assert_eq!(entry.first(), Chunk(first));
+                assert!(is_sound(entry.word(KEY_MASK)));
+                assert_eq!(Entry::from_word(entry.word(KEY_MASK)), entry);
+            }
+        }
+    }
+
+    #[test]
+    fn fields_do_not_touch_each_other() {
+        let plain = entry(u32::MAX - CHUNKS_MAX, CHUNKS_MAX);
+        assert!(!plain.is_writing());
+        assert_eq!(plain.uses(), 0);
+        let writing = plain.with_writing(true);
+        assert!(writing.is_writing());
+        assert_eq!(writing.extent(), plain.extent());
+        assert_eq!(writing.with_writing(false), plain);
+        let mut used = writing;
+        for uses in [1, 2, 3, 3, 3] {
+            used = used.with_use();
+            assert_eq!(used.uses(), uses);
+        }
+        assert_eq!(used.with_uses(200), used);
+        assert_eq!(used.with_uses(0), writing);
+    }
+
+    #[test]
+    fn foreign_words_are_judged() {
+        assert!(!is_sound(0));
+        assert!(!is_sound(!LENGTH_MASK));
+        // The last chunk may be 2^32 - 2, no higher.
+        assert!(is_sound(0xffff_fffe << FIRST_SHIFT | 1 << LENGTH_SHIFT));
+        assert!(!is_sound(0xffff_ffff << FIRST_SHIFT | 1 << LENGTH_SHIFT));
+    }
+
+    #[test]
+    #[should_panic(expected = "was not padded")]
+    fn a_length_between_two_codes_is_refused() {
+        entry(0, 33);
+    }
+}

@@ -1,0 +1,96 @@
+//! Deliberate mistakes, one by one, so that the fault simulation can show that it would notice them.
+//!
+//! Not among them: to accept records of another epoch. A store that starts empty gets a new secret and a new seed of its hashes as
+//! well, so nothing of the old one would verify or be looked up; the epoch is the second of three locks.
+//!
+//! Without the feature `mistakes`, which only the simulation turns on, none can be made and the checks compile to nothing.
+
+/// What to do wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Mistake {
+    /// Invalidations are not written to the log.
+    NoLog,
+    /// A scan accepts records older than what the log covers.
+    NoHorizon,
+    /// Header MACs are not compared.
+    NoMac,
+    /// A region is used again before its note is durable, and without one.
+    EarlyReuse,
+    /// Checksums of records are not compared.
+    NoChecksum,
+    /// A record is accepted wherever it lies.
+    NoPlaceCheck,
+    /// An invalidation counts as durable before its commit was flushed.
+    AcknowledgeBeforeFlush,
+    /// Regions opened since the checkpoint are not scanned.
+    NoRegionScan,
+    /// A fill that began before an invalidation is published all the same.
+    IgnoreBegan,
+    /// Predicates are not compared when a record is read.
+    NoPredicateCheck,
+    /// A scan takes the first record of a key it finds, not the newest.
+    ReplacedComesBack,
+    /// A log commit writes one copy of its page.
+    SingleLogCopy,
+    /// Records older than their region's opening are accepted.
+    NoOpenedAt,
+    /// An extent is free as soon as its record is dropped, whoever reads it.
+    FreeWhileRead,
+}
+
+impl Mistake {
+    /// All of them.
+    pub const ALL: [Mistake; 14] = [
+        Mistake::NoLog,
+        Mistake::NoHorizon,
+        Mistake::NoMac,
+        Mistake::EarlyReuse,
+        Mistake::NoChecksum,
+        Mistake::NoPlaceCheck,
+        Mistake::AcknowledgeBeforeFlush,
+        Mistake::NoRegionScan,
+        Mistake::IgnoreBegan,
+        Mistake::NoPredicateCheck,
+        Mistake::ReplacedComesBack,
+        Mistake::SingleLogCopy,
+        Mistake::NoOpenedAt,
+        Mistake::FreeWhileRead,
+    ];
+
+    /// How it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mistake::NoLog => "no-log",
+            Mistake::NoHorizon => "no-horizon",
+            Mistake::NoMac => "no-mac",
+            Mistake::EarlyReuse => "early-reuse",
+            Mistake::NoChecksum => "no-checksum",
+            Mistake::NoPlaceCheck => "no-place-check",
+            Mistake::AcknowledgeBeforeFlush => "acknowledge-before-flush",
+            Mistake::NoRegionScan => "no-region-scan",
+            Mistake::IgnoreBegan => "ignore-began",
+            Mistake::NoPredicateCheck => "no-predicate-check",
+            Mistake::ReplacedComesBack => "replaced-comes-back",
+            Mistake::SingleLogCopy => "single-log-copy",
+            Mistake::NoOpenedAt => "no-opened-at",
+            Mistake::FreeWhileRead => "free-while-read",
+        }
+    }
+}
+
+/// Which mistakes to make: none, unless the feature is on and one was named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Mistakes(u32);
+
+impl Mistakes {
+    /// Only this one.
+    pub fn only(mistake: Mistake) -> Self {
+        Self(1 << mistake as u32)
+    }
+
+    #[inline]
+    pub(crate) fn make(self, mistake: Mistake) -> bool {
+        cfg!(feature = "mistakes") && self.0 & (1 << mistake as u32) != 0
+    }
+}

@@ -1,0 +1,429 @@
+//! Several stores as one: which member holds what, and who may still be trusted after an absence.
+//!
+//! Objects are spread by weighted rendezvous hashing of their primary key: each member draws a number from the key and
+//! its own id, and the highest wins. When a member goes or comes, only its share moves. Everything that belongs to a primary key
+//! (markers, variants, fragments, invalidations) is with one member, so each member can go on, pause or fail alone.
+//!
+//! A member that was away, or that did not own a key for a while, has missed invalidations. Two numbers in the superblocks see
+//! to that:
+//! * the set's *generation* rises at every start and is written to every member present. A member that comes back with a
+//!   lower one has missed a run: it starts empty.
+//! * the *placement*, a hash of ids and weights. A key that goes elsewhere by one change can come back by a later one, and has
+//!   missed purges by then. By the nature of rendezvous, members that are added only take keys from the others, and members that
+//!   go away only leave them keys. So a member notes when keys last may have left it, and when some may come, refuses what
+//!   was stored before that. A disk that fails and is replaced by an empty one costs nothing but its share.
+//!
+//! Not known here: devices, paths.
+//! Source: Thaler and Ravishankar, Using name-based mappings to increase hit rates (1998), for rendezvous hashing.
+
+use crate::Sequence;
+use crate::background::{Invalidated, Settled, Ticket, TooLong};
+use crate::key::{KeyHash, KeyHasher};
+use crate::marker::Marker;
+use crate::store::Store;
+use crate::superblock::Superblock;
+use std::sync::Arc;
+use twox_hash::XxHash3_64;
+
+/// Members of a set at most.
+pub const MEMBERS_MAX: usize = 64;
+
+/// One store of a set.
+#[derive(Debug)]
+struct Member {
+    store: Arc<Store>,
+    id: u64,
+    weight: f64,
+}
+
+/// Several stores as one. One is a set too.
+#[derive(Debug)]
+pub struct Set {
+    members: Vec<Member>,
+}
+
+/// An invalidation of several members.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use = "an invalidation may be acknowledged only when it is settled"]
+pub struct Tickets(Vec<(usize, Ticket)>);
+
+impl Set {
+    /// These stores, each with the id by which it takes part ([`member_id`]) and its weight (above 0).
+    ///
+    /// All share a hash seed (asserted): a key hash means the same everywhere.
+    pub fn new(members: impl IntoIterator<Item = (Arc<Store>, u64, u32)>) -> Self {
+        let members: Vec<_> = members
+            .into_iter()
+            .map(|(store, id, weight)| Member {
+                store,
+                id,
+                weight: f64::from(weight.max(1)),
+            })
+            .collect();
+        assert!(!members.is_empty(), "a set of no store");
+        assert!(members.len() <= MEMBERS_MAX, "{} stores", members.len());
+        let probe = |member: &Member| member.store.hasher().hash(b"probe");
+        let seeds_agree = members.iter().all(|m| probe(m) == probe(&members[0]));
+        assert!(seeds_agree, "the stores of a set have different hash seeds");
+        Self { members }
+    }
+
+    /// A set of one.
+    pub fn of_one(store: Arc<Store>) -> Self {
+        Self::new([(store, 0, 1)])
+    }
+
+    /// The members, in the order given.
+    pub fn stores(&self) -> impl ExactSizeIterator<Item = &Arc<Store>> {
+        self.members.iter().map(|member| &member.store)
+    }
+
+    /// The number of the member that has everything of a primary key.
+    #[inline]
+    pub fn owner(&self, primary: KeyHash) -> usize {
+        if self.members.len() == 1 {
+            return 0;
+        }
+        let mut best = (0, f64::MIN);
+        for (number, member) in self.members.iter().enumerate() {
+            let score = score(primary, member.id, member.weight);
+            if score > best.1 {
+                best = (number, score);
+            }
+        }
+        best.0
+    }
+
+    /// The member that has everything of a primary key.
+    #[inline]
+    pub fn of(&self, primary: KeyHash) -> &Arc<Store> {
+        &self.members[self.owner(primary)].store
+    }
+
+    /// Makes key hashes.
+    pub fn hasher(&self) -> KeyHasher {
+        self.members[0].store.hasher()
+    }
+
+    /// See [`Store::sequence`]; of the member that owns the key.
+    pub fn sequence(&self, primary: KeyHash) -> Sequence {
+        self.of(primary).sequence()
+    }
+
+    /// See [`Store::invalidated_since`].
+    pub fn invalidated_since(&self, primary: KeyHash, began: Sequence) -> bool {
+        self.of(primary).invalidated_since(primary, began)
+    }
+
+    /// See [`Store::is_invalid`].
+    pub fn is_invalid(&self, primary: KeyHash, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
+        self.of(primary).is_invalid(primary, began, key, meta)
+    }
+
+    /// May a predicate be about what began then? If not, nobody needs to look at key and metadata.
+    pub fn predicates_since(&self, primary: KeyHash, began: Sequence) -> bool {
+        self.of(primary).predicates_since(began)
+    }
+
+    /// Is room made already, by evicting?
+    pub fn is_full(&self) -> bool {
+        self.stores().any(|store| store.has_evicted())
+    }
+
+    /// See [`Store::marker`].
+    pub fn marker(&self, primary: KeyHash) -> Option<Marker> {
+        self.of(primary).marker(primary)
+    }
+
+    /// See [`Store::set_marker`].
+    pub fn set_marker(&self, primary: KeyHash, list: &[u8], began: Sequence) -> Option<Marker> {
+        self.of(primary).set_marker(primary, list, began)
+    }
+
+    /// See [`Store::invalidate`].
+    pub fn invalidate(&self, primary: KeyHash) -> (bool, Tickets) {
+        let owner = self.owner(primary);
+        let Invalidated { indexed, ticket } = self.members[owner].store.invalidate(primary);
+        (indexed, Tickets(vec![(owner, ticket)]))
+    }
+
+    /// See [`Store::invalidate_matching`]: in all members.
+    ///
+    /// # Errors
+    /// The pattern is too long.
+    pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Result<Tickets, TooLong> {
+        let mut tickets = Vec::new();
+        for (number, member) in self.members.iter().enumerate() {
+            tickets.push((number, member.store.invalidate_matching(kind, pattern)?));
+        }
+        Ok(Tickets(tickets))
+    }
+
+    /// See [`Store::settled`]: durable when it is so in all members concerned.
+    pub fn settled(&self, tickets: &Tickets) -> Settled {
+        let mut all = Settled::Durable;
+        for &(number, ticket) in &tickets.0 {
+            match self.members[number].store.settled(ticket) {
+                Settled::Durable => {}
+                Settled::Pending => all = Settled::Pending,
+                Settled::Failed => return Settled::Failed,
+            }
+        }
+        all
+    }
+}
+
+/// The larger, the more this member wants the key. In the long run each gets its share by weight.
+fn score(primary: KeyHash, id: u64, weight: f64) -> f64 {
+    let drawn = XxHash3_64::oneshot_with_seed(id, &primary.0.to_le_bytes());
+    // Uniform in (0, 1): 53 bits are what a double holds.
+    let uniform = ((drawn >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+    -weight / uniform.ln()
+}
+
+/// How a store of that uuid takes part in a set.
+pub fn member_id(uuid: [u8; 16]) -> u64 {
+    XxHash3_64::oneshot(&uuid)
+}
+
+/// What one member of a set is to do at a start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Joining {
+    /// Go on with what it has; the superblock carries the set's numbers.
+    Keeps(Box<Superblock>),
+    /// Start empty: it has missed something, or was not a member.
+    StartsEmpty {
+        /// Why, to be shown.
+        reason: &'static str,
+    },
+}
+
+/// The numbers of a set at a start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetNumbers {
+    /// Names the set.
+    pub uuid: [u8; 16],
+    /// Of this start.
+    pub generation: u64,
+    /// Seeds the key hashes of all members.
+    pub hash_seed: u64,
+}
+
+/// How keys move at a start, as one member sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// Keys of others may become its own.
+    pub may_come: bool,
+    /// Keys of its own may become others'.
+    pub may_leave: bool,
+}
+
+/// How keys move for a member that was left with this superblock. `members`: those of now, by id and weight, each with its
+/// superblock if it goes on with what it has.
+pub fn moves(own: &Superblock, members: &[(u64, u32, Option<&Superblock>)]) -> Moves {
+    // Those that were placed together with it, with the weight they have now.
+    let stayed: Vec<(u64, u32)> = members
+        .iter()
+        .filter(|(_, weight, block)| {
+            block.is_some_and(|b| b.placement == own.placement && b.weight == *weight)
+        })
+        .map(|&(id, weight, _)| (id, weight))
+        .collect();
+    Moves {
+        // Not if all that were there before are still here: others were only added.
+        may_come: placement(&stayed) != own.placement,
+        // Not if all that are here were there before: others only went away.
+        may_leave: stayed.len() != members.len(),
+    }
+}
+
+/// Decides, at a start, who keeps what: for each configured store its superblock if it has one that can be read.
+///
+/// `fresh` is used where no member has such numbers yet.
+pub fn join(found: &[Option<Superblock>], fresh: SetNumbers) -> (SetNumbers, Vec<Joining>) {
+    let newest = found
+        .iter()
+        .flatten()
+        .filter(|block| block.set_uuid != [0; 16])
+        .max_by_key(|block| (block.set_generation, block.set_uuid));
+    let numbers = match newest {
+        Some(block) => SetNumbers {
+            uuid: block.set_uuid,
+            generation: block.set_generation + 1,
+            hash_seed: block.hash_seed,
+        },
+        None => SetNumbers {
+            generation: 1,
+            ..fresh
+        },
+    };
+    let joining = found.iter().map(|block| {
+        // One that was only made belongs to none yet.
+        let Some(block) = block.as_ref().filter(|b| b.set_uuid != [0; 16]) else {
+            return Joining::StartsEmpty {
+                reason: "it is new",
+            };
+        };
+        if block.set_uuid != numbers.uuid {
+            Joining::StartsEmpty {
+                reason: "it did not belong to this set of stores",
+            }
+        } else if block.set_generation + 1 != numbers.generation {
+            Joining::StartsEmpty {
+                reason: "it was away while the others were in use, and has missed what was purged",
+            }
+        } else {
+            Joining::Keeps(Box::new(Superblock {
+                set_generation: numbers.generation,
+                ..block.clone()
+            }))
+        }
+    });
+    (numbers, joining.collect())
+}
+
+/// The hash of ids and weights, whatever their order.
+pub fn placement(members: &[(u64, u32)]) -> u64 {
+    let mut sorted = members.to_vec();
+    sorted.sort_unstable();
+    let bytes: Vec<u8> = sorted
+        .iter()
+        .flat_map(|(id, weight)| [id.to_le_bytes(), u64::from(*weight).to_le_bytes()].concat())
+        .collect();
+    XxHash3_64::oneshot(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Geometry;
+    use crate::open::Identity;
+    use crate::settings::Settings;
+
+    fn store(seed: u8) -> Arc<Store> {
+        let identity = Identity::new([seed; Identity::RANDOM_BYTES]).in_set(SetNumbers {
+            hash_seed: 7,
+            ..SetNumbers::default()
+        });
+        let geometry = Geometry::plan(4 << 20, 512).unwrap();
+        Arc::new(Store::create(geometry, &Settings::default(), identity))
+    }
+
+    fn set(weights: &[u32]) -> Set {
+        Set::new(
+            weights
+                .iter()
+                .enumerate()
+                .map(|(n, &weight)| (store(n as u8), n as u64 + 100, weight)),
+        )
+    }
+
+    #[test]
+    fn shares_follow_the_weights() {
+        let set = set(&[1, 1, 2]);
+        let mut counts = [0u32; 3];
+        for n in 0..40_000u64 {
+            counts[set.owner(set.hasher().hash(&n.to_le_bytes()))] += 1;
+        }
+        for (count, wanted) in counts.iter().zip([10_000, 10_000, 20_000]) {
+            assert!(count.abs_diff(wanted) < wanted / 20, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_share_of_who_goes_moves() {
+        let three = set(&[1, 1, 1]);
+        let two = set(&[1, 1]);
+        for n in 0..5_000u64 {
+            let key = three.hasher().hash(&n.to_le_bytes());
+            let owner = three.owner(key);
+            assert!(owner == 2 || owner == two.owner(key));
+        }
+    }
+
+    #[test]
+    fn a_predicate_is_settled_when_all_members_have_it() {
+        let set = set(&[1, 1]);
+        let tickets = set.invalidate_matching(1, b"x").unwrap();
+        assert_eq!(set.settled(&tickets), Settled::Pending);
+        for store in set.stores() {
+            while let Some(work) = store.next_work(0) {
+                store.work_done(work.id, Ok(None), 0);
+            }
+        }
+        assert_eq!(set.settled(&tickets), Settled::Durable);
+    }
+
+    fn block(store: &Store) -> Superblock {
+        Superblock::decode(&store.opening()[0].1).unwrap()
+    }
+
+    #[test]
+    fn who_was_away_starts_empty() {
+        let fresh = SetNumbers {
+            uuid: [9; 16],
+            generation: 0,
+            hash_seed: 3,
+        };
+        let (numbers, joining) = join(&[None, None], fresh);
+        assert_eq!((numbers.generation, numbers.hash_seed), (1, 3));
+        assert!(
+            joining
+                .iter()
+                .all(|j| matches!(j, Joining::StartsEmpty { .. }))
+        );
+        let member = |generation| Superblock {
+            set_uuid: [9; 16],
+            set_generation: generation,
+            ..block(&store(1))
+        };
+        let (numbers, joining) = join(&[Some(member(5)), Some(member(4)), None], fresh);
+        assert_eq!(numbers.generation, 6);
+        assert!(matches!(&joining[0], Joining::Keeps(b) if b.set_generation == 6));
+        assert!(matches!(joining[1], Joining::StartsEmpty { .. }));
+        let stranger = Superblock {
+            set_uuid: [8; 16],
+            ..member(3)
+        };
+        let (_, joining) = join(&[Some(member(5)), Some(stranger)], fresh);
+        assert!(matches!(joining[1], Joining::StartsEmpty { .. }));
+    }
+
+    #[test]
+    fn keys_come_when_members_go_and_leave_when_members_come() {
+        let placed = |members: &[(u64, u32)], weight| Superblock {
+            placement: placement(members),
+            weight,
+            ..block(&store(1))
+        };
+        let (a, b, c) = ((1, 1), (2, 1), (3, 1));
+        let together = placed(&[a, b], 1);
+        let seen = |own: &Superblock, members: &[(u64, u32, Option<&Superblock>)]| {
+            let Moves {
+                may_come,
+                may_leave,
+            } = moves(own, members);
+            (may_come, may_leave)
+        };
+        let old = Some(&together);
+        assert_eq!(seen(&together, &[(1, 1, old), (2, 1, old)]), (false, false));
+        assert_eq!(seen(&together, &[(1, 1, old)]), (true, false), "b is gone");
+        let three = [(1, 1, old), (2, 1, old), (3, 1, None)];
+        assert_eq!(seen(&together, &three), (false, true), "c is new");
+        let exchanged = [(1, 1, old), (3, 1, None)];
+        assert_eq!(seen(&together, &exchanged), (true, true));
+        let heavier = [(1, 2, old), (2, 1, old)];
+        assert_eq!(seen(&together, &heavier), (true, true));
+        // A stranger that was placed otherwise is as one that was not there.
+        let other = placed(&[a, c], 1);
+        let mixed = [(1, 1, old), (2, 1, old), (3, 1, Some(&other))];
+        assert_eq!(seen(&together, &mixed), (false, true));
+        assert_eq!(seen(&placed(&[a, b, c], 1), &mixed[..2]), (true, true));
+    }
+
+    #[test]
+    fn a_placement_does_not_depend_on_the_order() {
+        assert_eq!(placement(&[(1, 2), (3, 4)]), placement(&[(3, 4), (1, 2)]));
+        assert_ne!(placement(&[(1, 2), (3, 4)]), placement(&[(1, 2), (3, 5)]));
+    }
+}

@@ -1,0 +1,348 @@
+//! What the origin has: some thousands of URLs, and for each version of each the bytes of its body.
+//!
+//! A URL is a number; its kind and the length of its body follow from the seed and the number, its bytes from these and
+//! the version. So whoever sees an answer that claims to be version 7 of URL 12 can compare every byte of it, from any
+//! offset, without having seen it before. A body begins with a line that says what it is, as far as there is room.
+//!
+//! Hostile bodies are made of pieces of the store itself ([`Quarry`]): whole records of other objects, at every
+//! alignment. A store that looks for records on its disk must not take them for its own.
+//!
+//! Limits: [`URLS`]; bodies of [`LARGE`].
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use super::chance::{Chance, mix};
+
+/// How many URLs there may be.
+const URLS: Range<u64> = 200..20_000;
+/// What one URL takes in the mean, about.
+const MEAN_BYTES: u64 = 40 << 10;
+const SMALL: Range<u64> = 1 << 10..60 << 10;
+/// More than one fragment, mostly.
+pub const LARGE: Range<u64> = 300 << 10..3 << 20;
+/// Records begin at multiples of this, in a store with the smallest chunks.
+const CHUNK: usize = 512;
+/// One piece of the store within a hostile body: a small record, or the beginning of a larger one.
+const PIECE: usize = 2 * CHUNK;
+/// One byte more than a piece, so that each begins at another place within a chunk.
+const STRIDE: u64 = PIECE as u64 + 1;
+
+/// How a URL is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Fresh for a day.
+    Plain,
+    /// The same, in two variants by Accept-Encoding.
+    Varied,
+    /// Fresh for a second, then validated by its ETag.
+    Brief,
+    /// Not to be stored.
+    Unstored,
+    /// Fresh for a day; its body is full of records.
+    Hostile,
+}
+
+/// Which of the variants; those without variants have the first only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variant {
+    Identity,
+    Gzip,
+}
+
+impl Variant {
+    /// As `Accept-Encoding` and in what the origin says of itself.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Gzip => "gzip",
+        }
+    }
+
+    /// The variant of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        [Self::Identity, Self::Gzip]
+            .into_iter()
+            .find(|v| v.name() == name)
+    }
+}
+
+/// One URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Url {
+    pub id: usize,
+    pub kind: Kind,
+    pub bytes: u64,
+}
+
+impl Url {
+    /// Its path. Some are long, so that keys have all lengths.
+    pub fn path(&self) -> String {
+        let tail = match self.id % 7 {
+            0 => "x".repeat(self.id % 300),
+            _ => String::new(),
+        };
+        format!("/o/{}/{tail}", self.id)
+    }
+
+    /// Does the origin give it an ETag?
+    pub fn is_tagged(&self) -> bool {
+        self.kind == Kind::Brief || !self.id.is_multiple_of(3)
+    }
+
+    /// Does the origin send it in chunks, without saying its length before?
+    pub fn is_chunked(&self) -> bool {
+        self.id.is_multiple_of(5)
+    }
+
+    /// Once stored, may it be answered from the store for the rest of the run?
+    pub fn lasts(&self) -> bool {
+        !matches!(self.kind, Kind::Brief | Kind::Unstored)
+    }
+}
+
+/// All URLs of a run.
+#[derive(Debug)]
+pub struct Catalogue {
+    seed: u64,
+    count: usize,
+    quarry: OnceLock<Arc<Quarry>>,
+}
+
+impl Catalogue {
+    /// So many that their bodies fill somewhat less than half of a store.
+    pub fn new(seed: u64, store_bytes: u64) -> Self {
+        let count = (store_bytes / 5 * 2 / MEAN_BYTES).clamp(URLS.start, URLS.end);
+        Self {
+            seed,
+            count: count as usize,
+            quarry: OnceLock::new(),
+        }
+    }
+
+    /// How many there are, numbered from 0.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The URL of this number.
+    pub fn url(&self, id: usize) -> Url {
+        let mut chance = Chance::new(self.seed ^ mix(id as u64));
+        let kind = match chance.below(100) {
+            0..66 => Kind::Plain,
+            66..76 => Kind::Varied,
+            76..86 => Kind::Brief,
+            86..92 => Kind::Unstored,
+            _ => Kind::Hostile,
+        };
+        let bytes = match chance.below(1000) {
+            0..15 => 0,
+            15..30 => LARGE.start + chance.below(LARGE.end - LARGE.start),
+            // As many between 1 and 2 KiB as between 30 and 60.
+            _ => {
+                let octaves = (SMALL.end as f64 / SMALL.start as f64).log2();
+                (SMALL.start as f64 * (chance.unit() * octaves).exp2()) as u64
+            }
+        };
+        Url { id, kind, bytes }
+    }
+
+    /// The URL of a path.
+    pub fn url_of_path(&self, path: &str) -> Option<Url> {
+        let id = path.strip_prefix("/o/")?.split('/').next()?.parse().ok()?;
+        (id < self.count).then(|| self.url(id))
+    }
+
+    /// One of them, a few far more often than the others; no hostile one before there is a quarry.
+    pub fn pick(&self, chance: &mut Chance) -> Url {
+        loop {
+            let at = chance.unit().powi(3) * self.count as f64;
+            let url = self.url((at as usize).min(self.count - 1));
+            if self.is_ready(&url) {
+                return url;
+            }
+        }
+    }
+
+    /// Are its bytes settled?
+    pub fn is_ready(&self, url: &Url) -> bool {
+        url.kind != Kind::Hostile || self.quarry.get().is_some()
+    }
+
+    /// Opens the quarry, if it is not open yet.
+    pub fn quarry(&self, stone: impl FnOnce() -> Option<Vec<u8>>) {
+        if self.quarry.get().is_none()
+            && let Some(quarry) = stone().and_then(Quarry::new)
+        {
+            // Two at once cannot be: one thread opens it. The first would stay.
+            let _ = self.quarry.set(Arc::new(quarry));
+        }
+    }
+
+    /// The body of one version.
+    pub fn body(&self, url: &Url, version: u64, variant: Variant) -> Body {
+        let salt = match variant {
+            Variant::Identity => 0,
+            Variant::Gzip => 1,
+        };
+        let seed = mix(self.seed ^ mix(url.id as u64 ^ mix(version ^ mix(salt))));
+        let mut line =
+            format!("torture {} v{version} {}\n", url.path(), variant.name()).into_bytes();
+        line.truncate(usize::try_from(url.bytes).unwrap_or(usize::MAX));
+        Body {
+            seed,
+            bytes: url.bytes,
+            line,
+            quarry: match url.kind {
+                Kind::Hostile => self.quarry.get().cloned(),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Part of a store's data area.
+#[derive(Debug)]
+pub struct Quarry(Vec<u8>);
+
+impl Quarry {
+    /// None if there is nothing in it.
+    fn new(mut stone: Vec<u8>) -> Option<Self> {
+        stone.truncate(stone.len() / PIECE * PIECE);
+        stone.iter().any(|b| *b != 0).then_some(Self(stone))
+    }
+
+    fn byte(&self, choice: u64, at: usize) -> u8 {
+        // A piece may begin at any chunk but the last.
+        let starts = (self.0.len() / CHUNK - 1) as u64;
+        self.0[(choice % starts) as usize * CHUNK + at]
+    }
+}
+
+/// The bytes of one version of one URL.
+#[derive(Debug, Clone)]
+pub struct Body {
+    seed: u64,
+    bytes: u64,
+    line: Vec<u8>,
+    quarry: Option<Arc<Quarry>>,
+}
+
+impl Body {
+    /// How many.
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Those from `offset` on.
+    pub fn fill(&self, offset: u64, out: &mut [u8]) {
+        let mut at = offset;
+        let mut rest = &mut out[..];
+        while !rest.is_empty() {
+            // To the next multiple of 8, so that the noise is made by whole words.
+            let n = (8 - (at % 8) as usize).min(rest.len());
+            let word = mix(self.seed.wrapping_add(at / 8)).to_le_bytes();
+            let from = (at % 8) as usize;
+            rest[..n].copy_from_slice(&word[from..from + n]);
+            at += n as u64;
+            rest = &mut rest[n..];
+        }
+        if let Some(quarry) = &self.quarry {
+            for (n, byte) in out.iter_mut().enumerate() {
+                let at = offset + n as u64 + self.seed % STRIDE;
+                let within = (at % STRIDE) as usize;
+                if within < PIECE {
+                    *byte = quarry.byte(mix(self.seed ^ (at / STRIDE)), within);
+                }
+            }
+        }
+        let line = self.line.iter().skip(offset as usize);
+        for (byte, of_line) in out.iter_mut().zip(line) {
+            *byte = *of_line;
+        }
+    }
+
+    /// Where `found`, which came from `offset` on, is not what it should be.
+    pub fn differs(&self, offset: u64, found: &[u8]) -> Option<u64> {
+        const PART: usize = 16 << 10;
+        let mut expected = [0; PART];
+        for (n, part) in found.chunks(PART).enumerate() {
+            let at = offset + (n * PART) as u64;
+            let expected = &mut expected[..part.len()];
+            self.fill(at, expected);
+            if expected != part {
+                let within = expected.iter().zip(part).position(|(a, b)| a != b);
+                return within.map(|w| at + w as u64);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_the_same_from_every_offset() {
+        let catalogue = Catalogue::new(1, 256 << 20);
+        catalogue.quarry(|| Some((0..9000_u32).map(|n| n as u8 | 1).collect()));
+        for kind in [Kind::Plain, Kind::Hostile] {
+            let url = (0..catalogue.len())
+                .map(|id| catalogue.url(id))
+                .find(|u| u.kind == kind && u.bytes > 5000)
+                .unwrap();
+            let body = catalogue.body(&url, 3, Variant::Identity);
+            let mut whole = vec![0; 5000];
+            body.fill(0, &mut whole);
+            assert!(whole.starts_with(b"torture /o/"), "{kind:?}");
+            for offset in [0, 1, 7, 8, 20, 40, 333, 4999] {
+                assert_eq!(body.differs(offset, &whole[offset as usize..]), None);
+            }
+            whole[4321] ^= 1;
+            assert_eq!(body.differs(100, &whole[100..]), Some(4321));
+        }
+    }
+
+    #[test]
+    fn versions_variants_and_urls_differ() {
+        let catalogue = Catalogue::new(1, 256 << 20);
+        let bytes = |id, version, variant| {
+            let url = Url {
+                bytes: 2000,
+                kind: Kind::Plain,
+                id,
+            };
+            let mut out = vec![0; 1000];
+            catalogue.body(&url, version, variant).fill(1000, &mut out);
+            out
+        };
+        let first = bytes(5, 1, Variant::Identity);
+        assert_ne!(first, bytes(5, 2, Variant::Identity));
+        assert_ne!(first, bytes(5, 1, Variant::Gzip));
+        assert_ne!(first, bytes(6, 1, Variant::Identity));
+    }
+
+    #[test]
+    fn all_kinds_and_sizes_are_there_and_paths_lead_back() {
+        let catalogue = Catalogue::new(9, 256 << 20);
+        let urls: Vec<Url> = (0..catalogue.len()).map(|id| catalogue.url(id)).collect();
+        for kind in [
+            Kind::Plain,
+            Kind::Varied,
+            Kind::Brief,
+            Kind::Unstored,
+            Kind::Hostile,
+        ] {
+            assert!(urls.iter().any(|u| u.kind == kind), "{kind:?}");
+        }
+        assert!(urls.iter().any(|u| u.bytes == 0));
+        assert!(urls.iter().any(|u| u.bytes > LARGE.start));
+        let total: u64 = urls.iter().map(|u| u.bytes).sum();
+        assert!(total < 160 << 20, "{total}");
+        for url in urls {
+            assert_eq!(catalogue.url_of_path(&url.path()), Some(url));
+        }
+        assert_eq!(catalogue.url_of_path("/o/99999999/"), None);
+    }
+}

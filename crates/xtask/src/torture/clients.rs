@@ -1,0 +1,400 @@
+//! The clients: some dozens of connections, each asking for one thing after the other.
+//!
+//! Most ask for URLs as they come, a few URLs far more often than the others. Some ask for a part, hang up in the middle,
+//! want an answer from the origin (no-cache), post, or have something purged. Every answer goes through an
+//! [`Inspection`], and what it acknowledges goes into the ledger.
+//!
+//! What a kill breaks is forgiven, and nothing else: a request that fails is held against [`Life`], which the trial
+//! turns over before it kills and after the next start. While the device fails, and from the first damage on, one more
+//! thing is forgiven and counted: that an answer of several fragments is cut off, since its head is out already.
+//!
+//! Limits: [`CLIENTS`] threads; [`WRONGS_MAX`] wrong answers are kept.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::bodies::{Catalogue, Kind, LARGE, Url, Variant};
+use super::chance::{Chance, mix};
+use super::check::{Asked, Inspection, Seen};
+use super::ledger::Ledger;
+use super::report::Figures;
+use super::wire::{Connection, Ended, Head, Receiver};
+
+/// How many at a time.
+pub const CLIENTS: usize = 32;
+/// Enough to see what is wrong.
+pub const WRONGS_MAX: usize = 50;
+const AWAIT_EVERY: Duration = Duration::from_millis(2);
+/// Between two requests of one client, at most: all of them together must leave the machine some air.
+const THINK_MS_MAX: u64 = 30;
+
+/// Which life of the proxy this is, and whether it is one: even while it lives.
+#[derive(Debug, Default)]
+pub struct Life(AtomicU64);
+
+impl Life {
+    /// The number of this life, or of this death.
+    pub fn number(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn is_one(number: u64) -> bool {
+        number.is_multiple_of(2)
+    }
+
+    /// From life to death, from death to life.
+    pub fn turn(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// What all clients and the trial have in common.
+#[derive(Debug)]
+pub struct Shared {
+    pub catalogue: Arc<Catalogue>,
+    pub ledger: Arc<Ledger>,
+    pub life: Life,
+    pub figures: Figures,
+    pub wrongs: Mutex<Vec<String>>,
+    /// The store is damaged, or its device fails: see the head of this file.
+    pub cuts_forgiven: AtomicBool,
+    pub stop: AtomicBool,
+    /// Going back behind a replacement is wrong.
+    pub strict: bool,
+    pub address: SocketAddr,
+    pub admin: SocketAddr,
+    /// For messages.
+    pub begun: Instant,
+}
+
+impl Shared {
+    /// Something was answered that must not be.
+    pub fn wrong(&self, what: &str) {
+        let text = format!(
+            "{:.3} s, life {}: {what}",
+            self.begun.elapsed().as_secs_f64(),
+            self.life.number() / 2
+        );
+        let mut wrongs = self.wrongs.lock().expect("no thread panics holding this");
+        if wrongs.len() < WRONGS_MAX {
+            wrongs.push(text);
+        }
+    }
+}
+
+/// One GET.
+#[derive(Debug, Clone, Copy)]
+pub struct Get {
+    pub url: Url,
+    pub variant: Variant,
+    pub range: Option<(u64, u64)>,
+    pub no_cache: bool,
+    pub hang_up_after: u64,
+}
+
+impl Get {
+    /// All of it, as anyone would ask for it.
+    pub fn plain(url: Url, variant: Variant) -> Self {
+        Self {
+            url,
+            variant,
+            range: None,
+            no_cache: false,
+            hang_up_after: u64::MAX,
+        }
+    }
+}
+
+/// A client with its connections.
+pub struct Client<'a> {
+    shared: &'a Shared,
+    proxy: Connection,
+    admin: Connection,
+    /// In which life they were opened.
+    life: u64,
+}
+
+impl<'a> Client<'a> {
+    /// Nothing is opened yet.
+    pub fn new(shared: &'a Shared) -> Self {
+        Self {
+            shared,
+            proxy: Connection::new(shared.address),
+            admin: Connection::new(shared.admin),
+            life: 0,
+        }
+    }
+
+    /// Asks for one thing after the other until told to stop.
+    pub fn work(&mut self, chance: &mut Chance) {
+        let shared = self.shared;
+        while !shared.stop.load(Ordering::Relaxed) {
+            if !Life::is_one(shared.life.number()) {
+                std::thread::sleep(AWAIT_EVERY);
+                continue;
+            }
+            self.one(chance);
+            std::thread::sleep(Duration::from_millis(chance.below(THINK_MS_MAX)));
+        }
+    }
+
+    fn one(&mut self, chance: &mut Chance) {
+        let url = self.shared.catalogue.pick(chance);
+        if self.shared.ledger.is_reserved(url.id) {
+            return;
+        }
+        let variant = match url.kind {
+            Kind::Varied if chance.percent(50) => Variant::Gzip,
+            _ => Variant::Identity,
+        };
+        let mut get = Get::plain(url, variant);
+        match chance.below(1000) {
+            0..10 => self.post(&url),
+            10..20 => self.purge(&url),
+            20..35 => {
+                self.shared.ledger.raise(url.id);
+                get.no_cache = true;
+                self.get(&get);
+            }
+            35..60 if url.bytes > 1 => {
+                get.hang_up_after = 1 + chance.below(url.bytes);
+                self.get(&get);
+            }
+            _ => {
+                if url.bytes >= LARGE.start && chance.percent(40) {
+                    let from = chance.below(url.bytes);
+                    let to = from + 1 + chance.below(url.bytes - from);
+                    get.range = Some((from, to));
+                }
+                self.get(&get);
+            }
+        }
+    }
+
+    /// The number of this life; connections of an earlier one are closed.
+    fn begin(&mut self) -> u64 {
+        let life = self.shared.life.number();
+        if self.life != life {
+            self.life = life;
+            self.proxy.close();
+            self.admin.close();
+        }
+        life
+    }
+
+    /// Is it a matter of the kill that this failed?
+    fn is_forgiven(&self, life: u64) -> bool {
+        !Life::is_one(life) || self.shared.life.number() != life
+    }
+
+    /// One GET, looked at. None: broken, forgiven or not, or wrong.
+    pub fn get(&mut self, get: &Get) -> Option<Seen> {
+        let shared = self.shared;
+        let figures = &shared.figures;
+        let life = self.begin();
+        let begun = Instant::now();
+        let number = shared.ledger.begins(get.url.id);
+        let asked = Asked {
+            url: get.url,
+            variant: get.variant,
+            range: get.range,
+            floor: shared.ledger.floor(&get.url, get.no_cache, begun),
+            hang_up_after: get.hang_up_after,
+            strict: shared.strict,
+        };
+        let range = get
+            .range
+            .map(|(from, to)| format!("bytes={from}-{}", to - 1));
+        let mut fields = Vec::new();
+        if get.url.kind == Kind::Varied {
+            fields.push(("Accept-Encoding", get.variant.name()));
+        }
+        if let Some(range) = &range {
+            fields.push(("Range", range));
+        }
+        if get.no_cache {
+            fields.push(("Cache-Control", "no-cache"));
+        }
+        let mut inspection = Inspection::new(&shared.catalogue, &shared.ledger, asked);
+        let ended = self
+            .proxy
+            .ask("GET", &get.url.path(), &fields, b"", &mut inspection);
+        let ended_at = Instant::now();
+        let whole = ended == Ended::Whole;
+        let alone = shared.ledger.ended(get.url.id, number, whole, ended_at);
+        Figures::add(&figures.requests, 1);
+        let seen = match inspection.verdict(&ended) {
+            Ok(seen) => seen,
+            Err(wrong) => {
+                self.proxy.close();
+                shared.wrong(&format!("{get:?}: {wrong}"));
+                Figures::add(&figures.wrong, 1);
+                return None;
+            }
+        };
+        Figures::add(&figures.compared_bytes, seen.compared_bytes);
+        match ended {
+            Ended::Broken { after_head, reason } => {
+                self.broken(life, after_head, &reason, get);
+                return None;
+            }
+            Ended::HungUp => {
+                Figures::add(&figures.hung_up, 1);
+                return None;
+            }
+            Ended::Whole => {}
+        }
+        figures.answered(ended_at - begun);
+        Figures::add(&figures.compared, 1);
+        if seen.hit {
+            Figures::add(&figures.hits, 1);
+            Figures::add(&figures.large_hits, u64::from(get.url.bytes >= LARGE.start));
+        } else {
+            Figures::add(&figures.misses, 1);
+        }
+        Figures::add(&figures.went_back, u64::from(seen.went_back));
+        Figures::add(&figures.parts, u64::from(get.range.is_some()));
+        if seen.is_all {
+            let (id, version) = (get.url.id, seen.version);
+            if get.url.lasts() && (seen.hit || seen.stored) {
+                shared
+                    .ledger
+                    .seen(id, get.variant, version, seen.hit, ended_at);
+            }
+            if get.no_cache {
+                Figures::add(&figures.replacements, 1);
+                if alone && get.url.lasts() && get.url.kind != Kind::Varied {
+                    shared.ledger.replaced(id, version, ended_at);
+                }
+            }
+        }
+        Some(seen)
+    }
+
+    fn broken(&mut self, life: u64, after_head: bool, reason: &str, get: &Get) {
+        let figures = &self.shared.figures;
+        if self.is_forgiven(life) {
+            Figures::add(&figures.broken_by_kills, 1);
+        } else if after_head && get.url.bytes >= LARGE.start {
+            // Its next part was lost to a fault, or to a purge or an eviction before its turn came, and the origin has another
+            // version by now.
+            let by_fault = self.shared.cuts_forgiven.load(Ordering::SeqCst);
+            let figure = match by_fault {
+                true => &figures.cut_by_faults,
+                false => &figures.cut_in_mid_body,
+            };
+            Figures::add(figure, 1);
+        } else {
+            self.shared.wrong(&format!("{get:?}: broken: {reason}"));
+            Figures::add(&figures.failed, 1);
+        }
+    }
+
+    fn post(&mut self, url: &Url) {
+        let shared = self.shared;
+        let life = self.begin();
+        let mut order = Order::new("POST", url);
+        let path = url.path();
+        order.ended = self
+            .proxy
+            .ask("POST", &path, &[], b"raise it", &mut order.reply);
+        if self.is_acknowledged(&order, life) {
+            match order.reply.raised {
+                Some(version) => shared.ledger.posted(url.id, version, Instant::now()),
+                None => shared.wrong(&format!("POST {url:?}: not the origin's answer")),
+            }
+            Figures::add(&shared.figures.posts, 1);
+        }
+    }
+
+    fn purge(&mut self, url: &Url) {
+        let shared = self.shared;
+        let life = self.begin();
+        let version = shared.ledger.raise(url.id);
+        let target = format!("/http://{}{}", shared.address, url.path());
+        let mut order = Order::new("PURGE", url);
+        order.ended = self.admin.ask("PURGE", &target, &[], b"", &mut order.reply);
+        if self.is_acknowledged(&order, life) {
+            shared.ledger.purged(url.id, version);
+            Figures::add(&shared.figures.purges, 1);
+        }
+    }
+
+    /// Did it succeed? A 2xx is an acknowledgement, even if the rest of it never came.
+    fn is_acknowledged(&self, order: &Order, life: u64) -> bool {
+        let shared = self.shared;
+        let figures = &shared.figures;
+        Figures::add(&figures.requests, 1);
+        let status = order.reply.status;
+        if (200..300).contains(&status) {
+            figures.answered(order.begun.elapsed());
+            return true;
+        }
+        if self.is_forgiven(life) {
+            Figures::add(&figures.broken_by_kills, 1);
+        } else if order.method == "PURGE" && status >= 500 && shared.ledger.is_device_failing() {
+            Figures::add(&figures.purges_refused, 1);
+        } else {
+            shared.wrong(&format!(
+                "{} {:?}: status {status}, {:?}",
+                order.method, order.url, order.ended
+            ));
+            Figures::add(&figures.failed, 1);
+        }
+        false
+    }
+}
+
+/// A POST or a PURGE, and what came of it.
+struct Order<'a> {
+    method: &'static str,
+    url: &'a Url,
+    begun: Instant,
+    reply: Reply,
+    ended: Ended,
+}
+
+impl<'a> Order<'a> {
+    fn new(method: &'static str, url: &'a Url) -> Self {
+        Self {
+            method,
+            url,
+            begun: Instant::now(),
+            reply: Reply::default(),
+            ended: Ended::HungUp,
+        }
+    }
+}
+
+/// The answer to a POST or a PURGE.
+#[derive(Debug, Default)]
+struct Reply {
+    status: u16,
+    raised: Option<u64>,
+}
+
+impl Receiver for Reply {
+    fn head(&mut self, head: &Head) -> bool {
+        self.status = head.status;
+        self.raised = head.field("x-raised").and_then(|v| v.parse().ok());
+        true
+    }
+
+    fn body(&mut self, _: &[u8]) -> bool {
+        true
+    }
+}
+
+/// Starts all clients.
+pub fn start(shared: &Arc<Shared>, seed: u64) -> Vec<std::thread::JoinHandle<()>> {
+    (0..CLIENTS as u64)
+        .map(|n| {
+            let shared = Arc::clone(shared);
+            std::thread::spawn(move || {
+                Client::new(&shared).work(&mut Chance::new(seed ^ mix(n)));
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,420 @@
+//! What has happened to each URL, and so what an answer may be.
+//!
+//! The origin raises versions here; clients write down what was acknowledged to them. From both follows, for a request
+//! that starts now, the oldest version that may answer it ([`Floor`]):
+//!
+//!   acknowledged  the answer to a POST or a PURGE came back 2xx: for good, whatever is killed afterwards
+//!   replaced      a no-cache GET came back, whole, and no other GET of the URL was on its way meanwhile (of two fetches at
+//!                 once either may be stored last): while the proxy lives, and after a kill if it had [`DURABLE_AFTER`].
+//!                 A soft floor: a proxy whose store refuses the new version may still have the old one, fresh
+//!   asked         no-cache requests, and URLs that must not be stored: what the origin has now
+//!   aged          URLs that are fresh for a second: what the origin had that long ago
+//!
+//! A POST answered while the device refuses I/O binds only while the proxy lives: it has nowhere to write that down, and
+//! the origin's answer cannot be taken back. A PURGE could have been refused, so it binds.
+//!
+//! Not known here: HTTP, bytes.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::bodies::{Kind, Url, Variant};
+
+/// What was complete for so long is expected to be on the disk.
+pub const DURABLE_AFTER: Duration = Duration::from_secs(3);
+/// How long a [`Kind::Brief`] answer is fresh; the origin says so in whole seconds.
+pub const BRIEF: Duration = Duration::from_secs(1);
+/// How long a fetch may go on after its client has hung up.
+const LOOSE: Duration = Duration::from_secs(5);
+/// Age is counted in whole seconds, on both sides.
+const AGE_SLACK: Duration = Duration::from_secs(2);
+
+/// The oldest version that may answer, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Floor {
+    pub version: u64,
+    pub why: &'static str,
+    /// The soft floor, if it is higher.
+    pub replaced: u64,
+}
+
+/// Something that was seen to be stored.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    version: u64,
+    since: Instant,
+    /// What the origin had sent in all until then: how much may have been stored behind it.
+    mark: u64,
+    /// The device has been tampered with since; seen as a hit again, it is known again.
+    doubtful: bool,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// When versions 2, 3, 4... came to be.
+    raised: Vec<Instant>,
+    acknowledged: u64,
+    /// By a POST that could not be made durable.
+    posted: Option<u64>,
+    /// Versions that replaced others, and when.
+    replaced: Vec<(u64, Instant)>,
+    known: [Option<Known>; 2],
+    reserved: bool,
+    /// GETs on their way now, and all that ever were.
+    on_their_way: u32,
+    asked: u64,
+    /// How many had begun when one of them last ended.
+    last_ended: u64,
+    /// A fetch may go on that nobody waits for.
+    loose_until: Option<Instant>,
+}
+
+impl Entry {
+    fn version(&self) -> u64 {
+        self.raised.len() as u64 + 1
+    }
+
+    fn version_at(&self, then: Instant) -> u64 {
+        self.raised.partition_point(|at| *at <= then) as u64 + 1
+    }
+}
+
+/// The book of all URLs.
+#[derive(Debug)]
+pub struct Ledger {
+    entries: Vec<Mutex<Entry>>,
+    /// The last kill. What a client writes down late, of before it, counts for nothing unless it binds for good.
+    killed_at: Mutex<Option<Instant>>,
+    io_fails: AtomicBool,
+    sent_bytes: AtomicU64,
+}
+
+impl Ledger {
+    /// For URLs 0 to `count` - 1, each at version 1.
+    pub fn new(count: usize) -> Self {
+        Self {
+            entries: (0..count).map(|_| Mutex::default()).collect(),
+            killed_at: Mutex::new(None),
+            io_fails: AtomicBool::new(false),
+            sent_bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn entry(&self, id: usize) -> std::sync::MutexGuard<'_, Entry> {
+        self.entries[id]
+            .lock()
+            .expect("no thread panics holding this")
+    }
+
+    fn is_of_this_life(&self, at: Instant) -> bool {
+        let killed_at = self
+            .killed_at
+            .lock()
+            .expect("no thread panics holding this");
+        killed_at.is_none_or(|killed_at| at > killed_at)
+    }
+
+    /// The version the origin has.
+    pub fn version(&self, id: usize) -> u64 {
+        self.entry(id).version()
+    }
+
+    /// The origin has a new one, from now on.
+    pub fn raise(&self, id: usize) -> u64 {
+        let mut entry = self.entry(id);
+        entry.raised.push(Instant::now());
+        entry.version()
+    }
+
+    /// The origin has sent a body of this length that may be stored.
+    pub fn sent(&self, bytes: u64) {
+        self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A POST that made this version has been answered.
+    pub fn posted(&self, id: usize, version: u64, at: Instant) {
+        if !self.io_fails.load(Ordering::SeqCst) {
+            self.purged(id, version);
+            return;
+        }
+        let mut entry = self.entry(id);
+        if self.is_of_this_life(at) {
+            entry.posted = entry.posted.max(Some(version));
+        }
+    }
+
+    /// A PURGE that was asked for when the origin had this version has been answered.
+    pub fn purged(&self, id: usize, version: u64) {
+        let mut entry = self.entry(id);
+        entry.acknowledged = entry.acknowledged.max(version);
+    }
+
+    /// A GET begins; the number is for [`Ledger::ended`].
+    pub fn begins(&self, id: usize) -> u64 {
+        let mut entry = self.entry(id);
+        entry.asked += 1;
+        entry.on_their_way += 1;
+        entry.asked
+    }
+
+    /// It has ended. True if nothing else of this URL was on its way in the meantime.
+    pub fn ended(&self, id: usize, number: u64, whole: bool, at: Instant) -> bool {
+        let mut entry = self.entry(id);
+        entry.on_their_way -= 1;
+        if !whole {
+            entry.loose_until = Some(at + LOOSE);
+        }
+        // Whoever began before and has not ended is still on its way; whoever ended in the meantime has marked it.
+        let alone = entry.on_their_way == 0
+            && entry.asked == number
+            && entry.last_ended < number
+            && entry.loose_until.is_none_or(|until| until < at);
+        entry.last_ended = entry.last_ended.max(entry.asked);
+        alone
+    }
+
+    /// Does the device refuse what is asked of it?
+    pub fn is_device_failing(&self) -> bool {
+        self.io_fails.load(Ordering::SeqCst)
+    }
+
+    /// A no-cache GET has brought this version, whole.
+    pub fn replaced(&self, id: usize, version: u64, at: Instant) {
+        let mut entry = self.entry(id);
+        if self.is_of_this_life(at) && !self.is_device_failing() {
+            entry.replaced.push((version, at));
+        }
+    }
+
+    /// An answer of this version was whole, and was stored on its way or came from the store.
+    pub fn seen(&self, id: usize, variant: Variant, version: u64, hit: bool, at: Instant) {
+        let fresh = Known {
+            version,
+            since: at,
+            mark: self.sent_bytes.load(Ordering::Relaxed),
+            doubtful: self.io_fails.load(Ordering::SeqCst),
+        };
+        let mut entry = self.entry(id);
+        if !self.is_of_this_life(at) {
+            return;
+        }
+        let slot = &mut entry.known[variant as usize];
+        match slot {
+            Some(known) if hit && known.version == version => known.doubtful &= fresh.doubtful,
+            // A hit that nobody saw stored may be old, and on its way out.
+            _ if hit => {}
+            _ => *slot = Some(fresh),
+        }
+    }
+
+    /// What may answer a request that starts now.
+    pub fn floor(&self, url: &Url, no_cache: bool, now: Instant) -> Floor {
+        let entry = self.entry(url.id);
+        let replaced = entry.replaced.iter().map(|(v, _)| *v).max().unwrap_or(0);
+        let posted = entry.posted.unwrap_or(0);
+        let mut floors = vec![
+            (1, "the first"),
+            (entry.acknowledged, "acknowledged"),
+            (posted, "posted while the device fails"),
+        ];
+        if no_cache || url.kind == Kind::Unstored {
+            floors.push((entry.version_at(now), "asked of the origin"));
+        }
+        if url.kind == Kind::Brief {
+            let then = now.checked_sub(BRIEF + AGE_SLACK);
+            floors.push((then.map_or(1, |then| entry.version_at(then)), "aged"));
+        }
+        let (version, why) = floors.into_iter().max_by_key(|f| f.0).unwrap_or((1, ""));
+        Floor {
+            version,
+            why,
+            replaced,
+        }
+    }
+
+    /// From now on, until told otherwise, the device refuses what is asked of it.
+    pub fn device_fails(&self, fails: bool) {
+        self.io_fails.store(fails, Ordering::SeqCst);
+        if fails {
+            // What was still to be written never will be.
+            self.forget_replaced_since(Instant::now() - DURABLE_AFTER);
+        }
+    }
+
+    /// The proxy was killed just now.
+    pub fn killed(&self, now: Instant) {
+        // Before the entries: whoever holds one of them still either sees this, or is seen below.
+        *self
+            .killed_at
+            .lock()
+            .expect("no thread panics holding this") = Some(now);
+        for id in 0..self.entries.len() {
+            self.entry(id).posted = None;
+        }
+        self.forget_replaced_since(now - DURABLE_AFTER);
+    }
+
+    fn forget_replaced_since(&self, since: Instant) {
+        for id in 0..self.entries.len() {
+            self.entry(id).replaced.retain(|(_, at)| *at <= since);
+        }
+    }
+
+    /// The store was tampered with: nothing is known to be there, and what was replaced may be all that is left.
+    pub fn doubt(&self) {
+        for id in 0..self.entries.len() {
+            let mut entry = self.entry(id);
+            entry.replaced.clear();
+            for known in entry.known.iter_mut().flatten() {
+                known.doubtful = true;
+            }
+        }
+    }
+
+    /// What should still be there: known for long enough, of the version the origin has, not too much stored behind it.
+    pub fn durable(&self, now: Instant, behind_max: u64) -> Vec<(usize, Variant)> {
+        let sent = self.sent_bytes.load(Ordering::Relaxed);
+        let mut durable = Vec::new();
+        for id in 0..self.entries.len() {
+            let entry = self.entry(id);
+            for variant in [Variant::Identity, Variant::Gzip] {
+                let holds = entry.known[variant as usize].is_some_and(|known| {
+                    known.since + DURABLE_AFTER <= now
+                        && known.version == entry.version()
+                        && !known.doubtful
+                        && sent - known.mark <= behind_max
+                });
+                if holds {
+                    durable.push((id, variant));
+                }
+            }
+        }
+        durable
+    }
+
+    /// Is it still of the version that was seen to be stored?
+    pub fn is_current(&self, id: usize, variant: Variant) -> bool {
+        let entry = self.entry(id);
+        entry.known[variant as usize].is_some_and(|known| known.version == entry.version())
+    }
+
+    /// Keeps clients away from a URL until it has been looked at.
+    pub fn reserve(&self, id: usize, reserved: bool) {
+        self.entry(id).reserved = reserved;
+    }
+
+    /// Should clients keep away?
+    pub fn is_reserved(&self, id: usize) -> bool {
+        self.entry(id).reserved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(kind: Kind) -> Url {
+        Url {
+            id: 0,
+            kind,
+            bytes: 10,
+        }
+    }
+
+    fn floor(ledger: &Ledger, kind: Kind) -> u64 {
+        ledger.floor(&url(kind), false, Instant::now()).version
+    }
+
+    fn soft_floor(ledger: &Ledger) -> u64 {
+        let url = url(Kind::Plain);
+        ledger.floor(&url, false, Instant::now()).replaced
+    }
+
+    #[test]
+    fn an_acknowledgement_binds_for_good() {
+        let ledger = Ledger::new(1);
+        let version = ledger.raise(0);
+        assert_eq!(floor(&ledger, Kind::Plain), 1, "nobody was told yet");
+        ledger.purged(0, version);
+        assert_eq!(floor(&ledger, Kind::Plain), 2);
+        ledger.killed(Instant::now());
+        ledger.doubt();
+        assert_eq!(floor(&ledger, Kind::Plain), 2);
+    }
+
+    #[test]
+    fn a_replacement_binds_after_a_kill_only_if_it_was_durable() {
+        let ledger = Ledger::new(1);
+        ledger.replaced(0, ledger.raise(0), Instant::now());
+        assert_eq!(soft_floor(&ledger), 2);
+        ledger.killed(Instant::now() + DURABLE_AFTER);
+        assert_eq!(soft_floor(&ledger), 2);
+        let ledger = Ledger::new(1);
+        let version = ledger.raise(0);
+        let before = Instant::now();
+        ledger.replaced(0, version, before);
+        ledger.killed(Instant::now());
+        assert_eq!(soft_floor(&ledger), 0);
+        ledger.replaced(0, version, before);
+        assert_eq!(soft_floor(&ledger), 0, "written down too late");
+    }
+
+    #[test]
+    fn only_who_is_alone_knows_what_was_stored_last() {
+        let ledger = Ledger::new(1);
+        let now = Instant::now();
+        let one = ledger.begins(0);
+        assert!(ledger.ended(0, one, true, now));
+        let one = ledger.begins(0);
+        let other = ledger.begins(0);
+        assert!(!ledger.ended(0, one, true, now), "another began");
+        assert!(!ledger.ended(0, other, true, now), "another ended");
+        let one = ledger.begins(0);
+        ledger.ended(0, one, false, now);
+        let one = ledger.begins(0);
+        assert!(!ledger.ended(0, one, true, now), "one was hung up on");
+        let one = ledger.begins(0);
+        assert!(ledger.ended(0, one, true, now + LOOSE + LOOSE));
+    }
+
+    #[test]
+    fn a_post_while_the_device_fails_binds_until_the_kill() {
+        let ledger = Ledger::new(1);
+        ledger.device_fails(true);
+        ledger.posted(0, ledger.raise(0), Instant::now());
+        assert_eq!(floor(&ledger, Kind::Plain), 2);
+        ledger.killed(Instant::now() + DURABLE_AFTER + DURABLE_AFTER);
+        assert_eq!(floor(&ledger, Kind::Plain), 1);
+    }
+
+    #[test]
+    fn what_must_not_be_stored_is_what_the_origin_has() {
+        let ledger = Ledger::new(1);
+        ledger.raise(0);
+        assert_eq!(floor(&ledger, Kind::Unstored), 2);
+        assert_eq!(floor(&ledger, Kind::Brief), 1);
+        let later = Instant::now() + BRIEF + AGE_SLACK;
+        let aged = ledger.floor(&url(Kind::Brief), false, later);
+        assert_eq!((aged.version, aged.why), (2, "aged"));
+        assert_eq!(ledger.floor(&url(Kind::Plain), true, later).version, 2);
+    }
+
+    #[test]
+    fn durable_is_what_was_stored_long_enough_ago_and_not_invalidated() {
+        let ledger = Ledger::new(2);
+        ledger.seen(0, Variant::Identity, 1, false, Instant::now());
+        ledger.seen(1, Variant::Gzip, 1, false, Instant::now());
+        let later = Instant::now() + DURABLE_AFTER;
+        assert!(ledger.durable(Instant::now(), 100).is_empty());
+        assert_eq!(ledger.durable(later, 100).len(), 2);
+        ledger.raise(0);
+        assert_eq!(ledger.durable(later, 100), [(1, Variant::Gzip)]);
+        ledger.doubt();
+        assert!(ledger.durable(later, 100).is_empty());
+        ledger.seen(1, Variant::Gzip, 1, true, Instant::now());
+        assert_eq!(ledger.durable(later, 100).len(), 1);
+        ledger.sent(101);
+        assert!(ledger.durable(later, 100).is_empty());
+    }
+}

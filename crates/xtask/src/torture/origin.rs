@@ -1,0 +1,315 @@
+//! The origin of a torture: every URL of the catalogue, at the version the ledger has.
+//!
+//! GET answers the current version and says in `X-Torture` what it is (`id version variant`), so that an empty body has
+//! a version too. POST raises the version when it is handled, and says in `X-Raised` to what. `/ping` is for finding out
+//! whether a proxy answers. Everything on one thread: the proxy is what is being tried.
+//!
+//! Not known here: what was answered before; that is the ledger's.
+//! Limits: a head of [`HEAD_BYTES_MAX`]; request bodies of [`POST_BYTES_MAX`].
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use super::bodies::{Catalogue, Kind, Url, Variant};
+use super::ledger::{BRIEF, Ledger};
+use crate::failure::{During, Result};
+
+const HEAD_BYTES_MAX: usize = 16 << 10;
+const POST_BYTES_MAX: usize = 64 << 10;
+const SEND_BYTES: usize = 64 << 10;
+/// Fresh longer than any run.
+const LASTING: &str = "max-age=86400";
+
+/// The path that is answered whatever the catalogue holds.
+pub const PING: &str = "/ping";
+
+/// A running origin; dropping it stops it.
+pub struct Origin {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Origin {
+    /// Starts on a free port of 127.0.0.1.
+    pub fn start(catalogue: Arc<Catalogue>, ledger: Arc<Ledger>) -> Result<Self> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .during(|| "the torture's origin".into())?;
+        listener
+            .set_nonblocking(true)
+            .during(|| "the torture's origin".into())?;
+        let address = listener
+            .local_addr()
+            .during(|| "the origin's address".into())?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .during(|| "the origin's runtime".into())?;
+        let (stop, stopped) = watch::channel(false);
+        let thread = std::thread::spawn(move || {
+            // An error here is a listener that cannot be registered: no request would be answered.
+            if let Err(e) = runtime.block_on(accept(listener, catalogue, ledger, stopped)) {
+                eprintln!("the origin stopped: {e}");
+            }
+        });
+        Ok(Self {
+            address,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        // Nobody listening means the thread has ended already.
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn accept(
+    listener: std::net::TcpListener,
+    catalogue: Arc<Catalogue>,
+    ledger: Arc<Ledger>,
+    mut stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    let local = tokio::task::LocalSet::new();
+    let serving = local.run_until(async {
+        loop {
+            // Out of descriptors, or gone before it was accepted: the next one may do.
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                continue;
+            };
+            let (catalogue, ledger) = (Arc::clone(&catalogue), Arc::clone(&ledger));
+            tokio::task::spawn_local(async move {
+                let _ = stream.set_nodelay(true);
+                // A proxy that goes away is what this is about.
+                let _ = serve(stream, &catalogue, &ledger).await;
+            });
+        }
+    });
+    tokio::select! {
+        () = serving => {}
+        _ = stopped.wait_for(|stop| *stop) => {}
+    }
+    Ok(())
+}
+
+async fn serve(mut stream: TcpStream, catalogue: &Catalogue, ledger: &Ledger) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    loop {
+        let end = loop {
+            if let Some(end) = memchr::memmem::find(&buffer, b"\r\n\r\n") {
+                break end;
+            }
+            if buffer.len() > HEAD_BYTES_MAX || stream.read_buf(&mut buffer).await? == 0 {
+                return Ok(());
+            }
+        };
+        let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
+        buffer.drain(..end + 4);
+        let request = Request::of(&head);
+        let length: usize = request
+            .field("content-length")
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(0);
+        if length > POST_BYTES_MAX || request.field("transfer-encoding").is_some() {
+            return Ok(());
+        }
+        while buffer.len() < length {
+            if stream.read_buf(&mut buffer).await? == 0 {
+                return Ok(());
+            }
+        }
+        buffer.drain(..length);
+        answer(&mut stream, &request, catalogue, ledger).await?;
+    }
+}
+
+struct Request<'a> {
+    method: &'a str,
+    path: &'a str,
+    fields: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Request<'a> {
+    fn of(head: &'a str) -> Self {
+        let mut lines = head.split("\r\n");
+        let mut words = lines.next().unwrap_or_default().split(' ');
+        Self {
+            method: words.next().unwrap_or_default(),
+            path: words.next().unwrap_or_default(),
+            fields: lines
+                .filter_map(|line| line.split_once(':'))
+                .map(|(name, value)| (name, value.trim()))
+                .collect(),
+        }
+    }
+
+    fn field(&self, name: &str) -> Option<&'a str> {
+        self.fields
+            .iter()
+            .find(|(n, _)| n.eq_ignore_ascii_case(name))
+            .map(|(_, value)| *value)
+    }
+}
+
+async fn answer(
+    stream: &mut TcpStream,
+    request: &Request<'_>,
+    catalogue: &Catalogue,
+    ledger: &Ledger,
+) -> io::Result<()> {
+    let date = httpdate::fmt_http_date(SystemTime::now());
+    let Some(url) = catalogue.url_of_path(request.path) else {
+        let status = match request.path {
+            PING => "200 OK",
+            _ => "404 Not Found",
+        };
+        let text = format!(
+            "HTTP/1.1 {status}\r\nDate: {date}\r\nCache-Control: no-store\r\nContent-Length: 0\r\n\r\n"
+        );
+        return stream.write_all(text.as_bytes()).await;
+    };
+    if request.method == "POST" {
+        let version = ledger.raise(url.id);
+        let text = format!(
+            "HTTP/1.1 200 OK\r\nDate: {date}\r\nX-Raised: {version}\r\nContent-Length: 7\r\n\r\nraised\n"
+        );
+        return stream.write_all(text.as_bytes()).await;
+    }
+    let version = ledger.version(url.id);
+    let variant = match request.field("accept-encoding") {
+        Some(accepted) if url.kind == Kind::Varied && accepted.contains("gzip") => Variant::Gzip,
+        _ => Variant::Identity,
+    };
+    let tag = url
+        .is_tagged()
+        .then(|| format!("\"{}-{version}-{}\"", url.id, variant.name()));
+    let mut fields = common_fields(&url, version, variant, tag.as_deref(), &date);
+    if tag.is_some() && request.field("if-none-match") == tag.as_deref() {
+        let text = format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n");
+        return stream.write_all(text.as_bytes()).await;
+    }
+    let body = catalogue.body(&url, version, variant);
+    let asked_for_part = request
+        .field("range")
+        .filter(|_| {
+            request
+                .field("if-range")
+                .is_none_or(|t| Some(t) == tag.as_deref())
+        })
+        .and_then(|range| part(range, body.len()));
+    let (status, from, to) = match asked_for_part {
+        Some((from, to)) => {
+            fields += &format!("Content-Range: bytes {from}-{}/{}\r\n", to - 1, body.len());
+            ("206 Partial Content", from, to)
+        }
+        None => ("200 OK", 0, body.len()),
+    };
+    let chunked = url.is_chunked();
+    fields += &match chunked {
+        true => "Transfer-Encoding: chunked\r\n".to_owned(),
+        false => format!("Content-Length: {}\r\n", to - from),
+    };
+    let head = format!("HTTP/1.1 {status}\r\n{fields}\r\n");
+    let mut out = head.into_bytes();
+    if request.method == "HEAD" {
+        return stream.write_all(&out).await;
+    }
+    let mut at = from;
+    while at < to {
+        let n = (to - at).min(SEND_BYTES as u64) as usize;
+        if chunked {
+            out.extend_from_slice(format!("{n:x}\r\n").as_bytes());
+        }
+        let start = out.len();
+        out.resize(start + n, 0);
+        body.fill(at, &mut out[start..]);
+        if chunked {
+            out.extend_from_slice(b"\r\n");
+        }
+        stream.write_all(&out).await?;
+        out.clear();
+        at += n as u64;
+    }
+    if chunked {
+        out.extend_from_slice(b"0\r\n\r\n");
+    }
+    stream.write_all(&out).await?;
+    if url.kind != Kind::Unstored {
+        ledger.sent(to - from);
+    }
+    Ok(())
+}
+
+fn common_fields(
+    url: &Url,
+    version: u64,
+    variant: Variant,
+    tag: Option<&str>,
+    date: &str,
+) -> String {
+    let fresh = match url.kind {
+        Kind::Unstored => "no-store".to_owned(),
+        Kind::Brief => format!("max-age={}", BRIEF.as_secs()),
+        Kind::Plain | Kind::Varied | Kind::Hostile => LASTING.to_owned(),
+    };
+    let mut fields = format!(
+        "Date: {date}\r\nCache-Control: {fresh}\r\nX-Torture: {} {version} {}\r\n",
+        url.id,
+        variant.name()
+    );
+    if url.kind == Kind::Varied {
+        fields += "Vary: Accept-Encoding\r\n";
+    }
+    if variant == Variant::Gzip {
+        fields += "Content-Encoding: gzip\r\n";
+    }
+    if let Some(tag) = tag {
+        fields += &format!("ETag: {tag}\r\n");
+    }
+    fields
+}
+
+/// `bytes=a-b` within a body, as [from, to).
+fn part(range: &str, bytes: u64) -> Option<(u64, u64)> {
+    let (from, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+    let from: u64 = from.parse().ok()?;
+    let to = match last {
+        "" => bytes,
+        last => last.parse::<u64>().ok()?.checked_add(1)?.min(bytes),
+    };
+    (from < to).then_some((from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_lie_within_the_body() {
+        assert_eq!(part("bytes=0-0", 10), Some((0, 1)));
+        assert_eq!(part("bytes=3-", 10), Some((3, 10)));
+        assert_eq!(part("bytes=3-99", 10), Some((3, 10)));
+        for refused in ["bytes=10-", "bytes=5-3", "bytes=-4", "lines=1-2", ""] {
+            assert_eq!(part(refused, 10), None, "{refused}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! What a torture has found, counted while it runs and told at its end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::ground::On;
+
+/// Large answers that may be cut off without a fault: so many, and this share of large hits.
+const CUTS_ALLOWED: u64 = 3;
+const CUTS_SHARE: u64 = 100;
+
+/// Counters of the clients.
+#[derive(Debug, Default)]
+pub struct Figures {
+    pub requests: AtomicU64,
+    pub compared: AtomicU64,
+    pub compared_bytes: AtomicU64,
+    pub hits: AtomicU64,
+    pub large_hits: AtomicU64,
+    pub misses: AtomicU64,
+    pub parts: AtomicU64,
+    pub posts: AtomicU64,
+    pub purges: AtomicU64,
+    pub purges_refused: AtomicU64,
+    pub replacements: AtomicU64,
+    pub went_back: AtomicU64,
+    pub hung_up: AtomicU64,
+    pub broken_by_kills: AtomicU64,
+    pub cut_by_faults: AtomicU64,
+    /// Large answers cut off without a fault.
+    pub cut_in_mid_body: AtomicU64,
+    pub failed: AtomicU64,
+    pub wrong: AtomicU64,
+    slowest_us: AtomicU64,
+}
+
+impl Figures {
+    /// Counts.
+    pub fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// An answer took so long.
+    pub fn answered(&self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.slowest_us.fetch_max(us, Ordering::Relaxed);
+    }
+}
+
+/// Counters of a trial: what was done to the proxy.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Deeds {
+    pub kills: u64,
+    pub kills_during_recovery: u64,
+    pub clean_stops: u64,
+    pub flips: u64,
+    pub detaches: u64,
+    pub throttles: u64,
+    /// Durable objects that were asked for after a kill and a restart, and those among them that were hits.
+    pub durable_asked: u64,
+    pub durable_hits: u64,
+    /// The same after stops in order.
+    pub stopped_asked: u64,
+    pub stopped_hits: u64,
+    pub first_answer_s_max: f64,
+    /// From the start until there was nothing left to rebuild.
+    pub recovery_s_max: f64,
+}
+
+/// One trial, on a file or on a device.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    pub on: On,
+    pub seed: u64,
+    pub store_bytes: u64,
+    pub seconds: f64,
+    pub kills_asked: u64,
+    #[serde(flatten)]
+    pub deeds: Deeds,
+    pub requests: u64,
+    pub objects_compared: u64,
+    pub bytes_compared: u64,
+    pub hits: u64,
+    pub large_hits: u64,
+    pub misses: u64,
+    pub parts: u64,
+    pub posts: u64,
+    pub purges: u64,
+    pub purges_refused_by_a_failing_device: u64,
+    pub replacements: u64,
+    /// Answers older than what had replaced them: the new version was not stored, or not kept.
+    pub went_back: u64,
+    pub hung_up: u64,
+    pub broken_by_kills: u64,
+    pub cut_by_faults: u64,
+    /// Large answers cut off without a fault: their next part was purged or evicted before its turn came.
+    pub cut_in_mid_body: u64,
+    pub slowest_answer_s: f64,
+    /// These two must be 0.
+    pub wrong_answers: u64,
+    pub failed_requests: u64,
+    pub durable_hit_percent: Option<f64>,
+    /// The first of what was wrong, in words.
+    pub wrongs: Vec<String>,
+    /// Why it ended early.
+    pub trouble: Option<String>,
+    /// Faults that were asked for and cannot be made here.
+    pub left_out: Vec<String>,
+}
+
+impl Report {
+    /// Nothing counted yet.
+    pub fn new(on: On, seed: u64, store_bytes: u64, kills_asked: u64) -> Self {
+        Self {
+            on,
+            seed,
+            store_bytes,
+            kills_asked,
+            ..Self::nothing()
+        }
+    }
+
+    fn nothing() -> Self {
+        Self {
+            on: On::File,
+            seed: 0,
+            store_bytes: 0,
+            seconds: 0.0,
+            kills_asked: 0,
+            deeds: Deeds::default(),
+            requests: 0,
+            objects_compared: 0,
+            bytes_compared: 0,
+            hits: 0,
+            large_hits: 0,
+            misses: 0,
+            parts: 0,
+            posts: 0,
+            purges: 0,
+            purges_refused_by_a_failing_device: 0,
+            replacements: 0,
+            went_back: 0,
+            hung_up: 0,
+            broken_by_kills: 0,
+            cut_by_faults: 0,
+            cut_in_mid_body: 0,
+            slowest_answer_s: 0.0,
+            wrong_answers: 0,
+            failed_requests: 0,
+            durable_hit_percent: None,
+            wrongs: Vec::new(),
+            trouble: None,
+            left_out: Vec::new(),
+        }
+    }
+
+    /// Takes over what the clients counted.
+    pub fn count(&mut self, figures: &Figures) {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.requests = of(&figures.requests);
+        self.objects_compared = of(&figures.compared);
+        self.bytes_compared = of(&figures.compared_bytes);
+        self.hits = of(&figures.hits);
+        self.large_hits = of(&figures.large_hits);
+        self.misses = of(&figures.misses);
+        self.parts = of(&figures.parts);
+        self.posts = of(&figures.posts);
+        self.purges = of(&figures.purges);
+        self.purges_refused_by_a_failing_device = of(&figures.purges_refused);
+        self.replacements = of(&figures.replacements);
+        self.went_back = of(&figures.went_back);
+        self.hung_up = of(&figures.hung_up);
+        self.broken_by_kills = of(&figures.broken_by_kills);
+        self.cut_by_faults = of(&figures.cut_by_faults);
+        self.cut_in_mid_body = of(&figures.cut_in_mid_body);
+        self.slowest_answer_s = of(&figures.slowest_us) as f64 / 1e6;
+        self.wrong_answers = of(&figures.wrong);
+        self.failed_requests = of(&figures.failed);
+        let deeds = &self.deeds;
+        self.durable_hit_percent = (deeds.durable_asked > 0)
+            .then(|| 100.0 * deeds.durable_hits as f64 / deeds.durable_asked as f64);
+    }
+
+    /// Why this is no success, if it is none.
+    pub fn complaint(&self, expect_hits: f64) -> Option<String> {
+        if let Some(trouble) = &self.trouble {
+            return Some(trouble.clone());
+        }
+        if self.wrong_answers > 0 || self.failed_requests > 0 || !self.wrongs.is_empty() {
+            return Some(format!(
+                "{} wrong answers, {} failed requests",
+                self.wrong_answers, self.failed_requests
+            ));
+        }
+        if self.cut_in_mid_body > CUTS_ALLOWED + self.large_hits / CUTS_SHARE {
+            return Some(format!(
+                "{} large answers were cut off without a fault, of {} hits",
+                self.cut_in_mid_body, self.large_hits
+            ));
+        }
+        match self.durable_hit_percent {
+            Some(percent) if percent < expect_hits => Some(format!(
+                "{percent:.2} % of what was durable hit again, {expect_hits} % expected"
+            )),
+            None if expect_hits > 0.0 => {
+                Some("nothing durable was asked for again: longer lives are needed".into())
+            }
+            _ => None,
+        }
+    }
+
+    /// In words.
+    pub fn text(&self) -> String {
+        let deeds = &self.deeds;
+        let on = match self.on {
+            On::File => "a file",
+            On::Loop => "a loop device",
+        };
+        let mut lines = vec![
+            format!(
+                "on {on}: {} of {} kills survived ({} during recovery), {} clean stops, {:.0} s, seed {}",
+                deeds.kills,
+                self.kills_asked,
+                deeds.kills_during_recovery,
+                deeds.clean_stops,
+                self.seconds,
+                self.seed
+            ),
+            format!(
+                "  faults: {} times bits turned over, {} times a failing device ({} answers cut off, {} more without a fault, {} purges refused), {} times a crawling one",
+                deeds.flips,
+                deeds.detaches,
+                self.cut_by_faults,
+                self.cut_in_mid_body,
+                self.purges_refused_by_a_failing_device,
+                deeds.throttles
+            ),
+            format!(
+                "  compared: {} objects, {:.1} MiB; {} hits ({} large), {} misses, {} for a part",
+                self.objects_compared,
+                self.bytes_compared as f64 / f64::from(1 << 20),
+                self.hits,
+                self.large_hits,
+                self.misses,
+                self.parts
+            ),
+            format!(
+                "  invalidated: {} by POST, {} by PURGE, {} replaced ({} answers went back behind that); {} hung up on, {} broken by kills",
+                self.posts,
+                self.purges,
+                self.replacements,
+                self.went_back,
+                self.hung_up,
+                self.broken_by_kills
+            ),
+            format!(
+                "  wrong or stale answers: {}; failed requests: {}; slowest answer {:.2} s",
+                self.wrong_answers, self.failed_requests, self.slowest_answer_s
+            ),
+            format!(
+                "  durable objects that hit again: {} of {}{}; after clean stops: {} of {}",
+                deeds.durable_hits,
+                deeds.durable_asked,
+                self.durable_hit_percent
+                    .map_or(String::new(), |p| format!(" ({p:.2} %)")),
+                deeds.stopped_hits,
+                deeds.stopped_asked
+            ),
+            format!(
+                "  longest from start to first answer {:.3} s, longest recovery {:.3} s",
+                deeds.first_answer_s_max, deeds.recovery_s_max
+            ),
+        ];
+        lines.extend(self.left_out.iter().map(|l| format!("  left out: {l}")));
+        lines.extend(self.wrongs.iter().map(|w| format!("  WRONG: {w}")));
+        lines.extend(self.trouble.iter().map(|t| format!("  ENDED EARLY: {t}")));
+        lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_success_is_nothing_wrong_and_enough_hits() {
+        let mut report = Report::new(On::File, 1, 1 << 20, 2);
+        assert_eq!(report.complaint(0.0), None);
+        assert!(report.complaint(99.0).is_some(), "nothing was asked for");
+        report.deeds.durable_asked = 100;
+        report.deeds.durable_hits = 98;
+        report.count(&Figures::default());
+        assert!(report.complaint(99.0).is_some());
+        assert_eq!(report.complaint(98.0), None);
+        let figures = Figures::default();
+        Figures::add(&figures.wrong, 1);
+        report.count(&figures);
+        assert!(report.complaint(0.0).is_some());
+    }
+}

@@ -1,0 +1,208 @@
+//! The proxy that is tortured: one process after the other, on the same addresses and the same store.
+//!
+//! Started with little memory, so that hits come from the disk. Killed by its pid with SIGKILL. Whether it still
+//! rebuilds its index is asked of its admin interface: a member [`RECOVERY`] of `/status`, whatever it lies in, is null or
+//! missing once there is nothing left to rebuild.
+//!
+//! Limits: [`READY_MAX`] from the start to the first answer, [`END_MAX`] from the kill to the end.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::ground::Ground;
+use super::origin::PING;
+use super::wire::{Connection, Ended, Head, Receiver};
+use crate::failure::{During, Result, fail};
+use crate::http::Client;
+use crate::interrupt;
+use crate::process::{CommandLine, Server, tail};
+
+/// The member of `/status` that says how far recovery has come.
+const RECOVERY: &str = "recovery";
+const READY_MAX: Duration = Duration::from_secs(60);
+const END_MAX: Duration = Duration::from_secs(20);
+/// Less than one large object, so that next to nothing is answered from memory.
+const MEMORY: &str = "1MiB";
+const WORKERS: &str = "2";
+
+/// A proxy, running or not; dropping it kills it.
+pub struct Subject {
+    command: CommandLine,
+    server: Option<Server>,
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// Where it is asked to purge.
+    pub admin: SocketAddr,
+    /// What it says.
+    pub log: PathBuf,
+}
+
+impl Subject {
+    /// Not started yet.
+    pub fn new(
+        binary: &Path,
+        origin: SocketAddr,
+        ground: &Ground,
+        extra: &[String],
+    ) -> Result<Self> {
+        // Both held until both are known, or the second could be the first again.
+        let ports = [free_port()?, free_port()?];
+        let [address, admin] = [
+            ports[0].local_addr().during(|| "finding a port".into())?,
+            ports[1].local_addr().during(|| "finding a port".into())?,
+        ];
+        let mut args: Vec<String> = [
+            "serve",
+            "--listen",
+            &address.to_string(),
+            "--reverse",
+            &format!("http://{origin}"),
+            "--admin",
+            &admin.to_string(),
+            "--store",
+            &ground.store.display().to_string(),
+            "--store-size",
+            &ground.bytes.to_string(),
+            "--memory",
+            MEMORY,
+            "--workers",
+            WORKERS,
+        ]
+        .map(String::from)
+        .to_vec();
+        args.extend(extra.iter().cloned());
+        Ok(Self {
+            command: CommandLine::new(&binary.display().to_string(), args),
+            server: None,
+            address,
+            admin,
+            log: ground.dir.join("loligo.log"),
+        })
+    }
+
+    /// Starts it and waits for its first answer; how long that took.
+    pub fn start(&mut self) -> Result<Duration> {
+        let begun = Instant::now();
+        let mut server = self.command.spawn(&self.log)?;
+        let mut ended = false;
+        let address = self.address;
+        let answers = interrupt::wait_until(READY_MAX, || {
+            ended = server.has_ended();
+            ended || answers(address)
+        });
+        let took = begun.elapsed();
+        self.server = Some(server);
+        match answers? {
+            _ if ended => fail!("the proxy ended instead of starting{}", tail(&self.log)),
+            false => fail!(
+                "no answer within {} s of a start{}",
+                READY_MAX.as_secs(),
+                tail(&self.log)
+            ),
+            true => Ok(took),
+        }
+    }
+
+    /// An error if it has ended by itself.
+    pub fn check_alive(&mut self) -> Result<()> {
+        if self.server.as_mut().is_some_and(Server::has_ended) {
+            self.server = None;
+            fail!("the proxy ended by itself{}", tail(&self.log));
+        }
+        Ok(())
+    }
+
+    /// SIGKILL, and waits for its end.
+    pub fn kill(&mut self) -> Result<()> {
+        let Some(mut server) = self.server.take() else {
+            return Ok(());
+        };
+        server.identity().signal(Signal::KILL);
+        let end = Instant::now() + END_MAX;
+        // Not interruptible: this is also how everything is undone.
+        while !server.has_ended() {
+            if Instant::now() > end {
+                fail!(
+                    "the proxy does not end {} s after SIGKILL",
+                    END_MAX.as_secs()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub fn stop(&mut self) -> Result<()> {
+        match self.server.take() {
+            Some(mut server) => server.stop(),
+            None => Ok(()),
+        }
+    }
+
+    /// Does it still rebuild its index? None: it does not say.
+    pub fn is_recovering(&self) -> Option<bool> {
+        let answer = Client::new(self.admin).get("/status").ok()?;
+        let status: serde_json::Value = serde_json::from_slice(&answer.body).ok()?;
+        Some(find(&status, RECOVERY).is_some_and(|value| !value.is_null()))
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        if let Err(failure) = self.kill() {
+            eprintln!("{failure}");
+        }
+    }
+}
+
+fn free_port() -> Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).during(|| "finding a port".into())
+}
+
+/// The member of this name, at any depth.
+fn find<'a>(value: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::Value> {
+    match value {
+        serde_json::Value::Object(members) => members
+            .get(name)
+            .or_else(|| members.values().find_map(|v| find(v, name))),
+        _ => None,
+    }
+}
+
+/// Looks at the status only.
+struct Status(u16);
+
+impl Receiver for Status {
+    fn head(&mut self, head: &Head) -> bool {
+        self.0 = head.status;
+        true
+    }
+
+    fn body(&mut self, _: &[u8]) -> bool {
+        true
+    }
+}
+
+fn answers(address: SocketAddr) -> bool {
+    let mut status = Status(0);
+    let ended = Connection::new(address).ask("GET", PING, &[], b"", &mut status);
+    ended == Ended::Whole && status.0 == 200
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recovery_is_found_wherever_it_is_said() {
+        let status = serde_json::json!({"store": {"now": {"recovery": {"done_bytes": 1}}}});
+        assert!(find(&status, RECOVERY).is_some_and(|v| !v.is_null()));
+        let over = serde_json::json!({"store": {"recovery": null}});
+        assert!(find(&over, RECOVERY).is_some_and(serde_json::Value::is_null));
+        assert!(find(&serde_json::json!({"store": null}), RECOVERY).is_none());
+    }
+}

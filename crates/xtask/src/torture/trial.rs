@@ -1,0 +1,367 @@
+//! One trial: kill, restart, look, again and again, on one store.
+//!
+//! A round:
+//!   1. the proxy runs under load for a while, sometimes hardly at all; perhaps its device crawls or fails meanwhile
+//!   2. what should be durable is noted down, and some of it reserved: the clients keep away from it
+//!   3. SIGKILL; rarely, beside the kills that were asked for, a stop in order
+//!   4. perhaps the store is damaged
+//!   5. restart at once; clients go on with the first answer, while the proxy may still rebuild its index
+//!   6. when there is nothing left to rebuild, the reserved objects are asked for: they should be hits
+//!
+//! Then, at the end, every URL is asked for once more.
+//!
+//! Limits: [`SAMPLE_MAX`] objects a round, [`RECOVERY_MAX`] for a rebuild.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::bodies::{Catalogue, Variant};
+use super::chance::{Chance, mix};
+use super::clients::{self, Client, Get, Life, Shared};
+use super::ground::{Fault, Ground, On};
+use super::ledger::Ledger;
+use super::origin::Origin;
+use super::report::{Figures, Report};
+use super::subject::Subject;
+use crate::failure::{Result, fail};
+use crate::interrupt;
+use crate::progress::Progress;
+use crate::size::Bytes;
+
+const SAMPLE_MAX: usize = 150;
+const RECOVERY_MAX: Duration = Duration::from_secs(120);
+const TICK: Duration = Duration::from_millis(10);
+/// A life this short may end in the middle of recovery.
+const SHORT_LIFE_S: f64 = 0.3;
+const SHORT_LIVES_PERCENT: u64 = 15;
+const CLEAN_STOPS_PERCENT: u64 = 10;
+/// Rounds with one of the faults that were asked for.
+const FAULTS_PERCENT: u64 = 40;
+const DETACHED_S: (f64, f64) = (2.0, 4.0);
+const THROTTLED_S: (f64, f64) = (3.0, 6.0);
+
+/// What to do.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub on: On,
+    pub kills: u64,
+    pub seed: u64,
+    /// The length of a life.
+    pub seconds: (f64, f64),
+    pub faults: Vec<Fault>,
+    pub store: Bytes,
+    /// Going back behind a replacement is wrong.
+    pub strict: bool,
+    /// Further arguments of the proxy.
+    pub extra: Vec<String>,
+    /// Of other trials, for the progress.
+    pub kills_before: u64,
+    /// Distinguishes this trial's directory.
+    pub name: String,
+}
+
+/// Carries it out. What goes wrong is in the report; an error is that it could not begin, or was interrupted.
+pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report> {
+    let mut report = Report::new(plan.on, plan.seed, plan.store.0, plan.kills);
+    let ground = Ground::make(plan.on, plan.store, &plan.name)?;
+    let mut faults = Vec::new();
+    for fault in &plan.faults {
+        match ground.bears(*fault) {
+            Ok(()) => faults.push(*fault),
+            Err(why) => report.left_out.push(format!("{fault:?}: {why}")),
+        }
+    }
+    let catalogue = Arc::new(Catalogue::new(plan.seed, plan.store.0));
+    let ledger = Arc::new(Ledger::new(catalogue.len()));
+    let origin = Origin::start(Arc::clone(&catalogue), Arc::clone(&ledger))?;
+    let subject = Subject::new(binary, origin.address(), &ground, &plan.extra)?;
+    let shared = Arc::new(Shared {
+        catalogue,
+        ledger,
+        life: Life::default(),
+        figures: Figures::default(),
+        wrongs: Mutex::default(),
+        cuts_forgiven: AtomicBool::new(false),
+        stop: AtomicBool::new(false),
+        strict: plan.strict,
+        address: subject.address,
+        admin: subject.admin,
+        begun: Instant::now(),
+    });
+    shared.life.turn();
+    let mut trial = Trial {
+        plan,
+        faults,
+        chance: Chance::new(mix(plan.seed)),
+        crowd: Crowd {
+            shared: Arc::clone(&shared),
+            threads: clients::start(&shared, plan.seed),
+        },
+        subject,
+        ground: &ground,
+        report: &mut report,
+        sample: Vec::new(),
+        recovering_since: None,
+        stopped_in_order: false,
+    };
+    let outcome = trial.carry_out(progress);
+    drop(trial);
+    drop(origin);
+    interrupt::check()?;
+    report.trouble = outcome.err().map(|failure| failure.to_string());
+    report.seconds = shared.begun.elapsed().as_secs_f64();
+    report.count(&shared.figures);
+    report
+        .wrongs
+        .append(&mut shared.wrongs.lock().expect("no thread panics holding this"));
+    Ok(report)
+}
+
+/// The clients; dropping it ends them.
+struct Crowd {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Crowd {
+    fn end(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                self.shared.wrong("a client of the torture panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+// The order of the fields is the order in which they are dropped: killed first, a proxy leaves no client waiting.
+struct Trial<'a> {
+    subject: Subject,
+    crowd: Crowd,
+    plan: &'a Plan,
+    faults: Vec<Fault>,
+    chance: Chance,
+    ground: &'a Ground,
+    report: &'a mut Report,
+    /// Reserved, to be asked for when recovery is over.
+    sample: Vec<(usize, Variant)>,
+    recovering_since: Option<Instant>,
+    /// The last end was a stop, not a kill.
+    stopped_in_order: bool,
+}
+
+impl Trial<'_> {
+    fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.crowd.shared)
+    }
+
+    fn carry_out(&mut self, progress: &mut Progress) -> Result<()> {
+        self.start()?;
+        while self.report.deeds.kills < self.plan.kills {
+            self.round(progress)?;
+            progress.at(self.plan.kills_before + self.report.deeds.kills);
+            let wrongs = self.shared().wrongs.lock().map_or(0, |w| w.len());
+            if wrongs >= clients::WRONGS_MAX {
+                fail!("too much is wrong to go on");
+            }
+        }
+        progress.say("asking for everything once more");
+        self.live(Duration::from_secs(1))?;
+        self.await_recovery()?;
+        self.crowd.end();
+        self.ask_for_everything();
+        self.subject.check_alive()?;
+        self.subject.stop()
+    }
+
+    fn round(&mut self, progress: &Progress) -> Result<()> {
+        let fault = match self.faults.len() {
+            0 => None,
+            n if self.chance.percent(FAULTS_PERCENT) => {
+                Some(self.faults[self.chance.below(n as u64) as usize])
+            }
+            _ => None,
+        };
+        // Damage after a stop in order finds an index that is whole.
+        let in_order =
+            matches!(fault, None | Some(Fault::Flip)) && self.chance.percent(CLEAN_STOPS_PERCENT);
+        let (from, to) = self.plan.seconds;
+        let life = match self.chance.percent(SHORT_LIVES_PERCENT) {
+            true => self.chance.seconds(0.0, SHORT_LIFE_S.min(to)),
+            false => self.chance.seconds(from, to),
+        };
+        progress.say("under load");
+        self.live(life)?;
+
+        let shared = self.shared();
+        let mut detached = None;
+        match fault {
+            Some(Fault::Throttle) => {
+                progress.say("on a crawling device");
+                let throttled = self.ground.throttle()?;
+                let crawl = self.chance.seconds(THROTTLED_S.0, THROTTLED_S.1);
+                let lived = self.live(crawl.min(life.max(Duration::from_secs(1)) * 2));
+                drop(throttled);
+                lived?;
+                self.report.deeds.throttles += 1;
+            }
+            Some(Fault::Detach) => {
+                shared.ledger.device_fails(true);
+                shared.cuts_forgiven.store(true, Ordering::SeqCst);
+                let made = self.ground.detach(&mut self.chance)?;
+                progress.say(format!("on a failing device: {}", made.words));
+                detached = Some(made);
+                let time = self.chance.seconds(DETACHED_S.0, DETACHED_S.1);
+                self.live(time)?;
+                self.report.deeds.detaches += 1;
+            }
+            Some(Fault::Flip) | None => {}
+        }
+
+        progress.say("killed");
+        // What was reserved for this life and not yet looked at waits no longer.
+        self.release();
+        if self.recovering_since.take().is_some() {
+            self.report.deeds.kills_during_recovery += 1;
+        }
+        if fault != Some(Fault::Detach) {
+            self.reserve();
+        }
+        self.stopped_in_order = in_order;
+        shared.life.turn();
+        let killed_at = Instant::now();
+        if in_order {
+            self.subject.stop()?;
+            self.report.deeds.clean_stops += 1;
+        } else {
+            self.subject.kill()?;
+            self.report.deeds.kills += 1;
+        }
+        shared.ledger.killed(killed_at);
+        shared.catalogue.quarry(|| self.ground.quarry());
+        if detached.take().is_some() {
+            shared.ledger.device_fails(false);
+            shared.ledger.doubt();
+        }
+        if fault == Some(Fault::Flip) {
+            let words = self.ground.flip(&mut self.chance)?;
+            progress.say(format!("damaged: {words}"));
+            shared.ledger.doubt();
+            shared.cuts_forgiven.store(true, Ordering::SeqCst);
+            self.release();
+            self.report.deeds.flips += 1;
+        }
+        self.start()
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        let took = self.subject.start()?.as_secs_f64();
+        let longest = &mut self.report.deeds.first_answer_s_max;
+        *longest = longest.max(took);
+        self.recovering_since = Some(begun);
+        self.shared().life.turn();
+        Ok(())
+    }
+
+    /// Lets it run for so long, and looks at the sample when it is time.
+    fn live(&mut self, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        loop {
+            self.subject.check_alive()?;
+            self.look_at_recovery()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            interrupt::pause(left.min(TICK))?;
+        }
+    }
+
+    fn look_at_recovery(&mut self) -> Result<()> {
+        let Some(since) = self.recovering_since else {
+            return Ok(());
+        };
+        // Crawling, it may be late with this answer too; the next look comes soon.
+        if self.subject.is_recovering() != Some(false) {
+            if since.elapsed() > RECOVERY_MAX {
+                fail!("recovery takes longer than {} s", RECOVERY_MAX.as_secs());
+            }
+            return Ok(());
+        }
+        self.recovering_since = None;
+        let longest = &mut self.report.deeds.recovery_s_max;
+        *longest = longest.max(since.elapsed().as_secs_f64());
+        self.look_at_sample()
+    }
+
+    fn await_recovery(&mut self) -> Result<()> {
+        while self.recovering_since.is_some() {
+            self.live(TICK)?;
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self) {
+        let ledger = &self.crowd.shared.ledger;
+        let mut durable = ledger.durable(Instant::now(), self.plan.store.0 / 2);
+        while self.sample.len() < SAMPLE_MAX && !durable.is_empty() {
+            let choice = self.chance.below(durable.len() as u64) as usize;
+            let (id, variant) = durable.swap_remove(choice);
+            ledger.reserve(id, true);
+            self.sample.push((id, variant));
+        }
+    }
+
+    fn release(&mut self) {
+        for (id, _) in self.sample.drain(..) {
+            self.crowd.shared.ledger.reserve(id, false);
+        }
+    }
+
+    fn look_at_sample(&mut self) -> Result<()> {
+        let shared = self.shared();
+        let mut client = Client::new(&shared);
+        while let Some((id, variant)) = self.sample.pop() {
+            // What was on its way when it was reserved may have changed it.
+            if shared.ledger.is_current(id, variant) {
+                let url = shared.catalogue.url(id);
+                if let Some(seen) = client.get(&Get::plain(url, variant)) {
+                    let deeds = &mut self.report.deeds;
+                    let (asked, hits) = match self.stopped_in_order {
+                        true => (&mut deeds.stopped_asked, &mut deeds.stopped_hits),
+                        false => (&mut deeds.durable_asked, &mut deeds.durable_hits),
+                    };
+                    *asked += 1;
+                    *hits += u64::from(seen.hit);
+                }
+            }
+            shared.ledger.reserve(id, false);
+            interrupt::check()?;
+        }
+        Ok(())
+    }
+
+    fn ask_for_everything(&mut self) {
+        let shared = self.shared();
+        let mut client = Client::new(&shared);
+        for id in 0..shared.catalogue.len() {
+            if interrupt::check().is_err() {
+                return;
+            }
+            let url = shared.catalogue.url(id);
+            if shared.catalogue.is_ready(&url) {
+                client.get(&Get::plain(url, Variant::Identity));
+            }
+        }
+    }
+}
