@@ -8,7 +8,7 @@
 //! Every byte is consumed as it is read, so nothing is ever looked at twice and the result does not depend on
 //! how the bytes were cut into reads. Body bytes are not copied: the caller is told where they lie.
 //!
-//! Strict: lines end in CRLF; a size is 1 to 16 hex digits at the very start of its line; blanks are taken
+//! Strict: lines end in CRLF; a size is 1 to 16 hex digits at the very start of its line, [`BODY_BYTES_MAX`] at most; blanks are taken
 //! only before a `;`. Extensions are checked for control bytes, counted and dropped (we write our own chunks).
 //! Trailers are collected, parsed like a head, and those that could change what the message is are dropped.
 //!
@@ -18,7 +18,7 @@
 use fields::Fields;
 use httparse::{EMPTY_HEADER, Status};
 
-use crate::{FIELDS_MAX, Fault, Limits, Reject, Seen, lines};
+use crate::{BODY_BYTES_MAX, FIELDS_MAX, Fault, Limits, Reject, Seen, lines};
 
 /// The most bytes of chunk extensions in one body, blanks and semicolons counted.
 //= rfc9112 §7.1.1   a recipient ought to limit the total length of chunk extensions
@@ -182,8 +182,12 @@ impl ChunkedDecoder {
                 if digits == SIZE_DIGITS_MAX {
                     return Err(Fault::ChunkSize);
                 }
+                let value = value << 4 | u64::from(digit);
+                if value > BODY_BYTES_MAX {
+                    return Err(Fault::ChunkSize);
+                }
                 State::Size {
-                    value: value << 4 | u64::from(digit),
+                    value,
                     digits: digits + 1,
                 }
             }
@@ -283,6 +287,7 @@ fn is_forbidden_trailer(name: &[u8]) -> bool {
         "retry-after",
         "surrogate-control",
         "cdn-cache-control",
+        "loligo-cache-control",
         "www-authenticate",
         "x-forwarded-host",
         "x-forwarded-proto",

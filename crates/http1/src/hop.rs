@@ -53,6 +53,7 @@ const END_TO_END: &[&str] = &[
     "if-unmodified-since",
     "last-modified",
     "location",
+    "loligo-cache-control",
     "max-forwards",
     "origin",
     "pragma",

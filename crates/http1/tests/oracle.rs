@@ -1,10 +1,11 @@
 //! Two readers, one stream: what we let through, hyper frames the same way or refuses.
 //!
 //! Both get the same bytes of pipelined requests, good and bad. Where both report an n-th request, method,
-//! target and body must agree: a difference would be a way to smuggle. hyper accepts more than we do (equal
+//! target, fields and body must agree: a difference would be a way to smuggle. hyper accepts more than we do (equal
 //! Content-Length lines, bare LF), and refuses some targets that we pass on, so their number may differ.
 //!
-//! Well-formed streams must be read by both to the end.
+//! Well-formed streams must be read by both to the end. Of responses the same is asked: where both read one, it is
+//! the same one.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -14,7 +15,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use http1::{Chunk, ChunkedDecoder, Framing, Limits, Scratch, parse_request};
+use http1::{Chunk, ChunkedDecoder, Framing, Limits, Scratch, parse_request, parse_response};
 use hyper::body::{Body, Incoming};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::service::service_fn;
@@ -26,7 +27,22 @@ use proptest::prelude::*;
 struct Message {
     method: String,
     target: String,
+    /// In lower case and in the order of their names; several of one name in the order in which they came.
+    fields: Vec<(String, Vec<u8>)>,
     body: Vec<u8>,
+}
+
+fn sorted<'a>(lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<(String, Vec<u8>)> {
+    let name = |name: &[u8]| String::from_utf8_lossy(name).to_ascii_lowercase();
+    let mut fields: Vec<_> = lines.map(|(n, value)| (name(n), value.to_vec())).collect();
+    fields.sort_by(|a, b| a.0.cmp(&b.0));
+    fields
+}
+
+/// `http://a` comes out of hyper as `http://a/`.
+fn as_hyper_prints_it(target: &str) -> String {
+    let parsed = target.parse::<hyper::Uri>();
+    parsed.map_or_else(|_| target.to_owned(), |uri| uri.to_string())
 }
 
 /// The requests with complete bodies that we read from `stream`.
@@ -52,7 +68,8 @@ fn read_by_us(mut stream: &[u8]) -> Vec<Message> {
         };
         messages.push(Message {
             method: view.method.to_owned(),
-            target: view.target.to_owned(),
+            target: as_hyper_prints_it(view.target),
+            fields: sorted(view.fields()),
             body,
         });
         if !view.keep_alive {
@@ -81,6 +98,8 @@ fn read_chunks(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 struct Wire {
     input: Vec<u8>,
     at: usize,
+    /// Nothing can be read before something was written.
+    mute: bool,
 }
 
 impl Read for Wire {
@@ -89,6 +108,9 @@ impl Read for Wire {
         _: &mut Context<'_>,
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.mute {
+            return Poll::Pending;
+        }
         let len = buf.remaining().min(self.input.len() - self.at);
         buf.put_slice(&self.input[self.at..self.at + len]);
         self.at += len;
@@ -98,10 +120,11 @@ impl Read for Wire {
 
 impl Write for Wire {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.mute = false;
         Poll::Ready(Ok(buf.len()))
     }
 
@@ -132,10 +155,13 @@ fn read_by_hyper(stream: &[u8]) -> Vec<Message> {
         let messages = messages.clone();
         async move {
             let (method, target) = (request.method().to_string(), request.uri().to_string());
+            let lines = request.headers().iter();
+            let fields = sorted(lines.map(|(name, value)| (name.as_ref(), value.as_bytes())));
             if let Some(body) = read_body(request.into_body()).await {
                 messages.borrow_mut().push(Message {
                     method,
                     target,
+                    fields,
                     body,
                 });
             }
@@ -145,6 +171,7 @@ fn read_by_hyper(stream: &[u8]) -> Vec<Message> {
     let wire = Wire {
         input: stream.to_vec(),
         at: 0,
+        mute: false,
     };
     let mut connection = pin!(
         hyper::server::conn::http1::Builder::new()
@@ -217,7 +244,147 @@ fn requests() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// One byte more, less, or another one: mostly of those that readers differ about.
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![
+        6 => prop::sample::select(b"\r\n\t :;,\"\0\x0b\x0c\x7f\x80\xff05aF-+#/".to_vec()),
+        1 => any::<u8>(),
+    ];
+    let change = (any::<prop::sample::Index>(), byte, 0..3);
+    (vec(requests(), 1..4), vec(change, 0..3)).prop_map(|(stream, changes)| {
+        let mut stream = stream.concat();
+        for (at, byte, how) in changes {
+            let at = at.index(stream.len());
+            match how {
+                0 => stream[at] = byte,
+                1 => stream.insert(at, byte),
+                _ => drop(stream.remove(at)),
+            }
+        }
+        stream
+    })
+}
+
+/// Status, fields and body of a final response.
+type Final = (u16, Vec<(String, Vec<u8>)>, Vec<u8>);
+
+/// The final response to GET that we read from `stream`. None if refused or cut.
+fn response_read_by_us(stream: &[u8]) -> Option<Final> {
+    let mut rest = stream;
+    loop {
+        let head = parse_response(rest, &Limits::default(), "GET").ok()??;
+        rest = &rest[head.head_bytes..];
+        if head.status < 200 {
+            continue;
+        }
+        let body = match head.framing {
+            Framing::None => Vec::new(),
+            Framing::Length(len) => rest.get(..len as usize)?.to_vec(),
+            Framing::Chunked => read_chunks(rest)?.0,
+            Framing::UntilClose => rest.to_vec(),
+        };
+        return Some((head.status, sorted(head.fields.iter()), body));
+    }
+}
+
+/// The same by hyper.
+fn response_read_by_hyper(stream: &[u8]) -> Option<Final> {
+    let wire = Wire {
+        input: stream.to_vec(),
+        at: 0,
+        mute: true,
+    };
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut handshake = pin!(hyper::client::conn::http1::handshake(wire));
+    let Poll::Ready(Ok((mut sender, connection))) = handshake.as_mut().poll(&mut cx) else {
+        return None;
+    };
+    let request = Request::get("/").header("host", "a").body(String::new());
+    let answered = sender.send_request(request.ok()?);
+    let mut reading = pin!(async {
+        let response = answered.await.ok()?;
+        let lines = response.headers().iter();
+        let fields = sorted(lines.map(|(name, value)| (name.as_ref(), value.as_bytes())));
+        let status = response.status().as_u16();
+        // Equal lengths are one length with us (RFC 9110 §8.6).
+        let mut fields = fields;
+        fields.dedup_by(|a, b| a == b && a.0 == "content-length");
+        Some((status, fields, read_body(response.into_body()).await?))
+    });
+    let mut connection = pin!(connection);
+    let mut ended = false;
+    for _ in 0..100 {
+        ended = ended || connection.as_mut().poll(&mut cx).is_ready();
+        if let Poll::Ready(response) = reading.as_mut().poll(&mut cx) {
+            return response;
+        }
+    }
+    None
+}
+
+/// Responses, some of them wrong in ways that readers are known to differ about.
+fn responses() -> impl Strategy<Value = Vec<u8>> {
+    let start = prop::sample::select(vec![
+        "HTTP/1.1 200 OK",
+        "HTTP/1.1 404 Not Found",
+        "HTTP/1.1 204 No Content",
+        "HTTP/1.1 304 Not Modified",
+        "HTTP/1.0 200 OK",
+        "HTTP/1.1 200",
+        "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK",
+    ]);
+    let line = prop::sample::select(vec![
+        "Content-Length: 5",
+        "Content-Length: 5",
+        "Content-Length: 0",
+        "Content-Length: 5, 5",
+        "Content-Length: +5",
+        "Transfer-Encoding: chunked",
+        "Transfer-Encoding: chunked",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: xchunked",
+        "Connection: close",
+        "X: y\nContent-Length: 3",
+        "X: \u{e4}",
+    ]);
+    let body = prop::sample::select(vec![
+        "",
+        "hello",
+        "5\r\nhello\r\n0\r\n\r\n",
+        "5;a=b\r\nhello\r\n0\r\nX: y\r\n\r\n",
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "5 \r\nhello\r\n0\r\n\r\n",
+    ]);
+    (start, vec(line, 0..3), body).prop_map(|(start, lines, body)| {
+        let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+        format!("{start}\r\n{lines}\r\n{body}").into_bytes()
+    })
+}
+
+#[test]
+fn the_oracle_speaks_of_responses() {
+    let stream = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    let read = response_read_by_hyper(stream).expect("hyper reads it");
+    assert_eq!((read.0, &read.2[..]), (200, &b"hello"[..]));
+    assert_eq!(Some(read), response_read_by_us(stream));
+}
+
 proptest! {
+    #[test]
+    fn nobody_is_smuggled_by_a_mutation(stream in mutated()) {
+        let (ours, hypers) = (read_by_us(&stream), read_by_hyper(&stream));
+        for (ours, hypers) in ours.iter().zip(&hypers) {
+            prop_assert_eq!(ours, hypers);
+        }
+    }
+
+    #[test]
+    fn no_response_is_split(stream in responses()) {
+        if let (Some(ours), Some(hypers)) = (response_read_by_us(&stream), response_read_by_hyper(&stream)) {
+            prop_assert_eq!(ours, hypers);
+        }
+    }
+
     #[test]
     fn nobody_is_smuggled(stream in vec(requests(), 1..4)) {
         let stream = stream.concat();

@@ -13,6 +13,8 @@
 
 use fields::Fields;
 
+use crate::withheld;
+
 /// Lifetimes and ages saturate here: 2^31 seconds, over 68 years. (RFC 9111 §1.2.2)
 pub const DELTA_SECONDS_MAX: u32 = 1 << 31;
 
@@ -100,13 +102,15 @@ impl RequestDirectives {
 pub struct ResponseDirectives {
     /// May be stored though something else would forbid it.
     pub public: bool,
-    /// Meant for a single user, wholly or in some fields.
+    /// Meant for a single user. With a list of fields it is not this, but see [`take_withheld`].
+    ///
+    /// [`take_withheld`]: crate::take_withheld
     pub private: bool,
-    /// `private` came with a list of field names.
+    /// `private` came with a list of fields that is not obeyed as such.
     pub private_fields: bool,
-    /// Not to be used again without asking the origin, wholly or in some fields.
+    /// Not to be used again without asking the origin. With a list of fields it is not this either.
     pub no_cache: bool,
-    /// `no-cache` came with a list of field names.
+    /// `no-cache` came with a list of fields that is not obeyed as such.
     pub no_cache_fields: bool,
     /// Not to be stored.
     pub no_store: bool,
@@ -130,14 +134,23 @@ pub struct ResponseDirectives {
     pub stale_if_error_s: Option<u32>,
     /// A quotation is broken, so directives may be hidden in it.
     pub malformed: bool,
+    /// They are a targeted field's (RFC 9213): Cache-Control, Expires and Pragma have no say.
+    pub targeted: bool,
 }
 
 impl ResponseDirectives {
-    /// Reads them off a response.
+    /// Reads them off a response: a targeted field if there is a good one, else Cache-Control.
     pub fn parse(fields: &Fields) -> Self {
+        if let Some(targeted) = crate::targeted::targeted(fields) {
+            return targeted;
+        }
         let mut found = Self::default();
         for directive in directives(fields) {
-            found.note(&directive);
+            //= rfc9111 §5.2.2.4   the qualified form speaks of the listed fields alone
+            //= rfc9111 §5.2.2.7   the same for private
+            if directive.usable_list().is_none() {
+                found.note(&directive);
+            }
         }
         found
     }
@@ -172,11 +185,10 @@ impl ResponseDirectives {
         } else if is(name, "no-store") {
             self.no_store = true;
         } else if is(name, "no-cache") {
-            //= rfc9111 §5.2.2.4   the qualified form is often handled as if it were unqualified
+            // A list that is no good counts as none.
             self.no_cache = true;
             self.no_cache_fields |= !bare;
         } else if is(name, "private") {
-            //= rfc9111 §5.2.2.7   the qualified form is often handled as if it were unqualified
             self.private = true;
             self.private_fields |= !bare;
         } else if is(name, "must-revalidate") {
@@ -239,10 +251,27 @@ impl Directive<'_> {
         }
     }
 
+    /// The list of a `private` or `no-cache` that speaks of some fields alone.
+    fn usable_list(&self) -> Option<&[u8]> {
+        let qualified = is(self.name, "private") || is(self.name, "no-cache");
+        let list = self.argument.filter(|_| qualified && !self.sloppy)?;
+        (!self.malformed && withheld::is_usable(list)).then_some(list)
+    }
+
     //= rfc9111 §4.2.1   invalid freshness information: consider the response stale
     fn seconds_or_zero(&self) -> u32 {
         self.seconds().unwrap_or(0)
     }
+}
+
+/// The lists of fields in `private` and `no-cache` of a response that can be obeyed.
+pub(crate) fn lists(fields: &Fields) -> impl Iterator<Item = &[u8]> {
+    directives(fields).filter_map(|directive| {
+        directive
+            .usable_list()
+            .is_some()
+            .then_some(directive.argument)?
+    })
 }
 
 fn directives(fields: &Fields) -> impl Iterator<Item = Directive<'_>> {
@@ -350,17 +379,27 @@ mod tests {
         assert!(response("NO-STORE").no_store);
         assert!(response("no-store=1").no_store);
         assert!(response("no-store =\"x\"").no_store);
-        assert!(response("private=\"set-cookie\"").private);
-        assert!(response("private=\"set-cookie\"").private_fields);
-        assert!(response("private=set-cookie").private);
-        assert!(response("no-cache=\"a, b\", max-age=3").no_cache);
+        assert!(response("private=\"set-cookie b\"").private);
+        assert!(response("private=\"\"").private);
+        assert!(response("private=\"\"").private_fields);
+        assert!(!response("no-cache").no_cache_fields);
+        assert!(response("private =set-cookie").private);
+        assert!(response("private=set-cookie, private").private);
+        assert!(response("no-cache=\"a, vary\", max-age=3").no_cache);
         assert_eq!(
             response("no-cache=\"a, max-age=9\", max-age=3").max_age_s,
             Some(3)
         );
-        assert!(!response("no-cache").no_cache_fields);
         assert!(response("must-revalidate=1").must_not_be_stale());
         assert!(!response("must-revalidate=1").must_revalidate);
+    }
+
+    #[test]
+    fn a_list_of_fields_speaks_of_them_alone() {
+        assert!(!response("private=\"set-cookie\"").private);
+        assert!(!response("private=set-cookie").private);
+        assert!(!response("no-cache=\"a, b\", max-age=3").no_cache);
+        assert!(response("no-cache=\"a, b\", private").private);
     }
 
     #[test]

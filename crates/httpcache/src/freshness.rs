@@ -16,7 +16,7 @@ use fields::Fields;
 
 use crate::date::{Dated, UnixMillis, date_of};
 use crate::directives::{DELTA_SECONDS_MAX, ResponseDirectives, delta_seconds, pragma_no_cache};
-use crate::storable::{has_explicit_lifetime, heuristically_cacheable};
+use crate::storable::{has_explicit_lifetime, heuristically_cacheable, kept_by_rule};
 use crate::validate::stored_tag;
 use crate::{Request, Response, Rules};
 
@@ -196,6 +196,7 @@ fn lifetime(
         said.s_maxage_s
             .or(said.max_age_s)
             .or_else(|| match date_of(response.fields, b"expires") {
+                _ if said.targeted => None,
                 Dated::Absent => None,
                 //= rfc9111 §5.3   an invalid date, especially "0", has already expired
                 Dated::Invalid => Some(0),
@@ -220,10 +221,14 @@ fn heuristic_lifetime_s(
         !has_explicit_lifetime(said, response.fields),
         "an explicit lifetime is never overruled"
     );
-    let allowed = heuristically_cacheable(response.status) || said.public;
+    let by_rule = kept_by_rule(response.status, rules);
+    let allowed = heuristically_cacheable(response.status) || said.public || by_rule;
     //= rfc9111 §5.4   Pragma in a response means nothing certain: reason enough not to guess
-    if !allowed || pragma_no_cache(response.fields) {
+    if !allowed || (!said.targeted && pragma_no_cache(response.fields)) {
         return 0;
+    }
+    if by_rule {
+        return rules.error_ttl_s;
     }
     let guess_s = match date_of(response.fields, b"last-modified") {
         Dated::At(modified_s) => {

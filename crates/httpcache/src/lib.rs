@@ -5,12 +5,16 @@
 //! | file | question |
 //! |---|---|
 //! | `directives` | what do Cache-Control and Pragma say? |
+//! | `targeted`, `structured` | is there a field for caches like us, which goes before them? (RFC 9213) |
 //! | `storable` | may this response be kept, and may others waiting for it have it? |
 //! | `freshness` | until when is it good? (`Standing`: 26 bytes that answer all later questions of time) |
 //! | `judge` | may it be served now, to this request, or with the origin gone? |
+//! | `withheld` | which of its fields do others not get? |
 //! | `vary` | to which requests does it apply? |
 //! | `validate` | is the client's copy, or ours, still the current one? what does a 304 change? |
+//! | `head` | what does the answer to HEAD say of it? |
 //! | `range` | which bytes of it are wanted? |
+//! | `part` | do these bytes belong to it? |
 //! | `invalidate` | which stored responses does a write make worthless? |
 //! | `uri` | which texts name the same resource? |
 //! | `cache_status` | how do we tell the client what we did? (RFC 9211) |
@@ -20,39 +24,53 @@
 //! believed even if misspelt; one that permits must be written correctly.
 //!
 //! Not known here: sockets, storage, threads, clocks (`now` is a parameter), message framing.
-//! Left out on purpose: partial content (206 is never stored), targeted fields (RFC 9213), Warning.
+//! Left out on purpose: Warning.
 #![forbid(unsafe_code)]
 
 pub mod cache_status;
 mod date;
 mod directives;
 mod freshness;
+mod head;
 mod invalidate;
 mod judge;
+mod part;
 mod range;
 mod storable;
+mod structured;
+mod targeted;
 #[cfg(test)]
 mod testing;
 mod uri;
 mod validate;
 mod vary;
+mod withheld;
 
 use fields::Fields;
 
 pub use date::{DATE_BYTES, UnixMillis, format_date, parse_date};
 pub use directives::{DELTA_SECONDS_MAX, RequestDirectives, ResponseDirectives};
 pub use freshness::{Standing, StandingFlags};
+pub use head::describes;
 pub use invalidate::{INVALIDATED_URIS_MAX, invalidated_uris, invalidates};
 pub use judge::{Verdict, Why, judge, may_serve_on_error};
+pub use part::{
+    ContentRange, as_if_whole, ask_for_part, content_range, has_strong_validator, is_of_same,
+    is_part,
+};
 pub use range::{
-    ByteRange, ask_for_part, byte_range, is_part, write_content_range, write_unsatisfied_range,
+    ByteRange, PARTS_MAX, RangeAsked, RangeSpec, SPECS_MAX, Span, byte_range, range_asked,
+    write_content_range, write_unsatisfied_range,
 };
 pub use storable::{NotStorable, may_share, storable};
+pub use structured::{Value as StructuredValue, parse_dictionary};
+pub use targeted::TARGETED_FIELDS;
 pub use uri::{UriParts, resolve, split_uri, write_uri};
 pub use validate::{
     Condition, add_validators, evaluate, freshen, not_modified_fields, remove_conditions, validates,
 };
 pub use vary::{VARY_BYTES_MAX, VaryList, VaryStar, vary_key, vary_key_of, vary_list};
+pub use withheld::take_withheld;
 
 /// What the operator may decide about caching.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +85,9 @@ pub struct Rules {
     /// Lifetime of heuristically cacheable errors (404, 405, 410, 414, 501) about whose lifetime the origin is silent,
     /// in seconds; 0 = only what the origin says.
     pub negative_ttl_s: u32,
+    /// Lifetime of failures of the origin (500, 502, 503, 504) about whose lifetime it is silent, in seconds; 0 = they are
+    /// not stored then.
+    pub error_ttl_s: u32,
     /// Store responses with Set-Cookie even without `public` or `s-maxage`.
     pub store_set_cookie: bool,
 }
@@ -78,6 +99,7 @@ impl Default for Rules {
             heuristic_max_s: 86_400,
             ttl_max_s: 31_536_000,
             negative_ttl_s: 0,
+            error_ttl_s: 0,
             store_set_cookie: false,
         }
     }

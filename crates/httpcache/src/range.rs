@@ -1,9 +1,12 @@
 //! Which bytes of a complete representation are wanted.
 //!
-//! A single byte range is served from the store; everything else is answered as if Range were not there, which is always
-//! allowed (RFC 9110 §14.2): several ranges, other units, what cannot be read, and an empty representation.
+//! One range gives one part; several give several, in the order asked for, with those that overlap or nearly touch made
+//! one (RFC 9110 §15.3.7.2). So the parts together are never longer than the whole, whatever was asked. What would take
+//! more than that, and everything that is not understood, is answered as if Range were not there, which is always
+//! allowed (RFC 9110 §14.2): very many ranges, other units, what cannot be read, an empty representation.
 //!
-//! Not known here: methods (Range means something with GET only), statuses (only a 200 is cut), partial content.
+//! Limits: [`SPECS_MAX`] ranges are read; [`PARTS_MAX`] parts are made.
+//! Not known here: methods (Range means something with GET only), statuses (only a 200 is cut), partial content (`part`).
 
 use fields::Fields;
 
@@ -11,8 +14,38 @@ use crate::cache_status::write_decimal;
 use crate::date::{Single, date_of, single};
 use crate::validate::{EntityTag, stored_tag};
 
-/// What a Range field asks for.
+/// Ranges in one field; with more of them it is ignored. (RFC 9110 §14.2, §17.15)
+pub const SPECS_MAX: usize = 64;
+/// Parts in one answer; what would need more is answered whole.
+pub const PARTS_MAX: usize = 16;
+/// Ranges nearer to each other than this are sent as one, since a part of its own costs more.
+//= rfc9110 §15.3.7.2   a gap that is smaller than the overhead of sending multiple parts, around 80 bytes
+const GAP_BYTES: u64 = 80;
+
+/// A stretch of bytes. `first <= last`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// Position of the first byte.
+    pub first: u64,
+    /// Position of the last byte.
+    pub last: u64,
+}
+
+impl Span {
+    /// How many bytes, at least one; saturating.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> u64 {
+        (self.last - self.first).saturating_add(1)
+    }
+
+    /// Is all of `other` in here?
+    pub fn contains(&self, other: Span) -> bool {
+        self.first <= other.first && other.last <= self.last
+    }
+}
+
+/// What a Range field asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ByteRange {
     /// All of it: 200.
     Whole,
@@ -23,8 +56,52 @@ pub enum ByteRange {
         /// Position of the last byte.
         last: u64,
     },
+    /// Two parts or more, disjoint and not longer than the whole with all that belongs to them: 206, multipart/byteranges.
+    Several(Vec<Span>),
     /// Bytes beyond the end: 416.
     Unsatisfiable,
+}
+
+/// What a Range field asks for of a representation whose length is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RangeAsked {
+    /// Nothing that must be heeded: there is none, it cannot be read, or it is an imposition.
+    Nothing,
+    /// One range of bytes.
+    One(RangeSpec),
+    /// Several, disjoint and in ascending order.
+    Several,
+    /// Something in other units: only the origin may know.
+    Other,
+}
+
+/// The range that a request asks for, without regard to If-Range.
+pub fn range_asked(request: &Fields) -> RangeAsked {
+    let range = match single(request, b"range") {
+        Single::Value(range) => range,
+        Single::Absent | Single::Conflicting => return RangeAsked::Nothing,
+    };
+    if !range.contains(&b'=') || is_in_bytes(range) {
+        return match parse(range).as_deref() {
+            None | Some([]) => RangeAsked::Nothing,
+            Some(&[one]) => RangeAsked::One(one),
+            //= rfc9110 §14.2   may ignore many ranges, overlapping ones and those not in ascending order
+            Some(several) if several.len() <= PARTS_MAX && is_ascending(several) => {
+                RangeAsked::Several
+            }
+            Some(_) => RangeAsked::Nothing,
+        };
+    }
+    //= rfc9110 §14.2   a proxy may pass on a range unit it does not understand
+    RangeAsked::Other
+}
+
+fn is_ascending(specs: &[RangeSpec]) -> bool {
+    specs.windows(2).all(|pair| match (pair[0], pair[1]) {
+        (RangeSpec::FromTo { last, .. }, RangeSpec::FromTo { first, .. }) => last < first,
+        (RangeSpec::FromTo { last, .. }, RangeSpec::Suffix { .. }) => last != u64::MAX,
+        (RangeSpec::Suffix { .. }, _) => false,
+    })
 }
 
 /// The byte range that a GET request asks of a stored, complete representation of so many bytes. Honours If-Range.
@@ -36,9 +113,49 @@ pub fn byte_range(request: &Fields, stored: &Fields, complete_length: u64) -> By
     if !if_range_holds(request, stored) {
         return ByteRange::Whole;
     }
-    match parse_single(range) {
-        Some(spec) => spec.within(complete_length),
-        None => ByteRange::Whole,
+    match parse(range).as_deref() {
+        //= rfc9110 §14.2   may ignore Range when the selected representation has no content
+        None | Some([]) => ByteRange::Whole,
+        Some(_) if complete_length == 0 => ByteRange::Whole,
+        Some(&[one]) => one
+            .within(complete_length)
+            .map_or(ByteRange::Unsatisfiable, |Span { first, last }| {
+                ByteRange::One { first, last }
+            }),
+        Some(several) => parts(several, complete_length),
+    }
+}
+
+/// Makes parts of several ranges.
+fn parts(specs: &[RangeSpec], complete_length: u64) -> ByteRange {
+    let within = |spec: &RangeSpec| spec.within(complete_length);
+    let mut spans: Vec<(usize, Span)> = specs.iter().filter_map(within).enumerate().collect();
+    spans.sort_by_key(|(_, span)| span.first);
+    let mut merged: Vec<(usize, Span)> = Vec::new();
+    for (place, span) in spans {
+        match merged.last_mut() {
+            //= rfc9110 §15.3.7.2   may coalesce ranges that overlap or nearly touch, whatever their order
+            Some((before, last)) if span.first <= last.last.saturating_add(GAP_BYTES) => {
+                last.last = last.last.max(span.last);
+                *before = place.min(*before);
+            }
+            _ => merged.push((place, span)),
+        }
+    }
+    //= rfc9110 §15.3.7.2   in the order in which they were asked for
+    merged.sort_by_key(|(place, _)| *place);
+    let bytes = merged.iter().fold(0u64, |sum, (_, span)| {
+        sum.saturating_add(span.len()).saturating_add(GAP_BYTES)
+    });
+    match &merged[..] {
+        //= rfc9110 §15.5.17   416 if none of the ranges overlaps the representation
+        [] => ByteRange::Unsatisfiable,
+        [(_, Span { first, last })] => ByteRange::One {
+            first: *first,
+            last: *last,
+        },
+        many if many.len() > PARTS_MAX || bytes > complete_length => ByteRange::Whole,
+        many => ByteRange::Several(many.iter().map(|(_, span)| *span).collect()),
     }
 }
 
@@ -52,92 +169,115 @@ pub fn write_content_range(first: u64, last: u64, complete_length: u64, out: &mu
     write_decimal(complete_length, out);
 }
 
-/// Adds the fields that ask an origin for the bytes from `first` to `last` of exactly the stored representation, in place of
-/// any other range. False, and nothing changed: it has no strong entity tag, so no answer could be told from
-/// another representation's. (RFC 9110 §13.1.5)
-pub fn ask_for_part(stored: &Fields, first: u64, last: u64, request: &mut Fields) -> bool {
-    if !stored_tag(stored).is_some_and(|ours| ours.strongly_equals(&ours)) {
-        return false;
-    }
-    let mut range = b"bytes=".to_vec();
-    write_decimal(first, &mut range);
-    range.push(b'-');
-    write_decimal(last, &mut range);
-    request.set(b"Range", &range);
-    request.set(b"If-Range", stored.first(b"etag").unwrap_or_default());
-    true
-}
-
-/// Does a 206 with these fields hold exactly the bytes from `first` to `last` of the stored representation, which is so
-/// long? (RFC 9110 §15.3.7.3)
-pub fn is_part(
-    stored: &Fields,
-    answer: &Fields,
-    first: u64,
-    last: u64,
-    complete_length: u64,
-) -> bool {
-    let mut range = Vec::new();
-    write_content_range(first, last, complete_length, &mut range);
-    let same_range = match single(answer, b"content-range") {
-        Single::Value(value) => value.eq_ignore_ascii_case(&range),
-        Single::Absent | Single::Conflicting => false,
-    };
-    let same_tag = match (stored_tag(stored), stored_tag(answer)) {
-        (Some(ours), Some(theirs)) => ours.strongly_equals(&theirs),
-        _ => false,
-    };
-    // A 206 to If-Range may leave fields out that the client has already, so an absent coding is the same.
-    let coding = answer.first(b"content-encoding");
-    let same_coding = coding.is_none() || coding == stored.first(b"content-encoding");
-    same_range && same_tag && same_coding
-}
-
 /// Appends the value of Content-Range for a 416: `bytes */1234`. (RFC 9110 §14.4)
 pub fn write_unsatisfied_range(complete_length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"bytes */");
     write_decimal(complete_length, out);
 }
 
-#[derive(Clone, Copy)]
-enum Spec {
-    FromTo { first: u64, last: u64 },
-    Suffix { len: u64 },
+/// One range of a Range field. (RFC 9110 §14.1.2)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RangeSpec {
+    /// `bytes=500-999`, `bytes=500-`. `first <= last`
+    FromTo {
+        /// Position of the first byte.
+        first: u64,
+        /// Position of the last byte; `u64::MAX`: to the end.
+        last: u64,
+    },
+    /// `bytes=-500`
+    Suffix {
+        /// Bytes at the end.
+        len: u64,
+    },
 }
 
-impl Spec {
-    fn within(self, complete_length: u64) -> ByteRange {
-        //= rfc9110 §14.2   may ignore Range when the selected representation has no content
-        if complete_length == 0 {
-            return ByteRange::Whole;
-        }
-        let end = complete_length - 1;
+impl RangeSpec {
+    /// Its bytes in a representation of so many; `None`: it has none of them.
+    pub fn within(self, complete_length: u64) -> Option<Span> {
+        let end = complete_length.checked_sub(1)?;
         match self {
-            Spec::FromTo { first, .. } if first > end => ByteRange::Unsatisfiable,
-            Spec::FromTo { first, last } => ByteRange::One {
+            RangeSpec::FromTo { first, .. } if first > end => None,
+            RangeSpec::FromTo { first, last } => Some(Span {
                 first,
                 last: last.min(end),
-            },
-            Spec::Suffix { len: 0 } => ByteRange::Unsatisfiable,
-            Spec::Suffix { len } => ByteRange::One {
+            }),
+            RangeSpec::Suffix { len: 0 } => None,
+            RangeSpec::Suffix { len } => Some(Span {
                 first: complete_length.saturating_sub(len),
                 last: end,
+            }),
+        }
+    }
+
+    /// The same and so much more that it begins and ends on borders between fragments of so many bytes, wherever the
+    /// representation ends.
+    pub fn aligned(self, fragment_bytes: u64) -> RangeSpec {
+        match self {
+            RangeSpec::FromTo { first, last } => RangeSpec::FromTo {
+                first: first - first % fragment_bytes,
+                last: match last.checked_add(fragment_bytes - last % fragment_bytes) {
+                    Some(behind) => behind - 1,
+                    None => u64::MAX,
+                },
             },
+            RangeSpec::Suffix { len } => RangeSpec::Suffix {
+                len: len.saturating_add(fragment_bytes),
+            },
+        }
+    }
+
+    /// Appends it as the value of a Range field.
+    pub fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"bytes=");
+        match self {
+            RangeSpec::FromTo { first, last } => {
+                write_decimal(first, out);
+                out.push(b'-');
+                if last != u64::MAX {
+                    write_decimal(last, out);
+                }
+            }
+            RangeSpec::Suffix { len } => {
+                out.push(b'-');
+                write_decimal(len, out);
+            }
         }
     }
 }
 
-/// `bytes=0-499`, `bytes=500-`, `bytes=-500`; `None` for several ranges and for what is none.
-fn parse_single(range: &[u8]) -> Option<Spec> {
+fn is_in_bytes(range: &[u8]) -> bool {
+    let unit = range.split(|&byte| byte == b'=').next().unwrap_or_default();
+    unit.eq_ignore_ascii_case(b"bytes")
+}
+
+/// The ranges of a field; `None` if one of them cannot be read, or there are too many.
+fn parse(range: &[u8]) -> Option<Vec<RangeSpec>> {
     let equals = range.iter().position(|&byte| byte == b'=')?;
-    if !range[..equals].eq_ignore_ascii_case(b"bytes") {
+    if !is_in_bytes(range) {
         return None;
     }
-    let spec = range[equals + 1..].trim_ascii();
+    let mut specs = Vec::new();
+    let members = range[equals + 1..].split(|&byte| byte == b',');
+    //= rfc9110 §5.6.1.2   must parse and ignore a reasonable number of empty list elements
+    for (count, member) in members.enumerate() {
+        if count == SPECS_MAX {
+            return None;
+        }
+        let member = member.trim_ascii();
+        if !member.is_empty() {
+            specs.push(parse_one(member)?);
+        }
+    }
+    Some(specs)
+}
+
+/// `0-499`, `500-`, `-500`.
+fn parse_one(spec: &[u8]) -> Option<RangeSpec> {
     let dash = spec.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
     if first.is_empty() {
-        return Some(Spec::Suffix { len: number(last)? });
+        return Some(RangeSpec::Suffix { len: number(last)? });
     }
     let first = number(first)?;
     let last = if last.is_empty() {
@@ -146,12 +286,12 @@ fn parse_single(range: &[u8]) -> Option<Spec> {
         number(last)?
     };
     //= rfc9110 §14.1.1   invalid if last-pos is less than first-pos
-    (first <= last).then_some(Spec::FromTo { first, last })
+    (first <= last).then_some(RangeSpec::FromTo { first, last })
 }
 
 /// Digits only, saturating.
 //= rfc9110 §14.1.2   anticipate large numerals and prevent overflow
-fn number(digits: &[u8]) -> Option<u64> {
+pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -193,33 +333,11 @@ mod tests {
         match byte_range(&fields(request), &fields(stored), complete_length) {
             ByteRange::Whole => "whole".into(),
             ByteRange::One { first, last } => format!("{first}..={last}"),
+            ByteRange::Several(parts) => {
+                let part = |span: &Span| format!("{}..={}", span.first, span.last);
+                parts.iter().map(part).collect::<Vec<_>>().join(" ")
+            }
             ByteRange::Unsatisfiable => "unsatisfiable".into(),
-        }
-    }
-
-    #[test]
-    fn a_part_is_asked_for_and_recognised_by_a_strong_tag_only() {
-        let mut request = fields("Range: bytes=0- & If-Range: \"x\"");
-        for weak in ["", "ETag: W/\"1\"", "ETag: \"1\" & ETag: \"2\""] {
-            assert!(!ask_for_part(&fields(weak), 5, 9, &mut request), "{weak}");
-        }
-        let stored = fields("ETag: \"1\"");
-        assert!(ask_for_part(&stored, 5, 9, &mut request));
-        assert_eq!(request.first(b"range"), Some(&b"bytes=5-9"[..]));
-        assert_eq!(request.first(b"if-range"), Some(&b"\"1\""[..]));
-        let is = |answer: &str| is_part(&stored, &fields(answer), 5, 9, 20);
-        assert!(is("ETag: \"1\" & Content-Range: bytes 5-9/20"));
-        for other in [
-            "ETag: \"2\" & Content-Range: bytes 5-9/20",
-            "ETag: W/\"1\" & Content-Range: bytes 5-9/20",
-            "ETag: \"1\" & Content-Range: bytes 5-9/21",
-            "ETag: \"1\" & Content-Range: bytes 5-9/*",
-            "ETag: \"1\" & Content-Range: bytes 4-9/20",
-            "ETag: \"1\"",
-            "Content-Range: bytes 5-9/20",
-            "ETag: \"1\" & Content-Range: bytes 5-9/20 & Content-Encoding: gzip",
-        ] {
-            assert!(!is(other), "{other}");
         }
     }
 
@@ -238,6 +356,8 @@ mod tests {
             ("bytes=10000-", "unsatisfiable"),
             ("bytes=99999999999999999999999999-", "unsatisfiable"),
             ("bytes=-0", "unsatisfiable"),
+            ("bytes=0-1, ", "0..=1"),
+            ("bytes=,,0-1", "0..=1"),
         ] {
             assert_eq!(
                 ask(&format!("Range: {range}"), "", 10_000),
@@ -250,8 +370,9 @@ mod tests {
     #[test]
     fn all_else_is_ignored() {
         for range in [
-            "bytes=0-1,3-4",
-            "bytes=0-1, ",
+            "bytes=0-1,4-3",
+            "bytes=0-1,x",
+            "bytes=,",
             "bytes=5-4",
             "bytes=-",
             "bytes=",
@@ -274,6 +395,72 @@ mod tests {
             );
         }
         assert_eq!(ask("Host: a", "", 10_000), "whole");
+    }
+
+    #[test]
+    fn several_ranges() {
+        for (range, expected) in [
+            ("bytes=0-99,500-599", "0..=99 500..=599"),
+            ("bytes=500-599 , 0-99", "500..=599 0..=99"),
+            ("bytes=0-0,-1", "0..=0 9999..=9999"),
+            ("bytes=0-99,5000-,-100", "0..=99 5000..=9999"),
+            // Overlapping, touching, and nearer than a part's head.
+            ("bytes=0-99,50-149", "0..=149"),
+            ("bytes=100-199,0-99", "0..=199"),
+            ("bytes=0-99,179-199", "0..=199"),
+            ("bytes=0-99,180-199", "0..=99 180..=199"),
+            ("bytes=300-399,0-99,350-499,90-100", "300..=499 0..=100"),
+            // What is beyond the end does not count.
+            ("bytes=0-99,10000-", "0..=99"),
+            ("bytes=10000-,-0", "unsatisfiable"),
+            // More than the whole.
+            ("bytes=0-4960,5060-9999", "whole"),
+            ("bytes=0-,0-,0-,0-", "0..=9999"),
+        ] {
+            let asked = ask(&format!("Range: {range}"), "", 10_000);
+            assert_eq!(asked, expected, "{range}");
+        }
+        let many = |count: usize, step: usize| {
+            let specs = (0..count).map(|n| format!("{}-{}", n * step, n * step));
+            format!("Range: bytes={}", specs.collect::<Vec<_>>().join(","))
+        };
+        assert_eq!(ask(&many(16, 100), "", 10_000).split(' ').count(), 16);
+        assert_eq!(ask(&many(17, 100), "", 10_000), "whole");
+        assert_eq!(ask(&many(64, 1), "", 10_000), "0..=63");
+        assert_eq!(ask(&many(65, 1), "", 10_000), "whole");
+    }
+
+    #[test]
+    fn what_is_asked_for_of_what_is_not_known() {
+        let asked = |range: &str| match range_asked(&fields(&format!("Range: {range}"))) {
+            RangeAsked::Nothing => "nothing".to_owned(),
+            RangeAsked::Several => "several".to_owned(),
+            RangeAsked::Other => "other".to_owned(),
+            RangeAsked::One(spec) => {
+                let mut out = Vec::new();
+                spec.aligned(100).write(&mut out);
+                String::from_utf8(out).unwrap()
+            }
+        };
+        for (range, expected) in [
+            ("bytes=0-0", "bytes=0-99"),
+            ("bytes=0-99", "bytes=0-99"),
+            ("bytes=99-100", "bytes=0-199"),
+            ("bytes=250-", "bytes=200-"),
+            ("bytes=-1", "bytes=-101"),
+            ("bytes=5-18446744073709551615", "bytes=0-"),
+            ("bytes=5-18446744073709551614", "bytes=0-"),
+            ("bytes=1-2,4-5", "several"),
+            ("bytes=1-2,-1", "several"),
+            ("bytes=4-5,1-2", "nothing"),
+            ("bytes=1-4,4-5", "nothing"),
+            ("bytes=0-,0-", "nothing"),
+            ("bytes=2-1", "nothing"),
+            ("nonsense", "nothing"),
+            ("lines=1-2", "other"),
+        ] {
+            assert_eq!(asked(range), expected, "{range}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::directives::{RequestDirectives, ResponseDirectives};
 use crate::freshness::{Standing, StandingFlags};
 use crate::judge::{Verdict, judge};
 use crate::vary::{vary_key, vary_list};
+use crate::withheld::is_withheld;
 use crate::{Request, Response, Rules};
 
 /// Why a response is not kept.
@@ -73,11 +74,9 @@ pub fn storable(request: &Request, response: &Response, rules: &Rules) -> Result
     let refuse = |condition: bool, why: NotStorable| if condition { Err(why) } else { Ok(()) };
 
     refuse(request.method != "GET", NotStorable::Method)?;
-    //= rfc9111 §3.3   no partial content: it is not supported here
-    refuse(
-        response.status == 206 || fields.contains(b"content-range"),
-        NotStorable::Range,
-    )?;
+    //= rfc9111 §3.3   partial content is judged as the 200 it is part of: see `part::as_if_whole`
+    //= rfc9110 §14.4   in other responses Content-Range means nothing
+    refuse(response.status == 206, NotStorable::Range)?;
     refuse(never_stored(response.status), NotStorable::Status)?;
     refuse(said.malformed, NotStorable::Malformed)?;
     //= rfc9111 §5.2.1.5   no-store in the request
@@ -106,7 +105,7 @@ pub fn storable(request: &Request, response: &Response, rules: &Rules) -> Result
     //= rfc9111 §3   at least one of: public, Expires, max-age, s-maxage, a heuristically cacheable status
     let marked = said.public || has_explicit_lifetime(&said, fields);
     refuse(
-        !marked && !heuristically_cacheable(response.status),
+        !marked && !may_be_guessed(response.status, rules),
         NotStorable::Status,
     )?;
     refuse(
@@ -142,7 +141,7 @@ pub fn may_share(
 }
 
 /// Defined as cacheable without explicit permission.
-//= rfc9110 §15.1   heuristically cacheable; 206 is left out because it is not stored here
+//= rfc9110 §15.1   heuristically cacheable; 206 is left out because it is judged as a 200
 pub(crate) fn heuristically_cacheable(status: u16) -> bool {
     matches!(
         status,
@@ -150,9 +149,20 @@ pub(crate) fn heuristically_cacheable(status: u16) -> bool {
     )
 }
 
+/// A failure of the origin that the operator wants to be remembered.
+//= rfc9111 §3   a cache extension that allows the response to be cached: here the operator is it
+pub(crate) fn kept_by_rule(status: u16, rules: &Rules) -> bool {
+    rules.error_ttl_s > 0 && matches!(status, 500 | 502 | 503 | 504)
+}
+
+fn may_be_guessed(status: u16, rules: &Rules) -> bool {
+    heuristically_cacheable(status) || kept_by_rule(status, rules)
+}
+
 /// Explicitly given, be it zero or unreadable: no heuristic may take its place.
 pub(crate) fn has_explicit_lifetime(said: &ResponseDirectives, fields: &Fields) -> bool {
-    said.s_maxage_s.is_some() || said.max_age_s.is_some() || fields.contains(b"expires")
+    let expires = !said.targeted && fields.contains(b"expires");
+    said.s_maxage_s.is_some() || said.max_age_s.is_some() || expires
 }
 
 /// Statuses whose rules of caching are carried out here.
@@ -173,8 +183,10 @@ fn never_stored(status: u16) -> bool {
     }
 }
 
+/// A cookie that would be kept.
 fn sets_cookie(fields: &Fields) -> bool {
-    fields.contains(b"set-cookie") || fields.contains(b"set-cookie2")
+    let shown = |name: &[u8]| fields.contains(name) && !is_withheld(fields, name);
+    shown(b"set-cookie") || shown(b"set-cookie2")
 }
 
 /// Could any later request be served from it, with or without asking the origin?
@@ -307,7 +319,7 @@ mod tests {
         );
         check(
             "GET | 200 Cache-Control: max-age=60 & Content-Range: bytes 0-1/2",
-            "range",
+            "stored",
         );
     }
 
@@ -333,6 +345,18 @@ mod tests {
         );
         check(
             "GET | 200 Cache-Control: max-age=60, private=\"set-cookie\"",
+            "stored",
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60, private=\"set-cookie\" & Set-Cookie: a=b",
+            "stored",
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60, private=\"foo\" & Set-Cookie: a=b",
+            "set-cookie",
+        );
+        check(
+            "GET | 200 Cache-Control: max-age=60, private=\"vary\"",
             "private",
         );
         check("GET | 200 Cache-Control: max-age=60, x=\"y", "malformed");
@@ -424,6 +448,33 @@ mod tests {
         check_with(&rules, "GET | 404 Cache-Control: max-age=0", "no-freshness");
         check_with(&rules, "GET | 200 Date: @0", "no-freshness");
         check_with(&rules, "GET | 500 Date: @0", "status");
+    }
+
+    #[test]
+    fn failures_of_the_origin_by_rule() {
+        let rules = Rules {
+            error_ttl_s: 10,
+            ..Rules::default()
+        };
+        for status in [500, 502, 503, 504] {
+            check_with(&rules, &format!("GET | {status} Date: @0"), "stored");
+            check(&format!("GET | {status} Date: @0"), "status");
+        }
+        check_with(&rules, "GET | 503 Cache-Control: no-store", "no-store");
+        check_with(&rules, "GET | 503 Cache-Control: max-age=0", "no-freshness");
+        check_with(&rules, "GET | 503 Set-Cookie: a=b", "set-cookie");
+        check_with(
+            &rules,
+            "GET Authorization: x | 503 Date: @0",
+            "authorization",
+        );
+        check_with(&rules, "GET | 404 Date: @0", "no-freshness");
+        check_with(&rules, "GET | 507 Date: @0", "status");
+        let exchange = Exchange::parse("GET | 503 Date: @0 & Last-Modified: @-9999");
+        let (request, response) = (exchange.request(), exchange.response());
+        let at = crate::testing::EPOCH;
+        let standing = Standing::of(&request, &response, at, at, &rules);
+        assert_eq!(standing.lifetime_s, 10);
     }
 
     fn shared(exchange: &str, waiter: &str) -> bool {

@@ -12,8 +12,10 @@
 
 use fields::Fields;
 
+use crate::Rules;
 use crate::date::{Dated, Single, date_of, single};
 use crate::directives::ResponseDirectives;
+use crate::withheld::take_withheld;
 
 /// What a client's conditions say about a stored response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,13 +145,15 @@ pub fn validates(stored: &Fields, not_modified: &Fields) -> bool {
 /// The stored fields, updated by those of the 304. Judge the result anew, as if it had been received whole: [`storable`],
 /// [`vary_list`] and [`Standing::of`] may all say something else now.
 ///
+/// Fields that others do not get ([`take_withheld`]) are not in it.
+///
 /// An Age, or a Date, that the 304 does not repeat is dropped: it told of the exchange before.
 ///
 /// [`storable`]: crate::storable()
 /// [`vary_list`]: crate::vary_list
 /// [`Standing::of`]: crate::Standing::of
 //= rfc9111 §3.2   add each field, replacing those that are present, with exceptions
-pub fn freshen(stored: &Fields, not_modified: &Fields) -> Fields {
+pub fn freshen(stored: &Fields, not_modified: &Fields, rules: &Rules) -> Fields {
     let updates = |name: &[u8]| {
         !is_cookie(name) && !keeps_its_value(name) && !is_hop_by_hop(name, not_modified)
     };
@@ -162,10 +166,11 @@ pub fn freshen(stored: &Fields, not_modified: &Fields) -> Fields {
     for (name, value) in not_modified.iter().filter(|(name, _)| updates(name)) {
         fresh.push(name, value);
     }
-    // A cookie in a 304 is meant for the one whose request we sent along, unless the origin speaks of all.
-    if ResponseDirectives::parse(&fresh).shared_on_purpose() {
+    // A cookie in a 304 is meant for the one whose request we sent along, unless the origin, or the operator, speaks of all.
+    if rules.store_set_cookie || ResponseDirectives::parse(&fresh).shared_on_purpose() {
         replace_cookies(&mut fresh, not_modified);
     }
+    take_withheld(&mut fresh);
     fresh
 }
 

@@ -6,8 +6,8 @@
 //!
 //! Two requests get the same key only if RFC 9111 §4.1 says that they match. Lists whose grammar we know (Accept and its
 //! kin) are taken apart, so that blanks and line breaks do not matter; where letter case has no meaning it is dropped.
-//! The values of all other fields are compared line by line and byte by byte: in a User-Agent or a Cookie we do not
-//! know which comma separates.
+//! Of all other fields the lines are put together, and compared byte by byte: in a User-Agent or a Cookie we do not know
+//! which comma separates.
 //!
 //! Invariants:
 //!   V1  names of a list are lower-case tokens, sorted, unique, at least one
@@ -105,7 +105,7 @@ pub fn vary_key_of(names: &[u8], request: &Fields, out: &mut Vec<u8>) {
             b"accept-charset" | b"accept-encoding" | b"accept-language" => {
                 put_values(out, request, name, put_unified);
             }
-            _ => put_lines(out, request, name),
+            _ => put_combined(out, request, name),
         }
     }
 }
@@ -117,11 +117,17 @@ fn put_values(out: &mut Vec<u8>, request: &Fields, name: &[u8], put: impl Fn(&[u
     }
 }
 
-fn put_lines(out: &mut Vec<u8>, request: &Fields, name: &[u8]) {
-    put_number(out, request.count(name) + 1);
-    for line in request.all(name) {
-        put_counted(out, |out| out.extend_from_slice(line.trim_ascii()));
-    }
+//= rfc9111 §4.1   combining multiple header field lines with the same field name
+fn put_combined(out: &mut Vec<u8>, request: &Fields, name: &[u8]) {
+    put_number(out, 1 + 1);
+    put_counted(out, |out| {
+        for (index, line) in request.all(name).enumerate() {
+            if index > 0 {
+                out.extend_from_slice(b", ");
+            }
+            out.extend_from_slice(line.trim_ascii());
+        }
+    });
 }
 
 /// `GZIP ; q=0.5` -> `gzip;q=0.5`. Blanks elsewhere stay: they are no part of the grammar, and so make a difference.
@@ -260,6 +266,9 @@ mod tests {
             "User-Agent: x (a,b)"
         ));
         assert!(!same("foo", "Foo: a & Foo: b", "Foo: b & Foo: a"));
+        assert!(same("foo", "Foo: a & Foo: b", "Foo: a, b"));
+        assert!(!same("foo", "Foo: a & Foo: b", "Foo: a,b"));
+        assert!(!same("foo", "Foo: a", "Foo: a & Foo:"));
         assert!(same("foo", "Foo: a & Bar: 1", "Bar: 2 & Foo: a"));
     }
 

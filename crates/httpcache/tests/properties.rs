@@ -22,6 +22,8 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 fn name() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "Cache-Control",
+        "CDN-Cache-Control",
+        "Loligo-Cache-Control",
         "Pragma",
         "Expires",
         "Date",
@@ -85,12 +87,74 @@ proptest! {
         let _ = may_serve_on_error(&standing, &directives, now, true);
         let _ = evaluate(&request, &response);
         let _ = not_modified_fields(&response);
-        let _ = freshen(&response, &request);
+        let _ = freshen(&response, &request, &Rules::default());
         let _ = validates(&response, &request);
         let _ = invalidated_uris("http://a/b?c", &response);
         add_validators(&response, &mut request.clone());
         if let ByteRange::One { first, last } = byte_range(&request, &response, length) {
             prop_assert!(first <= last && last < length);
+        }
+        let _ = range_asked(&request);
+        let _ = content_range(&response);
+        let _ = is_part(&response, &request, 0, length, length);
+    }
+
+    #[test]
+    fn parts_are_what_was_asked_for_and_no_more_than_the_whole(
+        ranges in prop::collection::vec((0..3u8, 0..3000u64, 0..400u64), 1..70), length in 0..3000u64,
+    ) {
+        let specs = ranges.iter().map(|&(kind, first, len)| match kind {
+            0 => format!("{first}-{}", first + len),
+            1 => format!("{first}-"),
+            _ => format!("-{len}"),
+        });
+        let value = format!("bytes={}", specs.collect::<Vec<_>>().join(","));
+        let mut request = Fields::new();
+        request.push(b"Range", value.as_bytes());
+        let asked = |at: u64| ranges.iter().any(|&(kind, first, len)| match kind {
+            0 => first <= at && at <= first + len,
+            1 => first <= at,
+            _ => at < length && length - at <= len,
+        });
+        let parts = match byte_range(&request, &Fields::new(), length) {
+            ByteRange::Whole => return Ok(()),
+            ByteRange::Unsatisfiable => vec![],
+            ByteRange::One { first, last } => vec![Span { first, last }],
+            ByteRange::Several(parts) => {
+                prop_assert!((2..=PARTS_MAX).contains(&parts.len()));
+                parts
+            }
+        };
+        prop_assert!(parts.iter().all(|part| part.first <= part.last && part.last < length));
+        prop_assert!(parts.iter().map(Span::len).sum::<u64>() <= length);
+        for at in 0..length {
+            let times = parts.iter().filter(|part| part.first <= at && at <= part.last).count();
+            prop_assert!(times <= 1, "byte {at} twice");
+            prop_assert!(times == 1 || !asked(at), "byte {at} missing");
+        }
+        // What was not asked for is only ever a gap between two that were.
+        for part in parts {
+            prop_assert!(asked(part.first) && asked(part.last));
+        }
+    }
+
+    #[test]
+    fn an_aligned_range_covers_what_was_asked_for(
+        first in any::<u64>(), len in any::<u64>(), suffix in any::<bool>(), length in 1..100_000u64,
+        fragment in 1..5000u64,
+    ) {
+        let first = if first % 2 == 0 { first } else { first % 100_000 };
+        let len = if len % 2 == 0 { len } else { len % 1000 };
+        let spec = match suffix {
+            true => RangeSpec::Suffix { len },
+            false => RangeSpec::FromTo { first, last: first.saturating_add(len) },
+        };
+        if let Some(span) = spec.within(length) {
+            let more = spec.aligned(fragment).within(length).expect("more than some");
+            prop_assert!(more.contains(span));
+            prop_assert!(more.first <= span.first - span.first % fragment);
+            prop_assert!(more.last == length - 1 || (more.last + 1) % fragment == 0);
+            prop_assert!(more.len() < span.len() + 2 * fragment);
         }
     }
 
@@ -204,7 +268,7 @@ proptest! {
 
     #[test]
     fn freshening_keeps_what_describes_the_content(stored in any_fields(), not_modified in any_fields()) {
-        let fresh = freshen(&stored, &not_modified);
+        let fresh = freshen(&stored, &not_modified, &Rules::default());
         for name in ["Content-Length", "Content-Encoding"] {
             prop_assert_eq!(fresh.first(name.as_bytes()), stored.first(name.as_bytes()));
         }

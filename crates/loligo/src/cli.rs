@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::{BENCH_HELP, BenchCommand};
 use crate::draft::LISTEN;
 use crate::problem::Place;
 use crate::raw::{Given, Raw, RawListener, RawStore};
@@ -43,6 +44,9 @@ pub enum Command {
     /// Make a store, look into it, check it, remove from it, while no proxy uses it
     #[command(subcommand, after_help = STORE_HELP)]
     Store(StoreCommand),
+    /// Load a proxy as a day of web traffic does, and check every byte it answers
+    #[command(subcommand, after_help = BENCH_HELP)]
+    Bench(BenchCommand),
     /// Work with profile files (see: serve --profile)
     #[command(subcommand)]
     Profile(ProfileCommand),

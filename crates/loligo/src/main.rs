@@ -11,6 +11,7 @@
 //! understood, or the file can not be read.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cli;
 mod draft;
 mod dump;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Store(command) => store_tool::run(&command),
+        Command::Bench(command) => bench::run(&command),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
     }
 }

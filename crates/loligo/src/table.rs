@@ -348,6 +348,18 @@ pub const TOP: &[Setting<Draft>] = &[
         "How long an error that states no lifetime (404, 410 and the like) is fresh. 0: only as long as the origin says.",
     ),
     setting(
+        "cache.error-ttl",
+        Kind::Time(CacheRules::ERROR_TTL, |d, t| d.plan.cache.error_ttl = t),
+        "How long a failure of the origin (500, 502, 503, 504) that states no lifetime is fresh. 0: only as long as the origin says.",
+    ),
+    setting(
+        "cache.unreachable-ttl",
+        Kind::Time(CacheRules::UNREACHABLE_TTL, |d, t| {
+            d.plan.cache.unreachable_ttl = t
+        }),
+        "An origin that could not be connected to is not tried again for this long; what is stored is served stale where that is allowed. 0: it is tried for each request.",
+    ),
+    setting(
         "cache.store-set-cookie",
         Kind::Switch(false, |d, on| d.plan.cache.store_set_cookie = on),
         "Store responses with Set-Cookie where nothing else forbids it. Only for origins whose cookies are the same for everybody.",

@@ -11,7 +11,7 @@ use std::{io, io::IoSlice, pin::pin, rc::Rc, time::Instant};
 use bytes::{Buf, Bytes};
 use fields::Fields;
 use http1::{Version, reason_phrase, write_decimal};
-use httpcache::{ByteRange, Condition, StandingFlags};
+use httpcache::{ByteRange, Condition, Span, StandingFlags};
 use profile::{Class, StageName, access::Hierarchy};
 use tokio::io::AsyncWriteExt;
 
@@ -21,8 +21,9 @@ use crate::{
     fetch::Response,
     flight::{FlightReader, Next},
     metrics,
+    multipart::{Multipart, Piece},
     object::{self, Object},
-    rest::{self, Rest},
+    pieces::{self, Sending},
     state::{Finished, Stages, Worker},
 };
 
@@ -196,7 +197,7 @@ pub async fn write_both(
 }
 
 /// Appends the Age and Cache-Status lines.
-fn write_age_and_status(age_s: Option<u32>, cache_status: &[u8], out: &mut Vec<u8>) {
+pub fn write_age_and_status(age_s: Option<u32>, cache_status: &[u8], out: &mut Vec<u8>) {
     if let Some(age_s) = age_s {
         out.extend_from_slice(b"Age: ");
         write_decimal(u64::from(age_s), out);
@@ -209,7 +210,7 @@ fn write_age_and_status(age_s: Option<u32>, cache_status: &[u8], out: &mut Vec<u
 
 /// Answers with a stored object, or the part of it the request asks for. `class` is that of a plain answer.
 ///
-/// `None`: nothing was sent, because the body of a large object has been lost; it has been forgotten.
+/// `None`: nothing was sent, because a large object lacks fragments of what is wanted.
 pub async fn object(
     worker: &Rc<Worker>,
     conn: &mut Conn,
@@ -243,30 +244,33 @@ pub async fn object(
     } else {
         ByteRange::Whole
     };
+    if !is_there(worker, object, &range, total) {
+        return None;
+    }
     let mut out = Vec::with_capacity(object.head.len() + 256);
+    let mut several = None;
     let (status, from, to) = match range {
         ByteRange::Whole => {
             out.extend_from_slice(&object.head);
             (object.status, 0, total)
         }
         ByteRange::One { first, last } => {
-            let mut fields = object.fields();
-            let mut value = Vec::new();
-            httpcache::write_content_range(first, last, total, &mut value);
-            fields.set(b"Content-Range", &value);
-            value.clear();
-            write_decimal(last - first + 1, &mut value);
-            fields.set(b"Content-Length", &value);
-            object::write_head(206, "Partial Content", &fields, &mut out);
+            write_part_head(&object.fields(), Span { first, last }, total, &mut out);
             (206, first, last + 1)
         }
+        ByteRange::Several(parts) => {
+            let mut fields = object.fields();
+            let multipart = Multipart::new(&worker.hasher, &parts, object.content_type(), total);
+            let mut length = Vec::new();
+            write_decimal(multipart.bytes(), &mut length);
+            fields.set(b"Content-Length", &length);
+            fields.set(b"Content-Type", &multipart.content_type);
+            object::write_head(206, reason_phrase(206), &fields, &mut out);
+            several = Some(multipart);
+            (206, 0, 0)
+        }
         ByteRange::Unsatisfiable => {
-            let mut value = Vec::new();
-            httpcache::write_unsatisfied_range(total, &mut value);
-            let mut fields = Fields::new();
-            fields.push(b"Content-Range", &value);
-            fields.push(b"Content-Length", b"0");
-            object::write_head(416, reason_phrase(416), &fields, &mut out);
+            write_unsatisfied_head(total, &mut out);
             (416, 0, 0)
         }
     };
@@ -278,36 +282,90 @@ pub async fn object(
         class
     };
     let said = (status, class, object.content_type(), cache_status);
-    match object.large {
-        Some(_) if !on.head_only() && from < to => {
-            fragments(
-                worker,
-                conn,
-                on,
-                wanted,
-                said,
-                object,
-                out,
-                from..to,
-                started,
-            )
-            .await
+    let (pieces, tail) = match several {
+        Some(mut multipart) => {
+            out.extend_from_slice(&multipart.pieces[0].lead);
+            multipart.pieces[0].lead = out.into();
+            (multipart.pieces, multipart.tail)
         }
-        _ => {
+        None if object.large.is_some() && !on.head_only() && from < to => {
+            let (lead, range) = (out.into(), from..to);
+            (vec![Piece { lead, range }], Bytes::new())
+        }
+        None => {
             let body = if on.head_only() || from >= to {
                 Bytes::new()
             } else {
                 object.body.slice(from as usize..to as usize)
             };
-            Some(whole(worker, conn, on, said, out, body, started).await)
+            return Some(whole(worker, conn, on, said, out, body, started).await);
         }
+    };
+    let (mut bytes, mut gone) = (0, false);
+    match pieces::send(worker, conn, wanted, object, pieces, tail, &mut bytes).await {
+        Sending::NotBegun => return None,
+        Sending::Sent => {}
+        Sending::Lost => on.keep_open = false,
+        Sending::Gone => gone = true,
+    }
+    let (status, class, content_type, cache_status) = said;
+    let sent = Sent {
+        class,
+        status,
+        bytes,
+        started,
+        content_type,
+        cache_status,
+        gone,
+    };
+    Some(on.finish(worker, conn, &sent))
+}
+
+/// Are the bytes there? Asked before anything is sent, of the index: it may still turn out otherwise.
+//= rfc9111 §3.3   an incomplete response answers only what lies wholly within it
+fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u64) -> bool {
+    let (Some(large), Some(disk)) = (&object.large, &worker.disk) else {
+        return object.large.is_none();
+    };
+    let has = |from: u64, to: u64| {
+        let missing = disk.missing(object.primary, &object.key, large, from..to);
+        missing.is_empty()
+    };
+    match range {
+        ByteRange::Whole => has(0, total),
+        ByteRange::One { first, last } => has(*first, *last + 1),
+        ByteRange::Several(parts) => parts.iter().all(|part| has(part.first, part.last + 1)),
+        ByteRange::Unsatisfiable => true,
     }
 }
 
-/// Status, class, content type, Cache-Status: what the record says of an answer.
-type Said<'a> = (u16, Class, &'a [u8], &'a [u8]);
+/// The head of a 206 with one part, but for Age, Cache-Status and its end.
+pub fn write_part_head(fields: &Fields, part: Span, total: u64, out: &mut Vec<u8>) {
+    let mut fields = fields.clone();
+    let mut value = Vec::new();
+    httpcache::write_content_range(part.first, part.last, total, &mut value);
+    fields.set(b"Content-Range", &value);
+    value.clear();
+    write_decimal(part.len(), &mut value);
+    fields.set(b"Content-Length", &value);
+    object::write_head(206, reason_phrase(206), &fields, out);
+}
 
-async fn whole(
+/// The head of a 416, but for Age, Cache-Status and its end.
+pub fn write_unsatisfied_head(total: u64, out: &mut Vec<u8>) {
+    let mut value = Vec::new();
+    httpcache::write_unsatisfied_range(total, &mut value);
+    let mut fields = Fields::new();
+    fields.push(b"Content-Range", &value);
+    fields.push(b"Content-Length", b"0");
+    object::write_head(416, reason_phrase(416), &fields, out);
+}
+
+/// Status, class, content type, Cache-Status: what the record says of an answer.
+pub type Said<'a> = (u16, Class, &'a [u8], &'a [u8]);
+
+/// Sends a head and a body that is at hand.
+pub async fn whole(
     worker: &Worker,
     conn: &mut Conn,
     on: &mut Answering,
@@ -336,123 +394,78 @@ async fn whole(
     )
 }
 
-#[allow(clippy::too_many_arguments)]
-async fn fragments(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
-    wanted: &Wanted,
-    (status, class, content_type, cache_status): Said<'_>,
-    object: &Object,
-    head: Vec<u8>,
-    range: std::ops::Range<u64>,
-    started: Instant,
-) -> Option<After> {
-    let mut bytes = 0;
-    let mut gone = false;
-    let mut head = Bytes::from(head);
-    let store = worker.shared.store.of(object.primary);
-    let size = u64::from(store.fragment_bytes());
-    let mut at = range.start;
-    while at < range.end {
-        let number = (at / size) as u32;
-        let piece = match (&worker.disk, object.large) {
-            (Some(disk), Some(large)) => {
-                disk.load_fragment(object.primary, &object.key, large.fetch_id, number)
-                    .await
-            }
-            _ => None,
-        };
-        let skip = (at % size) as usize;
-        let expected = size.min(object.body_bytes() - u64::from(number) * size);
-        let Some(piece) = piece.filter(|p| p.len() as u64 == expected) else {
-            store.forget(object.hash);
-            if !head.is_empty() {
-                return None;
-            }
-            // Lost after the head went out: the rest from elsewhere, or a visible end.
-            let rest = at..range.end;
-            match rest::send(worker, conn, wanted, object, rest, &mut bytes).await {
-                Rest::Sent => {}
-                Rest::Lost => on.keep_open = false,
-                Rest::Gone => gone = true,
-            }
-            break;
-        };
-        let len = (piece.len() - skip).min((range.end - at) as usize);
-        match write_both(
-            worker,
-            conn,
-            std::mem::take(&mut head),
-            piece.slice(skip..skip + len),
-        )
-        .await
-        {
-            Ok(n) => bytes += n,
-            Err((Gone, n)) => {
-                bytes += n;
-                gone = true;
-                break;
-            }
-        }
-        at += len as u64;
-    }
-    Some(on.finish(
-        worker,
-        conn,
-        &Sent {
-            class,
-            status,
-            bytes,
-            started,
-            content_type,
-            cache_status,
-            gone,
-        },
-    ))
-}
-
-/// Passes a response on while it arrives.
+/// Passes a response on while it arrives, or the one part of it that the request asks for.
 ///
 /// `None`: nothing was sent, because what the fetch no longer keeps has been lost from disk.
+#[allow(clippy::too_many_arguments)]
 pub async fn arriving(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     on: &mut Answering,
+    request: &Fields,
     reader: &FlightReader,
     response: &Response,
     class: Class,
     cache_status: &[u8],
 ) -> Option<After> {
     let started = Instant::now();
+    let is_shared = class == Class::Collapsed;
     let mut head = Vec::with_capacity(response.head.len() + 256);
-    head.extend_from_slice(&response.head);
-    let chunked = match (response.length, response.bodiless) {
-        (_, true) => false,
-        (Some(length), _) => {
-            head.extend_from_slice(b"Content-Length: ");
-            write_decimal(length, &mut head);
-            head.extend_from_slice(b"\r\n");
+    let part = part_of(request, on, response);
+    let mut status = response.status;
+    // Body bytes still to be sent, where that is not all of them.
+    let mut left = u64::MAX;
+    let chunked = match (part, response.length, response.bodiless) {
+        (Some((Some(part), total)), ..) => {
+            write_part_head(&response.fields, part, total, &mut head);
+            if !is_shared {
+                head.extend_from_slice(&response.withheld);
+            }
+            reader.advance(part.first);
+            (status, left) = (206, part.len());
             false
         }
-        (None, _) if on.http11 => {
-            head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
-            true
-        }
-        (None, _) => {
-            on.keep_open = false;
+        (Some((None, total)), ..) => {
+            write_unsatisfied_head(total, &mut head);
+            (status, left) = (416, 0);
             false
+        }
+        (None, length, bodiless) => {
+            head.extend_from_slice(&response.head);
+            if !is_shared {
+                head.extend_from_slice(&response.withheld);
+            }
+            match (length, bodiless) {
+                (_, true) => false,
+                (Some(length), _) => {
+                    head.extend_from_slice(b"Content-Length: ");
+                    write_decimal(length, &mut head);
+                    head.extend_from_slice(b"\r\n");
+                    false
+                }
+                (None, _) if on.http11 => {
+                    head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+                    true
+                }
+                (None, _) => {
+                    on.keep_open = false;
+                    false
+                }
+            }
         }
     };
     let age_s = response.standing.age_s(worker.unix_ms(started));
-    write_age_and_status((age_s > 0).then_some(age_s), cache_status, &mut head);
+    //= rfc9111 §5.1   an answer that was not made for this request has an age, be it 0
+    let told = (age_s > 0 || is_shared).then_some(age_s);
+    write_age_and_status(told, cache_status, &mut head);
     on.end_head(&mut head);
     let mut head = Bytes::from(head);
     let mut bytes = 0u64;
     let mut gone = false;
     let mut begun = false;
     loop {
-        if on.head_only() || response.bodiless {
+        if on.head_only() || response.bodiless || left == 0 {
+            // A part is through: the fetch goes on for the others and the store.
             match write_both(worker, conn, std::mem::take(&mut head), Bytes::new()).await {
                 Ok(n) => bytes += n,
                 Err((Gone, n)) => (bytes, gone) = (bytes + n, true),
@@ -523,6 +536,10 @@ pub async fn arriving(
             continue;
         }
         begun = true;
+        let piece = piece.slice(..piece.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+        if left != u64::MAX {
+            left -= piece.len() as u64;
+        }
         let result = if chunked {
             let mut lead = Vec::with_capacity(head.len() + 12);
             lead.extend_from_slice(&std::mem::take(&mut head));
@@ -553,7 +570,7 @@ pub async fn arriving(
         conn,
         &Sent {
             class,
-            status: response.status,
+            status,
             bytes,
             started,
             content_type,
@@ -561,6 +578,21 @@ pub async fn arriving(
             gone,
         },
     ))
+}
+
+/// The part of an arriving response that a request asks for, `None` if there is none, and the length of all; nothing if it
+/// asks for the whole, for several parts, or if the length is not known yet.
+fn part_of(request: &Fields, on: &Answering, response: &Response) -> Option<(Option<Span>, u64)> {
+    let total = response.length?;
+    if response.status != 200 || on.head_only() || !request.contains(b"range") {
+        return None;
+    }
+    match httpcache::byte_range(request, &response.fields, total) {
+        //= rfc9110 §14.2   may ignore Range: several parts of what is not there yet are not waited for
+        ByteRange::Whole | ByteRange::Several(_) => None,
+        ByteRange::One { first, last } => Some((Some(Span { first, last }), total)),
+        ByteRange::Unsatisfiable => Some((None, total)),
+    }
 }
 
 /// An answer of our own, with a sentence for the person who sees it.

@@ -12,6 +12,7 @@
 
 use std::{
     cell::Cell,
+    ops::Range,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -27,6 +28,7 @@ use store::{
 use tokio::sync::Notify;
 
 use crate::{
+    clock::Clock,
     keeper::Bell,
     lazy::LazyReads,
     metrics::{self, Counters},
@@ -45,6 +47,7 @@ pub struct DiskIo {
     writes: Rc<WritesUnderWay>,
     /// Are records gathered by the server they came from?
     by_server: bool,
+    clock: Clock,
 }
 
 struct Member {
@@ -84,6 +87,7 @@ impl DiskIo {
         counters: Arc<Counters>,
         bell: Arc<Bell>,
         by_server: bool,
+        clock: Clock,
     ) -> DiskIo {
         let stores = set.stores().cloned();
         let members = stores.zip(reads);
@@ -96,7 +100,12 @@ impl DiskIo {
             bell,
             writes: Rc::default(),
             by_server,
+            clock,
         }
+    }
+
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.clock.now().as_millis() as u64)
     }
 
     fn member(&self, primary: KeyHash) -> &Member {
@@ -138,18 +147,38 @@ impl DiskIo {
         Some(found.parts.body)
     }
 
-    /// Are all fragments still there? Asked before the head goes out.
-    pub fn has_fragments(&self, primary: KeyHash, key: &[u8], large: &Large) -> bool {
+    /// Is the object cut into fragments as this store cuts them?
+    pub fn fits(&self, primary: KeyHash, large: &Large) -> bool {
+        let size = u64::from(self.member(primary).store.fragment_bytes());
+        u64::from(large.fragments) == large.bytes.div_ceil(size)
+    }
+
+    /// From the first fragment that lacks of these bytes to the last one, as the index knows it.
+    pub fn missing(
+        &self,
+        primary: KeyHash,
+        key: &[u8],
+        large: &Large,
+        bytes: Range<u64>,
+    ) -> Range<u32> {
         let store = &self.member(primary).store;
         let size = u64::from(store.fragment_bytes());
-        if u64::from(large.fragments) != large.bytes.div_ceil(size) {
-            return false; // written with fragments of another size
-        }
         let hasher = store.hasher();
-        (0..large.fragments).all(|n| {
-            let key = fragment_key(key, large.fetch_id, n);
-            store.contains(hasher.hash(&key))
-        })
+        let is_missing = |n: &u32| {
+            let key = fragment_key(key, large.fetch_id, *n);
+            !store.contains(hasher.hash(&key))
+        };
+        let mut all = (bytes.start / size) as u32..bytes.end.div_ceil(size) as u32;
+        match (all.find(is_missing), all.rfind(is_missing)) {
+            (None, _) => 0..0,
+            (Some(first), last) => first..last.unwrap_or(first) + 1,
+        }
+    }
+
+    /// Is this fragment there, as far as the index knows?
+    pub fn has_fragment(&self, primary: KeyHash, key: &[u8], fetch_id: u64, number: u32) -> bool {
+        let store = &self.member(primary).store;
+        store.contains(store.hasher().hash(&fragment_key(key, fetch_id, number)))
     }
 
     /// A record, verified.
@@ -221,7 +250,7 @@ impl DiskIo {
         found: Found,
     ) -> Option<Object> {
         let object = object_of(hash, key, found.parts.clone())?;
-        if found.renewal.is_some() && object.standing.is_fresh(UnixMillis(unix_ms())) {
+        if found.renewal.is_some() && object.standing.is_fresh(self.now()) {
             self.renew(primary, &found);
         }
         Some(object)

@@ -5,6 +5,7 @@
 //!
 //! 1. CONNECT, upgrades, OPTIONS and TRACE with Max-Forwards, unsafe methods and bodies go to [`crate::pass`].
 //! 2. Memory, then disk, under the key or (Vary) the variant's key.
+//!    A range of what is not stored, or not wholly: [`crate::parts`].
 //! 3. Fresh enough: serve. Stale but allowed: serve, and revalidate behind.
 //! 4. Else join the fetch in progress or start one, and pass its answer on if this request may have it.
 
@@ -23,16 +24,16 @@ use store::{KeyHash, Sequence};
 use crate::{
     answer::{self, Answering},
     client::{After, Conn, Incoming},
-    disk::SwapIn,
     fetch::{self, Errand, FetchError, Response},
-    flight::{Boarding, FlightReader, News},
-    memory::Resident,
+    find::{Found, find},
+    flight::{Boarding, FlightReader, Heard, News},
     metrics,
     object::Object,
+    parts::{self, Held, Outcome},
     pass,
     state::Worker,
     switch,
-    target::{self, Asked},
+    target::{self, Asked, Misplaced},
     upstream::Moments,
 };
 
@@ -50,8 +51,12 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         return after;
     }
     //= rfc9110 §7.6.3   Via shows a loop: this request has been here before
-    let own = fetch::via_value(worker);
-    if head.seen.intersects(Seen::VIA) && head.fields.members(b"via").any(|hop| hop == own) {
+    if head.seen.intersects(Seen::VIA)
+        && head
+            .fields
+            .members(b"via")
+            .any(|hop| fetch::is_own_via(worker, hop))
+    {
         let (status, reason) = (502, "the request goes round in a circle");
         on.keep_open &= head.framing == Framing::None;
         let cache = b"loligo; detail=proxy_loop_detected";
@@ -62,7 +67,9 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         Ok(place) => place,
         Err(misplaced) => {
             let (status, reason) = misplaced.answer();
-            on.keep_open &= head.framing == Framing::None;
+            // What is malformed in one place may be so in another.
+            let sound = !matches!(misplaced, Misplaced::Malformed(_));
+            on.keep_open &= sound && head.framing == Framing::None;
             return answer::own(worker, conn, &mut on, status, reason, &[], b"").await;
         }
     };
@@ -95,7 +102,7 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         ))
         .await;
     }
-    cached(worker, conn, &mut on, &wanted).await
+    cached(worker, conn, &mut on, &wanted, true).await
 }
 
 /// A request and the resource it names.
@@ -112,44 +119,16 @@ pub struct Wanted {
     pub request: Arc<Fields>,
 }
 
-/// A stored response, and what was so when it was looked up.
-struct Found {
-    stored: Stored,
-    swap_in: Option<SwapIn>,
-    /// The invalidation sequence before the look-up.
-    began: Sequence,
-}
-
-/// A stored response, wherever it was found.
-enum Stored {
-    Memory(Arc<Resident>),
-    Disk(Box<Object>),
-}
-
-impl Stored {
-    fn object(&self) -> &Object {
-        match self {
-            Stored::Memory(resident) => &resident.object,
-            Stored::Disk(object) => object,
-        }
-    }
-
-    fn hit_class(&self) -> Class {
-        match self {
-            Stored::Memory(_) => Class::MemoryHit,
-            Stored::Disk(_) => Class::DiskHit,
-        }
-    }
-}
-
+/// `may_wait`: for a part that another request fetches.
 async fn cached(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     on: &mut Answering,
     wanted: &Wanted,
+    may_wait: bool,
 ) -> After {
-    let request: &Fields = &wanted.request;
-    let directives = RequestDirectives::parse(request);
+    let shared = &worker.shared;
+    let directives = RequestDirectives::parse(&wanted.request);
     let mut vary_miss = false;
     let mut found = find(worker, wanted, &mut vary_miss).await;
     let mut is_lost = false;
@@ -175,6 +154,11 @@ async fn cached(
         let class = match verdict {
             Verdict::Fresh => Some(stored.hit_class()),
             Verdict::StaleAllowed => Some(Class::Stale),
+            // Behind the client's back all of it would be fetched.
+            Verdict::StaleWhileRevalidate if found.is_sparse => {
+                why = Forward::Stale;
+                None
+            }
             Verdict::StaleWhileRevalidate => {
                 revalidate_behind(worker, conn, wanted, found);
                 Some(Class::Stale)
@@ -198,6 +182,14 @@ async fn cached(
             }
         }
     }
+    let held = found.as_ref().filter(|found| is_lost || found.is_sparse);
+    let held = held
+        .filter(|found| shared.still_valid(found.stored.object(), found.began))
+        .map(|found| Held {
+            object: found.stored.object().clone(),
+            began: found.began,
+            is_usable: is_lost,
+        });
     if is_lost {
         found = None;
     }
@@ -215,60 +207,20 @@ async fn cached(
         )
         .await;
     }
-    let range_only = wanted.head.seen.intersects(Seen::RANGE) && found.is_none();
-    if on.head_only() || directives.no_store || range_only {
+    if on.head_only() || directives.no_store {
         // Not stored, so nothing to share: ask as it is.
         return Box::pin(pass::exchange(worker, conn, on, wanted, why)).await;
     }
+    if held.is_some() || (wanted.head.seen.intersects(Seen::RANGE) && found.is_none()) {
+        let parts = parts::answer(worker, conn, on, wanted, &directives, held, why, may_wait);
+        match Box::pin(parts).await {
+            Outcome::Answered(after) => return after,
+            Outcome::Pass => return Box::pin(pass::exchange(worker, conn, on, wanted, why)).await,
+            Outcome::LookAgain => return Box::pin(cached(worker, conn, on, wanted, false)).await,
+            Outcome::Fetch => {}
+        }
+    }
     fetched(worker, conn, on, wanted, directives, found, why).await
-}
-
-/// Looks in memory, then on disk; promotes what came from disk.
-async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) -> Option<Found> {
-    let shared = &worker.shared;
-    let began = shared.store.sequence(wanted.primary);
-    let in_memory = |resident| Found {
-        stored: Stored::Memory(resident),
-        swap_in: None,
-        began,
-    };
-    if let Some(resident) = shared.memory.get(wanted.primary, &wanted.key) {
-        return Some(in_memory(resident));
-    }
-    let variant;
-    let (hash, key): (KeyHash, &[u8]) = match shared.store.marker(wanted.primary) {
-        None => (wanted.primary, &wanted.key),
-        Some(marker) => {
-            *vary_miss = true;
-            variant = fetch::variant_key(&wanted.key, marker.salt, &marker.list, &wanted.request);
-            let hash = worker.hasher.hash(&variant);
-            if let Some(resident) = shared.memory.get(hash, &variant) {
-                return Some(in_memory(resident));
-            }
-            (hash, &variant)
-        }
-    };
-    let disk = worker.disk.as_ref()?;
-    let (object, swap_in) = disk.load(wanted.primary, hash, key).await?;
-    if !shared.still_valid(&object, began) {
-        return None; // purged while it was read
-    }
-    match &object.large {
-        Some(large) => {
-            if !disk.has_fragments(wanted.primary, &object.key, large) {
-                shared.store.of(wanted.primary).forget(hash);
-                return None;
-            }
-        }
-        None => shared
-            .memory
-            .promote(&object, |object| shared.still_valid(object, began)),
-    }
-    Some(Found {
-        stored: Stored::Disk(Box::new(object)),
-        swap_in,
-        began,
-    })
 }
 
 /// Serves stale and fetches behind the client's back: one fetch a key.
@@ -280,16 +232,18 @@ fn revalidate_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &
             shared.store.sequence(wanted.primary)
         });
     if let Boarding::Started(reader) = boarding {
-        let errand = errand(conn, wanted, Some(stale));
+        let errand = errand(conn, wanted, Some(stale), false);
         fetch::start(worker, Arc::clone(&reader.flight), errand);
     }
 }
 
-fn errand(conn: &Conn, wanted: &Wanted, stale: Option<&Found>) -> Errand {
+fn errand(conn: &Conn, wanted: &Wanted, stale: Option<&Found>, is_conditional: bool) -> Errand {
     Errand {
         listener: Rc::clone(&conn.listener),
         asked: wanted.asked.clone(),
         request: Arc::clone(&wanted.request),
+        is_conditional,
+        version: wanted.head.version,
         stale: stale.map(|f| f.stored.object().clone()),
         stale_began: stale.map_or(0, |f| f.began),
     }
@@ -310,13 +264,20 @@ async fn fetched(
     // What was purged after it was looked up is neither validated nor served instead.
     let still_valid = |found: &&Found| shared.still_valid(found.stored.object(), found.began);
     let stale = || found.as_ref().filter(still_valid);
-    // A request that asks for a newer answer than others would take does not share theirs.
-    let boarding = if directives.is_plain() {
+    let alone_for_now = shared
+        .flights
+        .unshared
+        .contains(wanted.primary, Instant::now());
+    let asks_about_its_own = found.is_none() && is_conditional(&wanted.request);
+    let boarding = if !directives.is_plain() || alone_for_now {
+        Boarding::Alone
+    } else if asks_about_its_own {
+        let joined = shared.flights.join(wanted.primary, &wanted.key);
+        joined.map_or(Boarding::Alone, Boarding::Joined)
+    } else {
         shared
             .flights
             .join_or_start(wanted.primary, &wanted.key, began)
-    } else {
-        Boarding::Alone
     };
     let (reader, mut joined) = match boarding {
         Boarding::Joined(reader) => {
@@ -327,20 +288,30 @@ async fn fetched(
             fetch::start(
                 worker,
                 Arc::clone(&reader.flight),
-                errand(conn, wanted, stale()),
+                errand(conn, wanted, stale(), false),
             );
             (reader, false)
         }
-        Boarding::Alone => (alone(worker, conn, wanted, stale()), false),
+        Boarding::Alone => (
+            alone(worker, conn, wanted, stale(), asks_about_its_own),
+            false,
+        ),
     };
     let asked_at = Instant::now();
     let mut reader = reader;
-    let mut news = reader.news().await;
+    let Some(mut news) = news(worker, conn, on, wanted, &reader).await else {
+        return on.finish(worker, conn, &pass::nothing_sent(Class::Error));
+    };
+    let mut in_vain = false;
     if joined && !may_have(worker, wanted, &news) {
         metrics::add(&worker.counters.flights_left, 1);
         joined = false;
-        reader = alone(worker, conn, wanted, stale());
-        news = reader.news().await;
+        in_vain = true;
+        reader = alone(worker, conn, wanted, stale(), asks_about_its_own);
+        news = match self::news(worker, conn, on, wanted, &reader).await {
+            Some(news) => news,
+            None => return on.finish(worker, conn, &pass::nothing_sent(Class::Error)),
+        };
     }
     on.hierarchy = Hierarchy::Direct;
     on.peer = wanted.asked.destination.host.as_bytes().to_vec();
@@ -370,8 +341,9 @@ async fn fetched(
             if response.stored {
                 line = line.stored(true);
             }
-            if joined {
-                line = line.collapsed(true);
+            //= rfc9211 §2.6   false: collapsing was attempted, and did not succeed
+            if joined || in_vain {
+                line = line.collapsed(joined);
             }
             if let Err(reason) = response.storable {
                 line.detail(reason.as_str());
@@ -392,8 +364,22 @@ async fn fetched(
             let class = Class::Revalidated;
             match answer::object(worker, conn, on, wanted, object, class, &status).await {
                 Some(after) => after,
-                // Its body was lost meanwhile.
-                None => Box::pin(pass::exchange(worker, conn, on, wanted, why)).await,
+                // It lacks some of its body.
+                None => {
+                    let looked_up = found.as_ref().map_or(Sequence::MAX, |f| f.began);
+                    let held = Held {
+                        object: object.clone(),
+                        began: reader.flight.began.min(looked_up),
+                        is_usable: true,
+                    };
+                    let held = Some(held).filter(|_| validated.storable);
+                    let parts =
+                        parts::answer(worker, conn, on, wanted, &directives, held, why, false);
+                    match Box::pin(parts).await {
+                        Outcome::Answered(after) => after,
+                        _ => Box::pin(pass::exchange(worker, conn, on, wanted, why)).await,
+                    }
+                }
             }
         }
         News::Failed(error) => {
@@ -435,7 +421,38 @@ async fn fetched(
     }
 }
 
-fn alone(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: Option<&Found>) -> FlightReader {
+/// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone.
+async fn news(
+    worker: &Worker,
+    conn: &mut Conn,
+    on: &mut Answering,
+    wanted: &Wanted,
+    reader: &FlightReader,
+) -> Option<News> {
+    let mut heard = 0;
+    loop {
+        let hint = match reader.heard(heard).await {
+            Heard::News(news) => return Some(news),
+            Heard::Hint(hint) => hint,
+        };
+        heard += 1;
+        //= rfc9110 §15.2   a server MUST NOT send a 1xx response to an HTTP/1.0 client
+        let same =
+            Arc::ptr_eq(&hint.asked_with, &wanted.request) || hint.asked_with == wanted.request;
+        if on.http11 && same && answer::raw(worker, conn, hint.bytes.into()).await.is_err() {
+            on.keep_open = false;
+            return None;
+        }
+    }
+}
+
+fn alone(
+    worker: &Rc<Worker>,
+    conn: &Conn,
+    wanted: &Wanted,
+    stale: Option<&Found>,
+    is_conditional: bool,
+) -> FlightReader {
     let shared = &worker.shared;
     let sequence = shared.store.sequence(wanted.primary);
     let reader = shared
@@ -444,7 +461,7 @@ fn alone(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: Option<&Found
     fetch::start(
         worker,
         Arc::clone(&reader.flight),
-        errand(conn, wanted, stale),
+        errand(conn, wanted, stale, is_conditional),
     );
     reader
 }
@@ -476,7 +493,7 @@ async fn instead(
 }
 
 /// May a request that joined be given what the fetch brought?
-fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
+pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
     let waiter = Request {
         method: &wanted.head.method,
         fields: &wanted.request,
@@ -542,7 +559,8 @@ fn class_of(response: &Response, joined: bool) -> Class {
     }
 }
 
-fn note_moments(on: &mut Answering, moments: &Moments) {
+/// Notes how long the origin took.
+pub fn note_moments(on: &mut Answering, moments: &Moments) {
     let began = on.began;
     if let Some((start, end)) = moments.dns {
         on.stages.set(StageName::Dns, began, start, end, end);
@@ -561,9 +579,14 @@ fn note_moments(on: &mut Answering, moments: &Moments) {
     );
 }
 
+/// Does the request hold a condition that a stored response can answer?
+fn is_conditional(request: &Fields) -> bool {
+    request.contains(b"if-none-match") || request.contains(b"if-modified-since")
+}
+
 /// Passes an arriving response on, or answers a condition of the client from its head.
 #[allow(clippy::too_many_arguments)]
-async fn deliver(
+pub async fn deliver(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     on: &mut Answering,
@@ -574,8 +597,7 @@ async fn deliver(
     cache_status: &[u8],
 ) -> After {
     let request: &Fields = &wanted.request;
-    let conditional = request.contains(b"if-none-match") || request.contains(b"if-modified-since");
-    if conditional
+    if is_conditional(request)
         && response.status == 200
         && let Condition::NotModified = httpcache::evaluate(request, &response.fields)
     {
@@ -596,7 +618,17 @@ async fn deliver(
             return after;
         }
     }
-    match answer::arriving(worker, conn, on, reader, response, class, cache_status).await {
+    let answered = answer::arriving(
+        worker,
+        conn,
+        on,
+        request,
+        reader,
+        response,
+        class,
+        cache_status,
+    );
+    match answered.await {
         Some(after) => after,
         None => Box::pin(pass::exchange(worker, conn, on, wanted, Forward::UriMiss)).await,
     }

@@ -3,7 +3,7 @@
 //! Life of a fetch: the errand goes to the origin ([`crate::upstream`]); the head decides whether the answer may
 //! be stored, shared, both or neither; the body goes to the readers ([`crate::flight`]) and into the store at once;
 //! when it is complete, and only then, the object is published in memory and on disk. A fetch that nobody
-//! reads any more goes on if it is being stored, else it ends.
+//! reads any more goes on if it is being stored, else it ends. Interim responses go to the readers as they come (`interim`).
 //!
 //! A revalidation is a fetch with validators: 304 freshens the stored object and tells the readers to serve
 //! that; another answer replaces it.
@@ -11,23 +11,24 @@
 //! What is published carries the invalidation sequence at which the fetch began, so that a purge in the
 //! meantime wins (ARCHITECTURE.md, invariant 3).
 
-use std::{rc::Rc, sync::Arc, time::Instant};
+use std::{borrow::Cow, rc::Rc, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, ResponseHead, reason_phrase};
+use http1::{Framing, ResponseHead, Version, reason_phrase};
 use httpcache::{NotStorable, Request, Standing, UnixMillis, VaryList};
-use store::{Fragment, Sequence};
+use store::{Fragment, KeyHash, Sequence};
 
 use crate::{
     deadline::Watch,
     flight::{Broken, Flight, Keeping, News, Validated},
+    interim::{self, Hint, is_interim},
     metrics,
     object::{self, Object},
     state::{ListenerState, Worker},
     storing::Storing,
     target::Asked,
-    upstream::{self, Moments, UpstreamError},
+    upstream::{self, Moments, Upstream, UpstreamError},
 };
 
 /// Why a fetch gave no response.
@@ -64,10 +65,12 @@ impl FetchError {
 pub struct Response {
     /// Status code.
     pub status: u16,
-    /// Fields without the hop-by-hop ones, Content-Length and Age; Via and Date added.
+    /// Fields without the hop-by-hop ones, Content-Length, Age and those that only the one who asked gets; Via and Date added.
     pub fields: Fields,
     /// Status line and `fields`, ready to send.
     pub head: Bytes,
+    /// Field lines that go behind the head, to the one who asked alone (`httpcache::take_withheld`).
+    pub withheld: Bytes,
     /// Where the value of Content-Type lies in `head`.
     pub content_type: (u16, u16),
     /// Length of the body if it is known now.
@@ -94,6 +97,10 @@ pub struct Errand {
     pub asked: Asked,
     /// The client's fields, complete: caching rules look at these.
     pub request: Arc<Fields>,
+    /// The origin gets the client's conditions: there is nothing to validate, and a 304 is the client's.
+    pub is_conditional: bool,
+    /// The version in which it came.
+    pub version: Version,
     /// The stored response to validate.
     pub stale: Option<Object>,
     /// The invalidation sequence at which it was looked up.
@@ -111,6 +118,28 @@ pub fn start(worker: &Rc<Worker>, flight: Arc<Flight>, errand: Errand) {
             flight: &flight,
         };
         run(&worker, &watch, &flight, &errand).await;
+        drop(guard);
+    });
+}
+
+/// Takes over an answer that is there already: the rest of the fetch as a task of this worker. `flight` is nobody else's.
+pub fn adopt(
+    worker: &Rc<Worker>,
+    flight: Arc<Flight>,
+    errand: Errand,
+    upstream: upstream::Upstream,
+    head: ResponseHead,
+    asked_at: UnixMillis,
+) {
+    let worker = Rc::clone(worker);
+    worker.fetches.set(worker.fetches.get() + 1);
+    tokio::task::spawn_local(async move {
+        let watch = worker.deadlines.watch();
+        let guard = Departure {
+            worker: &worker,
+            flight: &flight,
+        };
+        deliver(&worker, &watch, &flight, &errand, upstream, &head, asked_at).await;
         drop(guard);
     });
 }
@@ -135,15 +164,7 @@ async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &
     let mut validating = errand.stale.as_ref();
     let (upstream, head) = loop {
         let request = request_bytes(worker, errand, validating);
-        let answered = upstream::ask(
-            worker,
-            watch,
-            &errand.asked.destination,
-            &errand.listener.destinations,
-            "GET",
-            &request,
-        )
-        .await;
+        let answered = ask(worker, watch, flight, errand, &request).await;
         let (upstream, head) = match answered {
             Ok(answer) => answer,
             Err(error) => {
@@ -154,7 +175,9 @@ async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &
                 return;
             }
         };
-        if head.status == 101 || (head.status == 304 && validating.is_none()) {
+        if head.status == 101
+            || (head.status == 304 && validating.is_none() && !errand.is_conditional)
+        {
             // Nobody asked for either. A client would take the 101 for an interim response.
             metrics::add(&worker.counters.origin_errors, 1);
             worker.shared.flights.remove(flight);
@@ -171,9 +194,16 @@ async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &
         let _ = upstream.body(worker, &head).next(worker, watch).await;
         if httpcache::validates(&stale.fields(), &head.fields) {
             metrics::add(&worker.counters.revalidations_not_modified, 1);
-            let object = freshened(worker, errand, stale, &head.fields, asked_at);
+            let object = freshened(
+                worker,
+                &errand.request,
+                stale,
+                (&head.fields, head.version),
+                asked_at,
+            );
             worker.shared.flights.remove(flight);
-            let storable = publish_freshened(worker, flight, errand, stale, &object);
+            let (primary, began) = (flight.primary, flight.began);
+            let storable = publish_freshened(worker, primary, began, errand, stale, &object);
             let validated = Validated {
                 object,
                 storable,
@@ -190,13 +220,37 @@ async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &
     deliver(worker, watch, flight, errand, upstream, &head, asked_at).await;
 }
 
+/// Sends the request and waits for the final head; interim ones go to the readers at once.
+async fn ask(
+    worker: &Worker,
+    watch: &Watch,
+    flight: &Flight,
+    errand: &Errand,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let destination = &errand.asked.destination;
+    let rules = &errand.listener.destinations;
+    let (mut upstream, mut head) =
+        upstream::ask(worker, watch, destination, rules, "GET", request).await?;
+    while is_interim(&head) {
+        if head.status != 100 {
+            flight.hint(Hint {
+                bytes: interim::write(worker, &head).into(),
+                asked_with: Arc::clone(&errand.request),
+            });
+        }
+        head = upstream.head(worker, watch, "GET").await?;
+    }
+    Ok((upstream, head))
+}
+
 /// Publishes the response and moves its body.
 async fn deliver(
     worker: &Rc<Worker>,
     watch: &Watch,
     flight: &Arc<Flight>,
     errand: &Errand,
-    upstream: upstream::Upstream,
+    upstream: Upstream,
     head: &ResponseHead,
     asked_at: UnixMillis,
 ) {
@@ -220,6 +274,7 @@ async fn deliver(
     } else {
         Storing::No
     };
+    let (status, storable) = (head.status, response.storable);
     let replaces = head.status < 400 || matches!(head.status, 404 | 410);
     if matches!(storing, Storing::No) && errand.stale.is_some() && !keeps_stale && replaces {
         // The stored response is known to be out of date, and its successor is not kept.
@@ -227,7 +282,15 @@ async fn deliver(
         let _ = shared.invalidate(flight.primary);
     }
     response.stored = !matches!(storing, Storing::No);
-    let joinable = response.storable.is_ok();
+    let joinable = storable.is_ok();
+    // After the invalidation above, which forgets.
+    let now = Instant::now();
+    if !errand.is_conditional {
+        shared
+            .flights
+            .unshared
+            .note(flight.primary, status, storable, now);
+    }
     if !joinable {
         shared.flights.remove(flight);
     }
@@ -295,18 +358,28 @@ const SMALL_WINDOW_BYTES: u64 = 64 << 10;
 fn request_bytes(worker: &Worker, errand: &Errand, stale: Option<&Object>) -> Vec<u8> {
     let mut fields = Fields::clone(&errand.request);
     http1::remove_hop_by_hop(&mut fields);
-    httpcache::remove_conditions(&mut fields);
+    if errand.is_conditional {
+        fields.remove(b"if-range");
+    } else {
+        httpcache::remove_conditions(&mut fields);
+    }
     fields.remove(b"range");
     fields.remove(b"proxy-authorization");
     if let Some(stale) = stale {
         metrics::add(&worker.counters.revalidations, 1);
         httpcache::add_validators(&stale.fields(), &mut fields);
     }
-    write_request(worker, "GET", &errand.asked, &fields)
+    write_request(worker, "GET", errand.version, &errand.asked, &fields)
 }
 
-/// Request line, Host first (RFC 9110 §7.2), the fields, our Via.
-pub fn write_request(worker: &Worker, method: &str, asked: &Asked, fields: &Fields) -> Vec<u8> {
+/// Request line, Host first (RFC 9110 §7.2), the fields, our Via. `version`: that of the client's request.
+pub fn write_request(
+    worker: &Worker,
+    method: &str,
+    version: Version,
+    asked: &Asked,
+    fields: &Fields,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     http1::write_request_line(method, &asked.target, &mut out);
     out.extend_from_slice(b"Host: ");
@@ -320,32 +393,55 @@ pub fn write_request(worker: &Worker, method: &str, asked: &Asked, fields: &Fiel
             out.extend_from_slice(b"\r\n");
         }
     }
-    out.extend_from_slice(&worker.shared.via_line);
-    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(b"Via: ");
+    out.extend_from_slice(&via_of(worker, version));
+    out.extend_from_slice(b"\r\n\r\n");
     out
 }
 
 /// Fields as they go to clients: hop-by-hop ones gone, Date there, Via added.
-pub fn response_fields(worker: &Worker, head: &Fields, received: UnixMillis) -> Fields {
-    let mut fields = head.clone();
+pub fn response_fields(worker: &Worker, head: &ResponseHead, received: UnixMillis) -> Fields {
+    let mut fields = head.fields.clone();
     http1::remove_hop_by_hop(&mut fields);
     fields.remove(b"content-length");
     fields.remove(b"proxy-authenticate");
+    //= rfc9111 §3.1   what is specific to the proxy in front is not stored, nor does it concern the client
+    fields.remove(b"proxy-authentication-info");
+    fields.remove(b"proxy-authorization");
     if !fields.contains(b"date") {
         //= rfc9110 §6.6.1   a recipient with a clock that forwards a response without Date appends one
         fields.push(b"Date", &httpcache::format_date(received));
     }
-    fields.push(b"Via", via_value(worker));
+    fields.push(b"Via", &via_of(worker, head.version));
     fields
 }
 
-/// The value of our Via line.
-pub fn via_value(worker: &Worker) -> &[u8] {
-    let line = &worker.shared.via_line;
-    line[b"Via:".len()..].trim_ascii()
+/// What we add to Via for a message that came in this version.
+//= rfc9110 §7.6.3   received-protocol is that of the message received, not of the one sent
+pub fn via_of(worker: &Worker, version: Version) -> Cow<'_, [u8]> {
+    match version {
+        Version::Http11 => {
+            let line = worker.shared.via_line.trim_ascii_end();
+            Cow::Borrowed(line.get(b"Via: ".len()..).unwrap_or_default())
+        }
+        Version::Http10 => Cow::Owned([b"1.0 ", own_via_name(worker)].concat()),
+    }
 }
 
-fn prepare(
+/// Our name in Via, without the version: `NAME (TAG)`.
+fn own_via_name(worker: &Worker) -> &[u8] {
+    let line = worker.shared.via_line.trim_ascii_end();
+    line.get(b"Via: 1.1 ".len()..).unwrap_or_default()
+}
+
+/// Is this member of a Via field one that we wrote?
+pub fn is_own_via(worker: &Worker, hop: &[u8]) -> bool {
+    let version = |version: &[u8]| hop.strip_prefix(version) == Some(own_via_name(worker));
+    version(b"1.1 ") || version(b"1.0 ")
+}
+
+/// The response as it is sent and stored, and what the rules say of it.
+pub fn prepare(
     worker: &Worker,
     errand: &Errand,
     head: &ResponseHead,
@@ -373,14 +469,17 @@ fn prepare(
         Framing::Length(bytes) => Some(bytes),
         Framing::Chunked | Framing::UntilClose => None,
     };
-    let mut fields = response_fields(worker, &head.fields, received);
+    let mut fields = response_fields(worker, head, received);
     fields.remove(b"age");
+    let mut withheld = Vec::new();
+    httpcache::take_withheld(&mut fields).write_to(&mut withheld);
     let mut wire = Vec::with_capacity(512);
     let content_type = object::write_head(head.status, &reason_of(head), &fields, &mut wire);
     Response {
         status: head.status,
         fields,
         head: wire.into(),
+        withheld: withheld.into(),
         content_type,
         length,
         bodiless: matches!(head.status, 204 | 304),
@@ -400,21 +499,21 @@ fn reason_of(head: &ResponseHead) -> String {
     }
 }
 
-/// The stored object with what a 304 says of it.
-fn freshened(
+/// The stored object with what a 304, a 206 of the same representation, or a 200 to HEAD says of it.
+pub fn freshened(
     worker: &Worker,
-    errand: &Errand,
+    asked_with: &Fields,
     stale: &Object,
-    not_modified: &Fields,
+    (not_modified, version): (&Fields, Version),
     asked_at: UnixMillis,
 ) -> Object {
     let received = worker.now_ms();
     let mut update = not_modified.clone();
     http1::remove_hop_by_hop(&mut update);
-    let fields = httpcache::freshen(&stale.fields(), &update);
+    let fields = httpcache::freshen(&stale.fields(), &update, &worker.shared.rules);
     let request = Request {
         method: "GET",
-        fields: &errand.request,
+        fields: asked_with,
     };
     // Age counts from the 304 (RFC 9111 §4.2.3), so its Age, not the stored one, is looked at.
     let answer = httpcache::Response {
@@ -427,9 +526,8 @@ fn freshened(
     if !fields.contains(b"date") {
         fields.push(b"Date", &httpcache::format_date(received));
     }
-    let via = via_value(worker);
-    if !fields.all(b"via").any(|v| v == via) {
-        fields.push(b"Via", via);
+    if !fields.all(b"via").any(|v| is_own_via(worker, v)) {
+        fields.push(b"Via", &via_of(worker, version));
     }
     let mut wire = Vec::with_capacity(stale.head.len() + 64);
     let content_type = object::write_head(
@@ -447,9 +545,10 @@ fn freshened(
 }
 
 /// Puts a freshened object where the stale one was. False when it may no longer be stored.
-fn publish_freshened(
+pub fn publish_freshened(
     worker: &Rc<Worker>,
-    flight: &Flight,
+    primary: KeyHash,
+    began: Sequence,
     errand: &Errand,
     stale: &Object,
     fresh: &Object,
@@ -467,11 +566,11 @@ fn publish_freshened(
     let same_vary = httpcache::vary_list(&stale.fields()) == httpcache::vary_list(&fields);
     if httpcache::storable(&request, &answer, &shared.rules).is_err() || !same_vary {
         //= rfc9111 §4.3.4   a 304 that restricts reuse (no-store, private) ends it; one that changes Vary moves it
-        let _ = shared.invalidate(flight.primary);
+        let _ = shared.invalidate(primary);
         return false;
     }
     // What was purged since the stale object was looked up does not come back.
-    let began = flight.began.min(errand.stale_began);
+    let began = began.min(errand.stale_began);
     let still_valid = |object: &Object| shared.still_valid(object, began);
     shared.memory.insert(fresh.clone(), still_valid);
     if let Some(disk) = &worker.disk {

@@ -18,10 +18,11 @@
 //!
 //! Not known here: HTTP, the store's shell, origins.
 
+mod table;
+
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     future::poll_fn,
-    hash::{BuildHasherDefault, Hasher},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -34,8 +35,11 @@ use bytes::Bytes;
 use fields::Fields;
 use store::{KeyHash, Sequence};
 
+pub use table::{Boarding, Flights, Held};
+
 use crate::{
     fetch::{FetchError, Response},
+    interim::{Hint, INTERIM_MAX},
     object::Object,
     upstream::Moments,
 };
@@ -61,6 +65,14 @@ pub enum News {
     Validated(Arc<Validated>),
     /// There is none.
     Failed(Arc<FetchError>),
+}
+
+/// What a reader that waits for the head hears.
+pub enum Heard {
+    /// An interim response; more is to come.
+    Hint(Hint),
+    /// What became of the fetch.
+    News(News),
 }
 
 /// A stored response the origin has confirmed.
@@ -106,6 +118,8 @@ struct Reader {
 #[derive(Default)]
 struct State {
     news: Option<News>,
+    /// Interim responses that came before.
+    hints: Vec<Hint>,
     /// Open to further readers?
     joinable: bool,
     pieces: VecDeque<Bytes>,
@@ -147,6 +161,15 @@ pub struct Flight {
 impl Flight {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Publishes an interim response.
+    pub fn hint(&self, hint: Hint) {
+        let mut state = self.lock();
+        if state.hints.len() < INTERIM_MAX {
+            state.hints.push(hint);
+            state.wake_readers();
+        }
     }
 
     /// Publishes what the origin answered. `joinable`: may others still join, and those who have stay?
@@ -263,6 +286,11 @@ impl Flight {
         state.wake_readers();
     }
 
+    /// How much of the body has arrived, bytes.
+    pub fn arrived_bytes(&self) -> u64 {
+        self.lock().end
+    }
+
     /// Closes the flight to further readers.
     pub fn close(&self) {
         self.lock().joinable = false;
@@ -339,11 +367,12 @@ impl State {
     /// origin is held back for all of them.
     fn cut_laggards(&mut self, window: u64) {
         let end = self.end;
-        if !self.live().any(|r| r.at == end && r.waker.is_some()) {
+        if !self.live().any(|r| r.at >= end && r.waker.is_some()) {
             return;
         }
         for reader in self.readers.iter_mut().flatten() {
-            if !reader.lagged && end - reader.at >= window {
+            // One that wants a part may be ahead of what has come.
+            if !reader.lagged && end.saturating_sub(reader.at) >= window {
                 // It no longer counts; `trim` lets go of what only it needed.
                 reader.lagged = true;
                 reader.at = u64::MAX;
@@ -360,15 +389,28 @@ pub struct FlightReader {
 }
 
 impl FlightReader {
-    /// Waits for the head.
+    /// Waits for the head; interim responses are passed over.
     pub async fn news(&self) -> News {
+        loop {
+            if let Heard::News(news) = self.heard(usize::MAX).await {
+                return news;
+            }
+        }
+    }
+
+    /// Waits for the head, or an interim response beyond the first `heard` ones.
+    pub async fn heard(&self, heard: usize) -> Heard {
         poll_fn(|cx| {
             let mut state = self.flight.lock();
+            if let Some(hint) = state.hints.get(heard) {
+                return Poll::Ready(Heard::Hint(hint.clone()));
+            }
             if let Some(news) = &state.news {
-                return Poll::Ready(news.clone());
+                return Poll::Ready(Heard::News(news.clone()));
             }
             if state.finished.is_some() {
-                return Poll::Ready(News::Failed(Arc::new(FetchError::Abandoned)));
+                let news = News::Failed(Arc::new(FetchError::Abandoned));
+                return Poll::Ready(Heard::News(news));
             }
             if let Some(reader) = &mut state.readers[self.slot] {
                 reader.waker = Some(cx.waker().clone());
@@ -444,7 +486,7 @@ impl FlightReader {
         .await
     }
 
-    /// Notes bytes that were read back from the store.
+    /// Notes bytes that were read back from the store, or are not wanted.
     pub fn advance(&self, bytes: u64) {
         if let Some(reader) = &mut self.flight.lock().readers[self.slot]
             && !reader.lagged
@@ -465,139 +507,16 @@ impl Drop for FlightReader {
     }
 }
 
-/// Flights by key hash, which is a good hash already.
-type Table = HashMap<u64, Arc<Flight>, BuildHasherDefault<AsItIs>>;
-
-/// Hashes a hash.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
-    }
-}
-
-/// All flights of the process, by key.
-pub struct Flights {
-    shards: Box<[Mutex<Table>]>,
-    waiters_max: usize,
-    kept: Arc<AtomicU64>,
-}
-
-/// The outcome of [`Flights::join_or_start`].
-pub enum Boarding {
-    /// This request is the first: it must fetch.
-    Started(FlightReader),
-    /// Another request fetches.
-    Joined(FlightReader),
-    /// There is a fetch, but it can't be joined (full, or past the point): go alone.
-    Alone,
-}
-
-impl Flights {
-    /// No flights; at most `waiters_max` readers each.
-    pub fn new(waiters_max: usize) -> Flights {
-        Flights {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            waiters_max,
-            kept: Arc::default(),
-        }
-    }
-
-    fn shard(&self, hash: KeyHash) -> MutexGuard<'_, Table> {
-        self.shards[(hash.0 >> 32) as usize & (SHARDS - 1)]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Bytes of bodies kept by all flights: the shared budget's measure.
-    pub fn kept_bytes(&self) -> u64 {
-        self.kept.load(Ordering::Relaxed)
-    }
-
-    /// Joins the flight for this key, or starts one. `began` is read under the table's lock, which
-    /// [`Flights::forget`] takes after an invalidation was recorded: a flight that began before it is gone.
-    pub fn join_or_start(
-        &self,
-        primary: KeyHash,
-        key: &[u8],
-        began: impl FnOnce() -> Sequence,
-    ) -> Boarding {
-        let mut shard = self.shard(primary);
-        if let Some(flight) = shard.get(&primary.0) {
-            let mut state = flight.lock();
-            let fits = *flight.key == *key
-                && state.joinable
-                && (state.base == 0 || state.storing)
-                && state.readers.iter().flatten().count() < self.waiters_max;
-            if fits {
-                let slot = state.add_reader();
-                drop(state);
-                return Boarding::Joined(FlightReader {
-                    flight: Arc::clone(flight),
-                    slot,
-                });
-            }
-            return Boarding::Alone;
-        }
-        let flight = self.flight(primary, key, began());
-        let slot = flight.lock().add_reader();
-        shard.insert(primary.0, Arc::clone(&flight));
-        Boarding::Started(FlightReader { flight, slot })
-    }
-
-    /// A flight nobody else can join: for revalidation behind the client's back and for requests that go alone.
-    pub fn start_alone(&self, primary: KeyHash, key: &[u8], began: Sequence) -> FlightReader {
-        let flight = self.flight(primary, key, began);
-        flight.close();
-        let slot = flight.lock().add_reader();
-        FlightReader { flight, slot }
-    }
-
-    fn flight(&self, primary: KeyHash, key: &[u8], began: Sequence) -> Arc<Flight> {
-        Arc::new(Flight {
-            key: key.into(),
-            primary,
-            began,
-            state: Mutex::new(State {
-                joinable: true,
-                ..State::default()
-            }),
-            kept_in_all: Arc::clone(&self.kept),
-        })
-    }
-
-    /// Takes the flight out of the table, so that the next request starts a new one.
-    pub fn remove(&self, flight: &Arc<Flight>) {
-        let mut shard = self.shard(flight.primary);
-        if shard
-            .get(&flight.primary.0)
-            .is_some_and(|f| Arc::ptr_eq(f, flight))
-        {
-            shard.remove(&flight.primary.0);
-        }
-    }
-
-    /// After an invalidation: nobody joins what began before it.
-    pub fn forget(&self, primary: KeyHash) {
-        if let Some(flight) = self.shard(primary).remove(&primary.0) {
-            flight.close();
-        }
-    }
-}
-
 impl State {
+    /// A new reader's place, if one more fits and can still see all.
+    fn seat(&mut self, flight: &Flight, key: &[u8], waiters_max: usize) -> Option<usize> {
+        let fits = *flight.key == *key
+            && self.joinable
+            && (self.base == 0 || self.storing)
+            && self.readers.iter().flatten().count() < waiters_max;
+        fits.then(|| self.add_reader())
+    }
+
     fn add_reader(&mut self) -> usize {
         let reader = Some(Reader {
             at: 0,

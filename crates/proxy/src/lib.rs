@@ -8,11 +8,12 @@
 //! | read and parsed | `client` |
 //! | answered from memory, the short way | `fast`, `memory` |
 //! | its resource and key | `target` |
-//! | everything else: stored? fresh? whom to ask? | `exchange` |
+//! | everything else: stored? fresh? whom to ask? | `exchange`, `find` |
 //! | read from disk | `disk`, `lazy` |
-//! | fetched, shared, stored | `fetch`, `flight`, `storing`, `upstream`, `origin` |
-//! | passed through | `pass`, `client_body`, `switch`, `tunnel` |
-//! | written | `answer`, `rest` |
+//! | fetched, shared, stored | `fetch`, `flight`, `unshared`, `interim`, `storing`, `upstream`, `origin` |
+//! | a part of what is not stored, or not all | `parts`, `part_sending`, `filling`, `joining`, `turns`, `unkept` |
+//! | passed through | `pass`, `head`, `client_body`, `switch`, `tunnel` |
+//! | written | `answer`, `pieces`, `multipart`, `rest` |
 //! | counted and logged | `state`, `metrics`, `journal` |
 //!
 //! Beside the requests, one thread does what the stores need done in the background: `keeper`; `opening` opens them.
@@ -29,21 +30,32 @@ mod admin;
 mod answer;
 mod client;
 mod client_body;
+mod clock;
 mod deadline;
 mod disk;
 mod exchange;
 mod fast;
 mod fetch;
+mod filling;
+mod find;
 mod flight;
+mod head;
+mod interim;
+mod joining;
 mod journal;
 mod keeper;
 mod lazy;
 mod memory;
 mod metrics;
+mod multipart;
+mod named;
 mod object;
 mod opening;
 mod origin;
+mod part_sending;
+mod parts;
 mod pass;
+mod pieces;
 pub mod plan;
 mod rest;
 mod serve;
@@ -53,8 +65,12 @@ mod storing;
 mod switch;
 mod target;
 mod tunnel;
+mod turns;
+mod unkept;
+mod unshared;
 mod upstream;
 mod worker;
 
+pub use clock::Clock;
 pub use opening::StoreError;
-pub use serve::{Ready, ServeError, Stopper, serve, start};
+pub use serve::{Ready, ServeError, Stopper, serve, start, start_at};

@@ -24,9 +24,13 @@ use crate::{
     client::{After, Conn},
     client_body::ClientBody,
     exchange::Wanted,
-    fetch, metrics, object,
+    fetch,
+    interim::{self, is_interim},
+    metrics,
+    named::named_uris,
+    object,
     origin::Destination,
-    state::Worker,
+    state::{ListenerState, Worker},
     switch, target,
     upstream::{self, Body, Moved, Upstream, UpstreamError},
 };
@@ -76,11 +80,13 @@ pub async fn exchange(
         .intersects(Seen::UPGRADE)
         .then(|| wanted.request.first(b"upgrade").map(<[u8]>::to_vec))
         .flatten()
-        .filter(|_| head.framing == Framing::None);
+        .filter(|protocol| head.framing == Framing::None && may_switch_to(protocol));
     let request = request_bytes(worker, wanted, upgrade.as_deref());
     on.hierarchy = Hierarchy::Direct;
     on.peer = wanted.asked.destination.host.as_bytes().to_vec();
 
+    let asked_at = worker.now_ms();
+    let began = worker.shared.store.sequence(wanted.primary);
     let mut body = ClientBody::new(worker, head);
     let (upstream, response) = match ask(
         worker,
@@ -104,6 +110,12 @@ pub async fn exchange(
         Err(Failure::Origin(error)) => {
             metrics::add(&worker.counters.origin_errors, 1);
             on.keep_open &= body.is_done();
+            if on.head_only()
+                && let Some(after) =
+                    crate::head::instead(worker, conn, on, wanted, why, error.status(), true).await
+            {
+                return after;
+            }
             let mut status = Vec::with_capacity(64);
             CacheStatus::forwarded(why, &mut status).detail(error.token());
             return answer::own(
@@ -134,12 +146,44 @@ pub async fn exchange(
         on.stages.set(StageName::Dns, on.began, start, end, end);
     }
     if response.status == 101 {
-        return switch::upgraded(worker, conn, on, upgrade.is_some(), upstream, &response).await;
+        let asked = upgrade.is_some_and(|asked| is_one_of(&response, &asked));
+        return switch::upgraded(worker, conn, on, asked, upstream, &response).await;
     }
-    invalidate(worker, wanted, &response).await;
+    invalidate(worker, &conn.listener, wanted, &response).await;
+    if on.head_only() {
+        crate::head::note(worker, wanted, &response, asked_at, began).await;
+        if matches!(response.status, 500 | 502..=504)
+            && let Some(after) =
+                crate::head::instead(worker, conn, on, wanted, why, response.status, false).await
+        {
+            return after;
+        }
+    }
     let mut status = Vec::with_capacity(64);
     CacheStatus::forwarded(why, &mut status).detail("pass");
     relay(worker, conn, on, upstream, &response, body, &status).await
+}
+
+/// May a client ask the origin for these protocols? Other versions of HTTP it may not: behind the switch are further
+/// requests, which nobody here would look at. The field is dropped then, and the answer is an ordinary one.
+//= rfc9110 §7.8   a server may ignore Upgrade; §7.6.1: it is for this hop alone
+fn may_switch_to(protocols: &[u8]) -> bool {
+    fields::split_list(protocols).all(|protocol| {
+        let name = protocol.split(|&b| b == b'/').next().unwrap_or_default();
+        let http = ["h2c", "h2", "h3", "http"];
+        !http
+            .iter()
+            .any(|http| name.eq_ignore_ascii_case(http.as_bytes()))
+    })
+}
+
+/// Does the origin switch to a protocol that it was asked for?
+//= rfc9110 §7.8   a server MUST NOT switch to a protocol that was not indicated by the client
+fn is_one_of(response: &ResponseHead, asked: &[u8]) -> bool {
+    let mut chosen = response.fields.members(b"upgrade").peekable();
+    let is_asked =
+        |chosen: &[u8]| fields::split_list(asked).any(|a| a.eq_ignore_ascii_case(chosen));
+    chosen.peek().is_some() && chosen.all(is_asked)
 }
 
 /// Nothing was sent: the client has gone.
@@ -160,7 +204,12 @@ const REMEMBER_MAX: Duration = Duration::from_secs(1);
 
 /// What is stored under the URIs an unsafe method wrote to is no longer true. It holds at once; and also after a crash
 /// from the moment the client sees the answer, if the disk takes it in time.
-async fn invalidate(worker: &Worker, wanted: &Wanted, response: &ResponseHead) {
+async fn invalidate(
+    worker: &Worker,
+    listener: &ListenerState,
+    wanted: &Wanted,
+    response: &ResponseHead,
+) {
     if !httpcache::invalidates(&wanted.head.method, response.status) {
         return;
     }
@@ -168,11 +217,9 @@ async fn invalidate(worker: &Worker, wanted: &Wanted, response: &ResponseHead) {
     let mut tickets = vec![shared.invalidate(wanted.primary).1];
     let uri = target::uri_of_key(&wanted.key);
     let tag = &wanted.key[target::KEY_PREFIX.len() + uri.len()..];
-    if let Ok(uri) = std::str::from_utf8(uri) {
-        for other in httpcache::invalidated_uris(uri, &response.fields) {
-            let key = [target::KEY_PREFIX, other.as_bytes(), tag].concat();
-            tickets.push(shared.invalidate(worker.hasher.hash(&key)).1);
-        }
+    for other in named_uris(listener, wanted, &response.fields) {
+        let key = [target::KEY_PREFIX, other.as_bytes(), tag].concat();
+        tickets.push(shared.invalidate(worker.hasher.hash(&key)).1);
     }
     if !shared.settle(&tickets, REMEMBER_MAX).await {
         metrics::add(&worker.counters.invalidations_not_durable, 1);
@@ -186,6 +233,8 @@ fn request_bytes(worker: &Worker, wanted: &Wanted, upgrade: Option<&[u8]>) -> Ve
     fields.remove(b"proxy-authorization");
     match head.framing {
         Framing::Chunked => fields.push(b"Transfer-Encoding", b"chunked"),
+        // As we have read it: a leading 0, which some take for octal, does not go on.
+        Framing::Length(length) => fields.set(b"Content-Length", length.to_string().as_bytes()),
         Framing::None if !head.seen.intersects(Seen::CONTENT_LENGTH) => {
             fields.remove(b"content-length");
         }
@@ -206,7 +255,7 @@ fn request_bytes(worker: &Worker, wanted: &Wanted, upgrade: Option<&[u8]>) -> Ve
             left.saturating_sub(1).to_string().as_bytes(),
         );
     }
-    fetch::write_request(worker, &head.method, &wanted.asked, &fields)
+    fetch::write_request(worker, &head.method, head.version, &wanted.asked, &fields)
 }
 
 /// Why there is no answer to pass on.
@@ -239,12 +288,11 @@ async fn ask(
     let rules = &Rc::clone(&conn.listener).destinations;
     if repeatable {
         let watch = worker.deadlines.watch();
-        let answered =
-            upstream::ask_with_interim(worker, &watch, destination, rules, &head.method, request)
-                .await?;
-        let (upstream, interim, response) = answered;
-        for one in interim {
-            pass_interim(worker, conn, head, &one).await?;
+        let (mut upstream, mut response) =
+            upstream::ask(worker, &watch, destination, rules, &head.method, request).await?;
+        while is_interim(&response) {
+            pass_interim(worker, conn, head, &response).await?;
+            response = upstream.head(worker, &watch, &head.method).await?;
         }
         return Ok((upstream, response));
     }
@@ -333,18 +381,13 @@ async fn pass_interim(
     if head.version != http1::Version::Http11 || !asked {
         return Ok(());
     }
-    let mut fields = interim.fields.clone();
-    http1::remove_hop_by_hop(&mut fields);
-    let mut out = Vec::with_capacity(256);
-    object::write_head(interim.status, &interim.reason, &fields, &mut out);
-    out.extend_from_slice(b"\r\n");
-    answer::raw(worker, conn, out)
+    answer::raw(worker, conn, interim::write(worker, interim))
         .await
         .map_err(|_| Failure::Client)
 }
 
 /// Passes the final answer on; what is left of the request body goes along.
-async fn relay(
+pub async fn relay(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     on: &mut Answering,
@@ -359,7 +402,7 @@ async fn relay(
     let early = !body.is_done();
     on.keep_open &= !early;
     let mut head = Vec::with_capacity(512);
-    let mut fields = fetch::response_fields(worker, &response.fields, worker.now_ms());
+    let mut fields = fetch::response_fields(worker, response, worker.now_ms());
     if on.head_only() || response.status == 304 {
         // The length of what was not sent is information about the representation.
         if let Some(length) = response.fields.first(b"content-length") {

@@ -2,7 +2,7 @@
 //!
 //! A body in fragments may take hours to send, and room is made meanwhile: what has not been read yet may be gone. The
 //! head is out, so there is no other answer any more; but the bytes that are missing can be asked for, if it is certain
-//! that they belong to the same representation: a strong entity tag says so (RFC 9110 §13.1.5, §15.3.7). Anything but exactly
+//! that they belong to the same representation: a strong validator says so (RFC 9110 §13.1.5, §15.3.7). Anything but exactly
 //! these bytes ends the connection instead, and the client sees that it has not got all.
 //!
 //! Not known here: what is stored.
@@ -51,7 +51,8 @@ pub async fn send(
     let watch = worker.deadlines.watch();
     let asked = &wanted.asked;
     let rules = &Rc::clone(&conn.listener).destinations;
-    let answered = upstream::ask(worker, &watch, &asked.destination, rules, "GET", &request).await;
+    let answered =
+        upstream::ask_final(worker, &watch, &asked.destination, rules, "GET", &request).await;
     let Ok((upstream, head)) = answered else {
         metrics::add(&worker.counters.origin_errors, 1);
         return Rest::Lost;
@@ -97,5 +98,5 @@ fn request(
     httpcache::remove_conditions(&mut fields);
     fields.remove(b"proxy-authorization");
     httpcache::ask_for_part(stored, first, last, &mut fields)
-        .then(|| fetch::write_request(worker, "GET", &wanted.asked, &fields))
+        .then(|| fetch::write_request(worker, "GET", wanted.head.version, &wanted.asked, &fields))
 }

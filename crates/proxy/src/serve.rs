@@ -25,6 +25,7 @@ use tokio::{
 
 use crate::{
     admin,
+    clock::Clock,
     flight::Flights,
     journal::Journal,
     keeper::Keeper,
@@ -104,16 +105,26 @@ impl Stopper {
 
 /// Serves until SIGTERM or SIGINT, then drains.
 pub fn serve(plan: Plan, on_ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
-    run(plan, true, |ready, _| on_ready(ready))
+    run(plan, Clock::default(), true, |ready, _| on_ready(ready))
 }
 
 /// Serves without taking signals, until the [`Stopper`] is used.
 pub fn start(plan: Plan, on_ready: impl FnOnce(&Ready, Stopper)) -> Result<(), ServeError> {
-    run(plan, false, on_ready)
+    start_at(plan, Clock::default(), on_ready)
+}
+
+/// The same by a clock of the caller's.
+pub fn start_at(
+    plan: Plan,
+    clock: Clock,
+    on_ready: impl FnOnce(&Ready, Stopper),
+) -> Result<(), ServeError> {
+    run(plan, clock, false, on_ready)
 }
 
 fn run(
     mut plan: Plan,
+    clock: Clock,
     signals: bool,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
@@ -172,6 +183,7 @@ fn run(
         connections: AtomicUsize::new(0),
         phase,
         began: Instant::now(),
+        clock,
         io_engine,
         via_line: via_line(&plan.name),
         plan,
@@ -400,6 +412,7 @@ fn rules(plan: &Plan) -> httpcache::Rules {
         heuristic_max_s: seconds(plan.cache.heuristic_max),
         ttl_max_s: seconds(plan.cache.ttl_max),
         negative_ttl_s: seconds(plan.cache.negative_ttl),
+        error_ttl_s: seconds(plan.cache.error_ttl),
         store_set_cookie: plan.cache.store_set_cookie,
     }
 }

@@ -12,7 +12,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use device::Device;
@@ -23,6 +23,7 @@ use store::{KeyHash, KeyHasher, Sequence, Set, Settled, set::Tickets};
 use tokio::sync::watch;
 
 use crate::{
+    clock::Clock,
     deadline::Deadlines,
     disk::DiskIo,
     flight::Flights,
@@ -33,6 +34,7 @@ use crate::{
     object::Object,
     origin::Connector,
     plan::{Listener, Plan},
+    unkept::Unkept,
 };
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.
@@ -81,6 +83,8 @@ pub struct Shared {
     pub phase: watch::Sender<Phase>,
     /// When the process came up.
     pub began: Instant,
+    /// What time it is.
+    pub clock: Clock,
     /// Name of the I/O engine, for the status page.
     pub io_engine: &'static str,
     /// `Via: 1.1 NAME (TAG)` as it is added, CRLF included; the tag is this process's own, so that a loop is seen.
@@ -171,6 +175,8 @@ pub struct Worker {
     pub hasher: KeyHasher,
     /// Fetches under way on this worker: a drain waits for them, their readers may be elsewhere.
     pub fetches: Cell<usize>,
+    /// Of what nothing could be kept in parts lately.
+    pub unkept: Unkept,
     /// Is a record kept of each request in the profile or the access log?
     pub journals: bool,
     /// Is an access log written?
@@ -193,6 +199,7 @@ impl Worker {
         let counters = Arc::clone(&shared.counters[index]);
         let hasher = shared.hasher();
         let logs_access = journal.wants_access();
+        let clock = Cell::new(read_clock(&shared.clock));
         Worker {
             shared,
             disk,
@@ -206,9 +213,10 @@ impl Worker {
             key: RefCell::new(Vec::with_capacity(1 << 10)),
             hasher,
             fetches: Cell::new(0),
+            unkept: Unkept::new(),
             journals,
             logs_access,
-            clock: Cell::new(read_clock()),
+            clock,
         }
     }
 
@@ -226,6 +234,9 @@ impl Worker {
 
     #[inline]
     fn wall(&self, at: Instant) -> Duration {
+        if let Some(held) = self.shared.clock.held() {
+            return held;
+        }
         let (base, unix) = self.clock.get();
         match at.checked_duration_since(base) {
             Some(since) => unix + since,
@@ -241,7 +252,7 @@ impl Worker {
 
     /// Reads the wall clock anew; once a second, so that a clock set by hand or by NTP is followed.
     pub fn set_clock(&self) {
-        self.clock.set(read_clock());
+        self.clock.set(read_clock(&self.shared.clock));
     }
 
     /// Counts and logs a finished request.
@@ -304,10 +315,8 @@ impl Worker {
     }
 }
 
-fn read_clock() -> (Instant, Duration) {
-    let unix = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+fn read_clock(clock: &Clock) -> (Instant, Duration) {
+    let unix = clock.now();
     (Instant::now(), unix)
 }
 

@@ -15,7 +15,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use store::KeyHash;
+use fields::Fields;
+use store::{KeyHash, Sequence};
 
 use crate::{
     fetch::{self, Errand, Response},
@@ -51,10 +52,13 @@ pub struct Kept {
 
 /// Under which key.
 #[derive(Clone)]
-struct Place {
-    key: Bytes,
-    hash: KeyHash,
-    primary: KeyHash,
+pub struct Place {
+    /// The key.
+    pub key: Bytes,
+    /// Its hash.
+    pub hash: KeyHash,
+    /// Hash of the key without the variant.
+    pub primary: KeyHash,
 }
 
 /// The numbers of the response that go into the object.
@@ -98,7 +102,8 @@ impl Storing {
         if shared.flights.kept_bytes() > shared.plan.limits.transfer_buffer_bytes {
             return Storing::No;
         }
-        let Some(place) = place(worker, flight, errand, response) else {
+        let place = place(worker, &flight.key, flight.began, errand, &response.fields);
+        let Some(place) = place else {
             return Storing::No;
         };
         Storing::Whole(Kept {
@@ -326,37 +331,42 @@ impl Cut {
 }
 
 /// The key the response is stored under: with Vary, through the marker that holds its list.
-fn place(worker: &Worker, flight: &Flight, errand: &Errand, response: &Response) -> Option<Place> {
+pub fn place(
+    worker: &Worker,
+    primary_key: &[u8],
+    began: Sequence,
+    errand: &Errand,
+    response: &Fields,
+) -> Option<Place> {
     let shared = &worker.shared;
-    let list = httpcache::vary_list(&response.fields).ok()?;
+    let primary = worker.hasher.hash(primary_key);
+    let list = httpcache::vary_list(response).ok()?;
     let list = match &list {
         Some(list) => list.as_bytes(),
         // Without Vary, but variants are known: an empty list makes this the only one.
-        None if shared.store.marker(flight.primary).is_some() => b"",
+        None if shared.store.marker(primary).is_some() => b"",
         None => {
             return Some(Place {
-                key: Bytes::copy_from_slice(&flight.key),
-                hash: flight.primary,
-                primary: flight.primary,
+                key: Bytes::copy_from_slice(primary_key),
+                hash: primary,
+                primary,
             });
         }
     };
-    let marker = shared
-        .store
-        .set_marker(flight.primary, list, flight.began)?;
+    let marker = shared.store.set_marker(primary, list, began)?;
     // What was stored without Vary would be found first.
-    shared.memory.remove(flight.primary);
-    shared.store.of(flight.primary).forget(flight.primary);
-    let key = fetch::variant_key(&flight.key, marker.salt, list, &errand.request);
+    shared.memory.remove(primary);
+    shared.store.of(primary).forget(primary);
+    let key = fetch::variant_key(primary_key, marker.salt, list, &errand.request);
     Some(Place {
         hash: worker.hasher.hash(&key),
         key: key.into(),
-        primary: flight.primary,
+        primary,
     })
 }
 
 /// A new id: the start time in the upper bits, a counter in the lower, so that no restart repeats one.
-fn next_fetch_id() -> u64 {
+pub fn next_fetch_id() -> u64 {
     let count = FETCH_ID.fetch_add(1, Ordering::Relaxed);
     let start = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,6 +1,6 @@
 //! One request to an origin and its answer, over a pooled or a new connection.
 //!
-//! The request goes out, the head comes in (interim responses are shown to the caller), then the body in pieces.
+//! The request goes out, the heads come in (interim responses one by one, as they arrive), then the body in pieces.
 //! A pooled connection may have been closed by the origin in the meantime: then, and only when nothing of an
 //! answer was seen and the request can be repeated, it is sent once more on a new connection (RFC 9112 §9.3.1).
 //!
@@ -25,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use crate::{
     access::Destinations,
     deadline::Watch,
+    interim::{INTERIM_MAX, is_interim},
     metrics,
     origin::{ConnectError, ConnectTimes, Destination, Lease},
     state::Worker,
@@ -34,9 +35,6 @@ use crate::{
 const FIRST_READ_BYTES: usize = 16 << 10;
 /// What is read at once of a long body.
 const BODY_READ_BYTES: usize = 64 << 10;
-/// Interim responses before we lose patience.
-const INTERIM_MAX: usize = 16;
-
 /// Why there is no (complete) answer.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
@@ -103,6 +101,10 @@ impl Moments {
 pub struct Upstream {
     lease: Lease,
     input: BytesMut,
+    /// Interim responses that may still come.
+    interim_left: usize,
+    /// An interim response announced a body, or the end: what comes behind this answer is not looked at.
+    unsound: bool,
     /// Times so far.
     pub moments: Moments,
 }
@@ -136,6 +138,22 @@ pub async fn connect(
 }
 
 /// Sends a request without a body and waits for the head of its final answer. Interim responses are dropped.
+pub async fn ask_final(
+    worker: &Worker,
+    watch: &Watch,
+    destination: &Destination,
+    rules: &Destinations,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let (mut upstream, mut head) = ask(worker, watch, destination, rules, method, request).await?;
+    while is_interim(&head) {
+        head = upstream.head(worker, watch, method).await?;
+    }
+    Ok((upstream, head))
+}
+
+/// Sends a request without a body and waits for the first head, which may be that of an interim response.
 pub async fn ask(
     worker: &Worker,
     watch: &Watch,
@@ -144,31 +162,17 @@ pub async fn ask(
     method: &str,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let (upstream, _, head) =
-        ask_with_interim(worker, watch, destination, rules, method, request).await?;
-    Ok((upstream, head))
-}
-
-/// Like [`ask`], and gives the interim responses that came before.
-pub async fn ask_with_interim(
-    worker: &Worker,
-    watch: &Watch,
-    destination: &Destination,
-    rules: &Destinations,
-    method: &str,
-    request: &[u8],
-) -> Result<(Upstream, Vec<ResponseHead>, ResponseHead), UpstreamError> {
     let mut fresh = false;
     loop {
         let (lease, reused, moments) = connect(worker, destination, rules, fresh).await?;
         let mut upstream = Upstream::new(lease, moments);
         let result = async {
             upstream.send(worker, watch, request).await?;
-            upstream.final_head(worker, watch, method).await
+            upstream.head(worker, watch, method).await
         }
         .await;
         match result {
-            Ok((interim, head)) => return Ok((upstream, interim, head)),
+            Ok(head) => return Ok((upstream, head)),
             Err(UpstreamError::Closed(_)) if reused && upstream.input.is_empty() => fresh = true,
             Err(error) => return Err(error),
         }
@@ -181,6 +185,8 @@ impl Upstream {
         Upstream {
             lease,
             input: BytesMut::new(),
+            interim_left: INTERIM_MAX,
+            unsound: false,
             moments,
         }
     }
@@ -208,26 +214,7 @@ impl Upstream {
         write_or_hear(worker, watch, &mut self.lease, unsent, &mut self.input).await
     }
 
-    async fn final_head(
-        &mut self,
-        worker: &Worker,
-        watch: &Watch,
-        method: &str,
-    ) -> Result<(Vec<ResponseHead>, ResponseHead), UpstreamError> {
-        let mut interim = Vec::new();
-        while interim.len() < INTERIM_MAX {
-            let head = self.head(worker, watch, method).await?;
-            if head.status >= 200 || head.status == 101 {
-                return Ok((interim, head));
-            }
-            interim.push(head);
-        }
-        Err(UpstreamError::Malformed(Reject::Response(
-            http1::Fault::StatusCode,
-        )))
-    }
-
-    /// The next head, interim ones included.
+    /// The next head, interim ones included; of those only so many.
     pub async fn head(
         &mut self,
         worker: &Worker,
@@ -245,6 +232,13 @@ impl Upstream {
                     )))?;
                 debug_assert!(head.head_bytes <= end.max(head.head_bytes));
                 self.input.advance(head.head_bytes);
+                if is_interim(&head) {
+                    self.unsound |= !head.keep_alive;
+                    let left = self.interim_left.checked_sub(1);
+                    self.interim_left = left.ok_or(UpstreamError::Malformed(Reject::Response(
+                        http1::Fault::StatusCode,
+                    )))?;
+                }
                 return Ok(head);
             }
             if self.input.len() > worker.shared.limits.head_bytes_max {
@@ -292,7 +286,7 @@ impl Upstream {
             lease: Some(self.lease),
             input: self.input,
             state,
-            reusable: head.keep_alive,
+            reusable: head.keep_alive && !self.unsound,
             trailers: None,
         }
     }

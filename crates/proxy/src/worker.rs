@@ -181,6 +181,7 @@ fn disk_of(
         Arc::clone(&shared.counters[index]),
         Arc::clone(&shared.bell),
         storing.locality_buffers > 0,
+        shared.clock.clone(),
     )))
 }
 
@@ -262,5 +263,6 @@ fn connector_settings(shared: &Shared) -> Settings {
             waiting_per_destination_max: plan.limits.waiters_max.max(1),
             idle_timeout: plan.timeouts.pool_idle,
         },
+        failure_ttl: plan.cache.unreachable_ttl,
     }
 }

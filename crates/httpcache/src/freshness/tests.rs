@@ -283,6 +283,10 @@ fn flags_tell_the_rest() {
         ("GET | 200 Cache-Control: no-cache", StandingFlags::NO_CACHE),
         (
             "GET | 200 Cache-Control: no-cache=\"x\"",
+            StandingFlags::default(),
+        ),
+        (
+            "GET | 200 Cache-Control: no-cache=\"x y\"",
             StandingFlags::NO_CACHE,
         ),
         ("GET | 200 Cache-Control: x=\"", StandingFlags::NO_CACHE),

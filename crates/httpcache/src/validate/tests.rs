@@ -177,7 +177,7 @@ fn of_what_a_304_speaks() {
 }
 
 fn check_freshen(stored: &str, not_modified: &str, expected: &str) {
-    let found = freshen(&fields(stored), &fields(not_modified));
+    let found = freshen(&fields(stored), &fields(not_modified), &Rules::default());
     assert_eq!(found, fields(expected), "{stored} | {not_modified}");
 }
 
@@ -239,5 +239,24 @@ fn cookies_of_a_304_are_for_one_user() {
         "Cache-Control: public & Set-Cookie: c=d",
         "Cache-Control: max-age=3 & Set-Cookie: a=b",
         "Set-Cookie: c=d & Cache-Control: max-age=3",
+    );
+    let rules = Rules {
+        store_set_cookie: true,
+        ..Rules::default()
+    };
+    let found = freshen(
+        &fields("Set-Cookie: c=d"),
+        &fields("Set-Cookie: a=b"),
+        &rules,
+    );
+    assert_eq!(found, fields("Set-Cookie: a=b"));
+}
+
+#[test]
+fn listed_fields_are_not_in_what_is_freshened() {
+    check_freshen(
+        "A: 1 & B: 2",
+        "Cache-Control: private=\"a\" & A: 3",
+        "B: 2 & Cache-Control: private=\"a\"",
     );
 }

@@ -44,6 +44,7 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         connections: AtomicUsize::new(0),
         phase: watch::Sender::new(Phase::Running),
         began: Instant::now() - Duration::from_secs(60),
+        clock: crate::clock::Clock::default(),
         io_engine: "none",
         via_line: Vec::new(),
         plan,

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
 use super::dns::{ADDRESSES_MAX, DnsSettings, Resolver, without_question};
+use super::failures::Failures;
 use super::pool::{Grant, Lease, Limits, Pool, Slot};
 use super::tls::Tls;
 use super::{ConnectError, ConnectTimes, Destination, Stream};
@@ -35,6 +36,8 @@ pub struct Settings {
     pub dns: DnsSettings,
     /// The pool's bounds.
     pub pool: Limits,
+    /// For how long a failure to connect is remembered; zero: not at all.
+    pub failure_ttl: Duration,
 }
 
 impl Default for Settings {
@@ -43,6 +46,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(10),
             dns: DnsSettings::default(),
             pool: Limits::default(),
+            failure_ttl: Duration::ZERO,
         }
     }
 }
@@ -53,6 +57,7 @@ pub struct Connector {
     pool: Pool,
     resolver: Resolver,
     tls: Tls,
+    failures: Failures,
 }
 
 impl Connector {
@@ -63,6 +68,7 @@ impl Connector {
             pool: Pool::new(settings.pool),
             resolver: Resolver::new(settings.dns),
             tls,
+            failures: Failures::new(settings.failure_ttl),
         }
     }
 
@@ -81,6 +87,7 @@ impl Connector {
         if let Some(lease) = self.pool.checkout(to, access) {
             return Ok(lease);
         }
+        self.recall(to, access)?;
         match self.wait_for_place(to, times).await? {
             Grant::Warm(lease) if access.check(lease.peer()).is_ok() => Ok(lease),
             Grant::Warm(lease) => self.open(lease.into_slot(), to, access, times).await,
@@ -95,11 +102,19 @@ impl Connector {
         access: &Destinations,
         times: &mut ConnectTimes,
     ) -> Result<Lease, ConnectError> {
+        self.recall(to, access)?;
         let slot = match self.wait_for_place(to, times).await? {
             Grant::Warm(lease) => lease.into_slot(),
             Grant::Slot(slot) => slot,
         };
         self.open(slot, to, access, times).await
+    }
+
+    fn recall(&self, to: &Destination, access: &Destinations) -> Result<(), ConnectError> {
+        match self.failures.recall(to, access, Instant::now()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 
     async fn wait_for_place(
@@ -131,7 +146,19 @@ impl Connector {
         access: &Destinations,
         times: &mut ConnectTimes,
     ) -> Result<Lease, ConnectError> {
-        let addresses = permitted(self.addresses(to, times).await?, to.port, access)?;
+        let found = match self.addresses(to, times).await {
+            Ok(found) => found,
+            Err(error) => {
+                self.failures.note(to, &[], &[], &error, Instant::now());
+                return Err(error);
+            }
+        };
+        // A name of ours with another address beside: if nobody else is there, it was ourselves that was meant.
+        let ours = |ip: &IpAddr| {
+            access.check(SocketAddr::new(*ip, to.port)) == Err(Forbidden::OwnListener)
+        };
+        let is_ours = found.iter().any(ours);
+        let addresses = permitted(found.clone(), to.port, access)?;
 
         let began = Instant::now();
         let opened = timeout(
@@ -140,7 +167,18 @@ impl Connector {
         )
         .await;
         times.connect = Some((began, Instant::now()));
-        let (stream, peer) = opened.unwrap_or(Err(ConnectError::Timeout))?;
+        let (stream, peer) = match opened.unwrap_or(Err(ConnectError::Timeout)) {
+            Err(ConnectError::Refused | ConnectError::Unroutable) if is_ours => {
+                return Err(Forbidden::OwnListener.into());
+            }
+            Err(error) => {
+                let now = Instant::now();
+                self.failures.note(to, &found, &addresses, &error, now);
+                return Err(error);
+            }
+            Ok(opened) => opened,
+        };
+        self.failures.clear(to);
         Ok(Lease::new(slot, stream, peer))
     }
 
@@ -181,7 +219,7 @@ impl Connector {
 }
 
 /// The addresses that may be connected to; if there is none, why the first may not.
-fn permitted(
+pub(super) fn permitted(
     found: Vec<IpAddr>,
     port: u16,
     access: &Destinations,
@@ -354,6 +392,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_refusal_is_remembered_until_its_time_is_over() {
+        let connector = connector(Settings {
+            failure_ttl: Duration::from_millis(100),
+            ..Settings::default()
+        });
+        let address = closed().await;
+        let (to, access) = (to("127.0.0.1", address.port()), Destinations::default());
+        let first = connector.lease(&to, &access, &mut times()).await;
+        assert_eq!(first.err(), Some(ConnectError::Refused));
+        for _ in 0..2 {
+            let again = connector.connect(&to, &access, &mut times()).await;
+            assert!(matches!(again.err(), Some(ConnectError::Remembered(_))));
+        }
+        let _listener = TcpListener::bind(address).await.unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while connector.lease(&to, &access, &mut times()).await.is_err() {
+            assert!(Instant::now() < deadline, "never tried again");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
     async fn the_next_address_is_tried_when_one_fails() {
         let (_listener, open) = listen().await;
         let tcp = race(&[closed().await, open]).await.unwrap();
@@ -385,12 +445,8 @@ mod tests {
             let answer = connector
                 .lease(&to(host, address.port()), &own, &mut times())
                 .await;
-            // The other address of localhost may be tried, and refuses.
-            let refused = [
-                Some(Forbidden::OwnListener.into()),
-                Some(ConnectError::Refused),
-            ];
-            assert!(refused.contains(&answer.err()), "{host}");
+            // The other address of localhost is tried, and refuses.
+            assert_eq!(answer.err(), Some(Forbidden::OwnListener.into()), "{host}");
         }
         assert_eq!(connector.pool().in_use(), 0);
     }

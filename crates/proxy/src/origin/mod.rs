@@ -10,7 +10,7 @@
 //!
 //! Here: the words shared by the parts: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`].
 //! `dns` turns names into addresses, `connect` addresses into TCP connections, `tls` those into private ones,
-//! `pool` keeps them.
+//! `pool` keeps them, `failures` remembers where none could be had.
 //!
 //! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
 //!
@@ -32,6 +32,7 @@ use crate::access::Forbidden;
 
 mod connect;
 mod dns;
+mod failures;
 mod pool;
 mod tls;
 
@@ -239,6 +240,9 @@ pub enum ConnectError {
     /// Any other error of the system.
     #[error("connecting to the origin failed: {0}")]
     Io(io::ErrorKind),
+    /// It failed a moment ago, and was not tried again.
+    #[error("{0} (a moment ago; it was not tried again)")]
+    Remembered(Arc<ConnectError>),
 }
 
 impl ConnectError {
@@ -249,7 +253,8 @@ impl ConnectError {
             Self::Tls(..) | Self::Io(_) => 502,
             Self::DnsTimeout | Self::Timeout => 504,
             Self::Forbidden(_) => 403,
-            Self::Busy | Self::Exhausted => 503,
+            //= rfc9209 §2.3.4   destination_unavailable: 503 is recommended
+            Self::Busy | Self::Exhausted | Self::Remembered(_) => 503,
         }
     }
 
@@ -275,6 +280,7 @@ impl ConnectError {
             Self::Busy => "connection_limit_reached",
             Self::Exhausted => "proxy_internal_error",
             Self::Io(_) => "connection_terminated",
+            Self::Remembered(_) => "destination_unavailable",
         }
     }
 }
@@ -370,6 +376,7 @@ mod tests {
             ConnectError::Busy,
             ConnectError::Exhausted,
             ConnectError::Io(io::ErrorKind::ConnectionReset),
+            ConnectError::Remembered(Arc::new(ConnectError::Refused)),
         ];
         for error in all {
             assert!([403, 502, 503, 504].contains(&error.status()), "{error:?}");

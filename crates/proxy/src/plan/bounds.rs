@@ -148,6 +148,10 @@ pub struct CacheRules {
     pub ttl_max: Duration,
     /// How long an error response that says nothing is fresh; 0: only what the origin says.
     pub negative_ttl: Duration,
+    /// How long a failure of the origin (500, 502, 503, 504) that says nothing is fresh; 0: only what the origin says.
+    pub error_ttl: Duration,
+    /// How long an origin that could not be connected to is not tried again; 0: it is tried for each request.
+    pub unreachable_ttl: Duration,
     /// May responses with Set-Cookie be stored, where nothing else forbids it?
     pub store_set_cookie: bool,
 }
@@ -161,6 +165,10 @@ impl CacheRules {
     pub const TTL_MAX: Bounds<Duration> = seconds(1, 31_536_000, 31_536_000);
     /// Range of `negative_ttl`.
     pub const NEGATIVE_TTL: Bounds<Duration> = seconds(0, 0, 3600);
+    /// Range of `error_ttl`.
+    pub const ERROR_TTL: Bounds<Duration> = seconds(0, 0, 3600);
+    /// Range of `unreachable_ttl`.
+    pub const UNREACHABLE_TTL: Bounds<Duration> = seconds(0, 1, 60);
 }
 
 impl Default for CacheRules {
@@ -170,6 +178,8 @@ impl Default for CacheRules {
             heuristic_max: Self::HEURISTIC_MAX.default,
             ttl_max: Self::TTL_MAX.default,
             negative_ttl: Self::NEGATIVE_TTL.default,
+            error_ttl: Self::ERROR_TTL.default,
+            unreachable_ttl: Self::UNREACHABLE_TTL.default,
             store_set_cookie: false,
         }
     }

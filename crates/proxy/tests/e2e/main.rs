@@ -10,18 +10,33 @@
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
 //! | `framing` | messages as RFC 9112 wants them, and those it forbids |
-//! | `bodies` | request bodies, interim and early responses |
+//! | `bodies` | request bodies, early responses |
+//! | `negative` | failures that are remembered |
+//! | `smuggling`, `forged` | requests and responses that two readers could read differently |
+//! | `targeted` | fields for caches like us |
+//! | `interim` | interim responses |
+//! | `head` | HEAD, and what its answers mean for what is stored |
 //! | `forward` | absolute targets, tunnels, upgrades, loops |
 //! | `hostile` | origins that die, lie or babble; clients that leave |
+//! | `ranges` | parts of what is stored and of what arrives |
+//! | `parts` | parts of what is not stored, or not wholly |
 //! | `large` | bodies larger than memory should be |
 
 mod bodies;
 mod cache;
 mod disk;
+mod forged;
 mod forward;
 mod framing;
 mod harness;
+mod head;
 mod hostile;
+mod interim;
 mod large;
+mod negative;
+mod parts;
+mod ranges;
 mod sharing;
+mod smuggling;
+mod targeted;
 mod validation;

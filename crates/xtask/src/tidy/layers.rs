@@ -16,8 +16,8 @@ use crate::failure::{During, Result};
 const LAYERS: [&[&str]; 6] = [
     &["fields", "extent", "replacement", "profile"],
     &["http1", "httpcache", "store", "device"],
-    // Of xtask alone.
-    &["simulation"],
+    // The simulation is of xtask alone; the benchmark shares nothing with the proxy it measures.
+    &["simulation", "polymix"],
     &["proxy"],
     &["loligo"],
     &["xtask"],

@@ -9,7 +9,7 @@ use std::{
 };
 
 use proxy::{
-    Ready, ServeError, Stopper,
+    Clock, Ready, ServeError, Stopper,
     plan::{Forward, Listener, OriginUrl, Plan, Role, StorePlan},
 };
 use tempfile::TempDir;
@@ -27,9 +27,14 @@ pub struct Proxy {
 
 impl Proxy {
     pub fn start(plan: Plan) -> Proxy {
+        Proxy::start_at(plan, Clock::default())
+    }
+
+    /// By a clock of the test's.
+    pub fn start_at(plan: Plan, clock: Clock) -> Proxy {
         let (sender, receiver) = mpsc::channel();
         let thread = thread::spawn(move || {
-            proxy::start(plan, |ready, stopper| {
+            proxy::start_at(plan, clock, |ready, stopper| {
                 let _ = sender.send((ready.clone(), stopper));
             })
         });

@@ -1,0 +1,60 @@
+//! What the answer to HEAD says of a stored answer to GET (RFC 9111 §4.3.5).
+//!
+//! A 200 to HEAD is the head of what GET would have brought. If it describes what is stored, the stored fields are
+//! brought up to date ([`crate::freshen`]); if not, what is stored counts as stale from then on.
+
+use fields::Fields;
+
+use crate::date::{Dated, date_of};
+use crate::directives::delta_seconds;
+use crate::validate::stored_tag;
+
+/// Does this 200 to HEAD describe the stored response with so many bytes of body?
+//= rfc9111 §4.3.5   matching values for any received validators, and for Content-Length if there
+pub fn describes(head: &Fields, stored: &Fields, stored_bytes: u64) -> bool {
+    let same_tag = !head.contains(b"etag")
+        || stored_tag(head).is_some_and(|tag| stored_tag(stored) == Some(tag));
+    let same_date = match date_of(head, b"last-modified") {
+        Dated::Absent => true,
+        Dated::Invalid => false,
+        theirs => theirs == date_of(stored, b"last-modified"),
+    };
+    let same_length = head.all(b"content-length").all(|value| {
+        let text = std::str::from_utf8(value).unwrap_or_default();
+        // `parse` alone would take a sign.
+        delta_seconds(value).is_some() && text.parse() == Ok(stored_bytes)
+    });
+    same_tag && same_date && same_length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fields;
+
+    #[test]
+    fn validators_and_length_are_compared_where_the_head_has_them() {
+        let stored = fields("ETag: \"a\" & Last-Modified: @-9");
+        for (head, expected) in [
+            ("", true),
+            ("ETag: \"a\"", true),
+            ("Last-Modified: @-9", true),
+            ("ETag: \"a\" & Last-Modified: @-9 & Content-Length: 5", true),
+            ("ETag: \"b\"", false),
+            ("ETag: W/\"a\"", false),
+            ("ETag: a", false),
+            ("Last-Modified: @-8", false),
+            ("Last-Modified: yesterday", false),
+            ("ETag: \"a\" & Last-Modified: @-8", false),
+            ("ETag: \"a\" & Content-Length: 6", false),
+            ("Content-Length: +5", false),
+        ] {
+            assert_eq!(describes(&fields(head), &stored, 5), expected, "{head}");
+        }
+        assert!(!describes(
+            &fields("ETag: \"a\""),
+            &fields("Last-Modified: @-9"),
+            5
+        ));
+    }
+}

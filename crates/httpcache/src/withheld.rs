@@ -1,0 +1,127 @@
+//! Which fields of a response the others do not get.
+//!
+//! `private="a, b"` and `no-cache="a, b"` speak of these fields alone: the rest may be stored and used again. So a cache
+//! that leaves the listed fields out of what it keeps obeys both, and need not remember them.
+//!
+//! A list is believed only if it can be read: names and commas in quotation marks, or one name without them. It must not name
+//! a field that the cache itself goes by, or without which the content would mean something else. Any other list counts
+//! as no list at all: private, or no-cache, as a whole.
+//!
+//! Not known here: that the one who asked gets all fields; the caller sees to it.
+//! Source: RFC 9111 §5.2.2.4, §5.2.2.7.
+
+use fields::Fields;
+
+use crate::directives::lists;
+
+/// Fields that nobody can be kept from without changing what the response is or how it is to be kept.
+const ESSENTIAL: [&str; 15] = [
+    "age",
+    "cache-control",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "date",
+    "etag",
+    "expires",
+    "last-modified",
+    "location",
+    "pragma",
+    "transfer-encoding",
+    "vary",
+];
+
+/// Takes the fields that `private` and `no-cache` list out of a response, and returns them.
+pub fn take_withheld(response: &mut Fields) -> Fields {
+    let mut taken = Fields::new();
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    for list in lists(response) {
+        names.extend(members(list).map(<[u8]>::to_ascii_lowercase));
+    }
+    if names.is_empty() {
+        return taken;
+    }
+    response.retain(|name, value| {
+        let listed = names.iter().any(|one| name.eq_ignore_ascii_case(one));
+        if listed {
+            taken.push(name, value);
+        }
+        !listed
+    });
+    taken
+}
+
+/// Is a field of that name withheld?
+pub(crate) fn is_withheld(response: &Fields, name: &[u8]) -> bool {
+    lists(response).any(|list| members(list).any(|one| one.eq_ignore_ascii_case(name)))
+}
+
+/// Can the argument of `private` or `no-cache` be obeyed by leaving fields out?
+pub(crate) fn is_usable(list: &[u8]) -> bool {
+    members(list).next().is_some() && members(list).all(is_optional)
+}
+
+fn is_optional(name: &[u8]) -> bool {
+    let is_tchar = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let lower = name.to_ascii_lowercase();
+    // Targeted fields, ours and others', end so.
+    let is_control = lower.ends_with(b"cache-control");
+    let is_essential = ESSENTIAL.iter().any(|one| one.as_bytes() == lower);
+    name.iter().all(is_tchar) && !is_control && !is_essential
+}
+
+fn members(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let members = list.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    members.filter(|member| !member.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fields;
+
+    fn check(response: &str, kept: &str, withheld: &str) {
+        let mut found = fields(response);
+        let taken = take_withheld(&mut found);
+        found.remove(b"cache-control");
+        assert_eq!(found, fields(kept), "{response}");
+        assert_eq!(taken, fields(withheld), "{response}");
+    }
+
+    #[test]
+    fn listed_fields_are_taken() {
+        check(
+            "Cache-Control: private=\"a, B\" & A: 1 & C: 3 & b: 2 & a: 4",
+            "C: 3",
+            "A: 1 & b: 2 & a: 4",
+        );
+        check("Cache-Control: no-cache=a & A: 1 & C: 3", "C: 3", "A: 1");
+        check(
+            "Cache-Control: no-cache=\"a\", max-age=1 & Cache-Control: private=\"c\" & A: 1 & C: 3",
+            "",
+            "A: 1 & C: 3",
+        );
+        check("Cache-Control: max-age=1 & A: 1", "A: 1", "");
+        check("Cache-Control: private & A: 1", "A: 1", "");
+        check("Cache-Control: foo=\"a\" & A: 1", "A: 1", "");
+    }
+
+    #[test]
+    fn lists_that_cannot_be_obeyed() {
+        for list in [
+            "",
+            ",",
+            "a b",
+            "a, \\\"b\\\"",
+            "vary",
+            "a, Content-Type",
+            "CDN-Cache-Control",
+            "etag",
+        ] {
+            assert!(!is_usable(list.as_bytes()), "{list}");
+        }
+        assert!(is_usable(b"set-cookie, ,x-a"));
+    }
+}

@@ -1,0 +1,301 @@
+//! What may be typed after `loligo bench`, and the test it becomes.
+//!
+//! Not known here: what a test does.   Limits: those of `polymix`; a rate is above 0, a scale not below it.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, Subcommand, ValueEnum};
+use polymix::Mix;
+use polymix::phases::{Sizing, phases};
+use polymix::run::Test;
+use polymix::wire::Minor;
+
+use crate::units::parse_size;
+
+#[derive(Subcommand, Debug)]
+pub enum BenchCommand {
+    /// Load a proxy with PolyMix: robots and servers on this machine
+    #[command(after_help = POLYMIX_EXAMPLES)]
+    Polymix(LoadFlags),
+    /// The servers alone, until interrupted
+    Origin(OriginFlags),
+    /// The robots alone; the servers are on another machine, started with the same flags
+    Robots(LoadFlags),
+}
+
+pub const BENCH_HELP: &str = "\
+The workload is PolyMix-3 or 4 of Web Polygraph. Every byte of every answer is compared; what is wrong is told by name.";
+
+const POLYMIX_EXAMPLES: &str = "\
+Examples:
+  A minute for each of the four hours:
+    loligo bench polymix --proxy http://127.0.0.1:3128 --rate 100 --cache-size 64MiB --time-scale 1/240
+  How many requests a core can do, without the servers' think time:
+    loligo bench polymix --proxy 127.0.0.1:3128 --rate 5000 --cache-size 1GiB --time-scale 1/240 --think-scale 0.02
+  The workload as it was (about 13 hours):
+    loligo bench polymix --proxy 10.0.0.2:3128 --rate 500 --cache-size 20GiB --json run.json
+
+Exit status: 0 every answer was right, 1 some were wrong, 2 the run could not be made.";
+
+/// What robots and servers must agree on.
+#[derive(Args, Debug)]
+pub struct WorkloadFlags {
+    /// Peak, requests a second
+    #[arg(long, value_name = "R", value_parser = positive)]
+    pub rate: f64,
+
+    /// Which workload: 3 or 4
+    #[arg(long, value_name = "N", default_value = "3")]
+    pub polymix: PolymixNumber,
+
+    /// Shortens phases, working set and life cycles: 1, 0.01, 1/240
+    #[arg(long, value_name = "S", default_value = "1", value_parser = positive)]
+    pub time_scale: f64,
+
+    /// Shortens the servers' think time of 2.5 s; 0 is none
+    #[arg(long, value_name = "T", default_value = "1", value_parser = scale)]
+    pub think_scale: f64,
+
+    /// First address of the servers; each has its own, counted up from here
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.1.0.1:8880")]
+    pub origin: SocketAddrV4,
+
+    /// All servers on that one address
+    #[arg(long)]
+    pub one_address: bool,
+
+    /// How many servers [default: 500 + 0.1 a robot, fewer in a short test]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub servers: Option<u32>,
+
+    /// What messages call themselves
+    #[arg(long, value_name = "VERSION", default_value = "1.0")]
+    pub http: HttpVersion,
+
+    /// Repeats the random choices of another run
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+}
+
+/// `bench polymix` and `bench robots`.
+#[derive(Args, Debug)]
+pub struct LoadFlags {
+    /// The proxy under test
+    #[arg(long, value_name = "URL", value_parser = proxy_address)]
+    pub proxy: SocketAddr,
+
+    /// Size of its cache, memory and disk; the fill phase brings twice as much
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub cache_size: u64,
+
+    #[command(flatten)]
+    pub workload: WorkloadFlags,
+
+    /// Requests a second while the cache is filled, 10 to 100 % of the peak [default: the peak]
+    #[arg(long, value_name = "F", value_parser = positive)]
+    pub fill_rate: Option<f64>,
+
+    /// First address of the robots, each its own [default: the system's choice]
+    #[arg(long, value_name = "ADDRESS")]
+    pub robot_addresses: Option<Ipv4Addr>,
+
+    /// How many robots; fewer are faster than specified and take fewer connections [default: rate / 0.4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub robots: Option<u32>,
+
+    /// Which objects are asked for; robots in several processes need different ones [default: new ones each time]
+    #[arg(long, value_name = "N")]
+    pub world: Option<u32>,
+
+    /// Seconds an answer may take
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = positive)]
+    pub patience: f64,
+
+    /// Only these phases
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub phases: Vec<String>,
+
+    /// Write the report as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// No progress on standard error
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `bench origin`.
+#[derive(Args, Debug)]
+pub struct OriginFlags {
+    #[command(flatten)]
+    pub workload: WorkloadFlags,
+
+    /// Answer other machines, too
+    #[arg(long)]
+    pub remote: bool,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy)]
+pub enum PolymixNumber {
+    #[value(name = "3")]
+    Three,
+    #[value(name = "4")]
+    Four,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy)]
+pub enum HttpVersion {
+    #[value(name = "1.0")]
+    Zero,
+    #[value(name = "1.1")]
+    One,
+}
+
+impl WorkloadFlags {
+    /// A test in which robots have nothing to say.
+    fn test(&self) -> Test {
+        Test {
+            sizing: Sizing {
+                mix: match self.polymix {
+                    PolymixNumber::Three => Mix::Three,
+                    PolymixNumber::Four => Mix::Four,
+                },
+                rate: self.rate,
+                fill_rate: self.rate,
+                cache_bytes: 0,
+                time_scale: self.time_scale,
+            },
+            proxy: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            origin: self.origin,
+            spread: !self.one_address,
+            robots: None,
+            servers: self.servers,
+            think_scale: self.think_scale,
+            robot_addresses: None,
+            minor: match self.http {
+                HttpVersion::Zero => Minor::Zero,
+                HttpVersion::One => Minor::One,
+            },
+            world: 0,
+            seed: self.seed,
+            patience: Duration::from_secs(60),
+            remote: false,
+            only: Vec::new(),
+        }
+    }
+}
+
+impl OriginFlags {
+    /// The test whose servers are wanted.
+    pub fn test(&self) -> Test {
+        Test {
+            remote: self.remote,
+            ..self.workload.test()
+        }
+    }
+}
+
+impl LoadFlags {
+    /// The test that is wanted, or why it makes no sense.
+    pub fn test(&self) -> Result<Test, String> {
+        let test = self.workload.test();
+        let rate = test.sizing.rate;
+        let fill_rate = self.fill_rate.unwrap_or(rate);
+        if !(rate * 0.1..=rate).contains(&fill_rate) {
+            return Err(format!(
+                "--fill-rate {fill_rate} is not 10 to 100 % of {rate}"
+            ));
+        }
+        let sizing = Sizing {
+            fill_rate,
+            cache_bytes: self.cache_size,
+            ..test.sizing
+        };
+        let known: Vec<_> = phases(&sizing).iter().map(|phase| phase.name).collect();
+        if let Some(name) = self
+            .phases
+            .iter()
+            .find(|name| !known.contains(&name.as_str()))
+        {
+            return Err(format!("--phases {name}: they are {}", known.join(", ")));
+        }
+        Ok(Test {
+            sizing,
+            proxy: self.proxy,
+            robots: self.robots,
+            robot_addresses: self.robot_addresses,
+            world: self.world.unwrap_or_else(new_world),
+            patience: Duration::from_secs_f64(self.patience),
+            only: self.phases.clone(),
+            ..test
+        })
+    }
+}
+
+/// Another one each second, so that a proxy that was tested before has none of the objects.
+fn new_world() -> u32 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(1, |since| {
+        u32::try_from(since.as_secs() % (1 << 32)).expect("below 2^32")
+    })
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).ok_or_else(|| "not a size, such as 64MiB or 10GiB".to_owned())
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match scale(text)? {
+        0.0 => Err("must be above 0".to_owned()),
+        number => Ok(number),
+    }
+}
+
+/// A number, or a fraction of two.
+fn scale(text: &str) -> Result<f64, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let value = match text.split_once('/') {
+        Some((above, below)) => number(above).zip(number(below)).map(|(a, b)| a / b),
+        None => number(text),
+    };
+    value
+        .filter(|value| value.is_finite() && *value >= 0.0)
+        .ok_or_else(|| "not a number, such as 0.5 or 1/240".to_owned())
+}
+
+fn proxy_address(text: &str) -> Result<SocketAddr, String> {
+    let authority = text
+        .strip_prefix("http://")
+        .unwrap_or(text)
+        .trim_end_matches('/');
+    let mut found = authority.to_socket_addrs().map_err(|e| e.to_string())?;
+    found.next().ok_or_else(|| "has no address".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_may_be_fractions() {
+        assert_eq!(scale("1/240"), Ok(1.0 / 240.0));
+        assert_eq!(scale("0"), Ok(0.0));
+        assert!(scale("1/0").is_err() && scale("-1").is_err() && scale("x").is_err());
+        assert!(positive("0").is_err());
+    }
+
+    #[test]
+    fn proxies_may_be_urls() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 3128));
+        for text in [
+            "http://127.0.0.1:3128",
+            "http://127.0.0.1:3128/",
+            "127.0.0.1:3128",
+        ] {
+            assert_eq!(proxy_address(text), Ok(address));
+        }
+        assert!(proxy_address("127.0.0.1").is_err());
+    }
+}

@@ -1,0 +1,290 @@
+//! An answer as it arrives, piece by piece, each byte compared.
+//!
+//! Keeps an incomplete head and nothing of the body: what a body's next byte must be is computed (see `body`).
+//!
+//! Not known here: sockets, time-outs.   Limits: a head of `wire::HEAD_BYTES_MAX`.
+//! Source: RFC 9112 §6.3 for where a body ends.
+
+use crate::body::Body;
+use crate::check::{Expected, Fault, Judged};
+use crate::wire::{self, Response};
+
+/// An answer that is being read.
+#[derive(Debug)]
+pub struct Answer {
+    expected: Expected,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// What has come of it.
+    Head(Vec<u8>),
+    Body {
+        head: Response,
+        hit: bool,
+        body: Body,
+        offset: u64,
+    },
+}
+
+/// An answer that was right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// 200 or 304.
+    pub status: u16,
+    /// A cache answered; not known of a 304.
+    pub hit: bool,
+    /// Bytes of the body.
+    pub body_bytes: u64,
+    /// The connection may be used again.
+    pub keep_alive: bool,
+}
+
+impl Answer {
+    /// Nothing has come yet.
+    #[must_use]
+    pub fn new(expected: Expected) -> Self {
+        Self {
+            expected,
+            state: State::Head(Vec::new()),
+        }
+    }
+
+    /// Whether anything has come.
+    #[must_use]
+    pub fn begun(&self) -> bool {
+        !matches!(&self.state, State::Head(head) if head.is_empty())
+    }
+
+    /// The exchange that made the server answer, if the head has come.
+    #[must_use]
+    pub fn exchange(&self) -> Option<u64> {
+        match &self.state {
+            State::Head(_) => None,
+            State::Body { head, .. } => head.exchange,
+        }
+    }
+
+    /// Bytes of the body that have come.
+    #[must_use]
+    pub fn body_bytes(&self) -> u64 {
+        match &self.state {
+            State::Head(_) => 0,
+            State::Body { offset, .. } => *offset,
+        }
+    }
+
+    /// Takes what came at `now_s`; the answer, if this was the end of it.
+    ///
+    /// # Errors
+    /// What is wrong. The connection is of no more use.
+    pub fn take(&mut self, bytes: &[u8], now_s: u64) -> Result<Option<Finished>, Fault> {
+        let State::Head(kept) = &mut self.state else {
+            return self.take_body(bytes);
+        };
+        if kept.is_empty() {
+            return match parse(bytes)? {
+                Some(head) => self.take_head(head, bytes, now_s),
+                None => {
+                    kept.extend_from_slice(bytes);
+                    Ok(None)
+                }
+            };
+        }
+        kept.extend_from_slice(bytes);
+        let Some(head) = parse(kept)? else {
+            return Ok(None);
+        };
+        let whole = std::mem::take(kept);
+        self.take_head(head, &whole, now_s)
+    }
+
+    /// `whole` begins with the head.
+    fn take_head(
+        &mut self,
+        head: Response,
+        whole: &[u8],
+        now_s: u64,
+    ) -> Result<Option<Finished>, Fault> {
+        let rest = &whole[head.head_bytes..];
+        let judged = self.expected.judge(&head, now_s)?;
+        match judged {
+            Judged::Object {
+                hit,
+                version,
+                head_only: false,
+            } => {
+                self.state = State::Body {
+                    hit,
+                    body: Body::new(self.expected.request.id, version),
+                    offset: 0,
+                    head,
+                };
+                self.take_body(rest)
+            }
+            _ if !rest.is_empty() => Err(Fault::Trailing),
+            _ => Ok(Some(Finished {
+                status: head.status,
+                hit: matches!(judged, Judged::Object { hit: true, .. }),
+                body_bytes: 0,
+                keep_alive: head.keep_alive,
+            })),
+        }
+    }
+
+    fn take_body(&mut self, bytes: &[u8]) -> Result<Option<Finished>, Fault> {
+        let State::Body {
+            head,
+            hit,
+            body,
+            offset,
+        } = &mut self.state
+        else {
+            unreachable!("called with a head");
+        };
+        let left = body.len() - *offset;
+        if bytes.len() as u64 > left {
+            return Err(match head.length {
+                Some(_) => Fault::Trailing,
+                None => Fault::WrongLength,
+            });
+        }
+        if let Some(at) = body.difference(*offset, bytes) {
+            return Err(Fault::WrongBytes { at });
+        }
+        *offset += bytes.len() as u64;
+        let done = *offset == body.len() && head.length.is_some();
+        Ok(done.then_some(Finished {
+            status: head.status,
+            hit: *hit,
+            body_bytes: *offset,
+            keep_alive: head.keep_alive,
+        }))
+    }
+
+    /// The connection was closed.
+    ///
+    /// # Errors
+    /// If that was too early.
+    pub fn end(&self) -> Result<Finished, Fault> {
+        match &self.state {
+            State::Head(kept) if kept.is_empty() => Err(Fault::Closed),
+            State::Body {
+                head,
+                hit,
+                body,
+                offset,
+            } if head.length.is_none() && *offset == body.len() => Ok(Finished {
+                status: head.status,
+                hit: *hit,
+                body_bytes: *offset,
+                keep_alive: false,
+            }),
+            _ => Err(Fault::Truncated),
+        }
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Option<Response>, Fault> {
+    wire::parse_response(bytes).map_err(|_| Fault::Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::{Kind, ObjectId};
+    use crate::request::{Condition, Method, Request};
+    use crate::wire::{Minor, Reply, write_reply};
+
+    const NOW_S: u64 = 1_700_000_000;
+
+    fn expected() -> Expected {
+        let id = (1..)
+            .map(|number| ObjectId {
+                world: 1,
+                server: 0,
+                kind: Kind::Html,
+                number,
+            })
+            .find(|id| id.cachable())
+            .unwrap();
+        let request = Request {
+            id,
+            offered: false,
+            condition: Condition::Basic,
+            method: Method::Get,
+            abort: false,
+        };
+        Expected {
+            request,
+            exchange: 5,
+            sent_s: NOW_S,
+            life: id.life(1.0),
+        }
+    }
+
+    fn message(expected: &Expected) -> Vec<u8> {
+        let version = expected.asked();
+        let mut bytes = Vec::new();
+        let reply = Reply {
+            status: 200,
+            length: expected.request.id.size(),
+            cachable: true,
+            now_s: NOW_S,
+            modified_s: version.since_s,
+            expires_s: version.until_s,
+            exchange: 4,
+            version: version.number,
+            keep_alive: true,
+        };
+        write_reply(&reply, Minor::Zero, &mut bytes);
+        let head = bytes.len();
+        let body = Body::new(expected.request.id, version.number);
+        bytes.resize(head + usize::try_from(body.len()).unwrap(), 0);
+        body.fill(0, &mut bytes[head..]);
+        bytes
+    }
+
+    fn read(bytes: &[u8], piece: usize) -> Result<Finished, Fault> {
+        let mut answer = Answer::new(expected());
+        for bytes in bytes.chunks(piece) {
+            if let Some(finished) = answer.take(bytes, NOW_S)? {
+                return Ok(finished);
+            }
+        }
+        answer.end()
+    }
+
+    #[test]
+    fn pieces_make_no_difference() {
+        let bytes = message(&expected());
+        for piece in [1, 7, 64, 1000, bytes.len()] {
+            let finished = read(&bytes, piece).unwrap();
+            assert_eq!(finished.body_bytes, expected().request.id.size());
+            assert!(finished.hit && finished.keep_alive);
+        }
+    }
+
+    #[test]
+    fn every_wrong_byte_of_a_body_is_found() {
+        let bytes = message(&expected());
+        let body = bytes.len() - usize::try_from(expected().request.id.size()).unwrap();
+        for at in (body..bytes.len()).step_by(31) {
+            let mut wrong = bytes.clone();
+            wrong[at] ^= 0x20;
+            let at = (at - body) as u64;
+            assert_eq!(read(&wrong, 500), Err(Fault::WrongBytes { at }));
+        }
+    }
+
+    #[test]
+    fn short_and_long_answers_are_found() {
+        let mut bytes = message(&expected());
+        assert_eq!(read(&bytes[..bytes.len() - 1], 500), Err(Fault::Truncated));
+        assert_eq!(read(&bytes[..20], 500), Err(Fault::Truncated));
+        assert_eq!(read(&[], 500), Err(Fault::Closed));
+        bytes.push(b'!');
+        assert_eq!(read(&bytes, bytes.len()), Err(Fault::Trailing));
+    }
+}

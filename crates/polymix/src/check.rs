@@ -1,0 +1,349 @@
+//! Whether a head may be the answer to a request, and what is wrong if not.
+//!
+//! A robot knows the object, so it knows which version may be served, its length, its Last-Modified, and whether a cache may
+//! have answered at all. A fault has a name, for the report; a run counts only if there are none.
+//!
+//! A stale answer is one whose version had ended when the request was sent, by more than `SLACK_S`: HTTP's times are whole
+//! seconds, and so are a cache's computations. Robots and servers on two machines need clocks that agree to half of it.
+//!
+//! Not known here: sockets, bodies (see `answer`).   Source: spec sections 2 and 4; issue 6, "everything is checked".
+
+use std::fmt;
+
+use crate::life::{Life, Version};
+use crate::request::{Condition, Method, Request};
+use crate::wire::Response;
+
+/// What clocks and roundings may differ by.
+pub const SLACK_S: u64 = 2;
+
+/// What a robot knows before the answer comes.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected {
+    /// What was asked.
+    pub request: Request,
+    /// The number of the exchange.
+    pub exchange: u64,
+    /// When it was asked, Unix seconds.
+    pub sent_s: u64,
+    /// When the object changes.
+    pub life: Life,
+}
+
+/// What is wrong with an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// No connection to the proxy.
+    NoConnection,
+    /// Closed before the first byte of an answer, on a new connection.
+    Closed,
+    /// Took too long.
+    TimedOut,
+    /// No HTTP.
+    Malformed,
+    /// A status that nobody asked for.
+    Status(u16),
+    /// Not made by our servers: no X-Polymix.
+    Foreign,
+    /// A version whose time was over.
+    Stale,
+    /// A version whose time has not come.
+    Future,
+    /// Last-Modified is not that of the version.
+    WrongModified,
+    /// The length is not that of the object.
+    WrongLength,
+    /// A byte of the body differs.
+    WrongBytes {
+        /// Which one.
+        at: u64,
+    },
+    /// Ended early.
+    Truncated,
+    /// Something follows the answer.
+    Trailing,
+    /// A transfer coding this workload has no use for.
+    Coded,
+    /// A cache answered a reload.
+    ReloadFromCache,
+    /// A cache answered with what no cache may keep.
+    UncachableFromCache,
+    /// A cache answered a POST.
+    PostFromCache,
+    /// 304 to a request without condition.
+    UnconditionalNotModified,
+    /// 304 though the object is newer than the condition says.
+    WrongNotModified,
+    /// The robot's own queue is full.
+    Overload,
+}
+
+impl Fault {
+    /// What the report calls it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = match self {
+            Self::NoConnection => "no connection",
+            Self::Closed => "closed without an answer",
+            Self::TimedOut => "timed out",
+            Self::Malformed => "malformed",
+            Self::Status(status) => return format!("status {status}"),
+            Self::Foreign => "not from the server",
+            Self::Stale => "stale",
+            Self::Future => "from the future",
+            Self::WrongModified => "wrong Last-Modified",
+            Self::WrongLength => "wrong length",
+            Self::WrongBytes { .. } => "wrong bytes",
+            Self::Truncated => "truncated",
+            Self::Trailing => "more than an answer",
+            Self::Coded => "transfer coding",
+            Self::ReloadFromCache => "reload from cache",
+            Self::UncachableFromCache => "uncachable from cache",
+            Self::PostFromCache => "POST from cache",
+            Self::UnconditionalNotModified => "304 without a condition",
+            Self::WrongNotModified => "304 though modified",
+            Self::Overload => "robot overloaded",
+        };
+        name.to_owned()
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WrongBytes { at } => write!(f, "wrong bytes from {at} on"),
+            other => f.write_str(&other.name()),
+        }
+    }
+}
+
+/// A head that may be right, if the body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judged {
+    /// 304, as wanted.
+    NotModified,
+    /// 200.
+    Object {
+        /// A cache had it.
+        hit: bool,
+        /// Which version the body must be.
+        version: u64,
+        /// No body follows.
+        head_only: bool,
+    },
+}
+
+impl Expected {
+    /// The version that conditions of the request go by.
+    #[must_use]
+    pub fn asked(&self) -> Version {
+        self.life.version_at(self.sent_s)
+    }
+
+    /// The oldest version that is not stale.
+    fn oldest(&self) -> u64 {
+        self.life
+            .version_at(self.sent_s.saturating_sub(SLACK_S))
+            .number
+    }
+
+    /// Judges a head that came at `now_s`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn judge(&self, head: &Response, now_s: u64) -> Result<Judged, Fault> {
+        match head.status {
+            200 => self.judge_object(head, now_s),
+            304 => match (self.request.method, self.request.condition) {
+                (Method::Get, Condition::Ims304) => Ok(Judged::NotModified),
+                // Right for a version that had ended just before.
+                (Method::Get, Condition::Ims200) if self.oldest() < self.asked().number => {
+                    Ok(Judged::NotModified)
+                }
+                (Method::Get, Condition::Ims200) => Err(Fault::WrongNotModified),
+                _ => Err(Fault::UnconditionalNotModified),
+            },
+            status => Err(Fault::Status(status)),
+        }
+    }
+
+    fn judge_object(&self, head: &Response, now_s: u64) -> Result<Judged, Fault> {
+        let request = &self.request;
+        let cachable = request.id.cachable();
+        let (Some(exchange), Some(version)) = (head.exchange, head.version) else {
+            return Err(Fault::Foreign);
+        };
+        if version < self.oldest() {
+            return Err(Fault::Stale);
+        }
+        if version > self.life.version_at(now_s + SLACK_S).number {
+            return Err(Fault::Future);
+        }
+        if cachable && head.modified_s != Some(self.life.version(version).since_s) {
+            return Err(Fault::WrongModified);
+        }
+        let hit = exchange != self.exchange;
+        if hit {
+            if !cachable {
+                return Err(Fault::UncachableFromCache);
+            }
+            if request.condition == Condition::Reload {
+                return Err(Fault::ReloadFromCache);
+            }
+            if matches!(request.method, Method::Post(_)) {
+                return Err(Fault::PostFromCache);
+            }
+        }
+        let head_only = request.method == Method::Head;
+        if head.coded && !head_only {
+            return Err(Fault::Coded);
+        }
+        if head
+            .length
+            .is_some_and(|length| length != request.id.size())
+        {
+            return Err(Fault::WrongLength);
+        }
+        Ok(Judged::Object {
+            hit,
+            version,
+            head_only,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::{Kind, ObjectId};
+
+    const NOW_S: u64 = 1_700_000_000;
+
+    fn object(cachable: bool) -> ObjectId {
+        (1..)
+            .map(|number| ObjectId {
+                world: 1,
+                server: 0,
+                kind: Kind::Other,
+                number,
+            })
+            .find(|id| id.cachable() == cachable)
+            .unwrap()
+    }
+
+    fn expected(id: ObjectId, condition: Condition, method: Method) -> Expected {
+        let request = Request {
+            id,
+            offered: false,
+            condition,
+            method,
+            abort: false,
+        };
+        Expected {
+            request,
+            exchange: 5,
+            sent_s: NOW_S,
+            life: id.life(1.0),
+        }
+    }
+
+    /// The right answer, from a server or a cache.
+    fn right(expected: &Expected, exchange: u64) -> Response {
+        let version = expected.asked();
+        Response {
+            status: 200,
+            length: Some(expected.request.id.size()),
+            exchange: Some(exchange),
+            version: Some(version.number),
+            modified_s: expected.request.id.cachable().then_some(version.since_s),
+            ..Response::default()
+        }
+    }
+
+    #[track_caller]
+    fn fault(expected: &Expected, spoil: impl Fn(&mut Response)) -> Fault {
+        let mut head = right(expected, 5);
+        spoil(&mut head);
+        expected.judge(&head, NOW_S + 3).unwrap_err()
+    }
+
+    #[test]
+    fn right_answers_are_right() {
+        let basic = expected(object(true), Condition::Basic, Method::Get);
+        for (exchange, hit) in [(5, false), (4, true)] {
+            let judged = basic.judge(&right(&basic, exchange), NOW_S).unwrap();
+            let version = basic.asked().number;
+            assert_eq!(
+                judged,
+                Judged::Object {
+                    hit,
+                    version,
+                    head_only: false
+                }
+            );
+        }
+    }
+
+    #[test]
+    fn wrong_heads_have_names() {
+        let basic = expected(object(true), Condition::Basic, Method::Get);
+        assert_eq!(
+            fault(&basic, |h| h.version = h.version.map(|v| v - 1)),
+            Fault::Stale
+        );
+        assert_eq!(
+            fault(&basic, |h| h.version = h.version.map(|v| v + 1)),
+            Fault::Future
+        );
+        assert_eq!(
+            fault(&basic, |h| h.modified_s = Some(1)),
+            Fault::WrongModified
+        );
+        assert_eq!(fault(&basic, |h| h.length = Some(1)), Fault::WrongLength);
+        assert_eq!(fault(&basic, |h| h.exchange = None), Fault::Foreign);
+        assert_eq!(fault(&basic, |h| h.coded = true), Fault::Coded);
+        assert_eq!(fault(&basic, |h| h.status = 502), Fault::Status(502));
+        assert_eq!(
+            fault(&basic, |h| h.status = 304),
+            Fault::UnconditionalNotModified
+        );
+    }
+
+    #[test]
+    fn caches_that_answer_what_they_must_not_are_caught() {
+        let from_cache = |h: &mut Response| h.exchange = Some(4);
+        let uncachable = expected(object(false), Condition::Basic, Method::Get);
+        assert_eq!(fault(&uncachable, from_cache), Fault::UncachableFromCache);
+        let reload = expected(object(true), Condition::Reload, Method::Get);
+        assert_eq!(fault(&reload, from_cache), Fault::ReloadFromCache);
+        let post = expected(object(true), Condition::Basic, Method::Post(3));
+        assert_eq!(fault(&post, from_cache), Fault::PostFromCache);
+    }
+
+    #[test]
+    fn not_modified_is_right_only_where_asked_for() {
+        let head = Response {
+            status: 304,
+            ..Response::default()
+        };
+        let judge = |condition| expected(object(true), condition, Method::Get).judge(&head, NOW_S);
+        assert_eq!(judge(Condition::Ims304), Ok(Judged::NotModified));
+        assert_eq!(judge(Condition::Ims200), Err(Fault::WrongNotModified));
+        assert_eq!(
+            judge(Condition::Reload),
+            Err(Fault::UnconditionalNotModified)
+        );
+    }
+
+    #[test]
+    fn a_version_may_outlive_its_time_by_the_slack_only() {
+        let mut late = expected(object(true), Condition::Basic, Method::Get);
+        let old = late.asked();
+        let mut head = right(&late, 4);
+        head.version = Some(old.number);
+        late.sent_s = old.until_s + SLACK_S - 1;
+        assert!(late.judge(&head, late.sent_s).is_ok());
+        late.sent_s = old.until_s + SLACK_S;
+        assert_eq!(late.judge(&head, late.sent_s), Err(Fault::Stale));
+    }
+}

@@ -1,0 +1,63 @@
+//! The PolyMix workload: what a day of web traffic does to a proxy, in an afternoon or in a minute.
+//!
+//! Robots ask, through the proxy under test, for objects that servers make up. Everything about an object (size,
+//! cachability, when it changes, each of its bytes) is a function of its name and the time, so that robots know the right
+//! answer without asking anybody, and compare all of it.
+//!
+//! ```text
+//!  phases --> clock --> robots --- popularity, request     (what to ask, and when)
+//!                         |  \---- answer, check           (was it right?) --> stats --> report
+//!                       proxy under test
+//!                         |
+//!                       server --- content, life, body, name   (what is right; robots use it too)
+//! ```
+//!
+//! | file | story |
+//! |---|---|
+//! | `random` | chance from a seed; distributions by inverse transform |
+//! | `content` | kinds of objects, their sizes and cachability |
+//! | `life` | when an object changes: Last-Modified and Expires |
+//! | `body` | its bytes |
+//! | `name` | its URL, and where the servers are |
+//! | `popularity` | which object is asked for: new or old, hot or not, the working set |
+//! | `ideal` | what an ideal cache would answer |
+//! | `request` | request types and methods |
+//! | `phases` | from framp to dec2 |
+//! | `clock` | when a robot intends to ask, under a load that changes |
+//! | `wire` | heads of requests and responses |
+//! | `answer`, `check` | an answer as it arrives; whether it is the right one |
+//! | `server`, `robots` | the two halves, on tokio |
+//! | `stats`, `report` | what is counted, and said |
+//! | `run` | both halves and the phases: one test |
+//!
+//! Source: POLYMIX-SPEC, from Web Polygraph 4.9.0 (workloads polymix-3 and polymix-4). We differ: no Content-MD5 (every byte
+//! is compared anyway); no DNS names, no packet loss on the server side; life cycles shrink with the time scale.
+#![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod body;
+pub mod check;
+pub mod clock;
+pub mod content;
+pub mod ideal;
+pub mod life;
+pub mod name;
+pub mod phases;
+pub mod popularity;
+pub mod random;
+pub mod report;
+pub mod request;
+pub mod robots;
+pub mod run;
+pub mod server;
+pub mod stats;
+pub mod wire;
+
+/// Which of the two workloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Mix {
+    /// PolyMix-3, of the third and fourth cache-off: GET only.
+    Three,
+    /// PolyMix-4: POST, HEAD, aborts, and small objects preferred.
+    Four,
+}

@@ -1,0 +1,201 @@
+//! What kind of request is made: conditions, reloads, methods, aborts.
+//!
+//! A share of the requests is special; the phases begin with a tenth of that share (`special`). The images of a page are asked
+//! for in the same way as the page, but always with GET.
+//!
+//! Not known here: connections.   Source: spec section 2; Polygraph's Client for what images inherit.
+
+use crate::Mix;
+use crate::content::ObjectId;
+use crate::random::{self, Chance};
+
+//= spec section 2   request types
+const IMS_200: f64 = 0.05;
+const IMS_304: f64 = 0.10;
+const RELOAD: f64 = 0.05;
+//= spec section 2   methods of PolyMix-4
+const POST: f64 = 0.015;
+const HEAD: f64 = 0.001;
+const POST_BYTES_END: u64 = 8 * 1024;
+//= spec section 2   0.1 % by robots and 0.1 % by servers
+const ABORT: f64 = 0.001;
+
+/// What the request says of copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Condition {
+    /// Nothing.
+    Basic,
+    /// If-Modified-Since a second before Last-Modified: the object is wanted.
+    Ims200,
+    /// If-Modified-Since a second after Last-Modified: 304 is wanted.
+    Ims304,
+    /// No copy will do.
+    Reload,
+}
+
+/// The method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// GET
+    Get,
+    /// POST, with a body of so many bytes
+    Post(u64),
+    /// HEAD
+    Head,
+}
+
+/// One request, before it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// The object.
+    pub id: ObjectId,
+    /// What is said of copies.
+    pub condition: Condition,
+    /// GET, mostly.
+    pub method: Method,
+    /// The robot goes away in the middle of the answer.
+    pub abort: bool,
+    /// An ideal cache answers; see `ideal`.
+    pub offered: bool,
+}
+
+impl Request {
+    /// For an object that was picked.
+    pub fn draw(mix: Mix, id: ObjectId, special: f64, chance: &mut Chance) -> Self {
+        let mut request = Self {
+            id,
+            condition: condition(chance.unit(), special),
+            method: Method::Get,
+            abort: false,
+            offered: false,
+        };
+        if mix == Mix::Four {
+            request.method = method(special, chance);
+            request.abort = chance.event(ABORT);
+        }
+        if request.method != Method::Get {
+            request.condition = Condition::Basic;
+        }
+        request
+    }
+
+    /// For an image of the page.
+    #[must_use]
+    pub fn image(&self, position: u32) -> Self {
+        Self {
+            id: self.id.image(position),
+            method: Method::Get,
+            abort: false,
+            offered: false,
+            ..*self
+        }
+    }
+
+    /// Counts for the document hit ratio.
+    #[must_use]
+    pub fn is_basic(&self) -> bool {
+        self.condition == Condition::Basic && self.method == Method::Get
+    }
+}
+
+/// Where the server cuts its answer to this exchange, as a share of the body; mostly nowhere. A function of the exchange,
+/// so that the robot knows whose fault it was.
+#[must_use]
+pub fn server_abort(mix: Mix, exchange: u64) -> Option<f64> {
+    let hash = random::mix(exchange ^ 0x00AB_0127);
+    (mix == Mix::Four && random::unit(hash) < ABORT).then(|| random::unit(random::mix(hash)))
+}
+
+fn condition(u: f64, special: f64) -> Condition {
+    let mut left = u;
+    for (share, condition) in [
+        (IMS_200, Condition::Ims200),
+        (IMS_304, Condition::Ims304),
+        (RELOAD, Condition::Reload),
+    ] {
+        if left < share * special {
+            return condition;
+        }
+        left -= share * special;
+    }
+    Condition::Basic
+}
+
+fn method(special: f64, chance: &mut Chance) -> Method {
+    let u = chance.unit();
+    if u < POST * special {
+        Method::Post(chance.below(POST_BYTES_END))
+    } else if u < (POST + HEAD) * special {
+        Method::Head
+    } else {
+        Method::Get
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::Kind;
+
+    const DRAWS: u32 = 400_000;
+
+    fn share(mix: Mix, special: f64, of: impl Fn(&Request) -> bool) -> f64 {
+        let mut chance = Chance::new(5);
+        let id = ObjectId {
+            world: 1,
+            server: 0,
+            kind: Kind::Html,
+            number: 1,
+        };
+        let counted = (0..DRAWS)
+            .filter(|_| of(&Request::draw(mix, id, special, &mut chance)))
+            .count();
+        f64::from(u32::try_from(counted).unwrap()) / f64::from(DRAWS)
+    }
+
+    #[track_caller]
+    fn near(found: f64, expected: f64) {
+        let sdev = (expected * (1.0 - expected) / f64::from(DRAWS)).sqrt();
+        assert!(
+            (found - expected).abs() <= 4.0 * sdev,
+            "{found} is not {expected}"
+        );
+    }
+
+    #[test]
+    fn types_have_their_shares() {
+        for (condition, expected) in [
+            (Condition::Basic, 0.80),
+            (Condition::Ims200, 0.05),
+            (Condition::Ims304, 0.10),
+            (Condition::Reload, 0.05),
+        ] {
+            near(
+                share(Mix::Three, 1.0, |r| r.condition == condition),
+                expected,
+            );
+        }
+        near(
+            share(Mix::Three, 0.1, |r| r.condition != Condition::Basic),
+            0.02,
+        );
+    }
+
+    #[test]
+    fn methods_have_their_shares() {
+        near(
+            share(Mix::Four, 1.0, |r| matches!(r.method, Method::Post(_))),
+            0.015,
+        );
+        near(share(Mix::Four, 1.0, |r| r.method == Method::Head), 0.001);
+        near(
+            share(Mix::Four, 0.1, |r| matches!(r.method, Method::Post(_))),
+            0.0015,
+        );
+        near(share(Mix::Four, 1.0, |r| r.abort), 0.001);
+        near(
+            share(Mix::Three, 1.0, |r| r.method != Method::Get || r.abort),
+            0.0,
+        );
+    }
+}

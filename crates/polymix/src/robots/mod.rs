@@ -1,0 +1,472 @@
+//! The clients: thousands of robots on one thread.
+//!
+//! `schedule` says whose turn it is; a robot's request goes out on a kept
+//! connection, on a new one if it has fewer than four, or waits in the robot's queue. Each connection is a task
+//! (`connection`). A page that was right has its images fetched at once; they are taken off the robot's budget, so that the
+//! rate includes them.
+//!
+//! A response time begins when the request was intended; one that waited for the robot's own four connections, which is the
+//! workload's doing, begins when a connection was free, and its wait is counted apart. How late the schedule itself was is
+//! counted as lag: if it is more than a few milliseconds, the load generator is what is being measured.
+//!
+//! Not known here: what the answers must be (`check`).
+//! Limits: `QUEUE_MAX` requests wait in a robot, more are faults; `IDLE` closes kept connections.
+//! Source: spec sections 2 and 6.
+
+mod connection;
+mod schedule;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use self::schedule::Schedule;
+use crate::Mix;
+use crate::answer::Finished;
+use crate::check::Fault;
+use crate::clock::{GAP_S_MEAN, Pace};
+use crate::content::{IMAGES_MAX, Kind};
+use crate::ideal::Ideal;
+use crate::name::Servers;
+use crate::phases::{Ends, Phase};
+use crate::popularity::{Popularity, direct_kind};
+use crate::random::{Chance, zipf};
+use crate::request::{Method, Request};
+use crate::server::{Counters, Seen, thread_cpu};
+use crate::stats::{Counted, FAULTS_KEPT, Series, Timing, Volume};
+use crate::wire::Minor;
+
+//= spec section 2   at most 4 connections a robot
+const CONNECTIONS_MAX: u8 = 4;
+const QUEUE_MAX: usize = 1_000;
+/// A kept connection that nobody uses is closed.
+const IDLE: Duration = Duration::from_secs(15);
+/// Turns after which a robot's debts are those of any time.
+const DEBT_TURNS: u32 = 64;
+/// The schedule looks at least so often.
+const TICK: Duration = Duration::from_millis(20);
+/// Answers that come later than this after the last phase are not waited for.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Robots for a rate.
+#[must_use]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // thousands
+pub fn robots_for(rate: f64) -> u32 {
+    (rate * GAP_S_MEAN).ceil().max(1.0) as u32
+}
+
+/// What robots must know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Which workload.
+    pub mix: Mix,
+    /// The proxy under test.
+    pub proxy: SocketAddr,
+    /// Whom to ask for.
+    pub servers: Servers,
+    /// How many robots.
+    pub robots: u32,
+    /// How much faster each of them is than specified.
+    pub speed: f64,
+    /// First of the addresses the robots have, one each; else the system chooses.
+    pub addresses: Option<Ipv4Addr>,
+    /// Objects of their own: two groups of robots must differ in this.
+    pub world: u32,
+    /// For everything random.
+    pub seed: u64,
+    /// HTTP/1.0, as specified, or 1.1.
+    pub minor: Minor,
+    /// Shortens life cycles, with the test; as the servers'.
+    pub life_scale: f64,
+    /// Fills until the working set is frozen.
+    pub working_set_fills: u64,
+    /// Longest wait for an answer.
+    pub patience: Duration,
+    /// With more connections than this, those that are not in use are closed: descriptors are few.
+    pub kept_max: u64,
+}
+
+/// How the run stands, once a second.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// Phase under way.
+    pub phase: &'static str,
+    /// Since it began.
+    pub phase_time: Duration,
+    /// Since the run began.
+    pub time: Duration,
+    /// Right answers so far.
+    pub replies: u64,
+    /// Wrong ones so far.
+    pub errors: u64,
+    /// Requests on their way.
+    pub in_flight: u64,
+    /// Fills so far.
+    pub fills: Volume,
+    /// The working set grows no more.
+    pub frozen: bool,
+}
+
+/// What a phase was.
+#[derive(Debug, Clone)]
+pub struct PhaseRun {
+    /// As in the papers.
+    pub name: &'static str,
+    /// When it began and ended, from the begin of the run.
+    pub from: Duration,
+    /// See `from`.
+    pub to: Duration,
+    /// Requests a second that the plan asks for, on average.
+    pub intended_rate: f64,
+    /// CPU time of the robots' thread.
+    pub cpu: Duration,
+    /// What was counted.
+    pub counted: Counted,
+    /// What the servers did meanwhile, if they are ours.
+    pub origin: Option<Seen>,
+}
+
+/// What robots bring home.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Phase by phase.
+    pub phases: Vec<PhaseRun>,
+    /// Moment by moment.
+    pub series: Series,
+    /// The first faults, in full.
+    pub faults: Vec<String>,
+    /// Requests unanswered when the run was over.
+    pub unfinished: u64,
+    /// Direct objects of the working set at the end.
+    pub working_set: u64,
+    /// Whether it was frozen.
+    pub frozen: bool,
+    /// Repeats that became new objects, for want of old ones.
+    pub nothing_to_repeat: u64,
+    /// Most connections at once.
+    pub connections_max: u64,
+}
+
+/// A request with its times.
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    request: Request,
+    /// In this phase.
+    phase: usize,
+    intended: Instant,
+    /// When the robot had a connection for it.
+    ready: Instant,
+    retried: bool,
+}
+
+#[derive(Debug, Default)]
+struct Robot {
+    /// Images fetched that the schedule does not know of yet.
+    owed: u32,
+    open: u8,
+    queue: VecDeque<Job>,
+    /// Kept connections: who sends a job down wakes the task.
+    kept: Vec<oneshot::Sender<Job>>,
+}
+
+impl Robot {
+    /// As if it had been asking for a while. Without debts, all robots would fetch their first images on top of the rate,
+    /// and a short test would not get over it.
+    fn new(chance: &mut Chance) -> Self {
+        let mut owed = 0_u32;
+        for _ in 0..DEBT_TURNS {
+            if owed > 0 {
+                owed -= 1;
+            } else if direct_kind(chance.unit()).1 == Kind::Html {
+                owed = zipf(IMAGES_MAX, chance.unit());
+            }
+        }
+        Self {
+            owed,
+            ..Self::default()
+        }
+    }
+}
+
+struct Shared {
+    settings: Settings,
+    began: Instant,
+    state: RefCell<State>,
+}
+
+struct State {
+    popularity: Popularity,
+    ideal: Ideal,
+    chance: Chance,
+    robots: Vec<Robot>,
+    phase: usize,
+    counted: Vec<Counted>,
+    series: Series,
+    faults: Vec<String>,
+    fills: Volume,
+    replies: u64,
+    errors: u64,
+    in_flight: u64,
+    exchange: u64,
+    connections: u64,
+    connections_max: u64,
+}
+
+/// Runs all phases. Must run on a `LocalSet`. Once a second `progress` may look; `origin` are the servers' counters, if
+/// they are in this process.
+pub async fn run(
+    settings: Settings,
+    phases: &[Phase],
+    origin: Option<&Counters>,
+    mut progress: impl FnMut(&Progress),
+) -> Outcome {
+    let mut chance = Chance::new(settings.seed);
+    let mut schedule = Schedule::new(settings.robots, &mut chance);
+    let robots = (0..settings.robots).map(|_| Robot::new(&mut chance));
+    let robots = robots.collect();
+    let shared = Rc::new(Shared {
+        began: Instant::now(),
+        state: RefCell::new(State {
+            popularity: Popularity::new(settings.mix, settings.world, settings.servers.count),
+            ideal: Ideal::new(settings.servers.count),
+            chance,
+            robots,
+            phase: 0,
+            counted: Vec::new(),
+            series: Series::default(),
+            faults: Vec::new(),
+            fills: Volume::default(),
+            replies: 0,
+            errors: 0,
+            in_flight: 0,
+            exchange: u64::from(settings.world) << 40,
+            connections: 0,
+            connections_max: 0,
+        }),
+        settings,
+    });
+    let mut runs = Vec::new();
+    let mut begins = shared.began;
+    for phase in phases {
+        shared.begin_phase();
+        let cpu = thread_cpu();
+        let seen = origin.map(Counters::seen);
+        let ends = schedule.run(&shared, phase, begins, &mut progress).await;
+        runs.push(PhaseRun {
+            name: phase.name,
+            from: begins - shared.began,
+            to: ends - shared.began,
+            intended_rate: shared.intended_rate(phase, ends - begins),
+            cpu: thread_cpu().saturating_sub(cpu),
+            counted: Counted::default(),
+            origin: origin
+                .map(Counters::seen)
+                .zip(seen)
+                .map(|(now, then)| now.since(&then)),
+        });
+        begins = ends;
+    }
+    let patience_ends = Instant::now() + DRAIN;
+    while shared.state.borrow().in_flight > 0 && Instant::now() < patience_ends {
+        tokio::time::sleep(TICK).await;
+    }
+    shared.outcome(runs)
+}
+
+impl Shared {
+    fn begin_phase(&self) {
+        let mut state = self.state.borrow_mut();
+        state.counted.push(Counted::default());
+        state.phase = state.counted.len() - 1;
+    }
+
+    /// When a phase ended, if it has. A phase of fixed length ends when it should have, however late we look.
+    fn ended(&self, phase: &Phase, begins: Instant) -> Option<Instant> {
+        let now = Instant::now();
+        let state = self.state.borrow();
+        let time_over = begins + Duration::from_secs_f64(phase.length_s());
+        let goal = match phase.ends {
+            Ends::After(_) => false,
+            Ends::ServersSeen(_) => state.popularity.all_servers_seen(),
+            Ends::Filled { bytes, .. } => state.fills.bytes >= bytes && state.popularity.frozen(),
+        };
+        if goal {
+            Some(now.min(time_over))
+        } else {
+            (now >= time_over).then_some(time_over)
+        }
+    }
+
+    /// A robot's turn: it asks for something, or has asked enough for images.
+    fn ask(self: &Rc<Self>, robot: u32, intended: Instant, recurrence: f64, special: f64) {
+        let request = {
+            let state = &mut *self.state.borrow_mut();
+            let owed = &mut state.robots[robot as usize].owed;
+            if *owed > 0 {
+                *owed -= 1;
+                state.counted[state.phase].skipped += 1;
+                return;
+            }
+            let mix = self.settings.mix;
+            let wanted = Popularity::recurrence(mix) * recurrence;
+            let picked = state.popularity.pick(wanted, &mut state.chance);
+            let lag = Instant::now().saturating_duration_since(intended);
+            state.counted[state.phase].lag.add(lag);
+            Request::draw(mix, picked.id, special, &mut state.chance)
+        };
+        self.launch(robot, request, intended);
+    }
+
+    fn launch(self: &Rc<Self>, robot: u32, mut request: Request, intended: Instant) {
+        let state = &mut *self.state.borrow_mut();
+        request.offered = state.ideal.ask(&request);
+        let counted = &mut state.counted[state.phase];
+        counted.requests += 1;
+        counted.offered += u64::from(request.offered);
+        let mut job = Job {
+            request,
+            phase: state.phase,
+            intended,
+            ready: intended,
+            retried: false,
+        };
+        let own = &mut state.robots[robot as usize];
+        while let Some(kept) = own.kept.pop() {
+            match kept.send(job) {
+                Ok(()) => {
+                    state.in_flight += 1;
+                    return;
+                }
+                // That connection has been closed meanwhile.
+                Err(back) => job = back,
+            }
+        }
+        if own.open < CONNECTIONS_MAX {
+            own.open += 1;
+            state.in_flight += 1;
+            tokio::task::spawn_local(connection::run(Rc::clone(self), robot, job));
+        } else if own.queue.len() < QUEUE_MAX {
+            own.queue.push_back(job);
+            state.in_flight += 1;
+        } else {
+            state.errors += 1;
+            counted.failed(&Fault::Overload);
+        }
+    }
+
+    /// What a connection that is free now does next.
+    fn next(&self, robot: u32) -> Option<Job> {
+        let mut job = self.state.borrow_mut().robots[robot as usize]
+            .queue
+            .pop_front()?;
+        job.ready = Instant::now().max(job.intended);
+        Some(job)
+    }
+
+    fn keep(&self, robot: u32) -> oneshot::Receiver<Job> {
+        let (sender, receiver) = oneshot::channel();
+        self.state.borrow_mut().robots[robot as usize]
+            .kept
+            .push(sender);
+        receiver
+    }
+
+    fn gone(&self, robot: u32) {
+        let own = &mut self.state.borrow_mut().robots[robot as usize];
+        own.open -= 1;
+        own.kept.retain(|kept| !kept.is_closed());
+    }
+
+    fn finished(self: &Rc<Self>, robot: u32, job: &Job, finished: &Finished, first_byte: Instant) {
+        let now = Instant::now();
+        let timing = Timing {
+            first_byte: first_byte - job.ready,
+            response: now - job.ready,
+            queued: job.ready - job.intended,
+        };
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.in_flight -= 1;
+            state.replies += 1;
+            let counted = &mut state.counted[job.phase];
+            let fills = counted.fills;
+            counted.finished(&job.request, finished, &timing);
+            state.fills.count += counted.fills.count - fills.count;
+            state.fills.bytes += counted.fills.bytes - fills.bytes;
+            let sample = state.series.at(now - self.began);
+            sample.finished(&job.request, finished, timing.response);
+            if !state.popularity.frozen() && state.fills.count >= self.settings.working_set_fills {
+                state.popularity.freeze();
+            }
+        }
+        let images = match (job.request.method, finished.status) {
+            (Method::Get, 200) => job.request.id.images(),
+            _ => 0,
+        };
+        self.state.borrow_mut().robots[robot as usize].owed += images;
+        for position in 0..images {
+            self.launch(robot, job.request.image(position), now);
+        }
+    }
+
+    fn failed(&self, job: &Job, fault: &Fault) {
+        let state = &mut *self.state.borrow_mut();
+        state.in_flight -= 1;
+        state.errors += 1;
+        state.counted[job.phase].failed(fault);
+        state.series.at(self.began.elapsed()).errors += 1;
+        if state.faults.len() < FAULTS_KEPT {
+            let mut path = Vec::new();
+            crate::name::write_path(job.request.id, &mut path);
+            let address = self.settings.servers.address(job.request.id.server);
+            let path = String::from_utf8_lossy(&path);
+            let (method, condition) = (job.request.method, job.request.condition);
+            let text = format!("{fault}: http://{address}{path} ({method:?}, {condition:?})");
+            state.faults.push(text);
+        }
+    }
+
+    fn progress(&self, phase: &'static str, begins: Instant) -> Progress {
+        let state = self.state.borrow();
+        Progress {
+            phase,
+            phase_time: begins.elapsed(),
+            time: self.began.elapsed(),
+            replies: state.replies,
+            errors: state.errors,
+            in_flight: state.in_flight,
+            fills: state.fills,
+            frozen: state.popularity.frozen(),
+        }
+    }
+
+    fn outcome(&self, mut phases: Vec<PhaseRun>) -> Outcome {
+        let state = &mut *self.state.borrow_mut();
+        // What a request is, is known when it ends, which may be after its phase.
+        for (run, counted) in phases.iter_mut().zip(state.counted.iter()) {
+            run.counted = counted.clone();
+        }
+        Outcome {
+            phases,
+            series: state.series.clone(),
+            faults: state.faults.clone(),
+            unfinished: state.in_flight,
+            working_set: state.popularity.working_set(),
+            frozen: state.popularity.frozen(),
+            nothing_to_repeat: state.popularity.nothing_to_repeat(),
+            connections_max: state.connections_max,
+        }
+    }
+
+    fn intended_rate(&self, phase: &Phase, took: Duration) -> f64 {
+        let seconds = took.as_secs_f64().max(1e-9);
+        f64::from(self.settings.robots) * Pace::of(phase, self.settings.speed).done(seconds)
+            / GAP_S_MEAN
+            / seconds
+    }
+}

@@ -1,0 +1,309 @@
+//! One test: servers on a thread of their own, robots on the caller's, phase after phase.
+//!
+//! The two halves may run on machines of their own: [`origin`] there, [`robots`] here, with the same `Test`.
+//!
+//! A small test has fewer servers than the specification says: else most lists of objects would have nothing to repeat, and
+//! the hit ratio would not be that of a day.
+//!
+//! Not known here: the command line.   Limits: one thread for each half.   Source: spec sections 3, 6 and 8.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+
+use crate::name::Servers;
+use crate::phases::{Phase, Sizing, phases};
+use crate::report::Report;
+use crate::robots::{self, Progress, robots_for};
+use crate::server::{self, Counters};
+use crate::wire::Minor;
+
+/// Fills of the working set for each server, at least: some 30 objects that are asked for directly.
+const FILLS_A_SERVER: u64 = 100;
+
+/// Descriptors, where the kernel does not tell.
+const FILES_ASSUMED: u64 = 1_024;
+
+/// What is tested, and how.
+#[derive(Debug, Clone)]
+pub struct Test {
+    /// How large, how fast, how long.
+    pub sizing: Sizing,
+    /// The proxy.
+    pub proxy: SocketAddr,
+    /// First address of the servers.
+    pub origin: SocketAddrV4,
+    /// Each server has an address of its own.
+    pub spread: bool,
+    /// How many robots; else as many as the rate asks for. Fewer are faster, and need fewer connections.
+    pub robots: Option<u32>,
+    /// How many servers; else as many as the sizing asks for.
+    pub servers: Option<u32>,
+    /// 1 is the specified think time.
+    pub think_scale: f64,
+    /// First address of the robots, if each is to have its own.
+    pub robot_addresses: Option<Ipv4Addr>,
+    /// HTTP/1.0, as specified, or 1.1.
+    pub minor: Minor,
+    /// Distinguishes the objects of this test from those of others. A proxy that still has them would hit too often.
+    pub world: u32,
+    /// For everything random.
+    pub seed: u64,
+    /// Longest wait for an answer.
+    pub patience: Duration,
+    /// Servers answer other machines.
+    pub remote: bool,
+    /// Only phases with these names; all, if empty.
+    pub only: Vec<String>,
+}
+
+impl Test {
+    /// The servers of this test.
+    #[must_use]
+    pub fn servers(&self) -> Servers {
+        let robots = self.robot_count();
+        //= spec section 3   500 + 0.1 x robots
+        let specified = 500 + robots.div_ceil(10);
+        let useful = self.sizing.working_set_fills() / FILLS_A_SERVER;
+        let useful = u32::try_from(useful).unwrap_or(u32::MAX).max(1);
+        Servers {
+            first: self.origin,
+            count: self.servers.unwrap_or(specified.min(useful)),
+            spread: self.spread,
+        }
+    }
+
+    fn robot_count(&self) -> u32 {
+        self.robots.unwrap_or_else(|| robots_for(self.sizing.rate))
+    }
+
+    fn phases(&self) -> Vec<Phase> {
+        let mut all = phases(&self.sizing);
+        if !self.only.is_empty() {
+            all.retain(|phase| self.only.iter().any(|name| name == phase.name));
+        }
+        all
+    }
+
+    fn robots(&self, servers: Servers) -> robots::Settings {
+        robots::Settings {
+            mix: self.sizing.mix,
+            proxy: self.proxy,
+            servers,
+            robots: self.robot_count(),
+            speed: f64::from(robots_for(self.sizing.rate)) / f64::from(self.robot_count()),
+            addresses: self.robot_addresses,
+            world: self.world,
+            seed: self.seed,
+            minor: self.minor,
+            life_scale: self.sizing.time_scale,
+            working_set_fills: self.sizing.working_set_fills(),
+            patience: self.patience,
+            kept_max: kept_max(),
+        }
+    }
+
+    /// How its servers behave.
+    #[must_use]
+    pub fn server(&self) -> server::Settings {
+        server::Settings {
+            mix: self.sizing.mix,
+            think_scale: self.think_scale,
+            life_scale: self.sizing.time_scale,
+            minor: self.minor,
+            seed: self.seed ^ 0x05EE_D0F5,
+            remote: self.remote,
+            clock_shift_s: 0,
+        }
+    }
+
+    fn setup(&self, servers: &Servers) -> BTreeMap<String, String> {
+        let sizing = &self.sizing;
+        let spread = if servers.spread { "" } else { ", one address" };
+        [
+            ("workload", format!("PolyMix-{:?}", sizing.mix)),
+            ("proxy", self.proxy.to_string()),
+            (
+                "rate",
+                format!(
+                    "{} requests/s, {} in the fill",
+                    sizing.rate, sizing.fill_rate
+                ),
+            ),
+            ("cache", format!("{} bytes", sizing.cache_bytes)),
+            ("time scale", format!("{}", sizing.time_scale)),
+            ("think scale", format!("{} (1 is 2.5 s)", self.think_scale)),
+            (
+                "robots",
+                format!(
+                    "{}, {:.2} requests/s each (specified: 0.4)",
+                    self.robot_count(),
+                    sizing.rate / f64::from(self.robot_count())
+                ),
+            ),
+            (
+                "servers",
+                format!("{} from {}{spread}", servers.count, servers.first),
+            ),
+            (
+                "freeze after",
+                format!("{} fills", sizing.working_set_fills()),
+            ),
+            (
+                "HTTP",
+                if self.minor == Minor::Zero {
+                    "1.0"
+                } else {
+                    "1.1"
+                }
+                .to_owned(),
+            ),
+            ("world, seed", format!("{:08x}, {}", self.world, self.seed)),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+    }
+}
+
+/// Both halves on this machine.
+///
+/// # Errors
+/// If the servers' address can not be had.
+pub fn polymix(test: &Test, progress: impl FnMut(&Progress)) -> io::Result<Report> {
+    let origin = Origin::start(test.servers(), test.server())?;
+    let mut servers = test.servers();
+    servers.first.set_port(origin.address.port());
+    run_robots(test, servers, Some(&origin.counters), progress)
+}
+
+/// The robots alone; the servers are elsewhere.
+///
+/// # Errors
+/// If there is no runtime to be had.
+pub fn robots(test: &Test, progress: impl FnMut(&Progress)) -> io::Result<Report> {
+    run_robots(test, test.servers(), None, progress)
+}
+
+/// The servers alone, until `stop` is done.
+///
+/// # Errors
+/// If their address can not be had.
+pub fn origin(test: &Test, stop: impl Future<Output = ()>) -> io::Result<()> {
+    let counters = Arc::new(Counters::default());
+    let local = LocalSet::new();
+    local.block_on(&runtime()?, async {
+        let listener = server::listen(listen_address(&test.servers()))?;
+        tokio::select! {
+            () = server::serve(listener, test.server(), counters) => {}
+            () = stop => {}
+        }
+        Ok(())
+    })
+}
+
+fn run_robots(
+    test: &Test,
+    servers: Servers,
+    origin: Option<&Counters>,
+    progress: impl FnMut(&Progress),
+) -> io::Result<Report> {
+    let local = LocalSet::new();
+    let phases = test.phases();
+    let run = robots::run(test.robots(servers), &phases, origin, progress);
+    let outcome = local.block_on(&runtime()?, run);
+    Ok(Report::new(test.setup(&servers), &outcome))
+}
+
+/// Connections of robots that may be kept: a third of the descriptors, so that there are as many for the servers, and some
+/// to spare. With 20,000 descriptors and the specified think time, that is what limits the rate.
+fn kept_max() -> u64 {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let files = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"));
+    let soft = files.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    soft.unwrap_or(FILES_ASSUMED) / 3
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
+/// With addresses of their own for the servers, one listener has all of them.
+fn listen_address(servers: &Servers) -> SocketAddrV4 {
+    if servers.spread {
+        SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, servers.first.port())
+    } else {
+        servers.first
+    }
+}
+
+/// Servers on a thread of their own, until dropped.
+#[derive(Debug)]
+pub struct Origin {
+    /// Where they listen.
+    pub address: SocketAddr,
+    /// What they have done.
+    pub counters: Arc<Counters>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Origin {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// If the address can not be had.
+    pub fn start(servers: Servers, settings: server::Settings) -> io::Result<Self> {
+        let counters = Arc::new(Counters::default());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let theirs = Arc::clone(&counters);
+        let runtime = runtime()?;
+        let serve = move || {
+            LocalSet::new().block_on(&runtime, async move {
+                let listener = match server::listen(listen_address(&servers)) {
+                    Ok(listener) => listener,
+                    Err(e) => {
+                        let _ = tell.send(Err(e));
+                        return;
+                    }
+                };
+                let _ = tell.send(listener.local_addr());
+                tokio::task::spawn_local(Arc::clone(&theirs).watch_cpu());
+                tokio::select! {
+                    () = server::serve(listener, settings, theirs) => {}
+                    _ = stopped => {}
+                }
+            });
+        };
+        let thread = std::thread::Builder::new()
+            .name("origin".to_owned())
+            .spawn(serve)?;
+        let address = told.recv().map_err(|_| io::ErrorKind::Other)??;
+        Ok(Self {
+            address,
+            counters,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

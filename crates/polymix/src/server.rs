@@ -1,0 +1,418 @@
+//! The origin: one process that is all servers of the workload.
+//!
+//! One listener answers for every server; which one is meant is in the URL. A connection lives for zipf(16) requests, or
+//! until it has been idle for 15 s; each reply is preceded by think time, norm(2.5 s, 1 s). Nothing is stored: heads are
+//! functions of name and time, and bodies are computed piece by piece as the socket takes them.
+//!
+//! Clients from beyond this machine are turned away unless invited.
+//!
+//! Limits: `CONNECTIONS_MAX` (more are closed at once), heads of `wire::HEAD_BYTES_MAX`.   Not known here: what a proxy is.
+//! Source: spec sections 3 and 4. We differ: no packet delay and loss on this side of the proxy.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddrV4;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::Mix;
+use crate::body::Body;
+use crate::name;
+use crate::random::{Chance, normal, zipf};
+use crate::request::{Method, server_abort};
+use crate::wire::{self, Incoming, Minor, Reply};
+
+//= spec section 3   norm(2.5 s, 1 s), zipf(16), 15 s
+const THINK_S_MEAN: f64 = 2.5;
+const THINK_S_SDEV: f64 = 1.0;
+const REQUESTS_A_CONNECTION: u32 = 16;
+const IDLE: Duration = Duration::from_secs(15);
+const CONNECTIONS_MAX: u64 = 18_000;
+const PIECE_BYTES: usize = 64 * 1024;
+/// Who sends a head must send it whole within this time.
+const HEAD_TIME: Duration = Duration::from_secs(30);
+
+/// How the servers behave.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Which workload: aborts or none.
+    pub mix: Mix,
+    /// 1 is the specified think time, 0 none.
+    pub think_scale: f64,
+    /// Shortens life cycles, with the test.
+    pub life_scale: f64,
+    /// HTTP/1.0, as specified, or 1.1.
+    pub minor: Minor,
+    /// For think times and connection use.
+    pub seed: u64,
+    /// Answer clients that are not on this machine.
+    pub remote: bool,
+    /// Added to the clock: for tests of staleness.
+    pub clock_shift_s: i64,
+}
+
+/// What the servers have done.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Requests answered.
+    pub replies: AtomicU64,
+    /// Of them, 304.
+    pub not_modified: AtomicU64,
+    /// Bytes of bodies.
+    pub body_bytes: AtomicU64,
+    /// Connections accepted.
+    pub connections: AtomicU64,
+    /// Connections open now.
+    pub open: AtomicU64,
+    /// Connections turned away or dropped for what they sent.
+    pub refused: AtomicU64,
+    /// Replies cut short on purpose.
+    pub aborted: AtomicU64,
+    /// CPU time of the servers' thread, microseconds; brought up to date ten times a second.
+    pub cpu_us: AtomicU64,
+}
+
+/// The counters that a report uses, at a moment or between two.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    /// Requests answered.
+    pub replies: u64,
+    /// Bytes of bodies.
+    pub body_bytes: u64,
+    /// Connections accepted.
+    pub connections: u64,
+    /// CPU time of the servers' thread.
+    pub cpu: Duration,
+}
+
+impl Counters {
+    /// As they are now.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        Seen {
+            replies: self.replies.load(Relaxed),
+            body_bytes: self.body_bytes.load(Relaxed),
+            connections: self.connections.load(Relaxed),
+            cpu: Duration::from_micros(self.cpu_us.load(Relaxed)),
+        }
+    }
+
+    /// Keeps `cpu_us` up to date, for ever; on the servers' thread.
+    pub async fn watch_cpu(self: Arc<Self>) {
+        loop {
+            let us = thread_cpu().as_micros();
+            self.cpu_us
+                .store(u64::try_from(us).unwrap_or(u64::MAX), Relaxed);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+impl Seen {
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            replies: self.replies + other.replies,
+            body_bytes: self.body_bytes + other.body_bytes,
+            connections: self.connections + other.connections,
+            cpu: self.cpu + other.cpu,
+        }
+    }
+
+    /// What happened since then.
+    #[must_use]
+    pub fn since(&self, then: &Self) -> Self {
+        Self {
+            replies: self.replies - then.replies,
+            body_bytes: self.body_bytes - then.body_bytes,
+            connections: self.connections - then.connections,
+            cpu: self.cpu.saturating_sub(then.cpu),
+        }
+    }
+}
+
+thread_local! {
+    static PIECE: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE_BYTES]);
+}
+
+/// A listener for all servers at this address. With addresses of their own for the servers, the caller gives the
+/// unspecified address and their port.
+///
+/// # Errors
+/// If the address can not be had.
+pub fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&std::net::SocketAddr::V4(address).into())?;
+    socket.listen(4096)?;
+    socket.set_nonblocking(true)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Answers for ever. Must run on a `LocalSet`.
+pub async fn serve(listener: TcpListener, settings: Settings, counters: Arc<Counters>) {
+    let settings = Rc::new(settings);
+    let mut chance = Chance::new(settings.seed);
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(_) => {
+                // Out of descriptors: those that are open will end.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            }
+        };
+        let stranger = !settings.remote && !peer.ip().is_loopback();
+        if stranger || counters.open.load(Relaxed) >= CONNECTIONS_MAX {
+            counters.refused.fetch_add(1, Relaxed);
+            continue;
+        }
+        counters.connections.fetch_add(1, Relaxed);
+        counters.open.fetch_add(1, Relaxed);
+        let connection = Connection {
+            stream,
+            settings: Rc::clone(&settings),
+            counters: Arc::clone(&counters),
+            chance: Chance::new(chance.draw()),
+            received: Vec::new(),
+        };
+        tokio::task::spawn_local(connection.run());
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    settings: Rc<Settings>,
+    counters: Arc<Counters>,
+    chance: Chance,
+    /// What has come and is not yet used.
+    received: Vec<u8>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.counters.open.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Connection {
+    async fn run(mut self) {
+        let _ = self.stream.set_nodelay(true);
+        if self.exchanges().await.is_err() {
+            // The proxy went away, as it may, or said something that is not of this workload.
+            self.counters
+                .refused
+                .fetch_add(u64::from(!self.received.is_empty()), Relaxed);
+        }
+    }
+
+    async fn exchanges(&mut self) -> io::Result<()> {
+        let requests = zipf(REQUESTS_A_CONNECTION, self.chance.unit());
+        for left in (0..requests).rev() {
+            let Some(request) = self.next().await? else {
+                return Ok(());
+            };
+            let keep_alive = left > 0 && request.keep_alive;
+            if !self.answer(&request, keep_alive).await? || !keep_alive {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The next request; none if the client has gone, or is idle for too long.
+    async fn next(&mut self) -> io::Result<Option<Incoming>> {
+        loop {
+            if let Some(request) = wire::parse_request(&self.received)
+                .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?
+            {
+                self.received.drain(..request.head_bytes);
+                if let Method::Post(bytes) = request.method {
+                    self.skip(bytes).await?;
+                }
+                return Ok(Some(request));
+            }
+            let idle = self.received.is_empty();
+            if idle {
+                // An idle connection holds no buffer.
+                self.received = Vec::new();
+            }
+            let patience = if idle { IDLE } else { HEAD_TIME };
+            match tokio::time::timeout(patience, self.receive()).await {
+                Ok(Ok(0)) | Err(_) if idle => return Ok(None),
+                Ok(Ok(0)) | Err(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(Ok(_)) => {}
+                Ok(Err(e)) => return Err(e),
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> io::Result<usize> {
+        loop {
+            self.stream.readable().await?;
+            let read = PIECE.with_borrow_mut(|piece| {
+                let n = self.stream.try_read(piece)?;
+                self.received.extend_from_slice(&piece[..n]);
+                Ok(n)
+            });
+            match read {
+                Err(e) if io::Error::kind(&e) == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// A request's body.
+    async fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        let mut left = bytes;
+        loop {
+            let take = usize::try_from(left)
+                .unwrap_or(usize::MAX)
+                .min(self.received.len());
+            self.received.drain(..take);
+            left -= take as u64;
+            if left == 0 {
+                return Ok(());
+            }
+            match tokio::time::timeout(HEAD_TIME, self.receive()).await {
+                Ok(Ok(n)) if n > 0 => {}
+                _ => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+    }
+
+    /// Whether the connection is still good.
+    async fn answer(&mut self, request: &Incoming, keep_alive: bool) -> io::Result<bool> {
+        let Some(id) = name::parse(&request.target) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        self.think().await;
+        let now_s = now_s().saturating_add_signed(self.settings.clock_shift_s);
+        let version = id.life(self.settings.life_scale).version_at(now_s);
+        //= spec section 4   304 when Last-Modified <= If-Modified-Since
+        let get = request.method == Method::Get;
+        let unchanged = get
+            && request
+                .since_s
+                .is_some_and(|since| version.since_s <= since);
+        let length = id.size();
+        let reply = Reply {
+            status: if unchanged { 304 } else { 200 },
+            length,
+            cachable: id.cachable(),
+            now_s,
+            modified_s: version.since_s,
+            expires_s: version.until_s,
+            exchange: request.exchange,
+            version: version.number,
+            keep_alive,
+        };
+        let mut head = Vec::with_capacity(512);
+        wire::write_reply(&reply, self.settings.minor, &mut head);
+        let body =
+            (!unchanged && request.method != Method::Head).then(|| Body::new(id, version.number));
+        let body_end = body.as_ref().map_or(0, |body| {
+            match server_abort(self.settings.mix, request.exchange) {
+                Some(share) => share_of(body.len(), share),
+                None => body.len(),
+            }
+        });
+        self.counters.replies.fetch_add(1, Relaxed);
+        self.counters
+            .not_modified
+            .fetch_add(u64::from(unchanged), Relaxed);
+        self.counters.body_bytes.fetch_add(body_end, Relaxed);
+        self.send(&head, body.as_ref(), body_end).await?;
+        let cut = body.is_some_and(|body| body_end < body.len());
+        self.counters.aborted.fetch_add(u64::from(cut), Relaxed);
+        Ok(!cut)
+    }
+
+    async fn think(&mut self) {
+        let seconds =
+            normal(THINK_S_MEAN, THINK_S_SDEV, self.chance.unit()) * self.settings.think_scale;
+        if seconds > 0.0 {
+            tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+        }
+    }
+
+    /// Sends head and body from a piece of memory that all connections share; what a full socket does not take is
+    /// computed again.
+    async fn send(&mut self, head: &[u8], body: Option<&Body>, body_end: u64) -> io::Result<()> {
+        let total = head.len() as u64 + body_end;
+        let mut sent = 0_u64;
+        while sent < total {
+            let wrote = PIECE.with_borrow_mut(|piece| {
+                let head_left = usize::try_from(sent)
+                    .ok()
+                    .and_then(|n| head.get(n..))
+                    .unwrap_or_default();
+                piece[..head_left.len()].copy_from_slice(head_left);
+                let offset = sent.saturating_sub(head.len() as u64);
+                let room = piece.len() - head_left.len();
+                let len = usize::try_from(body_end - offset).unwrap_or(room).min(room);
+                if let Some(body) = body {
+                    body.fill(offset, &mut piece[head_left.len()..head_left.len() + len]);
+                }
+                self.stream.try_write(&piece[..head_left.len() + len])
+            });
+            match wrote {
+                Ok(n) => sent += n as u64,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
+)] // bytes of an object, and less
+fn share_of(bytes: u64, share: f64) -> u64 {
+    ((bytes as f64 * share) as u64).min(bytes - 1)
+}
+
+/// CPU time of this thread, where the kernel tells.
+#[must_use]
+pub fn thread_cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns = text.split(' ').next().and_then(|ns| ns.parse().ok());
+    Duration::from_nanos(ns.unwrap_or(0))
+}
+
+/// Unix seconds.
+#[must_use]
+pub fn now_s() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn think_times_are_those_of_the_specification() {
+        let mut chance = Chance::new(1);
+        let draws = 200_000;
+        let times: Vec<f64> = (0..draws)
+            .map(|_| normal(THINK_S_MEAN, THINK_S_SDEV, chance.unit()).max(0.0))
+            .collect();
+        let mean = times.iter().sum::<f64>() / f64::from(draws);
+        // Cutting at 0 moves the mean up by 0.002 s.
+        assert!((mean - 2.502).abs() < 0.01, "{mean}");
+        let zero = times.iter().filter(|t| **t == 0.0).count();
+        #[allow(clippy::cast_precision_loss)]
+        let share = zero as f64 / f64::from(draws);
+        assert!((share - 0.0062).abs() < 0.001, "{share}");
+    }
+}

@@ -1,0 +1,155 @@
+//! The stream of requests as a whole, without sockets: the mix of replies, and the hit ratio it offers to an ideal cache.
+//!
+//! Robots are left out: a page is followed by its images at once, as if everything were answered in no time.
+
+use polymix::Mix;
+use polymix::content::{Kind, ObjectId};
+use polymix::ideal::Ideal;
+use polymix::phases::Sizing;
+use polymix::popularity::Popularity;
+use polymix::random::Chance;
+use polymix::request::{Condition, Method, Request};
+
+#[derive(Debug, Default)]
+struct Tally {
+    replies: f64,
+    hits: f64,
+    basic: f64,
+    basic_hits: f64,
+    basic_bytes: f64,
+    basic_hit_bytes: f64,
+    kinds: [f64; 4],
+    cachable: f64,
+    bytes: f64,
+    fills: f64,
+    fill_bytes: f64,
+}
+
+struct Stream {
+    mix: Mix,
+    popularity: Popularity,
+    ideal: Ideal,
+    chance: Chance,
+}
+
+impl Stream {
+    fn new(mix: Mix) -> Self {
+        Self {
+            mix,
+            popularity: Popularity::new(mix, 1, 40),
+            ideal: Ideal::new(40),
+            chance: Chance::new(11),
+        }
+    }
+
+    /// A request of a robot, and those for its images.
+    fn turn(&mut self, recurrence: f64, special: f64, tally: &mut Tally) {
+        let wanted = Popularity::recurrence(self.mix) * recurrence;
+        let picked = self.popularity.pick(wanted, &mut self.chance);
+        let request = Request::draw(self.mix, picked.id, special, &mut self.chance);
+        self.reply(&request, tally);
+        if request.condition != Condition::Ims304 && request.method == Method::Get {
+            for position in 0..request.id.images() {
+                self.reply(&request.image(position), tally);
+            }
+        }
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn reply(&mut self, request: &Request, tally: &mut Tally) {
+        let hit = self.ideal.ask(request);
+        let bytes = request.id.size() as f64;
+        let not_modified = request.condition == Condition::Ims304;
+        tally.replies += 1.0;
+        tally.hits += f64::from(u8::from(hit));
+        tally.kinds[request.id.kind.index()] += 1.0;
+        tally.cachable += f64::from(u8::from(request.id.cachable()));
+        if !not_modified {
+            tally.bytes += bytes;
+            if request.id.cachable() && !hit {
+                tally.fills += 1.0;
+                tally.fill_bytes += bytes;
+            }
+        }
+        if request.is_basic() {
+            tally.basic += 1.0;
+            tally.basic_bytes += bytes;
+            if hit {
+                tally.basic_hits += 1.0;
+                tally.basic_hit_bytes += bytes;
+            }
+        }
+    }
+
+    /// The fill phase, and a top phase after the freeze.
+    fn day(mix: Mix) -> (Tally, Tally) {
+        let sizing = Sizing {
+            mix,
+            rate: 20.0,
+            fill_rate: 20.0,
+            cache_bytes: 0,
+            time_scale: 1.0,
+        };
+        let mut stream = Self::new(mix);
+        let (mut fill, mut top) = (Tally::default(), Tally::default());
+        #[allow(clippy::cast_precision_loss)]
+        while fill.fills < sizing.working_set_fills() as f64 {
+            stream.turn(5.0 / 55.0, 0.1, &mut fill);
+        }
+        stream.popularity.freeze();
+        while top.replies < 4.0 * 3600.0 * sizing.rate {
+            stream.turn(1.0, 1.0, &mut top);
+        }
+        println!("{mix:?}\nfill {fill:?}\ntop {top:?}");
+        (fill, top)
+    }
+}
+
+#[track_caller]
+fn within(found: f64, range: std::ops::RangeInclusive<f64>) {
+    assert!(range.contains(&found), "{found} is not in {range:?}");
+}
+
+#[test]
+fn polymix_3_offers_what_the_specification_says() {
+    let (fill, top) = Stream::day(Mix::Three);
+    within(100.0 * fill.basic_hits / fill.basic, 4.5..=6.0);
+    within(100.0 * top.basic_hits / top.basic, 56.5..=58.5);
+    within(100.0 * top.hits / top.replies, 53.5..=55.5);
+}
+
+#[test]
+fn polymix_4_offers_as_many_documents_but_fewer_bytes() {
+    let (_, top) = Stream::day(Mix::Four);
+    // The recurrence of PolyMix-4 makes no allowance for reloads, and a POST drives an object out.
+    within(100.0 * top.hits / top.replies, 49.5..=55.5);
+    within(100.0 * top.basic_hits / top.basic, 52.5..=56.0);
+    within(100.0 * top.basic_hit_bytes / top.basic_bytes, 36.0..=44.0);
+}
+
+#[test]
+fn replies_are_mixed_as_in_the_table() {
+    let (fill, top) = Stream::day(Mix::Three);
+    for tally in [&fill, &top] {
+        let share = |kind: Kind| 100.0 * tally.kinds[kind.index()] / tally.replies;
+        within(share(Kind::Image), 62.5..=66.5);
+        within(share(Kind::Html), 14.3..=16.0);
+        within(share(Kind::Download), 0.4..=0.6);
+        within(share(Kind::Other), 18.5..=21.0);
+        within(100.0 * tally.cachable / tally.replies, 78.5..=81.5);
+        within(tally.bytes / tally.replies / 1024.0, 9.5..=11.5);
+        within(tally.fill_bytes / tally.fills / 1024.0, 10.0..=13.7);
+    }
+}
+
+#[test]
+fn a_repeated_page_repeats_its_images() {
+    let page = ObjectId {
+        world: 1,
+        server: 2,
+        kind: Kind::Html,
+        number: 3,
+    };
+    assert_eq!(page.image(1), page.image(1));
+    assert_ne!(page.image(1), ObjectId { number: 4, ..page }.image(1));
+}

@@ -1,0 +1,193 @@
+//! Origins that could not be reached a moment ago, so that a dead one is not tried for each request.
+//!
+//! A failure to connect (name, TCP, TLS) is remembered for a short time; until then whoever asks gets it at once, marked
+//! [`ConnectError::Remembered`]. A connection that is made clears it. What an origin answers is not looked at here, nor
+//! are failures that are this machine's.
+//!
+//! A failure is only given to those who would have tried the same addresses: what a listener with wider rules found out
+//! about the inside of a network is not told to others.
+//!
+//! Limits: [`FAILURES_MAX`] destinations in one worker; when all are young, further ones are not remembered.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::connect::permitted;
+use super::{ConnectError, Destination};
+use crate::access::Destinations;
+
+/// The most destinations remembered.
+pub const FAILURES_MAX: usize = 1024;
+
+struct Failure {
+    /// What the name resolved to; empty if it did not.
+    found: Vec<IpAddr>,
+    /// What of it was tried.
+    tried: Vec<SocketAddr>,
+    error: Arc<ConnectError>,
+    until: Instant,
+}
+
+/// One worker's failures.
+pub(super) struct Failures {
+    ttl: Duration,
+    table: RefCell<HashMap<Destination, Failure>>,
+}
+
+impl Failures {
+    /// None yet; each is remembered for `ttl`, with zero not at all.
+    pub(super) fn new(ttl: Duration) -> Self {
+        Self {
+            ttl,
+            table: RefCell::default(),
+        }
+    }
+
+    /// The failure that a connection now would most likely meet.
+    pub(super) fn recall(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        now: Instant,
+    ) -> Option<ConnectError> {
+        let table = self.table.borrow();
+        let failure = table.get(to).filter(|failure| now < failure.until)?;
+        let allowed = permitted(failure.found.clone(), to.port, access).ok()?;
+        (allowed == failure.tried).then(|| ConnectError::Remembered(Arc::clone(&failure.error)))
+    }
+
+    pub(super) fn note(
+        &self,
+        to: &Destination,
+        found: &[IpAddr],
+        tried: &[SocketAddr],
+        error: &ConnectError,
+        now: Instant,
+    ) {
+        if self.ttl.is_zero() || !is_of_the_origin(error) {
+            return;
+        }
+        let mut table = self.table.borrow_mut();
+        if table.len() >= FAILURES_MAX && !table.contains_key(to) {
+            table.retain(|_, failure| now < failure.until);
+            if table.len() >= FAILURES_MAX {
+                return;
+            }
+        }
+        let failure = Failure {
+            found: found.to_vec(),
+            tried: tried.to_vec(),
+            error: Arc::new(error.clone()),
+            until: now + self.ttl,
+        };
+        table.insert(to.clone(), failure);
+    }
+
+    /// A connection was made.
+    pub(super) fn clear(&self, to: &Destination) {
+        let mut table = self.table.borrow_mut();
+        if !table.is_empty() {
+            table.remove(to);
+        }
+    }
+}
+
+/// Would everybody who tries meet it, until something changes there?
+fn is_of_the_origin(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::NotFound | ConnectError::DnsFailed | ConnectError::DnsTimeout => true,
+        ConnectError::Refused | ConnectError::Unroutable | ConnectError::Timeout => true,
+        ConnectError::Tls(fault, _) => *fault != super::TlsFault::NoRoots,
+        ConnectError::Forbidden(_) | ConnectError::Busy | ConnectError::Exhausted => false,
+        ConnectError::Io(_) | ConnectError::Remembered(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Forbidden;
+
+    const TTL: Duration = Duration::from_secs(1);
+
+    fn to(host: &str) -> Destination {
+        Destination {
+            tls: false,
+            host: host.into(),
+            port: 80,
+        }
+    }
+
+    fn noted(failures: &Failures, to: &Destination, ips: &[&str], now: Instant) {
+        let found: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
+        let tried: Vec<SocketAddr> = found.iter().map(|ip| SocketAddr::new(*ip, 80)).collect();
+        failures.note(to, &found, &tried, &ConnectError::Refused, now);
+    }
+
+    #[test]
+    fn a_failure_is_remembered_for_a_while_or_until_a_success() {
+        let (failures, now, all) = (Failures::new(TTL), Instant::now(), Destinations::default());
+        let (a, b) = (to("a"), to("b"));
+        noted(&failures, &a, &["192.0.2.1"], now);
+        let again = failures.recall(&a, &all, now).expect("remembered");
+        assert_eq!(
+            again,
+            ConnectError::Remembered(Arc::new(ConnectError::Refused))
+        );
+        assert_eq!(
+            (again.status(), again.detail_token()),
+            (503, "destination_unavailable")
+        );
+        assert_eq!(failures.recall(&b, &all, now), None);
+        assert_eq!(failures.recall(&a, &all, now + TTL), None);
+        failures.clear(&a);
+        assert_eq!(failures.recall(&a, &all, now), None);
+    }
+
+    #[test]
+    fn our_own_failures_are_not() {
+        let (failures, now, all) = (Failures::new(TTL), Instant::now(), Destinations::default());
+        for error in [
+            ConnectError::Busy,
+            ConnectError::Exhausted,
+            ConnectError::Forbidden(Forbidden::Loopback),
+        ] {
+            failures.note(&to("a"), &[], &[], &error, now);
+            assert_eq!(failures.recall(&to("a"), &all, now), None);
+        }
+        let never = Failures::new(Duration::ZERO);
+        noted(&never, &to("a"), &["192.0.2.1"], now);
+        assert_eq!(never.recall(&to("a"), &all, now), None);
+    }
+
+    #[test]
+    fn what_others_may_not_try_they_do_not_hear_of() {
+        let (failures, now) = (Failures::new(TTL), Instant::now());
+        let outside = Destinations {
+            loopback: false,
+            ..Destinations::default()
+        };
+        noted(&failures, &to("a"), &["127.0.0.1"], now);
+        assert_eq!(failures.recall(&to("a"), &outside, now), None);
+        noted(&failures, &to("b"), &["127.0.0.1", "192.0.2.1"], now);
+        assert_eq!(failures.recall(&to("b"), &outside, now), None);
+        noted(&failures, &to("c"), &["192.0.2.1"], now);
+        assert!(failures.recall(&to("c"), &outside, now).is_some());
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let (failures, now, all) = (Failures::new(TTL), Instant::now(), Destinations::default());
+        for n in 0..=FAILURES_MAX {
+            noted(&failures, &to(&n.to_string()), &["192.0.2.1"], now);
+        }
+        assert_eq!(failures.table.borrow().len(), FAILURES_MAX);
+        let later = now + TTL;
+        noted(&failures, &to("later"), &["192.0.2.1"], later);
+        assert!(failures.recall(&to("later"), &all, later).is_some());
+        assert_eq!(failures.table.borrow().len(), 1);
+    }
+}

@@ -1,0 +1,100 @@
+//! Several who miss the same part at once: one fetches it, the others wait.
+//!
+//! A part is read from its origin at the pace of the client that asked for it, so it is not shared while it arrives, as a
+//! whole response is (`flight`). But what comes is stored fragment by fragment, and who wanted the same finds it there. The
+//! turn is over when the first fragment is stored, when it is clear that nothing will be, or when the fetch has ended
+//! for whatever reason. A request waits once, and not for long: then it fetches for itself, so that nobody waits in a
+//! queue for answers that cannot be shared.
+//!
+//! Limits: an entry for each fetch of a part that is under way; [`WAIT_MAX`].
+//! Not known here: what is fetched.
+
+use std::{
+    collections::HashMap,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use store::KeyHash;
+use tokio::sync::watch;
+
+use crate::state::Worker;
+
+/// The longest that a request waits for another one's part.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// A resource, and where the part begins: the number of a fragment.
+type Place = (u64, u64);
+type Table = HashMap<Place, watch::Receiver<()>>;
+
+/// The parts that are being fetched, of the whole process.
+#[derive(Default)]
+pub struct Turns(Mutex<Table>);
+
+/// A turn to fetch; over when dropped.
+pub struct Turn {
+    turns: Arc<Turns>,
+    place: Place,
+    /// Those who wait see that it is gone.
+    _over: watch::Sender<()>,
+}
+
+impl Turns {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The turn for what begins in this fragment; `Err`: another one has it.
+    fn take(self: &Arc<Self>, place: Place) -> Result<Turn, watch::Receiver<()>> {
+        let mut table = self.lock();
+        if let Some(others) = table.get(&place) {
+            return Err(others.clone());
+        }
+        let (over, waiting) = watch::channel(());
+        table.insert(place, waiting);
+        Ok(Turn {
+            turns: Arc::clone(self),
+            place,
+            _over: over,
+        })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.turns.lock().remove(&self.place);
+    }
+}
+
+/// The turn, if nobody else has it; else waits until it is over, for so long at most: `None`.
+pub async fn take_or_wait(worker: &Worker, primary: KeyHash, fragment: u64) -> Option<Turn> {
+    let turns = &worker.shared.flights.turns;
+    match turns.take((primary.0, fragment)) {
+        Ok(turn) => Some(turn),
+        Err(mut over) => {
+            let watch = worker.deadlines.watch();
+            let _ = watch.limit(WAIT_MAX, pin!(over.changed())).await;
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_for_each_place() {
+        let turns = Arc::new(Turns::default());
+        let turn = turns.take((1, 0)).ok().unwrap();
+        let over = turns.take((1, 0)).err().unwrap();
+        assert!(turns.take((1, 1)).is_ok());
+        assert!(turns.take((2, 0)).is_ok());
+        assert!(over.has_changed().is_ok());
+        drop(turn);
+        assert!(over.has_changed().is_err(), "the sender is gone");
+        assert!(turns.take((1, 0)).is_ok());
+        assert!(turns.lock().is_empty());
+    }
+}
