@@ -10,7 +10,7 @@ use bytes::Bytes;
 use common::{Random, Shell, body};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use store::{Lookup, NewRecord, Outcome, Settings, Store, WorkOp, Write};
+use store::{Corrupt, Lookup, NewRecord, Outcome, Settings, Store, WorkOp, Write};
 
 const THREADS: u64 = 4;
 const STEPS: usize = 20_000;
@@ -132,7 +132,20 @@ impl World {
             Lookup::Buffered(bytes) => (self.store.decode(&bytes, hash).unwrap(), floor),
             Lookup::OnDisk(read) => {
                 let bytes = self.read(read.offset, read.len);
-                let parts = self.store.decode_read(&bytes, &read).unwrap();
+                let parts = match self.store.decode_read(&bytes, &read) {
+                    Ok(parts) => parts,
+                    Err(corrupt) => {
+                        assert_eq!(
+                            corrupt,
+                            Corrupt::Invalidated,
+                            "by another thread, meanwhile"
+                        );
+                        let may_serve = self.store.read_done(read);
+                        assert!(!may_serve, "it was killed by the same invalidation");
+                        self.withheld.fetch_add(1, SeqCst);
+                        return;
+                    }
+                };
                 let renewal = read.renewal();
                 // Let another thread come between now and then.
                 if version_of(&parts.body).is_multiple_of(4) {
