@@ -40,8 +40,9 @@ use crate::signature::{self, SPAN_BYTES};
 /// The blocks of zeros written where `fallocate` is not known.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// How often, and at what distance, a lock is asked for.
-const LOCK_TRIES: u32 = 50;
+/// How often, and at what distance, a lock is asked for: a process that was killed lets go of it when what it had under way at
+/// the device is done.
+const LOCK_TRIES: u32 = 250;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// How to open.

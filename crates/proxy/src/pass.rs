@@ -200,7 +200,7 @@ pub fn nothing_sent(class: Class) -> Sent<'static> {
 }
 
 /// How long the answer to an unsafe method waits for the disk to remember what it made untrue.
-const REMEMBER_MAX: Duration = Duration::from_secs(1);
+const REMEMBER_MAX: Duration = Duration::from_secs(10);
 
 /// What is stored under the URIs an unsafe method wrote to is no longer true. It holds at once; and also after a crash
 /// from the moment the client sees the answer, if the disk takes it in time.
