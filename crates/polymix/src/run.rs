@@ -1,6 +1,6 @@
 //! One test: servers on a thread of their own, robots on the caller's, phase after phase.
 //!
-//! The two halves may run on machines of their own: [`origin`] there, [`robots`] here, with the same `Test`.
+//! The two halves may run on machines of their own: [`origin`] there, [`robots()`] here, with the same `Test`.
 //!
 //! A small test has fewer servers than the specification says: else most lists of objects would have nothing to repeat, and
 //! the hit ratio would not be that of a day.
