@@ -13,11 +13,13 @@ use super::Finding;
 use crate::failure::{During, Result};
 
 /// Bottom first; crates of one layer know nothing of each other.
-const LAYERS: [&[&str]; 6] = [
-    &["fields", "extent", "replacement", "profile"],
+const LAYERS: [&[&str]; 7] = [
+    &["fields", "extent", "replacement", "profile", "page"],
     &["http1", "httpcache", "store", "device"],
     // The simulation is of xtask alone; the benchmark shares nothing with the proxy it measures.
     &["simulation", "polymix"],
+    // The lab asks what the store should be; it drives the store and PolyMix, and the proxy knows nothing of it.
+    &["lab"],
     &["proxy"],
     &["loligo"],
     &["xtask"],

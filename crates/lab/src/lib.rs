@@ -1,0 +1,43 @@
+//! The storage lab: which layout should the disk side of a proxy cache use?
+//!
+//! A trace of requests ([`Access`]) goes through a memory cache and a disk cache, as in a proxy; what they ask of the disk
+//! ([`DiskRequest`]) goes to a file-space manager, which lays it out on a disk, real or modelled.
+//!
+//! Source: paper 002, section 4 (method).
+
+/// A request of a trace, as much of it as matters to a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// Since the beginning of the trace.
+    pub at_ms: u64,
+    /// The URL's number: equal for equal URLs, in the order of their first appearance.
+    pub object: u32,
+    /// The number of the server that URL names, likewise.
+    pub server: u32,
+    /// Size of the response.
+    pub size_bytes: u32,
+}
+
+/// What is asked of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskOp {
+    /// The object is read whole: a disk hit.
+    Read,
+    /// The object is new and written whole: a miss.
+    Write,
+    /// The object leaves the cache.
+    Delete,
+}
+
+/// A request to a file-space manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskRequest {
+    /// What to do.
+    pub op: DiskOp,
+    /// The object's number, as in [`Access`].
+    pub object: u32,
+    /// The number of its server.
+    pub server: u32,
+    /// Its size.
+    pub size_bytes: u32,
+}
