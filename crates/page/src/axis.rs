@@ -146,7 +146,7 @@ fn step(length: f64) -> f64 {
     let digit = rough / power;
     let rounded = match digit {
         d if d < 1.5 => 1.0,
-        d if d < 3.5 => 2.0,
+        d if d < 3.2 => 2.0,
         d if d < 7.5 => 5.0,
         _ => 10.0,
     };
