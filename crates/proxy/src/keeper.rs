@@ -245,14 +245,20 @@ impl Scan {
     }
 }
 
-async fn carry_out(store: &Store, engine: &Engine, work: Work) {
+async fn carry_out(store: &Arc<Store>, engine: &Engine, work: Work) {
     let result = match work.op {
         WorkOp::Read { offset, len } => engine.read(offset, len).await.map(Some),
         WorkOp::Write { offset, data } => engine.write(offset, data).await.map(|()| None),
         WorkOp::Flush => engine.flush().await.map(|()| None),
         WorkOp::Yield => {
             tokio::task::yield_now().await;
-            Ok(None)
+            // On a thread of its own: this one keeps the device busy meanwhile.
+            let store = Arc::clone(store);
+            let computing = move || store.work_done(work.id, Ok(None), unix_ms());
+            if let Err(error) = tokio::task::spawn_blocking(computing).await {
+                tracing::error!(%error, "the store's own work has failed");
+            }
+            return;
         }
     };
     let result = result.map_err(|error| {

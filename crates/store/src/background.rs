@@ -22,7 +22,7 @@ use crate::journal::{self, Journal};
 use crate::key::KeyHash;
 use crate::log::{self, Log, Position};
 use crate::mistakes::Mistake;
-use crate::scan::{Scan, ScanStep};
+use crate::scan::ScanStep;
 use crate::script::{Script, Step};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -67,8 +67,8 @@ pub enum WorkOp {
     },
     /// Make durable what was reported written before this was handed out, clusters included.
     Flush,
-    /// Nothing: to be reported done as soon as what was handed out with it is under way. The store has to compute something, and
-    /// would have the device be busy meanwhile.
+    /// Nothing: to be reported done as soon as what was handed out with it is under way, best on a thread that does not carry out
+    /// the other work. The store has to compute something, a millisecond or so, and would have the device be busy meanwhile.
     Yield,
 }
 
@@ -534,7 +534,9 @@ impl Store {
 
     /// What is left of the scan after an unclean stop; None: nothing.
     pub fn recovery(&self) -> Option<Progress> {
-        crate::lock(&self.scan).as_ref().map(Scan::progress)
+        crate::lock(&self.scan_reads)
+            .as_ref()
+            .map(|reads| reads.progress)
     }
 
     /// Parameters under which checkpoints of this moment are written.

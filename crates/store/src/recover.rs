@@ -27,7 +27,7 @@ use crate::open::{Found, Identity};
 use crate::predicates::Predicates;
 use crate::record::Header;
 use crate::region::Grid;
-use crate::scan::{Named, Scan};
+use crate::scan::{Named, Reads, Scan};
 use crate::set::Moves;
 use crate::settings::{Limits, Settings};
 use crate::snapshot::kind;
@@ -368,18 +368,15 @@ impl Store {
         } else {
             self.open_for_records.store(false, Ordering::SeqCst);
         }
-        let mut scan = Scan::new(
-            touched,
-            &self.geometry,
-            &background.journal,
-            self.shards.len(),
-        );
+        let mut scan = Scan::new(&self.geometry, &background.journal, self.shards.len());
         scan.kills.clone_from(&logged.kills);
         scan.replaced.clone_from(&logged.replaced);
         scan.horizon = logged.horizon;
         scan.named = named;
         scan.covers = background.covers;
+        let reads = Reads::new(touched, &self.geometry, &scan);
         *crate::lock(&self.scan) = Some(scan);
+        *crate::lock(&self.scan_reads) = Some(reads);
         self.scanning.store(true, Ordering::SeqCst);
     }
 

@@ -9,14 +9,15 @@
 //! scanned, because only then is it known what is free.
 //!
 //! So that a disk is scanned about as fast as it reads:
-//! * what was read is looked through when the next reads are under way ([`WorkOp::Yield`]). Some disks, virtual ones above all, answer
-//!   reads that came together all at once; with the looking in between, the disk and the processor took turns;
+//! * what was read is looked through when the next reads are under way ([`WorkOp::Yield`]), and a shell may do it on a thread of its own:
+//!   the reads ([`Reads`]) have a lock apart, held for moments. Some disks, virtual ones above all, answer reads that came together
+//!   all at once; with the looking in between, the disk and the processor took turns;
 //! * a record is verified where it was read to, and copied only if it lies across two reads;
 //! * what was found is entered some thousands at a time, shard by shard, which costs a lock a shard and lets the memory that the tables
 //!   are in be fetched for all at once;
 //! * tables that must grow are told how many records to expect.
 //!
-//! Its lock is its own: purges do not wait for it.
+//! Its locks are its own: purges do not wait for them. That of the reads is taken last, also while the other is held.
 //!
 //! Memory: [`READS_MAX`] reads of a megabyte under way and as many done, one record, and 16 bytes or so for each record found, until the scan ends.
 //! Source: paper 000, section 4.5.
@@ -38,7 +39,6 @@ use crate::store::Store;
 use bytes::{Buf, Bytes, BytesMut};
 use extent::{Chunk, Chunks, Extent, SpaceManager, Unified};
 use std::collections::VecDeque;
-use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 
 /// Bytes of one read.
@@ -47,8 +47,8 @@ const READ_BYTES: u64 = 1 << 20;
 /// Reads under way; as many more may wait to be looked through.
 const READS_MAX: usize = 16;
 
-/// Reads looked through in one go, a quarter of a millisecond or so: whoever does it has other things to do.
-const LOOK_READS: usize = 2;
+/// Reads looked through in one go, a millisecond or so: whoever does it may have other things to do.
+const LOOK_READS: usize = 4;
 
 /// Records entered into the index in one go, at most; and at the end of each region.
 const BATCH: usize = 4096;
@@ -71,16 +71,22 @@ struct Reading {
     bytes: Option<Option<Bytes>>,
 }
 
-/// A scan under way.
+/// The reads of a scan under way.
 #[derive(Debug)]
-pub(crate) struct Scan {
+pub(crate) struct Reads {
     /// Left to be read, the first one in part.
     regions: VecDeque<u32>,
     at: u64,
     reads: VecDeque<Reading>,
-    /// It was handed out that what is there be looked through.
+    /// It was handed out that what is there be looked through, or it is being done.
     looking: bool,
     next_number: u64,
+    pub progress: Progress,
+}
+
+/// What a scan under way has found.
+#[derive(Debug)]
+pub(crate) struct Scan {
     /// A record of which a part has been read, from chunk `window_at`. Often empty: then it is where the next read may go on.
     window: BytesMut,
     window_at: u32,
@@ -106,8 +112,7 @@ pub(crate) struct Scan {
     pub named: Named,
     /// Nothing that counts was found yet in the region being looked at.
     region_is_empty: bool,
-    done_bytes: u64,
-    total_bytes: u64,
+    /// Whole and alive, so far.
     records: u64,
 }
 
@@ -135,20 +140,9 @@ struct Candidate {
 }
 
 impl Scan {
-    /// A scan of these regions, in this order, for an index of so many shards.
-    pub(crate) fn new(
-        regions: Vec<u32>,
-        geometry: &Geometry,
-        journal: &Journal,
-        shards: usize,
-    ) -> Self {
-        let total_bytes = regions.len() as u64 * geometry.region_bytes();
+    /// Nothing is found yet, for an index of so many shards.
+    pub(crate) fn new(geometry: &Geometry, journal: &Journal, shards: usize) -> Self {
         Self {
-            regions: regions.into(),
-            at: 0,
-            reads: VecDeque::new(),
-            looking: false,
-            next_number: 0,
             window: BytesMut::new(),
             window_at: 0,
             wanted: 0,
@@ -164,23 +158,39 @@ impl Scan {
             covers: None,
             named: Named::default(),
             region_is_empty: true,
-            done_bytes: 0,
-            total_bytes,
             records: 0,
         }
     }
+}
 
-    pub(crate) fn progress(&self) -> Progress {
-        Progress {
-            done_bytes: self.done_bytes,
-            total_bytes: self.total_bytes,
-            records: self.records,
-            horizon: if self.covers.is_none() {
-                self.horizon
+impl Reads {
+    /// All that is to be read for a scan of these regions, in this order.
+    pub(crate) fn new(regions: Vec<u32>, geometry: &Geometry, scan: &Scan) -> Self {
+        let progress = Progress {
+            done_bytes: 0,
+            total_bytes: regions.len() as u64 * geometry.region_bytes(),
+            records: 0,
+            horizon: if scan.covers.is_none() {
+                scan.horizon
             } else {
                 0
             },
+        };
+        Self {
+            regions: regions.into(),
+            at: 0,
+            reads: VecDeque::new(),
+            looking: false,
+            next_number: 0,
+            progress,
         }
+    }
+
+    /// The next that is done, if all before it are.
+    fn pop_done(&mut self) -> Option<Reading> {
+        self.is_something_to_look_through()
+            .then(|| self.reads.pop_front())
+            .flatten()
     }
 
     /// What to do next.
@@ -233,31 +243,26 @@ impl Scan {
 }
 
 impl Store {
-    /// The next step of the scan. None also while another thread looks something through: it asks again when it is done.
+    /// The next step of the scan.
     pub(crate) fn next_scan_step(&self) -> Option<ScanStep> {
-        match self.scan.try_lock() {
-            Ok(mut scan) => scan.as_mut()?.next_step(&self.geometry),
-            Err(TryLockError::WouldBlock) => None,
-            Err(TryLockError::Poisoned(_)) => {
-                drop(crate::lock(&self.scan)); // says what happened
-                None
-            }
-        }
+        crate::lock(&self.scan_reads)
+            .as_mut()?
+            .next_step(&self.geometry)
     }
 
     /// Has something been read that can be looked through?
     pub(crate) fn is_something_to_look_through(&self) -> bool {
-        crate::lock(&self.scan)
+        crate::lock(&self.scan_reads)
             .as_ref()
-            .is_some_and(Scan::is_something_to_look_through)
+            .is_some_and(Reads::is_something_to_look_through)
     }
 
     /// A read of the scan is done. None: the device refused, and what lies there is skipped.
     pub(crate) fn scan_read_done(&self, number: u64, bytes: Option<Bytes>) {
-        let mut scan = crate::lock(&self.scan);
-        let reading = scan
+        let mut reads = crate::lock(&self.scan_reads);
+        let reading = reads
             .as_mut()
-            .and_then(|scan| scan.reads.iter_mut().find(|r| r.number == number));
+            .and_then(|reads| reads.reads.iter_mut().find(|r| r.number == number));
         if let Some(reading) = reading {
             reading.bytes = Some(bytes);
         }
@@ -269,21 +274,34 @@ impl Store {
         let Some(scan) = guard.as_mut() else {
             return;
         };
-        scan.looking = false;
         for _ in 0..LOOK_READS {
-            if scan.is_something_to_look_through()
-                && let Some(reading) = scan.reads.pop_front()
-            {
-                self.take_read(scan, reading);
+            // In a statement of its own: the lock of the reads is not held while this one is looked through.
+            let next = crate::lock(&self.scan_reads)
+                .as_mut()
+                .and_then(Reads::pop_done);
+            let Some(reading) = next else { break };
+            let done_bytes = self.take_read(scan, reading);
+            if let Some(reads) = crate::lock(&self.scan_reads).as_mut() {
+                reads.progress.done_bytes += done_bytes;
+                reads.progress.records = scan.records;
             }
         }
-        if scan.regions.is_empty() && scan.reads.is_empty() {
+        let mut reads_guard = crate::lock(&self.scan_reads);
+        let Some(reads) = reads_guard.as_mut() else {
+            return;
+        };
+        reads.looking = false;
+        if reads.regions.is_empty() && reads.reads.is_empty() {
+            drop(reads_guard);
             *guard = None;
             self.end_scan();
+            *crate::lock(&self.scan_reads) = None;
         }
     }
 
-    fn take_read(&self, scan: &mut Scan, reading: Reading) {
+    /// How many bytes there were to look through.
+    fn take_read(&self, scan: &mut Scan, reading: Reading) -> u64 {
+        let mut done_bytes = 0;
         let chunk_bytes = self.geometry.chunk_bytes;
         let first = reading.region * self.geometry.region_chunks
             + (reading.from / u64::from(chunk_bytes)) as u32;
@@ -296,7 +314,7 @@ impl Store {
         }
         match reading.bytes.flatten() {
             Some(bytes) => {
-                scan.done_bytes += bytes.len() as u64;
+                done_bytes = bytes.len() as u64;
                 scan.window_region = Some(reading.region);
                 self.take_bytes(scan, &bytes);
             }
@@ -308,7 +326,7 @@ impl Store {
             }
         }
         if !reading.last_of_region {
-            return;
+            return done_bytes;
         }
         let by_hand = self.limits.policy().is_none();
         if by_hand {
@@ -317,7 +335,7 @@ impl Store {
         }
         // Before the hand may sweep there.
         self.enter_batch(scan);
-        self.expect_records(scan);
+        self.expect_records(scan, done_bytes);
         if let Room::Hand(hand) = &mut self.writer().room {
             // Unless it was noted, what is stored there would not count after the next crash.
             let opened_at = scan.opened_at[reading.region as usize];
@@ -325,6 +343,7 @@ impl Store {
             hand.scanned(reading.region, scan.region_is_empty && noted);
         }
         scan.region_is_empty = true;
+        done_bytes
     }
 
     /// Finds the records in what was read next.
@@ -544,9 +563,13 @@ impl Store {
 
     /// Lets the tables know how many records there will be, going by what was found so far: a table that grows by an eighth each
     /// time moves each of its entries eight times.
-    fn expect_records(&self, scan: &mut Scan) {
-        let left = scan.total_bytes - scan.done_bytes.min(scan.total_bytes);
-        let a_byte = scan.records as f64 / scan.done_bytes.max(1) as f64;
+    fn expect_records(&self, scan: &mut Scan, last_bytes: u64) {
+        let Some(progress) = self.recovery() else {
+            return;
+        };
+        let done_bytes = progress.done_bytes + last_bytes;
+        let left = progress.total_bytes.saturating_sub(done_bytes);
+        let a_byte = scan.records as f64 / done_bytes.max(1) as f64;
         let more = (a_byte * left as f64) as usize / self.shards.len();
         for number in 0..self.shards.len() {
             self.shard(number).index.expect(more);

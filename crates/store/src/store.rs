@@ -6,7 +6,7 @@
 //! 2. `scan`: what a start has yet to find. Held while a read is looked through, so nobody waits for it who holds another.
 //! 3. `writer`: allocator, open clusters, eviction. No hit from disk takes it.
 //! 4. `shards`: each a part of the index, chosen by key hash. Held for a look-up, never two at once (but by `audit`).
-//! 5. `flights`, `freed`, `bad`, `predicates`, `pool`: short. Nothing is taken while one is held.
+//! 5. `flights`, `freed`, `bad`, `predicates`, `pool`, `scan_reads`: short. Nothing is taken while one is held.
 //!
 //! An extent freed under a shard's lock alone goes to `freed` (at most one a record), from where the writer takes it, so that
 //! the allocator needs no lock of its own. With the policy `second-chance` it is dead space instead, until the hand comes by.
@@ -27,7 +27,7 @@ use crate::pause::Pause;
 use crate::predicates::Predicates;
 use crate::record::{Corrupt, Expected, RecordParts};
 use crate::region::{Grid, Hand};
-use crate::scan::Scan;
+use crate::scan::{Reads, Scan};
 use crate::settings::{Limits, Replacement};
 use crate::shard::{Fate, Shard};
 use crate::superblock::{Secret, Superblock};
@@ -54,6 +54,7 @@ pub struct Store {
     pub(crate) sequence: AtomicU64,
     pub(crate) background: Mutex<Background>,
     pub(crate) scan: Mutex<Option<Scan>>,
+    pub(crate) scan_reads: Mutex<Option<Reads>>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) flights: Mutex<Vec<Flight>>,
     pub(crate) freed: Mutex<Vec<Extent>>,
@@ -218,6 +219,7 @@ impl Store {
             sequence: AtomicU64::new(sequence),
             background: Mutex::new(background),
             scan: Mutex::default(),
+            scan_reads: Mutex::default(),
             writer: Mutex::new(Writer::new(space, room)),
             flights: Mutex::default(),
             freed: Mutex::default(),

@@ -272,6 +272,7 @@ impl Disk {
             self.state.works.set(self.state.works.get() + 1);
             let this = self.clone();
             tokio::task::spawn_local(async move {
+                let is_computing = matches!(work.op, WorkOp::Yield);
                 let done = match work.op {
                     WorkOp::Read { offset, len } => this.engine.read(offset, len).await.map(Some),
                     WorkOp::Write { offset, data } => {
@@ -286,7 +287,14 @@ impl Disk {
                     }
                 };
                 let ok = done.is_ok();
-                this.store.work_done(work.id, done.map_err(drop), unix_ms());
+                let store = Arc::clone(&this.store);
+                let report = move || store.work_done(work.id, done.map_err(drop), unix_ms());
+                if is_computing {
+                    // As the proxy's keeper does it.
+                    let _ = tokio::task::spawn_blocking(report).await;
+                } else {
+                    report();
+                }
                 this.state.works.set(this.state.works.get() - 1);
                 this.ended(ok);
                 this.work();
