@@ -242,6 +242,7 @@ impl Receiver for Inspection<'_> {
 mod tests {
     use super::*;
     use crate::torture::bodies::Kind;
+    use crate::torture::ledger::Deed;
     use std::time::Instant;
 
     /// URL 1 in a catalogue of its own, at version 3; 2 was acknowledged.
@@ -257,7 +258,13 @@ mod tests {
         fn new() -> Self {
             let catalogue = Catalogue::new(4, 16 << 20);
             let ledger = Ledger::new(catalogue.len());
-            ledger.purged(1, ledger.raise(1));
+            let now = Instant::now();
+            let deed = Deed {
+                method: "PURGE",
+                asked: now,
+                answered: now,
+            };
+            ledger.purged(1, ledger.raise(1), deed);
             ledger.raise(1);
             let url = Url {
                 id: 1,

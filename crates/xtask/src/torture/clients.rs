@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use super::bodies::{Catalogue, Kind, LARGE, Url, Variant};
 use super::chance::{Chance, mix};
 use super::check::{Asked, Inspection, Seen};
-use super::ledger::Ledger;
+use super::ledger::{Deed, Ledger};
 use super::report::Figures;
 use super::wire::{Connection, Ended, Head, Receiver};
 
@@ -229,7 +229,11 @@ impl<'a> Client<'a> {
             Ok(seen) => seen,
             Err(wrong) => {
                 self.proxy.close();
-                shared.wrong(&format!("{get:?}: {wrong}"));
+                let deed = shared.ledger.acknowledged_by(get.url.id);
+                let deed = deed.map_or(String::new(), |deed| {
+                    format!("; {}", deed.since(shared.begun))
+                });
+                shared.wrong(&format!("{get:?}: {wrong}{deed}"));
                 Figures::add(&figures.wrong, 1);
                 return None;
             }
@@ -302,7 +306,7 @@ impl<'a> Client<'a> {
             .ask("POST", &path, &[], b"raise it", &mut order.reply);
         if self.is_acknowledged(&order, life) {
             match order.reply.raised {
-                Some(version) => shared.ledger.posted(url.id, version, Instant::now()),
+                Some(version) => shared.ledger.posted(url.id, version, order.deed()),
                 None => shared.wrong(&format!("POST {url:?}: not the origin's answer")),
             }
             Figures::add(&shared.figures.posts, 1);
@@ -317,7 +321,7 @@ impl<'a> Client<'a> {
         let mut order = Order::new("PURGE", url);
         order.ended = self.admin.ask("PURGE", &target, &[], b"", &mut order.reply);
         if self.is_acknowledged(&order, life) {
-            shared.ledger.purged(url.id, version);
+            shared.ledger.purged(url.id, version, order.deed());
             Figures::add(&shared.figures.purges, 1);
         }
     }
@@ -334,7 +338,10 @@ impl<'a> Client<'a> {
         }
         if self.is_forgiven(life) {
             Figures::add(&figures.broken_by_kills, 1);
-        } else if order.method == "PURGE" && status >= 500 && shared.ledger.is_device_failing() {
+        } else if order.method == "PURGE"
+            && status >= 500
+            && shared.ledger.was_device_in_trouble(order.begun)
+        {
             Figures::add(&figures.purges_refused, 1);
         } else {
             shared.wrong(&format!(
@@ -364,6 +371,14 @@ impl<'a> Order<'a> {
             begun: Instant::now(),
             reply: Reply::default(),
             ended: Ended::HungUp,
+        }
+    }
+
+    fn deed(&self) -> Deed {
+        Deed {
+            method: self.method,
+            asked: self.begun,
+            answered: Instant::now(),
         }
     }
 }

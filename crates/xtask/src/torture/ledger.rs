@@ -11,7 +11,8 @@
 //!   aged          URLs that are fresh for a second: what the origin had that long ago
 //!
 //! A POST answered while the device refuses I/O binds only while the proxy lives: it has nowhere to write that down, and
-//! the origin's answer cannot be taken back. A PURGE could have been refused, so it binds.
+//! the origin's answer cannot be taken back. A PURGE could have been refused, so it binds. *While* is from when it was asked
+//! until it is written down here, for a client may come late to that: the proxy may be dead by then, and the device well again.
 //!
 //! Not known here: HTTP, bytes.
 
@@ -50,11 +51,33 @@ struct Known {
     doubtful: bool,
 }
 
+/// What a version was made by, for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deed {
+    pub method: &'static str,
+    pub asked: Instant,
+    pub answered: Instant,
+}
+
+impl Deed {
+    /// In words, with seconds since `begun`.
+    pub fn since(&self, begun: Instant) -> String {
+        format!(
+            "last {} asked at {:.3} s, answered at {:.3} s",
+            self.method,
+            (self.asked - begun).as_secs_f64(),
+            (self.answered - begun).as_secs_f64()
+        )
+    }
+}
+
 #[derive(Debug, Default)]
 struct Entry {
     /// When versions 2, 3, 4... came to be.
     raised: Vec<Instant>,
     acknowledged: u64,
+    /// What acknowledged it.
+    acknowledged_by: Option<Deed>,
     /// By a POST that could not be made durable.
     posted: Option<u64>,
     /// Versions that replaced others, and when.
@@ -80,13 +103,40 @@ impl Entry {
     }
 }
 
+/// Something is the matter with the device, or was.
+#[derive(Debug, Default)]
+struct Trouble {
+    is_now: AtomicBool,
+    ended: Mutex<Option<Instant>>,
+}
+
+impl Trouble {
+    fn set(&self, is_now: bool) {
+        let mut ended = self.ended.lock().expect("no thread panics holding this");
+        if self.is_now.swap(is_now, Ordering::SeqCst) && !is_now {
+            *ended = Some(Instant::now());
+        }
+    }
+
+    fn is_now(&self) -> bool {
+        self.is_now.load(Ordering::SeqCst)
+    }
+
+    /// Is it so, or was it at any time since?
+    fn was_since(&self, then: Instant) -> bool {
+        let ended = self.ended.lock().expect("no thread panics holding this");
+        self.is_now() || ended.is_some_and(|ended| ended >= then)
+    }
+}
+
 /// The book of all URLs.
 #[derive(Debug)]
 pub struct Ledger {
     entries: Vec<Mutex<Entry>>,
     /// The last kill. What a client writes down late, of before it, counts for nothing unless it binds for good.
     killed_at: Mutex<Option<Instant>>,
-    io_fails: AtomicBool,
+    io_fails: Trouble,
+    io_crawls: Trouble,
     sent_bytes: AtomicU64,
 }
 
@@ -96,7 +146,8 @@ impl Ledger {
         Self {
             entries: (0..count).map(|_| Mutex::default()).collect(),
             killed_at: Mutex::new(None),
-            io_fails: AtomicBool::new(false),
+            io_fails: Trouble::default(),
+            io_crawls: Trouble::default(),
             sent_bytes: AtomicU64::new(0),
         }
     }
@@ -133,21 +184,29 @@ impl Ledger {
     }
 
     /// A POST that made this version has been answered.
-    pub fn posted(&self, id: usize, version: u64, at: Instant) {
-        if !self.io_fails.load(Ordering::SeqCst) {
-            self.purged(id, version);
+    pub fn posted(&self, id: usize, version: u64, deed: Deed) {
+        if !self.io_fails.was_since(deed.asked) {
+            self.purged(id, version, deed);
             return;
         }
         let mut entry = self.entry(id);
-        if self.is_of_this_life(at) {
+        if self.is_of_this_life(deed.answered) {
             entry.posted = entry.posted.max(Some(version));
         }
     }
 
     /// A PURGE that was asked for when the origin had this version has been answered.
-    pub fn purged(&self, id: usize, version: u64) {
+    pub fn purged(&self, id: usize, version: u64, deed: Deed) {
         let mut entry = self.entry(id);
-        entry.acknowledged = entry.acknowledged.max(version);
+        if version > entry.acknowledged {
+            entry.acknowledged = version;
+            entry.acknowledged_by = Some(deed);
+        }
+    }
+
+    /// What acknowledged the oldest version that may still be served.
+    pub fn acknowledged_by(&self, id: usize) -> Option<Deed> {
+        self.entry(id).acknowledged_by
     }
 
     /// A GET begins; the number is for [`Ledger::ended`].
@@ -176,7 +235,17 @@ impl Ledger {
 
     /// Does the device refuse what is asked of it?
     pub fn is_device_failing(&self) -> bool {
-        self.io_fails.load(Ordering::SeqCst)
+        self.io_fails.is_now()
+    }
+
+    /// Did it fail or crawl at any time since? Then a PURGE may be refused.
+    pub fn was_device_in_trouble(&self, since: Instant) -> bool {
+        self.io_fails.was_since(since) || self.io_crawls.was_since(since)
+    }
+
+    /// From now on, until told otherwise, the device takes next to nothing a second.
+    pub fn device_crawls(&self, crawls: bool) {
+        self.io_crawls.set(crawls);
     }
 
     /// A no-cache GET has brought this version, whole.
@@ -193,7 +262,7 @@ impl Ledger {
             version,
             since: at,
             mark: self.sent_bytes.load(Ordering::Relaxed),
-            doubtful: self.io_fails.load(Ordering::SeqCst),
+            doubtful: self.io_fails.is_now(),
         };
         let mut entry = self.entry(id);
         if !self.is_of_this_life(at) {
@@ -235,7 +304,7 @@ impl Ledger {
 
     /// From now on, until told otherwise, the device refuses what is asked of it.
     pub fn device_fails(&self, fails: bool) {
-        self.io_fails.store(fails, Ordering::SeqCst);
+        self.io_fails.set(fails);
         if fails {
             // What was still to be written never will be.
             self.forget_replaced_since(Instant::now() - DURABLE_AFTER);
@@ -326,6 +395,14 @@ mod tests {
         ledger.floor(&url(kind), false, Instant::now()).version
     }
 
+    fn deed(asked: Instant) -> Deed {
+        Deed {
+            method: "POST",
+            asked,
+            answered: Instant::now(),
+        }
+    }
+
     fn soft_floor(ledger: &Ledger) -> u64 {
         let url = url(Kind::Plain);
         ledger.floor(&url, false, Instant::now()).replaced
@@ -336,7 +413,7 @@ mod tests {
         let ledger = Ledger::new(1);
         let version = ledger.raise(0);
         assert_eq!(floor(&ledger, Kind::Plain), 1, "nobody was told yet");
-        ledger.purged(0, version);
+        ledger.purged(0, version, deed(Instant::now()));
         assert_eq!(floor(&ledger, Kind::Plain), 2);
         ledger.killed(Instant::now());
         ledger.doubt();
@@ -382,10 +459,28 @@ mod tests {
     fn a_post_while_the_device_fails_binds_until_the_kill() {
         let ledger = Ledger::new(1);
         ledger.device_fails(true);
-        ledger.posted(0, ledger.raise(0), Instant::now());
+        ledger.posted(0, ledger.raise(0), deed(Instant::now()));
         assert_eq!(floor(&ledger, Kind::Plain), 2);
         ledger.killed(Instant::now() + DURABLE_AFTER + DURABLE_AFTER);
         assert_eq!(floor(&ledger, Kind::Plain), 1);
+    }
+
+    #[test]
+    fn a_post_asked_while_the_device_failed_never_binds_for_good() {
+        let ledger = Ledger::new(2);
+        let asked = Instant::now();
+        ledger.device_fails(true);
+        ledger.killed(Instant::now());
+        ledger.device_fails(false);
+        let mut late = deed(asked);
+        late.answered = asked;
+        ledger.posted(0, ledger.raise(0), late);
+        assert_eq!(floor(&ledger, Kind::Plain), 1, "answered by a dead proxy");
+        assert!(ledger.was_device_in_trouble(asked));
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(!ledger.was_device_in_trouble(Instant::now()));
+        ledger.posted(0, ledger.raise(0), deed(Instant::now()));
+        assert_eq!(floor(&ledger, Kind::Plain), 3);
     }
 
     #[test]

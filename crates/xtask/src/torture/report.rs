@@ -104,6 +104,8 @@ pub struct Report {
     pub durable_hit_percent: Option<f64>,
     /// The first of what was wrong, in words.
     pub wrongs: Vec<String>,
+    /// What was done to the proxy and its device, life by life.
+    pub lives: Vec<String>,
     /// Why it ended early.
     pub trouble: Option<String>,
     /// Faults that were asked for and cannot be made here.
@@ -151,6 +153,7 @@ impl Report {
             failed_requests: 0,
             durable_hit_percent: None,
             wrongs: Vec::new(),
+            lives: Vec::new(),
             trouble: None,
             left_out: Vec::new(),
         }

@@ -207,10 +207,12 @@ impl Trial<'_> {
         match fault {
             Some(Fault::Throttle) => {
                 progress.say("on a crawling device");
+                shared.ledger.device_crawls(true);
                 let throttled = self.ground.throttle()?;
                 let crawl = self.chance.seconds(THROTTLED_S.0, THROTTLED_S.1);
                 let lived = self.live(crawl.min(life.max(Duration::from_secs(1)) * 2));
                 drop(throttled);
+                shared.ledger.device_crawls(false);
                 lived?;
                 self.report.deeds.throttles += 1;
             }
@@ -228,6 +230,12 @@ impl Trial<'_> {
         }
 
         progress.say("killed");
+        let end = if in_order { "stopped" } else { "killed" };
+        self.report.lives.push(format!(
+            "life {} ended at {:.3} s: {fault:?}, {end}",
+            shared.life.number() / 2,
+            shared.begun.elapsed().as_secs_f64()
+        ));
         // What was reserved for this life and not yet looked at waits no longer.
         self.release();
         if self.recovering_since.take().is_some() {
