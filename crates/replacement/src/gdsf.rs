@@ -29,12 +29,11 @@
 //! Source: Cherkasova: Improving WWW proxies performance with greedy-dual-size-frequency caching policy, HPL-98-69,
 //! 1998.
 
-use crate::{Policy, SLOTS_MAX};
+use crate::Policy;
+use crate::slots::slots_to_hold;
 
 /// In `place`: not in the heap.
 const ABSENT: u32 = u32::MAX;
-/// The array begins with this many slots.
-const SLOTS_MIN: usize = 64;
 /// Priority of one use at size 1.
 const UNIT: u64 = 1 << 32;
 /// More uses are not counted.
@@ -153,13 +152,7 @@ impl Gdsf {
     }
 
     fn grow_to_hold(&mut self, slot: u32) {
-        assert!(slot < SLOTS_MAX, "slot {slot} is out of range");
-        let needed = slot as usize + 1;
-        if needed > self.nodes.len() {
-            let slots = needed
-                .max(2 * self.nodes.len())
-                .max(SLOTS_MIN)
-                .min(SLOTS_MAX as usize);
+        if let Some(slots) = slots_to_hold(slot, self.nodes.len()) {
             let absent = Node {
                 priority: 0,
                 asked: 0,

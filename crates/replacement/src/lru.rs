@@ -15,16 +15,14 @@
 //! All calls are O(1), except that the arrays double when a slot beyond them comes. 8 bytes a slot.
 //! Limits: slots below [`SLOTS_MAX`] (asserted).
 
-/// The number of slots possible; the two numbers above serve as marks.
-pub const SLOTS_MAX: u32 = u32::MAX - 1;
+#[cfg(doc)]
+use crate::SLOTS_MAX;
+use crate::slots::slots_to_hold;
 
 /// No neighbour: the end of the list.
 const NONE: u32 = u32::MAX;
 /// In `colder`: the slot is not in the list.
 const ABSENT: u32 = u32::MAX - 1;
-
-/// Arrays begin with this many slots.
-const SLOTS_MIN: usize = 64;
 
 /// The slots in use, by time of last use.
 #[derive(Clone, Debug)]
@@ -160,13 +158,7 @@ impl Lru {
     }
 
     fn grow_to_hold(&mut self, slot: u32) {
-        assert!(slot < SLOTS_MAX, "slot {slot} is out of range");
-        let needed = slot as usize + 1;
-        if needed > self.colder.len() {
-            let slots = needed
-                .max(2 * self.colder.len())
-                .max(SLOTS_MIN)
-                .min(SLOTS_MAX as usize);
+        if let Some(slots) = slots_to_hold(slot, self.colder.len()) {
             self.colder.resize(slots, ABSENT);
             self.hotter.resize(slots, NONE);
         }
@@ -273,6 +265,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "out of range")]
     fn the_marks_are_no_slots() {
-        filled([SLOTS_MAX]);
+        filled([crate::SLOTS_MAX]);
     }
 }

@@ -20,15 +20,14 @@
 //! Not known here: what the queues mean.
 //! Limits: slots below [`SLOTS_MAX`] (asserted).
 
+#[cfg(doc)]
 use crate::SLOTS_MAX;
+use crate::slots::slots_to_hold;
 
 /// No neighbour: the end of a queue.
 pub(crate) const NONE: u32 = u32::MAX;
 /// In `queue`: in none.
 const ABSENT: u8 = u8::MAX;
-
-/// The array begins with this many slots.
-const SLOTS_MIN: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Node<T> {
@@ -204,13 +203,7 @@ impl<const N: usize, T: Copy + Default> Queues<N, T> {
     }
 
     fn grow_to_hold(&mut self, slot: u32) {
-        assert!(slot < SLOTS_MAX, "slot {slot} is out of range");
-        let needed = slot as usize + 1;
-        if needed > self.nodes.len() {
-            let slots = needed
-                .max(2 * self.nodes.len())
-                .max(SLOTS_MIN)
-                .min(SLOTS_MAX as usize);
+        if let Some(slots) = slots_to_hold(slot, self.nodes.len()) {
             let absent = Node {
                 size: 0,
                 tag: T::default(),
