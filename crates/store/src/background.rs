@@ -22,7 +22,7 @@ use crate::journal::{self, Journal};
 use crate::key::KeyHash;
 use crate::log::{self, Log, Position};
 use crate::mistakes::Mistake;
-use crate::scan::ScanStep;
+use crate::scan_reads::ScanStep;
 use crate::script::{Script, Step};
 use crate::snapshot::Snapshot;
 use crate::store::Store;

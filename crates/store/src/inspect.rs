@@ -25,7 +25,7 @@ use crate::record::{
     self, Corrupt, Expected, Fragment, HEADER_BYTES, Header, ObjectTotal, RecordParts,
 };
 use crate::recover::Recovered;
-use crate::scan::ScanStep;
+use crate::scan_reads::ScanStep;
 use crate::settings::{Replacement, Settings};
 use crate::store::Store;
 use crate::superblock::Superblock;

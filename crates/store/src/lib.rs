@@ -61,6 +61,7 @@ mod record;
 mod recover;
 mod region;
 mod scan;
+mod scan_reads;
 mod script;
 pub mod set;
 mod settings;

@@ -17,13 +17,12 @@
 //!   are in be fetched for all at once;
 //! * tables that must grow are told how many records to expect.
 //!
-//! Its locks are its own: purges do not wait for them. That of the reads is taken last, also while the other is held.
+//! Its locks are its own: purges do not wait for them. That of the reads (`scan_reads`) is taken last, also while the other is held.
 //!
-//! Memory: [`READS_MAX`] reads of a megabyte under way and as many done, one record, and 16 bytes or so for each record found, until the scan ends.
+//! Memory: thirty-odd reads of a megabyte (`scan_reads`), one record, and 16 bytes or so for each record found, until the scan ends.
 //! Source: paper 000, section 4.5.
 
 use crate::Sequence;
-use crate::background::Progress;
 #[cfg(doc)]
 use crate::background::WorkOp;
 use crate::evict::Room;
@@ -34,18 +33,12 @@ use crate::key::{KeyHash, NumberMap};
 use crate::mistakes::Mistake;
 use crate::record::{self, Expected, HEADER_BYTES, Header};
 use crate::recover;
+use crate::scan_reads::{Reading, Reads};
 use crate::shard::{Fate, Shard};
 use crate::store::Store;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use extent::{Chunk, Chunks, Extent, SpaceManager, Unified};
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-
-/// Bytes of one read.
-const READ_BYTES: u64 = 1 << 20;
-
-/// Reads under way; as many more may wait to be looked through.
-const READS_MAX: usize = 16;
 
 /// Reads looked through in one go, a millisecond or so: whoever does it may have other things to do.
 const LOOK_READS: usize = 4;
@@ -58,31 +51,6 @@ const SEEN_GROWTH_MAX: usize = 7;
 
 /// Records by their first chunk: what the index knows of their keys, and their lengths.
 pub(crate) type Named = NumberMap<u32, (Short, Chunks)>;
-
-/// One read.
-#[derive(Debug)]
-struct Reading {
-    number: u64,
-    region: u32,
-    /// In the region.
-    from: u64,
-    last_of_region: bool,
-    /// Some once it is done; None within: it failed.
-    bytes: Option<Option<Bytes>>,
-}
-
-/// The reads of a scan under way.
-#[derive(Debug)]
-pub(crate) struct Reads {
-    /// Left to be read, the first one in part.
-    regions: VecDeque<u32>,
-    at: u64,
-    reads: VecDeque<Reading>,
-    /// It was handed out that what is there be looked through, or it is being done.
-    looking: bool,
-    next_number: u64,
-    pub progress: Progress,
-}
 
 /// What a scan under way has found.
 #[derive(Debug)]
@@ -114,18 +82,6 @@ pub(crate) struct Scan {
     region_is_empty: bool,
     /// Whole and alive, so far.
     records: u64,
-}
-
-/// What a scan wants done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ScanStep {
-    Read {
-        number: u64,
-        offset: u64,
-        len: usize,
-    },
-    /// Look through what was read, when the reads handed out are under way.
-    Look,
 }
 
 /// A record that was found: it counts, or is dead but has replaced what is older.
@@ -163,111 +119,7 @@ impl Scan {
     }
 }
 
-impl Reads {
-    /// All that is to be read for a scan of these regions, in this order.
-    pub(crate) fn new(regions: Vec<u32>, geometry: &Geometry, scan: &Scan) -> Self {
-        let progress = Progress {
-            done_bytes: 0,
-            total_bytes: regions.len() as u64 * geometry.region_bytes(),
-            records: 0,
-            horizon: if scan.covers.is_none() {
-                scan.horizon
-            } else {
-                0
-            },
-        };
-        Self {
-            regions: regions.into(),
-            at: 0,
-            reads: VecDeque::new(),
-            looking: false,
-            next_number: 0,
-            progress,
-        }
-    }
-
-    /// The next that is done, if all before it are.
-    fn pop_done(&mut self) -> Option<Reading> {
-        self.is_something_to_look_through()
-            .then(|| self.reads.pop_front())
-            .flatten()
-    }
-
-    /// What to do next.
-    fn next_step(&mut self, geometry: &Geometry) -> Option<ScanStep> {
-        if self.is_something_to_look_through() && !self.looking {
-            self.looking = true;
-            return Some(ScanStep::Look);
-        }
-        self.next_read(geometry)
-    }
-
-    fn is_something_to_look_through(&self) -> bool {
-        self.reads
-            .front()
-            .is_some_and(|front| front.bytes.is_some())
-    }
-
-    fn next_read(&mut self, geometry: &Geometry) -> Option<ScanStep> {
-        let under_way = self.reads.iter().filter(|r| r.bytes.is_none()).count();
-        if under_way >= READS_MAX || self.reads.len() >= 2 * READS_MAX {
-            return None;
-        }
-        let &region = self.regions.front()?;
-        let region_bytes = geometry.region_bytes();
-        let from = self.at;
-        let len = READ_BYTES.min(region_bytes - from);
-        self.at += len;
-        let last_of_region = self.at == region_bytes;
-        if last_of_region {
-            self.regions.pop_front();
-            self.at = 0;
-        }
-        let number = self.next_number;
-        self.next_number += 1;
-        self.reads.push_back(Reading {
-            number,
-            region,
-            from,
-            last_of_region,
-            bytes: None,
-        });
-        let offset = geometry.offset_of(region * geometry.region_chunks) + from;
-        let len = len as usize;
-        Some(ScanStep::Read {
-            number,
-            offset,
-            len,
-        })
-    }
-}
-
 impl Store {
-    /// The next step of the scan.
-    pub(crate) fn next_scan_step(&self) -> Option<ScanStep> {
-        crate::lock(&self.scan_reads)
-            .as_mut()?
-            .next_step(&self.geometry)
-    }
-
-    /// Has something been read that can be looked through?
-    pub(crate) fn is_something_to_look_through(&self) -> bool {
-        crate::lock(&self.scan_reads)
-            .as_ref()
-            .is_some_and(Reads::is_something_to_look_through)
-    }
-
-    /// A read of the scan is done. None: the device refused, and what lies there is skipped.
-    pub(crate) fn scan_read_done(&self, number: u64, bytes: Option<Bytes>) {
-        let mut reads = crate::lock(&self.scan_reads);
-        let reading = reads
-            .as_mut()
-            .and_then(|reads| reads.reads.iter_mut().find(|r| r.number == number));
-        if let Some(reading) = reading {
-            reading.bytes = Some(bytes);
-        }
-    }
-
     /// Looks through some of what was read, in order, whatever the order in which it came.
     pub(crate) fn look_on(&self) {
         let mut guard = crate::lock(&self.scan);
@@ -291,7 +143,7 @@ impl Store {
             return;
         };
         reads.looking = false;
-        if reads.regions.is_empty() && reads.reads.is_empty() {
+        if reads.is_over() {
             drop(reads_guard);
             *guard = None;
             self.end_scan();
