@@ -9,7 +9,7 @@
 //! | log commit | both copies of a page (and a full one to the ring), flush | one |
 //! | note | page, flush, second copy, flush | one |
 //! | checkpoint (`snapshot`) | blocks, header, flush, superblock, flush, second copy, flush | one, two blocks under way |
-//! | scan (`scan`) | reads, yields to look them through | sixteen reads under way |
+//! | scan (`scan`) | reads, yields to look them through | eight reads under way |
 //!
 //! A job that fails is tried again, after a pause that doubles from [`RETRY_MS_MIN`] to [`RETRY_MS_MAX`].
 //!

@@ -218,7 +218,7 @@ impl Inspection {
         self.store.audit()
     }
 
-    /// The next read of the scan; each is to be answered by [`Self::read_done`]. None: sixteen are under way, or there is no more.
+    /// The next read of the scan; each is to be answered by [`Self::read_done`]. None: as many as there may be are under way, or there is no more.
     pub fn next_read(&self) -> Option<ScanRead> {
         // What was read is looked through when it is reported done, so all steps are reads.
         match self.store.next_scan_step()? {

@@ -19,7 +19,7 @@
 //!
 //! Its locks are its own: purges do not wait for them. That of the reads (`scan_reads`) is taken last, also while the other is held.
 //!
-//! Memory: thirty-odd reads of a megabyte (`scan_reads`), one record, and 16 bytes or so for each record found, until the scan ends.
+//! Memory: sixteen reads of a megabyte (`scan_reads`), one record, and 16 bytes or so for each record found, until the scan ends.
 //! Source: paper 000, section 4.5.
 
 use crate::Sequence;
@@ -40,8 +40,8 @@ use bytes::{Buf, BytesMut};
 use extent::{Chunk, Chunks, Extent, SpaceManager, Unified};
 use std::sync::atomic::Ordering;
 
-/// Reads looked through in one go, a millisecond or so: whoever does it may have other things to do.
-const LOOK_READS: usize = 4;
+/// Reads looked through in one go, half a millisecond or so: whoever does it may have other things to do.
+const LOOK_READS: usize = 2;
 
 /// Records entered into the index in one go, at most; and at the end of each region.
 const BATCH: usize = 4096;
