@@ -1,8 +1,10 @@
 //! A response head, from the first byte to the empty line.
 //!
 //! Responses come from origins on misses and go into the cache, so the head is copied out at once. What is
-//! ambiguous is refused, and the client gets 502. One thing is healed, as RFC 9110 §8.6 allows: several
-//! Content-Length lines with the very same digits become one.
+//! ambiguous is refused, and the client gets 502. Two things are healed. Several Content-Length lines with the very same
+//! digits become one, as RFC 9110 §8.6 allows. White space between a name and its colon goes, as RFC 9112 §5.1 demands; but
+//! where the name is one that says how long the body is, readers that take the line and readers that do not would part
+//! ways, so there it is refused.
 //!
 //! A response that cannot have a body but announces one (204 with Content-Length: 5, say) is taken without a
 //! body, and its connection is not used again: whatever follows is not a response of ours.
@@ -57,11 +59,10 @@ fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<ResponseHead>, 
     }
     let mut scratch = Scratch::new();
     let mut response = httparse::Response::new(&mut []);
-    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
-        &mut response,
-        bytes,
-        scratch.lines(limits),
-    );
+    //= rfc9112 §5.1   a proxy MUST remove any such whitespace from a response message
+    let parsed = httparse::ParserConfig::default()
+        .allow_spaces_after_header_name_in_responses(true)
+        .parse_response_with_uninit_headers(&mut response, bytes, scratch.lines(limits));
     let head_bytes = match parsed {
         Ok(Status::Complete(len)) => len,
         Ok(Status::Partial) if !lines::ends_are_strict_so_far(bytes) => return Err(Fault::LineEnd),
@@ -71,6 +72,13 @@ fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<ResponseHead>, 
     };
     if !lines::ends_are_strict(&bytes[..head_bytes]) {
         return Err(Fault::LineEnd);
+    }
+    if response
+        .headers
+        .iter()
+        .any(|line| hides_length(line, bytes))
+    {
+        return Err(Fault::FieldName);
     }
     let status = response
         .code
@@ -88,6 +96,15 @@ fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<ResponseHead>, 
         keep_alive: is_sound && framing != Framing::UntilClose && keep_alive(&facts, version),
         head_bytes,
     }))
+}
+
+/// Does white space stand behind the name of a field of `bytes` that says where the body ends?
+fn hides_length(line: &Header<'_>, bytes: &[u8]) -> bool {
+    let name = line.name.as_bytes();
+    // The name lies in `bytes`: httparse copies nothing.
+    let end = name.as_ptr() as usize - bytes.as_ptr() as usize + name.len();
+    let decides = Seen::CONTENT_LENGTH.union(Seen::TRANSFER_ENCODING);
+    bytes.get(end) != Some(&b':') && Seen::of(name).intersects(decides)
 }
 
 /// The framing, and whether what was announced agrees with it.

@@ -14,9 +14,6 @@
 
 use crate::judge::Why;
 
-/// Our name in the list.
-pub const NAME: &str = "loligo";
-
 /// Longest string that is written, before escaping, in bytes.
 pub const STRING_BYTES_MAX: usize = 512;
 
@@ -75,16 +72,22 @@ pub struct CacheStatus<'a> {
 }
 
 impl<'a> CacheStatus<'a> {
+    /// Neither: an answer of our own. `name` is what [`member_name`] made of the cache's.
+    pub fn own(name: &[u8], out: &'a mut Vec<u8>) -> Self {
+        out.extend_from_slice(name);
+        CacheStatus { out }
+    }
+
     /// Served from the cache, without going forward.
-    pub fn hit(out: &'a mut Vec<u8>) -> Self {
-        out.extend_from_slice(NAME.as_bytes());
+    pub fn hit(name: &[u8], out: &'a mut Vec<u8>) -> Self {
+        out.extend_from_slice(name);
         out.extend_from_slice(b"; hit");
         CacheStatus { out }
     }
 
     /// Went forward, for that reason.
-    pub fn forwarded(why: Forward, out: &'a mut Vec<u8>) -> Self {
-        out.extend_from_slice(NAME.as_bytes());
+    pub fn forwarded(name: &[u8], why: Forward, out: &'a mut Vec<u8>) -> Self {
+        out.extend_from_slice(name);
         out.extend_from_slice(b"; fwd=");
         out.extend_from_slice(why.as_str().as_bytes());
         CacheStatus { out }
@@ -149,12 +152,29 @@ impl<'a> CacheStatus<'a> {
     }
 }
 
-/// The whole value for a hit: `loligo; hit; ttl=123; detail=memory`. An empty detail is left out.
-pub fn write_hit(ttl_s: i64, detail: &str, out: &mut Vec<u8>) {
-    let status = CacheStatus::hit(out).ttl(ttl_s);
-    if !detail.is_empty() {
-        status.detail(detail);
+/// A cache's name as it stands in the list: a token, or a string.
+//= rfc9211 §2   each member is a token or a string that identifies the cache
+pub fn member_name(name: &str) -> Vec<u8> {
+    if is_token(name.as_bytes()) {
+        return name.as_bytes().to_vec();
     }
+    let mut out = Vec::new();
+    write_string(name.as_bytes(), &mut out);
+    out
+}
+
+/// What stands before the seconds in the whole value for a hit: `loligo; hit; ttl=`.
+pub fn hit_prefix(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len() + 16);
+    CacheStatus::hit(name, &mut out).parameter("ttl");
+    out.push(b'=');
+    out
+}
+
+/// The whole value for a hit: `loligo; hit; ttl=123`. `prefix` is from [`hit_prefix`].
+pub fn write_hit(prefix: &[u8], ttl_s: i64, out: &mut Vec<u8>) {
+    out.extend_from_slice(prefix);
+    write_integer(ttl_s, out);
 }
 
 /// Appends decimal digits.
@@ -210,6 +230,8 @@ fn is_token(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    const NAME: &[u8] = b"loligo";
+
     fn check(write: impl FnOnce(&mut Vec<u8>), expected: &str) {
         let mut out = Vec::new();
         write(&mut out);
@@ -218,22 +240,39 @@ mod tests {
 
     #[test]
     fn hits() {
-        check(|out| write_hit(376, "", out), "loligo; hit; ttl=376");
+        let hit = |ttl_s| move |out: &mut Vec<u8>| write_hit(&hit_prefix(NAME), ttl_s, out);
+        check(hit(376), "loligo; hit; ttl=376");
+        check(hit(-412), "loligo; hit; ttl=-412");
+        check(hit(i64::MIN), "loligo; hit; ttl=-999999999999999");
         check(
-            |out| write_hit(-412, "disk", out),
+            |out| {
+                CacheStatus::hit(NAME, out).ttl(-412).detail("disk");
+            },
             "loligo; hit; ttl=-412; detail=disk",
         );
         check(
-            |out| write_hit(i64::MIN, "", out),
-            "loligo; hit; ttl=-999999999999999",
+            |out| {
+                CacheStatus::own(NAME, out).detail("x");
+            },
+            "loligo; detail=x",
         );
+    }
+
+    #[test]
+    fn names() {
+        let named = |name| String::from_utf8(member_name(name)).unwrap();
+        assert_eq!(named("edge-7.example"), "edge-7.example");
+        assert_eq!(named("*edge"), "*edge");
+        // Tokens of HTTP, but not of structured fields.
+        assert_eq!(named("7edge"), "\"7edge\"");
+        assert_eq!(named("_edge"), "\"_edge\"");
     }
 
     #[test]
     fn forwarded() {
         check(
             |out| {
-                CacheStatus::forwarded(Forward::UriMiss, out)
+                CacheStatus::forwarded(NAME, Forward::UriMiss, out)
                     .forward_status(200)
                     .stored(true)
                     .collapsed(true);
@@ -242,7 +281,7 @@ mod tests {
         );
         check(
             |out| {
-                CacheStatus::forwarded(Forward::Stale, out)
+                CacheStatus::forwarded(NAME, Forward::Stale, out)
                     .forward_status(304)
                     .collapsed(false)
                     .ttl(0);
@@ -255,14 +294,16 @@ mod tests {
     fn tokens_and_strings() {
         check(
             |out| {
-                CacheStatus::forwarded(Forward::Miss, out)
+                CacheStatus::forwarded(NAME, Forward::Miss, out)
                     .detail("no room")
                     .key(b"GET http://a/\"\\\xff\n");
             },
             "loligo; fwd=miss; detail=\"no room\"; key=\"GET http://a/\\\"\\\\%FF%0A\"",
         );
         check(
-            |out| write_hit(1, "9lives", out),
+            |out| {
+                CacheStatus::hit(NAME, out).ttl(1).detail("9lives");
+            },
             "loligo; hit; ttl=1; detail=\"9lives\"",
         );
     }
@@ -270,7 +311,7 @@ mod tests {
     #[test]
     fn long_keys_are_cut() {
         let mut out = Vec::new();
-        CacheStatus::hit(&mut out).key(&[b'a'; 4000]);
+        CacheStatus::hit(NAME, &mut out).key(&[b'a'; 4000]);
         assert_eq!(out.len(), "loligo; hit; key=\"\"".len() + STRING_BYTES_MAX);
     }
 

@@ -151,6 +151,20 @@ impl Standing {
         self.lifetime_s = 0;
     }
 
+    /// Makes it stale now and for good, also if the clock is set back: the windows, where there are any, count from here on.
+    pub fn expire_at(&mut self, now: UnixMillis) {
+        let past_s = self.lifetime_s.min(self.age_s(now));
+        self.lifetime_s = 0;
+        for window_s in [
+            &mut self.stale_while_revalidate_s,
+            &mut self.stale_if_error_s,
+        ] {
+            if *window_s > 0 {
+                *window_s = window_s.saturating_add(past_s);
+            }
+        }
+    }
+
     /// As kept in the store: little-endian, in the order of the fields.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
@@ -203,11 +217,16 @@ fn lifetime(
                 Dated::At(expires_s) => Some(saturate(expires_s.saturating_sub(date_s))),
             })
     };
+    if let Some(seconds) = rules.ttl_s.filter(|_| !said.malformed) {
+        return (seconds.max(rules.ttl_min_s).min(rules.ttl_max_s), false);
+    }
     let (lifetime_s, guessed) = match explicit {
         Some(seconds) => (seconds, false),
         None => (heuristic_lifetime_s(response, said, date_s, rules), true),
     };
-    (lifetime_s.min(rules.ttl_max_s), guessed && lifetime_s > 0)
+    let at_least_s = if said.malformed { 0 } else { rules.ttl_min_s };
+    let guessed = guessed && lifetime_s > 0;
+    (lifetime_s.max(at_least_s).min(rules.ttl_max_s), guessed)
 }
 
 /// (RFC 9111 §4.2.2)
@@ -238,11 +257,11 @@ fn heuristic_lifetime_s(
         Dated::Absent | Dated::Invalid => 0,
     };
     let guess_s = saturate(guess_s).min(rules.heuristic_max_s);
-    let is_error = response.status >= 400 && heuristically_cacheable(response.status);
-    if guess_s == 0 && is_error {
-        rules.negative_ttl_s
-    } else {
-        guess_s
+    match response.status {
+        _ if guess_s > 0 => guess_s,
+        400.. if heuristically_cacheable(response.status) => rules.negative_ttl_s,
+        400.. => 0,
+        _ => rules.default_ttl_s,
     }
 }
 

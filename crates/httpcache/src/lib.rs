@@ -85,9 +85,15 @@ pub struct Rules {
     /// Lifetime of heuristically cacheable errors (404, 405, 410, 414, 501) about whose lifetime the origin is silent,
     /// in seconds; 0 = only what the origin says.
     pub negative_ttl_s: u32,
+    /// Lifetime of what is no error, where the origin says nothing and Last-Modified gives no guess, in seconds; 0 = none.
+    pub default_ttl_s: u32,
     /// Lifetime of failures of the origin (500, 502, 503, 504) about whose lifetime it is silent, in seconds; 0 = they are
     /// not stored then.
     pub error_ttl_s: u32,
+    /// The lifetime, whatever the origin says of it, in seconds; what forbids storing or reuse holds all the same.
+    pub ttl_s: Option<u32>,
+    /// No lifetime is shorter, in seconds.
+    pub ttl_min_s: u32,
     /// Store responses with Set-Cookie even without `public` or `s-maxage`.
     pub store_set_cookie: bool,
 }
@@ -99,7 +105,10 @@ impl Default for Rules {
             heuristic_max_s: 86_400,
             ttl_max_s: 31_536_000,
             negative_ttl_s: 0,
+            default_ttl_s: 0,
             error_ttl_s: 0,
+            ttl_s: None,
+            ttl_min_s: 0,
             store_set_cookie: false,
         }
     }

@@ -44,6 +44,8 @@ pub enum NotStorable {
     Malformed,
     /// The body ends where the connection ends, so nobody can tell whether it is complete. The caller finds this out.
     CloseDelimited,
+    /// A rule of the operator's forbids it. The caller finds this out.
+    Rule,
 }
 
 impl NotStorable {
@@ -62,6 +64,7 @@ impl NotStorable {
             NotStorable::NoFreshness => "no-freshness",
             NotStorable::Malformed => "malformed",
             NotStorable::CloseDelimited => "close-delimited",
+            NotStorable::Rule => "rule",
         }
     }
 }
@@ -103,7 +106,9 @@ pub fn storable(request: &Request, response: &Response, rules: &Rules) -> Result
     //= rfc9111 §4.1   a member "*" always fails to match
     refuse(vary_list(fields).is_err(), NotStorable::VaryStar)?;
     //= rfc9111 §3   at least one of: public, Expires, max-age, s-maxage, a heuristically cacheable status
-    let marked = said.public || has_explicit_lifetime(&said, fields);
+    // or the operator's word, which stands for the origin's
+    let ruled = rules.ttl_s.is_some();
+    let marked = said.public || ruled || has_explicit_lifetime(&said, fields);
     refuse(
         !marked && !may_be_guessed(response.status, rules),
         NotStorable::Status,
@@ -475,6 +480,31 @@ mod tests {
         let at = crate::testing::EPOCH;
         let standing = Standing::of(&request, &response, at, at, &rules);
         assert_eq!(standing.lifetime_s, 10);
+    }
+
+    #[test]
+    fn a_lifetime_by_rule_makes_storable_but_lifts_no_prohibition() {
+        let rules = Rules {
+            ttl_s: Some(10),
+            ..Rules::default()
+        };
+        for status in [200, 302, 299, 404, 500, 503] {
+            check_with(&rules, &format!("GET | {status} Date: @0"), "stored");
+        }
+        check_with(&rules, "GET | 200 Cache-Control: max-age=0", "stored");
+        for (exchange, why) in [
+            ("GET | 200 Cache-Control: no-store", "no-store"),
+            ("GET | 200 Cache-Control: private", "private"),
+            ("GET | 200 Cache-Control: no-cache", "no-freshness"),
+            ("GET | 200 Cache-Control: x=\"y", "malformed"),
+            ("GET | 200 Set-Cookie: a=b", "set-cookie"),
+            ("GET | 200 Vary: *", "vary-star"),
+            ("GET Authorization: x | 200 Date: @0", "authorization"),
+            ("GET | 401 Date: @0", "status"),
+            ("POST | 200 Date: @0", "method"),
+        ] {
+            check_with(&rules, exchange, why);
+        }
     }
 
     fn shared(exchange: &str, waiter: &str) -> bool {

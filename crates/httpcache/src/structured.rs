@@ -228,8 +228,13 @@ impl<'a> Rest<'a> {
         // Padding may be missing, but stands nowhere else than at the end.
         let data = coded.iter().position(|&byte| byte == b'=');
         let (data, padding) = coded.split_at(data.unwrap_or(coded.len()));
-        let sound = padding.iter().all(|&byte| byte == b'=') && padding.len() <= 2;
-        (sound && data.len() % 4 != 1 && self.take(b':')).then_some(Value::Other)
+        let most = match data.len() % 4 {
+            0 => 0,
+            1 => return None,
+            over => 4 - over,
+        };
+        let sound = padding.iter().all(|&byte| byte == b'=') && padding.len() <= most;
+        (sound && self.take(b':')).then_some(Value::Other)
     }
 
     /// (RFC 9651 §4.2.10)
@@ -330,6 +335,8 @@ mod tests {
             "a=:a:",
             "a=:ab",
             "a=:a=b:",
+            "a=:xYax=:",
+            "a=:aGk==:",
             "a=(1",
             "a=(1,2)",
             "a=(1\t2)",

@@ -277,7 +277,7 @@ proptest! {
     #[test]
     fn cache_status_is_printable(key in vec(any::<u8>(), 0..600), detail in ".{0,20}", ttl in any::<i64>()) {
         let mut out = Vec::new();
-        cache_status::CacheStatus::hit(&mut out).ttl(ttl).key(&key).detail(&detail);
+        cache_status::CacheStatus::hit(b"loligo", &mut out).ttl(ttl).key(&key).detail(&detail);
         prop_assert!(out.iter().all(|byte| (0x20..0x7f).contains(byte)));
     }
 }

@@ -14,6 +14,7 @@ use proxy::plan::{
 use crate::into_plan::Settled;
 use crate::machine::{Existing, OnDisk};
 use crate::raw::{Given, Raw, Value};
+use crate::rules;
 use crate::settings::{Kind, Setting};
 use crate::stores;
 use crate::table::{STORE, TOP};
@@ -43,6 +44,9 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
         line(&mut out, "disk", "none");
     } else {
         explain_stores(settled, &mut out);
+    }
+    for (n, rule) in plan.rules.iter().enumerate() {
+        line(&mut out, &format!("rule {}", n + 1), &rules::explain(rule));
     }
     head(&mut out, "runs with");
     line(&mut out, "workers", &count(plan.workers, "thread"));

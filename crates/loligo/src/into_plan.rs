@@ -7,7 +7,7 @@
 //!   R1  a listener or admin interface beyond loopback says whom it serves
 //!   R2  no address is used twice (port 0, any free port, excepted)
 //!   R3  no origin is one of our own listeners, where that can be seen from the addresses
-//! Those about stores are in `stores`.
+//! Those about stores are in `stores`, those about cache rules in `rules`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,6 +17,7 @@ use crate::draft::{Draft, LISTEN, ListenerDraft, RouteDraft};
 use crate::machine::{Machine, OnDisk};
 use crate::problem::{Place, Problem};
 use crate::raw::{Given, Raw};
+use crate::rules;
 use crate::settings;
 use crate::stores;
 use crate::table;
@@ -69,6 +70,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     making.problems.extend(stored.problems);
     making.notes.extend(stored.notes);
     making.settle_limits();
+    let rules = rules::settle(&raw.rules, &mut making.problems);
 
     let Making {
         draft,
@@ -88,6 +90,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         .collect();
     plan.admin = admin;
     plan.stores = stored.plans;
+    plan.rules = rules;
     plan.workers = draft
         .workers
         .unwrap_or(machine.cores.clamp(Plan::WORKERS.min, Plan::WORKERS.max));

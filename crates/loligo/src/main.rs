@@ -22,6 +22,7 @@ mod own;
 mod problem;
 mod raw;
 mod reference;
+mod rules;
 mod serve;
 mod settings;
 mod store_tool;

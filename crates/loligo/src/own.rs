@@ -26,9 +26,7 @@ fn is_none(given: &Given) -> bool {
 
 pub fn name(draft: &mut Draft, given: &Given) -> Done {
     let text = given.text()?;
-    // RFC 9110 §5.6.2: token
-    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    if text.is_empty() || text.len() > 64 || !text.bytes().all(token) {
+    if text.len() > 64 || !is_token(text) {
         return Err(
             given.problem("expected a token of at most 64 letters, digits, dots and dashes")
         );
@@ -239,7 +237,12 @@ pub fn allow_destinations(listener: &mut ListenerDraft, given: &Given) -> Done {
 }
 
 pub fn route_host(route: &mut RouteDraft, given: &Given) -> Done {
-    let text = given.text()?;
+    route.host = Some(host_pattern(given, given.text()?)?);
+    Ok(())
+}
+
+/// A host name, or `*.` and one.
+pub fn host_pattern(given: &Given, text: &str) -> Result<String, Problem> {
     let name = text.strip_prefix("*.").unwrap_or(text);
     let name = name.strip_suffix('.').unwrap_or(name);
     if !is_host(name) {
@@ -248,8 +251,7 @@ pub fn route_host(route: &mut RouteDraft, given: &Given) -> Done {
         ));
     }
     let wild = if text.starts_with("*.") { "*." } else { "" };
-    route.host = Some(format!("{wild}{}", name.to_ascii_lowercase()));
-    Ok(())
+    Ok(format!("{wild}{}", name.to_ascii_lowercase()))
 }
 
 pub fn route_path(route: &mut RouteDraft, given: &Given) -> Done {
@@ -382,8 +384,14 @@ fn is_host(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(label)
 }
 
+/// RFC 9110 §5.6.2: token
+pub fn is_token(text: &str) -> bool {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !text.is_empty() && text.bytes().all(token)
+}
+
 /// Visible ASCII that may stand in a request target's path.
-fn is_path(text: &str) -> bool {
+pub fn is_path(text: &str) -> bool {
     text.bytes()
         .all(|b| b.is_ascii_graphic() && !b"?#\"<>\\^`{|}".contains(&b))
 }

@@ -1,7 +1,7 @@
 //! What the user said: settings as written, each with its place. Nothing is checked here but the shape.
 //!
 //! A configuration is flat: a setting has a name like `store.size` and a value. Only stores, listeners and
-//! their routes repeat. TOML tables are flattened to such names, the command line's flags become settings too (later ones win),
+//! their routes, and rules repeat. TOML tables are flattened to such names, the command line's flags become settings too (later ones win),
 //! and `table` knows which names exist. So a file and a flag are checked by the same lines of code and
 //! complain in the same way.
 
@@ -28,6 +28,8 @@ pub struct Raw {
     pub replaced: Vec<Given>,
     /// The `[[listener]]` blocks.
     pub listeners: Vec<RawListener>,
+    /// The `[[rule]]` blocks.
+    pub rules: Vec<RawRule>,
 }
 
 /// One `[store]` or `[[store]]` block, or one `--store`.
@@ -56,6 +58,15 @@ pub struct RawRoute {
     /// Where the block begins.
     pub place: Place,
     /// Its settings, names without `listener.route.`.
+    pub given: Vec<Given>,
+}
+
+/// One `[[rule]]` block.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RawRule {
+    /// Where the block begins.
+    pub place: Place,
+    /// Its settings, names without `rule.`.
     pub given: Vec<Given>,
 }
 
@@ -220,6 +231,14 @@ impl Parser<'_> {
             if key == "listener" {
                 for (table, place) in self.blocks(key, value, place) {
                     raw.listeners.push(self.listener(table, place));
+                }
+            } else if key == "rule" {
+                for (table, place) in self.blocks(key, value, place) {
+                    let mut given = Vec::new();
+                    for (key, value, place) in self.entries(table) {
+                        self.flatten(key, value, place, &mut given);
+                    }
+                    raw.rules.push(RawRule { place, given });
                 }
             } else if key == "store" {
                 self.stores(value, place, &mut raw.stores);

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use crate::rules::RULE;
 use crate::settings::Setting;
 use crate::table::{LISTENER, ROUTE, STORE, TOP};
 
@@ -63,6 +64,15 @@ size = "20GiB"
 path = "/dev/disk/by-id/ata-EXAMPLE"
 weight = 4
 
+# Campaign links are the same page, and errors do not last.
+[[rule]]
+host = ["docs.example.org"]
+ignore-query = ["utm_*", "fbclid"]
+
+[[rule]]
+status = ["404", "5xx"]
+ttl = "5s"
+
 [log]
 access = "/var/log/loligo/access.log"
 
@@ -96,6 +106,15 @@ pub fn reference() -> String {
          its own store:",
         "",
         STORE,
+    );
+    section(
+        &mut out,
+        "[[rule]]",
+        "Cache rules: for the exchanges that fit all conditions of a block, what it says. Repeat the block for several rules. Of each thing \
+         that rules can say, the first rule that fits and says it counts; so special rules come first, general ones last. Changing what \
+         makes up a key leaves what was stored under the old keys to be evicted. Lists may be one text with commas.",
+        "",
+        RULE,
     );
     for (name, words) in [
         ("", "Written at the top of the file, before any block."),
@@ -179,7 +198,8 @@ mod tests {
     fn every_setting_has_its_section() {
         let text = reference();
         let rows = text.lines().filter(|line| line.starts_with("| `")).count();
-        assert_eq!(rows, TOP.len() + STORE.len() + LISTENER.len() + ROUTE.len());
+        let blocks = STORE.len() + LISTENER.len() + ROUTE.len() + RULE.len();
+        assert_eq!(rows, TOP.len() + blocks);
     }
 
     #[test]

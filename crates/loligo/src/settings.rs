@@ -123,7 +123,8 @@ pub fn size(given: &Given, bounds: Bounds<u64>) -> Result<u64, Problem> {
     within(given, bytes, bounds, Size(bounds.min), Size(bounds.max))
 }
 
-fn time(given: &Given, bounds: Bounds<Duration>) -> Result<Duration, Problem> {
+/// A time within bounds.
+pub fn time(given: &Given, bounds: Bounds<Duration>) -> Result<Duration, Problem> {
     let time = match &given.value {
         Value::Text(text) => parse_time(text),
         _ => None,

@@ -1,4 +1,5 @@
-//! Every setting there is, in four tables: of the whole, of a store, of a listener, of a route.
+//! Every setting there is, in four tables: of the whole, of a store, of a listener, of a route. (A fifth, of a cache rule,
+//! is in `rules`.)
 //!
 //! Numbers with bounds take them from `proxy::plan`. Settings that need more than a number (`Kind::Own`) bring
 //! their own function, in `own`.
@@ -341,6 +342,11 @@ pub const TOP: &[Setting<Draft>] = &[
         "The most any stated lifetime counts for.",
     ),
     setting(
+        "cache.default-ttl",
+        Kind::Time(CacheRules::DEFAULT_TTL, |d, t| d.plan.cache.default_ttl = t),
+        "How long a response is fresh that states no lifetime and has no Last-Modified to guess from, if it is no error. 0: it is not kept.",
+    ),
+    setting(
         "cache.negative-ttl",
         Kind::Time(CacheRules::NEGATIVE_TTL, |d, t| {
             d.plan.cache.negative_ttl = t
@@ -570,7 +576,8 @@ pub const ROUTE: &[Setting<RouteDraft>] = &[
     ),
 ];
 
-const fn setting<T>(key: &'static str, kind: Kind<T>, doc: &'static str) -> Setting<T> {
+/// A setting without a flag.
+pub(crate) const fn setting<T>(key: &'static str, kind: Kind<T>, doc: &'static str) -> Setting<T> {
     Setting {
         key,
         flag: None,

@@ -361,10 +361,25 @@ impl DiskIo {
             metrics::add(&self.counters.stored_bytes, bytes as u64);
         } else {
             metrics::add(&self.counters.not_stored, 1);
-            // What it was to replace is out of date.
-            member.store.forget(record.hash);
+            // What it was to replace is out of date; but what comes too late, because of a purge, was to replace what is newer.
+            if !self.is_too_late(record) {
+                member.store.forget(record.hash);
+            }
         }
         stored
+    }
+
+    /// Has it been purged, or made stale, since its fill began?
+    fn is_too_late(&self, record: &NewRecord<'_>) -> bool {
+        let &NewRecord {
+            primary,
+            began,
+            key,
+            meta,
+            ..
+        } = record;
+        self.set.is_invalid(primary, began, key, meta)
+            || self.set.is_doubted(primary, began, key, meta)
     }
 
     /// How many reads were gathered so far (`lazy`), and in how many batches.
@@ -491,7 +506,13 @@ fn object_of(hash: KeyHash, key: &[u8], parts: RecordParts) -> Option<Object> {
         fragments: t.fragments,
         bytes: t.bytes,
     });
-    Object::decode(hash, parts.key, &parts.meta, parts.body, large)
+    let doubted = parts.doubted;
+    let mut object = Object::decode(hash, parts.key, &parts.meta, parts.body, large)?;
+    if doubted {
+        // When the soft purge was nobody knows any more; so it counts from the response's birth.
+        object.standing.expire();
+    }
+    Some(object)
 }
 
 /// Wall time, milliseconds since 1970.

@@ -9,7 +9,7 @@
 //! 3. Fresh enough: serve. Stale but allowed: serve, and revalidate behind.
 //! 4. Else join the fetch in progress or start one, and pass its answer on if this request may have it.
 
-use std::{rc::Rc, sync::Arc, time::Instant};
+use std::{borrow::Cow, rc::Rc, sync::Arc, time::Instant};
 
 use fields::Fields;
 use http1::{Framing, RequestHead, Seen};
@@ -31,6 +31,7 @@ use crate::{
     object::Object,
     parts::{self, Held, Outcome},
     pass,
+    rulebook::Met,
     state::Worker,
     switch,
     target::{self, Asked, Misplaced},
@@ -59,8 +60,8 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     {
         let (status, reason) = (502, "the request goes round in a circle");
         on.keep_open &= head.framing == Framing::None;
-        let cache = b"loligo; detail=proxy_loop_detected";
-        return answer::own(worker, conn, &mut on, status, reason, &[], cache).await;
+        let cache = own_status(worker, "proxy_loop_detected");
+        return answer::own(worker, conn, &mut on, status, reason, &[], &cache).await;
     }
     let listener = Rc::clone(&conn.listener);
     let place = match target::locate(&listener, &head.method, &head.target, head.host.as_deref()) {
@@ -73,8 +74,10 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
             return answer::own(worker, conn, &mut on, status, reason, &[], b"").await;
         }
     };
+    let ruled = place.ruled(&listener.book, &head.method);
+    let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     let mut key = Vec::with_capacity(128);
-    place.write_key(&mut key);
+    place.write_shaped_key(ruled.shape, &mut key);
     on.uri = target::uri_of_key(&key).to_vec();
     let asked = place.ask();
     let plain_method = head.method == "GET" || head.method == "HEAD";
@@ -85,12 +88,18 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
             .seen
             .intersects(Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE));
     let mut head = head;
+    if ruled.strip_cookies {
+        head.fields.remove(b"cookie");
+    }
     let wanted = Wanted {
         primary: worker.hasher.hash(&key),
         key,
         asked,
         request: Arc::new(std::mem::take(&mut head.fields)),
         head,
+        met: ruled.met,
+        bypass: ruled.bypass,
+        extras: extras.unwrap_or_default(),
     };
     if passes {
         return Box::pin(pass::exchange(
@@ -102,7 +111,29 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         ))
         .await;
     }
+    if wanted.bypass {
+        if RequestDirectives::parse(&wanted.request).only_if_cached {
+            return not_cached(worker, conn, &mut on).await;
+        }
+        let why = Forward::Bypass;
+        return Box::pin(pass::exchange(worker, conn, &mut on, &wanted, why)).await;
+    }
     cached(worker, conn, &mut on, &wanted, true).await
+}
+
+/// The answer to `only-if-cached` when nothing is.
+async fn not_cached(worker: &Rc<Worker>, conn: &mut Conn, on: &mut Answering) -> After {
+    //= rfc9111 §5.2.1.7   504 when it cannot be answered from the cache
+    let reason = "only-if-cached was asked for, and nothing stored may be served";
+    let cache = own_status(worker, "only-if-cached");
+    answer::own(worker, conn, on, 504, reason, &[], &cache).await
+}
+
+/// Cache-Status of an answer of our own.
+fn own_status(worker: &Worker, detail: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    CacheStatus::own(&worker.shared.cache_name, &mut out).detail(detail);
+    out
 }
 
 /// A request and the resource it names.
@@ -117,6 +148,22 @@ pub struct Wanted {
     pub head: RequestHead,
     /// Its fields: shared, because the fetch outlives the request.
     pub request: Arc<Fields>,
+    /// The operator's rules it meets.
+    pub met: Met,
+    /// They say that the cache is passed by.
+    pub bypass: bool,
+    /// Its values of what a rule makes part of the key; empty if none does.
+    pub extras: Vec<u8>,
+}
+
+impl Wanted {
+    /// What those who share a fetch agree in.
+    pub fn flight_key(&self) -> Cow<'_, [u8]> {
+        if self.extras.is_empty() {
+            return Cow::Borrowed(&self.key);
+        }
+        Cow::Owned([&self.key[..], b"\n", &self.extras].concat())
+    }
 }
 
 /// `may_wait`: for a part that another request fetches.
@@ -173,12 +220,16 @@ async fn cached(
         };
         if let Some(class) = class {
             let mut status = Vec::with_capacity(48);
-            CacheStatus::hit(&mut status).ttl(standing.ttl_s(now));
+            CacheStatus::hit(&worker.shared.cache_name, &mut status).ttl(standing.ttl_s(now));
             let object = stored.object();
             let answered = answer::object(worker, conn, on, wanted, object, class, &status).await;
             match answered {
                 Some(after) => return after,
-                None => is_lost = true,
+                None => {
+                    is_lost = true;
+                    //= rfc9211 §2.2   partial: what is stored does not contain all of what is asked for
+                    why = Forward::Partial;
+                }
             }
         }
     }
@@ -194,18 +245,7 @@ async fn cached(
         found = None;
     }
     if directives.only_if_cached {
-        //= rfc9111 §5.2.1.7   504 when it cannot be answered from the cache
-        let reason = "only-if-cached was asked for, and nothing stored may be served";
-        return answer::own(
-            worker,
-            conn,
-            on,
-            504,
-            reason,
-            &[],
-            b"loligo; detail=only-if-cached",
-        )
-        .await;
+        return not_cached(worker, conn, on).await;
     }
     if on.head_only() || directives.no_store {
         // Not stored, so nothing to share: ask as it is.
@@ -228,7 +268,7 @@ fn revalidate_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &
     let shared = &worker.shared;
     let boarding = shared
         .flights
-        .join_or_start(wanted.primary, &wanted.key, || {
+        .join_or_start(wanted.primary, &wanted.flight_key(), || {
             shared.store.sequence(wanted.primary)
         });
     if let Boarding::Started(reader) = boarding {
@@ -244,6 +284,9 @@ fn errand(conn: &Conn, wanted: &Wanted, stale: Option<&Found>, is_conditional: b
         request: Arc::clone(&wanted.request),
         is_conditional,
         version: wanted.head.version,
+        key: wanted.key.clone(),
+        met: wanted.met,
+        extras: wanted.extras.clone(),
         stale: stale.map(|f| f.stored.object().clone()),
         stale_began: stale.map_or(0, |f| f.began),
     }
@@ -268,16 +311,19 @@ async fn fetched(
         .flights
         .unshared
         .contains(wanted.primary, Instant::now());
+    if alone_for_now {
+        metrics::add(&worker.counters.flights_unshared, 1);
+    }
     let asks_about_its_own = found.is_none() && is_conditional(&wanted.request);
     let boarding = if !directives.is_plain() || alone_for_now {
         Boarding::Alone
     } else if asks_about_its_own {
-        let joined = shared.flights.join(wanted.primary, &wanted.key);
+        let joined = shared.flights.join(wanted.primary, &wanted.flight_key());
         joined.map_or(Boarding::Alone, Boarding::Joined)
     } else {
         shared
             .flights
-            .join_or_start(wanted.primary, &wanted.key, began)
+            .join_or_start(wanted.primary, &wanted.flight_key(), began)
     };
     let (reader, mut joined) = match boarding {
         Boarding::Joined(reader) => {
@@ -337,7 +383,7 @@ async fn fetched(
                 return after;
             }
             let class = class_of(&response, joined);
-            let mut line = CacheStatus::forwarded(why, &mut status);
+            let mut line = CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status);
             if response.stored {
                 line = line.stored(true);
             }
@@ -354,7 +400,7 @@ async fn fetched(
             note_moments(on, &validated.moments);
             let object = &validated.object;
             let ttl = object.standing.ttl_s(worker.now_ms());
-            let mut line = CacheStatus::forwarded(why, &mut status)
+            let mut line = CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status)
                 .forward_status(304)
                 .ttl(ttl);
             if joined {
@@ -406,7 +452,8 @@ async fn fetched(
             {
                 return after;
             }
-            CacheStatus::forwarded(why, &mut status).detail(error.token());
+            CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status)
+                .detail(error.token());
             answer::own(
                 worker,
                 conn,
@@ -457,7 +504,7 @@ fn alone(
     let sequence = shared.store.sequence(wanted.primary);
     let reader = shared
         .flights
-        .start_alone(wanted.primary, &wanted.key, sequence);
+        .start_alone(wanted.primary, &wanted.flight_key(), sequence);
     fetch::start(
         worker,
         Arc::clone(&reader.flight),
@@ -485,7 +532,7 @@ async fn instead(
         return None;
     }
     let mut line = Vec::with_capacity(64);
-    CacheStatus::forwarded(why, &mut line)
+    CacheStatus::forwarded(&worker.shared.cache_name, why, &mut line)
         .forward_status(status)
         .ttl(object.standing.ttl_s(now))
         .detail("stale-if-error");
@@ -518,7 +565,7 @@ pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
                 &answer,
                 &response.standing,
                 now,
-                &worker.shared.rules,
+                &response.decision.rules,
             )
         }
         News::Validated(validated) => {
@@ -535,14 +582,7 @@ pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
                 fields: &fields,
             };
             let standing = &validated.object.standing;
-            may_share(
-                &leader,
-                &waiter,
-                &answer,
-                standing,
-                now,
-                &worker.shared.rules,
-            )
+            may_share(&leader, &waiter, &answer, standing, now, &validated.rules)
         }
         // The same failure would await it; but it may have a stale object of its own, so it gets the news.
         News::Failed(_) => true,

@@ -21,6 +21,7 @@ use crate::{
     client::{Conn, Incoming},
     metrics,
     object::Object,
+    rulebook::Shape,
     state::{Finished, Stages, Worker},
     target,
 };
@@ -116,6 +117,7 @@ struct Done {
     bytes_out: u64,
     uri: Vec<u8>,
     content_type: Vec<u8>,
+    cache_status: Vec<u8>,
 }
 
 /// Answers the request if it can be answered here.
@@ -139,7 +141,16 @@ pub fn answer(
     };
     let mut key = worker.key.borrow_mut();
     key.clear();
-    place.write_key(&mut key);
+    if conn.listener.book.is_empty() {
+        place.write_key(&mut key);
+    } else {
+        let ruled = place.ruled(&conn.listener.book, view.method);
+        // What fields make a difference to is found through its marker.
+        if ruled.bypass || ruled.shape.is_some_and(Shape::has_extras) {
+            return Fast::NotHere;
+        }
+        place.write_shaped_key(ruled.shape, &mut key);
+    }
     let hash = worker.hasher.hash(&key);
     let mut front = worker.front.borrow_mut();
     let Some(resident) = front.get(&worker.shared.memory, hash, &key) else {
@@ -173,7 +184,7 @@ pub fn answer(
     }
 
     let mut out = worker.output.borrow_mut();
-    let (status_from, status_to) = write_hit_head(object, now, view.keep_alive, &mut out);
+    let (status_from, status_to) = write_hit_head(worker, object, now, view.keep_alive, &mut out);
     let head_len = out.len();
     let body = &object.body;
     let total = head_len + body.len();
@@ -203,6 +214,7 @@ pub fn answer(
             bytes_out: total as u64,
             uri: key[target::KEY_PREFIX.len()..].to_vec(),
             content_type: object.content_type().to_vec(),
+            cache_status: out[status_from..status_to].to_vec(),
         };
         let unsent = Unsent::new(&out, body, sent, done, view.keep_alive);
         return Fast::Unsent(Box::new(unsent));
@@ -231,6 +243,7 @@ pub fn answer(
 
 /// Puts the head of a hit together; returns where our Cache-Status lies in it.
 fn write_hit_head(
+    worker: &Worker,
     object: &Object,
     now: UnixMillis,
     keep_open: bool,
@@ -242,7 +255,8 @@ fn write_hit_head(
     write_decimal(u64::from(object.standing.age_s(now)), out);
     out.extend_from_slice(b"\r\nCache-Status: ");
     let from = out.len();
-    httpcache::cache_status::write_hit(object.standing.ttl_s(now), "", out);
+    let prefix = &worker.shared.hit_prefix;
+    httpcache::cache_status::write_hit(prefix, object.standing.ttl_s(now), out);
     let to = out.len();
     if keep_open {
         out.extend_from_slice(b"\r\n\r\n");
@@ -320,7 +334,7 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
     let uri = target::uri_of_key(&on_disk.key_and_head[..on_disk.key_len]);
     let (unsent, whole) = {
         let mut out = worker.output.borrow_mut();
-        let (from, to) = write_hit_head(&object, now, on_disk.keep_open, &mut out);
+        let (from, to) = write_hit_head(worker, &object, now, on_disk.keep_open, &mut out);
         let total = out.len() + object.body.len();
         match send(conn, &mut out, &object.body) {
             None => {
@@ -358,6 +372,7 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
                     bytes_out: total as u64,
                     uri: uri.to_vec(),
                     content_type: object.content_type().to_vec(),
+                    cache_status: out[from..to].to_vec(),
                 };
                 let unsent = Unsent::new(&out, &object.body, sent, done, on_disk.keep_open);
                 (Some(unsent), true)
@@ -423,7 +438,7 @@ pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, mut unsent: Unsent)
         content_type: &done.content_type,
         hierarchy: Hierarchy::None,
         peer: b"",
-        cache_status: b"hit",
+        cache_status: &done.cache_status,
     });
     whole && unsent.keep_open
 }

@@ -25,6 +25,7 @@ use crate::{
     interim::{self, Hint, is_interim},
     metrics,
     object::{self, Object},
+    rulebook::{Decision, Met, Rulebook},
     state::{ListenerState, Worker},
     storing::Storing,
     target::Asked,
@@ -85,6 +86,8 @@ pub struct Response {
     pub stored: bool,
     /// The fields of the request it answers, for [`httpcache::may_share`].
     pub asked_with: Arc<Fields>,
+    /// What the operator's rules say of it.
+    pub decision: Decision,
     /// When things happened.
     pub moments: Moments,
 }
@@ -97,6 +100,12 @@ pub struct Errand {
     pub asked: Asked,
     /// The client's fields, complete: caching rules look at these.
     pub request: Arc<Fields>,
+    /// The key of the resource.
+    pub key: Vec<u8>,
+    /// The operator's rules the request meets.
+    pub met: Met,
+    /// The request's part of the key of a variant, by rule.
+    pub extras: Vec<u8>,
     /// The origin gets the client's conditions: there is nothing to validate, and a 304 is the client's.
     pub is_conditional: bool,
     /// The version in which it came.
@@ -105,6 +114,37 @@ pub struct Errand {
     pub stale: Option<Object>,
     /// The invalidation sequence at which it was looked up.
     pub stale_began: Sequence,
+}
+
+impl Errand {
+    /// For whom it is.
+    pub fn asker(&self) -> Asker<'_> {
+        Asker {
+            request: &self.request,
+            met: self.met,
+            book: &self.listener.book,
+        }
+    }
+}
+
+/// For whom a response is, as far as it makes a difference to what is stored of it.
+#[derive(Clone, Copy)]
+pub struct Asker<'a> {
+    /// The fields of the request.
+    pub request: &'a Fields,
+    /// The operator's rules that it meets,
+    pub met: Met,
+    /// of these.
+    pub book: &'a Rulebook,
+}
+
+impl Asker<'_> {
+    /// What the operator's rules say of a response to it.
+    pub fn decide(&self, worker: &Worker, status: u16, fields: &Fields) -> Decision {
+        let content_type = fields.first(b"content-type");
+        let general = &worker.shared.rules;
+        self.book.response(self.met, status, content_type, general)
+    }
 }
 
 /// Starts the fetch for a flight as a task of this worker.
@@ -194,20 +234,29 @@ async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &
         let _ = upstream.body(worker, &head).next(worker, watch).await;
         if httpcache::validates(&stale.fields(), &head.fields) {
             metrics::add(&worker.counters.revalidations_not_modified, 1);
-            let object = freshened(
+            let (object, decision) = freshened(
                 worker,
-                &errand.request,
+                errand.asker(),
                 stale,
                 (&head.fields, head.version),
                 asked_at,
             );
             worker.shared.flights.remove(flight);
-            let (primary, began) = (flight.primary, flight.began);
-            let storable = publish_freshened(worker, primary, began, errand, stale, &object);
+            let storable = publish_freshened(
+                worker,
+                flight.primary,
+                flight.began,
+                errand,
+                stale,
+                &object,
+                &decision,
+            );
+            let rules = decision.rules;
             let validated = Validated {
                 object,
                 storable,
                 asked_with: Arc::clone(&errand.request),
+                rules,
                 moments,
             };
             let news = News::Validated(Arc::new(validated));
@@ -285,11 +334,9 @@ async fn deliver(
     let joinable = storable.is_ok();
     // After the invalidation above, which forgets.
     let now = Instant::now();
-    if !errand.is_conditional {
-        shared
-            .flights
-            .unshared
-            .note(flight.primary, status, storable, now);
+    let unshared = &shared.flights.unshared;
+    if !errand.is_conditional && unshared.note(flight.primary, status, storable, now) {
+        metrics::add(&worker.counters.flights_unshared_noted, 1);
     }
     if !joinable {
         shared.flights.remove(flight);
@@ -400,8 +447,13 @@ pub fn write_request(
 }
 
 /// Fields as they go to clients: hop-by-hop ones gone, Date there, Via added.
-pub fn response_fields(worker: &Worker, head: &ResponseHead, received: UnixMillis) -> Fields {
-    let mut fields = head.fields.clone();
+pub fn response_fields(
+    worker: &Worker,
+    received: &Fields,
+    version: Version,
+    at: UnixMillis,
+) -> Fields {
+    let mut fields = received.clone();
     http1::remove_hop_by_hop(&mut fields);
     fields.remove(b"content-length");
     fields.remove(b"proxy-authenticate");
@@ -410,9 +462,9 @@ pub fn response_fields(worker: &Worker, head: &ResponseHead, received: UnixMilli
     fields.remove(b"proxy-authorization");
     if !fields.contains(b"date") {
         //= rfc9110 §6.6.1   a recipient with a clock that forwards a response without Date appends one
-        fields.push(b"Date", &httpcache::format_date(received));
+        fields.push(b"Date", &httpcache::format_date(at));
     }
-    fields.push(b"Via", &via_of(worker, head.version));
+    fields.push(b"Via", &via_of(worker, version));
     fields
 }
 
@@ -449,19 +501,31 @@ pub fn prepare(
     moments: Moments,
 ) -> Response {
     let received = worker.unix_ms(moments.first);
+    let decision = errand.asker().decide(worker, head.status, &head.fields);
     let request = Request {
         method: "GET",
         fields: &errand.request,
     };
-    let answer = httpcache::Response {
+    let rules = &decision.rules;
+    let stripped = decision
+        .strip_set_cookie
+        .then(|| without_cookies(&head.fields));
+    let mut answer = httpcache::Response {
         status: head.status,
-        fields: &head.fields,
+        fields: stripped.as_ref().unwrap_or(&head.fields),
     };
-    let rules = &worker.shared.rules;
     let mut storable = httpcache::storable(&request, &answer, rules);
+    if storable.is_err() {
+        // For one user only, so its cookies are his.
+        answer.fields = &head.fields;
+    }
+    let head_fields = answer.fields;
     if head.framing == Framing::UntilClose && storable.is_ok() {
         // Nobody can tell whether such a body is complete.
         storable = Err(NotStorable::CloseDelimited);
+    }
+    if !decision.stores && storable.is_ok() {
+        storable = Err(NotStorable::Rule);
     }
     let standing = Standing::of(&request, &answer, asked_at, received, rules);
     let length = match head.framing {
@@ -469,7 +533,7 @@ pub fn prepare(
         Framing::Length(bytes) => Some(bytes),
         Framing::Chunked | Framing::UntilClose => None,
     };
-    let mut fields = response_fields(worker, head, received);
+    let mut fields = response_fields(worker, head_fields, head.version, received);
     fields.remove(b"age");
     let mut withheld = Vec::new();
     httpcache::take_withheld(&mut fields).write_to(&mut withheld);
@@ -487,8 +551,17 @@ pub fn prepare(
         storable,
         stored: false,
         asked_with: Arc::clone(&errand.request),
+        decision,
         moments,
     }
+}
+
+/// Without what a rule takes away (`strip-set-cookie`).
+pub fn without_cookies(fields: &Fields) -> Fields {
+    let mut fields = fields.clone();
+    fields.remove(b"set-cookie");
+    fields.remove(b"set-cookie2");
+    fields
 }
 
 fn reason_of(head: &ResponseHead) -> String {
@@ -502,26 +575,29 @@ fn reason_of(head: &ResponseHead) -> String {
 /// The stored object with what a 304, a 206 of the same representation, or a 200 to HEAD says of it.
 pub fn freshened(
     worker: &Worker,
-    asked_with: &Fields,
+    asker: Asker<'_>,
     stale: &Object,
     (not_modified, version): (&Fields, Version),
     asked_at: UnixMillis,
-) -> Object {
+) -> (Object, Decision) {
     let received = worker.now_ms();
     let mut update = not_modified.clone();
     http1::remove_hop_by_hop(&mut update);
-    let fields = httpcache::freshen(&stale.fields(), &update, &worker.shared.rules);
+    let mut fields = httpcache::freshen(&stale.fields(), &update, &worker.shared.rules);
+    let decision = asker.decide(worker, stale.status, &fields);
+    if decision.strip_set_cookie {
+        fields = without_cookies(&fields);
+    }
     let request = Request {
         method: "GET",
-        fields: asked_with,
+        fields: asker.request,
     };
     // Age counts from the 304 (RFC 9111 §4.2.3), so its Age, not the stored one, is looked at.
     let answer = httpcache::Response {
         status: stale.status,
         fields: &fields,
     };
-    let standing = Standing::of(&request, &answer, asked_at, received, &worker.shared.rules);
-    let mut fields = fields;
+    let standing = Standing::of(&request, &answer, asked_at, received, &decision.rules);
     fields.remove(b"age");
     if !fields.contains(b"date") {
         fields.push(b"Date", &httpcache::format_date(received));
@@ -536,12 +612,13 @@ pub fn freshened(
         &fields,
         &mut wire,
     );
-    Object {
+    let object = Object {
         standing,
         content_type,
         head: wire.into(),
         ..stale.clone()
-    }
+    };
+    (object, decision)
 }
 
 /// Puts a freshened object where the stale one was. False when it may no longer be stored.
@@ -552,6 +629,7 @@ pub fn publish_freshened(
     errand: &Errand,
     stale: &Object,
     fresh: &Object,
+    decision: &Decision,
 ) -> bool {
     let shared = &worker.shared;
     let fields = fresh.fields();
@@ -564,7 +642,9 @@ pub fn publish_freshened(
         fields: &fields,
     };
     let same_vary = httpcache::vary_list(&stale.fields()) == httpcache::vary_list(&fields);
-    if httpcache::storable(&request, &answer, &shared.rules).is_err() || !same_vary {
+    let storable = httpcache::storable(&request, &answer, &decision.rules).is_ok();
+    let fits = fresh.body_bytes() <= decision.object_bytes_max;
+    if !storable || !decision.stores || !fits || !same_vary {
         //= rfc9111 §4.3.4   a 304 that restricts reuse (no-store, private) ends it; one that changes Vary moves it
         let _ = shared.invalidate(primary);
         return false;

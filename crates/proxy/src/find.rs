@@ -73,12 +73,13 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     if let Some(resident) = shared.memory.get(wanted.primary, &wanted.key) {
         return Some(in_memory(resident));
     }
-    let variant;
+    let mut variant;
     let (hash, key): (KeyHash, &[u8]) = match shared.store.marker(wanted.primary) {
         None => (wanted.primary, &wanted.key),
         Some(marker) => {
             *vary_miss = true;
             variant = fetch::variant_key(&wanted.key, marker.salt, &marker.list, &wanted.request);
+            variant.extend_from_slice(&wanted.extras);
             let hash = worker.hasher.hash(&variant);
             if let Some(resident) = shared.memory.get(hash, &variant) {
                 return Some(in_memory(resident));

@@ -83,6 +83,8 @@ pub struct Validated {
     pub storable: bool,
     /// The fields it was asked with.
     pub asked_with: Arc<Fields>,
+    /// The rules for it.
+    pub rules: httpcache::Rules,
     /// When things happened.
     pub moments: Moments,
 }

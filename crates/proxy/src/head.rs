@@ -23,14 +23,17 @@ use crate::{
     answer::{self, Answering},
     client::{After, Conn},
     exchange::Wanted,
-    fetch, find,
+    fetch::{self, Asker},
+    find,
     object::Object,
+    rulebook::Rulebook,
     state::Worker,
 };
 
 /// Brings what is stored in line with an answer to HEAD. `began`: the invalidation sequence when it was sent.
 pub async fn note(
     worker: &Rc<Worker>,
+    book: &Rulebook,
     wanted: &Wanted,
     response: &ResponseHead,
     asked_at: UnixMillis,
@@ -50,7 +53,7 @@ pub async fn note(
     let matches = stored.status == 200
         && response.status == 200
         && httpcache::describes(&response.fields, &fields, stored.body_bytes());
-    let fresh = matches.then(|| freshened(worker, wanted, stored, response, asked_at));
+    let fresh = matches.then(|| freshened(worker, book, wanted, stored, response, asked_at));
     let object = fresh.flatten().unwrap_or_else(|| {
         let mut stale = stored.clone();
         stale.standing.expire();
@@ -69,12 +72,24 @@ pub async fn note(
 /// The stored response with the fields of the HEAD's; `None` if they may not be kept.
 fn freshened(
     worker: &Worker,
+    book: &Rulebook,
     wanted: &Wanted,
     stored: &Object,
     response: &ResponseHead,
     asked_at: UnixMillis,
 ) -> Option<Object> {
-    let rules = &worker.shared.rules;
+    let asker = Asker {
+        request: &wanted.request,
+        met: wanted.met,
+        book,
+    };
+    let (fresh, decision) = fetch::freshened(
+        worker,
+        asker,
+        stored,
+        (&response.fields, response.version),
+        asked_at,
+    );
     let request = Request {
         method: "GET",
         fields: &wanted.request,
@@ -84,18 +99,17 @@ fn freshened(
             status: 200,
             fields,
         };
-        httpcache::storable(&request, &answer, rules).is_ok()
+        httpcache::storable(&request, &answer, &decision.rules).is_ok()
     };
-    let fresh = fetch::freshened(
-        worker,
-        &wanted.request,
-        stored,
-        (&response.fields, response.version),
-        asked_at,
-    );
+    // Its cookies are its asker's, where the rules take them from what is stored.
+    let its_own = match decision.strip_set_cookie {
+        true => &fetch::without_cookies(&response.fields),
+        false => &response.fields,
+    };
     let (before, after) = (stored.fields(), fresh.fields());
     let same_vary = httpcache::vary_list(&before) == httpcache::vary_list(&after);
-    (storable(&response.fields) && storable(&after) && same_vary).then_some(fresh)
+    let may_be_kept = decision.stores && stored.body_bytes() <= decision.object_bytes_max;
+    (may_be_kept && storable(its_own) && storable(&after) && same_vary).then_some(fresh)
 }
 
 /// The head of a stale stored response, when the origin failed and the rules allow it.
@@ -116,7 +130,7 @@ pub async fn instead(
         return None;
     }
     let mut line = Vec::with_capacity(64);
-    CacheStatus::forwarded(why, &mut line)
+    CacheStatus::forwarded(&worker.shared.cache_name, why, &mut line)
         .forward_status(status)
         .ttl(standing.ttl_s(now))
         .detail("stale-if-error");

@@ -33,7 +33,7 @@ pub async fn join_for_part(
     why: Forward,
 ) -> Option<After> {
     let flights = &worker.shared.flights;
-    let reader = flights.join(wanted.primary, &wanted.key)?;
+    let reader = flights.join(wanted.primary, &wanted.flight_key())?;
     let News::Response(response) = reader.news().await else {
         return None;
     };
@@ -50,7 +50,7 @@ pub async fn join_for_part(
     }
     metrics::add(&worker.counters.flights_joined, 1);
     let mut status = Vec::with_capacity(96);
-    let line = CacheStatus::forwarded(why, &mut status).collapsed(true);
+    let line = CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status).collapsed(true);
     if response.stored {
         line.stored(true);
     }

@@ -22,6 +22,7 @@ use std::{
 };
 
 use hashbrown::HashTable;
+use httpcache::UnixMillis;
 use replacement::Lru;
 use store::KeyHash;
 
@@ -29,6 +30,8 @@ use crate::object::Object;
 
 /// Number of shards; a power of two.
 const SHARDS: usize = 16;
+/// Objects a sweep looks at under one lock: some hundred microseconds.
+const SWEPT_AT_ONCE: usize = 1024;
 /// Objects read from disk and smaller than this are copied out of the read's pages.
 const COMPACT_BYTES_MAX: usize = 6 << 10;
 
@@ -201,6 +204,44 @@ impl MemoryTier {
             }
             None => false,
         }
+    }
+
+    /// Looks at every object that was there when it was called: what `is_meant` is taken out, or (`soft`) made stale by `now`.
+    /// Returns how many.
+    ///
+    /// To be called after the purge was recorded, so that what comes in meanwhile is refused ([`MemoryTier::insert`]). A lock is
+    /// held for [`SWEPT_AT_ONCE`] objects.
+    pub fn sweep(&self, soft: Option<UnixMillis>, is_meant: impl Fn(&Object) -> bool) -> u64 {
+        let mut count = 0;
+        for shard in &self.shards {
+            let lock = || shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let end = lock().slots.len();
+            for from in (0..end).step_by(SWEPT_AT_ONCE) {
+                let mut shard = lock();
+                for slot in from..(from + SWEPT_AT_ONCE).min(end) {
+                    let resident = &mut shard.slots[slot];
+                    let Some(meant) = resident.as_ref().filter(|r| is_meant(&r.object)) else {
+                        continue;
+                    };
+                    count += 1;
+                    let Some(now) = soft else {
+                        self.drop_slot(&mut shard, slot as u32);
+                        continue;
+                    };
+                    let mut object = meant.object.clone();
+                    object.standing.expire_at(now);
+                    let stale = Arc::new(Resident {
+                        object,
+                        gone: AtomicBool::new(false),
+                        asked: AtomicBool::new(false),
+                    });
+                    if let Some(fresh) = resident.replace(stale) {
+                        fresh.gone.store(true, Ordering::Release);
+                    }
+                }
+            }
+        }
+        count
     }
 
     fn drop_slot(&self, shard: &mut Shard, slot: u32) {

@@ -45,12 +45,16 @@ counters! {
     origin_connections, "Connections opened to origins";
     origin_connections_idle_open, "Pooled connections to origins that wait for a request, a second ago at most";
     origin_connections_used_open, "Connections to origins in use, a second ago at most";
+    origin_failures_noted, "Failures to connect that are remembered for a moment, a second ago at most";
+    origin_failures_recalled, "Times a remembered failure was given instead of trying to connect, a second ago at most";
     origin_errors, "Fetches that failed (connect, time-out, broken response)";
     origin_bytes, "Body bytes received from origins";
     revalidations, "Requests to origins with validators";
     revalidations_not_modified, "Revalidations answered 304";
     flights_joined, "Requests that joined a fetch in progress";
     flights_left, "Requests that joined a fetch and then had to ask for themselves";
+    flights_unshared, "Requests that fetched for themselves at once, because the last answer for their URL could not be shared";
+    flights_unshared_noted, "Answers that could not be shared, so that for a while nobody waits for the next one of their URL";
     stored_objects, "Responses handed to the store";
     stored_bytes, "Bytes of body handed to the store";
     not_stored, "Storable responses the store did not take";

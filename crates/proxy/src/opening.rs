@@ -278,7 +278,12 @@ fn start(
 
 /// A store without a device: it keeps markers and invalidations for the memory tier, and no object.
 pub fn without_device() -> Result<Arc<Set>, StoreError> {
-    let store = Store::volatile(&Settings::default(), identity(None)?);
+    let settings = Settings {
+        matches,
+        doubts,
+        ..Settings::default()
+    };
+    let store = Store::volatile(&settings, identity(None)?);
     Ok(Arc::new(Set::of_one(Arc::new(store))))
 }
 
@@ -313,14 +318,9 @@ pub fn settings(plan: &Plan) -> Settings {
         fragment_bytes: storing.fragment_bytes,
         locality_buffers: storing.locality_buffers,
         matches,
+        doubts,
         ..Settings::default()
     }
 }
 
-/// Kinds of predicates. An unknown one, of a later version perhaps, is about everything.
-pub fn matches(kind: u8, pattern: &[u8], key: &[u8], _meta: &[u8]) -> bool {
-    kind != PREFIX || key.starts_with(pattern)
-}
-
-/// The kind of predicate that names a prefix of the full key.
-pub const PREFIX: u8 = 1;
+pub use crate::predicate::{doubts, matches};

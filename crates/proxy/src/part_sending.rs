@@ -74,7 +74,8 @@ pub async fn send(
         .unwrap_or_default()
         .to_vec();
     let mut cache_status = Vec::with_capacity(64);
-    let line = CacheStatus::forwarded(flow.why, &mut cache_status).forward_status(206);
+    let line = CacheStatus::forwarded(&worker.shared.cache_name, flow.why, &mut cache_status)
+        .forward_status(206);
     if filling.is_some() {
         line.stored(true);
     }

@@ -121,6 +121,9 @@ pub async fn answer(
             listener: Rc::clone(&conn.listener),
             asked: wanted.asked.clone(),
             request: Arc::clone(&wanted.request),
+            key: wanted.key.clone(),
+            met: wanted.met,
+            extras: wanted.extras.clone(),
             stale: None,
             stale_began: 0,
             is_conditional: false,
@@ -262,16 +265,24 @@ async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> O
     if is_ours {
         //= rfc9111 §3.4   must update the stored header fields with those of the new response
         let update = httpcache::as_if_whole(&head.fields);
-        let fresh = fetch::freshened(
+        let (fresh, decision) = fetch::freshened(
             worker,
-            &wanted.request,
+            asking.errand.asker(),
             &object,
             (&update, head.version),
             asking.asked_at,
         );
         let errand = &asking.errand;
         let began = asking.began;
-        let kept = fetch::publish_freshened(worker, wanted.primary, began, errand, &object, &fresh);
+        let kept = fetch::publish_freshened(
+            worker,
+            wanted.primary,
+            began,
+            errand,
+            &object,
+            &fresh,
+            &decision,
+        );
         let filling = match kept {
             true => Filling::begin(worker, &fresh, span.first, asking.began, is_mistaken),
             false => None,
@@ -338,20 +349,22 @@ async fn validate(
             let _ = upstream.body(worker, &head).next(worker, &watch).await;
             metrics::add(&worker.counters.revalidations_not_modified, 1);
             let asked_at = asking.asked_at;
-            let fresh = fetch::freshened(
+            let (fresh, decision) = fetch::freshened(
                 worker,
-                &wanted.request,
+                asking.errand.asker(),
                 &stale,
                 (&head.fields, head.version),
                 asked_at,
             );
             let (primary, began) = (wanted.primary, asking.began);
             let errand = &asking.errand;
-            if !fetch::publish_freshened(worker, primary, began, errand, &stale, &fresh) {
+            let kept =
+                fetch::publish_freshened(worker, primary, began, errand, &stale, &fresh, &decision);
+            if !kept {
                 return Outcome::Pass;
             }
             let mut status = Vec::with_capacity(64);
-            CacheStatus::forwarded(asking.why, &mut status)
+            CacheStatus::forwarded(&asking.worker.shared.cache_name, asking.why, &mut status)
                 .forward_status(304)
                 .ttl(fresh.standing.ttl_s(worker.now_ms()));
             let class = Class::Revalidated;
@@ -460,7 +473,8 @@ async fn keep(
         .plan
         .limits
         .object_bytes_max
-        .min(store.object_bytes_max());
+        .min(store.object_bytes_max())
+        .min(response.decision.object_bytes_max);
     //= rfc9111 §3.4   only if they all share the same strong validator
     if response.storable.is_err()
         || !httpcache::has_strong_validator(&response.fields)
@@ -475,8 +489,8 @@ async fn keep(
     if !is_of_use {
         return Err(false);
     }
-    let (key, errand) = (&wanted.key, &asking.errand);
-    let Some(place) = storing::place(worker, key, asking.began, errand, &response.fields) else {
+    let errand = &asking.errand;
+    let Some(place) = storing::place(worker, asking.began, errand, &response.fields) else {
         return Err(false);
     };
     let known = disk.load(place.primary, place.hash, &place.key).await;
@@ -548,11 +562,14 @@ async fn adopted(
     let (worker, wanted) = (asking.worker, asking.wanted);
     // Nobody else joins it: it began before whatever may have been purged by now.
     let flights = &worker.shared.flights;
-    let reader = flights.start_alone(wanted.primary, &wanted.key, asking.began);
+    let reader = flights.start_alone(wanted.primary, &wanted.flight_key(), asking.began);
     let errand = Errand {
         listener: Rc::clone(&asking.errand.listener),
         asked: asking.errand.asked.clone(),
         request: Arc::clone(&asking.errand.request),
+        key: asking.errand.key.clone(),
+        met: asking.errand.met,
+        extras: asking.errand.extras.clone(),
         stale: asking.errand.stale.clone(),
         stale_began: asking.errand.stale_began,
         is_conditional: false,
@@ -568,7 +585,8 @@ async fn adopted(
         Err(_) => Class::Uncachable,
     };
     let mut status = Vec::with_capacity(64);
-    let mut line = CacheStatus::forwarded(asking.why, &mut status);
+    let mut line =
+        CacheStatus::forwarded(&asking.worker.shared.cache_name, asking.why, &mut status);
     if response.stored {
         line = line.stored(true);
     } else {
@@ -593,7 +611,8 @@ async fn relayed(
     let worker = asking.worker;
     let body = ClientBody::new(worker, &asking.wanted.head);
     let mut status = Vec::with_capacity(64);
-    CacheStatus::forwarded(asking.why, &mut status).detail("pass");
+    CacheStatus::forwarded(&asking.worker.shared.cache_name, asking.why, &mut status)
+        .detail("pass");
     Outcome::Answered(pass::relay(worker, conn, on, upstream, head, body, &status).await)
 }
 
@@ -604,7 +623,8 @@ async fn unsatisfied(
     total: u64,
 ) -> Outcome {
     let mut status = Vec::with_capacity(64);
-    CacheStatus::forwarded(asking.why, &mut status).forward_status(206);
+    CacheStatus::forwarded(&asking.worker.shared.cache_name, asking.why, &mut status)
+        .forward_status(206);
     let mut head = Vec::with_capacity(128);
     answer::write_unsatisfied_head(total, &mut head);
     answer::write_age_and_status(None, &status, &mut head);
@@ -621,7 +641,8 @@ async fn failed(
     error: &upstream::UpstreamError,
 ) -> Outcome {
     let mut status = Vec::with_capacity(64);
-    CacheStatus::forwarded(asking.why, &mut status).detail(error.token());
+    CacheStatus::forwarded(&asking.worker.shared.cache_name, asking.why, &mut status)
+        .detail(error.token());
     let (code, reason) = (error.status(), error.to_string());
     let own = answer::own(asking.worker, conn, on, code, &reason, &[], &status);
     Outcome::Answered(own.await)

@@ -10,6 +10,7 @@
 use std::{
     pin::pin,
     rc::Rc,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -111,13 +112,15 @@ pub async fn exchange(
             metrics::add(&worker.counters.origin_errors, 1);
             on.keep_open &= body.is_done();
             if on.head_only()
+                && !wanted.bypass
                 && let Some(after) =
                     crate::head::instead(worker, conn, on, wanted, why, error.status(), true).await
             {
                 return after;
             }
             let mut status = Vec::with_capacity(64);
-            CacheStatus::forwarded(why, &mut status).detail(error.token());
+            CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status)
+                .detail(error.token());
             return answer::own(
                 worker,
                 conn,
@@ -150,8 +153,9 @@ pub async fn exchange(
         return switch::upgraded(worker, conn, on, asked, upstream, &response).await;
     }
     invalidate(worker, &conn.listener, wanted, &response).await;
-    if on.head_only() {
-        crate::head::note(worker, wanted, &response, asked_at, began).await;
+    let book = Arc::clone(&conn.listener.book);
+    if on.head_only() && !wanted.bypass {
+        crate::head::note(worker, &book, wanted, &response, asked_at, began).await;
         if matches!(response.status, 500 | 502..=504)
             && let Some(after) =
                 crate::head::instead(worker, conn, on, wanted, why, response.status, false).await
@@ -160,7 +164,7 @@ pub async fn exchange(
         }
     }
     let mut status = Vec::with_capacity(64);
-    CacheStatus::forwarded(why, &mut status).detail("pass");
+    CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status).detail("pass");
     relay(worker, conn, on, upstream, &response, body, &status).await
 }
 
@@ -215,11 +219,10 @@ async fn invalidate(
     }
     let shared = &worker.shared;
     let mut tickets = vec![shared.invalidate(wanted.primary).1];
-    let uri = target::uri_of_key(&wanted.key);
-    let tag = &wanted.key[target::KEY_PREFIX.len() + uri.len()..];
     for other in named_uris(listener, wanted, &response.fields) {
-        let key = [target::KEY_PREFIX, other.as_bytes(), tag].concat();
-        tickets.push(shared.invalidate(worker.hasher.hash(&key)).1);
+        for key in target::keys_beside(&wanted.key, &other, &listener.book) {
+            tickets.push(shared.invalidate(worker.hasher.hash(&key)).1);
+        }
     }
     if !shared.settle(&tickets, REMEMBER_MAX).await {
         metrics::add(&worker.counters.invalidations_not_durable, 1);
@@ -402,7 +405,8 @@ pub async fn relay(
     let early = !body.is_done();
     on.keep_open &= !early;
     let mut head = Vec::with_capacity(512);
-    let mut fields = fetch::response_fields(worker, response, worker.now_ms());
+    let mut fields =
+        fetch::response_fields(worker, &response.fields, response.version, worker.now_ms());
     if on.head_only() || response.status == 304 {
         // The length of what was not sent is information about the representation.
         if let Some(length) = response.fields.first(b"content-length") {

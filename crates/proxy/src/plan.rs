@@ -11,6 +11,7 @@
 //! Not known here: files, flags, sockets. Times are [`Duration`], sizes bytes.
 
 mod bounds;
+mod rules;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 pub use bounds::{CacheRules, Dns, LazyMode, Limits, OriginTls, PoolLimits, Storing, Timeouts};
+
+pub use rules::{KeyRule, Rule, Then, When};
 
 pub use replacement::{AdmissionKind, PolicyKind, Watermarks};
 pub use store::Replacement;
@@ -82,6 +85,8 @@ pub struct Plan {
     pub timeouts: Timeouts,
     /// The caching rules that are a matter of choice.
     pub cache: CacheRules,
+    /// The operator's rules for some exchanges, in the order in which they are asked.
+    pub rules: Vec<Rule>,
     /// Name resolution.
     pub dns: Dns,
     /// Connections to origins.
@@ -120,6 +125,7 @@ impl Plan {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             cache: CacheRules::default(),
+            rules: Vec::new(),
             dns: Dns::default(),
             pool: PoolLimits::default(),
             tls: OriginTls::default(),
@@ -249,17 +255,9 @@ impl Route {
         std::cmp::Reverse((host, self.path_prefix.len()))
     }
 
-    fn host_matches(&self, host: &str) -> bool {
-        let Some(ours) = &self.host else { return true };
-        // A trailing dot names the same host.
-        let host = host.strip_suffix('.').unwrap_or(host).as_bytes();
-        match ours.strip_prefix('*') {
-            None => host.eq_ignore_ascii_case(ours.as_bytes()),
-            Some(suffix) => {
-                let from = host.len().saturating_sub(suffix.len());
-                from > 0 && host[from..].eq_ignore_ascii_case(suffix.as_bytes())
-            }
-        }
+    /// Does it take requests for this host (no port, any case)?
+    pub fn host_matches(&self, host: &str) -> bool {
+        self.host.as_ref().is_none_or(|ours| host_fits(ours, host))
     }
 
     fn path_matches(&self, path: &str) -> bool {
@@ -267,6 +265,19 @@ impl Route {
             .is_some_and(|rest| {
                 self.path_prefix.ends_with('/') || rest.is_empty() || rest.starts_with(['/', '?'])
             })
+    }
+}
+
+/// Is a host (no port, any case) the one that is named, or for `*.suffix` one below it?
+pub fn host_fits(ours: &str, host: &str) -> bool {
+    // A trailing dot names the same host.
+    let host = host.strip_suffix('.').unwrap_or(host).as_bytes();
+    match ours.strip_prefix('*') {
+        None => host.eq_ignore_ascii_case(ours.as_bytes()),
+        Some(suffix) => {
+            let from = host.len().saturating_sub(suffix.len());
+            from > 0 && host[from..].eq_ignore_ascii_case(suffix.as_bytes())
+        }
     }
 }
 

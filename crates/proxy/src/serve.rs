@@ -13,6 +13,7 @@ use std::{
 };
 
 use device::EngineKind;
+use httpcache::cache_status;
 use replacement::Admission;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
@@ -159,6 +160,7 @@ fn run(
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
     let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
     own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
+    let cache_name = cache_status::member_name(&plan.name);
     let shared = Arc::new(Shared {
         rules: rules(&plan),
         limits: http1::Limits {
@@ -185,6 +187,8 @@ fn run(
         began: Instant::now(),
         clock,
         io_engine,
+        hit_prefix: cache_status::hit_prefix(&cache_name),
+        cache_name,
         via_line: via_line(&plan.name),
         plan,
     });
@@ -411,9 +415,11 @@ fn rules(plan: &Plan) -> httpcache::Rules {
         heuristic_fraction_percent: plan.cache.heuristic_percent,
         heuristic_max_s: seconds(plan.cache.heuristic_max),
         ttl_max_s: seconds(plan.cache.ttl_max),
+        default_ttl_s: seconds(plan.cache.default_ttl),
         negative_ttl_s: seconds(plan.cache.negative_ttl),
         error_ttl_s: seconds(plan.cache.error_ttl),
         store_set_cookie: plan.cache.store_set_cookie,
+        ..httpcache::Rules::default()
     }
 }
 

@@ -19,7 +19,7 @@ use device::Device;
 use httpcache::UnixMillis;
 use profile::{Class, Method, Record, Stage, StageName, access::Entry, access::Hierarchy};
 use replacement::Admission;
-use store::{KeyHash, KeyHasher, Sequence, Set, Settled, set::Tickets};
+use store::{KeyHash, KeyHasher, Sequence, Set, Settled, TooLong, set::Tickets};
 use tokio::sync::watch;
 
 use crate::{
@@ -34,6 +34,7 @@ use crate::{
     object::Object,
     origin::Connector,
     plan::{Listener, Plan},
+    predicate::Predicate,
     unkept::Unkept,
 };
 
@@ -87,6 +88,10 @@ pub struct Shared {
     pub clock: Clock,
     /// Name of the I/O engine, for the status page.
     pub io_engine: &'static str,
+    /// The plan's name as it stands in Cache-Status.
+    pub cache_name: Vec<u8>,
+    /// What Cache-Status says of a hit, but for the seconds.
+    pub hit_prefix: Vec<u8>,
     /// `Via: 1.1 NAME (TAG)` as it is added, CRLF included; the tag is this process's own, so that a loop is seen.
     pub via_line: Vec<u8>,
 }
@@ -107,6 +112,26 @@ impl Shared {
         let (indexed, tickets) = self.store.invalidate(primary);
         self.flights.forget(primary);
         (self.memory.remove(primary) || indexed, tickets)
+    }
+
+    /// Forgets all that a purge by pattern is about, or makes it stale, as [`Self::invalidate`] does with one key. Returns how many
+    /// objects it met in memory: how many there are on disk is found out when they are read.
+    ///
+    /// # Errors
+    /// The pattern is too long for the log.
+    pub fn invalidate_matching(
+        &self,
+        predicate: &Predicate,
+        now: UnixMillis,
+    ) -> Result<(u64, Tickets), TooLong> {
+        let (kind, pattern) = predicate.encode();
+        // In this order: see `invalidate`.
+        let tickets = self.store.invalidate_matching(kind, &pattern)?;
+        self.flights
+            .forget_all(|primary, key| predicate.may_be_about(primary, key));
+        let soft = predicate.soft.then_some(now);
+        let met = self.memory.sweep(soft, |object| predicate.is_about(object));
+        Ok((met, tickets))
     }
 
     /// Waits until invalidations are durable, for so long at most. False: they are not.
@@ -137,10 +162,12 @@ impl Shared {
             return false;
         }
         // Rare: a predicate has come since, so key and metadata must be looked at.
-        !self.store.predicates_since(object.primary, began)
-            || !self
-                .store
-                .is_invalid(object.primary, began, &object.key, &object.encode_meta())
+        if !self.store.predicates_since(object.primary, began) {
+            return true;
+        }
+        let (primary, meta) = (object.primary, object.encode_meta());
+        !self.store.is_invalid(primary, began, &object.key, &meta)
+            && !self.store.is_doubted(primary, began, &object.key, &meta)
     }
 
     /// Is the process on its way out?
@@ -301,6 +328,10 @@ impl Worker {
         let gauge = |counter: &AtomicU64, n: usize| counter.store(n as u64, Ordering::Relaxed);
         gauge(&self.counters.origin_connections_idle_open, pool.idle());
         gauge(&self.counters.origin_connections_used_open, pool.in_use());
+        let (noted, recalled) = self.connector.failures();
+        let counters = &self.counters;
+        (counters.origin_failures_noted).store(noted, Ordering::Relaxed);
+        (counters.origin_failures_recalled).store(recalled, Ordering::Relaxed);
         if let Some(disk) = &self.disk {
             let (reads, batches) = disk.gathered();
             let counters = &self.counters;
@@ -413,4 +444,6 @@ pub struct ListenerState {
     pub key_tag: Vec<u8>,
     /// Who may use it.
     pub clients: crate::access::Clients,
+    /// The operator's cache rules: those of the whole.
+    pub book: Arc<crate::rulebook::Rulebook>,
 }

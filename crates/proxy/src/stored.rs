@@ -1,7 +1,8 @@
 //! What the records of a store mean: for tools that look into a store while no proxy uses it.
 //!
 //! ```text
-//! key of a resource    GET <URI> [TAB tag]          the tag: under whose rules it was fetched, see `target`
+//! key of a resource    GET <URI> [TAB tag] [TAB by names]   the tag: under whose rules it was fetched, see `target`; the
+//!                                                         names: what a cache rule makes part of the key, see `rulebook`
 //! key of a variant     <resource> LF salt values    behind a marker, see `fetch`
 //! key of a fragment    <object> NUL fetch number    see `disk`
 //! ```

@@ -86,14 +86,15 @@ impl Storing {
     ) -> Storing {
         let shared = &worker.shared;
         let store = shared.store.of(flight.primary);
+        let rule_bytes_max = response.decision.object_bytes_max;
         let length = response.length.unwrap_or(0);
         let to_disk = shared.has_disk && shared.admits(flight.primary, length);
         let (fragment_bytes, object_bytes_max) = if to_disk {
             let of_plan = shared.plan.limits.object_bytes_max;
-            let most = of_plan.min(store.object_bytes_max());
+            let most = of_plan.min(store.object_bytes_max()).min(rule_bytes_max);
             (u64::from(store.fragment_bytes()), most)
         } else {
-            let most = shared.memory.object_bytes_max();
+            let most = shared.memory.object_bytes_max().min(rule_bytes_max);
             (most, most)
         };
         if response.length.is_some_and(|l| l > object_bytes_max) {
@@ -102,7 +103,7 @@ impl Storing {
         if shared.flights.kept_bytes() > shared.plan.limits.transfer_buffer_bytes {
             return Storing::No;
         }
-        let place = place(worker, &flight.key, flight.began, errand, &response.fields);
+        let place = place(worker, flight.began, errand, &response.fields);
         let Some(place) = place else {
             return Storing::No;
         };
@@ -333,21 +334,22 @@ impl Cut {
 /// The key the response is stored under: with Vary, through the marker that holds its list.
 pub fn place(
     worker: &Worker,
-    primary_key: &[u8],
     began: Sequence,
     errand: &Errand,
     response: &Fields,
 ) -> Option<Place> {
     let shared = &worker.shared;
-    let primary = worker.hasher.hash(primary_key);
+    let primary = worker.hasher.hash(&errand.key);
     let list = httpcache::vary_list(response).ok()?;
     let list = match &list {
         Some(list) => list.as_bytes(),
         // Without Vary, but variants are known: an empty list makes this the only one.
         None if shared.store.marker(primary).is_some() => b"",
+        // What a rule makes part of the key is part of a variant's.
+        None if !errand.extras.is_empty() => b"",
         None => {
             return Some(Place {
-                key: Bytes::copy_from_slice(primary_key),
+                key: Bytes::copy_from_slice(&errand.key),
                 hash: primary,
                 primary,
             });
@@ -357,7 +359,8 @@ pub fn place(
     // What was stored without Vary would be found first.
     shared.memory.remove(primary);
     shared.store.of(primary).forget(primary);
-    let key = fetch::variant_key(primary_key, marker.salt, list, &errand.request);
+    let mut key = fetch::variant_key(&errand.key, marker.salt, list, &errand.request);
+    key.extend_from_slice(&errand.extras);
     Some(Place {
         hash: worker.hasher.hash(&key),
         key: key.into(),

@@ -19,6 +19,7 @@ use http1::{Reject, Target};
 use crate::{
     origin::Destination,
     plan::{Listener, Role, Route},
+    rulebook::{NAMES, Rulebook, Ruled, Shape},
     state::ListenerState,
 };
 
@@ -192,6 +193,24 @@ impl Place<'_> {
         out.extend_from_slice(self.tag);
     }
 
+    /// Appends the key of the stored GET as a rule makes it.
+    pub fn write_shaped_key(&self, shape: Option<&Shape>, out: &mut Vec<u8>) {
+        let Some(shape) = shape else {
+            return self.write_key(out);
+        };
+        let uri = out.len() + KEY_PREFIX.len();
+        out.extend_from_slice(KEY_PREFIX);
+        self.write_uri(out);
+        shape.cut_query(out, uri);
+        out.extend_from_slice(self.tag);
+        out.extend_from_slice(shape.names());
+    }
+
+    /// What the operator's rules say of it.
+    pub fn ruled<'b>(&self, book: &'b Rulebook, method: &str) -> Ruled<'b> {
+        book.request(method, self.host, self.path)
+    }
+
     /// Whom to ask, and how.
     pub fn ask(&self) -> Asked {
         match self.route {
@@ -273,6 +292,25 @@ pub fn server_of_key(key: &[u8]) -> &[u8] {
     &key[..KEY_PREFIX.len().min(key.len()) + end]
 }
 
+/// The keys that another URI may have, with the tag of this key, whatever the rules have made of it.
+pub fn keys_beside(key: &[u8], uri: &str, book: &Rulebook) -> Vec<Vec<u8>> {
+    let mut tag = &key[KEY_PREFIX.len() + uri_of_key(key).len()..];
+    if let Some(names) = memchr::memmem::find(tag, NAMES) {
+        tag = &tag[..names];
+    }
+    let mut keys = vec![[KEY_PREFIX, uri.as_bytes(), tag].concat()];
+    for shape in book.shapes() {
+        let mut shaped = [KEY_PREFIX, uri.as_bytes()].concat();
+        shape.cut_query(&mut shaped, KEY_PREFIX.len());
+        shaped.extend_from_slice(tag);
+        shaped.extend_from_slice(shape.names());
+        if !keys.contains(&shaped) {
+            keys.push(shaped);
+        }
+    }
+    keys
+}
+
 /// Every key begins with the method; only answers to GET are stored.
 pub const KEY_PREFIX: &[u8] = b"GET ";
 
@@ -287,53 +325,122 @@ pub struct Asked {
     pub host: Rc<str>,
 }
 
+/// An absolute http or https URL given to a purge.
+struct Named<'a> {
+    tls: bool,
+    host: &'a str,
+    port: Option<u16>,
+    path: &'a str,
+}
+
+impl<'a> Named<'a> {
+    fn parse(url: &'a str) -> Option<Named<'a>> {
+        let Ok(Target::Absolute {
+            scheme,
+            authority,
+            path,
+        }) = http1::parse_target("GET", url)
+        else {
+            return None;
+        };
+        let tls = scheme.eq_ignore_ascii_case("https");
+        if !tls && !scheme.eq_ignore_ascii_case("http") {
+            return None;
+        }
+        let (host, port) = http1::split_authority(authority)?;
+        let path = if path.is_empty() { "/" } else { path };
+        Some(Named {
+            tls,
+            host,
+            port,
+            path,
+        })
+    }
+
+    /// As a forward listener with this tag sees it, or as an origin does.
+    fn as_it_is<'b>(&'b self, tag: &'b [u8]) -> Place<'b> {
+        Place {
+            tls: self.tls,
+            host: self.host,
+            port: self.port,
+            path: self.path,
+            route: None,
+            tag,
+        }
+    }
+
+    /// As a client of this route sees it.
+    fn through<'b>(&'b self, route: &'b RouteState, path: &'b str) -> Place<'b> {
+        Place {
+            tls: route.route.origin.tls && !route.route.pass_host,
+            host: self.host,
+            port: self.port,
+            path,
+            route: Some(route),
+            tag: &route.key_tag,
+        }
+    }
+}
+
 /// The keys a URL given to a purge may be stored under: as it is, and as each reverse route would see it.
 pub fn keys_of_url(listeners: &[Rc<ListenerState>], url: &str) -> Option<Vec<Vec<u8>>> {
-    let Ok(Target::Absolute {
-        scheme,
-        authority,
-        path,
-    }) = http1::parse_target("GET", url)
-    else {
-        return None;
-    };
-    let tls = scheme.eq_ignore_ascii_case("https");
-    if !tls && !scheme.eq_ignore_ascii_case("http") {
-        return None;
-    }
-    let (host, port) = http1::split_authority(authority)?;
-    let path = if path.is_empty() { "/" } else { path };
+    let named = Named::parse(url)?;
     let mut keys = Vec::new();
-    let mut add = |place: &Place<'_>| {
+    let mut add = |place: &Place<'_>, shape: Option<&Shape>| {
         let mut key = Vec::new();
-        place.write_key(&mut key);
+        place.write_shaped_key(shape, &mut key);
         if !keys.contains(&key) {
             keys.push(key);
         }
     };
     let mut tags: Vec<&[u8]> = vec![b""];
     tags.extend(listeners.iter().map(|l| &l.key_tag[..]));
+    let book = listeners.first().map(|listener| &listener.book);
     for tag in tags {
-        add(&Place {
-            tls,
-            host,
-            port,
-            path,
-            route: None,
-            tag,
-        });
+        let place = named.as_it_is(tag);
+        add(&place, None);
+        // If it is an origin's, nobody knows by which name clients came, and so which rules they met.
+        for shape in book.iter().flat_map(|book| book.shapes()) {
+            add(&place, Some(shape));
+        }
     }
     for listener in listeners {
-        if let Some(route) = listener.routes.iter().find(|r| r.route.matches(host, path)) {
-            add(&Place {
-                tls: route.route.origin.tls && !route.route.pass_host,
-                host,
-                port,
-                path,
-                route: Some(route),
-                tag: &route.key_tag,
-            });
+        let mut routes = listener.routes.iter();
+        if let Some(route) = routes.find(|r| r.route.matches(named.host, named.path)) {
+            let place = named.through(route, named.path);
+            add(&place, place.ruled(&listener.book, "GET").shape);
         }
     }
     Some(keys)
+}
+
+/// The beginnings of the keys of everything whose URL begins so, under whatever tag: as it is, and as each reverse route that
+/// may take some of it would see it.
+pub fn prefixes_of_url(listeners: &[Rc<ListenerState>], url: &str) -> Option<Vec<Vec<u8>>> {
+    let named = Named::parse(url)?;
+    let mut prefixes: Vec<Vec<u8>> = Vec::new();
+    let mut add = |place: &Place<'_>| {
+        let mut prefix = KEY_PREFIX.to_vec();
+        place.write_uri(&mut prefix);
+        if !prefixes.contains(&prefix) {
+            prefixes.push(prefix);
+        }
+    };
+    add(&named.as_it_is(b""));
+    for listener in listeners {
+        let routes = listener.routes.iter();
+        for route in routes.filter(|r| r.route.host_matches(named.host)) {
+            let theirs = route.route.path_prefix.as_str();
+            if let Some(rest) = named.path.strip_prefix(theirs) {
+                // All of it is below the route, or (`/docs` for the route `/docs`) some of it.
+                add(&named.through(route, named.path));
+                if theirs.ends_with('/') || rest.starts_with(['/', '?']) {
+                    break; // no later route gets any of it
+                }
+            } else if theirs.starts_with(named.path) {
+                add(&named.through(route, theirs));
+            }
+        }
+    }
+    Some(prefixes)
 }

@@ -54,8 +54,14 @@ impl Unshared {
         }
     }
 
-    /// Takes note of an answer.
-    pub fn note(&self, key: KeyHash, status: u16, storable: Result<(), NotStorable>, now: Instant) {
+    /// Takes note of an answer. True: nobody waits for the next one.
+    pub fn note(
+        &self,
+        key: KeyHash,
+        status: u16,
+        storable: Result<(), NotStorable>,
+        now: Instant,
+    ) -> bool {
         match storable {
             Ok(()) => self.forget(key),
             Err(why) if status < 500 && is_lasting(why) => {
@@ -67,9 +73,11 @@ impl Unshared {
                     }
                 }
                 shard.insert(key.0, now + REMEMBERED);
+                return true;
             }
             Err(_) => {}
         }
+        false
     }
 
     /// The next answer may be another one.

@@ -28,6 +28,7 @@ use crate::{
     lazy::LazyReads,
     origin::{Connector, Settings, Tls},
     plan::{Listener, Role},
+    rulebook::Rulebook,
     state::{ListenerState, Phase, Shared, Worker},
     target::RouteState,
 };
@@ -206,6 +207,7 @@ fn take(
 
 /// The listeners as a thread of its own sees them.
 pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
+    let book = Arc::new(Rulebook::new(&shared.plan.rules));
     let state = |listener: &Listener| {
         let (routes, destinations) = match &listener.role {
             Role::Forward(forward) => (
@@ -238,6 +240,7 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
                 allow: listener.allow.clone(),
             },
             listener: listener.clone(),
+            book: Arc::clone(&book),
         })
     };
     shared.plan.listeners.iter().map(state).collect()

@@ -319,6 +319,8 @@ pub struct RecordParts {
     pub began: Sequence,
     /// When it was stored, in milliseconds since 1970.
     pub stored_unix_ms: u64,
+    /// A predicate has put it in doubt since, see [`crate::Settings::doubts`].
+    pub doubted: bool,
 }
 
 /// What the bytes must be.
@@ -352,6 +354,7 @@ pub(crate) fn decode(bytes: &Bytes, expected: Expected<'_>) -> Result<RecordPart
         sequence: header.sequence,
         began: header.began,
         stored_unix_ms: header.stored_unix_ms,
+        doubted: false,
     })
 }
 

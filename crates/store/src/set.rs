@@ -120,6 +120,11 @@ impl Set {
         self.of(primary).is_invalid(primary, began, key, meta)
     }
 
+    /// See [`Store::is_doubted`].
+    pub fn is_doubted(&self, primary: KeyHash, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
+        self.of(primary).is_doubted(began, key, meta)
+    }
+
     /// May a predicate be about what began then? If not, nobody needs to look at key and metadata.
     pub fn predicates_since(&self, primary: KeyHash, began: Sequence) -> bool {
         self.of(primary).predicates_since(began)

@@ -122,6 +122,10 @@ pub struct Settings {
     pub shards: usize,
     /// Says whether a predicate is about a record. The default: kind 1 is a prefix of the key, everything else matches all.
     pub matches: Matches,
+    /// Says whether a predicate puts a record in doubt: it is still there, and each read of it says so
+    /// ([`crate::RecordParts::doubted`]), but what began before is not stored any more, nor is it written again. The default: none
+    /// does.
+    pub doubts: Matches,
     /// What to do wrong on purpose: nothing.
     #[doc(hidden)]
     pub mistakes: Mistakes,
@@ -142,6 +146,7 @@ impl Default for Settings {
             locality_buffers: 0,
             shards: 64,
             matches: |kind, pattern, key, _| kind != 1 || key.starts_with(pattern),
+            doubts: |_, _, _, _| false,
             mistakes: Mistakes::default(),
         }
     }
@@ -163,6 +168,7 @@ pub(crate) struct Limits {
     /// Segments of the index in each shard.
     pub segments: usize,
     pub matches: Matches,
+    pub doubts: Matches,
     pub mistakes: Mistakes,
 }
 
@@ -198,6 +204,7 @@ impl Limits {
             shards,
             segments: segments as usize,
             matches: settings.matches,
+            doubts: settings.doubts,
             mistakes: settings.mistakes,
         }
     }

@@ -423,6 +423,9 @@ impl Store {
         {
             verified = Err(Corrupt::Invalidated);
         }
+        if let Ok(parts) = &mut verified {
+            parts.doubted = self.is_doubted(parts.began, &parts.key, &parts.meta);
+        }
         match &verified {
             Ok(_) => {}
             Err(Corrupt::Hash) => self.counters.other_keys.add(1),
@@ -448,6 +451,15 @@ impl Store {
         }
         let matches = self.limits.matches;
         crate::lock(&self.predicates).kills(began, key, meta, matches)
+    }
+
+    /// Was what began then put in doubt by a predicate since ([`crate::Settings::doubts`])? Errs on the side of yes.
+    pub fn is_doubted(&self, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
+        if began >= self.predicates_until.load(Ordering::SeqCst) {
+            return false;
+        }
+        let doubts = self.limits.doubts;
+        crate::lock(&self.predicates).kills(began, key, meta, doubts)
     }
 
     /// May a predicate be about what began then?

@@ -101,6 +101,13 @@ impl Store {
 
     /// Gives a record that was read a second chance: it is written again, and so is not swept with its stretch.
     pub fn renew(&self, renewal: Renewal, parts: &RecordParts, now_ms: u64) -> Inserted {
+        // The copy began when it was read, so nothing would put it in doubt again. (A fragment is asked through its head.)
+        if parts.doubted && parts.fragment.is_none() {
+            return Inserted {
+                outcome: Outcome::Invalidated,
+                writes: Writes::default(),
+            };
+        }
         let record = NewRecord {
             hash: renewal.hash,
             primary: parts.primary,
@@ -150,7 +157,10 @@ impl Store {
         if self.pause.is_on(now_ms) || !self.takes_records() {
             return Outcome::Paused;
         }
-        if self.is_invalid(record.primary, record.began, record.key, record.meta) {
+        // What is in doubt may stay where it is, but not come anew: its predicate is forgotten one day (`prune_predicates`).
+        if self.is_invalid(record.primary, record.began, record.key, record.meta)
+            || self.is_doubted(record.began, record.key, record.meta)
+        {
             return Outcome::Invalidated;
         }
         let checksum = record.checksum();
@@ -278,7 +288,11 @@ impl Store {
         }
         let mut shard = self.shard(number);
         // Here again, after the extent was taken: see `prune_predicates`.
-        if self.is_matched(record.began, record.key, record.meta) && !careless {
+        let (key, meta) = (record.key, record.meta);
+        if self.is_matched(record.began, key, meta) && !careless {
+            return false;
+        }
+        if self.is_doubted(record.began, key, meta) {
             return false;
         }
         if primary == number && !shard.admits(record.primary, record.began) && !careless {

@@ -129,7 +129,17 @@ fn smuggling_is_refused() {
             TransferEncoding,
         ),
         ("X: a\r\n b", FieldName),
-        ("X : a", FieldName),
+        (": a", FieldName),
+        (" : a", FieldName),
+        (" X: a", FieldName),
+        ("X a : b", FieldName),
+        ("X : a\r\n b", FieldName),
+        ("Content-Length : 5", FieldName),
+        ("content-length\t: 5", FieldName),
+        ("Content-Length: 5\r\nContent-Length : 5", FieldName),
+        ("Transfer-Encoding : chunked", FieldName),
+        ("TRANSFER-ENCODING \t: chunked", FieldName),
+        ("Transfer_Encoding : chunked", FieldName),
         ("X: a\0", FieldValue),
         ("X: a\rb", FieldValue),
         ("X: a\nY: b", LineEnd),
@@ -141,6 +151,23 @@ fn smuggling_is_refused() {
     }
     let old = "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert_eq!(outcome("GET", old), Err(CodingInHttp10));
+}
+
+#[test]
+fn white_space_behind_a_name_goes() {
+    for lines in ["X : y", "X \t :y", "X\t: y "] {
+        let text = ok(&format!("Content-Length: 5\r\n{lines}\r\nZ: 1"));
+        let head = parse_response(text.as_bytes(), &Limits::default(), "GET");
+        let head = head.unwrap().unwrap();
+        let expected = b"Content-Length: 5\r\nX: y\r\nZ: 1\r\n";
+        assert_eq!(head.fields.as_wire(), expected, "{lines:?}");
+        assert_eq!(head.framing, Framing::Length(5));
+    }
+    accepted(
+        "GET",
+        &ok("Content-Length: 5\r\nConnection : close"),
+        "200 Length(5)",
+    );
 }
 
 #[test]

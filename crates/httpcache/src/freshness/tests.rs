@@ -171,6 +171,61 @@ fn guessing_from_the_last_modification() {
 }
 
 #[test]
+fn rules_may_have_the_last_word_on_lifetimes() {
+    let fixed = Rules {
+        ttl_s: Some(30),
+        ..Rules::default()
+    };
+    let control = |said: &str| format!("GET | 200 Cache-Control: {said}");
+    for said in [
+        "max-age=60",
+        "max-age=0",
+        "s-maxage=5, must-revalidate",
+        "x",
+    ] {
+        check_with(&fixed, &control(said), "fresh age=0 ttl=30");
+    }
+    check_with(&fixed, "GET | 503 Date: @0", "fresh age=0 ttl=30");
+    check_with(
+        &fixed,
+        "GET | 200 Date: @0 & Age: 40",
+        "stale age=40 ttl=-10",
+    );
+    let (standing, _) = standing_with(&fixed, &control("no-cache"));
+    assert!(standing.flags.contains(StandingFlags::NO_CACHE));
+    let at_least = Rules {
+        ttl_min_s: 30,
+        ttl_max_s: 50,
+        ..Rules::default()
+    };
+    for (said, ttl) in [("max-age=0", 30), ("max-age=40", 40), ("max-age=60", 50)] {
+        check_with(&at_least, &control(said), &format!("fresh age=0 ttl={ttl}"));
+    }
+    check_with(
+        &at_least,
+        &control("max-age=60, x=\"y"),
+        "stale age=0 ttl=0",
+    );
+}
+
+#[test]
+fn what_expires_now_is_stale_and_its_windows_begin() {
+    let (mut standing, _) = standing_with(
+        &Rules::default(),
+        "GET | 200 Cache-Control: max-age=600, stale-while-revalidate=60",
+    );
+    let now = UnixMillis(EPOCH.0 + 100_000);
+    assert!(standing.is_fresh(now));
+    standing.expire_at(now);
+    assert!(!standing.is_fresh(now));
+    assert!(!standing.is_fresh(EPOCH), "whatever the clock says");
+    let windows = |s: &Standing| (s.stale_while_revalidate_s, s.stale_if_error_s);
+    assert_eq!(windows(&standing), (160, 0));
+    standing.expire_at(UnixMillis(now.0 + 50_000));
+    assert_eq!(windows(&standing), (160, 0), "once is enough");
+}
+
+#[test]
 fn rules_bound_lifetimes() {
     let rules = Rules {
         ttl_max_s: 50,

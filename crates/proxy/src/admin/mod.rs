@@ -8,6 +8,8 @@
 //! | `GET /metrics` | OpenMetrics text for Prometheus (`exposition`) |
 //! | `GET /healthz` | 200 while running, 503 while draining |
 //! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
+//! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |
+//! | `DELETE /cache?soft=1&...` | makes it stale instead |
 //!
 //! It runs on the control thread, so that asking costs the workers nothing but some shared cache lines. Two parts
 //! gather (`facts`), two render, one speaks HTTP (`http`); here is decided who may ask for what.
@@ -44,6 +46,7 @@ use crate::{
     admin::{
         facts::{Facts, HISTORY_STEP, History, Snapshot},
         http::{Answer, Request},
+        purge::Order,
         status::Status,
     },
     state::{ListenerState, Phase, Shared},
@@ -196,30 +199,37 @@ impl Admin {
         if !is_absolute && let Some(refusal) = refuse_foreign_name(request) {
             return refusal;
         }
-        self.purge(purge::url_of_target(request.target)).await
+        let url = purge::url_of_target(request.target);
+        self.purge(&Order::of_url(url)).await
     }
 
     async fn answer_delete(&self, request: &Request<'_>, query: Option<&str>) -> Answer {
         if let Some(refusal) = refuse_foreign_name(request) {
             return refusal;
         }
-        match purge::url_of_query(query) {
-            Ok(url) => self.purge(&url).await,
+        match purge::order_of_query(query) {
+            Ok(order) => self.purge(&order).await,
             Err(reason) => bad_purge(reason),
         }
     }
 
-    async fn purge(&self, url: &str) -> Answer {
-        match purge::purge(&self.shared, &self.listeners, url).await {
-            Some(purged) => {
+    async fn purge(&self, order: &Order) -> Answer {
+        match purge::purge(&self.shared, &self.listeners, order).await {
+            Ok(purged) => {
                 self.purges.set(self.purges.get() + 1);
                 let durable = purged.durable;
-                tracing::info!(url, found = purged.purged, durable, "purge");
+                let (what, found) = (&order.what, purged.purged);
+                tracing::info!(
+                    of = order.text,
+                    ?what,
+                    soft = order.soft,
+                    ?found,
+                    durable,
+                    "purge"
+                );
                 Answer::json(if durable { 200 } else { 503 }, &purged)
             }
-            None => bad_purge(
-                "that is not an absolute http or https URL; ask like this: PURGE /http://www.example.org/path",
-            ),
+            Err(reason) => bad_purge(reason),
         }
     }
 }
@@ -257,7 +267,10 @@ GET /status                the same as JSON
 GET /metrics               for Prometheus (OpenMetrics text)
 GET /healthz               200 while running, 503 while draining
 PURGE /http://HOST/PATH    forgets a stored URL
-DELETE /cache?url=URL      the same; URL percent-encoded";
+DELETE /cache?url=URL      the same; URL percent-encoded
+DELETE /cache?prefix=URL   forgets all stored URLs that begin so
+DELETE /cache?tag=TAG      forgets all with TAG in Surrogate-Key or Cache-Tag
+DELETE /cache?soft=1&url=URL  makes it stale instead; with prefix= and tag= too";
 
 #[cfg(test)]
 mod testing;

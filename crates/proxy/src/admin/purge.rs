@@ -1,4 +1,11 @@
-//! Purging one URL: from the ways a person may write it to the keys it is stored under.
+//! Purging: from the ways a person may name what is to go to the keys and predicates it is stored under.
+//!
+//! | what | how |
+//! |---|---|
+//! | one URL, in all its variants | each key it may have, by its hash (`Shared::invalidate`) |
+//! | all URLs that begin so | a predicate (`crate::predicate`) |
+//! | all that carry a tag (`Surrogate-Key`, `Cache-Tag`) | a predicate |
+//! | *soft*: not gone, but stale | a predicate, also for one URL |
 //!
 //! A purge takes effect for what is stored in memory and on disk, in all its variants, and for fetches, reads
 //! and promotions under way: what was asked for before the purge is not stored after it. So a purge that finds
@@ -14,9 +21,12 @@
 use std::{rc::Rc, time::Duration};
 
 use http1::Target;
+use httpcache::UnixMillis;
 use serde::Serialize;
+use store::KeyHash;
 
 use crate::{
+    predicate::{About, Predicate, TAG_BYTES_MAX},
     state::{ListenerState, Shared},
     target,
 };
@@ -24,34 +34,161 @@ use crate::{
 /// How long a purge waits for the disk.
 const DURABLE_WAIT: Duration = Duration::from_secs(5);
 
-/// What a purge did, as it is answered.
-#[derive(Debug, Serialize, PartialEq, Eq)]
-pub struct Purged {
-    /// Was anything there?
-    pub purged: bool,
-    /// Will it hold after a crash?
-    pub durable: bool,
-    /// As it was asked.
-    pub url: String,
+/// What is to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// One URL.
+    Url,
+    /// All that begin so.
+    Prefix,
+    /// All that carry it.
+    Tag,
 }
 
-/// Purges; `None` if that is no absolute http or https URL.
-pub async fn purge(shared: &Shared, listeners: &[Rc<ListenerState>], url: &str) -> Option<Purged> {
-    let keys = target::keys_of_url(listeners, url)?;
-    let hasher = shared.hasher();
-    let mut purged = false;
+/// A purge as it was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Order {
+    /// What the text is.
+    pub what: What,
+    /// URL, beginning of URLs, or tag.
+    pub text: String,
+    /// Stale instead of gone?
+    pub soft: bool,
+}
+
+impl Order {
+    /// One URL is to go.
+    pub fn of_url(url: &str) -> Order {
+        Order {
+            what: What::Url,
+            text: url.to_owned(),
+            soft: false,
+        }
+    }
+}
+
+/// What a purge did, as it is answered.
+#[derive(Debug, Default, Serialize, PartialEq, Eq)]
+pub struct Purged {
+    /// Was anything there? Of a prefix or a tag nobody knows what there is on disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub purged: Option<bool>,
+    /// Will it hold after a crash?
+    pub durable: bool,
+    /// Only made stale?
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub soft: bool,
+    /// As it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// As it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// As it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// Of a prefix or a tag: objects it met in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_memory: Option<u64>,
+}
+
+/// Purges, or says what is wrong with the order.
+pub async fn purge(
+    shared: &Shared,
+    listeners: &[Rc<ListenerState>],
+    order: &Order,
+) -> Result<Purged, &'static str> {
+    let text = Some(order.text.clone());
+    let mut done = Purged {
+        soft: order.soft,
+        ..Purged::default()
+    };
+    let (mut keys, mut predicates) = (Vec::new(), Vec::new());
+    match order.what {
+        What::Url => {
+            keys = target::keys_of_url(listeners, &order.text).ok_or(NO_URL)?;
+            (done.url, done.purged) = (text, Some(false));
+        }
+        What::Prefix => {
+            let prefixes = prefixes(listeners, &order.text)?;
+            predicates.extend(prefixes.into_iter().map(About::Prefix));
+            if order.text.contains('?') {
+                // What rules have made of such a URL has lost its query, or some of it.
+                keys = target::keys_of_url(listeners, &order.text).unwrap_or_default();
+            }
+            done.prefix = text;
+        }
+        What::Tag => {
+            predicates.push(About::Tag(tag(&order.text)?));
+            done.tag = text;
+        }
+    }
     let mut tickets = Vec::new();
+    let mut found = false;
     for key in keys {
-        let (found, ticket) = shared.invalidate(hasher.hash(&key));
-        purged |= found;
+        let primary = shared.hasher().hash(&key);
+        // Of what is not there only fetches under way are to be told; that takes no room among the predicates.
+        if order.soft && is_there(shared, primary, &key) {
+            found = true;
+            predicates.push(About::Primary(primary));
+        } else {
+            let (there, ticket) = shared.invalidate(primary);
+            found |= there;
+            tickets.push(ticket);
+        }
+    }
+    let now = UnixMillis(shared.clock.now().as_millis() as u64);
+    let mut met = 0;
+    for about in predicates {
+        let soft = order.soft;
+        let (here, ticket) = shared
+            .invalidate_matching(&Predicate { about, soft }, now)
+            .map_err(|_| TOO_LONG)?;
+        met += here;
         tickets.push(ticket);
     }
-    let durable = shared.settle(&tickets, DURABLE_WAIT).await;
-    Some(Purged {
-        purged,
-        durable,
-        url: url.to_owned(),
-    })
+    match &mut done.purged {
+        Some(purged) => *purged = found || met > 0,
+        None => done.in_memory = Some(met),
+    }
+    done.durable = shared.settle(&tickets, DURABLE_WAIT).await;
+    Ok(done)
+}
+
+const NO_URL: &str =
+    "that is not an absolute http or https URL; ask like this: PURGE /http://www.example.org/path";
+const TOO_LONG: &str = "a prefix or tag of more than 1000 bytes cannot be purged";
+
+fn is_there(shared: &Shared, primary: KeyHash, key: &[u8]) -> bool {
+    let store = &shared.store;
+    store.marker(primary).is_some()
+        || store.of(primary).contains(primary)
+        || shared.memory.get(primary, key).is_some()
+}
+
+/// All of them are short enough, or none is purged.
+fn prefixes(listeners: &[Rc<ListenerState>], url: &str) -> Result<Vec<Vec<u8>>, &'static str> {
+    let tail = &url.as_bytes()[url.len().saturating_sub(2)..];
+    if tail.contains(&b'%') {
+        return Err("the prefix ends in the middle of an escape: %XX or nothing of it");
+    }
+    let prefixes = target::prefixes_of_url(listeners, url).ok_or(NO_URL)?;
+    match prefixes.iter().all(|prefix| prefix.len() <= TAG_BYTES_MAX) {
+        true => Ok(prefixes),
+        false => Err(TOO_LONG),
+    }
+}
+
+fn tag(text: &str) -> Result<Vec<u8>, &'static str> {
+    if text.len() > TAG_BYTES_MAX {
+        return Err(TOO_LONG);
+    }
+    // A blank separates in Surrogate-Key, a comma in Cache-Tag; within the other field each may be part of a tag.
+    let is_plain = !text.is_empty() && text.trim() == text && !text.contains(char::is_control);
+    match is_plain {
+        true => Ok(text.as_bytes().to_vec()),
+        false => Err("a tag has at least one character, and no blanks around it"),
+    }
 }
 
 /// The URL of a `PURGE` request: the target itself when sent as to a proxy (`curl -x`), else what follows the
@@ -63,17 +200,32 @@ pub fn url_of_target(target: &str) -> &str {
     }
 }
 
-/// The URL of `DELETE /cache?url=...`: that one parameter, percent-encoded, and no other. (A URL with `&` that
-/// was not encoded would lose its tail without a word.)
-pub fn url_of_query(query: Option<&str>) -> Result<String, &'static str> {
-    let value = query
-        .and_then(|query| query.strip_prefix("url="))
-        .ok_or("the query must be url= and a percent-encoded URL")?;
+/// What `DELETE /cache?...` is to forget: `url=`, `prefix=` or `tag=`, percent-encoded, with `soft=1&` before it or not,
+/// and nothing else. (A URL with `&` that was not encoded would lose its tail without a word, or gain a `soft=1`.)
+pub fn order_of_query(query: Option<&str>) -> Result<Order, &'static str> {
+    let query = query.unwrap_or_default();
+    let (soft, query) = match query.strip_prefix("soft=1&") {
+        Some(rest) => (true, rest),
+        None => (false, query),
+    };
+    let kinds = [
+        ("url=", What::Url),
+        ("prefix=", What::Prefix),
+        ("tag=", What::Tag),
+    ];
+    let found = kinds
+        .iter()
+        .find_map(|(name, what)| Some((*what, query.strip_prefix(name)?)));
+    let (what, value) =
+        found.ok_or("the query must be url=, prefix= or tag=, with soft=1& before it or not")?;
     if value.contains(['&', '?', '=']) {
-        return Err("the URL must be percent-encoded: & as %26, ? as %3F, = as %3D");
+        return Err(
+            "what is behind url=, prefix= or tag= must be percent-encoded: & as %26, ? as %3F, = as %3D; soft=1& comes first",
+        );
     }
-    percent_decode(value)
-        .ok_or("a percent sign must be followed by two hexadecimal digits of an ASCII character")
+    let text = percent_decode(value)
+        .ok_or("a percent sign must be followed by two hexadecimal digits of an ASCII character")?;
+    Ok(Order { what, text, soft })
 }
 
 /// Decodes `%XX`, and nothing else (`+` stays). `None` if an escape is broken or its byte is not ASCII, which no URL
@@ -103,12 +255,12 @@ mod tests {
     use super::*;
     use crate::{
         admin::testing,
-        plan::{Listener, OriginUrl},
+        plan::{Listener, OriginUrl, Role, Route},
         worker,
     };
 
     fn await_purge(shared: &Shared, listeners: &[Rc<ListenerState>], url: &str) -> Option<Purged> {
-        testing::wait(purge(shared, listeners, url))
+        testing::wait(purge(shared, listeners, &Order::of_url(url))).ok()
     }
 
     #[test]
@@ -138,19 +290,104 @@ mod tests {
 
     #[test]
     fn a_query_that_would_be_cut_is_refused() {
-        assert_eq!(
-            url_of_query(Some("url=http%3A%2F%2Fh%2Fa%3Fb%3Dc%26d")).unwrap(),
-            "http://h/a?b=c&d"
-        );
-        assert_eq!(url_of_query(Some("url=http://h/a")).unwrap(), "http://h/a");
+        let told = |query| order_of_query(query).map(|o| (o.what, o.soft, o.text));
+        let ok = |what, soft, text: &str| Ok((what, soft, text.to_owned()));
+        for (query, order) in [
+            (
+                "url=http%3A%2F%2Fh%2Fa%3Fb%3Dc%26d",
+                ok(What::Url, false, "http://h/a?b=c&d"),
+            ),
+            ("url=http://h/a", ok(What::Url, false, "http://h/a")),
+            ("soft=1&url=http://h/a", ok(What::Url, true, "http://h/a")),
+            ("prefix=http://h/", ok(What::Prefix, false, "http://h/")),
+            ("soft=1&tag=a%20b", ok(What::Tag, true, "a b")),
+        ] {
+            assert_eq!(told(Some(query)), order, "{query}");
+        }
         for refused in [
             None,
             Some(""),
             Some("uri=x"),
+            Some("soft=1"),
+            Some("soft=0&url=http://h/a"),
             Some("url=http://h/a?b"),
             Some("url=http://h/a&soft=1"),
+            Some("tag=a&tag=b"),
         ] {
-            assert!(url_of_query(refused).is_err(), "{refused:?}");
+            assert!(told(refused).is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_prefix_and_no_tag_is_refused() {
+        let shared = testing::shared();
+        let listeners = worker::listener_states(&shared);
+        let long = format!("http://h/{}", "a".repeat(TAG_BYTES_MAX));
+        for (what, text, accepted) in [
+            (What::Prefix, "http://h", true),
+            (What::Prefix, "http://h/a%2F", true),
+            (What::Prefix, "http://h/a%2", false),
+            (What::Prefix, "http://h/a%", false),
+            (What::Prefix, "h/a", false),
+            (What::Prefix, "", false),
+            (What::Prefix, &long, false),
+            (What::Tag, "a", true),
+            (What::Tag, "", false),
+            (What::Tag, " a", false),
+            (What::Tag, "a\n", false),
+            (What::Tag, &long, false),
+        ] {
+            let order = Order {
+                what,
+                text: text.to_owned(),
+                soft: false,
+            };
+            let done = testing::wait(purge(&shared, &listeners, &order));
+            assert_eq!(done.is_ok(), accepted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_goes_through_the_routes_that_may_take_some_of_it() {
+        let origin = |host: &str, path: &str| OriginUrl {
+            tls: false,
+            host: host.into(),
+            port: 80,
+            path: path.into(),
+        };
+        let route = |host: Option<&str>, path: &str, origin: OriginUrl| Route {
+            host: host.map(str::to_owned),
+            path_prefix: path.into(),
+            origin,
+            pass_host: false,
+        };
+        let mut listener =
+            Listener::reverse("127.0.0.1:80".parse().unwrap(), Vec::new(), origin("o", ""));
+        listener.role = Role::Reverse(vec![
+            route(Some("www.example"), "/docs", origin("docs", "/base")),
+            route(Some("www.example"), "/docs-old/", origin("old", "")),
+            route(Some("www.example"), "/", origin("www", "")),
+            route(None, "/", origin("any", "")),
+        ]);
+        let shared = testing::shared_with(vec![listener]);
+        let listeners = worker::listener_states(&shared);
+        for (url, found) in [
+            ("http://www.example/x", "http://www.example/x http://www/x"),
+            (
+                "HTTP://WWW.example:80/docs",
+                "http://www.example/docs http://docs/base/docs http://old/docs-old/ http://www/docs",
+            ),
+            (
+                "http://www.example/docs/a",
+                "http://www.example/docs/a http://docs/base/docs/a",
+            ),
+            ("http://h", "http://h/ http://any/"),
+        ] {
+            let prefixes = target::prefixes_of_url(&listeners, url).unwrap();
+            let uris = prefixes
+                .iter()
+                .map(|p| std::str::from_utf8(&p[4..]).unwrap());
+            assert_eq!(uris.collect::<Vec<_>>().join(" "), found, "{url}");
         }
     }
 
@@ -173,7 +410,7 @@ mod tests {
         assert!(keys.len() > 1);
         let began = shared.store.sequence(keys[0]);
         let purged = await_purge(&shared, &listeners, "HTTP://WWW.example:80/a").unwrap();
-        assert!(!purged.purged, "nothing was stored");
+        assert_eq!(purged.purged, Some(false), "nothing was stored");
         assert!(
             purged.durable,
             "without a disk there is nothing to wait for"
@@ -184,11 +421,8 @@ mod tests {
         // A marker is something that was there.
         let began = shared.store.sequence(keys[1]);
         shared.store.set_marker(keys[1], b"accept", began).unwrap();
-        assert!(
-            await_purge(&shared, &listeners, "http://www.example/a")
-                .unwrap()
-                .purged
-        );
+        let again = await_purge(&shared, &listeners, "http://www.example/a").unwrap();
+        assert_eq!(again.purged, Some(true));
         assert!(shared.store.marker(keys[1]).is_none());
     }
 

@@ -46,6 +46,8 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         began: Instant::now() - Duration::from_secs(60),
         clock: crate::clock::Clock::default(),
         io_engine: "none",
+        cache_name: Vec::new(),
+        hit_prefix: Vec::new(),
         via_line: Vec::new(),
         plan,
     })

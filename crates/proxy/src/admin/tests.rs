@@ -85,6 +85,8 @@ fn a_page_under_another_name_may_look_but_not_purge() {
         for (method, target) in [
             ("PURGE", "/http://h/a"),
             ("DELETE", "/cache?url=http://h/a"),
+            ("DELETE", "/cache?prefix=http://h/"),
+            ("DELETE", "/cache?soft=1&tag=a"),
         ] {
             let answer = ask_as(&admin, host, method, target);
             assert_eq!(answer.status, 403, "{host:?} {method}");

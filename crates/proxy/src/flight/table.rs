@@ -166,6 +166,21 @@ impl Flights {
             flight.close();
         }
     }
+
+    /// The same for all that `is_meant`, by primary hash and key. (What is remembered of answers that nobody could share
+    /// stays: it costs company, and no more.)
+    pub fn forget_all(&self, is_meant: impl Fn(KeyHash, &[u8]) -> bool) {
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.retain(|_, flight| {
+                let meant = is_meant(flight.primary, &flight.key);
+                if meant {
+                    flight.close();
+                }
+                !meant
+            });
+        }
+    }
 }
 
 /// Bytes of bodies that are kept outside of flights; no longer counted when dropped.

@@ -110,6 +110,11 @@ impl Connector {
         self.open(slot, to, access, times).await
     }
 
+    /// How many failures to connect were remembered so far, and how often one was given instead of trying.
+    pub fn failures(&self) -> (u64, u64) {
+        self.failures.counts()
+    }
+
     fn recall(&self, to: &Destination, access: &Destinations) -> Result<(), ConnectError> {
         match self.failures.recall(to, access, Instant::now()) {
             Some(error) => Err(error),

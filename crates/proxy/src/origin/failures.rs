@@ -9,7 +9,7 @@
 //!
 //! Limits: [`FAILURES_MAX`] destinations in one worker; when all are young, further ones are not remembered.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -35,6 +35,8 @@ struct Failure {
 pub(super) struct Failures {
     ttl: Duration,
     table: RefCell<HashMap<Destination, Failure>>,
+    noted: Cell<u64>,
+    recalled: Cell<u64>,
 }
 
 impl Failures {
@@ -43,6 +45,8 @@ impl Failures {
         Self {
             ttl,
             table: RefCell::default(),
+            noted: Cell::new(0),
+            recalled: Cell::new(0),
         }
     }
 
@@ -56,7 +60,16 @@ impl Failures {
         let table = self.table.borrow();
         let failure = table.get(to).filter(|failure| now < failure.until)?;
         let allowed = permitted(failure.found.clone(), to.port, access).ok()?;
-        (allowed == failure.tried).then(|| ConnectError::Remembered(Arc::clone(&failure.error)))
+        if allowed != failure.tried {
+            return None;
+        }
+        self.recalled.set(self.recalled.get() + 1);
+        Some(ConnectError::Remembered(Arc::clone(&failure.error)))
+    }
+
+    /// How many were remembered so far, and how often one was given instead of trying.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.noted.get(), self.recalled.get())
     }
 
     pub(super) fn note(
@@ -84,6 +97,7 @@ impl Failures {
             until: now + self.ttl,
         };
         table.insert(to.clone(), failure);
+        self.noted.set(self.noted.get() + 1);
     }
 
     /// A connection was made.
@@ -145,6 +159,7 @@ mod tests {
         assert_eq!(failures.recall(&a, &all, now + TTL), None);
         failures.clear(&a);
         assert_eq!(failures.recall(&a, &all, now), None);
+        assert_eq!(failures.counts(), (1, 1));
     }
 
     #[test]

@@ -146,6 +146,8 @@ pub struct CacheRules {
     pub heuristic_max: Duration,
     /// The most any lifetime counts for.
     pub ttl_max: Duration,
+    /// How long a response that says nothing, and whose Last-Modified gives no guess, is fresh; 0: not at all.
+    pub default_ttl: Duration,
     /// How long an error response that says nothing is fresh; 0: only what the origin says.
     pub negative_ttl: Duration,
     /// How long a failure of the origin (500, 502, 503, 504) that says nothing is fresh; 0: only what the origin says.
@@ -163,6 +165,8 @@ impl CacheRules {
     pub const HEURISTIC_MAX: Bounds<Duration> = seconds(0, 86_400, 31_536_000);
     /// Range of `ttl_max`.
     pub const TTL_MAX: Bounds<Duration> = seconds(1, 31_536_000, 31_536_000);
+    /// Range of `default_ttl`.
+    pub const DEFAULT_TTL: Bounds<Duration> = seconds(0, 0, 31_536_000);
     /// Range of `negative_ttl`.
     pub const NEGATIVE_TTL: Bounds<Duration> = seconds(0, 0, 3600);
     /// Range of `error_ttl`.
@@ -177,6 +181,7 @@ impl Default for CacheRules {
             heuristic_percent: Self::HEURISTIC_PERCENT.default as u32,
             heuristic_max: Self::HEURISTIC_MAX.default,
             ttl_max: Self::TTL_MAX.default,
+            default_ttl: Self::DEFAULT_TTL.default,
             negative_ttl: Self::NEGATIVE_TTL.default,
             error_ttl: Self::ERROR_TTL.default,
             unreachable_ttl: Self::UNREACHABLE_TTL.default,

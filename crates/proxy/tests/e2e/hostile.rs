@@ -112,7 +112,7 @@ fn garbage_is_a_bad_gateway() {
         "HTTP/1.1 200 OK\r\nContent-Length: 3, 4\r\n\r\nabcd",
         "HTTP/1.1 200 OK\r\nContent-Length: -3\r\n\r\nabc",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nX : y\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX y : z\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nX: y\r\n folded\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nX: incompl",

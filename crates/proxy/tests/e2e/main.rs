@@ -7,6 +7,8 @@
 //! |---|---|
 //! | `cache` | what is stored and found again, and what makes it go |
 //! | `disk` | crashes, several stores, parts that are lost |
+//! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
+//! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
 //! | `framing` | messages as RFC 9112 wants them, and those it forbids |
@@ -35,8 +37,12 @@ mod interim;
 mod large;
 mod negative;
 mod parts;
+mod purge;
 mod ranges;
+mod rules;
+mod rules_parts;
 mod sharing;
 mod smuggling;
 mod targeted;
 mod validation;
+mod waiters;

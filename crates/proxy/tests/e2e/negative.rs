@@ -147,3 +147,51 @@ fn once_it_can_be_shared_it_is() {
     assert_eq!(two.read("GET").text(), "hello");
     assert_eq!(origin.count("/a"), 3);
 }
+
+/// A counter of the proxy, by its name in `/metrics`.
+fn counter(proxy: &Proxy, name: &str) -> u64 {
+    let admin = proxy.ready.admin.unwrap();
+    let host = format!("Host: {admin}");
+    let mut client = Client::connect(admin);
+    let answer = client.ask("GET", "/metrics", &[&host]).read("GET");
+    let name = format!("loligo_{name}_total ");
+    let mut lines = answer.text().lines();
+    let value = lines.find_map(|line| line.strip_prefix(&name));
+    value.expect("it is exposed").parse().unwrap()
+}
+
+#[test]
+fn what_is_remembered_is_counted() {
+    let private = ["Cache-Control: private"];
+    let origin = Origin::start(move |exchange| match exchange.path() {
+        "/private" => exchange.send(ok(&private, "mine")),
+        _ => exchange.send(ok(&[FRESH], "all")),
+    });
+    let mut plan = plan_for(&origin);
+    plan.cache.unreachable_ttl = Duration::from_secs(60);
+    plan.admin = Some(::proxy::plan::Admin {
+        address: running::local(),
+        allow: Vec::new(),
+    });
+    let proxy = Proxy::start(plan);
+    let unshared = || {
+        (
+            counter(&proxy, "flights_unshared_noted"),
+            counter(&proxy, "flights_unshared"),
+        )
+    };
+    for path in ["/all", "/private", "/private", "/private", "/all"] {
+        // A connection each, so that none is left that could be used when the origin is gone.
+        proxy.ask("GET", path, &[]);
+    }
+    assert_eq!(unshared(), (3, 2));
+    drop(origin);
+    for _ in 0..4 {
+        assert_ne!(proxy.get("/other").status, 200);
+    }
+    eventually("they are published", || {
+        let noted = counter(&proxy, "origin_failures_noted");
+        let recalled = counter(&proxy, "origin_failures_recalled");
+        (noted == 1 && recalled >= 2).then_some(())
+    });
+}

@@ -93,13 +93,19 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("9110", "13.1", "Preconditions"),
     ("9110", "13.1.2", "If-None-Match"),
     ("9110", "13.1.3", "If-Modified-Since"),
+    ("9110", "13.1.5", "If-Range"),
     ("9110", "13.2.1", "When to Evaluate"),
     ("9110", "13.2.2", "Precedence of Preconditions"),
+    ("9110", "14.1.2", "Byte Ranges"),
+    ("9110", "14.2", "Range"),
     ("9110", "14.4", "Content-Range"),
     ("9110", "15.1", "Overview of Status Codes"),
+    ("9110", "15.3.7", "206 Partial Content"),
     ("9110", "15.4", "Redirection 3xx"),
     ("9110", "15.4.5", "304 Not Modified"),
     ("9110", "15.5", "Client Error 4xx"),
+    ("9110", "15.5.17", "416 Range Not Satisfiable"),
+    ("9112", "5.1", "Field Line Parsing"),
     ("9112", "7.1", "Chunked Transfer Coding"),
     ("9112", "8", "Handling Incomplete Messages"),
     (
@@ -117,11 +123,18 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("9211", "2.5", "The stored Parameter"),
     ("9211", "2.6", "The collapsed Parameter"),
     ("9211", "2.8", "The detail Parameter"),
+    ("9213", "2.1", "Syntax (Targeted Fields)"),
+    ("9213", "2.2", "Cache Behavior"),
     ("6585", "3", "Status Codes That Are Not Stored"),
+    (OWN, "rule", "Cache rules (`[[rule]]`)"),
+    (OWN, "purge", "Purges (`PURGE`, `DELETE /cache`)"),
 ];
 
+/// No RFC's: what the operator says.
+const OWN: &str = "operator";
+
 /// RFCs whose cited sections must each have a scenario.
-const PROVED_HERE: [&str; 4] = ["9111", "5861", "8246", "9211"];
+const PROVED_HERE: [&str; 5] = ["9111", "5861", "8246", "9211", "9213"];
 
 /// But for these, which the tests `parts` and `ranges` in `tests/e2e` prove: combining parts takes more than one small body.
 const PROVED_ELSEWHERE: [&str; 1] = ["rfc9111 §3.4"];
@@ -219,10 +232,16 @@ fn tables() -> String {
             .filter(|s| s.sections[1..].contains(&section))
             .count();
         if *rfc != rfc_before {
-            out += &format!("\n## RFC {rfc}\n");
+            out += &match *rfc {
+                OWN => "\n## The operator's word\n".to_owned(),
+                rfc => format!("\n## RFC {rfc}\n"),
+            };
             rfc_before = rfc;
         }
-        out += &format!("\n### §{number} {title}\n\n");
+        out += &match *rfc {
+            OWN => format!("\n### {title}\n\n"),
+            _ => format!("\n### §{number} {title}\n\n"),
+        };
         if let Some(files) = cited.get(&section) {
             let files: Vec<String> = files.iter().map(|file| format!("`{file}`")).collect();
             out += &format!("Carried out in {}.", files.join(", "));
@@ -236,11 +255,9 @@ fn tables() -> String {
             out += "| requirement | scenario in | also |\n|---|---|---|\n";
         }
         for scenario in own {
-            if scenario
-                .each
-                .first()
-                .is_some_and(|first| !scenario.title.contains(first))
-            {
+            let is_later =
+                |first: &String| scenario.title != scenario.template.replace("{}", first);
+            if scenario.each.first().is_some_and(is_later) {
                 continue; // told with the first
             }
             let others = scenario.sections[1..].join(", ");
@@ -252,7 +269,10 @@ fn tables() -> String {
 }
 
 fn name(rfc: &str, number: &str) -> String {
-    format!("rfc{rfc} §{number}")
+    match rfc {
+        OWN => number.to_owned(),
+        rfc => format!("rfc{rfc} §{number}"),
+    }
 }
 
 /// Which files cite a section.

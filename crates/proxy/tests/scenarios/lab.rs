@@ -12,7 +12,7 @@ use std::{
 
 use proxy::{
     Clock,
-    plan::{Admin, Listener, Plan},
+    plan::{Admin, KeyRule, Listener, Plan, Rule},
 };
 
 use crate::{
@@ -158,6 +158,32 @@ impl Lab {
         digits.into_iter().next().unwrap().parse().unwrap()
     }
 
+    /// Purges by the admin interface; what it says if it does not say that it is done for good.
+    pub fn purge(&self, soft: bool, kind: &str, text: &str) -> Result<(), String> {
+        let admin = self.proxy().ready.admin;
+        let address = admin.expect("there is an admin interface");
+        let escaped = |c: char| match c {
+            '%' | '&' | '?' | '=' | '+' | ' ' => format!("%{:02X}", c as u32),
+            c => c.to_string(),
+        };
+        let text: String = text.chars().map(escaped).collect();
+        let soft = if soft { "soft=1&" } else { "" };
+        let target = format!("/cache?{soft}{kind}={text}");
+        let answer = Client::connect(address)
+            .ask("DELETE", &target, &[&format!("Host: {address}")])
+            .read("DELETE");
+        let durable = answer.text().contains("\"durable\": true");
+        match answer.status == 200 && durable {
+            true => Ok(()),
+            false => Err(format!("purge: {} {}", answer.status, answer.text())),
+        }
+    }
+
+    /// What Cache-Status begins with.
+    pub fn cache_name(&self) -> String {
+        String::from_utf8(httpcache::cache_status::member_name(&self.plan.name)).unwrap()
+    }
+
     fn proxy(&self) -> &Proxy {
         self.proxy.as_ref().expect("the proxy runs")
     }
@@ -182,15 +208,57 @@ fn public(mode: Mode, origin: SocketAddr) -> String {
 
 fn set(plan: &mut Plan, setting: &str) {
     let (name, value) = setting.split_once(' ').unwrap_or((setting, "0"));
+    match name {
+        "rule" => return plan.rules.push(rule(value)),
+        "name" => return plan.name = value.to_owned(),
+        _ => {}
+    }
     let number: u64 = value.parse().expect("a number");
     match name {
         "set-cookie" => plan.cache.store_set_cookie = true,
         "heuristic-percent" => plan.cache.heuristic_percent = number as u32,
         "heuristic-max" => plan.cache.heuristic_max = Duration::from_secs(number),
         "ttl-max" => plan.cache.ttl_max = Duration::from_secs(number),
+        "default-ttl" => plan.cache.default_ttl = Duration::from_secs(number),
         "negative-ttl" => plan.cache.negative_ttl = Duration::from_secs(number),
+        "error-ttl" => plan.cache.error_ttl = Duration::from_secs(number),
         _ => panic!("unknown setting {setting:?}"),
     }
+}
+
+/// `path=*/a ttl=60 strip-cookies`
+fn rule(text: &str) -> Rule {
+    let mut rule = Rule::default();
+    let (when, then) = (&mut rule.when, &mut rule.then);
+    let mut key = KeyRule::default();
+    for word in text.split_whitespace() {
+        let (name, value) = word.split_once('=').unwrap_or((word, "0"));
+        let owned = value.to_owned();
+        let number = || value.parse::<u64>().expect("a number");
+        let time = || Some(Duration::from_secs(number()));
+        match name {
+            "path" => when.paths.push(owned),
+            "method" => when.methods.push(owned),
+            "status" => when.statuses.push((number() as u16, number() as u16)),
+            "type" => when.content_types.push(owned),
+            "bypass" => then.bypass = Some(true),
+            "no-bypass" => then.bypass = Some(false),
+            "strip-cookies" => then.strip_cookies = Some(true),
+            "strip-set-cookie" => then.strip_set_cookie = Some(true),
+            "ttl" => then.ttl = time(),
+            "ttl-min" => then.ttl_min = time(),
+            "ttl-max" => then.ttl_max = time(),
+            "default-ttl" => then.default_ttl = time(),
+            "negative-ttl" => then.negative_ttl = time(),
+            "bytes-max" => then.object_bytes_max = Some(number()),
+            "ignore-query" => key.ignore_query.push(owned),
+            "by-field" => key.fields.push(owned),
+            "by-cookie" => key.cookies.push(owned),
+            _ => panic!("no rule can say {word:?}"),
+        }
+    }
+    then.key = (key != KeyRule::default()).then_some(key);
+    rule
 }
 
 /// What stands for something in values.

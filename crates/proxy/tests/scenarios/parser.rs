@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `each A \| B …` | the scenario is there once for each, with that in place of every `{}` |
 //! | `with NAME [N]` | a setting that is not the default; first of all steps |
+//! | `with rule word …` | a cache rule: `path=`, `status=`, `type=`, `ttl=60`, `bypass`, `by-field=` and so on (`lab`) |
 //! | `origin STATUS [word …] \| field … [<- METHOD \| expectation …]` | the n-th line answers the n-th request that gets there, the last one all others; behind `<-` what that request must look like |
 //! | `METHOD [PATH] \| field … -> word … \| expectation …` | a client asks, on a connection of its own, and gets |
 //! | `start NAME METHOD …`, `finish NAME -> …` | the same in two steps |
@@ -21,6 +22,7 @@
 //! | `await origin N`, `await joined N` | so many requests have got to the origin, or have joined another's fetch |
 //! | `leave NAME` | that client goes without a word |
 //! | `release GATE` | lets go what the origin holds |
+//! | `purge [soft] KIND WHAT` | the admin interface forgets (or makes stale) it: `url`, `prefix` or `tag` |
 //! | `wait 61s` | virtual time goes by (s, m, h, d) |
 //! | `restart` | the proxy stops and starts again on its store |
 //! | `eventually METHOD …` | asks again until the answer is as expected |
@@ -125,6 +127,16 @@ pub enum Step {
     Wait(Duration),
     Restart,
     Asked(usize),
+    Purge(Purge),
+}
+
+/// An order to the admin interface.
+#[derive(Clone, Debug)]
+pub struct Purge {
+    pub soft: bool,
+    /// `url`, `prefix`, `tag`
+    pub kind: String,
+    pub text: String,
 }
 
 const OUTCOMES: [&str; 8] = [
@@ -236,6 +248,15 @@ fn step(word: &str, rest: &str, line: &str) -> Result<Step, String> {
         "finish" => {
             let (name, rest) = rest.split_once("->").ok_or("no expectation")?;
             Step::Finish(name.trim().to_owned(), want(rest)?)
+        }
+        "purge" => {
+            let (soft, rest) = match rest.strip_prefix("soft ") {
+                Some(rest) => (true, rest),
+                None => (false, rest),
+            };
+            let (kind, text) = rest.split_once(' ').ok_or("nothing to purge")?;
+            let (kind, text) = (kind.to_owned(), text.to_owned());
+            Step::Purge(Purge { soft, kind, text })
         }
         "eventually" => {
             let (request, rest) = rest.split_once("->").ok_or("no expectation")?;

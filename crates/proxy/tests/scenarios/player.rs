@@ -136,6 +136,12 @@ impl Play<'_> {
                 started.client.vanish();
             }
             Step::Wait(time) => self.lab.clock.advance(*time),
+            Step::Purge(order) => {
+                let text = self.lab.words(self.prefix).expand(&order.text);
+                if let Err(fault) = self.lab.purge(order.soft, &order.kind, &text) {
+                    self.fault(line, fault);
+                }
+            }
             Step::Restart => self.lab.restart(),
             Step::Asked(count) => {
                 let found = self.lab.script().requests;
@@ -243,8 +249,10 @@ impl Play<'_> {
         let cache = response.fields.all("cache-status");
         let cache = cache.last().copied().unwrap_or_default();
         let ttl = cache.split("ttl=").nth(1).unwrap_or("none");
-        let is_hit = cache.starts_with("loligo; hit");
-        let is_forwarded = cache.starts_with("loligo; fwd=");
+        let name = self.lab.cache_name();
+        let own = cache.strip_prefix(&name).unwrap_or_default();
+        let is_hit = own.starts_with("; hit");
+        let is_forwarded = own.starts_with("; fwd=");
         let is_collapsed = is_forwarded && cache.contains("; collapsed") && !cache.contains("=?0");
         let is_stale = ttl.starts_with('-') || ttl == "0";
         let (good, times) = match want.outcome.as_str() {

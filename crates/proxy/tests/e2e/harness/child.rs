@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use ::proxy::plan::{Listener, StorePlan};
+use ::proxy::plan::{Admin, Listener, StorePlan};
 
 use super::{
     Client, Origin, Proxy, Response,
@@ -26,6 +26,8 @@ const READY: &str = "READY ";
 pub struct Child {
     process: process::Child,
     address: SocketAddr,
+    /// Its admin interface.
+    pub admin: SocketAddr,
 }
 
 impl Child {
@@ -46,11 +48,14 @@ impl Child {
         let said = BufReader::new(process.stdout.take().unwrap());
         let ready = said.lines().map(Result::unwrap).find_map(|line| {
             let at = line.find(READY)?;
-            Some(line[at + READY.len()..].parse().unwrap())
+            let (address, admin) = line[at + READY.len()..].split_once(' ').unwrap();
+            Some((address.parse().unwrap(), admin.parse().unwrap()))
         });
+        let (address, admin) = ready.expect("the child is ready");
         Child {
             process,
-            address: ready.expect("the child is ready"),
+            address,
+            admin,
         }
     }
 
@@ -100,8 +105,13 @@ fn serves_when_told_to() {
     plan.limits.object_bytes_max = 64 << 30;
     plan.storing.cluster_deadline = Duration::from_millis(10);
     plan.stores = vec![StorePlan::at(store, Some(bytes))];
+    plan.admin = Some(Admin {
+        address: local(),
+        allow: Vec::new(),
+    });
     let proxy = Proxy::start(plan);
-    println!("{READY}{}", proxy.address());
+    let admin = proxy.ready.admin.unwrap();
+    println!("{READY}{} {admin}", proxy.address());
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     proxy.stop();
 }

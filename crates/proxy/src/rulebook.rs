@@ -1,0 +1,417 @@
+//! The operator's rules, carried out: which rules an exchange meets, and what they say together.
+//!
+//! All rules are looked at, in their order; of each thing that rules can say, the first that is met and says it
+//! counts. (What makes up the key counts as one thing.) So special rules come first, general ones last.
+//!
+//! Once a request: which conditions about host, path and method hold ([`Met`], a bit a rule). What must be known then follows from
+//! these bits: the key ([`Shape`]), whether the cache is passed by, whether cookies go. Once a response: its status and type are
+//! asked of the rules that were met, and [`Decision`] comes of it. Without rules nothing of this costs more than a look at an
+//! empty list.
+//!
+//! Keys. Ignored parameters are left out of the URI in the key; the origin is sent all of them. The *names* of fields and cookies that
+//! make a difference stand in the key of the resource, behind a TAB, and their *values* in that of the variant, as if the
+//! response had named them in Vary. So a purge finds all of them, and another set of names finds nothing of the old.
+//!
+//! Keys are the same for all methods: a POST makes untrue what a GET stores. So rules about keys are asked as for GET.
+//!
+//! Paths are compared with escapes of unreserved characters undone, so that `/%61` does not evade a rule for `/a`.
+//!
+//! Limits: those of [`Rule`]. A Cookie field of 64 KiB may make a key that no store takes: then it is kept in memory only.
+//! Not known here: stored objects, sockets.
+
+use fields::Fields;
+
+use crate::plan::{KeyRule, Rule, When, host_fits};
+
+/// The rules of a plan.
+#[derive(Debug, Default)]
+pub struct Rulebook {
+    rules: Vec<Rule>,
+    /// For each rule, what it makes of keys.
+    shapes: Vec<Option<Shape>>,
+}
+
+const _: () = assert!(Rule::RULES_MAX <= u128::BITS as usize);
+
+/// Rules whose conditions about the request hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Met(u128);
+
+/// What the rules say of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ruled<'a> {
+    /// For what the response will be asked.
+    pub met: Met,
+    /// What becomes of the key.
+    pub shape: Option<&'a Shape>,
+    /// Pass the cache by?
+    pub bypass: bool,
+    /// Take its cookies away?
+    pub strip_cookies: bool,
+}
+
+/// What the rules say of a response.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// Lifetimes.
+    pub rules: httpcache::Rules,
+    /// May it be stored?
+    pub stores: bool,
+    /// Nothing longer is.
+    pub object_bytes_max: u64,
+    /// Take its cookies away?
+    pub strip_set_cookie: bool,
+}
+
+impl Decision {
+    /// Without a rule.
+    pub fn general(rules: &httpcache::Rules) -> Decision {
+        Decision {
+            rules: *rules,
+            stores: true,
+            object_bytes_max: u64::MAX,
+            strip_set_cookie: false,
+        }
+    }
+}
+
+impl Rulebook {
+    /// Works rules out.
+    pub fn new(rules: &[Rule]) -> Rulebook {
+        assert!(rules.len() <= Rule::RULES_MAX, "{} rules", rules.len());
+        let shape = |rule: &Rule| rule.then.key.as_ref().map(Shape::new);
+        Rulebook {
+            shapes: rules.iter().map(shape).collect(),
+            rules: rules.to_vec(),
+        }
+    }
+
+    /// Is there no rule at all?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// What the rules say of a request for this host and path (a query may be behind it).
+    pub fn request(&self, method: &str, host: &str, path: &str) -> Ruled<'_> {
+        if self.is_empty() {
+            return Ruled::default();
+        }
+        let met = self.met(method, host, path);
+        let as_get = match method {
+            "GET" | "HEAD" => met,
+            _ => self.met("GET", host, path),
+        };
+        let says = |what: fn(&Rule) -> Option<bool>| {
+            let mut met = self.of(met).filter(|(_, r)| !r.when.asks_of_response());
+            met.find_map(|(_, rule)| what(rule)).unwrap_or(false)
+        };
+        Ruled {
+            met,
+            shape: self.of(as_get).find_map(|(at, _)| self.shapes[at].as_ref()),
+            bypass: says(|rule| rule.then.bypass),
+            strip_cookies: says(|rule| rule.then.strip_cookies),
+        }
+    }
+
+    /// What the rules say of a response to a request that met these.
+    pub fn response(
+        &self,
+        met: Met,
+        status: u16,
+        content_type: Option<&[u8]>,
+        general: &httpcache::Rules,
+    ) -> Decision {
+        let mut decision = Decision::general(general);
+        if met.0 == 0 {
+            return decision;
+        }
+        let mut said = Then::default();
+        for (_, rule) in self.of(met) {
+            if !response_fits(&rule.when, status, content_type) {
+                continue;
+            }
+            let then = &rule.then;
+            // One without conditions about the response was obeyed before the origin was asked.
+            if rule.when.asks_of_response() {
+                said.bypass = said.bypass.or(then.bypass);
+            }
+            said.strip_set_cookie = said.strip_set_cookie.or(then.strip_set_cookie);
+            said.ttl = said.ttl.or(then.ttl.map(seconds));
+            said.ttl_min = said.ttl_min.or(then.ttl_min.map(seconds));
+            said.ttl_max = said.ttl_max.or(then.ttl_max.map(seconds));
+            said.default_ttl = said.default_ttl.or(then.default_ttl.map(seconds));
+            said.negative_ttl = said.negative_ttl.or(then.negative_ttl.map(seconds));
+            said.object_bytes_max = said.object_bytes_max.or(then.object_bytes_max);
+        }
+        decision.stores = !said.bypass.unwrap_or(false);
+        decision.strip_set_cookie = said.strip_set_cookie.unwrap_or(false);
+        decision.object_bytes_max = said.object_bytes_max.unwrap_or(u64::MAX);
+        let rules = &mut decision.rules;
+        rules.ttl_s = said.ttl;
+        rules.ttl_min_s = said.ttl_min.unwrap_or(0);
+        rules.ttl_max_s = said.ttl_max.unwrap_or(rules.ttl_max_s);
+        rules.default_ttl_s = said.default_ttl.unwrap_or(rules.default_ttl_s);
+        rules.negative_ttl_s = said.negative_ttl.unwrap_or(rules.negative_ttl_s);
+        decision
+    }
+
+    /// Everything that rules make of keys: for a URL of which is not known which rules it met.
+    pub fn shapes(&self) -> impl Iterator<Item = &Shape> {
+        self.shapes.iter().flatten()
+    }
+
+    fn met(&self, method: &str, host: &str, path: &str) -> Met {
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        // An empty path (`http://host?query`) is "/".
+        let path = if path.is_empty() { "/" } else { path };
+        let method = if method == "HEAD" { "GET" } else { method };
+        let fits = |rule: &Rule| request_fits(&rule.when, method, host, path);
+        let bits = self.rules.iter().enumerate();
+        Met(bits.fold(0, |bits, (at, rule)| bits | u128::from(fits(rule)) << at))
+    }
+
+    fn of(&self, met: Met) -> impl Iterator<Item = (usize, &Rule)> {
+        let is_met = move |at: &usize| met.0 >> at & 1 == 1;
+        let rules = self.rules.iter().enumerate();
+        rules.filter(move |(at, _)| is_met(at))
+    }
+}
+
+/// As [`crate::plan::Then`], while it is gathered from several rules: seconds.
+#[derive(Default)]
+struct Then {
+    bypass: Option<bool>,
+    strip_set_cookie: Option<bool>,
+    ttl: Option<u32>,
+    ttl_min: Option<u32>,
+    ttl_max: Option<u32>,
+    default_ttl: Option<u32>,
+    negative_ttl: Option<u32>,
+    object_bytes_max: Option<u64>,
+}
+
+fn seconds(time: std::time::Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
+
+fn request_fits(when: &When, method: &str, host: &str, path: &str) -> bool {
+    let any = |list: &[String], fits: &dyn Fn(&str) -> bool| {
+        list.is_empty() || list.iter().any(|one| fits(one))
+    };
+    any(&when.methods, &|one| one == method)
+        && any(&when.hosts, &|one| host_fits(one, host))
+        && any(&when.paths, &|one| path_fits(one.as_bytes(), path))
+}
+
+fn response_fits(when: &When, status: u16, content_type: Option<&[u8]>) -> bool {
+    let statuses = &when.statuses;
+    let of_status = |&(first, last): &(u16, u16)| first <= status && status <= last;
+    if !statuses.is_empty() && !statuses.iter().any(of_status) {
+        return false;
+    }
+    if when.content_types.is_empty() {
+        return true;
+    }
+    let Some(value) = content_type else {
+        return false;
+    };
+    let bare = value.split(|&b| b == b';').next().unwrap_or_default();
+    let bare = bare.trim_ascii();
+    when.content_types
+        .iter()
+        .any(|one| match one.strip_suffix('*') {
+            Some(front) => {
+                let head = bare.get(..front.len());
+                head.is_some_and(|head| head.eq_ignore_ascii_case(front.as_bytes()))
+            }
+            None => bare.eq_ignore_ascii_case(one.as_bytes()),
+        })
+}
+
+/// `/a` takes `/a` and `/a/b`; with a `*` the pattern must take all of it.
+fn path_fits(pattern: &[u8], path: &str) -> bool {
+    let path = Plain(path.as_bytes());
+    if pattern.contains(&b'*') {
+        return glob_fits(pattern, path);
+    }
+    let mut rest = path;
+    let begins = pattern.iter().all(|&byte| rest.next() == Some(byte));
+    begins && (pattern.ends_with(b"/") || matches!(rest.next(), None | Some(b'/')))
+}
+
+/// Greedy, going back to the last `*` only: at worst as many steps as both lengths multiplied.
+fn glob_fits(pattern: &[u8], text: Plain<'_>) -> bool {
+    let (mut at, mut text) = (0, text);
+    let mut star: Option<(usize, Plain<'_>)> = None;
+    loop {
+        if pattern.get(at) == Some(&b'*') {
+            at += 1;
+            star = Some((at, text));
+            continue;
+        }
+        let mut rest = text;
+        match (rest.next(), pattern.get(at)) {
+            (None, None) => return true,
+            (Some(byte), Some(&wanted)) if byte == wanted => (at, text) = (at + 1, rest),
+            _ => {
+                // One byte more for the star.
+                let Some((behind, from)) = &mut star else {
+                    return false;
+                };
+                if from.next().is_none() {
+                    return false;
+                }
+                (at, text) = (*behind, *from);
+            }
+        }
+    }
+}
+
+/// A path's bytes, escapes of unreserved characters undone.
+//= rfc3986 §6.2.2.2   an escaped unreserved character is the same as the character
+#[derive(Clone, Copy)]
+struct Plain<'a>(&'a [u8]);
+
+impl Iterator for Plain<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        if let [b'%', high, low, rest @ ..] = self.0
+            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+        {
+            let byte = high << 4 | low;
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                self.0 = rest;
+                return Some(byte);
+            }
+        }
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(byte)
+    }
+}
+
+fn digit(hex: u8) -> Option<u8> {
+    char::from(hex).to_digit(16).map(|digit| digit as u8)
+}
+
+/// What a rule makes of keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shape {
+    key: KeyRule,
+    /// TAB, `by `, the names.
+    names: Vec<u8>,
+    /// The names of fields with commas, as `httpcache` wants them.
+    fields: Vec<u8>,
+}
+
+/// Begins the names of what makes a difference.
+pub const NAMES: &[u8] = b"\tby ";
+
+impl Shape {
+    fn new(key: &KeyRule) -> Shape {
+        let mut key = key.clone();
+        key.fields.sort_unstable();
+        key.fields.dedup();
+        key.cookies.sort_unstable();
+        key.cookies.dedup();
+        let cookies = key.cookies.iter().map(|name| format!("cookie:{name}"));
+        let all: Vec<String> = key.fields.iter().cloned().chain(cookies).collect();
+        let names = if all.is_empty() {
+            Vec::new()
+        } else {
+            [NAMES, all.join(",").as_bytes()].concat()
+        };
+        Shape {
+            names,
+            fields: key.fields.join(",").into_bytes(),
+            key,
+        }
+    }
+
+    /// Do fields or cookies make a difference?
+    pub fn has_extras(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// Goes behind the key of the resource.
+    pub fn names(&self) -> &[u8] {
+        &self.names
+    }
+
+    /// Takes ignored parameters out of the URI that begins at `from`.
+    pub fn cut_query(&self, out: &mut Vec<u8>, from: usize) {
+        if self.key.ignore_query.is_empty() {
+            return;
+        }
+        let Some(mark) = memchr::memchr(b'?', &out[from..]) else {
+            return;
+        };
+        let start = from + mark + 1;
+        let (mut read, mut write, end) = (start, start, out.len());
+        let mut kept = 0;
+        loop {
+            let stop = memchr::memchr(b'&', &out[read..end]).map_or(end, |len| read + len);
+            if !self.ignores(&out[read..stop]) {
+                if kept > 0 {
+                    out[write] = b'&';
+                    write += 1;
+                }
+                kept += 1;
+                out.copy_within(read..stop, write);
+                write += stop - read;
+            }
+            if stop == end {
+                break;
+            }
+            read = stop + 1;
+        }
+        out.truncate(if kept == 0 { start - 1 } else { write });
+    }
+
+    fn ignores(&self, parameter: &[u8]) -> bool {
+        let name = parameter.split(|&b| b == b'=').next().unwrap_or_default();
+        // Some origins take `;` for `&`: behind it another parameter could hide, which does make a difference.
+        let hides = memchr::memchr(b';', parameter).is_some();
+        self.key.ignore_query.iter().any(|one| {
+            let one = one.as_bytes();
+            match one.strip_suffix(b"*") {
+                Some(b"") => true,
+                Some(front) => !hides && name.starts_with(front),
+                None => !hides && name == one,
+            }
+        })
+    }
+
+    /// The request's values of the fields and cookies, each behind how many there are, or its length.
+    pub fn extras(&self, request: &Fields) -> Vec<u8> {
+        let mut out = Vec::new();
+        if !self.fields.is_empty() {
+            httpcache::vary_key_of(&self.fields, request, &mut out);
+        }
+        for name in &self.key.cookies {
+            // All of that name: nobody knows which of them the origin takes.
+            let values: Vec<&[u8]> = cookies(request, name.as_bytes()).collect();
+            out.extend_from_slice(&(values.len() as u32).to_le_bytes());
+            for value in values {
+                out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+                out.extend_from_slice(value);
+            }
+        }
+        out
+    }
+}
+
+/// The values of the cookies of that name (RFC 6265 §4.2.1; names are case-sensitive).
+fn cookies<'a>(request: &'a Fields, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let lines = request.all(b"cookie");
+    let pairs = lines.flat_map(|line| line.split(|&b| b == b';'));
+    pairs.filter_map(move |pair| {
+        let (found, value) = pair.split_at(memchr::memchr(b'=', pair)?);
+        (found.trim_ascii() == name).then(|| value[1..].trim_ascii())
+    })
+}
+
+#[cfg(test)]
+mod tests;

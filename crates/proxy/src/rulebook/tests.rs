@@ -1,0 +1,208 @@
+//! Rules that are met, and what they say together.
+
+use std::time::Duration;
+
+use super::*;
+use crate::plan::Then;
+
+fn list(words: &str) -> Vec<String> {
+    words.split_whitespace().map(str::to_owned).collect()
+}
+
+fn shape(ignored: &str, fields: &str, cookies: &str) -> Shape {
+    Shape::new(&KeyRule {
+        ignore_query: list(ignored),
+        fields: list(fields),
+        cookies: list(cookies),
+    })
+}
+
+#[test]
+fn paths_and_globs() {
+    for (pattern, path, fits) in [
+        ("/", "/", true),
+        ("/", "/a/b", true),
+        ("/a", "/a", true),
+        ("/a", "/a/b", true),
+        ("/a", "/ab", false),
+        ("/a/", "/a", false),
+        ("/a/", "/a/b", true),
+        ("/a", "/%61/x", true),
+        ("/a", "/%2561", false),
+        ("/a", "/%6", false),
+        ("*.jpg", "/x/y.jpg", true),
+        ("*.jpg", "/x/y.jpg.gz", false),
+        ("*.jpg", "/x/y%2Ejpg", true),
+        ("/api/*/list", "/api/a/b/list", true),
+        ("/api/*/list", "/api/list", false),
+        ("/*a*b", "/xaxabxb", true),
+        ("/*a*b", "/xaxabxbc", false),
+        ("*", "/", true),
+    ] {
+        assert_eq!(
+            path_fits(pattern.as_bytes(), path),
+            fits,
+            "{pattern} {path}"
+        );
+    }
+}
+
+#[test]
+fn ignored_parameters_are_left_out() {
+    for (ignored, uri, left) in [
+        ("*", "http://h/a?b=c&d", "http://h/a"),
+        ("*", "http://h/a", "http://h/a"),
+        ("utm_*", "http://h/a?utm_x=1&b=2&utm_y", "http://h/a?b=2"),
+        ("utm_*", "http://h/a?utm_x=1", "http://h/a"),
+        ("b", "http://h/a?b=1&bb=2&b&c=b", "http://h/a?bb=2&c=b"),
+        ("b", "http://h/a?", "http://h/a?"),
+        ("b", "http://h/a?&b", "http://h/a?"),
+        ("b", "http://h/a?x&&b&y", "http://h/a?x&&y"),
+        ("b", "http://h/a?b=1;c=2", "http://h/a?b=1;c=2"),
+        ("", "http://h/a?b=1", "http://h/a?b=1"),
+    ] {
+        let mut out = [b"GET ", uri.as_bytes()].concat();
+        shape(ignored, "", "").cut_query(&mut out, 4);
+        assert_eq!(String::from_utf8_lossy(&out[4..]), left, "{ignored} {uri}");
+    }
+}
+
+#[test]
+fn extras_differ_where_values_do() {
+    let shape = shape("", "x-a accept-language", "lang");
+    assert_eq!(shape.names(), b"\tby accept-language,x-a,cookie:lang");
+    let extras = |lines: &[(&str, &str)]| {
+        let mut request = Fields::new();
+        for (name, value) in lines {
+            request.push(name.as_bytes(), value.as_bytes());
+        }
+        shape.extras(&request)
+    };
+    let all = [
+        extras(&[]),
+        extras(&[("X-A", "")]),
+        extras(&[("X-A", "1")]),
+        extras(&[("Cookie", "lang=de")]),
+        extras(&[("Cookie", "lang=")]),
+        extras(&[("Cookie", "lang=de; lang=en")]),
+        extras(&[("Cookie", "lang=en; lang=de")]),
+        extras(&[("X-A", "1"), ("Cookie", "lang=de")]),
+    ];
+    for (n, one) in all.iter().enumerate() {
+        assert!(!all[..n].contains(one), "{n}");
+    }
+    let spelt = extras(&[("Cookie", "id=1;lang=de ; Lang=x; slang=y")]);
+    assert_eq!(spelt, all[3]);
+    assert_eq!(extras(&[("Cookie", "id=1"), ("Cookie", "lang=de")]), all[3]);
+}
+
+fn rule(when: When, then: Then) -> Rule {
+    Rule { when, then }
+}
+
+#[test]
+fn of_each_thing_the_first_rule_that_says_it_counts() {
+    let short = Some(Duration::from_secs(5));
+    let long = Some(Duration::from_secs(500));
+    let at = |paths: &str| When {
+        paths: list(paths),
+        ..When::default()
+    };
+    let book = Rulebook::new(&[
+        rule(
+            When {
+                statuses: vec![(500, 599)],
+                ..at("/a")
+            },
+            Then {
+                ttl: short,
+                bypass: Some(true),
+                ..Then::default()
+            },
+        ),
+        rule(
+            at("/a /b"),
+            Then {
+                ttl: long,
+                ..Then::default()
+            },
+        ),
+        rule(
+            When {
+                methods: list("POST"),
+                ..When::default()
+            },
+            Then {
+                strip_cookies: Some(true),
+                ..Then::default()
+            },
+        ),
+        rule(
+            When::default(),
+            Then {
+                ttl_max: short,
+                bypass: Some(true),
+                ..Then::default()
+            },
+        ),
+    ]);
+    let general = httpcache::Rules::default();
+    let a = book.request("GET", "h", "/a?x");
+    assert!(a.bypass && !a.strip_cookies && a.shape.is_none());
+    let decide = |path: &str, status| {
+        let ruled = book.request("HEAD", "h", path);
+        let decision = book.response(ruled.met, status, None, &general);
+        (
+            decision.rules.ttl_s,
+            decision.rules.ttl_max_s,
+            decision.stores,
+        )
+    };
+    assert_eq!(decide("/a", 200), (Some(500), 5, true));
+    assert_eq!(decide("/a", 503), (Some(5), 5, false));
+    assert_eq!(decide("/b", 503), (Some(500), 5, true));
+    assert_eq!(decide("/c", 200), (None, 5, true));
+    assert!(book.request("POST", "h", "/c").strip_cookies);
+    assert!(!Rulebook::default().request("GET", "h", "/").bypass);
+}
+
+#[test]
+fn keys_are_shaped_as_for_get_whatever_the_method() {
+    let book = Rulebook::new(&[rule(
+        When {
+            methods: list("GET"),
+            hosts: list("*.example.org"),
+            ..When::default()
+        },
+        Then {
+            key: Some(KeyRule {
+                ignore_query: list("*"),
+                ..KeyRule::default()
+            }),
+            ..Then::default()
+        },
+    )]);
+    for method in ["GET", "HEAD", "POST"] {
+        assert!(book.request(method, "www.Example.org", "/").shape.is_some());
+        assert!(book.request(method, "example.org", "/").shape.is_none());
+    }
+}
+
+#[test]
+fn types_are_compared_without_parameters() {
+    let when = When {
+        content_types: list("image/* text/html"),
+        ..When::default()
+    };
+    for (value, fits) in [
+        (Some("image/png"), true),
+        (Some("Text/HTML ;charset=utf-8"), true),
+        (Some("text/html5"), false),
+        (Some("images/png"), false),
+        (Some(""), false),
+        (None, false),
+    ] {
+        let value = value.map(str::as_bytes);
+        assert_eq!(response_fits(&when, 200, value), fits, "{value:?}");
+    }
+}
