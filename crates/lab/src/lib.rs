@@ -3,7 +3,14 @@
 //! A trace of requests ([`Access`]) goes through a memory cache and a disk cache, as in a proxy; what they ask of the disk
 //! ([`DiskRequest`]) goes to a file-space manager, which lays it out on a disk, real or modelled.
 //!
-//! Source: paper 002, section 4 (method).
+//! Source: paper 002, section 3.1 (method).
+#![forbid(unsafe_code)]
+
+pub mod cache;
+pub mod generate;
+pub mod layouts;
+pub mod policies;
+pub mod trace;
 
 /// A request of a trace, as much of it as matters to a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::bench::{BENCH_HELP, BenchCommand};
 use crate::draft::LISTEN;
+use crate::lab_traces::TracesCommand;
 use crate::problem::Place;
 use crate::raw::{Given, Raw, RawListener, RawStore};
 use crate::store_tool::{STORE_HELP, StoreCommand};
@@ -47,6 +48,9 @@ pub enum Command {
     /// Load a proxy as a day of web traffic does, and check every byte it answers
     #[command(subcommand, after_help = BENCH_HELP)]
     Bench(BenchCommand),
+    /// The storage lab: traces, replacement policies, layouts
+    #[command(subcommand)]
+    Lab(TracesCommand),
     /// Work with profile files (see: serve --profile)
     #[command(subcommand)]
     Profile(ProfileCommand),

@@ -1,0 +1,217 @@
+//! One cache: so many bytes, a replacement policy, and a rule of admission.
+//!
+//! An object's number is its slot, so nothing is searched for. Room is made before an object comes in, as the production store
+//! does it. An object larger than the cache is not kept.
+//!
+//! Memory: 8 bytes for every object number there is, and what the policy takes.
+//! Not known here: what lies behind the cache.
+
+use polymix::random::mix;
+use replacement::{Admission, AdmissionKind, Policy as _, PolicyKind, Selected};
+use serde::Serialize;
+
+/// Assumed by rules of admission, which have to know how many objects will fit.
+const OBJECT_BYTES_MEAN: u64 = 8 << 10;
+const ABSENT: u32 = u32::MAX;
+
+/// How large a cache is, what leaves it, what comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LevelSettings {
+    /// Room for so many bytes of objects; an object takes what it is long, nothing more.
+    pub bytes: u64,
+    /// What leaves to make room.
+    pub policy: PolicyKind,
+    /// What comes in.
+    pub admission: AdmissionKind,
+}
+
+impl LevelSettings {
+    /// Exact LRU that takes everything.
+    pub fn lru(bytes: u64) -> Self {
+        LevelSettings {
+            bytes,
+            policy: PolicyKind::Lru,
+            admission: AdmissionKind::All,
+        }
+    }
+}
+
+/// What became of a newcomer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Insertion {
+    /// It is kept.
+    Kept,
+    /// Larger than the cache.
+    TooLarge,
+    /// The rule of admission or the policy does not want it.
+    Refused,
+}
+
+/// A cache: which objects it holds.
+#[derive(Debug, Clone)]
+pub struct Level {
+    bytes_max: u64,
+    bytes: u64,
+    objects: u64,
+    policy: Selected,
+    admission: Admission,
+    /// Of the objects that are here.
+    sizes: Vec<u32>,
+}
+
+impl Level {
+    /// An empty one.
+    pub fn new(settings: LevelSettings) -> Self {
+        let hint = usize::try_from(settings.bytes / OBJECT_BYTES_MEAN).unwrap_or(usize::MAX);
+        Level {
+            bytes_max: settings.bytes,
+            bytes: 0,
+            objects: 0,
+            policy: settings.policy.build(),
+            admission: Admission::new(settings.admission, hint),
+            sizes: Vec::new(),
+        }
+    }
+
+    /// The size with which an object is held; none if it is not.
+    pub fn held(&self, object: u32) -> Option<u32> {
+        let size = self.sizes.get(object as usize);
+        size.copied().filter(|&size| size != ABSENT)
+    }
+
+    /// Somebody asks for an object of this size. True: it is here. An older version, known by its size, leaves; then `replaced`
+    /// is its size.
+    pub fn ask(&mut self, object: u32, size_bytes: u32, replaced: &mut Option<u32>) -> bool {
+        self.admission.asked(mix(u64::from(object)));
+        match self.held(object) {
+            Some(size) if size == size_bytes => {
+                self.policy.touch(object);
+                true
+            }
+            Some(size) => {
+                self.policy.remove(object);
+                self.leave(object);
+                *replaced = Some(size);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Takes an object in that is not here. What leaves for it is told to `evicted`, with its size, first to last.
+    pub fn insert(
+        &mut self,
+        object: u32,
+        size_bytes: u32,
+        mut evicted: impl FnMut(u32, u32),
+    ) -> Insertion {
+        let size = u64::from(size_bytes);
+        if size > self.bytes_max {
+            return Insertion::TooLarge;
+        }
+        let id = mix(u64::from(object));
+        let full = self.bytes + size > self.bytes_max;
+        if !self.policy.admits(size) || !self.admission.admits(id, size, full) {
+            return Insertion::Refused;
+        }
+        while self.bytes + size > self.bytes_max {
+            let victim = self.policy.victim();
+            let victim =
+                victim.expect("bytes are held by objects, and each is in the policy's order");
+            evicted(victim, self.leave(victim));
+        }
+        self.policy.insert(object, size, id);
+        if self.sizes.len() <= object as usize {
+            self.sizes.resize(object as usize + 1, ABSENT);
+        }
+        self.sizes[object as usize] = size_bytes;
+        self.bytes += size;
+        self.objects += 1;
+        Insertion::Kept
+    }
+
+    /// The policy has let go of it already.
+    fn leave(&mut self, object: u32) -> u32 {
+        let size = std::mem::replace(&mut self.sizes[object as usize], ABSENT);
+        assert!(size != ABSENT, "object {object} leaves and is not here");
+        self.bytes -= u64::from(size);
+        self.objects -= 1;
+        size
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Objects held.
+    pub fn objects(&self) -> u64 {
+        self.objects
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks, and takes in what is not there; what had to leave.
+    fn get(level: &mut Level, object: u32, size_bytes: u32) -> (bool, Vec<u32>) {
+        let mut evicted = Vec::new();
+        let hit = level.ask(object, size_bytes, &mut None);
+        if !hit {
+            level.insert(object, size_bytes, |victim, _| evicted.push(victim));
+        }
+        (hit, evicted)
+    }
+
+    #[test]
+    fn what_was_used_least_recently_leaves() {
+        let mut level = Level::new(LevelSettings::lru(10));
+        for object in [1, 2, 3] {
+            assert_eq!(get(&mut level, object, 3), (false, vec![]));
+        }
+        assert_eq!(get(&mut level, 1, 3), (true, vec![]));
+        assert_eq!(get(&mut level, 4, 6), (false, vec![2, 3]));
+        assert_eq!(
+            (level.bytes(), level.objects(), level.held(4)),
+            (9, 2, Some(6))
+        );
+    }
+
+    #[test]
+    fn a_new_version_is_another_object() {
+        let mut level = Level::new(LevelSettings::lru(10));
+        get(&mut level, 1, 3);
+        let mut replaced = None;
+        assert!(!level.ask(1, 4, &mut replaced));
+        assert_eq!((replaced, level.bytes(), level.held(1)), (Some(3), 0, None));
+    }
+
+    #[test]
+    fn what_does_not_fit_stays_out_and_drives_nothing_out() {
+        let mut level = Level::new(LevelSettings::lru(10));
+        get(&mut level, 1, 10);
+        assert_eq!(
+            level.insert(2, 11, |_, _| panic!("evicted")),
+            Insertion::TooLarge
+        );
+        assert_eq!(level.objects(), 1);
+    }
+
+    #[test]
+    fn admission_and_policy_may_refuse() {
+        let settings = LevelSettings {
+            admission: AdmissionKind::SecondHit,
+            ..LevelSettings::lru(10)
+        };
+        let mut level = Level::new(settings);
+        assert_eq!(level.insert(1, 1, |_, _| {}), Insertion::Refused);
+        assert_eq!(level.insert(1, 1, |_, _| {}), Insertion::Kept);
+        let policy = PolicyKind::LruThreshold { size_max: 5 };
+        let mut level = Level::new(LevelSettings {
+            policy,
+            ..LevelSettings::lru(10)
+        });
+        assert_eq!(level.insert(1, 6, |_, _| {}), Insertion::Refused);
+    }
+}

@@ -1,0 +1,260 @@
+//! The method: what the requests of a trace ask of the disk behind a memory cache and a disk cache.
+//!
+//! ```text
+//! Access --> memory (512 MiB, LRU) --miss--> disk (2 GiB, LRU) --miss--> the origin
+//!              |                               |                           |
+//!              hit: nothing                    hit: Read, into memory      Delete what must go, Write, into memory
+//! ```
+//!
+//! An object whose size is another than before is a new version: where it is held it leaves, from the disk with a Delete, and
+//! the request is a miss. Everything that the origin answers is written, unless the disk cache is smaller than the object or its
+//! rule of admission refuses it. What the memory cache evicts is on the disk already, or was evicted there before: nothing is
+//! written for it. Deletes come before the write for which they make room.
+//!
+//! Nothing here is left to chance: equal requests give equal counts.
+//!
+//! Memory: 20 bytes for each object number, two policies.
+//! Source: paper 002, section 3.1 and Figure 1.
+
+mod level;
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+pub use level::{Insertion, Level, LevelSettings};
+
+use crate::{Access, DiskOp, DiskRequest};
+
+/// The two caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// In front.
+    pub memory: LevelSettings,
+    /// Behind it.
+    pub disk: LevelSettings,
+}
+
+impl Default for Settings {
+    //= paper 002 section 3.1   512 Mbytes of memory, 2 Gbytes of disk, both LRU
+    fn default() -> Self {
+        Settings {
+            memory: LevelSettings::lru(512 << 20),
+            disk: LevelSettings::lru(2 << 30),
+        }
+    }
+}
+
+/// How often what happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Requests.
+    pub gets: u64,
+    /// Answered from memory.
+    pub memory_hits: u64,
+    /// Answered from disk: reads.
+    pub disk_hits: u64,
+    /// Answered by the origin.
+    pub misses: u64,
+    /// Of the misses, those that were written.
+    pub writes: u64,
+    /// Objects that left the disk.
+    pub deletes: u64,
+    /// Of these, those that left because there was a newer version.
+    pub replaced: u64,
+    /// Misses larger than the disk cache.
+    pub too_large: u64,
+    /// Misses that the disk's rule of admission refused.
+    pub refused: u64,
+    /// Bytes of all answers.
+    pub get_bytes: u64,
+    /// Bytes answered from memory.
+    pub memory_hit_bytes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+}
+
+impl Counts {
+    //= paper 002 section 3.1, footnote 3
+    /// What the paper prints of its first million disk requests. Bytes are not printed, and are 0.
+    pub const PAPER: Counts = Counts {
+        gets: 1_058_206,
+        memory_hits: 338_081,
+        disk_hits: 42_085,
+        misses: 678_040,
+        writes: 678_040,
+        deletes: 279_875,
+        replaced: 0,
+        too_large: 0,
+        refused: 0,
+        get_bytes: 0,
+        memory_hit_bytes: 0,
+        read_bytes: 0,
+        write_bytes: 0,
+    };
+
+    /// Reads, writes and deletes.
+    pub fn disk_requests(&self) -> u64 {
+        self.disk_hits + self.writes + self.deletes
+    }
+
+    /// The five counts that the paper prints, with their names.
+    pub fn printed(&self) -> [(&'static str, u64); 5] {
+        [
+            ("gets", self.gets),
+            ("memory hits", self.memory_hits),
+            ("disk hits = reads", self.disk_hits),
+            ("writes", self.writes),
+            ("deletes", self.deletes),
+        ]
+    }
+}
+
+/// The two caches, and what they were asked for.
+#[derive(Debug, Clone)]
+pub struct Method {
+    memory: Level,
+    disk: Level,
+    /// By object: what a Delete has to say.
+    servers: Vec<u32>,
+    counts: Counts,
+}
+
+impl Method {
+    /// Empty caches.
+    pub fn new(settings: &Settings) -> Self {
+        Method {
+            memory: Level::new(settings.memory),
+            disk: Level::new(settings.disk),
+            servers: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// A request; what it asks of the disk goes to `out`, first to last.
+    pub fn get(&mut self, access: &Access, mut out: impl FnMut(DiskRequest)) {
+        let &Access {
+            object,
+            server,
+            size_bytes,
+            ..
+        } = access;
+        if self.servers.len() <= object as usize {
+            self.servers.resize(object as usize + 1, 0);
+        }
+        self.servers[object as usize] = server;
+        let bytes = u64::from(size_bytes);
+        let counts = &mut self.counts;
+        counts.gets += 1;
+        counts.get_bytes += bytes;
+        if self.memory.ask(object, size_bytes, &mut None) {
+            counts.memory_hits += 1;
+            counts.memory_hit_bytes += bytes;
+            return;
+        }
+        let request = |op, object, size_bytes| DiskRequest {
+            op,
+            object,
+            server,
+            size_bytes,
+        };
+        let mut replaced = None;
+        if self.disk.ask(object, size_bytes, &mut replaced) {
+            counts.disk_hits += 1;
+            counts.read_bytes += bytes;
+            out(request(DiskOp::Read, object, size_bytes));
+        } else {
+            counts.misses += 1;
+            if let Some(size) = replaced {
+                counts.replaced += 1;
+                counts.deletes += 1;
+                out(request(DiskOp::Delete, object, size));
+            }
+            let servers = &self.servers;
+            let inserted = self.disk.insert(object, size_bytes, |object, size_bytes| {
+                counts.deletes += 1;
+                let server = servers[object as usize];
+                out(DiskRequest {
+                    op: DiskOp::Delete,
+                    object,
+                    server,
+                    size_bytes,
+                });
+            });
+            match inserted {
+                Insertion::Kept => {
+                    counts.writes += 1;
+                    counts.write_bytes += bytes;
+                    out(request(DiskOp::Write, object, size_bytes));
+                }
+                Insertion::TooLarge => counts.too_large += 1,
+                Insertion::Refused => counts.refused += 1,
+            }
+        }
+        self.memory.insert(object, size_bytes, |_, _| {});
+    }
+
+    /// How often what happened.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The disk cache.
+    pub fn disk(&self) -> &Level {
+        &self.disk
+    }
+}
+
+/// What a row of requests asks of the disk, one after the other.
+///
+/// ```
+/// use lab::cache::{Requests, Settings};
+/// use lab::{Access, DiskOp};
+///
+/// let once = Access { at_ms: 0, object: 0, server: 0, size_bytes: 100 };
+/// let mut requests = Requests::new(&Settings::default(), [once, once].into_iter());
+/// assert_eq!(requests.next().map(|request| request.op), Some(DiskOp::Write));
+/// assert_eq!(requests.next(), None);
+/// assert_eq!(requests.counts().memory_hits, 1);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Requests<I> {
+    accesses: I,
+    method: Method,
+    waiting: VecDeque<DiskRequest>,
+}
+
+impl<I: Iterator<Item = Access>> Requests<I> {
+    /// Of these requests, through empty caches.
+    pub fn new(settings: &Settings, accesses: I) -> Self {
+        Requests {
+            accesses,
+            method: Method::new(settings),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// How often what happened so far.
+    pub fn counts(&self) -> &Counts {
+        self.method.counts()
+    }
+}
+
+impl<I: Iterator<Item = Access>> Iterator for Requests<I> {
+    type Item = DiskRequest;
+
+    fn next(&mut self) -> Option<DiskRequest> {
+        while self.waiting.is_empty() {
+            let access = self.accesses.next()?;
+            let waiting = &mut self.waiting;
+            self.method
+                .get(&access, |request| waiting.push_back(request));
+        }
+        self.waiting.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,371 @@
+//! A stream like that of Digital's proxy, as far as paper 002 tells what that was.
+//!
+//! Clients visit pages. A page is on a server and is a document with images; who visits it asks for all of them, one after the
+//! other, while other clients do likewise, so that the requests of one visit lie far apart in the stream. A visit is either
+//! to a page that was visited before, or to a new page: mostly of the server where the client is, else of another one.
+//!
+//! ```text
+//!  visit --- again: the page of the k-th last visit, of anybody, with probability in proportion to 1 / k
+//!        \-- new page --- the client's server (stays)
+//!                     \-- another: a server in proportion to its visits so far, or a new one
+//!  each object asked for again may have changed meanwhile: then it has another size
+//! ```
+//!
+//! Where the values come from is in docs/lab-traces.md; three of them are fitted so that the counts of paper 002 come out
+//! ([`crate::cache::Counts::PAPER`]), the others are taken from the literature or chosen before that.
+//!
+//! Memory: 12 bytes an object, 4 a visit and a page's object; some 10 MB for the million requests of the paper.
+//! Not known here: caches.
+//! Source: paper 002, sections 3.1 and 3.6; Cao, Irani 1997, section 3 (1 / k).
+
+use std::collections::VecDeque;
+
+use polymix::random::{Chance, exponential, lognormal};
+
+use crate::Access;
+
+/// What the stream is like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DecLike {
+    /// Repeats the random choices of another stream.
+    pub seed: u64,
+    /// How many requests.
+    pub requests: u64,
+    /// Clients that are asking at any time: so many visits are interleaved.
+    pub clients: u32,
+    /// Requests a second, all clients together.
+    pub rate: f64,
+    /// Share of the visits that repeat an earlier visit, of anybody.
+    pub again: f64,
+    /// Visits that lie further back are not repeated.
+    pub back_max: u32,
+    /// Share of the visits that are to one of the popular pages.
+    pub popular: f64,
+    /// How many popular pages there are.
+    pub popular_pages: u32,
+    /// The n-th of them is visited in proportion to 1 / n^slope; below 1.
+    pub popular_slope: f64,
+    /// Of new pages, those on the server where the client is.
+    pub stays: f64,
+    /// Of the others, those on a server that nobody visited before.
+    pub new_server: f64,
+    /// A page has none to so many images, all numbers being equally likely.
+    pub images_max: u32,
+    /// Of a new page's images, those that another page of the server has too.
+    pub image_shared: f64,
+    /// Of the objects asked for again, those that changed meanwhile.
+    pub changed: f64,
+    /// Median of the sizes but for the large ones, in bytes.
+    pub size_median: f64,
+    /// Standard deviation of their logarithm.
+    pub size_spread: f64,
+    /// Share of the large objects.
+    pub large: f64,
+    /// Large objects are of this size and above, by Pareto's law up to `large_max`.
+    pub large_min: f64,
+    /// See `large_min`.
+    pub large_max: f64,
+    /// Pareto's exponent.
+    pub large_exponent: f64,
+}
+
+impl Default for DecLike {
+    fn default() -> Self {
+        DecLike {
+            seed: 1,
+            //= paper 002 section 3.1, footnote 3
+            requests: 1_058_206,
+            clients: 40,
+            rate: 10.0,
+            again: 0.240,
+            back_max: 400_000,
+            popular: 0.167,
+            popular_pages: 100_000,
+            popular_slope: 0.85,
+            stays: 0.7,
+            new_server: 0.5,
+            images_max: 4,
+            image_shared: 0.1,
+            changed: 0.03,
+            size_median: 3_090.0,
+            size_spread: 0.9,
+            large: 0.007,
+            large_min: 30_000.0,
+            large_max: 4_000_000.0,
+            large_exponent: 1.2,
+        }
+    }
+}
+
+/// Pages of a server whose images a new page may share.
+const SHARED_BACK: u64 = 32;
+
+#[derive(Debug, Clone, Copy)]
+struct Page {
+    server: u32,
+    /// In `Stream::parts`.
+    first: u32,
+    len: u32,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    server: u32,
+    left: VecDeque<u32>,
+}
+
+/// The requests of a [`DecLike`], one after the other.
+#[derive(Debug)]
+pub struct Stream {
+    like: DecLike,
+    chance: Chance,
+    clients: Vec<Client>,
+    /// By object.
+    sizes: Vec<u32>,
+    servers_of: Vec<u32>,
+    asked: Vec<bool>,
+    /// Objects of pages, page after page.
+    parts: Vec<u32>,
+    pages: Vec<Page>,
+    /// Pages, in the order of visits.
+    visits: Vec<u32>,
+    /// Popular pages by rank, once somebody was there.
+    popular: Vec<Option<u32>>,
+    /// By server: its objects lately, for sharing.
+    images_of: Vec<Vec<u32>>,
+    made: u64,
+    at_us: f64,
+}
+
+impl DecLike {
+    /// The stream.
+    pub fn stream(self) -> Stream {
+        let clients = (0..self.clients.max(1)).map(|_| Client::default());
+        Stream {
+            like: self,
+            chance: Chance::new(self.seed),
+            clients: clients.collect(),
+            sizes: Vec::new(),
+            servers_of: Vec::new(),
+            asked: Vec::new(),
+            parts: Vec::new(),
+            pages: Vec::new(),
+            visits: Vec::new(),
+            popular: vec![None; self.popular_pages as usize + 2],
+            images_of: vec![Vec::new()],
+            made: 0,
+            at_us: 0.0,
+        }
+    }
+
+    /// A size by its place in the distribution: `u` says which of the two laws, `v` where in it.
+    fn size(&self, u: f64, v: f64) -> u32 {
+        let bytes = if u < self.large {
+            // Pareto's law, cut: the inverse of its distribution function.
+            let a = self.large_exponent;
+            let cut = 1.0 - (self.large_min / self.large_max).powf(a);
+            self.large_min / (1.0 - v * cut).powf(1.0 / a)
+        } else {
+            // `lognormal` wants the moments of the variate itself.
+            let variance = self.size_spread * self.size_spread;
+            let mean = self.size_median * (variance / 2.0).exp();
+            lognormal(mean, mean * variance.exp_m1().sqrt(), v)
+        };
+        bytes.round().clamp(1.0, f64::from(u32::MAX - 1)) as u32
+    }
+}
+
+impl Stream {
+    fn new_object(&mut self, server: u32) -> u32 {
+        let (u, v) = (self.chance.unit(), self.chance.unit());
+        self.sizes.push(self.like.size(u, v));
+        self.servers_of.push(server);
+        self.asked.push(false);
+        u32::try_from(self.sizes.len() - 1)
+            .expect("fewer objects than requests, which are made in less than a day")
+    }
+
+    /// Where the client goes for a new page.
+    fn go(&mut self, client: usize) -> u32 {
+        let here = self.clients[client].server;
+        if !self.visits.is_empty() && self.chance.event(self.like.stays) {
+            return here;
+        }
+        if self.visits.is_empty() || self.chance.event(self.like.new_server) {
+            self.images_of.push(Vec::new());
+            return (self.images_of.len() - 1) as u32;
+        }
+        let visit = self.chance.below(self.visits.len() as u64);
+        self.pages[self.visits[visit as usize] as usize].server
+    }
+
+    fn new_page(&mut self, server: u32) -> u32 {
+        let first = self.parts.len() as u32;
+        let document = self.new_object(server);
+        self.parts.push(document);
+        for _ in 0..self.chance.below(u64::from(self.like.images_max) + 1) {
+            let known = self.images_of[server as usize].len() as u64;
+            let image = if known > 0 && self.chance.event(self.like.image_shared) {
+                let back = self.chance.below(known.min(SHARED_BACK));
+                self.images_of[server as usize][(known - 1 - back) as usize]
+            } else {
+                let image = self.new_object(server);
+                self.images_of[server as usize].push(image);
+                image
+            };
+            self.parts.push(image);
+        }
+        self.pages.push(Page {
+            server,
+            first,
+            len: self.parts.len() as u32 - first,
+        });
+        (self.pages.len() - 1) as u32
+    }
+
+    /// By Zipf's law, as if ranks were continuous: the inverse of its distribution function.
+    fn popular_rank(&mut self) -> usize {
+        let power = 1.0 - self.like.popular_slope;
+        let all = (f64::from(self.like.popular_pages) + 1.0).powf(power) - 1.0;
+        let rank = (1.0 + self.chance.unit() * all).powf(1.0 / power);
+        (rank as usize).min(self.popular.len() - 1)
+    }
+
+    fn visit(&mut self, client: usize) {
+        let known = self.visits.len() as u64;
+        let kind = self.chance.unit();
+        let page = if kind < self.like.popular {
+            let rank = self.popular_rank();
+            match self.popular[rank] {
+                Some(page) => page,
+                None => {
+                    let server = self.go(client);
+                    let page = self.new_page(server);
+                    self.popular[rank] = Some(page);
+                    page
+                }
+            }
+        } else if known > 0 && kind < self.like.popular + self.like.again {
+            //= Cao, Irani 1997   the probability of a reference k requests after the last one is about 1 / k
+            let reach = known.min(u64::from(self.like.back_max)) as f64;
+            let back = (reach.powf(self.chance.unit()) as u64).clamp(1, known);
+            self.visits[(known - back) as usize]
+        } else {
+            let server = self.go(client);
+            self.new_page(server)
+        };
+        self.visits.push(page);
+        let Page { server, first, len } = self.pages[page as usize];
+        let client = &mut self.clients[client];
+        client.server = server;
+        client
+            .left
+            .extend(&self.parts[first as usize..(first + len) as usize]);
+    }
+}
+
+impl Iterator for Stream {
+    type Item = Access;
+
+    fn next(&mut self) -> Option<Access> {
+        if self.made == self.like.requests {
+            return None;
+        }
+        self.made += 1;
+        self.at_us += exponential(1e6 / self.like.rate, self.chance.unit());
+        let client = self.chance.below(self.clients.len() as u64) as usize;
+        if self.clients[client].left.is_empty() {
+            self.visit(client);
+        }
+        let object = self.clients[client].left.pop_front()?;
+        let at = object as usize;
+        if std::mem::replace(&mut self.asked[at], true) && self.chance.event(self.like.changed) {
+            let (u, v) = (self.chance.unit(), self.chance.unit());
+            let size = self.like.size(u, v);
+            // Another version has another size, or nobody could tell.
+            self.sizes[at] = if size == self.sizes[at] {
+                size + 1
+            } else {
+                size
+            };
+        }
+        Some(Access {
+            at_ms: (self.at_us / 1000.0) as u64,
+            object,
+            server: self.servers_of[at],
+            size_bytes: self.sizes[at],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{Counts, Requests, Settings};
+    use crate::trace::Summary;
+
+    fn counts(seed: u64) -> Counts {
+        let like = DecLike {
+            seed,
+            ..DecLike::default()
+        };
+        let mut requests = Requests::new(&Settings::default(), like.stream());
+        requests.by_ref().for_each(drop);
+        *requests.counts()
+    }
+
+    #[test]
+    fn the_papers_counts_come_out() {
+        let found = counts(DecLike::default().seed);
+        for ((name, found), (_, printed)) in found.printed().iter().zip(Counts::PAPER.printed()) {
+            let off = *found as f64 / printed as f64 - 1.0;
+            assert!(off.abs() < 0.02, "{name}: {found} for {printed}");
+        }
+    }
+
+    #[test]
+    fn a_seed_repeats_to_the_digit() {
+        assert_eq!(counts(7), counts(7));
+        assert_ne!(counts(7), counts(8));
+    }
+
+    #[test]
+    fn popularity_is_zipfs() {
+        let summary = Summary::of(DecLike::default().stream());
+        let slope = summary.popularity_slope.unwrap();
+        assert!((0.6..0.85).contains(&slope), "{slope}");
+    }
+
+    #[test]
+    fn servers_come_in_bursts_that_are_interleaved() {
+        // Of two requests in a row few are to one server; within a few hundred, a visit's time, many are.
+        let servers: Vec<u32> = DecLike::default()
+            .stream()
+            .take(200_000)
+            .map(|a| a.server)
+            .collect();
+        let share = |within: usize| {
+            let again = (within..servers.len())
+                .filter(|&at| servers[at - within..at].contains(&servers[at]))
+                .count();
+            again as f64 / (servers.len() - within) as f64
+        };
+        let (next, soon) = (share(1), share(200));
+        assert!(next < 0.1 && soon > 0.6, "{next} {soon}");
+    }
+
+    #[test]
+    fn sizes_have_the_median_and_the_largest_that_are_set() {
+        let summary = Summary::of(DecLike::default().stream());
+        let percentile = |p| {
+            summary
+                .size_percentiles
+                .iter()
+                .find(|x| x.0 == p)
+                .unwrap()
+                .1
+        };
+        assert!((percentile(50) as f64 / 3_090.0 - 1.0).abs() < 0.03);
+        assert!((3_000_000..=4_000_000).contains(&percentile(100)));
+    }
+}

@@ -1,0 +1,16 @@
+//! Streams of requests that nobody asked: made after what is known of those that somebody did.
+//!
+//! | stream | after |
+//! |---|---|
+//! | [`DecLike`] | the counts and words of paper 002 about Digital's proxy |
+//! | [`PolyMixLike`] | PolyMix-3 and 4, as the benchmark asks them (`polymix`), without the network |
+//!
+//! Equal settings give equal streams.
+//!
+//! Not known here: caches.
+
+mod dec;
+mod polymix;
+
+pub use self::dec::{DecLike, Stream};
+pub use self::polymix::{PolyMixLike, PolyMixStream};

@@ -1,0 +1,284 @@
+//! Which layout: the production store under streams, with one thing changed at a time.
+//!
+//! A [`Layout`] is a row of the store's own settings. What runs is the store itself (`store`, `extent`, `replacement`); only the
+//! device is a model ([`device`]). How full a store is kept is a setting of the ordered policies (their high watermark); with
+//! `second-chance` it follows from how far ahead of itself the hand clears.
+//!
+//! `freespace` takes the allocator alone, and gives three of its kind the sequence of allocations and frees of a disk cache.
+//!
+//! Not known here: proxies, threads.
+//! Source: paper 002 Figures 6 and 8 (utilisation, locality buffers), paper 000 section 4.4 (front-rear hashing).
+
+pub mod device;
+pub mod freespace;
+mod report;
+mod run;
+
+use replacement::{PolicyKind, Watermarks};
+use store::{Geometry, Replacement, Settings};
+
+pub use report::{page, table, tables};
+pub use run::{Findings, Rig, WARMING_PERCENT, run};
+
+/// Between high and low watermark.
+const MARKS_APART_PERCENT: u8 = 2;
+
+/// Settings of a store, and of who reads from it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout {
+    /// What leaves, and so how room is made.
+    pub replacement: Replacement,
+    /// With an ordered policy: how full the store is kept.
+    pub full_percent: u8,
+    /// Clusters open at once, one for each recent server; 0 and 1: one for all.
+    pub locality_buffers: usize,
+    /// Bytes gathered into a write.
+    pub cluster_bytes: u32,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u32,
+    /// Reads that are gathered and carried out in order of address; 0 and 1: none is.
+    pub lazy_reads: usize,
+}
+
+impl Default for Layout {
+    /// The production store's defaults.
+    fn default() -> Self {
+        let settings = Settings::default();
+        Layout {
+            replacement: settings.replacement,
+            full_percent: settings.watermarks.high_percent,
+            locality_buffers: settings.locality_buffers,
+            cluster_bytes: settings.cluster_bytes,
+            chunk_bytes: Geometry::CHUNK_BYTES_DEFAULT,
+            lazy_reads: 0,
+        }
+    }
+}
+
+impl Layout {
+    /// What it does other than the production store, or `default`.
+    pub fn name(&self) -> String {
+        let usual = Layout::default();
+        let mut parts = Vec::new();
+        if self.replacement != usual.replacement {
+            parts.push(self.replacement.to_string());
+        }
+        if matches!(self.replacement, Replacement::Ordered(_)) {
+            parts.push(format!("{} % full", self.full_percent));
+        }
+        if self.locality_buffers != usual.locality_buffers {
+            parts.push(format!("{} buffers", self.locality_buffers));
+        }
+        if self.cluster_bytes != usual.cluster_bytes {
+            parts.push(format!("clusters of {} KiB", self.cluster_bytes >> 10));
+        }
+        if self.chunk_bytes != usual.chunk_bytes {
+            parts.push(format!("chunks of {} B", self.chunk_bytes));
+        }
+        if self.lazy_reads != usual.lazy_reads {
+            parts.push(format!("{} lazy reads", self.lazy_reads));
+        }
+        if parts.is_empty() {
+            "default".to_owned()
+        } else {
+            parts.join(", ")
+        }
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            replacement: self.replacement,
+            watermarks: Watermarks {
+                high_percent: self.full_percent,
+                low_percent: self.full_percent.saturating_sub(MARKS_APART_PERCENT),
+            },
+            locality_buffers: self.locality_buffers,
+            cluster_bytes: self.cluster_bytes,
+            ..Settings::default()
+        }
+    }
+
+    /// LRU from half full to 99 %, and around the defaults one thing after the other.
+    pub fn usual() -> Vec<Layout> {
+        let usual = Layout::default();
+        let lru = Replacement::Ordered(PolicyKind::Lru);
+        let mut all = vec![usual.clone()];
+        for window_percent in [0, 25, 75] {
+            all.push(Layout {
+                replacement: Replacement::SecondChance { window_percent },
+                ..usual.clone()
+            });
+        }
+        for full_percent in [50, 60, 70, 80, 90, 95, 97, 99] {
+            all.push(Layout {
+                replacement: lru,
+                full_percent,
+                ..usual.clone()
+            });
+        }
+        let ordered = Layout {
+            replacement: lru,
+            full_percent: 80,
+            ..usual.clone()
+        };
+        all.push(Layout {
+            locality_buffers: 32,
+            ..ordered
+        });
+        for policy in [PolicyKind::S3Fifo, PolicyKind::Sieve, PolicyKind::Gdsf] {
+            all.push(Layout {
+                replacement: Replacement::Ordered(policy),
+                full_percent: 97,
+                ..usual.clone()
+            });
+        }
+        for locality_buffers in [8, 32, 128] {
+            all.push(Layout {
+                locality_buffers,
+                ..usual.clone()
+            });
+        }
+        for cluster_bytes in [64 << 10, 256 << 10, 4 << 20] {
+            all.push(Layout {
+                cluster_bytes,
+                ..usual.clone()
+            });
+        }
+        for chunk_bytes in [1024, 4096] {
+            all.push(Layout {
+                chunk_bytes,
+                ..usual.clone()
+            });
+        }
+        all.push(Layout {
+            lazy_reads: 10,
+            ..usual.clone()
+        });
+        all.push(Layout {
+            lazy_reads: 10,
+            locality_buffers: 32,
+            ..usual
+        });
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::{DecLike, PolyMixLike};
+
+    const RIG: Rig = Rig {
+        store_bytes: 24 << 20,
+        memory_bytes: 2 << 20,
+        rate: 1_000.0,
+    };
+
+    fn findings(layout: &Layout) -> Findings {
+        const REQUESTS: u64 = 25_000;
+        let like = DecLike {
+            requests: REQUESTS,
+            ..DecLike::default()
+        };
+        run(layout, &RIG, like.stream(), REQUESTS).unwrap()
+    }
+
+    #[test]
+    fn every_layout_holds_what_it_is_given_and_writes_it_once() {
+        let usual = Layout::usual();
+        let some = |name: &str| usual.iter().find(|layout| layout.name() == name).unwrap();
+        for name in [
+            "default",
+            "second-chance=0",
+            "lru, 50 % full",
+            "lru, 99 % full",
+            "gdsf, 97 % full",
+            "chunks of 4096 B",
+        ] {
+            let layout = some(name);
+            let found = findings(layout);
+            let name = &found.layout;
+            assert!(
+                found.gets == 18_750 && found.store_hits > 50,
+                "{name}: {found:?}"
+            );
+            assert!(
+                found.inserts > 10_000 && found.refused < found.inserts / 50,
+                "{name}: {found:?}"
+            );
+            assert!(
+                (0.98..2.0).contains(&found.written_per_stored()),
+                "{name}: {}",
+                found.written_per_stored()
+            );
+            assert!(
+                (0.5..1.1).contains(&found.reads_per_hit()),
+                "{name}: {}",
+                found.reads_per_hit()
+            );
+        }
+    }
+
+    #[test]
+    fn the_same_again_is_the_same() {
+        let of = |found: Findings| (found.store_hits, found.cluster_writes, found.device);
+        assert_eq!(
+            of(findings(&Layout::default())),
+            of(findings(&Layout::default()))
+        );
+    }
+
+    #[test]
+    fn lazy_reads_spare_a_seeking_disk_and_hit_as_often() {
+        let eager = findings(&Layout::default());
+        let lazy = findings(&Layout {
+            lazy_reads: 10,
+            ..Layout::default()
+        });
+        assert!(lazy.device.seeking_s < eager.device.seeking_s);
+        assert!(lazy.store_hits.abs_diff(eager.store_hits) * 50 < eager.store_hits);
+    }
+
+    #[test]
+    fn large_objects_are_several_records() {
+        let access = |object, size_bytes| crate::Access {
+            at_ms: 0,
+            object,
+            server: 0,
+            size_bytes,
+        };
+        let rig = Rig {
+            memory_bytes: 1,
+            store_bytes: 64 << 20,
+            ..RIG
+        };
+        // Of eight requests the first two warm.
+        let row: Vec<_> = (0..8).map(|n| access(n % 2, 1_500_000)).collect();
+        let found = run(&Layout::default(), &rig, row.into_iter(), 8).unwrap();
+        assert_eq!((found.store_hits, found.refused), (6, 0));
+        assert!(found.device.reads > 6, "{found:?}");
+    }
+
+    #[test]
+    fn polymix_runs_too_and_the_report_says_all() {
+        let like = PolyMixLike {
+            requests: 10_000,
+            rate: 4.0,
+            ..PolyMixLike::default()
+        };
+        let found = run(&Layout::default(), &RIG, like.stream(), 10_000).unwrap();
+        let all = [("polymix".to_owned(), vec![found])];
+        assert!(tables(&all)[0].text().contains("default"));
+        assert!(page(&all).html().contains("<svg"));
+    }
+
+    #[test]
+    fn names_say_what_is_different() {
+        assert_eq!(Layout::default().name(), "default");
+        let names: Vec<String> = Layout::usual().iter().map(Layout::name).collect();
+        let mut unique = names.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len(), "{names:?}");
+    }
+}

@@ -1,0 +1,430 @@
+//! One layout under one stream: the production store, driven as the proxy drives it, over a device in memory.
+//!
+//! ```text
+//! Access --> memory (LRU) --miss--> Store::look_up --on disk--> read, verify, and renew if its turn to go comes near
+//!                                         \--absent--> Store::insert --> writes, background work --> device
+//! ```
+//!
+//! Every write is done at once, so nothing is ever behind. Time goes by with the requests, at a rate that is set; it decides which
+//! clusters close because they have waited, and when checkpoints are due. Lazy reads wait until there are `lazy_reads` of them
+//! and are then carried out in order of address; the store has each pinned meanwhile.
+//!
+//! What is written is a slice of one pool, told by the object's number; the store computes and verifies checksums as always. An
+//! object above the store's fragment size is several records, all of which are wanted for a hit.
+//!
+//! Not known here: sockets, threads.
+//! Limits: the store is in memory.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use polymix::random::{Chance, mix};
+use serde::Serialize;
+use store::{
+    Corrupt, Geometry, Identity, KeyHash, KeyHasher, Lookup, NewRecord, Outcome, Read, Settings,
+    Store, TooSmall, WorkOp, Writes,
+};
+
+use super::Layout;
+use super::device::{Deeds, Device};
+use crate::Access;
+use crate::cache::{Level, LevelSettings};
+
+/// Of the requests, those that only fill the store.
+pub const WARMING_PERCENT: u64 = 25;
+/// Bodies are slices of so many bytes.
+const POOL_BYTES: usize = 4 << 20;
+/// What the proxy keeps of a response beside its body, about: head and standing.
+const META_BYTES: usize = 200;
+const KEY: [u8; 60] = *b"http://static.example.org/objects/0000000000000000/image.jpg";
+const KEY_DIGITS_AT: usize = 34;
+/// Attempts to store a record while the next region is being made ready.
+const ATTEMPTS: usize = 4;
+const UNIX_MS: u64 = 1_700_000_000_000;
+
+/// What came of a layout.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Findings {
+    /// Which.
+    pub layout: String,
+    /// Requests that were counted.
+    pub gets: u64,
+    /// Answered from memory.
+    pub memory_hits: u64,
+    /// Answered by the store.
+    pub store_hits: u64,
+    /// Bytes of all answers, and of those from memory or store.
+    pub get_bytes: u64,
+    /// See `get_bytes`.
+    pub hit_bytes: u64,
+    /// Records that the store took, and their bytes.
+    pub inserts: u64,
+    /// See `inserts`; without padding.
+    pub insert_bytes: u64,
+    /// Writes of clusters, and their bytes.
+    pub cluster_writes: u64,
+    /// See `cluster_writes`.
+    pub cluster_bytes: u64,
+    /// Records that were written again because they were in use.
+    pub renewed: u64,
+    /// Reads that brought another key's record: the index is compact, and may take two keys for one.
+    pub mistaken: u64,
+    /// Records that were not stored for want of room at that moment.
+    pub refused: u64,
+    /// What the device did, background work included.
+    pub device: Deeds,
+    /// Chunks in use or dead, of a hundred, at the end.
+    pub full_percent: f64,
+    /// Free pieces at the end.
+    pub free_pieces: u64,
+    /// CPU time of an insert, in microseconds: placing, copying, checksum, what it evicts.
+    pub insert_us: f64,
+    /// Time of a request, in microseconds: all of this, the device's copying included.
+    pub get_us: f64,
+}
+
+impl Findings {
+    /// Requests answered from memory or store, of a hundred.
+    pub fn document_percent(&self) -> f64 {
+        100.0 * (self.memory_hits + self.store_hits) as f64 / self.gets.max(1) as f64
+    }
+
+    /// Bytes answered from memory or store, of a hundred.
+    pub fn byte_percent(&self) -> f64 {
+        100.0 * self.hit_bytes as f64 / self.get_bytes.max(1) as f64
+    }
+
+    /// Bytes of a write of a cluster.
+    pub fn write_bytes_mean(&self) -> f64 {
+        self.cluster_bytes as f64 / self.cluster_writes.max(1) as f64
+    }
+
+    /// All bytes written, for a byte stored.
+    pub fn written_per_stored(&self) -> f64 {
+        self.device.write_bytes as f64 / self.insert_bytes.max(1) as f64
+    }
+
+    /// Device reads for a hit in the store.
+    pub fn reads_per_hit(&self) -> f64 {
+        self.device.reads as f64 / self.store_hits.max(1) as f64
+    }
+
+    /// Requests a second that a seeking disk would carry.
+    pub fn seeking_gets_per_s(&self) -> f64 {
+        self.gets as f64 / self.device.seeking_s.max(1e-9)
+    }
+
+    /// Requests a second that flash would carry.
+    pub fn flash_gets_per_s(&self) -> f64 {
+        self.gets as f64 / self.device.flash_s.max(1e-9)
+    }
+}
+
+/// What a run takes beside its layout.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rig {
+    /// Of the store's device.
+    pub store_bytes: u64,
+    /// Of the memory cache in front.
+    pub memory_bytes: u64,
+    /// Requests a second, which is how time goes by.
+    pub rate: f64,
+}
+
+impl Default for Rig {
+    /// The method's proportions in an eighth of its sizes: what fits in memory.
+    fn default() -> Self {
+        Rig {
+            store_bytes: 512 << 20,
+            memory_bytes: 64 << 20,
+            rate: 1_000.0,
+        }
+    }
+}
+
+struct Run {
+    store: Store,
+    device: Device,
+    hasher: KeyHasher,
+    memory: Level,
+    /// By object: its size, as it was last stored.
+    sizes: Vec<u32>,
+    lazy: Vec<(Read, usize)>,
+    lazy_reads: usize,
+    now_ms: u64,
+    findings: Findings,
+    insert_s: f64,
+}
+
+/// Runs a layout under `requests` requests.
+///
+/// # Errors
+/// The store is too small to be laid out.
+pub fn run(
+    layout: &Layout,
+    rig: &Rig,
+    accesses: impl Iterator<Item = Access>,
+    requests: u64,
+) -> std::result::Result<Findings, TooSmall> {
+    let geometry = Geometry::plan(rig.store_bytes, layout.chunk_bytes)?;
+    let settings: Settings = layout.settings();
+    let mut chance = Chance::new(1);
+    let random = std::array::from_fn(|_| chance.draw() as u8);
+    let store = Store::create(geometry, &settings, Identity::new(random));
+    let mut run = Run {
+        device: Device::new(rig.store_bytes),
+        hasher: store.hasher(),
+        store,
+        memory: Level::new(LevelSettings::lru(rig.memory_bytes)),
+        sizes: Vec::new(),
+        lazy: Vec::new(),
+        lazy_reads: layout.lazy_reads.max(1),
+        now_ms: UNIX_MS,
+        findings: Findings::default(),
+        insert_s: 0.0,
+    };
+    for (offset, data) in run.store.opening() {
+        run.device.write(offset, &data);
+    }
+    run.work();
+    let warm = requests * WARMING_PERCENT / 100;
+    let mut before = (*run.device.deeds(), run.store.figures());
+    let mut began = Instant::now();
+    for (at, access) in accesses.enumerate() {
+        let at = at as u64;
+        if at == warm {
+            before = (*run.device.deeds(), run.store.figures());
+            (run.findings, run.insert_s) = (Findings::default(), 0.0);
+            began = Instant::now();
+        }
+        let now_ms = UNIX_MS + (at as f64 * 1000.0 / rig.rate) as u64;
+        if now_ms / 100 != run.now_ms / 100 {
+            run.now_ms = now_ms;
+            let writes = run.store.tick(now_ms);
+            run.carry_out(writes);
+            run.work();
+        }
+        run.get(&access);
+    }
+    run.drain();
+    Ok(run.finish(layout, began, &before.0, &before.1))
+}
+
+impl Run {
+    fn get(&mut self, access: &Access) {
+        let &Access {
+            object, size_bytes, ..
+        } = access;
+        let bytes = u64::from(size_bytes);
+        self.findings.gets += 1;
+        self.findings.get_bytes += bytes;
+        if self.memory.ask(object, size_bytes, &mut None) {
+            self.findings.memory_hits += 1;
+            self.findings.hit_bytes += bytes;
+            return;
+        }
+        if self.sizes.len() <= object as usize {
+            self.sizes.resize(object as usize + 1, u32::MAX);
+        }
+        // A newer version is another length, and the origin says so.
+        let same = self.sizes[object as usize] == size_bytes;
+        if same && self.has(object, size_bytes) {
+            self.findings.store_hits += 1;
+            self.findings.hit_bytes += bytes;
+        } else {
+            self.sizes[object as usize] = size_bytes;
+            self.put(access);
+        }
+        self.memory.insert(object, size_bytes, |_, _| {});
+    }
+
+    fn parts(&self, size_bytes: u32) -> impl Iterator<Item = (u32, usize)> + use<> {
+        let fragment = self.store.fragment_bytes();
+        let count = size_bytes.div_ceil(fragment).max(1);
+        (0..count).map(move |part| (part, (size_bytes - part * fragment).min(fragment) as usize))
+    }
+
+    /// Is all of it there? Then it is read.
+    fn has(&mut self, object: u32, size_bytes: u32) -> bool {
+        let hashes: Vec<KeyHash> = self
+            .parts(size_bytes)
+            .map(|(part, _)| self.hasher.hash(&key_of(object, part)))
+            .collect();
+        if !hashes.iter().all(|&hash| self.store.contains(hash)) {
+            return false;
+        }
+        for hash in hashes {
+            match self.store.look_up(hash) {
+                // Two keys that the index takes for one, or gone with a stretch that the part before it made room for.
+                Lookup::Absent => return false,
+                Lookup::Buffered(_) => {}
+                Lookup::OnDisk(read) => {
+                    let len = read.len;
+                    self.lazy.push((read, len));
+                    if self.lazy.len() >= self.lazy_reads {
+                        let mistaken = self.drain();
+                        if mistaken > 0 && self.lazy_reads == 1 {
+                            return false;
+                        }
+                        // Of a lazy read it turns out later that it was none of a hit.
+                        self.findings.store_hits -= mistaken.min(self.findings.store_hits);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Carries out the reads that wait, in order of address; how many brought another key's record, for which the index had
+    /// taken it.
+    fn drain(&mut self) -> u64 {
+        let mut mistaken = 0;
+        let mut reads = std::mem::take(&mut self.lazy);
+        reads.sort_by_key(|(read, _)| read.offset);
+        for (read, len) in reads {
+            let bytes = self.device.read(read.offset, len);
+            let parts = self.store.decode_read(&bytes, &read);
+            let renewal = read.renewal();
+            let may_serve = self.store.read_done(read);
+            match (parts, renewal) {
+                (Ok(parts), Some(renewal)) if may_serve => {
+                    let renewed = self.store.renew(renewal, &parts, self.now_ms);
+                    let wrote = !renewed.writes.is_empty();
+                    self.carry_out(renewed.writes);
+                    if wrote {
+                        self.work();
+                    }
+                }
+                (Ok(_), _) => {}
+                (Err(Corrupt::Hash), _) => mistaken += 1,
+                // The device gives back what it was given, so this is a fault of the store or of this driver.
+                (Err(e), _) => assert!(!may_serve, "a record that was read is not whole: {e}"),
+            }
+        }
+        self.findings.mistaken += mistaken;
+        mistaken
+    }
+
+    fn put(&mut self, access: &Access) {
+        let parts: Vec<(u32, usize)> = self.parts(access.size_bytes).collect();
+        for (part, len) in parts {
+            let key = key_of(access.object, part);
+            let hash = self.hasher.hash(&key);
+            let number = u64::from(access.object) << 12 | u64::from(part);
+            let from = mix(number ^ u64::from(access.size_bytes) << 32) as usize
+                % (POOL_BYTES - len - META_BYTES);
+            let pool = pool();
+            let record = NewRecord {
+                hash,
+                primary: hash,
+                key: &key,
+                meta: &pool[from + len..from + len + META_BYTES],
+                body: &[&pool[from..from + len]],
+                fragment: None,
+                total: None,
+                began: self.store.sequence(),
+                // 0 is nobody.
+                server: u64::from(access.server) + 1,
+            };
+            if !self.insert(&record) {
+                self.findings.refused += 1;
+            }
+        }
+    }
+
+    fn insert(&mut self, record: &NewRecord<'_>) -> bool {
+        for _ in 0..ATTEMPTS {
+            let began = Instant::now();
+            let inserted = self.store.insert(record, self.now_ms);
+            self.insert_s += began.elapsed().as_secs_f64();
+            let wrote = !inserted.writes.is_empty();
+            self.carry_out(inserted.writes);
+            if wrote || inserted.outcome != Outcome::Stored {
+                self.work();
+            }
+            match inserted.outcome {
+                Outcome::Stored => return true,
+                Outcome::TooLarge | Outcome::Invalidated => return false,
+                // A lazy read may pin what is to be swept.
+                Outcome::NoSpace | Outcome::Paused | Outcome::Behind => {
+                    let mistaken = self.drain();
+                    self.findings.store_hits -= mistaken.min(self.findings.store_hits);
+                }
+            }
+        }
+        false
+    }
+
+    fn carry_out(&mut self, writes: Writes) {
+        for write in writes {
+            self.findings.cluster_writes += 1;
+            self.findings.cluster_bytes += write.data.len() as u64;
+            self.device.write(write.offset, &write.data);
+            self.store.write_done(write.id, true, self.now_ms);
+        }
+    }
+
+    fn work(&mut self) {
+        while let Some(work) = self.store.next_work(self.now_ms) {
+            let done = match work.op {
+                WorkOp::Read { offset, len } => Some(self.device.read(offset, len)),
+                WorkOp::Write { offset, data } => {
+                    self.device.write(offset, &data);
+                    None
+                }
+                WorkOp::Flush => {
+                    self.device.flush();
+                    None
+                }
+                WorkOp::Yield => None,
+            };
+            self.store.work_done(work.id, Ok(done), self.now_ms);
+        }
+    }
+
+    fn finish(
+        mut self,
+        layout: &Layout,
+        began: Instant,
+        device: &Deeds,
+        before: &store::Figures,
+    ) -> Findings {
+        let spent_s = began.elapsed().as_secs_f64();
+        let now = self.store.figures();
+        let mut findings = std::mem::take(&mut self.findings);
+        findings.layout = layout.name();
+        findings.inserts = now.inserts - before.inserts;
+        findings.insert_bytes = now.insert_bytes - before.insert_bytes;
+        findings.renewed = now.second_chances - before.second_chances;
+        findings.device = self.device.deeds().since(device);
+        findings.full_percent =
+            100.0 * (1.0 - now.free_chunks as f64 / now.total_chunks.max(1) as f64);
+        findings.free_pieces = now.free_pieces;
+        findings.insert_us = 1e6 * self.insert_s / findings.inserts.max(1) as f64;
+        findings.get_us = 1e6 * spent_s / findings.gets.max(1) as f64;
+        findings
+    }
+}
+
+fn pool() -> &'static [u8] {
+    static POOL: OnceLock<Vec<u8>> = OnceLock::new();
+    POOL.get_or_init(|| {
+        let mut chance = Chance::new(2);
+        (0..POOL_BYTES / 8)
+            .flat_map(|_| chance.draw().to_le_bytes())
+            .collect()
+    })
+}
+
+fn key_of(object: u32, part: u32) -> [u8; KEY.len()] {
+    let mut key = KEY;
+    let number = u64::from(part) << 32 | u64::from(object);
+    for (at, digit) in key[KEY_DIGITS_AT..KEY_DIGITS_AT + 16]
+        .iter_mut()
+        .rev()
+        .enumerate()
+    {
+        *digit = b"0123456789abcdef"[(number >> (at * 4)) as usize & 15];
+    }
+    key
+}

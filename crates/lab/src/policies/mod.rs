@@ -1,0 +1,345 @@
+//! Which replacement policy, which rule of admission: document and byte hit ratio of each against the size of the cache.
+//!
+//! Every [`Contender`] gets the same requests at every size. The first quarter fills the caches and is not counted. Beside the
+//! contenders stands a cache without limits: what it misses, no cache can hit.
+//!
+//! The production store's own `second-chance` is not among them: it decides by where things lie, so it takes a whole store to
+//! measure it (`layouts`).
+//!
+//! Not known here: disks, memory tiers.
+//! Limits: the requests are in memory, 24 bytes each.
+
+mod report;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use replacement::{AdmissionKind, PolicyKind};
+use serde::{Serialize, Serializer};
+
+pub(crate) use report::size_text;
+pub use report::{page, tables};
+
+use crate::Access;
+use crate::cache::{Level, LevelSettings};
+
+/// Of the requests, those that only fill the cache.
+pub const WARMING_PERCENT: usize = 25;
+/// Sizes to compare at, in percent of the bytes of all different objects.
+pub const SIZES_PERCENT: [f64; 7] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
+/// The largest object that `lru-threshold` takes, unless another is said.
+const THRESHOLD_BYTES: u64 = 64 << 10;
+
+/// A replacement policy with a rule of admission. Written as `lru` or `lru+second-hit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contender {
+    /// What leaves.
+    pub policy: PolicyKind,
+    /// What comes in.
+    pub admission: AdmissionKind,
+}
+
+impl Contender {
+    /// All policies of `replacement`, and the rules of admission with two of them.
+    pub fn all() -> Vec<Contender> {
+        let of = |policy, admission| Contender { policy, admission };
+        let policies = [
+            PolicyKind::Lru,
+            PolicyKind::LruThreshold {
+                size_max: THRESHOLD_BYTES,
+            },
+            PolicyKind::S3Fifo,
+            PolicyKind::Sieve,
+            PolicyKind::WTinyLfu,
+            PolicyKind::Gdsf,
+        ];
+        let mut all: Vec<_> = policies.map(|policy| of(policy, AdmissionKind::All)).into();
+        for policy in [PolicyKind::Lru, PolicyKind::Gdsf] {
+            for admission in [AdmissionKind::SecondHit, AdmissionKind::TinyLfu] {
+                all.push(of(policy, admission));
+            }
+        }
+        all
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.admission {
+            AdmissionKind::All => write!(f, "{}", self.policy),
+            admission => write!(f, "{}+{admission}", self.policy),
+        }
+    }
+}
+
+/// The text names no contender.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is no policy: use lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu or gdsf, with +second-hit or +tinylfu if not everything is to come in"
+)]
+pub struct UnknownContender(String);
+
+impl FromStr for Contender {
+    type Err = UnknownContender;
+
+    fn from_str(text: &str) -> Result<Self, UnknownContender> {
+        let unknown = || UnknownContender(text.to_owned());
+        let (policy, admission) = match text.split_once('+') {
+            Some((policy, admission)) => (policy, admission.parse().map_err(|_| unknown())?),
+            None => (text, AdmissionKind::All),
+        };
+        let policy = match policy {
+            "lru-threshold" => PolicyKind::LruThreshold {
+                size_max: THRESHOLD_BYTES,
+            },
+            policy => policy.parse().map_err(|_| unknown())?,
+        };
+        Ok(Contender { policy, admission })
+    }
+}
+
+impl Serialize for Contender {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Hits and misses of a cache, in requests and in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Hits {
+    /// Requests that were counted.
+    pub gets: u64,
+    /// Those that were answered.
+    pub hits: u64,
+    /// Bytes of all answers.
+    pub get_bytes: u64,
+    /// Bytes of those from the cache.
+    pub hit_bytes: u64,
+    /// Objects taken in.
+    pub inserts: u64,
+    /// Bytes of those.
+    pub insert_bytes: u64,
+}
+
+impl Hits {
+    /// Hits of a hundred requests.
+    pub fn document_percent(&self) -> f64 {
+        100.0 * self.hits as f64 / self.gets.max(1) as f64
+    }
+
+    /// Bytes from the cache of a hundred.
+    pub fn byte_percent(&self) -> f64 {
+        100.0 * self.hit_bytes as f64 / self.get_bytes.max(1) as f64
+    }
+
+    /// Bytes taken in, of a hundred answered: what a disk has to write.
+    pub fn written_percent(&self) -> f64 {
+        100.0 * self.insert_bytes as f64 / self.get_bytes.max(1) as f64
+    }
+}
+
+/// One contender at one size.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Point {
+    /// Who.
+    pub contender: Contender,
+    /// With how many bytes.
+    pub bytes: u64,
+    /// What came of it.
+    pub hits: Hits,
+}
+
+/// All contenders at all sizes, under one stream.
+#[derive(Debug, Clone, Serialize)]
+pub struct Study {
+    /// Which stream.
+    pub stream: String,
+    /// Its requests.
+    pub requests: u64,
+    /// Bytes of its different objects.
+    pub object_bytes: u64,
+    /// A cache without limits.
+    pub boundless: Hits,
+    /// Ordered by contender, then by size.
+    pub points: Vec<Point>,
+}
+
+/// One cache over all requests.
+pub fn hits(settings: LevelSettings, accesses: &[Access]) -> Hits {
+    let mut level = Level::new(settings);
+    let mut hits = Hits::default();
+    let warm = accesses.len() * WARMING_PERCENT / 100;
+    for (at, access) in accesses.iter().enumerate() {
+        let Access {
+            object, size_bytes, ..
+        } = *access;
+        let bytes = u64::from(size_bytes);
+        let hit = level.ask(object, size_bytes, &mut None);
+        let kept =
+            !hit && level.insert(object, size_bytes, |_, _| {}) == crate::cache::Insertion::Kept;
+        if at >= warm {
+            hits.gets += 1;
+            hits.get_bytes += bytes;
+            hits.hits += u64::from(hit);
+            hits.hit_bytes += u64::from(hit) * bytes;
+            hits.inserts += u64::from(kept);
+            hits.insert_bytes += u64::from(kept) * bytes;
+        }
+    }
+    hits
+}
+
+impl Study {
+    /// Runs every contender at every size, on so many threads; `step` is called after each.
+    pub fn run(
+        stream: &str,
+        accesses: &[Access],
+        contenders: &[Contender],
+        sizes: &[u64],
+        threads: usize,
+        step: impl Fn() + Sync,
+    ) -> Study {
+        let jobs: Vec<(Contender, u64)> = contenders
+            .iter()
+            .flat_map(|&contender| sizes.iter().map(move |&bytes| (contender, bytes)))
+            .collect();
+        let next = AtomicUsize::new(0);
+        let points = Mutex::new(vec![None; jobs.len()]);
+        std::thread::scope(|scope| {
+            for _ in 0..threads.clamp(1, jobs.len().max(1)) {
+                scope.spawn(|| {
+                    loop {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(&(contender, bytes)) = jobs.get(at) else {
+                            break;
+                        };
+                        let Contender { policy, admission } = contender;
+                        let hits = hits(
+                            LevelSettings {
+                                bytes,
+                                policy,
+                                admission,
+                            },
+                            accesses,
+                        );
+                        let mut points = points
+                            .lock()
+                            .expect("a thread panicked, and so will this one");
+                        points[at] = Some(Point {
+                            contender,
+                            bytes,
+                            hits,
+                        });
+                        drop(points);
+                        step();
+                    }
+                });
+            }
+        });
+        let points = points.into_inner().expect("all threads have ended well");
+        Study {
+            stream: stream.to_owned(),
+            requests: accesses.len() as u64,
+            object_bytes: object_bytes(accesses),
+            boundless: hits(LevelSettings::lru(u64::MAX / 2), accesses),
+            points: points.into_iter().flatten().collect(),
+        }
+    }
+}
+
+/// Bytes of all different objects, each as it was first seen.
+pub fn object_bytes(accesses: &[Access]) -> u64 {
+    let mut seen = Vec::new();
+    let mut bytes = 0;
+    for access in accesses {
+        let object = access.object as usize;
+        if seen.len() <= object {
+            seen.resize(object + 1, false);
+        }
+        if !std::mem::replace(&mut seen[object], true) {
+            bytes += u64::from(access.size_bytes);
+        }
+    }
+    bytes
+}
+
+/// The usual sizes for a stream.
+pub fn usual_sizes(accesses: &[Access]) -> Vec<u64> {
+    let all = object_bytes(accesses) as f64;
+    SIZES_PERCENT
+        .iter()
+        .map(|percent| (all * percent / 100.0) as u64)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::DecLike;
+
+    #[test]
+    fn contenders_are_read_as_they_are_written() {
+        for contender in Contender::all() {
+            assert_eq!(contender.to_string().parse(), Ok(contender));
+        }
+        for text in ["", "fifo", "lru+", "lru+third-hit", "+tinylfu"] {
+            assert_eq!(
+                text.parse::<Contender>(),
+                Err(UnknownContender(text.to_owned()))
+            );
+        }
+    }
+
+    #[test]
+    fn the_first_quarter_is_not_counted() {
+        let access = |object| Access {
+            at_ms: 0,
+            object,
+            server: 0,
+            size_bytes: 10,
+        };
+        let row: Vec<Access> = [1, 2, 1, 3, 1, 4, 2, 2].map(access).into();
+        let found = hits(LevelSettings::lru(1000), &row);
+        // After 1 and 2: 1 hits twice, 2 twice; 3 and 4 are new.
+        let want = Hits {
+            gets: 6,
+            hits: 4,
+            get_bytes: 60,
+            hit_bytes: 40,
+            inserts: 2,
+            insert_bytes: 20,
+        };
+        assert_eq!(found, want);
+        assert!((found.document_percent() - 66.67).abs() < 0.01);
+    }
+
+    #[test]
+    fn larger_caches_hit_more_and_none_more_than_the_boundless() {
+        let like = DecLike {
+            requests: 60_000,
+            ..DecLike::default()
+        };
+        let accesses: Vec<Access> = like.stream().collect();
+        let sizes = usual_sizes(&accesses);
+        let study = Study::run("dec", &accesses, &Contender::all(), &sizes, 2, || {});
+        assert_eq!(study.points.len(), Contender::all().len() * sizes.len());
+        for of_one in study.points.chunks(sizes.len()) {
+            assert!(
+                of_one
+                    .iter()
+                    .zip(&sizes)
+                    .all(|(point, size)| point.bytes == *size)
+            );
+            let (first, last) = (of_one[0].hits, of_one[sizes.len() - 1].hits);
+            assert!(
+                first.hits < last.hits && last.hits <= study.boundless.hits,
+                "{}",
+                of_one[0].contender
+            );
+        }
+        let text: String = tables(&study).iter().map(page::Table::text).collect();
+        assert!(text.contains("w-tinylfu") && page(&[study]).html().contains("<svg"));
+    }
+}

@@ -1,0 +1,406 @@
+//! `loligo lab` about traces: what is in them, streams that are made, what they ask of a disk, which policy suits them.
+//!
+//! What was typed (`args`) names streams (`streams`); the lab does the rest; here it is told as text, JSON and HTML. Reports go
+//! to standard output, progress to standard error, on a terminal only.
+//!
+//! Exit status: 0 done; 1 a stream can not be read on, or a report not written; 2 the command line is not understood.
+
+mod args;
+mod streams;
+
+use std::io::{self, BufWriter, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use lab::cache::{Counts, LevelSettings, Method, Settings};
+use lab::layouts::freespace::Sequence;
+use lab::layouts::{Layout, Rig};
+use lab::policies::{Contender, Study};
+use lab::trace::{Summing, Tally, Writer, report, write_csv};
+use page::{Page, Table};
+use serde_json::json;
+
+pub use args::TracesCommand;
+use args::{
+    FreespaceFlags, GenerateFlags, LayoutsFlags, MethodFlags, PoliciesFlags, ReportFlags,
+    TraceFlags,
+};
+
+/// Runs what was typed.
+pub fn run(command: &TracesCommand) -> ExitCode {
+    let done = match command {
+        TracesCommand::Trace(flags) => trace(flags),
+        TracesCommand::Generate(flags) => generate(flags),
+        TracesCommand::Method(flags) => method(flags),
+        TracesCommand::Policies(flags) => policies(flags),
+        TracesCommand::Layouts(flags) => layouts(flags),
+        TracesCommand::Freespace(flags) => freespace(flags),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("loligo: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn trace(flags: &TraceFlags) -> Result<(), String> {
+    let mut summing = Summing::default();
+    let ended = streams::each(&flags.stream, &flags.from, |access| summing.add(&access))?;
+    let (summary, tally) = (summing.finish(), ended.tally.as_ref());
+    let json = json!({ "stream": ended.name, "read": tally, "summary": summary });
+    let tables = report::tables(&ended.name, &summary, tally);
+    tell(&flags.report, &tables, &json, || {
+        report::page(&ended.name, &summary, tally)
+    })?;
+    if let Some(tally) = tally {
+        show_bad(tally);
+    }
+    Ok(())
+}
+
+/// On standard error, so that nobody overlooks them and no reader of the report trips over them.
+fn show_bad(tally: &Tally) {
+    if tally.bad > 0 {
+        eprintln!("loligo: {} bad lines; the first of them:", tally.bad);
+        for line in &tally.bad_shown {
+            eprintln!("  {line}");
+        }
+    }
+}
+
+fn generate(flags: &GenerateFlags) -> Result<(), String> {
+    let bar = streams::spinner("generate", flags.quiet);
+    let mut made = 0;
+    let accesses = streams::make(flags.stream, &flags.made).inspect(|_| {
+        made += 1;
+        if made % (1 << 14) == 0 {
+            bar.set_position(made);
+        }
+    });
+    match &flags.out {
+        Some(path) => {
+            let wrong = |e: io::Error| format!("{}: {e}", path.display());
+            let mut out = Writer::create(path).map_err(wrong)?;
+            write_csv(accesses, &mut out).map_err(wrong)?;
+            out.finish().map_err(wrong)?;
+        }
+        None => {
+            let mut out = BufWriter::new(io::stdout().lock());
+            match write_csv(accesses, &mut out).and_then(|_| out.flush()) {
+                // A reader that has seen enough is no failure.
+                Err(e) if e.kind() != io::ErrorKind::BrokenPipe => return Err(e.to_string()),
+                _ => {}
+            }
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+fn method(flags: &MethodFlags) -> Result<(), String> {
+    let settings = Settings {
+        memory: LevelSettings {
+            policy: flags.memory_policy,
+            ..LevelSettings::lru(flags.memory)
+        },
+        disk: LevelSettings {
+            policy: flags.disk_policy,
+            admission: flags.admission,
+            ..LevelSettings::lru(flags.disk)
+        },
+    };
+    let mut method = Method::new(&settings);
+    let ended = streams::each(&flags.stream, &flags.from, |access| {
+        method.get(&access, |_| {})
+    })?;
+    let counts = method.counts();
+    let json = json!({ "stream": ended.name, "counts": counts, "paper": Counts::PAPER, "read": ended.tally });
+    let report = ReportFlags {
+        json: flags.json.clone(),
+        html: None,
+    };
+    tell(&report, &[method_table(&ended.name, counts)], &json, || {
+        Page::new("")
+    })?;
+    if let Some(tally) = &ended.tally {
+        show_bad(tally);
+    }
+    Ok(())
+}
+
+fn method_table(name: &str, counts: &Counts) -> Table {
+    let mut table = Table::new(
+        &format!("What {name} asks of the disk"),
+        &["", "count", "paper 002", "off by (%)", "MiB"],
+    );
+    let mib = |bytes: u64| format!("{:.0}", bytes as f64 / f64::from(1 << 20));
+    let bytes = [
+        mib(counts.get_bytes),
+        mib(counts.memory_hit_bytes),
+        mib(counts.read_bytes),
+        mib(counts.write_bytes),
+        String::new(),
+    ];
+    let rows = counts
+        .printed()
+        .into_iter()
+        .zip(Counts::PAPER.printed())
+        .zip(bytes);
+    for (((what, count), (_, paper)), bytes) in rows {
+        let off = format!("{:+.2}", 100.0 * (count as f64 / paper as f64 - 1.0));
+        table.row([
+            what.to_owned(),
+            count.to_string(),
+            paper.to_string(),
+            off,
+            bytes,
+        ]);
+    }
+    for (what, count) in [
+        ("  deleted for a newer version", counts.replaced),
+        ("misses too large for the disk", counts.too_large),
+        ("misses that were refused", counts.refused),
+    ] {
+        table.row([what.to_owned(), count.to_string()]);
+    }
+    table
+}
+
+fn policies(flags: &PoliciesFlags) -> Result<(), String> {
+    let contenders = match &flags.policies[..] {
+        [] => Contender::all(),
+        some => some.to_vec(),
+    };
+    let threads = flags.threads.or(std::thread::available_parallelism().ok());
+    let threads = threads.map_or(1, std::num::NonZeroUsize::get);
+    let mut studies = Vec::new();
+    for name in &flags.streams {
+        let (accesses, ended) = streams::all(name, &flags.from)?;
+        let sizes = match &flags.sizes[..] {
+            [] => lab::policies::usual_sizes(&accesses),
+            some => some.to_vec(),
+        };
+        let steps = (contenders.len() * sizes.len()) as u64;
+        let bar = streams::bar(&ended.name, steps, flags.from.quiet);
+        let study = Study::run(&ended.name, &accesses, &contenders, &sizes, threads, || {
+            bar.inc(1)
+        });
+        bar.finish_and_clear();
+        studies.push(study);
+    }
+    let tables: Vec<Table> = studies.iter().flat_map(lab::policies::tables).collect();
+    tell(
+        &flags.report,
+        &tables,
+        &json!({ "studies": studies }),
+        || lab::policies::page(&studies),
+    )
+}
+
+fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
+    let rig = Rig {
+        store_bytes: flags.store,
+        memory_bytes: flags.memory,
+        rate: flags.pace,
+    };
+    let wanted = |layout: &Layout| {
+        let name = layout.name();
+        flags.only.is_empty() || flags.only.iter().any(|text| name.contains(text.as_str()))
+    };
+    let layouts: Vec<Layout> = Layout::usual().into_iter().filter(wanted).collect();
+    if layouts.is_empty() {
+        let names: Vec<String> = Layout::usual().iter().map(Layout::name).collect();
+        return Err(format!(
+            "--only: no layout is called so; they are {}",
+            names.join("; ")
+        ));
+    }
+    let mut all = Vec::new();
+    for name in &flags.streams {
+        let (accesses, ended) = streams::all(name, &flags.from)?;
+        let bar = streams::bar(&ended.name, layouts.len() as u64, flags.from.quiet);
+        let mut rows = Vec::new();
+        for layout in &layouts {
+            let found = lab::layouts::run(
+                layout,
+                &rig,
+                accesses.iter().copied(),
+                accesses.len() as u64,
+            );
+            rows.push(found.map_err(|e| format!("--store: {e}"))?);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        all.push((ended.name, rows));
+    }
+    let json = json!({
+        "store_bytes": rig.store_bytes,
+        "memory_bytes": rig.memory_bytes,
+        "pace_per_s": rig.rate,
+        "streams": all.iter().map(|(stream, rows)| json!({ "stream": stream, "layouts": rows })).collect::<Vec<_>>(),
+    });
+    tell(&flags.report, &lab::layouts::tables(&all), &json, || {
+        lab::layouts::page(&all)
+    })
+}
+
+fn freespace(flags: &FreespaceFlags) -> Result<(), String> {
+    let chunk_bytes =
+        u32::try_from(flags.chunk).map_err(|_| "--chunk: at most 64KiB".to_owned())?;
+    let mut all = Vec::new();
+    for name in &flags.streams {
+        let (accesses, ended) = streams::all(name, &flags.from)?;
+        let bar = streams::bar(&ended.name, flags.full.len() as u64, flags.from.quiet);
+        let mut rows = Vec::new();
+        for &full in &flags.full {
+            let row = accesses.iter().copied();
+            let sequence = Sequence::record(row, flags.memory, flags.disk, chunk_bytes, full);
+            rows.push(sequence.compare(full, flags.rounds));
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        all.push((ended.name, rows));
+    }
+    let tables: Vec<Table> = all
+        .iter()
+        .map(|(stream, rows)| lab::layouts::freespace::table(stream, rows))
+        .collect();
+    let json: Vec<_> = all
+        .iter()
+        .map(|(stream, rows)| json!({ "stream": stream, "rows": rows }))
+        .collect();
+    tell(&flags.report, &tables, &json!({ "streams": json }), || {
+        let mut page = Page::new("Free space");
+        for table in &tables {
+            page.table(table);
+        }
+        page
+    })
+}
+
+/// Text, JSON and HTML, where they were asked for.
+fn tell(
+    flags: &ReportFlags,
+    tables: &[Table],
+    json: &serde_json::Value,
+    page: impl FnOnce() -> Page,
+) -> Result<(), String> {
+    let pretty = || serde_json::to_string_pretty(json).map_err(|e| e.to_string());
+    let json_only = flags.json.as_deref() == Some(Path::new("-"));
+    if json_only {
+        crate::print(&format!("{}\n", pretty()?));
+    } else {
+        let texts: Vec<String> = tables.iter().map(Table::text).collect();
+        crate::print(&texts.join("\n"));
+        if let Some(path) = &flags.json {
+            write(path, &pretty()?)?;
+        }
+    }
+    if let Some(path) = &flags.html {
+        write(path, &page().html())?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: TracesCommand,
+    }
+
+    fn run_line(words: &[&str]) -> ExitCode {
+        let line = Line::try_parse_from([&["lab"], words].concat());
+        run(&line.map_err(|e| e.to_string()).unwrap().command)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Line as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_stream_goes_out_and_comes_in_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let (csv, json, html) = (path("dec.csv.zst"), path("out.json"), path("out.html"));
+        let read = |path: &str| -> serde_json::Value {
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+        };
+        let made = [
+            "generate",
+            "dec",
+            "--requests",
+            "20000",
+            "--seed",
+            "3",
+            "--out",
+            &csv,
+        ];
+        assert_eq!(run_line(&made), ExitCode::SUCCESS);
+        assert_eq!(
+            run_line(&["trace", &csv, "--json", &json, "--html", &html]),
+            ExitCode::SUCCESS
+        );
+        assert_eq!(read(&json)["summary"]["requests"], 20_000);
+        assert_eq!(read(&json)["read"]["bad"], 0);
+        assert!(std::fs::read_to_string(&html).unwrap().contains("<svg"));
+
+        // The stream that is read and the stream that is made ask the same of the disk.
+        let small = ["--memory", "1MiB", "--disk", "8MiB", "--json", &json];
+        let counts = |stream: &[&str]| {
+            assert_eq!(
+                run_line(&[&["method"], stream, &small].concat()),
+                ExitCode::SUCCESS
+            );
+            read(&json)["counts"].clone()
+        };
+        let from_file = counts(&[&csv]);
+        assert_eq!(
+            from_file,
+            counts(&["dec", "--requests", "20000", "--seed", "3"])
+        );
+        assert!(from_file["deletes"].as_u64().unwrap() > 1000);
+
+        let few = [
+            "policies",
+            "polymix",
+            "--requests",
+            "20000",
+            "--rate",
+            "5",
+            "--sizes",
+            "1MiB,8MiB",
+        ];
+        let few = [
+            &few[..],
+            &["--policies", "lru,gdsf", "--json", &json, "--html", &html],
+        ]
+        .concat();
+        assert_eq!(run_line(&few), ExitCode::SUCCESS);
+        assert_eq!(
+            read(&json)["studies"][0]["points"]
+                .as_array()
+                .unwrap()
+                .len(),
+            4
+        );
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_a_failure() {
+        assert_eq!(run_line(&["trace", "/nowhere"]), ExitCode::FAILURE);
+        assert!(Line::try_parse_from(["lab", "trace", "x", "--format", "pdf"]).is_err());
+        assert!(Line::try_parse_from(["lab", "policies", "--policies", "mru"]).is_err());
+    }
+}

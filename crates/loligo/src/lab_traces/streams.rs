@@ -1,0 +1,126 @@
+//! From the name of a stream to its requests.
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lab::Access;
+use lab::generate::{DecLike, PolyMixLike};
+use lab::trace::{Tally, Trace};
+
+use super::args::{Made, MadeFlags, StreamFlags};
+
+/// A stream, once it has ended: what was met in its file, if it has one.
+pub struct Ended {
+    pub name: String,
+    pub tally: Option<Tally>,
+}
+
+/// Hands every request of a stream to `each`.
+pub fn each(
+    name: &str,
+    flags: &StreamFlags,
+    mut each: impl FnMut(Access),
+) -> Result<Ended, String> {
+    let bar = spinner(name, flags.quiet);
+    let mut counted = 0u64;
+    let mut tell = |access: Access| {
+        each(access);
+        counted += 1;
+        if counted.is_multiple_of(1 << 14) {
+            bar.set_position(counted);
+        }
+    };
+    let made = match name {
+        "dec" => Some(Made::Dec),
+        "polymix" => Some(Made::Polymix),
+        _ => None,
+    };
+    let ended = match made {
+        Some(made) => {
+            make(made, &flags.made).for_each(&mut tell);
+            Ended {
+                name: name.to_owned(),
+                tally: None,
+            }
+        }
+        None => {
+            let mut trace = Trace::open(Path::new(name), flags.format, flags.columns)
+                .map_err(|e| e.to_string())?;
+            for access in trace.by_ref() {
+                tell(access.map_err(|e| e.to_string())?);
+            }
+            let file = Path::new(name).file_name().unwrap_or_default();
+            Ended {
+                name: format!("{} ({})", file.to_string_lossy(), trace.format()),
+                tally: Some(trace.tally().clone()),
+            }
+        }
+    };
+    bar.finish_and_clear();
+    Ok(ended)
+}
+
+/// All of them, in memory.
+pub fn all(name: &str, flags: &StreamFlags) -> Result<(Vec<Access>, Ended), String> {
+    let mut accesses = Vec::new();
+    let ended = each(name, flags, |access| accesses.push(access))?;
+    Ok((accesses, ended))
+}
+
+/// The requests of a stream that is made.
+pub fn make(made: Made, flags: &MadeFlags) -> Box<dyn Iterator<Item = Access>> {
+    match made {
+        Made::Dec => {
+            let usual = DecLike::default();
+            let requests = flags.requests.unwrap_or(usual.requests);
+            Box::new(
+                DecLike {
+                    seed: flags.seed,
+                    requests,
+                    ..usual
+                }
+                .stream(),
+            )
+        }
+        Made::Polymix => {
+            let usual = PolyMixLike::default();
+            let like = PolyMixLike {
+                mix: flags.polymix.mix(),
+                seed: flags.seed,
+                requests: flags.requests.unwrap_or(usual.requests),
+                rate: flags.rate,
+                time_scale: flags.time_scale,
+            };
+            Box::new(like.stream())
+        }
+    }
+}
+
+/// Counts requests, on a terminal only.
+pub fn spinner(name: &str, quiet: bool) -> ProgressBar {
+    if quiet || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} {msg}: {human_pos} requests, {elapsed}");
+    let bar = ProgressBar::new_spinner().with_message(name.to_owned());
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// Counts steps of which there are `len`, on a terminal only.
+pub fn bar(name: &str, len: u64, quiet: bool) -> ProgressBar {
+    if quiet || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}, {eta} left");
+    let bar = ProgressBar::new(len).with_message(name.to_owned());
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar
+}
