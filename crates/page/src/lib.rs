@@ -16,6 +16,7 @@
 //! ```
 //!
 //! Not known here: what is measured.   Limits: [`plot::POINTS_MAX`] points a series, thinned above it.
+#![forbid(unsafe_code)]
 
 mod axis;
 pub mod plot;

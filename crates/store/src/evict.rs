@@ -64,6 +64,9 @@ impl Book {
     }
 }
 
+/// At the end of a region clusters are closed early, so that their tails can be used; but not for writes smaller than this part of a run.
+const TAIL_SHARE_MIN: u32 = 8;
+
 impl Store {
     /// Before each insert.
     pub(crate) fn make_room(&self, writer: &mut Writer, _len: Chunks) {
@@ -99,8 +102,15 @@ impl Store {
             if let Some(run) = writer.space.cut_largest(at_least, want) {
                 return Some(run);
             }
+            // With many clusters open much of the region may be their tails.
+            if !writer.open.is_empty() {
+                self.close_clusters(writer, writes);
+                let worth_a_write = at_least.max(Chunks(want.0 / TAIL_SHARE_MIN));
+                if let Some(run) = writer.space.cut_largest(worth_a_write, want) {
+                    return Some(run);
+                }
+            }
             // What is left of this region is lost until the hand comes back.
-            self.close_clusters(writer, writes);
             while let Some(piece) = writer.space.largest() {
                 let reserved = writer.space.reserve(piece);
                 debug_assert!(reserved);
