@@ -37,7 +37,7 @@ th,td{padding:.15rem .8rem .15rem 0;border-bottom:1px solid var(--rule);text-ali
 th{color:var(--faint);font-weight:500}th:first-child,td:first-child{text-align:left}
 figure{margin:1.5rem 0}figcaption{font-weight:600}svg{width:100%;height:auto}
 svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .tick{fill:var(--faint)}
-svg .grid{stroke:var(--rule)}svg .frame{stroke:var(--faint);fill:none}
+svg .grid{stroke:var(--rule)}svg .mark{stroke:var(--faint);stroke-dasharray:1 3}svg .frame{stroke:var(--faint);fill:none}
 pre{overflow-x:auto;padding:.6rem;border:1px solid var(--rule)}
 ";
 

@@ -84,6 +84,8 @@ pub struct Plot {
     series: Vec<Series>,
     /// Names in place of numbers on the x axis: 0, 1, 2, …
     names: Vec<String>,
+    /// Where something begins.
+    marks: Vec<(f64, String)>,
 }
 
 impl Plot {
@@ -95,6 +97,7 @@ impl Plot {
             y,
             series: Vec::new(),
             names: Vec::new(),
+            marks: Vec::new(),
         }
     }
 
@@ -109,6 +112,13 @@ impl Plot {
     #[must_use]
     pub fn named(mut self, names: &[&str]) -> Plot {
         self.names = names.iter().map(|&name| name.to_owned()).collect();
+        self
+    }
+
+    /// A line upright at `x`, with a name: something begins here.
+    #[must_use]
+    pub fn mark(mut self, x: f64, name: &str) -> Plot {
+        self.marks.push((x, name.to_owned()));
         self
     }
 
@@ -148,6 +158,7 @@ impl Plot {
             escaped(&self.caption)
         );
         self.grid(&frame, &mut out);
+        self.draw_marks(&frame, &mut out);
         let bars = self
             .series
             .iter()
@@ -184,6 +195,25 @@ impl Plot {
         }
         out.push_str("</svg>\n");
         out
+    }
+
+    fn draw_marks(&self, frame: &Frame, out: &mut String) {
+        for (n, (value, name)) in self.marks.iter().enumerate() {
+            let x = frame.x_at(*value);
+            if !(LEFT..=WIDTH - RIGHT).contains(&x) {
+                continue;
+            }
+            // Neighbours at three heights, so that short ones do not cover each other.
+            let y = TOP + 12.0 + (n % 3) as f64 * 13.0;
+            let _ = writeln!(
+                out,
+                "<line class=\"mark\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{}\"/>\
+                 <text class=\"tick\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+                HEIGHT - BOTTOM,
+                x + 3.0,
+                escaped(name)
+            );
+        }
     }
 
     fn grid(&self, frame: &Frame, out: &mut String) {
@@ -357,6 +387,17 @@ mod tests {
             .svg();
         assert_eq!(svg.matches("<circle").count(), 1);
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn marks_are_where_they_belong_or_not_at_all() {
+        let svg = plot()
+            .with(Series::line("s", vec![(1.0, 1.0), (100.0, 5.0)]))
+            .mark(50.0, "half<way")
+            .mark(9e9, "beyond")
+            .svg();
+        assert_eq!(svg.matches("class=\"mark\"").count(), 1);
+        assert!(svg.contains(">half&lt;way</text>") && !svg.contains("beyond"));
     }
 
     #[test]

@@ -24,6 +24,8 @@ enum State {
         head: Response,
         hit: bool,
         body: Body,
+        /// The part of it that comes: the first byte, and the one after the last.
+        part: (u64, u64),
         offset: u64,
     },
 }
@@ -31,8 +33,10 @@ enum State {
 /// An answer that was right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
-    /// 200 or 304.
+    /// 200, 206 or 304.
     pub status: u16,
+    /// When the server answered, Unix milliseconds by its clock, if it says.
+    pub made_ms: Option<u64>,
     /// A cache answered; not known of a 304.
     pub hit: bool,
     /// Bytes of the body.
@@ -71,7 +75,7 @@ impl Answer {
     pub fn body_bytes(&self) -> u64 {
         match &self.state {
             State::Head(_) => 0,
-            State::Body { offset, .. } => *offset,
+            State::Body { offset, part, .. } => *offset - part.0,
         }
     }
 
@@ -110,15 +114,12 @@ impl Answer {
         let rest = &whole[head.head_bytes..];
         let judged = self.expected.judge(&head, now_s)?;
         match judged {
-            Judged::Object {
-                hit,
-                version,
-                head_only: false,
-            } => {
+            Judged::Object { hit, version, part } if part.0 < part.1 => {
                 self.state = State::Body {
                     hit,
                     body: Body::new(self.expected.request.id, version),
-                    offset: 0,
+                    part,
+                    offset: part.0,
                     head,
                 };
                 self.take_body(rest)
@@ -126,6 +127,7 @@ impl Answer {
             _ if !rest.is_empty() => Err(Fault::Trailing),
             _ => Ok(Some(Finished {
                 status: head.status,
+                made_ms: head.made_ms,
                 hit: matches!(judged, Judged::Object { hit: true, .. }),
                 body_bytes: 0,
                 keep_alive: head.keep_alive,
@@ -138,12 +140,13 @@ impl Answer {
             head,
             hit,
             body,
+            part,
             offset,
         } = &mut self.state
         else {
             unreachable!("called with a head");
         };
-        let left = body.len() - *offset;
+        let left = part.1 - *offset;
         if bytes.len() as u64 > left {
             return Err(match head.length {
                 Some(_) => Fault::Trailing,
@@ -154,11 +157,12 @@ impl Answer {
             return Err(Fault::WrongBytes { at });
         }
         *offset += bytes.len() as u64;
-        let done = *offset == body.len() && head.length.is_some();
+        let done = *offset == part.1 && head.length.is_some();
         Ok(done.then_some(Finished {
             status: head.status,
+            made_ms: head.made_ms,
             hit: *hit,
-            body_bytes: *offset,
+            body_bytes: *offset - part.0,
             keep_alive: head.keep_alive,
         }))
     }
@@ -173,12 +177,14 @@ impl Answer {
             State::Body {
                 head,
                 hit,
-                body,
+                part,
                 offset,
-            } if head.length.is_none() && *offset == body.len() => Ok(Finished {
+                ..
+            } if head.length.is_none() && *offset == part.1 => Ok(Finished {
                 status: head.status,
+                made_ms: head.made_ms,
                 hit: *hit,
-                body_bytes: *offset,
+                body_bytes: *offset - part.0,
                 keep_alive: false,
             }),
             _ => Err(Fault::Truncated),
@@ -221,6 +227,7 @@ mod tests {
             exchange: 5,
             sent_s: NOW_S,
             life: id.life(1.0),
+            reloaded_ms: None,
         }
     }
 
@@ -236,6 +243,8 @@ mod tests {
             expires_s: version.until_s,
             exchange: 4,
             version: version.number,
+            made_ms: NOW_S * 1_000,
+            range: None,
             keep_alive: true,
         };
         write_reply(&reply, Minor::Zero, &mut bytes);

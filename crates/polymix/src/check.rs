@@ -5,6 +5,8 @@
 //!
 //! A stale answer is one whose version had ended when the request was sent, by more than `SLACK_S`: HTTP's times are whole
 //! seconds, and so are a cache's computations. Robots and servers on two machines need clocks that agree to half of it.
+//! Whoever reloads, and is then served what the cache had before, has been cheated too: the cache has passed on a newer
+//! answer and gives an older one. Both times are the server's, so clocks play no part in that.
 //!
 //! Not known here: sockets, bodies (see `answer`).   Source: spec sections 2 and 4; issue 6, "everything is checked".
 
@@ -16,6 +18,8 @@ use crate::wire::Response;
 
 /// What clocks and roundings may differ by.
 pub const SLACK_S: u64 = 2;
+/// An answer that was made so much earlier than another may still have come to the cache after it.
+const OVERTAKEN_MS: u64 = 2_000;
 
 /// What a robot knows before the answer comes.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +32,9 @@ pub struct Expected {
     pub sent_s: u64,
     /// When the object changes.
     pub life: Life,
+    /// When the server answered the latest reload of it that had come before this was asked: Unix milliseconds, by the
+    /// server's clock.
+    pub reloaded_ms: Option<u64>,
 }
 
 /// What is wrong with an answer.
@@ -35,6 +42,8 @@ pub struct Expected {
 pub enum Fault {
     /// No connection to the proxy.
     NoConnection,
+    /// This machine had no descriptor or port left for one. The load generator's fault.
+    Exhausted,
     /// Closed before the first byte of an answer, on a new connection.
     Closed,
     /// Took too long.
@@ -66,6 +75,10 @@ pub enum Fault {
     Coded,
     /// A cache answered a reload.
     ReloadFromCache,
+    /// A cache answers with what it had before a reload that it has passed on since.
+    StaleAfterReload,
+    /// A part that was not asked for, or another one than asked for.
+    WrongRange,
     /// A cache answered with what no cache may keep.
     UncachableFromCache,
     /// A cache answered a POST.
@@ -84,6 +97,7 @@ impl Fault {
     pub fn name(&self) -> String {
         let name = match self {
             Self::NoConnection => "no connection",
+            Self::Exhausted => EXHAUSTED,
             Self::Closed => "closed without an answer",
             Self::TimedOut => "timed out",
             Self::Malformed => "malformed",
@@ -98,6 +112,8 @@ impl Fault {
             Self::Trailing => "more than an answer",
             Self::Coded => "transfer coding",
             Self::ReloadFromCache => "reload from cache",
+            Self::StaleAfterReload => "stale after a reload",
+            Self::WrongRange => "wrong range",
             Self::UncachableFromCache => "uncachable from cache",
             Self::PostFromCache => "POST from cache",
             Self::UnconditionalNotModified => "304 without a condition",
@@ -106,6 +122,25 @@ impl Fault {
         };
         name.to_owned()
     }
+}
+
+/// The name of the one fault that is never the proxy's.
+pub const EXHAUSTED: &str = "no descriptor or port left here";
+
+/// Whether a fault of this name may come of too much load, on either side; all others are wrong at any load.
+#[must_use]
+pub fn comes_of_load(name: &str) -> bool {
+    let of_load = [
+        Fault::NoConnection,
+        Fault::Exhausted,
+        Fault::Closed,
+        Fault::TimedOut,
+        Fault::Overload,
+        Fault::Status(502),
+        Fault::Status(503),
+        Fault::Status(504),
+    ];
+    of_load.iter().any(|fault| fault.name() == name)
 }
 
 impl fmt::Display for Fault {
@@ -128,8 +163,9 @@ pub enum Judged {
         hit: bool,
         /// Which version the body must be.
         version: u64,
-        /// No body follows.
-        head_only: bool,
+        /// The part of it that follows: the first byte, and the one after the last. All of it but for ranges, nothing
+        /// after HEAD.
+        part: (u64, u64),
     },
 }
 
@@ -153,7 +189,7 @@ impl Expected {
     /// What is wrong with it.
     pub fn judge(&self, head: &Response, now_s: u64) -> Result<Judged, Fault> {
         match head.status {
-            200 => self.judge_object(head, now_s),
+            200 | 206 => self.judge_object(head, now_s),
             304 => match (self.request.method, self.request.condition) {
                 (Method::Get, Condition::Ims304) => Ok(Judged::NotModified),
                 // Right for a version that had ended just before.
@@ -193,22 +229,41 @@ impl Expected {
             if matches!(request.method, Method::Post(_)) {
                 return Err(Fault::PostFromCache);
             }
+            let before_reload = head
+                .made_ms
+                .zip(self.reloaded_ms)
+                .is_some_and(|(made, reloaded)| made + OVERTAKEN_MS < reloaded);
+            if before_reload {
+                return Err(Fault::StaleAfterReload);
+            }
         }
         let head_only = request.method == Method::Head;
         if head.coded && !head_only {
             return Err(Fault::Coded);
         }
-        if head
-            .length
-            .is_some_and(|length| length != request.id.size())
-        {
+        let (first, end) = self.part(head)?;
+        if head.length.is_some_and(|length| length != end - first) {
             return Err(Fault::WrongLength);
         }
         Ok(Judged::Object {
             hit,
             version,
-            head_only,
+            part: if head_only { (0, 0) } else { (first, end) },
         })
+    }
+
+    /// The part that a head announces. A server may always send all instead.
+    fn part(&self, head: &Response) -> Result<(u64, u64), Fault> {
+        let size = self.request.id.size();
+        match (head.status, self.request.condition, head.range) {
+            (200, _, _) => Ok((0, size)),
+            (_, Condition::Range { first, last }, Some(range))
+                if (range.first, range.last, range.size) == (first, last, size) =>
+            {
+                Ok((first, last + 1))
+            }
+            _ => Err(Fault::WrongRange),
+        }
     }
 }
 
@@ -216,6 +271,7 @@ impl Expected {
 mod tests {
     use super::*;
     use crate::content::{Kind, ObjectId};
+    use crate::range::ContentRange;
 
     const NOW_S: u64 = 1_700_000_000;
 
@@ -244,6 +300,7 @@ mod tests {
             exchange: 5,
             sent_s: NOW_S,
             life: id.life(1.0),
+            reloaded_ms: None,
         }
     }
 
@@ -278,7 +335,7 @@ mod tests {
                 Judged::Object {
                     hit,
                     version,
-                    head_only: false
+                    part: (0, basic.request.id.size()),
                 }
             );
         }
@@ -307,6 +364,49 @@ mod tests {
             fault(&basic, |h| h.status = 304),
             Fault::UnconditionalNotModified
         );
+    }
+
+    #[test]
+    fn parts_must_be_the_ones_asked_for() {
+        let range = Condition::Range { first: 3, last: 7 };
+        let ranged = expected(object(true), range, Method::Get);
+        let size = ranged.request.id.size();
+        let mut head = right(&ranged, 4);
+        let whole = ranged.judge(&head, NOW_S).unwrap();
+        assert!(matches!(whole, Judged::Object { part, .. } if part == (0, size)));
+        (head.status, head.length) = (206, Some(5));
+        let mut judge = |first, last, size| {
+            head.range = Some(ContentRange { first, last, size });
+            ranged.judge(&head, NOW_S)
+        };
+        let part = judge(3, 7, size).unwrap();
+        assert!(matches!(
+            part,
+            Judged::Object {
+                part: (3, 8),
+                hit: true,
+                ..
+            }
+        ));
+        for (first, last, size) in [(3, 8, size), (2, 6, size), (3, 7, size + 1)] {
+            assert_eq!(judge(first, last, size), Err(Fault::WrongRange));
+        }
+        head.range = None;
+        assert_eq!(ranged.judge(&head, NOW_S), Err(Fault::WrongRange));
+        let basic = expected(object(true), Condition::Basic, Method::Get);
+        assert_eq!(fault(&basic, |h| h.status = 206), Fault::WrongRange);
+    }
+
+    #[test]
+    fn what_is_older_than_a_reload_is_stale() {
+        let mut basic = expected(object(true), Condition::Basic, Method::Get);
+        let mut head = right(&basic, 4);
+        head.made_ms = Some(50_000);
+        assert!(basic.judge(&head, NOW_S).is_ok());
+        basic.reloaded_ms = Some(50_000 + OVERTAKEN_MS);
+        assert!(basic.judge(&head, NOW_S).is_ok());
+        basic.reloaded_ms = Some(50_001 + OVERTAKEN_MS);
+        assert_eq!(basic.judge(&head, NOW_S), Err(Fault::StaleAfterReload));
     }
 
     #[test]

@@ -24,10 +24,14 @@
 //! | `request` | request types and methods |
 //! | `phases` | from framp to dec2 |
 //! | `clock` | when a robot intends to ask, under a load that changes |
-//! | `wire` | heads of requests and responses |
+//! | `wire`, `range` | heads of requests and responses; parts of objects |
 //! | `answer`, `check` | an answer as it arrives; whether it is the right one |
 //! | `server`, `robots` | the two halves, on tokio |
-//! | `stats`, `report` | what is counted, and said |
+//! | `stats`, `times`, `series` | what is counted: in a phase, of times, moment by moment |
+//! | `cores` | what a thread had of the cores |
+//! | `report` | what is said of a run: JSON that can be read back, text; parts of a run joined |
+//! | `pages` | tables and figures: of a run, of several side by side, of a search |
+//! | `search` | at which rate to try next, and whether a proxy stood it |
 //! | `run` | both halves and the phases: one test |
 //!
 //! Source: POLYMIX-SPEC, from Web Polygraph 4.9.0 (workloads polymix-3 and polymix-4). We differ: no Content-MD5 (every byte
@@ -39,18 +43,26 @@ pub mod body;
 pub mod check;
 pub mod clock;
 pub mod content;
+pub mod cores;
 pub mod ideal;
 pub mod life;
 pub mod name;
+pub mod pages;
 pub mod phases;
 pub mod popularity;
 pub mod random;
+pub mod range;
 pub mod report;
 pub mod request;
 pub mod robots;
 pub mod run;
+pub mod search;
+pub mod series;
 pub mod server;
 pub mod stats;
+#[cfg(test)]
+mod testing;
+pub mod times;
 pub mod wire;
 
 /// Which of the two workloads.

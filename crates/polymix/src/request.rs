@@ -3,10 +3,12 @@
 //! A share of the requests is special; the phases begin with a tenth of that share (`special`). The images of a page are asked
 //! for in the same way as the page, but always with GET.
 //!
+//! Ranges are an addition of ours, for proxies that keep parts; there are none unless asked for.
+//!
 //! Not known here: connections.   Source: spec section 2; Polygraph's Client for what images inherit.
 
 use crate::Mix;
-use crate::content::ObjectId;
+use crate::content::{Kind, ObjectId};
 use crate::random::{self, Chance};
 
 //= spec section 2   request types
@@ -31,6 +33,13 @@ pub enum Condition {
     Ims304,
     /// No copy will do.
     Reload,
+    /// A part of the object is wanted. Not of PolyMix; see `Request::draw_range`.
+    Range {
+        /// The first byte.
+        first: u64,
+        /// The last byte.
+        last: u64,
+    },
 }
 
 /// The method.
@@ -77,6 +86,20 @@ impl Request {
             request.condition = Condition::Basic;
         }
         request
+    }
+
+    /// Makes a plain request for what has no images one for a part of it, with probability `share`. PolyMix knows no
+    /// ranges; with a share of 0 nothing is drawn, and the other choices stay what they were.
+    #[must_use]
+    pub fn draw_range(mut self, share: f64, chance: &mut Chance) -> Self {
+        let fit = self.is_basic() && self.id.kind != Kind::Html;
+        if fit && share > 0.0 && chance.event(share) {
+            let size = self.id.size();
+            let first = chance.below(size);
+            let last = first + chance.below(size - first);
+            self.condition = Condition::Range { first, last };
+        }
+        self
     }
 
     /// For an image of the page.
@@ -135,7 +158,6 @@ fn method(special: f64, chance: &mut Chance) -> Method {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::Kind;
 
     const DRAWS: u32 = 400_000;
 
@@ -179,6 +201,31 @@ mod tests {
             share(Mix::Three, 0.1, |r| r.condition != Condition::Basic),
             0.02,
         );
+    }
+
+    #[test]
+    fn ranges_lie_within_the_object_and_none_come_unasked() {
+        let mut chance = Chance::new(6);
+        let mut ranges = 0;
+        for number in 1..10_000 {
+            let id = ObjectId {
+                world: 1,
+                server: 0,
+                kind: Kind::Other,
+                number,
+            };
+            let request = Request::draw(Mix::Three, id, 1.0, &mut chance);
+            assert_eq!(request.draw_range(0.0, &mut chance), request);
+            match request.draw_range(0.25, &mut chance).condition {
+                Condition::Range { first, last } => {
+                    assert!(request.is_basic() && first <= last && last < id.size());
+                    ranges += 1;
+                }
+                condition => assert_eq!(condition, request.condition),
+            }
+        }
+        // A quarter of the 80 % that are basic.
+        assert!((1_850..2_150).contains(&ranges), "{ranges}");
     }
 
     #[test]

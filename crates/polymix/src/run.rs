@@ -5,7 +5,10 @@
 //! A small test has fewer servers than the specification says: else most lists of objects would have nothing to repeat, and
 //! the hit ratio would not be that of a day.
 //!
-//! Not known here: the command line.   Limits: one thread for each half.   Source: spec sections 3, 6 and 8.
+//! Where one process has too few descriptors or too little of a core, several take a `Share` of the robots each; their
+//! reports are joined (`Report::joined`).
+//!
+//! Not known here: the command line.   Limits: one thread for each half; 256 parts.   Source: spec sections 3, 6 and 8.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,15 +20,18 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
-use crate::name::Servers;
+use crate::name::{Servers, nth_address};
 use crate::phases::{Phase, Sizing, phases};
-use crate::report::Report;
+use crate::report::{About, Parts, Plan, Report};
 use crate::robots::{self, Progress, robots_for};
 use crate::server::{self, Counters};
 use crate::wire::Minor;
 
 /// Fills of the working set for each server, at least: some 30 objects that are asked for directly.
 const FILLS_A_SERVER: u64 = 100;
+
+/// Worlds of the parts of a run are so many bits apart, so that runs that begin in neighbouring seconds do not meet.
+const WORLD_STEP: u32 = 24;
 
 /// Descriptors, where the kernel does not tell.
 const FILES_ASSUMED: u64 = 1_024;
@@ -61,6 +67,39 @@ pub struct Test {
     pub remote: bool,
     /// Only phases with these names; all, if empty.
     pub only: Vec<String>,
+    /// Share of plain requests that ask for a part of the object. PolyMix has none.
+    pub range_share: f64,
+    /// Which part of the robots this process is; everything else above is said of the whole.
+    pub share: Share,
+}
+
+/// A part of the robots, for a process of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// Which one, from 1 on.
+    pub part: u32,
+    /// How many there are.
+    pub of: u32,
+}
+
+impl Share {
+    /// All robots in one process.
+    pub const WHOLE: Self = Self { part: 1, of: 1 };
+
+    /// How many of so many come before this part.
+    fn before(self, all: u32) -> u32 {
+        let share = u64::from(all) * u64::from(self.part - 1) / u64::from(self.of);
+        u32::try_from(share).expect("at most all")
+    }
+
+    /// How many of so many this part has.
+    fn count(self, all: u32) -> u32 {
+        let next = Self {
+            part: self.part + 1,
+            ..self
+        };
+        next.before(all) - self.before(all)
+    }
 }
 
 impl Test {
@@ -70,7 +109,8 @@ impl Test {
         let robots = self.robot_count();
         //= spec section 3   500 + 0.1 x robots
         let specified = 500 + robots.div_ceil(10);
-        let useful = self.sizing.working_set_fills() / FILLS_A_SERVER;
+        // Each part has a world of its own, so a server has as many lists of objects as there are parts.
+        let useful = self.sizing.working_set_fills() / FILLS_A_SERVER / u64::from(self.share.of);
         let useful = u32::try_from(useful).unwrap_or(u32::MAX).max(1);
         Servers {
             first: self.origin,
@@ -83,29 +123,60 @@ impl Test {
         self.robots.unwrap_or_else(|| robots_for(self.sizing.rate))
     }
 
+    /// What this part of the robots has to do.
+    fn sizing(&self) -> Sizing {
+        let of = f64::from(self.share.of);
+        Sizing {
+            rate: self.sizing.rate / of,
+            fill_rate: self.sizing.fill_rate / of,
+            cache_bytes: self.sizing.cache_bytes / u64::from(self.share.of),
+            ..self.sizing
+        }
+    }
+
     fn phases(&self) -> Vec<Phase> {
-        let mut all = phases(&self.sizing);
+        let mut all = phases(&self.sizing());
         if !self.only.is_empty() {
             all.retain(|phase| self.only.iter().any(|name| name == phase.name));
         }
         all
     }
 
-    fn robots(&self, servers: Servers) -> robots::Settings {
+    fn robots(&self, servers: Servers, with_origin: bool) -> robots::Settings {
+        let all = self.robot_count();
+        let first = self.share.before(all);
         robots::Settings {
             mix: self.sizing.mix,
             proxy: self.proxy,
             servers,
-            robots: self.robot_count(),
-            speed: f64::from(robots_for(self.sizing.rate)) / f64::from(self.robot_count()),
-            addresses: self.robot_addresses,
-            world: self.world,
-            seed: self.seed,
+            robots: self.share.count(all).max(1),
+            speed: f64::from(robots_for(self.sizing.rate)) / f64::from(all),
+            addresses: self.robot_addresses.map(|a| nth_address(a, first)),
+            world: self.world.wrapping_add((self.share.part - 1) << WORLD_STEP),
+            seed: self.seed ^ u64::from(self.share.part - 1) << 32,
             minor: self.minor,
             life_scale: self.sizing.time_scale,
-            working_set_fills: self.sizing.working_set_fills(),
+            range_share: self.range_share,
+            working_set_fills: self.sizing().working_set_fills(),
             patience: self.patience,
-            kept_max: kept_max(),
+            sockets_max: sockets_max(with_origin),
+            kept_max: kept_max(with_origin),
+        }
+    }
+
+    fn plan(&self, servers: &Servers) -> Plan {
+        Plan {
+            mix: self.sizing.mix,
+            rate: self.sizing.rate,
+            fill_rate: self.sizing.fill_rate,
+            cache_bytes: self.sizing.cache_bytes,
+            time_scale: self.sizing.time_scale,
+            think_scale: self.think_scale,
+            range_share: self.range_share,
+            robots: self.robot_count(),
+            servers: servers.count,
+            world: self.world,
+            seed: self.seed,
         }
     }
 
@@ -154,6 +225,17 @@ impl Test {
             (
                 "freeze after",
                 format!("{} fills", sizing.working_set_fills()),
+            ),
+            (
+                "parts",
+                match self.share {
+                    Share::WHOLE => "one process".to_owned(),
+                    Share { part, of } => format!("part {part} of {of}"),
+                },
+            ),
+            (
+                "ranges",
+                format!("{} of plain requests (PolyMix: 0)", self.range_share),
             ),
             (
                 "HTTP",
@@ -216,20 +298,52 @@ fn run_robots(
 ) -> io::Result<Report> {
     let local = LocalSet::new();
     let phases = test.phases();
-    let run = robots::run(test.robots(servers), &phases, origin, progress);
+    let began_ms = server::now_ms();
+    let run = robots::run(
+        test.robots(servers, origin.is_some()),
+        &phases,
+        origin,
+        progress,
+    );
     let outcome = local.block_on(&runtime()?, run);
-    Ok(Report::new(test.setup(&servers), &outcome))
+    #[allow(clippy::cast_precision_loss)] // milliseconds of this century
+    let about = About {
+        setup: test.setup(&servers),
+        plan: test.plan(&servers),
+        parts: Parts {
+            here: vec![test.share.part],
+            of: test.share.of,
+        },
+        began_s: began_ms as f64 / 1e3,
+    };
+    Ok(Report::new(about, &outcome))
 }
 
-/// Connections of robots that may be kept: a third of the descriptors, so that there are as many for the servers, and some
-/// to spare. With 20,000 descriptors and the specified think time, that is what limits the rate.
-fn kept_max() -> u64 {
+/// Connections of robots that may be kept. With 20,000 descriptors and the specified think time, that limits the rate.
+fn kept_max(with_origin: bool) -> u64 {
+    // The rest is for what comes in bursts (a page has up to 13 images, a proxy may stall), and for the servers if they are
+    // in this process.
+    if with_origin {
+        files_max() / 3
+    } else {
+        files_max() / 2
+    }
+}
+
+/// Connections of robots at all: not those of the servers, and not what else is open.
+fn sockets_max(with_origin: bool) -> u64 {
+    let files = files_max() - files_max() / 20;
+    if with_origin { files / 2 } else { files }
+}
+
+/// Files that this process may open.
+fn files_max() -> u64 {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let files = limits
         .lines()
         .find_map(|line| line.strip_prefix("Max open files"));
     let soft = files.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    soft.unwrap_or(FILES_ASSUMED) / 3
+    soft.unwrap_or(FILES_ASSUMED)
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
@@ -304,6 +418,22 @@ impl Drop for Origin {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_all_robots_once() {
+        for (all, of) in [(250, 3), (7, 7), (1000, 1), (10, 4)] {
+            let shares = (1..=of).map(|part| Share { part, of });
+            assert_eq!(shares.clone().map(|s| s.count(all)).sum::<u32>(), all);
+            for share in shares {
+                assert!(share.count(all).abs_diff(all / of) <= 1);
+            }
         }
     }
 }

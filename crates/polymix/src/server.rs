@@ -17,12 +17,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::Mix;
 use crate::body::Body;
+use crate::cores::Cores;
 use crate::name;
 use crate::random::{Chance, normal, zipf};
+use crate::range::ContentRange;
 use crate::request::{Method, server_abort};
 use crate::wire::{self, Incoming, Minor, Reply};
 
@@ -77,7 +80,7 @@ pub struct Counters {
 }
 
 /// The counters that a report uses, at a moment or between two.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// Requests answered.
     pub replies: u64,
@@ -104,7 +107,7 @@ impl Counters {
     /// Keeps `cpu_us` up to date, for ever; on the servers' thread.
     pub async fn watch_cpu(self: Arc<Self>) {
         loop {
-            let us = thread_cpu().as_micros();
+            let us = Cores::of_this_thread().cpu.as_micros();
             self.cpu_us
                 .store(u64::try_from(us).unwrap_or(u64::MAX), Relaxed);
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -292,7 +295,9 @@ impl Connection {
             return Err(io::ErrorKind::InvalidData.into());
         };
         self.think().await;
-        let now_s = now_s().saturating_add_signed(self.settings.clock_shift_s);
+        let shift_ms = self.settings.clock_shift_s * 1_000;
+        let now_ms = now_ms().saturating_add_signed(shift_ms);
+        let now_s = now_ms / 1_000;
         let version = id.life(self.settings.life_scale).version_at(now_s);
         //= spec section 4   304 when Last-Modified <= If-Modified-Since
         let get = request.method == Method::Get;
@@ -300,51 +305,72 @@ impl Connection {
             && request
                 .since_s
                 .is_some_and(|since| version.since_s <= since);
-        let length = id.size();
+        let size = id.size();
+        // rfc9110 §13.1.5: a range only of the version the client has.
+        let same = request
+            .if_range_s
+            .is_none_or(|modified_s| modified_s == version.since_s);
+        let wanted = request.range.filter(|_| get && !unchanged && same);
+        let part = wanted.and_then(|wanted| wanted.of(size));
+        let (first, end) = part.unwrap_or((0, size));
         let reply = Reply {
-            status: if unchanged { 304 } else { 200 },
-            length,
+            status: match part {
+                _ if unchanged => 304,
+                Some(_) => 206,
+                None => 200,
+            },
+            length: end - first,
+            range: part.map(|(first, end)| ContentRange {
+                first,
+                last: end - 1,
+                size,
+            }),
             cachable: id.cachable(),
             now_s,
             modified_s: version.since_s,
             expires_s: version.until_s,
             exchange: request.exchange,
             version: version.number,
+            made_ms: now_ms,
             keep_alive,
         };
         let mut head = Vec::with_capacity(512);
         wire::write_reply(&reply, self.settings.minor, &mut head);
         let body =
             (!unchanged && request.method != Method::Head).then(|| Body::new(id, version.number));
-        let body_end = body.as_ref().map_or(0, |body| {
-            match server_abort(self.settings.mix, request.exchange) {
-                Some(share) => share_of(body.len(), share),
-                None => body.len(),
-            }
-        });
+        let sent = match (&body, server_abort(self.settings.mix, request.exchange)) {
+            (None, _) => 0,
+            (Some(_), Some(share)) => share_of(end - first, share),
+            (Some(_), None) => end - first,
+        };
         self.counters.replies.fetch_add(1, Relaxed);
         self.counters
             .not_modified
             .fetch_add(u64::from(unchanged), Relaxed);
-        self.counters.body_bytes.fetch_add(body_end, Relaxed);
-        self.send(&head, body.as_ref(), body_end).await?;
-        let cut = body.is_some_and(|body| body_end < body.len());
+        self.counters.body_bytes.fetch_add(sent, Relaxed);
+        self.send(&head, body.as_ref(), first, sent).await?;
+        let cut = body.is_some() && sent < end - first;
         self.counters.aborted.fetch_add(u64::from(cut), Relaxed);
         Ok(!cut)
     }
 
     async fn think(&mut self) {
-        let seconds =
-            normal(THINK_S_MEAN, THINK_S_SDEV, self.chance.unit()) * self.settings.think_scale;
+        let seconds = think_s(self.chance.unit()) * self.settings.think_scale;
         if seconds > 0.0 {
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
         }
     }
 
-    /// Sends head and body from a piece of memory that all connections share; what a full socket does not take is
-    /// computed again.
-    async fn send(&mut self, head: &[u8], body: Option<&Body>, body_end: u64) -> io::Result<()> {
-        let total = head.len() as u64 + body_end;
+    /// Sends the head and `len` bytes of the body from `first` on, from a piece of memory that all connections share; what a
+    /// full socket does not take is computed again.
+    async fn send(
+        &mut self,
+        head: &[u8],
+        body: Option<&Body>,
+        first: u64,
+        len: u64,
+    ) -> io::Result<()> {
+        let total = head.len() as u64 + len;
         let mut sent = 0_u64;
         while sent < total {
             let wrote = PIECE.with_borrow_mut(|piece| {
@@ -353,13 +379,14 @@ impl Connection {
                     .and_then(|n| head.get(n..))
                     .unwrap_or_default();
                 piece[..head_left.len()].copy_from_slice(head_left);
-                let offset = sent.saturating_sub(head.len() as u64);
+                let done = sent.saturating_sub(head.len() as u64);
                 let room = piece.len() - head_left.len();
-                let len = usize::try_from(body_end - offset).unwrap_or(room).min(room);
+                let take = usize::try_from(len - done).unwrap_or(room).min(room);
                 if let Some(body) = body {
-                    body.fill(offset, &mut piece[head_left.len()..head_left.len() + len]);
+                    let part = &mut piece[head_left.len()..head_left.len() + take];
+                    body.fill(first + done, part);
                 }
-                self.stream.try_write(&piece[..head_left.len() + len])
+                self.stream.try_write(&piece[..head_left.len() + take])
             });
             match wrote {
                 Ok(n) => sent += n as u64,
@@ -371,6 +398,13 @@ impl Connection {
     }
 }
 
+/// Seconds before a reply; a number in [0, 1) says which.
+#[must_use]
+pub fn think_s(u: f64) -> f64 {
+    //= spec section 3   negative is 0
+    normal(THINK_S_MEAN, THINK_S_SDEV, u).max(0.0)
+}
+
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -380,20 +414,20 @@ fn share_of(bytes: u64, share: f64) -> u64 {
     ((bytes as f64 * share) as u64).min(bytes - 1)
 }
 
-/// CPU time of this thread, where the kernel tells.
+/// Unix milliseconds.
 #[must_use]
-pub fn thread_cpu() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let ns = text.split(' ').next().and_then(|ns| ns.parse().ok());
-    Duration::from_nanos(ns.unwrap_or(0))
+pub fn now_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| {
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        })
 }
 
 /// Unix seconds.
 #[must_use]
 pub fn now_s() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    now_ms() / 1_000
 }
 
 #[cfg(test)]
@@ -404,9 +438,7 @@ mod tests {
     fn think_times_are_those_of_the_specification() {
         let mut chance = Chance::new(1);
         let draws = 200_000;
-        let times: Vec<f64> = (0..draws)
-            .map(|_| normal(THINK_S_MEAN, THINK_S_SDEV, chance.unit()).max(0.0))
-            .collect();
+        let times: Vec<f64> = (0..draws).map(|_| think_s(chance.unit())).collect();
         let mean = times.iter().sum::<f64>() / f64::from(draws);
         // Cutting at 0 moves the mean up by 0.002 s.
         assert!((mean - 2.502).abs() < 0.01, "{mean}");

@@ -1,77 +1,28 @@
-//! What is counted: for each phase, and for each moment.
+//! What is counted in a phase.
 //!
 //! A request belongs to the phase in which it was intended, however late its answer. Hits and misses are told apart for
 //! *basic* replies only (GET without condition, 200), as Polygraph does; so are the hit ratios. What an ideal cache would
 //! have answered is counted beside it, from the requests alone.
 //!
-//! Not known here: what is done with the numbers.
-//! Limits: response times up to `RESPONSE_US_MAX`, two digits; `FAULTS_KEPT` examples; `SAMPLES_MAX` moments, then each
-//! stands for twice the time.   Source: spec section 7.
+//! Not known here: what is done with the numbers; moments (`series`).
+//! Limits: `FAULTS_KEPT` examples.   Source: spec section 7.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 use crate::answer::Finished;
 use crate::check::Fault;
 use crate::content::Kind;
-use crate::request::Request;
+use crate::request::{Condition, Method, Request};
+use crate::times::Times;
 
-const RESPONSE_US_MAX: u64 = 600_000_000;
 /// Faults that are told in full.
 pub const FAULTS_KEPT: usize = 20;
-const SAMPLES_MAX: usize = 2_048;
-
-/// Times of one sort.
-#[derive(Debug, Clone)]
-pub struct Times(Histogram<u64>);
-
-impl Default for Times {
-    fn default() -> Self {
-        let histogram = Histogram::new_with_bounds(1, RESPONSE_US_MAX, 2);
-        Self(histogram.expect("bounds and digits are legal"))
-    }
-}
-
-impl Times {
-    /// Counts one.
-    pub fn add(&mut self, time: Duration) {
-        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.0.saturating_record(us.max(1));
-    }
-
-    /// How many.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.0.len()
-    }
-
-    /// Mean in milliseconds.
-    #[must_use]
-    pub fn mean_ms(&self) -> f64 {
-        if self.0.is_empty() {
-            0.0
-        } else {
-            self.0.mean() / 1e3
-        }
-    }
-
-    /// What so many percent were not above, in milliseconds.
-    #[must_use]
-    #[allow(clippy::cast_precision_loss)]
-    pub fn percentile_ms(&self, percent: f64) -> f64 {
-        self.0.value_at_percentile(percent) as f64 / 1e3
-    }
-
-    /// Counts those of another, too.
-    pub fn join(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("same bounds");
-    }
-}
 
 /// Requests or replies, and the bytes of their bodies.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
     /// How many.
     pub count: u64,
@@ -92,7 +43,7 @@ impl Volume {
 }
 
 /// One phase, or all of them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// Requests intended.
     pub requests: u64,
@@ -100,6 +51,8 @@ pub struct Counted {
     pub offered: u64,
     /// Basic requests whose answer came, and those among them that an ideal cache answers.
     pub offered_basic: u64,
+    /// Bytes of the latter.
+    pub offered_bytes: u64,
     /// Right answers.
     pub replies: Volume,
     /// Of them, basic.
@@ -162,12 +115,14 @@ impl Counted {
             self.not_modified += 1;
             return;
         }
-        self.condition_ignored += u64::from(request.condition == crate::request::Condition::Ims304);
-        if !finished.hit && request.id.cachable() && request.method == crate::request::Method::Get {
+        self.condition_ignored += u64::from(request.condition == Condition::Ims304);
+        let whole = finished.status == 200 && request.method == Method::Get;
+        if !finished.hit && request.id.cachable() && whole {
             self.fills.add(bytes);
         }
         if request.is_basic() {
             self.offered_basic += u64::from(request.offered);
+            self.offered_bytes += bytes * u64::from(request.offered);
             self.basic.add(bytes);
             if finished.hit {
                 self.hits.add(bytes);
@@ -194,6 +149,7 @@ impl Counted {
         self.requests += other.requests;
         self.offered += other.offered;
         self.offered_basic += other.offered_basic;
+        self.offered_bytes += other.offered_bytes;
         self.replies.join(other.replies);
         self.basic.join(other.basic);
         self.hits.join(other.hits);
@@ -216,115 +172,5 @@ impl Counted {
         self.first_byte.join(&other.first_byte);
         self.queued.join(&other.queued);
         self.lag.join(&other.lag);
-    }
-}
-
-/// One moment of the run.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Sample {
-    /// Right answers.
-    pub replies: u64,
-    /// Wrong ones.
-    pub errors: u64,
-    /// Of the right ones, basic.
-    pub basic: u64,
-    /// Of the basic ones, from a cache.
-    pub hits: u64,
-    /// Sum of response times, seconds.
-    pub response_s: f64,
-    /// Of hits.
-    pub hit_s: f64,
-    /// Of basic misses.
-    pub miss_s: f64,
-}
-
-/// The run, moment by moment, by when answers ended.
-#[derive(Debug, Clone)]
-pub struct Series {
-    /// What a sample stands for, seconds.
-    pub interval_s: f64,
-    /// From the beginning of the run on.
-    pub samples: Vec<Sample>,
-}
-
-impl Default for Series {
-    fn default() -> Self {
-        Self {
-            interval_s: 1.0,
-            samples: Vec::new(),
-        }
-    }
-}
-
-impl Series {
-    /// The sample of a time.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below SAMPLES_MAX
-    pub fn at(&mut self, at: Duration) -> &mut Sample {
-        while at.as_secs_f64() / self.interval_s >= SAMPLES_MAX as f64 {
-            self.halve();
-        }
-        let index = (at.as_secs_f64() / self.interval_s) as usize;
-        if self.samples.len() <= index {
-            self.samples.resize(index + 1, Sample::default());
-        }
-        &mut self.samples[index]
-    }
-
-    fn halve(&mut self) {
-        self.interval_s *= 2.0;
-        self.samples = self
-            .samples
-            .chunks(2)
-            .map(|pair| pair.iter().fold(Sample::default(), Sample::plus))
-            .collect();
-    }
-}
-
-impl Sample {
-    fn plus(self, other: &Self) -> Self {
-        Self {
-            replies: self.replies + other.replies,
-            errors: self.errors + other.errors,
-            basic: self.basic + other.basic,
-            hits: self.hits + other.hits,
-            response_s: self.response_s + other.response_s,
-            hit_s: self.hit_s + other.hit_s,
-            miss_s: self.miss_s + other.miss_s,
-        }
-    }
-
-    /// Counts a right answer.
-    pub fn finished(&mut self, request: &Request, finished: &Finished, response: Duration) {
-        let seconds = response.as_secs_f64();
-        self.replies += 1;
-        self.response_s += seconds;
-        if request.is_basic() && finished.status == 200 {
-            self.basic += 1;
-            if finished.hit {
-                self.hits += 1;
-                self.hit_s += seconds;
-            } else {
-                self.miss_s += seconds;
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_run_has_coarser_samples_and_loses_none() {
-        let mut series = Series::default();
-        for second in 0..10_000 {
-            series.at(Duration::from_secs(second)).replies += 1;
-        }
-        assert!(series.samples.len() <= SAMPLES_MAX);
-        assert_eq!(
-            series.samples.iter().map(|s| s.replies).sum::<u64>(),
-            10_000
-        );
-        assert!((series.interval_s - 8.0).abs() < 1e-9);
     }
 }

@@ -1,7 +1,8 @@
 //! Heads of requests and responses, as far as this workload has them.
 //!
 //! A line of our own, `X-Polymix`, carries the number of the exchange: the server gives back the number of the request that
-//! made it answer, so an answer with a foreign number came from a cache. Behind it: the version of the body.
+//! made it answer, so an answer with a foreign number came from a cache. Behind it: the version of the body, and when the
+//! server answered, by its own clock.
 //!
 //! We read with `httparse` and not with the crate `http1`, so that proxy and benchmark do not share their mistakes.
 //!
@@ -10,6 +11,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::name::{Servers, parse_hex, write_hex, write_path};
+use crate::range::{ContentRange, Wanted};
 use crate::request::{Condition, Method, Request};
 
 /// A head is at most this long.
@@ -44,6 +46,10 @@ pub struct Response {
     pub version: Option<u64>,
     /// Last-Modified, Unix seconds.
     pub modified_s: Option<u64>,
+    /// When the server answered, Unix milliseconds.
+    pub made_ms: Option<u64>,
+    /// Content-Range.
+    pub range: Option<ContentRange>,
 }
 
 /// The head of a request, as a server sees it.
@@ -59,6 +65,10 @@ pub struct Incoming {
     pub exchange: u64,
     /// If-Modified-Since, Unix seconds.
     pub since_s: Option<u64>,
+    /// Range; one that we do not serve (several, another unit) is as good as none.
+    pub range: Option<Wanted>,
+    /// If-Range, as a date, Unix seconds; 0 if it is anything else.
+    pub if_range_s: Option<u64>,
     /// The connection may be used again.
     pub keep_alive: bool,
 }
@@ -71,10 +81,12 @@ pub struct Malformed;
 /// What a response says before its body.
 #[derive(Debug, Clone, Copy)]
 pub struct Reply {
-    /// 200 or 304.
+    /// 200, 206 or 304.
     pub status: u16,
     /// Content-Length.
     pub length: u64,
+    /// Content-Range, of a 206.
+    pub range: Option<ContentRange>,
     /// Times, if it may be cached: now, Last-Modified, Expires.
     pub cachable: bool,
     /// Unix seconds.
@@ -87,6 +99,8 @@ pub struct Reply {
     pub exchange: u64,
     /// Of the body.
     pub version: u64,
+    /// When the server answered, Unix milliseconds.
+    pub made_ms: u64,
     /// The connection will be used again.
     pub keep_alive: bool,
 }
@@ -128,6 +142,9 @@ pub fn write_request(
             line(out, "Cache-Control", b"no-cache");
             line(out, "Pragma", b"no-cache");
         }
+        Condition::Range { first, last } => {
+            line(out, "Range", format!("bytes={first}-{last}").as_bytes());
+        }
     }
     if let Method::Post(bytes) = request.method {
         line(out, "Content-Length", bytes.to_string().as_bytes());
@@ -143,6 +160,7 @@ pub fn write_reply(reply: &Reply, minor: Minor, out: &mut Vec<u8>) {
     });
     out.extend_from_slice(match reply.status {
         304 => b"304 Not Modified\r\n",
+        206 => b"206 Partial Content\r\n",
         _ => b"200 OK\r\n",
     });
     date(out, "Date", reply.now_s);
@@ -154,13 +172,17 @@ pub fn write_reply(reply: &Reply, minor: Minor, out: &mut Vec<u8>) {
         line(out, "Cache-Control", b"private,no-cache");
         line(out, "Pragma", b"no-cache");
     }
-    if reply.status == 200 {
+    if reply.status != 304 {
         line(out, "Content-Length", reply.length.to_string().as_bytes());
+    }
+    if let Some(ContentRange { first, last, size }) = reply.range {
+        let value = format!("bytes {first}-{last}/{size}");
+        line(out, "Content-Range", value.as_bytes());
     }
     out.extend_from_slice(b"X-Polymix: ");
     write_hex(reply.exchange, 16, out);
     out.push(b' ');
-    out.extend_from_slice(reply.version.to_string().as_bytes());
+    out.extend_from_slice(format!("{} {}", reply.version, reply.made_ms).as_bytes());
     out.extend_from_slice(b"\r\n");
     connection(out, reply.keep_alive);
 }
@@ -219,7 +241,11 @@ pub fn parse_response(bytes: &[u8]) -> Result<Option<Response>, Malformed> {
         } else if name.eq_ignore_ascii_case("x-polymix") {
             let (exchange, version) = value.split_at_checked(16).ok_or(Malformed)?;
             found.exchange = Some(parse_hex(exchange).ok_or(Malformed)?);
-            found.version = Some(number(version.trim_ascii())?);
+            let mut rest = version.trim_ascii().splitn(2, |b| *b == b' ');
+            found.version = Some(number(rest.next().unwrap_or_default())?);
+            found.made_ms = rest.next().map(number).transpose()?;
+        } else if name.eq_ignore_ascii_case("content-range") {
+            found.range = Some(ContentRange::read(value).ok_or(Malformed)?);
         }
     }
     Ok(Some(found))
@@ -241,6 +267,8 @@ pub fn parse_request(bytes: &[u8]) -> Result<Option<Incoming>, Malformed> {
         target: head.path.ok_or(Malformed)?.into(),
         exchange: 0,
         since_s: None,
+        range: None,
+        if_range_s: None,
         keep_alive: head.version == Some(1),
     };
     let mut length = 0;
@@ -254,6 +282,10 @@ pub fn parse_request(bytes: &[u8]) -> Result<Option<Incoming>, Malformed> {
             found.keep_alive = keeps(value, found.keep_alive);
         } else if name.eq_ignore_ascii_case("if-modified-since") {
             found.since_s = Some(seconds(value)?);
+        } else if name.eq_ignore_ascii_case("range") {
+            found.range = Wanted::read(value);
+        } else if name.eq_ignore_ascii_case("if-range") {
+            found.if_range_s = Some(seconds(value).unwrap_or(0));
         } else if name.eq_ignore_ascii_case("x-polymix") {
             found.exchange = parse_hex(value).ok_or(Malformed)?;
         }
@@ -280,7 +312,7 @@ fn complete(
 
 fn number(value: &[u8]) -> Result<u64, Malformed> {
     let text = std::str::from_utf8(value).map_err(|_| Malformed)?;
-    if !text.bytes().all(|b| b.is_ascii_digit()) {
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(Malformed);
     }
     text.parse().map_err(|_| Malformed)
@@ -384,6 +416,8 @@ mod tests {
             expires_s: 1_000_200,
             exchange: 77,
             version: 4,
+            made_ms: 1_000_100_250,
+            range: None,
             keep_alive: false,
         };
         let mut out = Vec::new();
@@ -393,6 +427,28 @@ mod tests {
         assert_eq!(found.length, Some(12));
         assert_eq!((found.exchange, found.version), (Some(77), Some(4)));
         assert_eq!(found.modified_s, Some(1_000_000));
+        assert_eq!(found.made_ms, Some(1_000_100_250));
         assert!(!found.keep_alive && !found.coded);
+        let range = ContentRange {
+            first: 5,
+            last: 16,
+            size: 100,
+        };
+        let part = Reply {
+            status: 206,
+            range: Some(range),
+            ..reply
+        };
+        out.clear();
+        write_reply(&part, Minor::Zero, &mut out);
+        let found = parse_response(&out).unwrap().unwrap();
+        assert_eq!((found.status, found.range), (206, Some(range)));
+    }
+
+    #[test]
+    fn ranges_are_understood_by_the_server() {
+        let range = request(Condition::Range { first: 3, last: 7 }, Method::Get);
+        let found = parse_request(&written(&range)).unwrap().unwrap();
+        assert_eq!(found.range, Some(Wanted::From(3, Some(7))));
     }
 }

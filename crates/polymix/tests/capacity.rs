@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use polymix::Mix;
 use polymix::phases::Sizing;
-use polymix::run::{Origin, Test, robots};
+use polymix::run::{Origin, Share, Test, robots};
 use polymix::wire::Minor;
 
 /// Requests a second, unless told otherwise.
@@ -45,6 +45,8 @@ fn robots_keep_the_rate_they_intend() {
         patience: Duration::from_secs(30),
         remote: false,
         only: vec!["inc1".to_owned(), "top1".to_owned()],
+        range_share: 0.0,
+        share: Share::WHOLE,
     };
     let origin = Origin::start(test.servers(), test.server()).unwrap();
     test.proxy = origin.address;

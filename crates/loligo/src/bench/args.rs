@@ -9,10 +9,14 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Subcommand, ValueEnum};
 use polymix::Mix;
 use polymix::phases::{Sizing, phases};
-use polymix::run::Test;
+use polymix::run::{Share, Test};
 use polymix::wire::Minor;
 
+use super::search_args::SearchFlags;
 use crate::units::parse_size;
+
+/// Processes that share the robots of a run.
+const SHARES_MAX: u32 = 256;
 
 #[derive(Subcommand, Debug)]
 pub enum BenchCommand {
@@ -20,13 +24,25 @@ pub enum BenchCommand {
     #[command(after_help = POLYMIX_EXAMPLES)]
     Polymix(LoadFlags),
     /// The servers alone, until interrupted
+    #[command(after_help = HALVES_EXAMPLES)]
     Origin(OriginFlags),
-    /// The robots alone; the servers are on another machine, started with the same flags
+    /// The robots alone; the servers are another process, started with the same flags
+    #[command(after_help = HALVES_EXAMPLES)]
     Robots(LoadFlags),
+    /// Search the highest rate that a proxy stands
+    #[command(after_help = SEARCH_EXAMPLES)]
+    Search(SearchFlags),
+    /// Show what --json wrote: of a run, of its parts joined, of a search
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportFlags),
+    /// Show several runs, or several searches, side by side
+    #[command(after_help = REPORT_EXAMPLES)]
+    Compare(ReportFlags),
 }
 
 pub const BENCH_HELP: &str = "\
-The workload is PolyMix-3 or 4 of Web Polygraph. Every byte of every answer is compared; what is wrong is told by name.";
+The workload is PolyMix-3 or 4 of Web Polygraph. Every byte of every answer is compared; what is wrong is told by name.
+See docs/bench.md for what the figures mean.";
 
 const POLYMIX_EXAMPLES: &str = "\
 Examples:
@@ -34,25 +50,50 @@ Examples:
     loligo bench polymix --proxy http://127.0.0.1:3128 --rate 100 --cache-size 64MiB --time-scale 1/240
   How many requests a core can do, without the servers' think time:
     loligo bench polymix --proxy 127.0.0.1:3128 --rate 5000 --cache-size 1GiB --time-scale 1/240 --think-scale 0.02
-  The workload as it was (about 13 hours):
-    loligo bench polymix --proxy 10.0.0.2:3128 --rate 500 --cache-size 20GiB --json run.json
+  The workload as it was (about 13 hours), with a page to look at:
+    loligo bench polymix --proxy 10.0.0.2:3128 --rate 500 --cache-size 20GiB --json run.json --html run.html
 
 Exit status: 0 every answer was right, 1 some were wrong, 2 the run could not be made.";
 
-/// What robots and servers must agree on.
+const HALVES_EXAMPLES: &str = "\
+Example: the servers, and two processes of robots, each on a core; then one report of both:
+    loligo bench origin --rate 4000 --time-scale 1/240
+    loligo bench robots --proxy 10.0.0.2:3128 --rate 4000 --cache-size 1GiB --time-scale 1/240 --world 1 --share 1/2 --json 1.json
+    loligo bench robots --proxy 10.0.0.2:3128 --rate 4000 --cache-size 1GiB --time-scale 1/240 --world 1 --share 2/2 --json 2.json
+    loligo bench report 1.json 2.json --html run.html
+
+--rate, --cache-size, --robots and --robot-addresses are those of the whole; each process takes its share.";
+
+const SEARCH_EXAMPLES: &str = "\
+Each step is a run of its own: objects that the proxy has not seen, the cache filled, the peak held for --top seconds.
+The rate doubles until it is not stood, then the gap is halved until it is narrower than --tolerance. A load is stood if the
+mean response is short enough, nothing is wrong, and the document hit ratio is near what is offered.
+
+Examples:
+    loligo bench search --proxy 127.0.0.1:3128 --first 100 --json search.json --html search.html
+  Where the CPU is the question, with a hundredth of the think time (the limit of the response shrinks with it):
+    loligo bench search --proxy 127.0.0.1:3128 --first 1000 --think-scale 0.01 --tolerance 0.1
+
+Exit status: 0 a peak was found, 1 none was (the load generator gave out, or nothing was stood), 2 no run could be made.";
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+    loligo bench report run.json --html run.html
+    loligo bench report part1.json part2.json --json whole.json
+    loligo bench compare loligo.json squid.json nginx.json --html compare.html
+
+Parts of one run (bench robots --share) are joined. Runs are called by their --label, or by the name of the file.";
+
+/// What robots and servers must agree on, besides the rate.
 #[derive(Args, Debug)]
 pub struct WorkloadFlags {
-    /// Peak, requests a second
-    #[arg(long, value_name = "R", value_parser = positive)]
-    pub rate: f64,
-
     /// Which workload: 3 or 4
     #[arg(long, value_name = "N", default_value = "3")]
     pub polymix: PolymixNumber,
 
-    /// Shortens phases, working set and life cycles: 1, 0.01, 1/240
-    #[arg(long, value_name = "S", default_value = "1", value_parser = positive)]
-    pub time_scale: f64,
+    /// Shortens phases, working set and life cycles: 1, 0.01, 1/240 [default: 1; in a search so that the top lasts --top]
+    #[arg(long, value_name = "S", value_parser = positive)]
+    pub time_scale: Option<f64>,
 
     /// Shortens the servers' think time of 2.5 s; 0 is none
     #[arg(long, value_name = "T", default_value = "1", value_parser = scale)]
@@ -79,23 +120,15 @@ pub struct WorkloadFlags {
     pub seed: u64,
 }
 
-/// `bench polymix` and `bench robots`.
+/// What robots need to know, whatever they are for.
 #[derive(Args, Debug)]
-pub struct LoadFlags {
+pub struct RobotFlags {
     /// The proxy under test
     #[arg(long, value_name = "URL", value_parser = proxy_address)]
     pub proxy: SocketAddr,
 
-    /// Size of its cache, memory and disk; the fill phase brings twice as much
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub cache_size: u64,
-
     #[command(flatten)]
     pub workload: WorkloadFlags,
-
-    /// Requests a second while the cache is filled, 10 to 100 % of the peak [default: the peak]
-    #[arg(long, value_name = "F", value_parser = positive)]
-    pub fill_rate: Option<f64>,
 
     /// First address of the robots, each its own [default: the system's choice]
     #[arg(long, value_name = "ADDRESS")]
@@ -105,21 +138,63 @@ pub struct LoadFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub robots: Option<u32>,
 
-    /// Which objects are asked for; robots in several processes need different ones [default: new ones each time]
-    #[arg(long, value_name = "N")]
-    pub world: Option<u32>,
-
     /// Seconds an answer may take
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = positive)]
     pub patience: f64,
+
+    /// Share of plain requests that ask for a part of the object: an addition, PolyMix has none
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share_of_one)]
+    pub ranges: f64,
+}
+
+/// Where the report goes, besides standard output.
+#[derive(Args, Debug)]
+pub struct OutFlags {
+    /// Write the report as JSON; - is standard output, in place of the text
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write the report as a page that needs nothing besides itself
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// `bench polymix` and `bench robots`.
+#[derive(Args, Debug)]
+pub struct LoadFlags {
+    /// Peak, requests a second
+    #[arg(long, value_name = "R", value_parser = positive)]
+    pub rate: f64,
+
+    /// Size of the proxy's cache, memory and disk; the fill phase brings twice as much
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub cache_size: u64,
+
+    #[command(flatten)]
+    pub robot: RobotFlags,
+
+    /// Requests a second while the cache is filled, 10 to 100 % of the peak [default: the peak]
+    #[arg(long, value_name = "F", value_parser = positive)]
+    pub fill_rate: Option<f64>,
+
+    /// Which objects are asked for; the same for all parts of a run [default: new ones each time]
+    #[arg(long, value_name = "N")]
+    pub world: Option<u32>,
+
+    /// Be one of several processes that share the robots: 1/4 is the first of four
+    #[arg(long, value_name = "PART/OF", value_parser = share, requires = "world")]
+    pub share: Option<Share>,
 
     /// Only these phases
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub phases: Vec<String>,
 
-    /// Write the report as JSON, too
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// What to call this run beside others
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub label: String,
+
+    #[command(flatten)]
+    pub out: OutFlags,
 
     /// No progress on standard error
     #[arg(short, long)]
@@ -129,12 +204,27 @@ pub struct LoadFlags {
 /// `bench origin`.
 #[derive(Args, Debug)]
 pub struct OriginFlags {
+    /// Peak, requests a second
+    #[arg(long, value_name = "R", value_parser = positive)]
+    pub rate: f64,
+
     #[command(flatten)]
     pub workload: WorkloadFlags,
 
     /// Answer other machines, too
     #[arg(long)]
     pub remote: bool,
+}
+
+/// `bench report` and `bench compare`.
+#[derive(Args, Debug)]
+pub struct ReportFlags {
+    /// What --json wrote
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub out: OutFlags,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy)]
@@ -155,17 +245,17 @@ pub enum HttpVersion {
 
 impl WorkloadFlags {
     /// A test in which robots have nothing to say.
-    fn test(&self) -> Test {
+    fn test(&self, rate: f64, time_scale: f64) -> Test {
         Test {
             sizing: Sizing {
                 mix: match self.polymix {
                     PolymixNumber::Three => Mix::Three,
                     PolymixNumber::Four => Mix::Four,
                 },
-                rate: self.rate,
-                fill_rate: self.rate,
+                rate,
+                fill_rate: rate,
                 cache_bytes: 0,
-                time_scale: self.time_scale,
+                time_scale: self.time_scale.unwrap_or(time_scale),
             },
             proxy: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             origin: self.origin,
@@ -183,6 +273,22 @@ impl WorkloadFlags {
             patience: Duration::from_secs(60),
             remote: false,
             only: Vec::new(),
+            range_share: 0.0,
+            share: Share::WHOLE,
+        }
+    }
+}
+
+impl RobotFlags {
+    /// A test at a rate; `time_scale` is the default.
+    pub fn test(&self, rate: f64, time_scale: f64) -> Test {
+        Test {
+            proxy: self.proxy,
+            robots: self.robots,
+            robot_addresses: self.robot_addresses,
+            patience: Duration::from_secs_f64(self.patience),
+            range_share: self.ranges,
+            ..self.workload.test(rate, time_scale)
         }
     }
 }
@@ -192,7 +298,7 @@ impl OriginFlags {
     pub fn test(&self) -> Test {
         Test {
             remote: self.remote,
-            ..self.workload.test()
+            ..self.workload.test(self.rate, 1.0)
         }
     }
 }
@@ -200,8 +306,8 @@ impl OriginFlags {
 impl LoadFlags {
     /// The test that is wanted, or why it makes no sense.
     pub fn test(&self) -> Result<Test, String> {
-        let test = self.workload.test();
-        let rate = test.sizing.rate;
+        let test = self.robot.test(self.rate, 1.0);
+        let rate = self.rate;
         let fill_rate = self.fill_rate.unwrap_or(rate);
         if !(rate * 0.1..=rate).contains(&fill_rate) {
             return Err(format!(
@@ -223,30 +329,27 @@ impl LoadFlags {
         }
         Ok(Test {
             sizing,
-            proxy: self.proxy,
-            robots: self.robots,
-            robot_addresses: self.robot_addresses,
             world: self.world.unwrap_or_else(new_world),
-            patience: Duration::from_secs_f64(self.patience),
             only: self.phases.clone(),
+            share: self.share.unwrap_or(Share::WHOLE),
             ..test
         })
     }
 }
 
 /// Another one each second, so that a proxy that was tested before has none of the objects.
-fn new_world() -> u32 {
+pub(super) fn new_world() -> u32 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(1, |since| {
         u32::try_from(since.as_secs() % (1 << 32)).expect("below 2^32")
     })
 }
 
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     parse_size(text).ok_or_else(|| "not a size, such as 64MiB or 10GiB".to_owned())
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+pub(super) fn positive(text: &str) -> Result<f64, String> {
     match scale(text)? {
         0.0 => Err("must be above 0".to_owned()),
         number => Ok(number),
@@ -263,6 +366,28 @@ fn scale(text: &str) -> Result<f64, String> {
     value
         .filter(|value| value.is_finite() && *value >= 0.0)
         .ok_or_else(|| "not a number, such as 0.5 or 1/240".to_owned())
+}
+
+fn share_of_one(text: &str) -> Result<f64, String> {
+    let share = scale(text)?;
+    if share > 1.0 {
+        return Err("must not be above 1".to_owned());
+    }
+    Ok(share)
+}
+
+/// `2/4`
+fn share(text: &str) -> Result<Share, String> {
+    let numbers = text.split_once('/').and_then(|(part, of)| {
+        let part = part.trim().parse().ok()?;
+        Some((part, of.trim().parse().ok()?))
+    });
+    match numbers {
+        Some((part, of)) if (1..=SHARES_MAX).contains(&of) && (1..=of).contains(&part) => {
+            Ok(Share { part, of })
+        }
+        _ => Err(format!("not a part, such as 2/4; at most {SHARES_MAX}")),
+    }
 }
 
 fn proxy_address(text: &str) -> Result<SocketAddr, String> {
@@ -284,6 +409,14 @@ mod tests {
         assert_eq!(scale("0"), Ok(0.0));
         assert!(scale("1/0").is_err() && scale("-1").is_err() && scale("x").is_err());
         assert!(positive("0").is_err());
+    }
+
+    #[test]
+    fn shares_are_parts_of_a_whole() {
+        assert_eq!(share("2/4"), Ok(Share { part: 2, of: 4 }));
+        for none in ["0/4", "5/4", "1/0", "1", "1/257", "a/b"] {
+            assert!(share(none).is_err(), "{none}");
+        }
     }
 
     #[test]

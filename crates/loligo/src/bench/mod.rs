@@ -1,23 +1,29 @@
 //! `loligo bench`: load a proxy, any proxy, and check what it answers.
 //!
-//! What was typed becomes a `Test` (`args`); `polymix` runs it; here it is shown while it runs and when it is over. The
-//! report goes to standard output, progress to standard error.
+//! What was typed becomes a `Test` (`args`, `search_args`); `polymix` runs it; here it is shown while it runs (`live`) and
+//! when it is over, or read back (`files`). The report goes to standard output, progress to standard error.
 //!
-//! Not known here: the workload.   Limits: those of `polymix`.
+//! Not known here: the workload, what a report looks like.   Limits: those of `polymix`.
 
 mod args;
+mod files;
+mod live;
+mod search_args;
 
-use std::io::{self, Write as _};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use polymix::report::Report;
-use polymix::robots::Progress;
+use polymix::pages;
+use polymix::report::{Report, Stamp};
 use polymix::run;
+use polymix::search::{self, Found, SearchReport};
 
 pub use args::{BENCH_HELP, BenchCommand};
 
+use self::args::{LoadFlags, OutFlags, ReportFlags};
+use self::files::Read;
+use self::live::Live;
+use self::search_args::SearchFlags;
 use crate::machine;
 
 /// The run could not be made.
@@ -26,9 +32,12 @@ const EXIT_NO_RUN: u8 = 2;
 /// Runs what was typed.
 pub fn run(command: &BenchCommand) -> ExitCode {
     machine::raise_files_limit();
-    match command {
+    let done = match command {
         BenchCommand::Polymix(flags) => load(flags, true),
         BenchCommand::Robots(flags) => load(flags, false),
+        BenchCommand::Search(flags) => search(flags),
+        BenchCommand::Report(flags) => show(flags),
+        BenchCommand::Compare(flags) => compare(flags),
         BenchCommand::Origin(flags) => {
             let test = flags.test();
             let servers = test.servers();
@@ -36,71 +45,129 @@ pub fn run(command: &BenchCommand) -> ExitCode {
                 "loligo: {} servers from {} on; Ctrl-C ends them",
                 servers.count, servers.first
             );
-            match run::origin(&test, std::future::pending()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(e) => complain(&format!("{}: {e}", servers.first)),
-            }
+            run::origin(&test, std::future::pending())
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(|e| format!("{}: {e}", servers.first))
         }
-    }
+    };
+    done.unwrap_or_else(|what| {
+        eprintln!("loligo: {what}");
+        ExitCode::from(EXIT_NO_RUN)
+    })
 }
 
-fn load(flags: &args::LoadFlags, with_origin: bool) -> ExitCode {
-    let test = match flags.test() {
-        Ok(test) => test,
-        Err(e) => return complain(&e),
-    };
-    let mut replies_before = 0;
-    let show = |progress: &Progress| {
-        if !flags.quiet {
-            eprintln!("{}", line(progress, progress.replies - replies_before));
-        }
-        replies_before = progress.replies;
-    };
+fn load(flags: &LoadFlags, with_origin: bool) -> Result<ExitCode, String> {
+    let test = flags.test()?;
+    let mut live = Live::new(flags.quiet);
+    let show = |progress: &_| live.show("", progress);
     let report = if with_origin {
         run::polymix(&test, show)
     } else {
         run::robots(&test, show)
     };
-    match report {
-        Ok(report) => tell(&report, flags.json.as_deref()),
-        Err(e) => complain(&e.to_string()),
-    }
+    live.end();
+    let mut report = report.map_err(|e| e.to_string())?;
+    report.label.clone_from(&flags.label);
+    tell_run(&report, &flags.out)
 }
 
-fn tell(report: &Report, json: Option<&Path>) -> ExitCode {
-    // A reader that has seen enough is no failure.
-    let _ = io::stdout().lock().write_all(report.text().as_bytes());
-    if let Some(path) = json
-        && let Err(e) = std::fs::write(path, report.json())
-    {
-        return complain(&format!("{}: {e}", path.display()));
-    }
-    if report.total.errors == 0 {
+fn tell_run(report: &Report, out: &OutFlags) -> Result<ExitCode, String> {
+    out.write(&report.text(), || report.json(), || pages::run_page(report))?;
+    Ok(if report.total.errors == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    })
+}
+
+fn search(flags: &SearchFlags) -> Result<ExitCode, String> {
+    let (bounds, conditions) = (flags.bounds()?, flags.conditions());
+    let mut live = Live::new(flags.quiet);
+    let mut setup = None;
+    let run_at = |step: usize, rate: f64| {
+        if step > 0 {
+            std::thread::sleep(Duration::from_secs_f64(flags.pause));
+        }
+        let report = run::polymix(&flags.test(step, rate), |progress| {
+            live.show(&format!("{rate} req/s: "), progress);
+        });
+        let report = report.map_err(|e| e.to_string())?;
+        let said = format!(
+            "{rate} req/s: response {:.1} ms, {:.2} of {:.2} % hits, {} wrong",
+            report.top().response.mean_ms,
+            report.top().dhr_percent,
+            report.top().offered_percent,
+            report.total.errors
+        );
+        live.say(&said);
+        setup.get_or_insert_with(|| report.setup.clone());
+        Ok::<_, String>(report)
+    };
+    let (steps, found) = search::search(bounds, conditions, run_at)?;
+    live.end();
+    let mut setup = setup.unwrap_or_default();
+    // Those are different in each step.
+    for name in ["rate", "robots", "servers", "freeze after", "world, seed"] {
+        setup.remove(name);
+    }
+    let report = SearchReport {
+        stamp: Stamp::new(search::FORMAT, search::VERSION),
+        label: flags.label.clone(),
+        setup,
+        bounds,
+        conditions,
+        steps,
+        found,
+    };
+    tell_search(&report, &flags.out)
+}
+
+fn tell_search(report: &SearchReport, out: &OutFlags) -> Result<ExitCode, String> {
+    out.write(
+        &pages::search_text(report),
+        || report.json(),
+        || pages::search_page(report),
+    )?;
+    Ok(match report.found {
+        Found::Peak { .. } | Found::AtLeast { .. } => ExitCode::SUCCESS,
+        Found::Generator { .. } | Found::Nothing { .. } | Found::Unfinished { .. } => {
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn show(flags: &ReportFlags) -> Result<ExitCode, String> {
+    match files::read(&flags.files)? {
+        Read::Runs(runs) => match runs.as_slice() {
+            [run] => tell_run(run, &flags.out),
+            _ => Err("these are several runs; bench compare shows them side by side".to_owned()),
+        },
+        Read::Searches(searches) => match searches.as_slice() {
+            [search] => tell_search(search, &flags.out),
+            _ => {
+                Err("these are several searches; bench compare shows them side by side".to_owned())
+            }
+        },
     }
 }
 
-fn line(progress: &Progress, replies: u64) -> String {
-    let frozen = if progress.frozen { ", frozen" } else { "" };
-    format!(
-        "{:>6} s  {:6} {:>5} s  {replies:>6} replies/s  {:>6} on their way  {:>5} wrong  {} fills, {} MB{frozen}",
-        seconds(progress.time),
-        progress.phase,
-        seconds(progress.phase_time),
-        progress.in_flight,
-        progress.errors,
-        progress.fills.count,
-        progress.fills.bytes / 1_000_000,
-    )
-}
-
-fn seconds(time: Duration) -> u64 {
-    time.as_secs()
-}
-
-fn complain(what: &str) -> ExitCode {
-    eprintln!("loligo: {what}");
-    ExitCode::from(EXIT_NO_RUN)
+fn compare(flags: &ReportFlags) -> Result<ExitCode, String> {
+    let json = |text: Result<String, _>| text.map_err(|e: serde_json::Error| e.to_string());
+    match files::read(&flags.files)? {
+        Read::Runs(runs) => {
+            let text = json(serde_json::to_string(&runs))?;
+            let page = || pages::compare_page(&runs);
+            flags
+                .out
+                .write(&pages::compare_text(&runs), || text, page)?;
+        }
+        Read::Searches(searches) => {
+            let text = json(serde_json::to_string(&searches))?;
+            let page = || pages::peaks_page(&searches);
+            flags
+                .out
+                .write(&pages::peaks_text(&searches), || text, page)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -27,6 +27,8 @@ use crate::wire;
 
 //= spec section 2   zipf(64) requests a connection
 const REQUESTS: u32 = 64;
+/// ENFILE, EMFILE, EADDRNOTAVAIL, ENOBUFS of Linux.
+const EXHAUSTED_CODES: [i32; 4] = [23, 24, 99, 105];
 const PIECE_BYTES: usize = 64 * 1024;
 
 thread_local! {
@@ -44,6 +46,11 @@ enum Ended {
 pub(super) async fn run(shared: Rc<Shared>, robot: u32, first: Job) {
     let mut job = Some(first);
     while let Some(first) = job {
+        if !shared.take_socket() {
+            shared.failed(&first, &Fault::Exhausted);
+            job = shared.next(robot);
+            continue;
+        }
         job = match connect(&shared, robot).await {
             Ok(stream) => {
                 shared.opened();
@@ -51,11 +58,12 @@ pub(super) async fn run(shared: Rc<Shared>, robot: u32, first: Job) {
                 shared.closed();
                 next
             }
-            Err(_) => {
-                shared.failed(&first, &Fault::NoConnection);
+            Err(e) => {
+                shared.failed(&first, &refused(&e));
                 shared.next(robot)
             }
         };
+        shared.state.borrow_mut().sockets -= 1;
     }
     shared.gone(robot);
 }
@@ -75,6 +83,14 @@ async fn connect(shared: &Shared, robot: u32) -> io::Result<TcpStream> {
     let stream = connecting.await.map_err(|_| io::ErrorKind::TimedOut)??;
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// Whose fault it is that there is no connection.
+fn refused(error: &io::Error) -> Fault {
+    match error.raw_os_error() {
+        Some(code) if EXHAUSTED_CODES.contains(&code) => Fault::Exhausted,
+        _ => Fault::NoConnection,
+    }
 }
 
 /// Requests on one connection. What is left to do comes back and needs another.
@@ -153,6 +169,7 @@ async fn exchange(
         exchange: shared.next_exchange(),
         sent_s: now_s(),
         life: request.id.life(settings.life_scale),
+        reloaded_ms: shared.state.borrow().reloads.latest_ms(request.id),
     };
     let mut message = Vec::with_capacity(512);
     let modified_s = expected.asked().since_s;
@@ -236,11 +253,21 @@ impl Shared {
         state.exchange
     }
 
+    /// Whether there is one left.
+    fn take_socket(&self) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        let left = state.sockets < self.settings.sockets_max;
+        state.sockets += u64::from(left);
+        left
+    }
+
     fn opened(&self) {
         let state = &mut *self.state.borrow_mut();
         state.counted[state.phase].connections += 1;
         state.connections += 1;
         state.connections_max = state.connections_max.max(state.connections);
+        let sample = state.series.at(self.began.elapsed());
+        sample.connections_max = sample.connections_max.max(state.connections);
     }
 
     fn crowded(&self) -> bool {

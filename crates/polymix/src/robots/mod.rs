@@ -14,6 +14,8 @@
 //! Source: spec sections 2 and 6.
 
 mod connection;
+mod outcome;
+mod reloads;
 mod schedule;
 
 use std::cell::RefCell;
@@ -25,20 +27,24 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+pub use self::outcome::{Outcome, PhaseRun, Progress};
+use self::reloads::Reloads;
 use self::schedule::Schedule;
 use crate::Mix;
 use crate::answer::Finished;
 use crate::check::Fault;
 use crate::clock::{GAP_S_MEAN, Pace};
 use crate::content::{IMAGES_MAX, Kind};
+use crate::cores::Cores;
 use crate::ideal::Ideal;
 use crate::name::Servers;
 use crate::phases::{Ends, Phase};
 use crate::popularity::{Popularity, direct_kind};
 use crate::random::{Chance, zipf};
-use crate::request::{Method, Request};
-use crate::server::{Counters, Seen, thread_cpu};
-use crate::stats::{Counted, FAULTS_KEPT, Series, Timing, Volume};
+use crate::request::{Condition, Method, Request};
+use crate::series::Series;
+use crate::server::{Counters, now_s};
+use crate::stats::{Counted, FAULTS_KEPT, Timing, Volume};
 use crate::wire::Minor;
 
 //= spec section 2   at most 4 connections a robot
@@ -83,73 +89,17 @@ pub struct Settings {
     pub minor: Minor,
     /// Shortens life cycles, with the test; as the servers'.
     pub life_scale: f64,
+    /// Share of plain requests, not for pages, that ask for a part of the object. PolyMix has none.
+    pub range_share: f64,
     /// Fills until the working set is frozen.
     pub working_set_fills: u64,
     /// Longest wait for an answer.
     pub patience: Duration,
+    /// So many sockets, and no more: who needs another one has run out of them. The servers, if they are in this process,
+    /// must be able to go on, or nothing would ever end.
+    pub sockets_max: u64,
     /// With more connections than this, those that are not in use are closed: descriptors are few.
     pub kept_max: u64,
-}
-
-/// How the run stands, once a second.
-#[derive(Debug, Clone, Copy)]
-pub struct Progress {
-    /// Phase under way.
-    pub phase: &'static str,
-    /// Since it began.
-    pub phase_time: Duration,
-    /// Since the run began.
-    pub time: Duration,
-    /// Right answers so far.
-    pub replies: u64,
-    /// Wrong ones so far.
-    pub errors: u64,
-    /// Requests on their way.
-    pub in_flight: u64,
-    /// Fills so far.
-    pub fills: Volume,
-    /// The working set grows no more.
-    pub frozen: bool,
-}
-
-/// What a phase was.
-#[derive(Debug, Clone)]
-pub struct PhaseRun {
-    /// As in the papers.
-    pub name: &'static str,
-    /// When it began and ended, from the begin of the run.
-    pub from: Duration,
-    /// See `from`.
-    pub to: Duration,
-    /// Requests a second that the plan asks for, on average.
-    pub intended_rate: f64,
-    /// CPU time of the robots' thread.
-    pub cpu: Duration,
-    /// What was counted.
-    pub counted: Counted,
-    /// What the servers did meanwhile, if they are ours.
-    pub origin: Option<Seen>,
-}
-
-/// What robots bring home.
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// Phase by phase.
-    pub phases: Vec<PhaseRun>,
-    /// Moment by moment.
-    pub series: Series,
-    /// The first faults, in full.
-    pub faults: Vec<String>,
-    /// Requests unanswered when the run was over.
-    pub unfinished: u64,
-    /// Direct objects of the working set at the end.
-    pub working_set: u64,
-    /// Whether it was frozen.
-    pub frozen: bool,
-    /// Repeats that became new objects, for want of old ones.
-    pub nothing_to_repeat: u64,
-    /// Most connections at once.
-    pub connections_max: u64,
 }
 
 /// A request with its times.
@@ -202,9 +152,12 @@ struct Shared {
 struct State {
     popularity: Popularity,
     ideal: Ideal,
+    reloads: Reloads,
     chance: Chance,
     robots: Vec<Robot>,
     phase: usize,
+    /// All phases are; answers are waited for, and lead to no requests any more.
+    over: bool,
     counted: Vec<Counted>,
     series: Series,
     faults: Vec<String>,
@@ -213,8 +166,13 @@ struct State {
     errors: u64,
     in_flight: u64,
     exchange: u64,
+    /// Open, or on the way to be.
+    sockets: u64,
     connections: u64,
     connections_max: u64,
+    /// What the series has been told of the cores.
+    noted: Cores,
+    noted_origin: Duration,
 }
 
 /// Runs all phases. Must run on a `LocalSet`. Once a second `progress` may look; `origin` are the servers' counters, if
@@ -233,10 +191,12 @@ pub async fn run(
         began: Instant::now(),
         state: RefCell::new(State {
             popularity: Popularity::new(settings.mix, settings.world, settings.servers.count),
-            ideal: Ideal::new(settings.servers.count),
+            ideal: Ideal::new(settings.servers.count, settings.life_scale),
+            reloads: Reloads::default(),
             chance,
             robots,
             phase: 0,
+            over: false,
             counted: Vec::new(),
             series: Series::default(),
             faults: Vec::new(),
@@ -244,9 +204,12 @@ pub async fn run(
             replies: 0,
             errors: 0,
             in_flight: 0,
-            exchange: u64::from(settings.world) << 40,
+            exchange: u64::from(settings.world) << 32,
+            sockets: 0,
             connections: 0,
             connections_max: 0,
+            noted: Cores::of_this_thread(),
+            noted_origin: origin.map_or(Duration::ZERO, |o| o.seen().cpu),
         }),
         settings,
     });
@@ -254,15 +217,17 @@ pub async fn run(
     let mut begins = shared.began;
     for phase in phases {
         shared.begin_phase();
-        let cpu = thread_cpu();
+        let cores = Cores::of_this_thread();
         let seen = origin.map(Counters::seen);
-        let ends = schedule.run(&shared, phase, begins, &mut progress).await;
+        let ends = schedule
+            .run(&shared, phase, begins, origin, &mut progress)
+            .await;
         runs.push(PhaseRun {
             name: phase.name,
             from: begins - shared.began,
             to: ends - shared.began,
             intended_rate: shared.intended_rate(phase, ends - begins),
-            cpu: thread_cpu().saturating_sub(cpu),
+            cores: Cores::of_this_thread() - cores,
             counted: Counted::default(),
             origin: origin
                 .map(Counters::seen)
@@ -271,6 +236,7 @@ pub async fn run(
         });
         begins = ends;
     }
+    shared.state.borrow_mut().over = true;
     let patience_ends = Instant::now() + DRAIN;
     while shared.state.borrow().in_flight > 0 && Instant::now() < patience_ends {
         tokio::time::sleep(TICK).await;
@@ -315,16 +281,20 @@ impl Shared {
             let mix = self.settings.mix;
             let wanted = Popularity::recurrence(mix) * recurrence;
             let picked = state.popularity.pick(wanted, &mut state.chance);
-            let lag = Instant::now().saturating_duration_since(intended);
+            let now = Instant::now();
+            let lag = now.saturating_duration_since(intended);
             state.counted[state.phase].lag.add(lag);
+            state.series.at(now - self.began).launched(lag);
             Request::draw(mix, picked.id, special, &mut state.chance)
+                .draw_range(self.settings.range_share, &mut state.chance)
         };
         self.launch(robot, request, intended);
     }
 
     fn launch(self: &Rc<Self>, robot: u32, mut request: Request, intended: Instant) {
         let state = &mut *self.state.borrow_mut();
-        request.offered = state.ideal.ask(&request);
+        request.offered = state.ideal.ask(&request, now_s());
+        state.series.at(self.began.elapsed()).requests += 1;
         let counted = &mut state.counted[state.phase];
         counted.requests += 1;
         counted.offered += u64::from(request.offered);
@@ -398,14 +368,20 @@ impl Shared {
             counted.finished(&job.request, finished, &timing);
             state.fills.count += counted.fills.count - fills.count;
             state.fills.bytes += counted.fills.bytes - fills.bytes;
+            if job.request.condition == Condition::Reload
+                && let Some(made_ms) = finished.made_ms
+            {
+                state.reloads.answered(job.request.id, made_ms);
+            }
             let sample = state.series.at(now - self.began);
             sample.finished(&job.request, finished, timing.response);
             if !state.popularity.frozen() && state.fills.count >= self.settings.working_set_fills {
                 state.popularity.freeze();
             }
         }
+        let over = self.state.borrow().over;
         let images = match (job.request.method, finished.status) {
-            (Method::Get, 200) => job.request.id.images(),
+            (Method::Get, 200) if !over => job.request.id.images(),
             _ => 0,
         };
         self.state.borrow_mut().robots[robot as usize].owed += images;
@@ -428,6 +404,22 @@ impl Shared {
             let (method, condition) = (job.request.method, job.request.condition);
             let text = format!("{fault}: http://{address}{path} ({method:?}, {condition:?})");
             state.faults.push(text);
+        }
+    }
+
+    /// Tells the series what has been taken of the cores since the last time.
+    fn note(&self, origin: Option<&Counters>) {
+        let state = &mut *self.state.borrow_mut();
+        let (cores, seen) = (Cores::of_this_thread(), origin.map(Counters::seen));
+        let taken = cores - state.noted;
+        let sample = state.series.at(self.began.elapsed());
+        sample.cpu_s += taken.cpu.as_secs_f64();
+        sample.core_wait_s += taken.wait.as_secs_f64();
+        sample.connections_max = sample.connections_max.max(state.connections);
+        state.noted = cores;
+        if let Some(seen) = seen {
+            sample.origin_cpu_s += seen.cpu.saturating_sub(state.noted_origin).as_secs_f64();
+            state.noted_origin = seen.cpu;
         }
     }
 

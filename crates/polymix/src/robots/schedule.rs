@@ -17,6 +17,7 @@ use crate::Mix;
 use crate::clock::{Pace, gap};
 use crate::phases::{Line, Phase};
 use crate::random::Chance;
+use crate::server::Counters;
 
 /// Who asks next.
 pub(super) struct Schedule {
@@ -71,6 +72,7 @@ impl Schedule {
         shared: &Rc<Shared>,
         phase: &Phase,
         begins: Instant,
+        origin: Option<&Counters>,
         progress: &mut impl FnMut(&Progress),
     ) -> Instant {
         let length_s = phase.length_s();
@@ -103,10 +105,12 @@ impl Schedule {
                 });
             }
             if now >= next_progress {
+                shared.note(origin);
                 progress(&shared.progress(phase.name, begins));
                 next_progress = now + Duration::from_secs(1);
             }
             if let Some(ended) = shared.ended(phase, begins) {
+                shared.note(origin);
                 self.base += pace.done((ended - begins).as_secs_f64());
                 return ended;
             }

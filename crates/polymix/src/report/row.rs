@@ -1,0 +1,252 @@
+//! A phase in figures: what was counted, and what follows from it.
+//!
+//! Not known here: where the counts come from.   Limits: none.   Source: spec section 7.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{percent, ratio};
+use crate::content::Kind;
+use crate::robots::PhaseRun;
+use crate::server::Seen;
+use crate::stats::{Counted, Volume};
+use crate::times::Times;
+
+/// Times of one sort, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Summary {
+    pub count: u64,
+    pub mean_ms: f64,
+    pub p50_ms: f64,
+    pub p90_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
+}
+
+/// A phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// As in the papers.
+    pub name: String,
+    /// Seconds since the run began.
+    pub from_s: f64,
+    /// Seconds since the run began.
+    pub to_s: f64,
+    /// How long it was, or all of them were, seconds.
+    pub length_s: f64,
+    /// Requests a second, by the plan.
+    pub intended_rate: f64,
+    /// Requests a second that were made.
+    pub request_rate: f64,
+    /// Right answers a second.
+    pub reply_rate: f64,
+    /// Requests made.
+    pub requests: u64,
+    /// Right answers.
+    pub replies: u64,
+    /// Wrong ones.
+    pub errors: u64,
+    /// Wrong ones of all, percent.
+    pub errors_percent: f64,
+    /// Wrong ones by name.
+    pub faults: BTreeMap<String, u64>,
+    /// Response times.
+    pub response: Summary,
+    /// Of basic hits.
+    pub hit: Summary,
+    /// Of basic misses.
+    pub miss: Summary,
+    /// Time to the first byte.
+    pub first_byte: Summary,
+    /// In the robot's queue, before that.
+    pub queued: Summary,
+    /// How late the load generator was.
+    pub lag: Summary,
+    /// Basic replies that an ideal cache would have had, percent.
+    pub offered_percent: f64,
+    /// Document hit ratio, client's view, percent.
+    pub dhr_percent: f64,
+    /// Bytes of basic replies that an ideal cache would have had, percent.
+    pub offered_bytes_percent: f64,
+    /// Byte hit ratio, client's view, percent.
+    pub bhr_percent: f64,
+    /// Document hit ratio by the servers' traffic, percent.
+    pub dhr_traffic_percent: Option<f64>,
+    /// Byte hit ratio by the servers' traffic, percent.
+    pub bhr_traffic_percent: Option<f64>,
+    /// Mean bytes of a body, without 304.
+    pub reply_bytes_mean: f64,
+    /// Cachable misses.
+    pub fills: u64,
+    /// Mean bytes of them.
+    pub fill_bytes_mean: f64,
+    /// Replies by kind, percent.
+    pub kinds_percent: BTreeMap<String, f64>,
+    /// 304.
+    pub not_modified: u64,
+    /// 200 where 304 was wanted.
+    pub condition_ignored: u64,
+    /// Answers left or cut on purpose.
+    pub aborted: u64,
+    /// Sent again.
+    pub retried: u64,
+    /// Turns of robots given to images.
+    pub skipped: u64,
+    /// Connections of robots.
+    pub connections: u64,
+    /// Right answers for each of them.
+    pub replies_a_connection: f64,
+    /// Connections to the servers.
+    pub origin_connections: Option<u64>,
+    /// CPU of the robots' thread, percent of a core; of the busiest, if there were several.
+    pub robots_cpu_percent: f64,
+    /// How long that thread waited for a core, percent; of the one that waited longest.
+    pub core_wait_percent: f64,
+    /// CPU of the servers' thread, percent of a core.
+    pub origin_cpu_percent: Option<f64>,
+    /// What was counted: figures follow from it.
+    pub counted: Counted,
+    /// What the servers did meanwhile, if they were in the same process.
+    pub origin: Option<Seen>,
+}
+
+impl Row {
+    /// Of a phase.
+    #[must_use]
+    pub fn new(run: &PhaseRun) -> Self {
+        let length_s = (run.to - run.from).as_secs_f64();
+        let share = |time: std::time::Duration| time.as_secs_f64() * 100.0 / length_s.max(1e-9);
+        Self {
+            from_s: run.from.as_secs_f64(),
+            to_s: run.to.as_secs_f64(),
+            length_s,
+            intended_rate: run.intended_rate,
+            robots_cpu_percent: share(run.cores.cpu),
+            core_wait_percent: share(run.cores.wait),
+            ..Self::settled(run.name, run.counted.clone(), run.origin, length_s)
+        }
+    }
+
+    /// Several phases as one; loads are means over time.
+    #[must_use]
+    pub fn total(rows: &[Self]) -> Self {
+        let mut counted = Counted::default();
+        let mut origin = rows.first().and_then(|row| row.origin);
+        for (n, row) in rows.iter().enumerate() {
+            counted.join(&row.counted);
+            if n > 0 {
+                origin = origin.zip(row.origin).map(|(sum, seen)| sum.plus(&seen));
+            }
+        }
+        let length_s: f64 = rows.iter().map(|row| row.length_s).sum();
+        let mean = |of: fn(&Self) -> f64| {
+            let sum: f64 = rows.iter().map(|row| of(row) * row.length_s).sum();
+            sum / length_s.max(1e-9)
+        };
+        Self {
+            from_s: rows.first().map_or(0.0, |row| row.from_s),
+            to_s: rows.last().map_or(0.0, |row| row.to_s),
+            length_s,
+            intended_rate: mean(|row| row.intended_rate),
+            robots_cpu_percent: mean(|row| row.robots_cpu_percent),
+            core_wait_percent: mean(|row| row.core_wait_percent),
+            ..Self::settled("all", counted, origin, length_s)
+        }
+    }
+
+    /// One phase of several processes at the same time.
+    #[must_use]
+    pub(super) fn beside(rows: &[&Self]) -> Self {
+        let mut counted = Counted::default();
+        for row in rows {
+            counted.join(&row.counted);
+        }
+        let most = |of: fn(&Self) -> f64| rows.iter().map(|row| of(row)).fold(0.0, f64::max);
+        #[allow(clippy::cast_precision_loss)]
+        let length_s = rows.iter().map(|row| row.length_s).sum::<f64>() / rows.len() as f64;
+        let name = rows.first().map_or("", |row| row.name.as_str());
+        // The servers are those of all, so one look is enough; none of the processes can have had it alone.
+        Self {
+            from_s: rows
+                .iter()
+                .map(|row| row.from_s)
+                .fold(f64::INFINITY, f64::min),
+            to_s: most(|row| row.to_s),
+            length_s,
+            intended_rate: rows.iter().map(|row| row.intended_rate).sum(),
+            robots_cpu_percent: most(|row| row.robots_cpu_percent),
+            core_wait_percent: most(|row| row.core_wait_percent),
+            ..Self::settled(name, counted, None, length_s)
+        }
+    }
+
+    /// What follows from the counts alone.
+    #[allow(clippy::cast_precision_loss)]
+    fn settled(name: &str, counted: Counted, origin: Option<Seen>, length_s: f64) -> Self {
+        let seconds = length_s.max(1e-9);
+        let bodies = counted.replies.count - counted.not_modified;
+        let mean = |volume: &Volume| ratio(volume.bytes as f64, volume.count);
+        let saved = |theirs: u64, ours: u64| 100.0 - percent(theirs, ours);
+        let errors = counted.errors();
+        let kinds = Kind::ALL.map(|kind| {
+            let share = percent(counted.kinds[kind.index()].count, counted.replies.count);
+            (format!("{kind:?}").to_lowercase(), share)
+        });
+        Self {
+            name: name.to_owned(),
+            from_s: 0.0,
+            to_s: 0.0,
+            length_s,
+            intended_rate: 0.0,
+            request_rate: counted.requests as f64 / seconds,
+            reply_rate: counted.replies.count as f64 / seconds,
+            requests: counted.requests,
+            replies: counted.replies.count,
+            errors,
+            errors_percent: percent(errors, errors + counted.replies.count),
+            faults: counted.faults.clone(),
+            response: summary(&counted.response),
+            hit: summary(&counted.hit),
+            miss: summary(&counted.miss),
+            first_byte: summary(&counted.first_byte),
+            queued: summary(&counted.queued),
+            lag: summary(&counted.lag),
+            offered_percent: percent(counted.offered_basic, counted.basic.count),
+            dhr_percent: percent(counted.hits.count, counted.basic.count),
+            offered_bytes_percent: percent(counted.offered_bytes, counted.basic.bytes),
+            bhr_percent: percent(counted.hits.bytes, counted.basic.bytes),
+            dhr_traffic_percent: origin.map(|o| saved(o.replies, counted.replies.count)),
+            bhr_traffic_percent: origin.map(|o| saved(o.body_bytes, counted.replies.bytes)),
+            reply_bytes_mean: ratio(counted.replies.bytes as f64, bodies),
+            fills: counted.fills.count,
+            fill_bytes_mean: mean(&counted.fills),
+            kinds_percent: kinds.into_iter().collect(),
+            not_modified: counted.not_modified,
+            condition_ignored: counted.condition_ignored,
+            aborted: counted.aborted,
+            retried: counted.retried,
+            skipped: counted.skipped,
+            connections: counted.connections,
+            replies_a_connection: ratio(counted.replies.count as f64, counted.connections),
+            origin_connections: origin.map(|o| o.connections),
+            robots_cpu_percent: 0.0,
+            core_wait_percent: 0.0,
+            origin_cpu_percent: origin.map(|o| o.cpu.as_secs_f64() / seconds * 100.0),
+            counted,
+            origin,
+        }
+    }
+}
+
+fn summary(times: &Times) -> Summary {
+    Summary {
+        count: times.count(),
+        mean_ms: times.mean_ms(),
+        p50_ms: times.percentile_ms(50.0),
+        p90_ms: times.percentile_ms(90.0),
+        p99_ms: times.percentile_ms(99.0),
+        max_ms: times.percentile_ms(100.0),
+    }
+}

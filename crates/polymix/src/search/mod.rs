@@ -1,0 +1,263 @@
+//! The peak: the highest rate that a proxy stands.
+//!
+//! From a first rate upwards the rate is doubled until a load is not stood (or halved, if the first one is not), then the gap
+//! is halved on a logarithmic scale until it is narrow enough. Each step is a run of its own, with objects of its own and a
+//! cache that is filled first. If at the upper end of the gap the load generator was at its limit, there is no peak to
+//! name, only a rate that was stood.
+//!
+//! Not known here: how a run is made; the caller does.   Limits: `STEPS_MAX` runs.   Source: issue 6.
+
+mod verdict;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::verdict::{Conditions, Verdict};
+
+use crate::report::{ReadError, Report, Stamp};
+
+/// What the file says that it is.
+pub const FORMAT: &str = "polymix search";
+/// Of the file.
+pub const VERSION: u32 = 1;
+/// Runs of a search, at most.
+pub const STEPS_MAX: usize = 40;
+
+/// Where is looked, and how closely.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// The first rate, requests a second.
+    pub first: f64,
+    /// Not below this.
+    pub least: f64,
+    /// Not above this.
+    pub most: f64,
+    /// The gap is narrow enough when its upper end is so much above the lower, as a share: 0.05.
+    pub tolerance: f64,
+}
+
+/// A run, and what is said of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Requests a second.
+    pub rate: f64,
+    /// Stood or not.
+    pub verdict: Verdict,
+    /// The run.
+    pub report: Report,
+}
+
+/// What came of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "found")]
+pub enum Found {
+    /// The peak, and what was not stood above it.
+    Peak {
+        /// Requests a second.
+        rate: f64,
+        /// The lowest rate not stood.
+        beyond: f64,
+        /// Why not.
+        why: Vec<String>,
+    },
+    /// The highest rate that was to be tried is stood.
+    AtLeast {
+        /// Requests a second.
+        rate: f64,
+    },
+    /// The load generator gave out before the proxy did.
+    Generator {
+        /// The highest rate that was stood, if any was.
+        stood: Option<f64>,
+        /// The lowest rate at which the load generator was at its limit.
+        at: f64,
+        /// What showed it.
+        why: Vec<String>,
+    },
+    /// Not even the lowest rate is stood.
+    Nothing {
+        /// Requests a second.
+        least: f64,
+        /// Why not.
+        why: Vec<String>,
+    },
+    /// `STEPS_MAX` runs were not enough.
+    Unfinished {
+        /// The highest rate that was stood, if any was.
+        stood: Option<f64>,
+    },
+}
+
+impl Found {
+    /// The highest rate that was stood, if it is the proxy that limits it (or the tester, with `--most`).
+    #[must_use]
+    pub fn peak(&self) -> Option<f64> {
+        match self {
+            Self::Peak { rate, .. } | Self::AtLeast { rate } => Some(*rate),
+            Self::Generator { .. } | Self::Nothing { .. } | Self::Unfinished { .. } => None,
+        }
+    }
+}
+
+/// A search, with all its runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SearchReport {
+    /// Format and version.
+    pub stamp: Stamp,
+    /// What to call it beside others.
+    pub label: String,
+    /// What was asked for, to be shown.
+    pub setup: BTreeMap<String, String>,
+    /// Where was looked.
+    pub bounds: Bounds,
+    /// When a load is stood.
+    pub conditions: Conditions,
+    /// In the order in which they were made.
+    pub steps: Vec<Step>,
+    /// What came of it.
+    pub found: Found,
+}
+
+impl SearchReport {
+    /// For programs.
+    #[must_use]
+    pub fn json(&self) -> String {
+        serde_json::to_string(self).expect("plain data")
+    }
+
+    /// What `json` wrote.
+    ///
+    /// # Errors
+    /// If it is something else, or of another version.
+    pub fn from_json(text: &str) -> Result<Self, ReadError> {
+        Stamp::new(FORMAT, VERSION).read(text)
+    }
+
+    /// The steps by rate.
+    #[must_use]
+    pub fn by_rate(&self) -> Vec<&Step> {
+        let mut steps: Vec<_> = self.steps.iter().collect();
+        steps.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+        steps
+    }
+}
+
+/// What is known so far.
+#[derive(Debug, Clone)]
+pub struct Search {
+    bounds: Bounds,
+    stood: Option<f64>,
+    /// The lowest rate not stood.
+    not_stood: Option<(f64, Verdict)>,
+    steps: usize,
+}
+
+impl Search {
+    /// Nothing is known.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        assert!(
+            0.0 < bounds.least && bounds.least <= bounds.first && bounds.first <= bounds.most,
+            "{bounds:?}"
+        );
+        assert!(bounds.tolerance > 0.0, "{bounds:?}");
+        Self {
+            bounds,
+            stood: None,
+            not_stood: None,
+            steps: 0,
+        }
+    }
+
+    /// The rate to try next; none if all is known that will be.
+    #[must_use]
+    pub fn next_rate(&self) -> Option<f64> {
+        let Bounds {
+            first, least, most, ..
+        } = self.bounds;
+        if self.steps >= STEPS_MAX {
+            return None;
+        }
+        let rate = match (self.stood, &self.not_stood) {
+            (None, None) => first,
+            (Some(stood), None) if stood < most => (stood * 2.0).min(most),
+            (Some(_), None) => return None,
+            (None, Some((rate, _))) if *rate > least => (rate / 2.0).max(least),
+            (None, Some(_)) => return None,
+            (Some(stood), Some((beyond, _))) => {
+                if beyond / stood <= 1.0 + self.bounds.tolerance {
+                    return None;
+                }
+                (stood * beyond).sqrt()
+            }
+        };
+        // Rates that can be said, three digits.
+        let unit = 10_f64.powf(rate.log10().floor() - 2.0);
+        let round = (rate / unit).round() * unit;
+        let inside = self.stood.is_none_or(|stood| round > stood)
+            && self.not_stood.as_ref().is_none_or(|(r, _)| round < *r);
+        Some(if inside { round } else { rate })
+    }
+
+    /// A load was tried.
+    pub fn tried(&mut self, rate: f64, verdict: &Verdict) {
+        self.steps += 1;
+        match verdict {
+            Verdict::Stood => self.stood = Some(self.stood.map_or(rate, |r| r.max(rate))),
+            other => self.not_stood = Some((rate, other.clone())),
+        }
+    }
+
+    /// What came of it, when there is no rate to try next.
+    #[must_use]
+    pub fn found(&self) -> Found {
+        let stood = self.stood;
+        match (stood, &self.not_stood) {
+            _ if self.steps >= STEPS_MAX => Found::Unfinished { stood },
+            (stood, Some((at, Verdict::Unclear(why)))) => Found::Generator {
+                stood,
+                at: *at,
+                why: why.clone(),
+            },
+            (Some(rate), Some((beyond, Verdict::Failed(why)))) => Found::Peak {
+                rate,
+                beyond: *beyond,
+                why: why.clone(),
+            },
+            (None, Some((least, Verdict::Failed(why)))) => Found::Nothing {
+                least: *least,
+                why: why.clone(),
+            },
+            (Some(rate), _) => Found::AtLeast { rate },
+            (None, _) => Found::Unfinished { stood },
+        }
+    }
+}
+
+/// Searches, with a run for each rate.
+///
+/// # Errors
+/// Those of a run.
+pub fn search<E>(
+    bounds: Bounds,
+    conditions: Conditions,
+    mut run_at: impl FnMut(usize, f64) -> Result<Report, E>,
+) -> Result<(Vec<Step>, Found), E> {
+    let mut search = Search::new(bounds);
+    let mut steps = Vec::new();
+    while let Some(rate) = search.next_rate() {
+        let report = run_at(steps.len(), rate)?;
+        let verdict = conditions.judge(&report);
+        search.tried(rate, &verdict);
+        steps.push(Step {
+            rate,
+            verdict,
+            report,
+        });
+    }
+    Ok((steps, search.found()))
+}
+
+#[cfg(test)]
+mod tests;

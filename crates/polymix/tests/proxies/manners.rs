@@ -1,0 +1,201 @@
+//! Small proxies, honest and not.
+//!
+//! As simple as can be: a thread a connection, one request a connection, HTTP/1.0. The cache keeps what came with
+//! `Cache-Control: public` for the length of a test, in which nothing expires.
+
+use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// What a proxy does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// Passes everything on.
+    Plain,
+    /// Caches, as it should.
+    Cache,
+    /// Answers reloads from the cache.
+    IgnoresReload,
+    /// Keeps what is private.
+    KeepsPrivate,
+    /// Answers every GET with the object of another URL.
+    MixesUp,
+    /// Spoils a byte in the middle.
+    Spoils,
+    /// Leaves out the end.
+    CutsShort,
+    /// Says 304 to everybody.
+    NeverModified,
+    /// Passes a reload on, and keeps what it had.
+    ForgetsReload,
+    /// Answers a range with another one, and says so.
+    OtherRange,
+    /// Answers a range with the bytes of another one, under the name of the right one.
+    ShiftsRange,
+    /// Answers all with a part.
+    PartsOnly,
+    /// Leaves out the end of a range.
+    CutsRange,
+    /// Says 502.
+    Breaks,
+    /// Closes without a word.
+    HangsUp,
+}
+
+/// Answers by URL, and how many were served from here.
+#[derive(Default)]
+pub struct Cache {
+    kept: Mutex<HashMap<String, Vec<u8>>>,
+    pub hits: AtomicU64,
+}
+
+/// Starts a proxy. It lives as long as the test process.
+pub fn proxy(manner: Manner) -> (SocketAddr, Arc<Cache>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let cache = Arc::new(Cache::default());
+    let shared = Arc::clone(&cache);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let cache = Arc::clone(&shared);
+            std::thread::spawn(move || {
+                let _ = serve(stream, manner, &cache);
+            });
+        }
+    });
+    (address, cache)
+}
+
+/// The head of a request, and the whole of it.
+fn receive(client: &mut TcpStream) -> std::io::Result<Option<(String, Vec<u8>)>> {
+    let mut request = Vec::new();
+    let mut piece = [0; 1024];
+    let head_end = loop {
+        let n = client.read(&mut piece)?;
+        if n == 0 {
+            return Ok(None);
+        }
+        request.extend_from_slice(&piece[..n]);
+        if let Some(end) = find(&request, b"\r\n\r\n") {
+            break end + 4;
+        }
+    };
+    let text = String::from_utf8_lossy(&request[..head_end]).into_owned();
+    let length = field(&text, "Content-Length").map_or(0, |value| value.parse().unwrap());
+    while request.len() < head_end + length {
+        let n = client.read(&mut piece)?;
+        request.extend_from_slice(&piece[..n]);
+    }
+    Ok(Some((text, request)))
+}
+
+fn serve(mut client: TcpStream, manner: Manner, cache: &Cache) -> std::io::Result<()> {
+    let Some((text, request)) = receive(&mut client)? else {
+        return Ok(());
+    };
+    let url = text.split(' ').nth(1).unwrap().to_owned();
+    let reload = field(&text, "Pragma").is_some();
+    let range = field(&text, "Range");
+    let plain_get =
+        text.starts_with("GET ") && field(&text, "If-Modified-Since").is_none() && range.is_none();
+    let may_answer =
+        plain_get && manner != Manner::Plain && (!reload || manner == Manner::IgnoresReload);
+    let key = if manner == Manner::MixesUp {
+        "the same".to_owned()
+    } else {
+        url
+    };
+    let stored = cache.kept.lock().unwrap().get(&key).cloned();
+    let mut answer = match stored.filter(|_| may_answer) {
+        Some(answer) => {
+            cache.hits.fetch_add(1, Relaxed);
+            answer
+        }
+        None => {
+            let host = field(&text, "Host").unwrap();
+            let answer = ask(&host, &asked(manner, &request, range.as_deref()))?;
+            let head = String::from_utf8_lossy(&answer).into_owned();
+            let public = field(&head, "Cache-Control").is_some_and(|v| v == "public");
+            let keep = public || manner == Manner::KeepsPrivate;
+            if plain_get && keep && head.contains(" 200 OK") {
+                let mut kept = cache.kept.lock().unwrap();
+                if manner != Manner::ForgetsReload || !kept.contains_key(&key) {
+                    kept.insert(key, answer.clone());
+                }
+            }
+            answer
+        }
+    };
+    let last = answer.len() - 1;
+    match manner {
+        Manner::Spoils => answer[last] ^= 1,
+        Manner::CutsShort => answer.truncate(last),
+        Manner::CutsRange if range.is_some() => answer.truncate(last),
+        Manner::NeverModified => answer = b"HTTP/1.0 304 Not Modified\r\n\r\n".to_vec(),
+        Manner::Breaks => answer = b"HTTP/1.0 502 Bad Gateway\r\n\r\n".to_vec(),
+        Manner::HangsUp => answer.clear(),
+        Manner::ShiftsRange => {
+            // The origin was asked for the bytes one later; the client is told that they are its own.
+            if let Some((first, end)) = range.as_deref().and_then(bounds) {
+                let from = format!("bytes {}-{}/", first + 1, end + 1);
+                replace(&mut answer, &from, &format!("bytes {first}-{end}/"));
+            }
+        }
+        _ => {}
+    }
+    client.write_all(&answer)
+}
+
+/// What the origin is asked.
+fn asked(manner: Manner, request: &[u8], range: Option<&str>) -> Vec<u8> {
+    let mut request = request.to_vec();
+    match (manner, range) {
+        (Manner::OtherRange | Manner::ShiftsRange, Some(range)) => {
+            let (first, last) = bounds(range).unwrap();
+            let later = format!("bytes={}-{}", first + 1, last + 1);
+            replace(&mut request, range, &later);
+        }
+        (Manner::PartsOnly, None) => {
+            replace(&mut request, "Accept: ", "Range: bytes=0-0\r\nAccept: ");
+        }
+        _ => {}
+    }
+    request
+}
+
+fn replace(message: &mut Vec<u8>, from: &str, to: &str) {
+    if let Some(at) = find(message, from.as_bytes()) {
+        message.splice(at..at + from.len(), to.bytes());
+    }
+}
+
+/// `bytes=3-7`
+fn bounds(range: &str) -> Option<(u64, u64)> {
+    let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
+/// One request to the origin; the connection is closed after it.
+fn ask(host: &str, request: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut origin = TcpStream::connect(host)?;
+    let mut text = request.to_vec();
+    replace(&mut text, "keep-alive", "close");
+    origin.write_all(&text)?;
+    let mut answer = Vec::new();
+    origin.read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}
+
+fn field(head: &str, name: &str) -> Option<String> {
+    let head = head.split("\r\n\r\n").next()?;
+    head.lines()
+        .filter_map(|line| line.split_once(": "))
+        .find(|(found, _)| found.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.trim().to_owned())
+}
