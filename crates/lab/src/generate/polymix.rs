@@ -117,7 +117,7 @@ impl PolyMixLike {
             like: self,
             chance: Chance::new(self.seed),
             popularity: Popularity::new(self.mix, 1, servers),
-            ideal: Ideal::new(servers),
+            ideal: Ideal::new(servers, self.time_scale),
             objects: Names::default(),
             images: BinaryHeap::new(),
             waiting: Vec::new(),
@@ -186,7 +186,7 @@ impl PolyMixStream {
     }
 
     fn access(&mut self, at_us: u64, request: &Request) -> Option<Access> {
-        let offered = self.ideal.ask(request);
+        let offered = self.ideal.ask(request, at_us / 1_000_000);
         let id = request.id;
         if !id.cachable() || request.method != Method::Get {
             self.left_out += 1;
