@@ -3,7 +3,13 @@
 //! A trace of requests ([`Access`]) goes through a memory cache and a disk cache, as in a proxy; what they ask of the disk
 //! ([`DiskRequest`]) goes to a file-space manager, which lays it out on a disk, real or modelled.
 //!
-//! Source: paper 002, section 4 (method).
+//! Source: paper 002, section 3.1 (method).
+#![forbid(unsafe_code)]
+
+pub mod disks;
+pub mod managers;
+pub mod paper;
+pub mod stand_in;
 
 /// A request of a trace, as much of it as matters to a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
