@@ -7,8 +7,11 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod disks;
 pub mod generate;
 pub mod layouts;
+pub mod managers;
+pub mod paper;
 pub mod policies;
 pub mod trace;
 

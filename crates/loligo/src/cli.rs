@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::bench::{BENCH_HELP, BenchCommand};
 use crate::draft::LISTEN;
-use crate::lab_traces::TracesCommand;
+use crate::lab::{LAB_HELP, LabCommand};
 use crate::problem::Place;
 use crate::raw::{Given, Raw, RawListener, RawStore};
 use crate::store_tool::{STORE_HELP, StoreCommand};
@@ -48,9 +48,9 @@ pub enum Command {
     /// Load a proxy as a day of web traffic does, and check every byte it answers
     #[command(subcommand, after_help = BENCH_HELP)]
     Bench(BenchCommand),
-    /// The storage lab: traces, replacement policies, layouts
-    #[command(subcommand)]
-    Lab(TracesCommand),
+    /// Ask which layout a cache's disk should have: the storage lab, paper 002 again
+    #[command(subcommand, after_help = LAB_HELP)]
+    Lab(LabCommand),
     /// Work with profile files (see: serve --profile)
     #[command(subcommand)]
     Profile(ProfileCommand),

@@ -17,6 +17,7 @@ mod draft;
 mod dump;
 mod explain;
 mod into_plan;
+mod lab;
 mod lab_traces;
 mod machine;
 mod own;
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
         }
         Command::Store(command) => store_tool::run(&command),
         Command::Bench(command) => bench::run(&command),
-        Command::Lab(command) => lab_traces::run(&command),
+        Command::Lab(command) => lab::run(&command),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
     }
 }

@@ -75,7 +75,7 @@ impl Default for DecLike {
             seed: 1,
             //= paper 002 section 3.1, footnote 3
             requests: 1_058_206,
-            clients: 40,
+            clients: 100,
             rate: 10.0,
             again: 0.240,
             back_max: 400_000,

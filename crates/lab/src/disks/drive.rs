@@ -1,0 +1,353 @@
+//! A disk of 1999: arm, platters, zones, and the drive's own read-ahead.
+//!
+//! The time of a request is command overhead, seek, the wait for the sector to come round, and the transfer, track by track.
+//! Angles are kept, so that a request which just misses its sector waits a whole turn: that is why file systems of the time
+//! wrote less than the heads could. The drive keeps on reading after a read, until the next request, into one of a few
+//! segments; a read that lies in a segment moves no arm. Writes go to the platter before they are done.
+//!
+//! The drive is the Seagate ST15150W that paper 002 used; docs/lab.md says of every constant where it comes from. The sustained
+//! write rate (4.7 MB/s in section 3.1) comes out, see the tests.
+//!
+//! Not known here: files, queues.   Limits: no defects, no thermal recalibration, one request at a time.
+
+use super::hardware::{Hardware, SECTOR_BYTES, Served, Span, Way};
+
+/// 7,200 turns a minute (paper 002 section 3.1).
+const TURN_US: f64 = 60e6 / 7200.0;
+/// Cylinders and surfaces of the ST15150.
+const CYLINDERS: u64 = 3711;
+const HEADS: u64 = 21;
+/// Zones, outermost first: equally many cylinders each, sectors a track falling evenly between the two. Assumed shape; the
+/// mean gives the drive's 4.3 GB, the outermost zone its peak rate of between 8 and 9 MB/s.
+const ZONES: u64 = 11;
+const OUTER_TRACK_SECTORS: f64 = 136.0;
+const INNER_TRACK_SECTORS: f64 = 80.0;
+/// Seek of `d` cylinders: `SETTLE + ROOT * sqrt(d)` up to `KNEE`, straight from there. Through the drive's 0.8 ms (one
+/// cylinder), 8 ms (a third of the stroke, the mean) and 17 ms (the full stroke).
+const SETTLE_US: f64 = 600.0;
+const ROOT_US: f64 = 217.5;
+const KNEE_CYLINDERS: f64 = 400.0;
+const SLOPE_US: f64 = 3.64;
+/// A head settles longer before it writes: 9 ms mean against 8.
+const WRITE_SETTLE_US: f64 = 1000.0;
+/// Tracks are shifted against each other by this share of a turn, so that a change of heads (about 1 ms) loses no turn.
+const SKEW_TURNS: f64 = 0.14;
+/// From the driver's call to the arm's first move: SCSI command and controller, of a drive of those years (Ruemmler, Wilkes: An
+/// Introduction to Disk Drive Modeling, 1994).
+const COMMAND_US: f64 = 1100.0;
+/// Fast wide SCSI, 20 MB/s.
+const BUS_SECTOR_US: f64 = SECTOR_BYTES as f64 / 20.0;
+/// The drive's buffer is 1 MB; how it is divided is assumed.
+const SEGMENTS: usize = 4;
+const SEGMENT_SECTORS: u64 = 512;
+
+/// The modelled drive.
+#[derive(Debug, Clone)]
+pub struct Drive {
+    cylinder: u64,
+    zones: Vec<Zone>,
+    total: u64,
+    /// What the buffer holds, oldest first.
+    segments: Vec<Segment>,
+    seeks: u64,
+    seek_us: f64,
+    turn_us: f64,
+    transfer_us: f64,
+    buffered: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Zone {
+    first_sector: u64,
+    first_cylinder: u64,
+    track_sectors: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    first: u64,
+    end: u64,
+    /// Reading goes on since then, until the next request or a full segment.
+    growing_since_us: Option<f64>,
+}
+
+/// Where a sector is.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    cylinder: u64,
+    track: u64,
+    /// Place on the track and how many it has.
+    sector: u64,
+    track_sectors: u64,
+}
+
+impl Place {
+    /// Share of a turn at which the sector begins.
+    fn angle(self) -> f64 {
+        (self.sector as f64 / self.track_sectors as f64 + self.track as f64 * SKEW_TURNS).fract()
+    }
+}
+
+impl Drive {
+    /// The drive of paper 002, its arm at the outer edge, its buffer empty.
+    pub fn of_1999() -> Drive {
+        let mut zones = Vec::new();
+        let mut first_sector = 0;
+        for zone in 0..ZONES {
+            let share = zone as f64 / (ZONES - 1) as f64;
+            let track_sectors = (OUTER_TRACK_SECTORS
+                + share * (INNER_TRACK_SECTORS - OUTER_TRACK_SECTORS))
+                .round() as u64;
+            let first_cylinder = CYLINDERS * zone / ZONES;
+            zones.push(Zone {
+                first_sector,
+                first_cylinder,
+                track_sectors,
+            });
+            let cylinders = CYLINDERS * (zone + 1) / ZONES - first_cylinder;
+            first_sector += cylinders * HEADS * track_sectors;
+        }
+        Drive {
+            cylinder: 0,
+            zones,
+            total: first_sector,
+            segments: Vec::new(),
+            seeks: 0,
+            seek_us: 0.0,
+            turn_us: 0.0,
+            transfer_us: 0.0,
+            buffered: 0,
+        }
+    }
+
+    /// How many bytes it holds.
+    pub fn bytes(&self) -> u64 {
+        self.total * SECTOR_BYTES
+    }
+
+    fn place(&self, sector: u64) -> Place {
+        let at = self.zones.partition_point(|z| z.first_sector <= sector) - 1;
+        let zone = self.zones[at];
+        let inside = sector - zone.first_sector;
+        let track = inside / zone.track_sectors;
+        Place {
+            cylinder: zone.first_cylinder + track / HEADS,
+            track: zone.first_cylinder * HEADS + track,
+            sector: inside % zone.track_sectors,
+            track_sectors: zone.track_sectors,
+        }
+    }
+
+    fn seek_us(&self, to: u64) -> f64 {
+        let distance = self.cylinder.abs_diff(to) as f64;
+        if distance == 0.0 {
+            0.0
+        } else if distance <= KNEE_CYLINDERS {
+            SETTLE_US + ROOT_US * distance.sqrt()
+        } else {
+            SETTLE_US + ROOT_US * KNEE_CYLINDERS.sqrt() + SLOPE_US * (distance - KNEE_CYLINDERS)
+        }
+    }
+
+    /// Stops the read-ahead, if there is one, and settles how far it came.
+    fn stop_reading_ahead(&mut self, now_us: f64) {
+        let Some(at) = self
+            .segments
+            .iter()
+            .position(|s| s.growing_since_us.is_some())
+        else {
+            return;
+        };
+        let segment = self.segments[at];
+        let since = segment.growing_since_us.unwrap_or(now_us);
+        let place = self.place(segment.end.min(self.total - 1));
+        let rate = place.track_sectors as f64 / (TURN_US * (1.0 + SKEW_TURNS));
+        let more = ((now_us - since).max(0.0) * rate) as u64;
+        let end = (segment.end + more)
+            .min(segment.first + SEGMENT_SECTORS)
+            .min(self.total)
+            .max(segment.end);
+        if end > segment.end {
+            self.cylinder = self.place(end - 1).cylinder;
+        }
+        self.segments[at].end = end;
+        self.segments[at].growing_since_us = None;
+    }
+
+    fn forget(&mut self, span: Span) {
+        self.segments
+            .retain(|s| s.end <= span.first || span.end() <= s.first);
+    }
+
+    /// Moves the arm, waits, transfers; the time at which the last sector has passed.
+    fn move_and_transfer(&mut self, start_us: f64, way: Way, span: Span) -> f64 {
+        let place = self.place(span.first);
+        let mut seek = self.seek_us(place.cylinder);
+        if seek > 0.0 {
+            self.seeks += 1;
+        }
+        if way == Way::Write && seek > 0.0 {
+            seek += WRITE_SETTLE_US;
+        }
+        let there = start_us + seek;
+        let wait = (place.angle() - (there / TURN_US).fract()).rem_euclid(1.0) * TURN_US;
+        let tracks = (place.sector + u64::from(span.sectors) - 1) / place.track_sectors;
+        let turns =
+            f64::from(span.sectors) / place.track_sectors as f64 + tracks as f64 * SKEW_TURNS;
+        self.cylinder = self.place(span.end() - 1).cylinder;
+        self.seek_us += seek;
+        self.turn_us += wait;
+        self.transfer_us += turns * TURN_US;
+        there + wait + turns * TURN_US
+    }
+}
+
+impl Hardware for Drive {
+    fn serve(&mut self, start_us: f64, way: Way, span: Span) -> Served {
+        assert!(
+            span.end() <= self.total,
+            "sector {} of {}",
+            span.end(),
+            self.total
+        );
+        let ready = start_us + COMMAND_US;
+        if way == Way::Read
+            && let Some(at) = self
+                .segments
+                .iter()
+                .position(|s| s.first <= span.first && span.first <= s.end)
+        {
+            let held = self.segments[at];
+            if held.growing_since_us.is_some() || span.end() <= held.end {
+                self.stop_reading_ahead(ready);
+                let mut segment = self.segments.remove(at);
+                let end = segment.end;
+                let mut done = ready + f64::from(span.sectors) * BUS_SECTOR_US;
+                if span.end() > end {
+                    // The heads are just there: the rest comes at their pace.
+                    let rest = (span.end() - end) as f64;
+                    let place = self.place(end);
+                    done = done.max(
+                        ready + rest / place.track_sectors as f64 * TURN_US * (1.0 + SKEW_TURNS),
+                    );
+                    segment.end = span.end();
+                    segment.first = segment
+                        .first
+                        .max(span.end().saturating_sub(SEGMENT_SECTORS / 2));
+                    self.cylinder = self.place(segment.end - 1).cylinder;
+                }
+                if held.growing_since_us.is_some() {
+                    segment.growing_since_us = Some(done);
+                }
+                self.segments.push(segment);
+                self.buffered += 1;
+                return Served {
+                    done_us: done,
+                    free_us: done,
+                };
+            }
+        }
+        self.stop_reading_ahead(ready);
+        let done = self.move_and_transfer(ready, way, span);
+        match way {
+            Way::Write => self.forget(span),
+            Way::Read => {
+                self.forget(span);
+                if self.segments.len() == SEGMENTS {
+                    self.segments.remove(0);
+                }
+                self.segments.push(Segment {
+                    first: span.first,
+                    end: span.end(),
+                    growing_since_us: Some(done),
+                });
+            }
+        }
+        Served {
+            done_us: done,
+            free_us: done,
+        }
+    }
+
+    fn sectors(&self) -> u64 {
+        self.total
+    }
+
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        vec![
+            ("seeks", self.seeks as f64),
+            ("seeking (s)", self.seek_us / 1e6),
+            ("turning (s)", self.turn_us / 1e6),
+            ("transferring (s)", self.transfer_us / 1e6),
+            ("reads from the drive's buffer", self.buffered as f64),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(first: u64, sectors: u32) -> Span {
+        Span { first, sectors }
+    }
+
+    #[test]
+    fn it_holds_4_3_gigabytes() {
+        let bytes = Drive::of_1999().sectors() * SECTOR_BYTES;
+        assert!((4.2e9..4.4e9).contains(&(bytes as f64)), "{bytes}");
+    }
+
+    #[test]
+    fn sustained_writes_are_those_the_paper_measured() {
+        // Clusters of 128 KB one after the other, over the first half of the disk.
+        let mut drive = Drive::of_1999();
+        let (mut now, mut at) = (0.0, 0);
+        while at < drive.sectors() / 2 {
+            now = drive.serve(now, Way::Write, span(at, 256)).free_us;
+            at += 256;
+        }
+        let rate = at as f64 * 512.0 / now;
+        assert!((4.4..5.0).contains(&rate), "{rate} MB/s; paper 002: 4.7");
+    }
+
+    #[test]
+    fn a_random_read_takes_seek_and_half_a_turn() {
+        let mut drive = Drive::of_1999();
+        let (mut now, mut at) = (0.0, 12345u64);
+        let reads = 2000;
+        for _ in 0..reads {
+            at = at
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1442);
+            let sector = (at >> 20) % (drive.sectors() - 16);
+            now = drive
+                .serve(now + 137.0, Way::Read, span(sector, 16))
+                .free_us;
+        }
+        let mean_ms = now / 1e3 / f64::from(reads);
+        assert!((12.5..15.5).contains(&mean_ms), "{mean_ms}");
+    }
+
+    #[test]
+    fn what_follows_a_read_comes_from_the_buffer() {
+        let mut drive = Drive::of_1999();
+        let first = drive.serve(0.0, Way::Read, span(500_000, 16)).done_us;
+        let next = drive
+            .serve(first + 1000.0, Way::Read, span(500_016, 16))
+            .done_us;
+        assert!(next - first - 1000.0 < 3000.0, "{}", next - first);
+        // A write there: the buffer must not be believed.
+        let written = drive.serve(next, Way::Write, span(500_016, 16)).done_us;
+        let again = drive.serve(written, Way::Read, span(500_016, 16)).done_us;
+        assert!(again - written > 5000.0, "{}", again - written);
+    }
+
+    #[test]
+    fn rewriting_a_sector_takes_a_turn() {
+        let mut drive = Drive::of_1999();
+        let first = drive.serve(0.0, Way::Write, span(1000, 16)).done_us;
+        let second = drive.serve(first, Way::Write, span(1000, 16)).done_us;
+        assert!((second - first - TURN_US).abs() < 1.0, "{}", second - first);
+    }
+}

@@ -1,0 +1,252 @@
+//! A flash device: channels that work side by side, pages that are written once, erase blocks that must be emptied first.
+//!
+//! Writes go to the open erase block of the next channel in turn. A page written again leaves a dead copy behind; when erased blocks
+//! run out, the block with the fewest live pages is emptied: those pages are written again, and the block is erased. What that
+//! costs is the write amplification, and it depends on what the layer above writes where.
+//!
+//! Figures are those of an ordinary SATA or small NVMe drive with three-bit cells; assumed, see docs/lab.md.
+//!
+//! Not known here: files.   Limits: writes of less than a page cost one; no wear, no trim, no write buffer.
+
+use super::hardware::{Hardware, SECTOR_BYTES, Served, Span, Way};
+
+const CHANNELS: usize = 8;
+/// The unit of mapping and of cost.
+const PAGE_SECTORS: u64 = 8;
+/// Pages of an erase block: 2 MB.
+const BLOCK_PAGES: u32 = 512;
+/// Room beyond what is offered.
+const SPARE: f64 = 0.07;
+const READ_US: f64 = 60.0;
+/// For a page, as part of a program operation over several.
+const PROGRAM_US: f64 = 40.0;
+const ERASE_US: f64 = 3000.0;
+/// A page over the bus.
+const BUS_PAGE_US: f64 = 5.0;
+/// Command in, command out.
+const COMMAND_US: f64 = 5.0;
+const NOWHERE: u32 = u32::MAX;
+/// Erased blocks kept for moving pages to.
+const RESERVE_BLOCKS: usize = CHANNELS + 2;
+
+/// The modelled device.
+#[derive(Debug, Clone)]
+pub struct Flash {
+    sectors: u64,
+    /// Where each page is, physically.
+    at: Vec<u32>,
+    /// Which page lies there; [`NOWHERE`] if none that is alive.
+    held: Vec<u32>,
+    live: Vec<u32>,
+    erased: Vec<u32>,
+    /// The block each channel writes to, and its next page.
+    open: Vec<(u32, u32)>,
+    channel_free_us: Vec<f64>,
+    next: usize,
+    wanted: u64,
+    programmed: u64,
+    erases: u64,
+}
+
+impl Flash {
+    /// A device of so many bytes, all of it erased.
+    pub fn new(bytes: u64) -> Flash {
+        let pages = bytes.div_ceil(PAGE_SECTORS * SECTOR_BYTES);
+        let blocks = ((pages as f64 * (1.0 + SPARE)) as u64).div_ceil(u64::from(BLOCK_PAGES))
+            as u32
+            + 2 * RESERVE_BLOCKS as u32;
+        let mut erased: Vec<u32> = (0..blocks).rev().collect();
+        let open = (0..CHANNELS)
+            .map(|_| (erased.pop().expect("there are spare blocks"), 0))
+            .collect();
+        Flash {
+            sectors: pages * PAGE_SECTORS,
+            at: vec![NOWHERE; pages as usize],
+            held: vec![NOWHERE; (blocks * BLOCK_PAGES) as usize],
+            live: vec![0; blocks as usize],
+            erased,
+            open,
+            channel_free_us: vec![0.0; CHANNELS],
+            next: 0,
+            wanted: 0,
+            programmed: 0,
+            erases: 0,
+        }
+    }
+
+    /// Writes a page somewhere; when that is done.
+    fn program(&mut self, page: u32, start_us: f64, moving: bool) -> f64 {
+        let channel = self.next;
+        self.next = (channel + 1) % CHANNELS;
+        if self.open[channel].1 == BLOCK_PAGES {
+            if !moving {
+                self.clean(start_us);
+            }
+            let block = self
+                .erased
+                .pop()
+                .expect("cleaning keeps erased blocks in reserve");
+            self.open[channel] = (block, 0);
+        }
+        let (block, place) = self.open[channel];
+        self.open[channel].1 += 1;
+        let old = self.at[page as usize];
+        if old != NOWHERE {
+            self.held[old as usize] = NOWHERE;
+            self.live[(old / BLOCK_PAGES) as usize] -= 1;
+        }
+        let new = block * BLOCK_PAGES + place;
+        self.at[page as usize] = new;
+        self.held[new as usize] = page;
+        self.live[block as usize] += 1;
+        self.programmed += 1;
+        self.busy(channel, start_us, PROGRAM_US + BUS_PAGE_US)
+    }
+
+    fn busy(&mut self, channel: usize, start_us: f64, for_us: f64) -> f64 {
+        let free = &mut self.channel_free_us[channel];
+        *free = free.max(start_us) + for_us;
+        *free
+    }
+
+    /// Empties blocks until there are erased ones in reserve.
+    fn clean(&mut self, start_us: f64) {
+        while self.erased.len() < RESERVE_BLOCKS {
+            let is_open = |block: u32| self.open.iter().any(|&(open, _)| open == block);
+            let mut written = vec![true; self.live.len()];
+            for &block in &self.erased {
+                written[block as usize] = false;
+            }
+            let victim = (0..self.live.len() as u32)
+                .filter(|&block| written[block as usize] && !is_open(block))
+                .min_by_key(|&block| self.live[block as usize])
+                .expect("a device has more blocks than channels");
+            let first = victim * BLOCK_PAGES;
+            for place in first..first + BLOCK_PAGES {
+                let page = self.held[place as usize];
+                if page != NOWHERE {
+                    let read = self.busy(victim as usize % CHANNELS, start_us, READ_US);
+                    self.program(page, read, true);
+                }
+            }
+            self.erased.push(victim);
+            self.erases += 1;
+            self.busy(victim as usize % CHANNELS, start_us, ERASE_US);
+        }
+    }
+}
+
+impl Hardware for Flash {
+    fn serve(&mut self, start_us: f64, way: Way, span: Span) -> Served {
+        assert!(span.end() <= self.sectors, "beyond the end");
+        let start = start_us + COMMAND_US;
+        let mut done = start;
+        for page in span.first / PAGE_SECTORS..span.end().div_ceil(PAGE_SECTORS) {
+            let finished = match way {
+                Way::Read => {
+                    let at = self.at[page as usize];
+                    // What was never written is not looked for.
+                    let channel = at as usize % CHANNELS;
+                    if at == NOWHERE {
+                        start
+                    } else {
+                        self.busy(channel, start, READ_US + BUS_PAGE_US)
+                    }
+                }
+                Way::Write => {
+                    self.wanted += 1;
+                    self.program(page as u32, start, false)
+                }
+            };
+            done = done.max(finished);
+        }
+        Served {
+            done_us: done,
+            free_us: start,
+        }
+    }
+
+    fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    fn write_amplification(&self) -> f64 {
+        self.programmed as f64 / self.wanted.max(1) as f64
+    }
+
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        vec![("erases", self.erases as f64)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: u64 = 256 << 20;
+
+    fn write_all(flash: &mut Flash, order: impl Iterator<Item = u64>) -> f64 {
+        let mut now = 0.0;
+        for page in order {
+            let span = Span {
+                first: page * PAGE_SECTORS,
+                sectors: PAGE_SECTORS as u32,
+            };
+            now = flash.serve(now, Way::Write, span).done_us;
+        }
+        now
+    }
+
+    #[test]
+    fn writing_in_order_moves_nothing() {
+        let mut flash = Flash::new(BYTES);
+        let pages = flash.sectors / PAGE_SECTORS;
+        write_all(&mut flash, (0..4).flat_map(|_| 0..pages));
+        assert!(
+            flash.write_amplification() < 1.05,
+            "{}",
+            flash.write_amplification()
+        );
+        assert!(flash.erases > 0);
+    }
+
+    #[test]
+    fn writing_at_random_moves_a_lot() {
+        let mut flash = Flash::new(BYTES);
+        let pages = flash.sectors / PAGE_SECTORS;
+        let mut n = 1u64;
+        let order = (0..4 * pages).map(|_| {
+            n = n
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (n >> 33) % pages
+        });
+        write_all(&mut flash, order);
+        assert!(
+            flash.write_amplification() > 2.0,
+            "{}",
+            flash.write_amplification()
+        );
+        let live: u32 = flash.live.iter().sum();
+        assert_eq!(
+            live as usize,
+            flash.at.iter().filter(|&&at| at != NOWHERE).count()
+        );
+    }
+
+    #[test]
+    fn channels_work_side_by_side() {
+        let mut flash = Flash::new(BYTES);
+        let wide = Span {
+            first: 0,
+            sectors: PAGE_SECTORS as u32 * CHANNELS as u32,
+        };
+        let narrow = Span {
+            first: 0,
+            sectors: PAGE_SECTORS as u32,
+        };
+        let one = flash.serve(0.0, Way::Write, narrow).done_us;
+        let eight = flash.serve(1000.0, Way::Write, wide).done_us - 1000.0;
+        assert!((one - eight).abs() < 1.0, "{one} {eight}");
+    }
+}

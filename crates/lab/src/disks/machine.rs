@@ -1,0 +1,82 @@
+//! The computer and the kernel's settings around a modelled disk.
+//!
+//! Not known here: the disk.   Sources: docs/lab.md, which gives one for each number, or says that it is assumed.
+
+/// What the machine's own work costs and how its kernel is set.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Machine {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// A request to the manager, before any system call.
+    pub request_us: f64,
+    /// A read or write call, or a close.
+    pub call_us: f64,
+    /// An open or an unlink, without the search of directories.
+    pub name_us: f64,
+    /// A page mapped, faulted and released.
+    pub page_us: f64,
+    /// A byte copied.
+    pub byte_us: f64,
+    /// A device request started and its interrupt taken.
+    pub request_io_us: f64,
+    /// An entry passed in the linear search of a directory.
+    pub entry_us: f64,
+    /// Memory for pages of files.
+    pub page_cache_bytes: u64,
+    /// Memory for blocks of inodes, bitmaps and indirect blocks.
+    pub meta_cache_bytes: u64,
+    /// Blocks the file system reads or writes as one request.
+    pub cluster_blocks: u32,
+    /// Writes of one file waiting at the device at which the writer is stopped,
+    pub write_high_bytes: u64,
+    /// and at which it goes on.
+    pub write_low_bytes: u64,
+    /// The flush daemon wakes this often,
+    pub flush_every_us: f64,
+    /// and goes through one of so many parts of memory.
+    pub flush_parts: usize,
+}
+
+/// The paper does not say how much memory its machine had. A common Ultra-1 is assumed; its kernel and the tables of the simulated
+/// caches (half a million URLs) leave a quarter of it for pages of files.
+const MEMORY_BYTES: u64 = 64 << 20;
+
+impl Machine {
+    /// The machine of paper 002: an Ultra-1 under Solaris.
+    pub fn ultra_1() -> Machine {
+        Machine {
+            name: "Ultra-1, Solaris UFS",
+            request_us: 400.0,
+            call_us: 40.0,
+            name_us: 200.0,
+            page_us: 60.0,
+            byte_us: 1.0 / 85.0,
+            request_io_us: 150.0,
+            entry_us: 0.28,
+            page_cache_bytes: MEMORY_BYTES / 4,
+            meta_cache_bytes: MEMORY_BYTES / 50,
+            cluster_blocks: 16,
+            write_high_bytes: 384 << 10,
+            write_low_bytes: 256 << 10,
+            flush_every_us: 5e6,
+            flush_parts: 6,
+        }
+    }
+
+    /// A machine of today before the same file system: for devices of today. About a hundred times as fast.
+    pub fn of_today() -> Machine {
+        Machine {
+            name: "machine of today, the same file system",
+            request_us: 1.0,
+            call_us: 0.5,
+            name_us: 3.0,
+            page_us: 0.5,
+            byte_us: 1.0 / 8000.0,
+            request_io_us: 4.0,
+            entry_us: 0.003,
+            write_high_bytes: 16 << 20,
+            write_low_bytes: 8 << 20,
+            ..Machine::ultra_1()
+        }
+    }
+}

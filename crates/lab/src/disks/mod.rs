@@ -1,0 +1,137 @@
+//! What a file-space manager writes to: files of a file system, real or modelled.
+//!
+//! A manager decides and calls a [`Disk`]; behind it stand
+//!
+//! | disk | module | what happens |
+//! |---|---|---|
+//! | modelled, seeking | `ufs` over `drive` | the file system and the disk of paper 002, in virtual time |
+//! | modelled, flash | `ufs` over `flash` | the same file system over a device of channels and erase blocks |
+//! | real | `real` | system calls in a directory, a file or a block device, counted and timed |
+//!
+//! What is written is made up from the object's number ([`Piece`]), so that a read can be checked without keeping anything.
+//!
+//! Source: paper 002, section 3.1 (method). Each constant of the models: docs/lab.md.
+
+pub mod cache;
+#[cfg(test)]
+pub mod checked;
+pub mod counted;
+pub mod drive;
+pub mod flash;
+pub mod ground;
+pub mod hardware;
+pub mod machine;
+pub mod queue;
+pub mod real;
+pub mod slow;
+pub mod ufs;
+
+use std::io;
+
+/// A directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DirId(pub u32);
+
+/// The directory everything is in; it is there from the beginning.
+pub const ROOT: DirId = DirId(0);
+
+/// A file: a number in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId {
+    /// Where its name is.
+    pub dir: DirId,
+    /// Its name.
+    pub number: u32,
+}
+
+/// Bytes before an object's body that say what it is: number, server, size. What the paper calls name and size; 64 bytes, since
+/// a URL of the time is about that long.
+//= paper 002 section 3.3   to survive a crash, name and size may be stored with each object
+pub const HEADER_BYTES: u32 = 64;
+
+/// Part of an object in stored form: [`HEADER_BYTES`] of header, then the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The object's number.
+    pub object: u32,
+    /// Its server's number.
+    pub server: u32,
+    /// Its size, without the header.
+    pub size_bytes: u32,
+    /// First byte of the stored form.
+    pub from_byte: u32,
+    /// How many bytes of it; what reaches beyond the stored form is padding.
+    pub bytes: u32,
+}
+
+/// Files to make, fill and remove. Everything is done when the call returns as far as the caller can see; what is on the platter
+/// when is the disk's affair.
+pub trait Disk {
+    /// Microseconds since [`Disk::start`], in the disk's own time.
+    fn now_us(&self) -> u64;
+
+    /// What came before was preparation: the clock and the counts begin now.
+    fn start(&mut self) -> io::Result<()>;
+
+    /// A request to the manager begins: the machine's own work for it.
+    fn begin(&mut self) {}
+
+    /// Makes an empty directory.
+    fn make_dir(&mut self, dir: DirId, parent: DirId) -> io::Result<()>;
+
+    /// Makes an empty file and opens it.
+    fn create(&mut self, file: FileId) -> io::Result<()>;
+
+    /// Gives an open file its full size, so that later writes fall into it.
+    fn reserve(&mut self, file: FileId, bytes: u64) -> io::Result<()>;
+
+    /// Opens a file.
+    fn open(&mut self, file: FileId) -> io::Result<()>;
+
+    /// Writes the pieces one after the other from `at_byte` on, with one call.
+    fn write(&mut self, file: FileId, at_byte: u64, pieces: &[Piece]) -> io::Result<()>;
+
+    /// Reads a piece that lies at `at_byte`, with one call, and makes sure that it is that piece where it can.
+    fn read(&mut self, file: FileId, at_byte: u64, piece: Piece) -> io::Result<()>;
+
+    /// Closes a file.
+    fn close(&mut self, file: FileId) -> io::Result<()>;
+
+    /// Removes a file that is closed.
+    fn delete(&mut self, file: FileId) -> io::Result<()>;
+
+    /// Waits until all that was written is on the device.
+    fn finish(&mut self) -> io::Result<()>;
+
+    /// The calls since [`Disk::start`].
+    fn calls(&self) -> Calls;
+
+    /// What the device below did since [`Disk::start`], by name, as far as it is known.
+    fn figures(&self) -> Vec<(String, f64)>;
+}
+
+/// How often each call was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Directories made.
+    pub dirs: u64,
+    /// Files made.
+    pub creates: u64,
+    /// Files opened.
+    pub opens: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Files removed.
+    pub deletes: u64,
+}
+
+/// Bytes of all pieces together.
+pub fn bytes_of(pieces: &[Piece]) -> u64 {
+    pieces.iter().map(|piece| u64::from(piece.bytes)).sum()
+}

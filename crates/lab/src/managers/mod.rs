@@ -1,0 +1,238 @@
+//! File-space managers: where an object's bytes go.
+//!
+//! | name | module | one line |
+//! |---|---|---|
+//! | SIMPLE | `files` | a file an object, all in one directory |
+//! | SQUID | `files` | a file an object, in 16 x 256 directories, round robin |
+//! | MULTIPLE-DIRS | `files` | a file an object, a directory a server |
+//! | BUDDY | `buddy` | slots of equal size in a file for each size; large objects alone |
+//! | STREAM | `stream` | one file, written in a circle, over whatever is free |
+//! | STREAM-PACKETIZER | `stream` | the same, through a buffer of one page |
+//! | LAZY-READS | `stream`, `lazy` | reads wait for each other, ten at a time |
+//! | LAZY-READS-LOC | `stream`, `locality` | and objects of one server are written together |
+//! | UNIFIED | `unified` | one file, whole extents cut from the largest free piece |
+//! | UNIFIED-LOC | `unified` | with locality buffers and lazy reads |
+//!
+//! A manager takes requests and calls a [`Disk`]; it keeps where each object is in memory. SIMPLE and its like find their objects
+//! again after a crash, by the names of the files; the others store number, server and size before each object's body
+//! ([`crate::disks::HEADER_BYTES`]), so that a scan finds them.
+//!
+//! Not known here: what the disk is, what is worth keeping.   Limits: those of `slots` and `buddy`.
+//! Source: paper 002, sections 3.3 to 3.6; UNIFIED: paper 000, section 4.
+
+mod buddy;
+mod files;
+mod lazy;
+mod locality;
+mod slots;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod unified;
+
+use std::fmt;
+use std::io;
+
+use crate::DiskRequest;
+use crate::disks::{Disk, HEADER_BYTES, Piece};
+
+pub use buddy::{THRESHOLD_BYTES, stored_slots as buddy_slots};
+pub use slots::SLOT_BYTES;
+pub use stream::PAGE_BYTES;
+
+/// Puts objects on a disk, finds them there, removes them.
+pub trait Manager {
+    /// Makes what must be there before the first request: directories, files of full size.
+    fn prepare(&mut self, disk: &mut dyn Disk) -> io::Result<()>;
+
+    /// Carries a request out, or notes it. Reads and deletes are of objects that were written and not deleted since.
+    fn handle(&mut self, request: DiskRequest, disk: &mut dyn Disk) -> io::Result<()>;
+
+    /// Carries out all that was noted.
+    fn finish(&mut self, disk: &mut dyn Disk) -> io::Result<()>;
+
+    /// What happened besides, by name.
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+}
+
+/// Which manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A file an object in one directory.
+    Simple,
+    /// A file an object in 4096 directories, in turn.
+    Squid,
+    /// A file an object, a directory a server.
+    MultipleDirs,
+    /// Slots of one size in a file each.
+    Buddy,
+    /// One file, written in a circle.
+    Stream,
+    /// Through a page-sized buffer.
+    StreamPacketizer,
+    /// With reads in batches.
+    LazyReads,
+    /// STREAM-PACKETIZER with locality buffers and reads at once: a column of Table 1.
+    StreamLoc,
+    /// With reads in batches and locality buffers.
+    LazyReadsLoc,
+    /// Extents from the largest free piece.
+    Unified,
+    /// With locality buffers and reads in batches.
+    UnifiedLoc,
+}
+
+impl Kind {
+    /// All of them, in the paper's order.
+    pub const ALL: [Kind; 11] = [
+        Kind::Simple,
+        Kind::Squid,
+        Kind::MultipleDirs,
+        Kind::Buddy,
+        Kind::Stream,
+        Kind::StreamPacketizer,
+        Kind::LazyReads,
+        Kind::StreamLoc,
+        Kind::LazyReadsLoc,
+        Kind::Unified,
+        Kind::UnifiedLoc,
+    ];
+
+    /// The name in tables and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Simple => "SIMPLE",
+            Kind::Squid => "SQUID",
+            Kind::MultipleDirs => "MULTIPLE-DIRS",
+            Kind::Buddy => "BUDDY",
+            Kind::Stream => "STREAM",
+            Kind::StreamPacketizer => "STREAM-PACKETIZER",
+            Kind::LazyReads => "LAZY-READS",
+            Kind::StreamLoc => "STREAM-PACKETIZER-LOC",
+            Kind::LazyReadsLoc => "LAZY-READS-LOC",
+            Kind::Unified => "UNIFIED",
+            Kind::UnifiedLoc => "UNIFIED-LOC",
+        }
+    }
+
+    /// The manager of that name, in any case of letters.
+    pub fn parse(name: &str) -> Option<Kind> {
+        Kind::ALL
+            .into_iter()
+            .find(|kind| kind.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether all objects lie in one file of a size fixed beforehand, so that it may be a device.
+    pub fn is_one_file(self) -> bool {
+        self >= Kind::Stream
+    }
+
+    /// Whether the manager has locality buffers.
+    pub fn has_locality(self) -> bool {
+        matches!(
+            self,
+            Kind::StreamLoc | Kind::LazyReadsLoc | Kind::UnifiedLoc
+        )
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A manager's settings; each manager looks at those it has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// BUDDY: larger objects get a file of their own. At least a slot (512).
+    pub threshold_bytes: u32,
+    /// The file of STREAM, UNIFIED and their like.
+    pub file_bytes: u64,
+    /// Reads that wait for each other; 1 to 1000.
+    pub batch: usize,
+    /// No read waits longer.
+    pub deadline_us: u64,
+    /// Servers whose objects are gathered at a time; 1 to 10,000.
+    pub locality_buffers: usize,
+    /// What one of the buffers takes before it is written; a page at least.
+    pub locality_bytes: u32,
+    /// UNIFIED: what is cut from the largest piece at a time, and written with one call.
+    pub cluster_bytes: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            threshold_bytes: THRESHOLD_BYTES,
+            file_bytes: 0,
+            batch: 10,
+            deadline_us: 1_000_000,
+            locality_buffers: 128,
+            locality_bytes: 64 << 10,
+            cluster_bytes: 256 << 10,
+        }
+    }
+}
+
+/// Makes a manager.
+pub fn make(kind: Kind, settings: &Settings) -> Box<dyn Manager> {
+    use stream::{Options, Stream};
+    let stream =
+        |options: Options| -> Box<dyn Manager> { Box::new(Stream::new(settings, options)) };
+    let plain = Options::default();
+    match kind {
+        Kind::Simple => Box::new(files::PerObject::new(files::Tree::Simple)),
+        Kind::Squid => Box::new(files::PerObject::new(files::Tree::squid())),
+        Kind::MultipleDirs => Box::new(files::PerObject::new(files::Tree::servers())),
+        Kind::Buddy => Box::new(buddy::Buddy::new(settings.threshold_bytes)),
+        Kind::Stream => stream(plain),
+        Kind::StreamPacketizer => stream(Options {
+            packetizer: true,
+            ..plain
+        }),
+        Kind::LazyReads => stream(Options {
+            packetizer: true,
+            lazy: true,
+            ..plain
+        }),
+        Kind::StreamLoc => stream(Options {
+            packetizer: true,
+            locality: true,
+            ..plain
+        }),
+        Kind::LazyReadsLoc => stream(Options {
+            packetizer: true,
+            lazy: true,
+            locality: true,
+        }),
+        Kind::Unified => Box::new(unified::Unified::new(settings, false)),
+        Kind::UnifiedLoc => Box::new(unified::Unified::new(settings, true)),
+    }
+}
+
+/// An object with its header.
+fn stored_bytes(size_bytes: u32) -> u32 {
+    size_bytes.saturating_add(HEADER_BYTES)
+}
+
+/// `bytes` of an object's stored form from `from_byte` on.
+fn piece(request: &DiskRequest, from_byte: u32, bytes: u32) -> Piece {
+    Piece {
+        object: request.object,
+        server: request.server,
+        size_bytes: request.size_bytes,
+        from_byte,
+        bytes,
+    }
+}
+
+/// A request for an object that is not there, or a write of one that is: the requests contradict themselves.
+fn contradiction(what: &str, object: u32) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("object {object} {what}; the requests do not come from one cache"),
+    )
+}

@@ -1,0 +1,59 @@
+//! What paper 002 prints. Of figures only what its text and captions say in numbers: the plots themselves did not come down to us.
+
+/// Counts of the run of a million disk requests.
+//= paper 002 section 3.1   note 3
+pub const GETS: u64 = 1_058_206;
+/// Answered from memory.
+pub const MEMORY_HITS: u64 = 338_081;
+/// Read from disk.
+pub const READS: u64 = 42_085;
+/// Written to disk.
+pub const WRITES: u64 = 678_040;
+/// Removed from disk.
+pub const DELETES: u64 = 279_875;
+/// Disk requests of that run: all together, a million.
+pub const REQUESTS: usize = 1_000_000;
+/// The caches.
+//= paper 002 section 3.1   512 Mbytes of memory, 2 Gbytes of disk
+pub const MEMORY_BYTES: u64 = 512 << 20;
+/// The second-level cache.
+pub const DISK_BYTES: u64 = 2 << 30;
+
+/// Gets a second of each manager, in the table's order.
+//= paper 002 section 3.6   Table 2
+pub const TABLE_2: [(&str, f64); 8] = [
+    ("SIMPLE", 14.0),
+    ("SQUID", 20.0),
+    ("MULTIPLE-DIRS", 23.0),
+    ("BUDDY", 133.0),
+    ("STREAM", 295.0),
+    ("STREAM-PACKETIZER", 358.0),
+    ("LAZY-READS", 396.0),
+    ("LAZY-READS-LOC", 495.0),
+];
+
+/// Seconds, and improvement over the first in per cent.
+//= paper 002 section 3.6   Table 1: 46:31, 42:08, 36:16, 33:51
+pub const TABLE_1: [(f64, f64); 4] = [
+    (46.0 * 60.0 + 31.0, 0.0),
+    (42.0 * 60.0 + 8.0, 10.0),
+    (36.0 * 60.0 + 16.0, 28.0),
+    (33.0 * 60.0 + 51.0, 37.5),
+];
+/// How full the disk is in Table 1.
+pub const TABLE_1_UTILISATION: f64 = 0.71;
+
+/// Disk requests and gets of Figure 4, and its disk.
+//= paper 002 section 3.3   300,000 requests of 398,034 gets on a 1-Gbyte disk
+pub const FIGURE_4_REQUESTS: usize = 300_000;
+/// See [`FIGURE_4_REQUESTS`].
+pub const FIGURE_4_GETS: u64 = 398_034;
+/// See [`FIGURE_4_REQUESTS`].
+pub const FIGURE_4_DISK_BYTES: u64 = 1 << 30;
+
+/// Gets of Figure 2.
+//= paper 002 section 3.2   Figure 2: 5 million gets, some 3 million writes, below half a million reads
+pub const FIGURE_2_GETS: u64 = 5_000_000;
+
+/// Disk requests of Figure 5.
+pub const FIGURE_5_REQUESTS: usize = 400_000;

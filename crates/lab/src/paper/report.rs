@@ -1,0 +1,251 @@
+//! What an experiment shows: text, tables and plots, for a terminal, a browser or another program.
+//!
+//! Not known here: experiments.   Limits: those of `page`.
+
+use page::{Axis, Page, Plot, Series, Table};
+use serde::Serialize;
+
+/// Experiments in order.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// Of the whole.
+    pub title: String,
+    /// One each.
+    pub sections: Vec<Section>,
+}
+
+/// An experiment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Section {
+    /// The command's name: `table2`.
+    pub name: String,
+    /// Its heading.
+    pub title: String,
+    /// Paragraphs.
+    pub text: Vec<String>,
+    /// Tables.
+    pub tables: Vec<Rows>,
+    /// Plots.
+    pub plots: Vec<Curves>,
+}
+
+/// A table.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Rows {
+    /// What it shows.
+    pub caption: String,
+    /// Columns with units.
+    pub columns: Vec<String>,
+    /// As they are shown.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A plot.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Curves {
+    /// What it shows.
+    pub caption: String,
+    /// To the right.
+    pub x: Scale,
+    /// Upwards.
+    pub y: Scale,
+    /// Instead of numbers at x = 0, 1, 2: bars.
+    pub names: Vec<String>,
+    /// The curves.
+    pub curves: Vec<Curve>,
+}
+
+/// An axis.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Scale {
+    /// With the unit.
+    pub label: String,
+    /// Logarithmic.
+    pub log: bool,
+}
+
+/// A curve.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Curve {
+    /// In the legend.
+    pub name: String,
+    /// From the paper, not ours.
+    pub printed: bool,
+    /// Its points.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Scale {
+    /// Equal steps are equal lengths.
+    pub fn linear(label: &str) -> Scale {
+        Scale {
+            label: label.to_owned(),
+            log: false,
+        }
+    }
+
+    /// Equal factors are equal lengths.
+    pub fn log(label: &str) -> Scale {
+        Scale {
+            label: label.to_owned(),
+            log: true,
+        }
+    }
+
+    fn axis(&self) -> Axis {
+        if self.log {
+            Axis::log(&self.label)
+        } else {
+            Axis::linear(&self.label)
+        }
+    }
+}
+
+impl Rows {
+    /// A table without rows.
+    pub fn new(caption: &str, columns: &[&str]) -> Rows {
+        Rows {
+            caption: caption.to_owned(),
+            columns: columns.iter().map(|&c| c.to_owned()).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// One more row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    fn table(&self) -> Table {
+        let columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+        let mut table = Table::new(&self.caption, &columns);
+        for row in &self.rows {
+            table.row(row.iter().cloned());
+        }
+        table
+    }
+}
+
+impl Curves {
+    fn plot(&self) -> Plot {
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let mut plot = Plot::new(&self.caption, self.x.axis(), self.y.axis());
+        for curve in &self.curves {
+            let points = curve.points.clone();
+            plot = plot.with(match (curve.printed, names.is_empty()) {
+                (_, false) => Series::bars(&curve.name, points),
+                (true, _) => Series::dashes(&curve.name, points),
+                (false, _) => Series::line(&curve.name, points),
+            });
+        }
+        if names.is_empty() {
+            plot
+        } else {
+            plot.named(&names)
+        }
+    }
+}
+
+impl Report {
+    /// For a terminal: no plots.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for section in &self.sections {
+            out.push_str(&format!("{}\n\n", section.title));
+            for rows in &section.tables {
+                out.push_str(&rows.table().text());
+                out.push('\n');
+            }
+            for text in &section.text {
+                out.push_str(&folded(text));
+                out.push('\n');
+            }
+        }
+        out
+    }
+
+    /// One page with everything in it.
+    pub fn html(&self) -> String {
+        let mut page = Page::new(&self.title);
+        for section in &self.sections {
+            page.heading(&section.title);
+            for text in &section.text {
+                page.text(text);
+            }
+            for rows in &section.tables {
+                page.table(&rows.table());
+            }
+            for curves in &section.plots {
+                page.plot(&curves.plot());
+            }
+        }
+        page.html()
+    }
+
+    /// For other programs.
+    pub fn json(&self) -> String {
+        let text = serde_json::to_string_pretty(self);
+        text.unwrap_or_else(|e| format!("{{\"error\": \"{e}\"}}")) + "\n"
+    }
+}
+
+const LINE: usize = 100;
+
+/// A paragraph in lines that fit a terminal.
+fn folded(text: &str) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        if column > 0 && column + 1 + word.len() > LINE {
+            out.push('\n');
+            column = 0;
+        }
+        if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += word.len();
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_text_page_and_json() {
+        let mut rows = Rows::new("ours", &["manager", "gets/s"]);
+        rows.row(["SQUID".to_owned(), "20".to_owned()]);
+        let report = Report {
+            title: "t".to_owned(),
+            sections: vec![Section {
+                name: "table2".to_owned(),
+                title: "Table 2".to_owned(),
+                text: vec!["word ".repeat(40)],
+                tables: vec![rows],
+                plots: vec![Curves {
+                    caption: "p".to_owned(),
+                    x: Scale::linear("x"),
+                    y: Scale::log("y"),
+                    names: vec!["SQUID".to_owned()],
+                    curves: vec![Curve {
+                        name: "ours".to_owned(),
+                        printed: false,
+                        points: vec![(0.0, 20.0)],
+                    }],
+                }],
+            }],
+        };
+        assert!(report.text().contains("SQUID        20"));
+        assert!(report.text().lines().all(|line| line.len() <= LINE));
+        assert!(report.html().contains("<svg") && report.html().contains("Table 2"));
+        let back: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(
+            back["sections"][0]["plots"][0]["curves"][0]["points"][0][1],
+            20.0
+        );
+    }
+}

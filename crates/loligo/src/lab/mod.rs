@@ -1,0 +1,228 @@
+//! `loligo lab`: the storage lab from the command line.
+//!
+//! What was typed becomes a bench and what is to be made on it (`args`); `lab` makes it; here it is watched and told. The report
+//! goes to standard output, progress to standard error.
+//!
+//! Not known here: experiments.   Limits: those of `lab`.
+
+mod args;
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+
+use ::lab::disks::real::{Ground, Through};
+use ::lab::disks::slow::Slow;
+use ::lab::managers::Kind;
+use ::lab::paper::bench::{Bench, Watch};
+use ::lab::paper::experiment::Model;
+use ::lab::paper::keep::Keep;
+use ::lab::paper::plan::Plan;
+use ::lab::paper::real::{Wanted, file_bytes, real};
+use ::lab::paper::report::Report;
+use ::lab::paper::{Item, make, printed};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::lab_traces;
+
+pub use args::{LAB_HELP, LabCommand};
+use args::{OutFlags, PaperFlags, RealFlags, RunFlags};
+
+/// Runs what was typed.
+pub fn run(command: &LabCommand) -> ExitCode {
+    let done = match command {
+        LabCommand::Table1(flags) => paper(&[Item::Table1], flags),
+        LabCommand::Table2(flags) => paper(&[Item::Table2], flags),
+        LabCommand::Figure2(flags) => paper(&[Item::Figure2], flags),
+        LabCommand::Figure3(flags) => paper(&[Item::Figure3], flags),
+        LabCommand::Figure4(flags) => paper(&[Item::Figure4], flags),
+        LabCommand::Figure5(flags) => paper(&[Item::Figure5], flags),
+        LabCommand::Figure6(flags) => paper(&[Item::Figure6], flags),
+        LabCommand::Figure7(flags) => paper(&[Item::Figure7], flags),
+        LabCommand::Figure8(flags) => paper(&[Item::Figure8], flags),
+        LabCommand::Paper(flags) => paper(&Item::ALL, flags),
+        LabCommand::Real(flags) => on_real_disk(flags),
+        LabCommand::Run(flags) => run_plan(flags),
+        LabCommand::Traces(command) => return lab_traces::run(command),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("loligo: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn paper(items: &[Item], flags: &PaperFlags) -> Result<(), String> {
+    let shown = Shown::new(flags.out.quiet);
+    let keep = match &flags.keep {
+        Some(path) => kept(path)?,
+        None => Keep::in_memory(),
+    };
+    let bench = Bench::new(flags.scale, flags.seed, flags.disk.into(), keep, &shown);
+    let report = make(items, &bench).map_err(|e| e.to_string())?;
+    tell(&report, &flags.out)
+}
+
+fn kept(path: &Path) -> Result<Keep, String> {
+    Keep::in_file(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn run_plan(flags: &RunFlags) -> Result<(), String> {
+    let shown_path = flags.plan.display();
+    let text = std::fs::read_to_string(&flags.plan).map_err(|e| format!("{shown_path}: {e}"))?;
+    let plan = Plan::parse(&text).map_err(|e| format!("{shown_path}: {e}"))?;
+    let keep = match &flags.keep {
+        Some(path) => kept(path)?,
+        None => {
+            let mut path = flags.plan.clone().into_os_string();
+            path.push(".runs");
+            kept(Path::new(&path))?
+        }
+    };
+    let shown = Shown::new(flags.out.quiet);
+    let bench = Bench::new(1.0, 1, Model::Disk1999, keep, &shown);
+    let report = plan.run(&bench).map_err(|e| format!("{shown_path}: {e}"))?;
+    tell(&report, &flags.out)
+}
+
+/// Files and directories of an ext4 need room besides what is stored.
+const SLOW_ROOM: u64 = 4;
+/// An ext4 with a journal is not made on less.
+const SLOW_BYTES_MIN: u64 = 64 << 20;
+
+fn on_real_disk(flags: &RealFlags) -> Result<(), String> {
+    let shown = Shown::new(flags.out.quiet);
+    let scale = f64::from(flags.requests) / printed::REQUESTS as f64;
+    let bench = Bench::new(
+        scale,
+        flags.seed,
+        Model::Disk1999,
+        Keep::in_memory(),
+        &shown,
+    );
+    let through = if flags.direct {
+        Through::Nothing
+    } else {
+        Through::PageCache
+    };
+    let past = if flags.direct {
+        ", past the page cache"
+    } else {
+        ""
+    };
+    let managers = if flags.managers.is_empty() {
+        Kind::ALL.to_vec()
+    } else {
+        flags.managers.clone()
+    };
+    // Lives until the runs are over.
+    let mut slow = None;
+    let (ground, name) = match (&flags.device, &flags.dir, flags.slow) {
+        (Some(device), _, _) => (
+            Ground::One(device.clone()),
+            format!("On {}{past}", device.display()),
+        ),
+        (None, Some(dir), Some(iops)) => {
+            let room = file_bytes(&bench, flags.utilisation) * SLOW_ROOM;
+            let bytes = flags.slow_size.unwrap_or(room.max(SLOW_BYTES_MIN));
+            let made = Slow::make(dir, bytes, iops, true).map_err(|e| e.to_string())?;
+            let mounted = made.mounted.clone().unwrap_or_else(|| dir.clone());
+            slow = Some(made);
+            (
+                Ground::Directory(mounted),
+                format!("On ext4 over a disk of {iops} operations a second{past}"),
+            )
+        }
+        (None, Some(dir), None) => (
+            Ground::Directory(dir.clone()),
+            format!("In {}{past}", dir.display()),
+        ),
+        (None, None, _) => return Err("say where: --dir or --device".to_owned()),
+    };
+    let wanted = Wanted {
+        managers,
+        ground,
+        through,
+        utilisation: flags.utilisation,
+        name,
+    };
+    let section = real(&bench, &wanted);
+    drop(slow);
+    let report = Report {
+        title: "File-space managers on a real disk".to_owned(),
+        sections: vec![section.map_err(|e| e.to_string())?],
+    };
+    tell(&report, &flags.out)
+}
+
+fn tell(report: &Report, out: &OutFlags) -> Result<(), String> {
+    if let Some(path) = &out.html {
+        std::fs::write(path, report.html()).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    let to_stdout = out.json.as_deref() == Some(Path::new("-"));
+    let text = if to_stdout {
+        report.json()
+    } else {
+        report.text()
+    };
+    if let Some(path) = out.json.as_deref().filter(|_| !to_stdout) {
+        std::fs::write(path, report.json()).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    // A reader that has seen enough is no failure.
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// A bar of disk requests on standard error, with the time left; nothing unless that is a terminal.
+struct Shown {
+    quiet: bool,
+    bar: Mutex<ProgressBar>,
+}
+
+impl Shown {
+    fn new(quiet: bool) -> Shown {
+        Shown {
+            quiet,
+            bar: Mutex::new(ProgressBar::hidden()),
+        }
+    }
+
+    fn with(&self, act: impl FnOnce(&mut ProgressBar)) {
+        act(&mut self.bar.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Watch for Shown {
+    fn begin(&self, what: &str, requests: u64) {
+        if self.quiet {
+            return;
+        }
+        self.with(|bar| {
+            bar.finish_and_clear();
+            // Hides itself where standard error is not a terminal.
+            *bar = ProgressBar::with_draw_target(Some(requests), ProgressDrawTarget::stderr());
+            let style = if requests == 0 {
+                "{prefix}: making requests"
+            } else {
+                "{prefix} {wide_bar} {percent}% {per_sec} (left: {eta})"
+            };
+            if let Ok(style) = ProgressStyle::with_template(style) {
+                bar.set_style(style);
+            }
+            bar.set_prefix(what.to_owned());
+            bar.tick();
+        });
+    }
+
+    fn more(&self, requests: u64) -> bool {
+        self.with(|bar| bar.inc(requests));
+        true
+    }
+
+    fn end(&self) {
+        self.with(|bar| bar.finish_and_clear());
+    }
+}
