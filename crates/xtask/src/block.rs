@@ -142,11 +142,23 @@ pub struct Mounted {
 impl Mounted {
     /// Formats the device (all on it is lost) and mounts it on `dir`.
     pub fn fresh(device: &Path, dir: &Path) -> Result<Self> {
+        Self::made(device, dir, &[])
+    }
+
+    /// The same without a journal.
+    pub fn without_journal(device: &Path, dir: &Path) -> Result<Self> {
+        Self::made(device, dir, &["-O", "^has_journal"])
+    }
+
+    fn made(device: &Path, dir: &Path, options: &[&str]) -> Result<Self> {
         let device = device.to_string_lossy();
-        tool(
-            "mkfs.ext4",
-            &["-q", "-F", "-E", "lazy_itable_init=0", &device],
-        )?;
+        let always = ["-q", "-F", "-E", "lazy_itable_init=0"];
+        let args: Vec<&str> = always
+            .into_iter()
+            .chain(options.iter().copied())
+            .chain([&*device])
+            .collect();
+        tool("mkfs.ext4", &args)?;
         fs::create_dir_all(dir).during(|| format!("making {}", dir.display()))?;
         tool("mount", &["-o", "noatime", &device, &dir.to_string_lossy()])?;
         Ok(Self {

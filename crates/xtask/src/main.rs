@@ -73,14 +73,15 @@ enum Task {
 impl Task {
     /// Is its own speed part of the result, or what makes it bearable?
     fn measures(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Bench(_)
-                | Self::Sim(_)
-                | Self::Torture(_)
-                | Self::Origin { .. }
-                | Self::IdleClient(_)
-        )
+            | Self::Sim(_)
+            | Self::Torture(_)
+            | Self::Origin { .. }
+            | Self::IdleClient(_) => true,
+            Self::Rivals(command) => command.measures(),
+            _ => false,
+        }
     }
 }
 

@@ -46,6 +46,11 @@ impl MemoryGroup {
         fail!("no memory control group can be made here")
     }
 
+    /// Where its files are.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Takes in these processes and their descendants. Memory they touch from now on is counted here.
     pub fn adopt(&self, roots: &[u32]) -> Result<()> {
         let procs = self.dir.join("cgroup.procs");

@@ -37,7 +37,6 @@ fn flash_takes_all_managers() {
 }
 
 #[test]
-#[ignore = "the paper's full size: a few seconds with --release, half a minute without"]
 fn the_papers_order_holds() {
     let bench = Bench::new(1.0, 1, Model::Disk1999, Keep::in_memory(), &Nobody);
     let section = Item::Table2.make(&bench).unwrap();

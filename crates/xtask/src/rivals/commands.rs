@@ -1,10 +1,10 @@
-//! `cargo xtask rivals list|start|stop|check`.
+//! `cargo xtask rivals list|start|stop|check`, and the comparisons.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{Place, Record, Request, Rival, all_records, build_loligo, launch};
+use super::{Place, Record, Request, Rival, all_records, build_loligo, compare, launch};
 use crate::block;
 use crate::failure::{Failure, Result, fail};
 use crate::http;
@@ -36,6 +36,17 @@ pub enum RivalsCommand {
         #[arg(long)]
         logs: bool,
     },
+    /// The same load for Loligo and its rivals, on a slow disk or a fast one: one report
+    Compare(Box<compare::Options>),
+    /// Tables 1 to 3 and Figures 6 to 8 of paper 000, for Loligo and an installed Squid
+    Paper000(Box<compare::paper000::Options>),
+}
+
+impl RivalsCommand {
+    /// Does it measure?
+    pub fn measures(&self) -> bool {
+        matches!(self, Self::Compare(_) | Self::Paper000(_))
+    }
 }
 
 /// On or off.
@@ -92,6 +103,8 @@ pub fn run(command: RivalsCommand) -> Result<()> {
         RivalsCommand::Start(options) => start(options),
         RivalsCommand::Stop { label, .. } => stop(label.as_deref()),
         RivalsCommand::Check { only, logs } => check(&only, logs),
+        RivalsCommand::Compare(options) => compare::run(&options),
+        RivalsCommand::Paper000(options) => compare::paper000::run(&options),
     }
 }
 
@@ -230,7 +243,8 @@ fn check_one(rival: Rival, logs: bool, origin: &Origin) -> Result<()> {
     running.stop()
 }
 
-fn named(name: &str) -> Result<Rival> {
+/// The rival of this name.
+pub(super) fn named(name: &str) -> Result<Rival> {
     Rival::of_name(name).ok_or_else(|| {
         let names: Vec<_> = Rival::ALL.iter().map(|r| r.name()).collect();
         Failure::new(format!("no rival {name:?}; there are {}", names.join(", ")))

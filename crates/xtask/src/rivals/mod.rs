@@ -9,6 +9,7 @@
 //! Squid under root.
 
 pub mod commands;
+pub mod compare;
 mod haproxy;
 mod loligo;
 mod nginx;
@@ -45,12 +46,13 @@ pub enum Rival {
     VarnishFile,
     SquidRock,
     SquidAufs,
+    SquidDiskd,
     SquidUfs,
 }
 
 impl Rival {
     /// Every one, ourselves first.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Loligo,
         Self::Haproxy,
         Self::Nginx,
@@ -61,6 +63,7 @@ impl Rival {
         Self::VarnishFile,
         Self::SquidRock,
         Self::SquidAufs,
+        Self::SquidDiskd,
         Self::SquidUfs,
     ];
 
@@ -77,6 +80,7 @@ impl Rival {
             Self::VarnishFile => "varnish-file",
             Self::SquidRock => "squid-rock",
             Self::SquidAufs => "squid-aufs",
+            Self::SquidDiskd => "squid-diskd",
             Self::SquidUfs => "squid-ufs",
         }
     }
@@ -104,6 +108,7 @@ impl Rival {
             Self::VarnishFile => "file storage (mapped)",
             Self::SquidRock => "rock, SMP workers",
             Self::SquidAufs => "aufs, one worker",
+            Self::SquidDiskd => "diskd, one worker and a process for the disk",
             Self::SquidUfs => "ufs, one worker",
         }
     }
@@ -115,7 +120,7 @@ impl Rival {
             Self::Nginx | Self::NginxSendfile | Self::NginxAio => "nginx",
             Self::TrafficServer => "traffic_server",
             Self::Varnish | Self::VarnishFile => "varnishd",
-            Self::SquidRock | Self::SquidAufs | Self::SquidUfs => "squid",
+            Self::SquidRock | Self::SquidAufs | Self::SquidDiskd | Self::SquidUfs => "squid",
         }
     }
 
@@ -132,13 +137,20 @@ impl Rival {
         matches!(self, Self::TrafficServer | Self::Loligo)
     }
 
+    /// Does it keep anything on a disk?
+    pub fn has_disk(self) -> bool {
+        !matches!(self, Self::Haproxy | Self::Varnish)
+    }
+
     /// What the program says of its version.
     pub fn version(self) -> Option<String> {
         let (program, flag) = match self {
             Self::Loligo => (loligo::binary(), "--version"),
-            Self::Haproxy | Self::SquidRock | Self::SquidAufs | Self::SquidUfs => {
-                (workspace::program(self.program())?, "-v")
-            }
+            Self::Haproxy
+            | Self::SquidRock
+            | Self::SquidAufs
+            | Self::SquidDiskd
+            | Self::SquidUfs => (workspace::program(self.program())?, "-v"),
             Self::Nginx | Self::NginxSendfile | Self::NginxAio => {
                 (workspace::program("nginx")?, "-v")
             }
@@ -166,6 +178,7 @@ impl Rival {
             Self::VarnishFile => varnish::plan(setup, true),
             Self::SquidRock => squid::plan(setup, squid::Storage::Rock),
             Self::SquidAufs => squid::plan(setup, squid::Storage::Aufs),
+            Self::SquidDiskd => squid::plan(setup, squid::Storage::Diskd),
             Self::SquidUfs => squid::plan(setup, squid::Storage::Ufs),
         }
     }
@@ -219,7 +232,7 @@ pub struct Plan {
     pub servers: Vec<CommandLine>,
     /// who must own the run and data directories, if not we
     pub owner: Option<&'static str>,
-    /// prefix of the names it may leave in /dev/shm
+    /// prefix of the names, of files and directories, that it may leave in /dev/shm
     pub shared_memory: Option<String>,
     /// a file, and what it must say before the server really is ready
     pub ready_log: Option<(PathBuf, &'static str)>,

@@ -2,7 +2,8 @@
 //!
 //! As a good administrator would set it: keep-alive to the origin, handles of cached files kept open (as many as descriptors
 //! allow), temporary files in the cache directory so that storing is a rename. `tcp_nopush` is off: on loopback it
-//! stalls 40 ms at 100 KB. Asynchronous reads are off by default, since the answers are mostly in the page cache or on a
+//! stalls 40 ms at 100 KB. A client's no-cache and If-Modified-Since count, as HTTP wants (Pragma, since every client that
+//! reloads sends it). Asynchronous reads are off by default, since the answers are mostly in the page cache or on a
 //! fast disk, where the hand-over to a thread costs more than the wait; `nginx-aio` is the variant with them on.
 
 use super::{Plan, Setup};
@@ -12,6 +13,9 @@ use crate::process::CommandLine;
 const OPEN_FILES: u32 = 8_000;
 const CONNECTIONS: u32 = 11_500;
 const DESCRIPTORS: u32 = 20_000;
+/// A smaller cache lies in 256 directories, made beforehand; a larger one in 4096, which nginx makes as it needs them. Made
+/// while a small cache fills, they would cost a slow disk more than the objects.
+const SMALL_CACHE_MIB: u64 = 1024;
 
 /// Which way bodies go out.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +33,12 @@ pub(super) fn plan(setup: &Setup, variant: Variant) -> Plan {
         format!("access_log {run}/access.log combined buffer=64k flush=1s;")
     } else {
         "access_log off;".into()
+    };
+    let (levels, dirs) = if setup.cache.mebibytes() < SMALL_CACHE_MIB {
+        let dirs = (0..256).map(|n| setup.data.join(format!("{n:02x}")));
+        ("2", dirs.collect())
+    } else {
+        ("1:2", Vec::new())
     };
     let text = format!(
         "{user}worker_processes {workers};
@@ -55,7 +65,7 @@ http {{
   fastcgi_temp_path {run}/fastcgi;
   uwsgi_temp_path {run}/uwsgi;
   scgi_temp_path {run}/scgi;
-  proxy_cache_path {data} levels=1:2 keys_zone=objects:128m max_size={cache_mib}m inactive=7d use_temp_path=off;
+  proxy_cache_path {data} levels={levels} keys_zone=objects:128m max_size={cache_mib}m inactive=7d use_temp_path=off;
   upstream origin {{
     server {origin};
     keepalive 128;
@@ -68,6 +78,8 @@ http {{
       proxy_http_version 1.1;
       proxy_set_header Connection \"\";
       proxy_cache objects;
+      proxy_cache_bypass $http_pragma;
+      if_modified_since before;
     }}
   }}
 }}
@@ -81,6 +93,7 @@ http {{
         address = setup.address,
     );
     Plan {
+        dirs,
         files: vec![(conf.clone(), text)],
         servers: vec![CommandLine::new(
             "nginx",

@@ -15,7 +15,8 @@ use crate::process::{self, Identity};
 use crate::workspace;
 
 const NAME: &str = "record.json";
-const SHARED_MEMORY: &str = "/dev/shm";
+/// What is kept in memory under a name.
+pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 
 /// A server that was started, and what it takes to undo that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +91,7 @@ impl Record {
                 if entry.file_name().to_string_lossy().starts_with(prefix) {
                     // Someone else may have removed it just now.
                     let _ = fs::remove_file(entry.path());
+                    let _ = fs::remove_dir_all(entry.path());
                 }
             }
         }

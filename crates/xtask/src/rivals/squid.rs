@@ -1,6 +1,7 @@
-//! Squid with rock (one database file, SMP workers), aufs (a file per object, threads) or ufs (the same, blocking).
+//! Squid with rock (one database file, SMP workers), or a file per object: aufs (threads), diskd (a process for the disk) or
+//! ufs (blocking).
 //!
-//! Only rock can be shared by several workers; aufs and ufs run one. Squid will not run as root, so there it gets
+//! Only rock can be shared by several workers; the others run one. Squid will not run as root, so there it gets
 //! its own user, who must be able to reach the run directory. SMP workers meet in shared memory under `/dev/shm`, named
 //! after the service; a Squid that was killed leaves it behind, so the name is part of what is cleaned up.
 
@@ -12,6 +13,7 @@ use crate::process::CommandLine;
 pub(super) enum Storage {
     Rock,
     Aufs,
+    Diskd,
     Ufs,
 }
 
@@ -27,6 +29,7 @@ pub(super) fn plan(setup: &Setup, storage: Storage) -> Plan {
     let (cache_dir, workers) = match storage {
         Storage::Rock => (format!("rock {data} {mib}"), setup.workers),
         Storage::Aufs => (format!("aufs {data} {mib} 16 256"), 1),
+        Storage::Diskd => (format!("diskd {data} {mib} 16 256"), 1),
         Storage::Ufs => (format!("ufs {data} {mib} 16 256"), 1),
     };
     let user = if setup.as_root {

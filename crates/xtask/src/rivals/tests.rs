@@ -126,6 +126,22 @@ fn everybody_gets_two_workers_the_origin_and_its_sizes() {
             assert!(text.contains(needle), "{}: {needle}\n{text}", rival.name());
         }
     }
+    for (rival, needle) in [
+        (Rival::SquidDiskd, "cache_dir diskd /data 2048"),
+        (Rival::Nginx, "levels=1:2 "),
+        (Rival::Nginx, "proxy_cache_bypass $http_pragma"),
+        (Rival::TrafficServer, "ignore_client_no_cache INT 0"),
+        (Rival::Varnish, "set req.hash_always_miss = true"),
+    ] {
+        let text = configuration(rival, &setup());
+        assert!(text.contains(needle), "{}: {needle}\n{text}", rival.name());
+    }
+    let small = Setup {
+        cache: Bytes(64 << 20),
+        ..setup()
+    };
+    assert!(configuration(Rival::Nginx, &small).contains("levels=2 "));
+    assert_eq!(Rival::Nginx.plan(&small).dirs.len(), 256);
     let varnish = commands(Rival::VarnishFile, &setup());
     assert!(varnish[0].contains("-s file,/data/storage.bin,2048M"));
     assert!(varnish[0].contains("-p thread_pools=2"));

@@ -1,7 +1,7 @@
 //! Apache Traffic Server: a cyclone cache in one file or on a raw device, with its own directory in memory.
 //!
 //! It looks for its files in the places it was built for, unless a run root says otherwise; we write one. It listens only
-//! when its cache is ready, so its port is the sign. Everything not named here is at its default.
+//! when its cache is ready, so its port is the sign. A client's no-cache counts, as HTTP wants. Everything not named here is at its default.
 
 use super::{Plan, Setup};
 use crate::process::CommandLine;
@@ -42,6 +42,7 @@ CONFIG proxy.config.http.wait_for_cache INT 1
 CONFIG proxy.config.http.keep_alive_no_activity_timeout_in INT 300
 CONFIG proxy.config.cache.ram_cache.size INT {ram}
 CONFIG proxy.config.cache.ram_cache_cutoff INT 4194304
+CONFIG proxy.config.http.cache.ignore_client_no_cache INT 0
 CONFIG proxy.config.log.logging_enabled INT {logging}
 CONFIG proxy.config.reverse_proxy.enabled INT 1
 CONFIG proxy.config.url_remap.remap_required INT 1

@@ -1,20 +1,29 @@
 //! Varnish with malloc or file storage: a thread a request, a log in shared memory that is always written.
 //!
 //! With logs on, `varnishncsa` runs beside it and its CPU time is counted: without it Varnish keeps no access log.
-//! File storage is one mapped file; it is gone after a restart.
+//! File storage is one mapped file; it is gone after a restart. A client's no-cache counts and nothing stale is served, as HTTP
+//! wants; by default Varnish does neither.
 
+use super::record::SHARED_MEMORY;
 use super::{Plan, Setup};
 use crate::process::CommandLine;
 
 pub(super) fn plan(setup: &Setup, on_disk: bool) -> Plan {
     let run = setup.run.display();
     let vcl = setup.run.join("default.vcl");
-    let work = format!("{run}/work");
+    let service = format!("xtask{}-", setup.address.port());
+    // Where its manual wants it: the log that is always written would otherwise go to a disk.
+    let work = format!("{SHARED_MEMORY}/{service}varnish");
     let text = format!(
         "vcl 4.1;
 backend default {{
   .host = \"{}\";
   .port = \"{}\";
+}}
+sub vcl_recv {{
+  if (req.http.Cache-Control ~ \"no-cache\" || req.http.Pragma ~ \"no-cache\") {{
+    set req.hash_always_miss = true;
+  }}
 }}
 ",
         setup.origin.ip(),
@@ -43,6 +52,7 @@ backend default {{
         "thread_pool_min=200".into(),
         "timeout_idle=300".into(),
         "nuke_limit=1000".into(),
+        "default_grace=0".into(),
     ];
     for parameter in parameters {
         args.extend(["-p".into(), parameter]);
@@ -57,6 +67,7 @@ backend default {{
     Plan {
         files: vec![(vcl, text)],
         servers,
+        shared_memory: Some(service),
         ..Plan::default()
     }
 }

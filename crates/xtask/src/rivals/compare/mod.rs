@@ -1,0 +1,240 @@
+//! `cargo xtask rivals compare`: Loligo and its rivals under the same PolyMix load, one after the other, one report.
+//!
+//! Every run has its own fresh disk (`disk`), page cache (`page_limit`) and proxy (`contest`); the load is
+//! `loligo bench polymix` in a process of its own (`load`). Before the first run the disk's limit is proved by measurement and
+//! the ceiling that its reads set is printed (`ceiling`). With `--peak` rates are looked for (`peak`); `rivals paper000` is a
+//! comparison with Squid whose result is laid out as Tables 1 to 3 and Figures 6 to 8 of paper 000 (`paper000`).
+//!
+//! Loligo gets raw devices, as Traffic Server does; the others get ext4. All servers of the workload share one address, since
+//! some proxies know their origin only by configuration.
+//!
+//! Not known here: how a proxy is configured (its file in `rivals`).
+//! Limits: one proxy and one load at a time, on the same machine: where both are short of CPU, the report's columns about the
+//! load generator say so.   Source: issue 6; MISSION rows S4, U8.
+
+mod calls;
+mod ceiling;
+mod contest;
+mod disk;
+mod load;
+mod options;
+mod page_limit;
+pub mod paper000;
+mod peak;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use page::Table;
+
+use self::ceiling::Ceiling;
+use self::contest::Run;
+use self::disk::Proof;
+use self::options::{Allowance, Conditions, Workload};
+use self::peak::Search;
+use self::report::{Comparison, Contestant, PeakOf};
+use super::{Rival, build_loligo};
+use crate::failure::{During, Result, fail};
+use crate::progress::Progress;
+use crate::workspace;
+
+pub use options::Options;
+
+/// What is to be run.
+struct Plan<'a> {
+    title: String,
+    rivals: Vec<Rival>,
+    rates: Vec<f64>,
+    /// runs of a proxy while looking for its peak, if wanted
+    peak_runs: Option<u32>,
+    /// rates of runs under strace, before the others
+    watched: Vec<f64>,
+    conditions: &'a Conditions,
+}
+
+/// Compares and prints.
+pub fn run(options: &Options) -> Result<()> {
+    let Workload::Polymix = options.workload;
+    let plan = Plan {
+        title: format!(
+            "PolyMix beside rivals, {} disk",
+            format!("{:?}", options.conditions.disk).to_lowercase()
+        ),
+        rivals: options.chosen()?,
+        rates: options.rate.clone(),
+        peak_runs: options.peak.then_some(options.peak_runs),
+        watched: options
+            .rate
+            .first()
+            .filter(|_| options.count_calls)
+            .copied()
+            .into_iter()
+            .collect(),
+        conditions: &options.conditions,
+    };
+    if plan.peak_runs.is_some() && plan.rates.len() != 1 {
+        fail!("--peak begins with one --rate");
+    }
+    let no_more = |_: &Comparison| Vec::new();
+    let comparison = carry_out(&plan, &no_more)?;
+    println!("{}", comparison.text(&[]));
+    verdict(&comparison)
+}
+
+/// An error if somebody could not be measured.
+fn verdict(comparison: &Comparison) -> Result<()> {
+    let failed = comparison
+        .runs
+        .iter()
+        .filter(|run| run.measured().is_none());
+    match failed.count() {
+        0 => Ok(()),
+        n => fail!("{n} runs failed; the report says why"),
+    }
+}
+
+/// Makes all runs. After each the files that were asked for are written, with the tables of `extra`.
+fn carry_out(plan: &Plan<'_>, extra: &dyn Fn(&Comparison) -> Vec<Table>) -> Result<Comparison> {
+    let conditions = plan.conditions;
+    conditions.check(&plan.rates)?;
+    if !rustix::process::geteuid().is_root() {
+        fail!("loop devices, mounts and limits need root");
+    }
+    // The load is part of it.
+    build_loligo()?;
+    let dir = directory()?;
+    let mut comparison = prepared(plan, &dir)?;
+    eprint!("{}", comparison.text(&[]));
+    let mut progress = Progress::new("runs", planned_runs(plan));
+    for &rival in &plan.rivals {
+        let mut one = |rate: f64, watched: bool| -> Result<Run> {
+            progress.say(format!("{} at {rate}/s", rival.name()));
+            let run = contest::run(rival, rate, conditions, watched, &dir)?;
+            eprintln!("{}", line(&run));
+            progress.step();
+            comparison.runs.push(run.clone());
+            comparison.write(conditions, &extra(&comparison))?;
+            Ok(run)
+        };
+        for &rate in &plan.watched {
+            one(rate, true)?;
+        }
+        let Some(runs_max) = plan.peak_runs else {
+            for &rate in &plan.rates {
+                one(rate, false)?;
+            }
+            continue;
+        };
+        let mut search = Search::new(plan.rates[0], runs_max);
+        while let Some(rate) = search.next_rate() {
+            let carried = one(rate, false)?.carried();
+            search.tried(carried);
+        }
+        comparison.peaks.push(PeakOf {
+            server: rival.name().to_owned(),
+            peak: search.peak(),
+        });
+        comparison.write(conditions, &extra(&comparison))?;
+    }
+    Ok(comparison)
+}
+
+/// Where configurations, logs and the disk's file are.
+fn directory() -> Result<PathBuf> {
+    let dir = workspace::run_dir().join("compare");
+    std::fs::create_dir_all(&dir).during(|| format!("making {}", dir.display()))?;
+    // A run that was killed may have left these.
+    for name in ["disk.img", "proof.img"] {
+        let _ = std::fs::remove_file(dir.join(name));
+    }
+    Ok(dir)
+}
+
+fn planned_runs(plan: &Plan<'_>) -> u64 {
+    let each = match plan.peak_runs {
+        Some(runs) => u64::from(runs),
+        None => plan.rates.len() as u64,
+    };
+    (each + plan.watched.len() as u64) * plan.rivals.len() as u64
+}
+
+/// What can be said before the first run.
+fn prepared(plan: &Plan<'_>, dir: &Path) -> Result<Comparison> {
+    let conditions = plan.conditions;
+    eprintln!("measuring the disk");
+    let proof = Proof::measure(conditions.disk, conditions.dirty, dir)?;
+    let rate = plan.rates.iter().copied().fold(1.0, f64::max);
+    let sizing = conditions.sizing(rate);
+    // A fast disk's reads are not what limits anybody here.
+    let mut ceilings = Vec::new();
+    if let Some(reads) = conditions.disk.iops().map(f64::from) {
+        ceilings.push(Ceiling::of(reads, conditions.memory.0, &sizing));
+        if let Allowance::Bytes(pages) = conditions.page_cache {
+            ceilings.push(Ceiling::of(reads, conditions.memory.0 + pages.0, &sizing));
+        }
+    }
+    let seconds: f64 = plan
+        .rates
+        .iter()
+        .map(|rate| conditions.seconds_expected(*rate))
+        .sum();
+    eprintln!(
+        "{} runs of about {:.0} s",
+        planned_runs(plan),
+        seconds / plan.rates.len() as f64
+    );
+    Ok(Comparison {
+        title: plan.title.clone(),
+        command: command(),
+        machine: report::machine(),
+        conditions: report::told(conditions),
+        advice: plan
+            .rates
+            .iter()
+            .filter_map(|r| conditions.advice(*r))
+            .collect(),
+        proof: Some(proof),
+        ceilings,
+        contestants: plan
+            .rivals
+            .iter()
+            .map(|rival| Contestant {
+                server: rival.name().to_owned(),
+                version: rival.version(),
+                what: rival.description().to_owned(),
+            })
+            .collect(),
+        runs: Vec::new(),
+        peaks: Vec::new(),
+    })
+}
+
+/// What was typed.
+fn command() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("cargo xtask {}", words.join(" "))
+}
+
+/// A run in a line, while others are still to come.
+fn line(run: &Run) -> String {
+    let Some(m) = run.measured() else {
+        return format!("{} at {}/s: failed", run.server, run.rate);
+    };
+    format!(
+        "{} at {}/s: {:.1} replies/s, mean {:.1} ms, hit {:.2} ms, DHR {:.1} of {:.1} %, {} errors, CPU {:.3} ms, {:.0} reads/s, {:.0} writes/s ({:.0} s)",
+        run.server,
+        run.rate,
+        m.reply_rate,
+        m.response.mean_ms,
+        m.hit.mean_ms,
+        m.dhr_percent,
+        m.offered_percent,
+        m.errors,
+        m.cpu_ms_per_reply,
+        m.used.reads / m.used.seconds.max(1e-9),
+        m.used.writes / m.used.seconds.max(1e-9),
+        run.seconds
+    )
+}

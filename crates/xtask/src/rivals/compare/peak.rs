@@ -1,0 +1,206 @@
+//! The highest rate a proxy carries: doubling or halving until it is between two rates, then bisection.
+//!
+//! Carried is a rate at which the mean response stays under a limit, next to nothing is wrong, the requests that were planned were
+//! made, and the hit ratio is within two points of what an ideal cache has. Without the last a proxy that stores nothing
+//! would win, since a miss takes the servers' time only.
+//!
+//! Not known here: how a run is made.   Limits: so many runs, and a bracket of [`CLOSE`]; a short run does not see a queue
+//! that grows slowly, so a peak is good to a tenth or so.   Source: issue 6; MISSION row S4.
+
+use serde::Serialize;
+
+/// Upper and lower rate may be apart by this factor in the end.
+const CLOSE: f64 = 1.1;
+/// Points of hit ratio that may be missing.
+const HIT_POINTS: f64 = 2.0;
+/// Of the planned rate, what must have been answered.
+const ACHIEVED: f64 = 0.95;
+
+/// What a run is judged by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seen {
+    pub planned_rate: f64,
+    pub reply_rate: f64,
+    pub response_ms_mean: f64,
+    /// of the requests of the whole run
+    pub error_percent: f64,
+    pub offered_percent: f64,
+    pub hit_percent: f64,
+}
+
+/// What is still carried.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    pub response_ms_max: f64,
+    pub error_percent_max: f64,
+}
+
+/// Why a rate is not carried; None if it is.
+pub fn objection(seen: &Seen, bounds: &Bounds) -> Option<String> {
+    if seen.error_percent > bounds.error_percent_max {
+        return Some(format!("{:.2} % errors", seen.error_percent));
+    }
+    if seen.response_ms_mean > bounds.response_ms_max {
+        return Some(format!("mean response {:.0} ms", seen.response_ms_mean));
+    }
+    if seen.reply_rate < seen.planned_rate * ACHIEVED {
+        return Some(format!(
+            "{:.0} of {:.0} replies/s",
+            seen.reply_rate, seen.planned_rate
+        ));
+    }
+    if seen.hit_percent < seen.offered_percent - HIT_POINTS {
+        return Some(format!(
+            "hit ratio {:.1} of {:.1} %",
+            seen.hit_percent, seen.offered_percent
+        ));
+    }
+    None
+}
+
+/// A search under way.
+#[derive(Debug, Clone)]
+pub struct Search {
+    next: f64,
+    carried: Option<f64>,
+    refused: Option<f64>,
+    runs_left: u32,
+}
+
+/// How a search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Peak {
+    /// the highest rate that was carried
+    pub carried: Option<f64>,
+    /// the lowest that was not
+    pub refused: Option<f64>,
+}
+
+impl Search {
+    /// Begins at `start`, with so many runs at most.
+    pub fn new(start: f64, runs_max: u32) -> Self {
+        Self {
+            next: start,
+            carried: None,
+            refused: None,
+            runs_left: runs_max,
+        }
+    }
+
+    /// The next rate to try; None when it is over.
+    pub fn next_rate(&self) -> Option<f64> {
+        let close = match (self.carried, self.refused) {
+            (Some(low), Some(high)) => high / low <= CLOSE,
+            _ => false,
+        };
+        // Rounding may bring back a rate that was tried.
+        let new = self.carried.is_none_or(|low| self.next > low)
+            && self.refused.is_none_or(|high| self.next < high);
+        (self.runs_left > 0 && !close && new && self.next >= 1.0).then_some(self.next)
+    }
+
+    /// The rate that was asked for was carried, or not.
+    pub fn tried(&mut self, carried: bool) {
+        self.runs_left = self.runs_left.saturating_sub(1);
+        if carried {
+            self.carried = Some(self.next);
+        } else {
+            self.refused = Some(self.next);
+        }
+        // Rates that people can read: to three digits.
+        self.next = rounded(match (self.carried, self.refused) {
+            (Some(low), Some(high)) => (low * high).sqrt(),
+            (Some(low), None) => low * 2.0,
+            (None, Some(high)) => high / 2.0,
+            (None, None) => self.next,
+        });
+    }
+
+    /// What is known.
+    pub fn peak(&self) -> Peak {
+        Peak {
+            carried: self.carried,
+            refused: self.refused,
+        }
+    }
+}
+
+fn rounded(rate: f64) -> f64 {
+    let unit = 10_f64.powf((rate.log10() - 2.0).floor()).max(1.0);
+    (rate / unit).round() * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Seen = Seen {
+        planned_rate: 100.0,
+        reply_rate: 99.0,
+        response_ms_mean: 1200.0,
+        error_percent: 0.0,
+        offered_percent: 58.0,
+        hit_percent: 57.0,
+    };
+
+    const BOUNDS: Bounds = Bounds {
+        response_ms_max: 3000.0,
+        error_percent_max: 0.1,
+    };
+
+    #[test]
+    fn what_does_not_cache_has_no_peak() {
+        assert_eq!(objection(&GOOD, &BOUNDS), None);
+        for bad in [
+            Seen {
+                hit_percent: 0.0,
+                ..GOOD
+            },
+            Seen {
+                error_percent: 0.2,
+                ..GOOD
+            },
+            Seen {
+                response_ms_mean: 3001.0,
+                ..GOOD
+            },
+            Seen {
+                reply_rate: 80.0,
+                ..GOOD
+            },
+        ] {
+            assert!(objection(&bad, &BOUNDS).is_some(), "{bad:?}");
+        }
+    }
+
+    fn search(start: f64, runs: u32, limit: f64) -> (Peak, u32) {
+        let mut search = Search::new(start, runs);
+        let mut made = 0;
+        while let Some(rate) = search.next_rate() {
+            search.tried(rate <= limit);
+            made += 1;
+        }
+        (search.peak(), made)
+    }
+
+    #[test]
+    fn a_peak_is_found_from_below_and_from_above() {
+        for start in [10.0, 100.0, 5000.0] {
+            let (peak, _) = search(start, 20, 333.0);
+            let (low, high) = (peak.carried.unwrap(), peak.refused.unwrap());
+            assert!(
+                low <= 333.0 && high > 333.0 && high / low <= 1.1,
+                "{peak:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn it_ends() {
+        let (peak, made) = search(100.0, 4, 1e12);
+        assert_eq!((peak.carried, peak.refused, made), (Some(800.0), None, 4));
+        let (peak, made) = search(100.0, 50, 0.0);
+        assert_eq!(peak.carried, None);
+        assert!(made < 10);
+    }
+}
