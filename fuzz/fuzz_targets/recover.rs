@@ -43,7 +43,7 @@ fn work(store: &Store, disk: &mut [u8]) {
                 put(disk, offset, &data);
                 None
             }
-            WorkOp::Flush => None,
+            WorkOp::Flush | WorkOp::Yield => None,
         };
         store.work_done(work.id, Ok(result), 0);
     }

@@ -94,7 +94,7 @@ impl Predicate {
         }
     }
 
-    /// Is it about this object? The same answer as [`matches`] or [`doubts`] would give of its record.
+    /// Is it about this object? The same answer as [`matches()`] or [`doubts`] would give of its record.
     pub fn is_about(&self, object: &Object) -> bool {
         match &self.about {
             About::Primary(primary) => object.primary == *primary,

@@ -46,7 +46,7 @@ pub enum Replacement {
 
 impl Replacement {
     /// The default window.
-    pub const WINDOW_PERCENT: u8 = 50;
+    pub const WINDOW_PERCENT: u8 = 25;
 }
 
 impl Default for Replacement {

@@ -103,7 +103,7 @@ impl Layout {
         let usual = Layout::default();
         let lru = Replacement::Ordered(PolicyKind::Lru);
         let mut all = vec![usual.clone()];
-        for window_percent in [0, 25, 75] {
+        for window_percent in [0, 50, 75] {
             all.push(Layout {
                 replacement: Replacement::SecondChance { window_percent },
                 ..usual.clone()

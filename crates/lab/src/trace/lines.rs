@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `bu` | time, user, machine, URL, bytes, seconds; tabs between; 0 and 0 where the browser's cache answered |
 //! | `squid` | time, elapsed ms, client, code/status, bytes, method, URL, … |
-//! | `clf` | client ident user [date] "method URL version" status bytes, and whatever follows (combined) |
+//! | `clf` | client ident user `[date]` "method URL version" status bytes, and whatever follows (combined) |
 //! | `dec-text` | what the tools that came with the DEC traces print of a record |
 //! | `ucb-text` | what `showtrace` of the UC Berkeley Home IP traces prints |
 //!
