@@ -50,7 +50,7 @@ docs/lab.md tells what is modelled and where each constant comes from.";
 
 const TABLE2_EXAMPLES: &str = "\
 Examples:
-  loligo lab table2                            ten seconds of your time for a day of the paper's
+  loligo lab table2                            some seconds of your time for days of the paper's
   loligo lab table2 --scale 0.1                a tenth of the requests, caches a tenth as large
   loligo lab table2 --disk flash               the same file system over a flash device
   loligo lab table2 --json - | jq '.sections[0].tables[0].rows'";
