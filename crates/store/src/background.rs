@@ -195,6 +195,16 @@ impl Background {
         }
     }
 
+    /// What the opening must write of the log, at offsets from the start of the store; see [`Log::opening_writes`].
+    pub(crate) fn opening_of_log(&mut self) -> Vec<(u64, Bytes)> {
+        let at = self.superblock.geometry.invalidation_log_at;
+        let writes = self.log.opening_writes();
+        writes
+            .into_iter()
+            .map(|(offset, data)| (at + offset, data))
+            .collect()
+    }
+
     pub(crate) fn set_volatile(&mut self) {
         self.volatile = true;
     }

@@ -209,20 +209,10 @@ impl Store {
             geometry,
         };
         let mut background = fresh_background(superblock.clone(), 0);
-        let mut log_and_journal = Vec::new();
-        let geometry = &superblock.geometry;
         // After the superblock. Were the log overwritten while the superblock still named the old epoch, a crash in between would leave
         // an old store that lacks its last invalidations. This way it leaves a new one without a log, which starts empty again.
-        if let Some(commit) = background.log.begin_commit() {
-            let at = geometry.invalidation_log_at;
-            log_and_journal.extend(
-                commit
-                    .writes
-                    .into_iter()
-                    .map(|(offset, data)| (at + offset, data)),
-            );
-            background.log.end_commit(true);
-        }
+        let mut log_and_journal = background.opening_of_log();
+        let geometry = &superblock.geometry;
         let at = geometry.region_journal_at;
         let journal = background.journal.initial_writes();
         log_and_journal.extend(

@@ -212,6 +212,7 @@ impl Store {
             background.superblock.index = None;
             background.superblock.checkpoint_generation = 0;
         }
+        let log = background.opening_of_log();
         let store = Self::with(
             &background.superblock.clone(),
             limits,
@@ -219,7 +220,7 @@ impl Store {
             hand_at,
             background,
         );
-        store.set_opening(&store.background().superblock, Vec::new());
+        store.set_opening(&store.background().superblock, log);
         let outcome = match loaded {
             Ok(mut loaded) => {
                 let frontier = loaded

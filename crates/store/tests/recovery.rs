@@ -343,7 +343,7 @@ fn the_copy_that_was_damaged_is_written_first() {
         .map(|(at, _)| at)
         .collect();
     assert_eq!(
-        offsets,
+        offsets[..2],
         [32768, 0],
         "else a crash now could leave none whole"
     );

@@ -31,7 +31,8 @@
 //!
 //! Demanded of the caller: [`Log::end_commit`] with true means that all writes were done and then flushed. What a [`Replay`]
 //! read is flushed too (the opening superblock does it) before the first commit is written: what one process has
-//! seen may still be in a volatile cache.
+//! seen may still be in a volatile cache. And [`Log::opening_writes`] are among the first that are made: a flush that failed
+//! may have dropped what a read still shows.
 //!
 //! Limits: [`WAITING_BYTES_MAX`]; one commit at a time, of at most two pages; in memory, 8 bytes for each page.
 //! Not known here: what entries mean, tickets, checkpoints, the place of the area in the store.
@@ -130,7 +131,7 @@ enum To {
 impl Log {
     /// The log of a new store, in an area of so many bytes. There is nothing to know below `horizon`.
     ///
-    /// It needs a commit at once: an area in which none ever succeeded is damaged. No log may have been in this area under
+    /// It needs [`Self::opening_writes`] at once: an area in which none ever succeeded is damaged. No log may have been in this area under
     /// the same epoch and secret.
     pub(crate) fn new(bytes: u64, epoch: u64, secret: Secret, horizon: Sequence) -> Self {
         let area = Area::of(bytes).expect("the geometry gives the log whole pages, and enough");
@@ -150,6 +151,18 @@ impl Log {
             under_way: None,
             durable: Position(0),
         }
+    }
+
+    /// The page of a log without entries, new or replayed: offsets from the start of its area. To be written and flushed
+    /// before anything else is done with the store; nothing for a log that has entries.
+    pub(crate) fn opening_writes(&mut self) -> Vec<(u64, Bytes)> {
+        if !self.changed || self.end() > Position(0) {
+            return Vec::new();
+        }
+        let commit = self.begin_commit();
+        let writes = commit.map(|commit| commit.writes).unwrap_or_default();
+        self.end_commit(true);
+        writes
     }
 
     /// Takes an entry. It is durable when [`Self::durable`] is above its position. Sequences may come in any order.

@@ -12,7 +12,9 @@
 //! others: to invalidate too much is allowed.
 //!
 //! The log goes on in a new page, once the one found is in the ring: a copy that we did not see might still be
-//! somewhere, torn or whole. Commit numbers jump for the same reason. A log that is still empty stays in its first page.
+//! somewhere, torn or whole. Commit numbers jump for the same reason. A log that is still empty stays in its first page, which is
+//! written once more, by the opening: what was read may never have been made durable, and there is nothing else that a
+//! later replay could go by.
 //!
 //! Given foreign bytes this answers [`Damaged`], never with a panic.
 
@@ -136,7 +138,7 @@ impl<'a> Replay<'a> {
             },
             closed: newest.head.entries > 0,
             ring: if same { Ring::Yes } else { Ring::No },
-            changed: false,
+            changed: newest.head.entries == 0,
             held: pages.iter().map(|found| found.head.before).collect(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,

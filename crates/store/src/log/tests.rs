@@ -137,7 +137,37 @@ fn a_new_log_is_written_before_anything_else() {
     let replay = machine.replay().unwrap();
     assert_eq!((replay.horizon, replay.highest_sequence), (33, 33));
     assert_eq!((replay.pages, replay.whole), (1, true));
-    assert!(!replay.log.needs_commit());
+}
+
+#[test]
+fn an_empty_log_that_was_found_is_written_once_more() {
+    let mut first = Log::new(BYTES as u64, EPOCH, SECRET, 33);
+    let made = first.opening_writes();
+    let mut disk = vec![0; BYTES];
+    let put = |disk: &mut Vec<u8>, writes: &[(u64, Bytes)]| {
+        for (at, page) in writes {
+            disk[*at as usize..][..page.len()].copy_from_slice(page);
+        }
+    };
+    put(&mut disk, &made);
+    let mut found = Replay::of(&disk, EPOCH, SECRET).unwrap().log;
+    let again = found.opening_writes();
+    assert!(!found.needs_commit());
+    // What was found was never made durable, and is lost now.
+    let mut disk = vec![0; BYTES];
+    put(&mut disk, &again);
+    let replay = Replay::of(&disk, EPOCH, SECRET).unwrap();
+    assert_eq!((replay.horizon, replay.pages), (33, 1));
+    // Nor does it lie where the page lies that was found, which may be all there is.
+    assert!(made.iter().all(|(at, _)| again.iter().all(|(b, _)| at != b)));
+}
+
+#[test]
+fn a_log_with_entries_is_not_written_by_the_opening() {
+    let mut machine = Machine::new();
+    machine.append(3);
+    machine.commit();
+    assert_eq!(machine.replay().unwrap().log.opening_writes(), []);
 }
 
 #[test]
