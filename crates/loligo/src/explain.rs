@@ -316,7 +316,7 @@ fn explain_storing(plan: &Plan, out: &mut String) {
         line(out, "written", &text);
     }
     let wait = Time(storing.lazy_reads_deadline);
-    let reads = match storing.lazy_reads {
+    let mut reads = match storing.lazy_reads {
         LazyMode::Measured => format!(
             "at once; where they are measured to be slow, up to {} together, waiting up to {wait}",
             Storing::LAZY_READS.default
@@ -324,6 +324,12 @@ fn explain_storing(plan: &Plan, out: &mut String) {
         LazyMode::Gather(0 | 1) => "at once".to_owned(),
         LazyMode::Gather(n) => format!("up to {n} together, waiting up to {wait}"),
     };
+    let by_hand = matches!(storing.replacement, Replacement::SecondChance { .. });
+    let is_lazy = !matches!(storing.lazy_reads, LazyMode::Gather(0 | 1));
+    if storing.group_bytes > 0 && by_hand && is_lazy {
+        let group = Size(u64::from(storing.group_bytes));
+        let _ = write!(reads, ", and then {group} at a time, for what lies beside");
+    }
     line(out, "read", &reads);
     let engine = match storing.io_engine {
         IoEngine::Auto => "io_uring where the kernel allows it, else threads",
@@ -468,7 +474,7 @@ mod tests {
                   objects       up to 1GiB
                   comes in      all that may be stored
                   goes out      what was written longest ago and is not used
-                  read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms
+                  read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms, and then 64KiB at a time, for what lies beside
                   disk I/O      io_uring where the kernel allows it, else threads; past the page cache
 
                 runs with
@@ -535,7 +541,7 @@ mod tests {
                   objects       up to 1GiB
                   comes in      all that may be stored
                   goes out      what was written longest ago and is not used
-                  read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms
+                  read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms, and then 64KiB at a time, for what lies beside
                   disk I/O      io_uring where the kernel allows it, else threads
 
                 runs with

@@ -113,6 +113,13 @@ pub const TOP: &[Setting<Draft>] = &[
         "No read waits longer for others. Longer on a busy disk with a head gathers more; every read pays it when there are few.",
     ),
     setting(
+        "store.group-reads",
+        Kind::Size(Storing::GROUP_BYTES, |d, n| {
+            d.plan.storing.group_bytes = n as u32
+        }),
+        "Where reads take long (`lazy-reads`), a read goes on beyond its object up to this size: a head that has arrived reads 64KiB nearly as fast as 8. What it brings along of the same server, such as a page's images, waits in memory for being asked for; `locality-buffers` lay it together. Only with `second-chance`. 0: none.",
+    ),
+    setting(
         "store.cluster",
         Kind::Size(Storing::CLUSTER_BYTES, |d, n| {
             d.plan.storing.cluster_bytes = n as u32

@@ -5,6 +5,8 @@
 //! Life of a disk hit: the index is asked under a short lock and pins the extent; one read (`lazy`); the pin goes;
 //! header, key and checksum are verified; the read's own buffer becomes the object's head and body. A record that lies
 //! where room will soon be made is written again.
+//! Where reads take long, a read reaches beyond its record ([`Storing::group_bytes`](crate::plan::Storing)): what it brings along of the same
+//! server is on its way to memory before it is asked for, a page's images say.
 //! Life of a stored miss: the record is copied into the cluster buffer; whoever fills the buffer carries the
 //! write out in a task of its own.
 //!
@@ -22,8 +24,8 @@ use bytes::Bytes;
 use device::IoFault;
 use httpcache::UnixMillis;
 use store::{
-    Corrupt, Fragment, Inserted, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, ReadGuard,
-    RecordParts, Renewal, Sequence, Set, Store, Writes,
+    Companion, Corrupt, Fragment, Inserted, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, Read,
+    ReadGuard, RecordParts, Renewal, Sequence, Set, Store, Writes,
 };
 use tokio::sync::Notify;
 
@@ -33,6 +35,7 @@ use crate::{
     lazy::LazyReads,
     metrics::{self, Counters},
     object::{Large, Object},
+    plan::Storing,
     target,
 };
 
@@ -47,6 +50,8 @@ pub struct DiskIo {
     writes: Rc<WritesUnderWay>,
     /// Are records gathered by the server they came from?
     by_server: bool,
+    /// How far a read may reach where reads take long; 0: no further than its record.
+    group_bytes: usize,
     clock: Clock,
 }
 
@@ -60,6 +65,18 @@ struct Found {
     parts: RecordParts,
     renewal: Option<Renewal>,
     from_device: bool,
+    /// What came along of the same server.
+    beside: Vec<Companion>,
+}
+
+/// An object that was looked up.
+pub struct Loaded {
+    /// The object.
+    pub object: Object,
+    /// What reading it took; `None`: it was still in a buffer.
+    pub swap_in: Option<SwapIn>,
+    /// What came along of the same server, fresh, each verified; see [`Shared::take_along`](crate::state::Shared::take_along).
+    pub beside: Vec<Object>,
 }
 
 #[derive(Default)]
@@ -79,14 +96,13 @@ pub struct SwapIn {
 }
 
 impl DiskIo {
-    /// A shell around the stores of `set`, each with the reads of its own engine, in the set's order. With `by_server`,
-    /// records go to the disk beside others of the same server.
+    /// A shell around the stores of `set`, each with the reads of its own engine, in the set's order.
     pub fn new(
         set: Arc<Set>,
         reads: Vec<LazyReads>,
         counters: Arc<Counters>,
         bell: Arc<Bell>,
-        by_server: bool,
+        storing: &Storing,
         clock: Clock,
     ) -> DiskIo {
         let stores = set.stores().cloned();
@@ -99,7 +115,8 @@ impl DiskIo {
             counters,
             bell,
             writes: Rc::default(),
-            by_server,
+            by_server: storing.locality_buffers > 0,
+            group_bytes: storing.group_bytes as usize,
             clock,
         }
     }
@@ -113,20 +130,14 @@ impl DiskIo {
     }
 
     /// The object stored under exactly this key, by one read.
-    pub async fn load(
-        &self,
-        primary: KeyHash,
-        hash: KeyHash,
-        key: &[u8],
-    ) -> Option<(Object, Option<SwapIn>)> {
+    pub async fn load(&self, primary: KeyHash, hash: KeyHash, key: &[u8]) -> Option<Loaded> {
         let start = Instant::now();
         let found = self.read_record(primary, hash).await?;
         let swap_in = found.from_device.then(|| SwapIn {
             start,
             end: Instant::now(),
         });
-        let object = self.object_of(primary, hash, key, found)?;
-        Some((object, swap_in))
+        self.loaded(primary, hash, key, found, swap_in)
     }
 
     /// One fragment's body of a large object.
@@ -143,7 +154,7 @@ impl DiskIo {
         if found.parts.key != key {
             return None;
         }
-        self.renew(primary, &found);
+        self.renew(primary, found.renewal, &found.parts);
         Some(found.parts.body)
     }
 
@@ -194,6 +205,7 @@ impl DiskIo {
                     parts: self.verified(&member.store, decoded, hash)?,
                     renewal: None,
                     from_device: false,
+                    beside: Vec::new(),
                 })
             }
             Lookup::OnDisk(read) => {
@@ -208,7 +220,7 @@ impl DiskIo {
     async fn read_pinned(&self, member: &Member, guard: ReadGuard) -> Option<Found> {
         metrics::add(&self.counters.disk_reads, 1);
         let (offset, len, hash) = (guard.read().offset, guard.read().len, guard.read().hash());
-        let bytes = match member.reads.read(offset, len).await {
+        let bytes = match self.read_with_group(member, guard.read()).await {
             Ok(bytes) => bytes,
             Err(error) => {
                 metrics::add(&self.counters.disk_read_errors, 1);
@@ -219,41 +231,90 @@ impl DiskIo {
                 return None;
             }
         };
-        let decoded = member.store.decode_read(&bytes, guard.read());
+        let (own, companions) = match bytes.len() > len {
+            // A copy: the object may be kept for long, and the buffer holds the whole group.
+            true => (
+                Bytes::copy_from_slice(&bytes[..len]),
+                member.store.companions(&bytes, guard.read()),
+            ),
+            false => (bytes, Vec::new()),
+        };
+        let decoded = member.store.decode_read(&own, guard.read());
         let renewal = guard.read().renewal();
         if !guard.done() {
             return None; // killed while it was read
         }
+        let parts = self.verified(&member.store, decoded, hash)?;
+        let server = target::server_of_key(&parts.key);
+        let mut beside = companions;
+        beside.retain(|it| target::server_of_key(&it.parts.key) == server);
         Some(Found {
-            parts: self.verified(&member.store, decoded, hash)?,
             renewal,
             from_device: true,
+            beside,
+            parts,
         })
     }
 
+    /// A record, and where reads take long what lies behind it.
+    async fn read_with_group(&self, member: &Member, read: &Read) -> Result<Bytes, IoFault> {
+        let reach = match member.reads.is_lazy() {
+            true => member.store.reach(read, self.group_bytes),
+            false => read.len,
+        };
+        let result = member.reads.read(read.offset, reach).await;
+        if result.is_err() && reach > read.len {
+            // It may be what lies behind that cannot be read.
+            return member.reads.read(read.offset, read.len).await;
+        }
+        result
+    }
+
     /// Writes again what lies where room will soon be made, because it is of use.
-    fn renew(&self, primary: KeyHash, found: &Found) {
-        if let Some(renewal) = found.renewal {
+    fn renew(&self, primary: KeyHash, renewal: Option<Renewal>, parts: &RecordParts) {
+        if let Some(renewal) = renewal {
             let member = self.member(primary);
-            let renewed = member.store.renew(renewal, &found.parts, unix_ms());
+            let renewed = member.store.renew(renewal, parts, unix_ms());
             self.carry_out(member, renewed.writes);
         }
     }
 
-    /// The object in a record, if it is the one asked for. A stale one is not written again: what its validation
-    /// brings will be.
-    fn object_of(
+    /// The object in a record, if it is the one asked for, and those that came along. A stale one is not written again:
+    /// what its validation brings will be. What came along is written again together with it, so that it stays together.
+    fn loaded(
         &self,
         primary: KeyHash,
         hash: KeyHash,
         key: &[u8],
         found: Found,
-    ) -> Option<Object> {
+        swap_in: Option<SwapIn>,
+    ) -> Option<Loaded> {
         let object = object_of(hash, key, found.parts.clone())?;
-        if found.renewal.is_some() && object.standing.is_fresh(self.now()) {
-            self.renew(primary, &found);
+        let now = self.now();
+        if object.standing.is_fresh(now) {
+            self.renew(primary, found.renewal, &found.parts);
         }
-        Some(object)
+        let mut beside = Vec::new();
+        for Companion {
+            hash,
+            parts,
+            renewal,
+            ..
+        } in found.beside
+        {
+            let is_whole = parts.fragment.is_none() && parts.total.is_none() && !parts.doubted;
+            let object = is_whole.then(|| object_of(hash, &parts.key, parts.clone()));
+            if let Some(object) = object.flatten().filter(|o| o.standing.is_fresh(now)) {
+                self.renew(primary, renewal, &parts);
+                beside.push(object);
+            }
+        }
+        metrics::add(&self.counters.disk_companions, beside.len() as u64);
+        Some(Loaded {
+            object,
+            swap_in,
+            beside,
+        })
     }
 
     /// Finishes a look-up that found a record on disk: reads it and makes an object of it.
@@ -262,10 +323,10 @@ impl DiskIo {
         guard: ReadGuard,
         primary: KeyHash,
         key: &[u8],
-    ) -> Option<Object> {
+    ) -> Option<Loaded> {
         let hash = guard.read().hash();
         let found = self.read_pinned(self.member(primary), guard).await?;
-        self.object_of(primary, hash, key, found)
+        self.loaded(primary, hash, key, found, None)
     }
 
     fn verified(

@@ -301,13 +301,17 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
     let mut on_disk = *on_disk;
     let start = Instant::now();
     let shared = &worker.shared;
-    let object = match on_disk.guard.take() {
+    let loaded = match on_disk.guard.take() {
         Some(guard) => {
             let key = &on_disk.key_and_head[..on_disk.key_len];
             disk.finish_load(guard, on_disk.hash, key).await
         }
         None => None,
     };
+    let object = loaded.map(|loaded| {
+        shared.take_along(loaded.beside, on_disk.sequence);
+        loaded.object
+    });
     let read = Instant::now();
     let now = worker.unix_ms(read);
     let object = object.filter(|o| {

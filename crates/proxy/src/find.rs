@@ -12,7 +12,12 @@ use profile::Class;
 use store::{KeyHash, Sequence};
 
 use crate::{
-    disk::SwapIn, exchange::Wanted, fetch, memory::Resident, object::Object, state::Worker,
+    disk::{Loaded, SwapIn},
+    exchange::Wanted,
+    fetch,
+    memory::Resident,
+    object::Object,
+    state::Worker,
 };
 
 /// A stored response, and what was so when it was looked up.
@@ -88,7 +93,13 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         }
     };
     let disk = worker.disk.as_ref()?;
-    let (object, swap_in) = disk.load(wanted.primary, hash, key).await?;
+    let loaded = disk.load(wanted.primary, hash, key).await?;
+    let Loaded {
+        object,
+        swap_in,
+        beside,
+    } = loaded;
+    shared.take_along(beside, began);
     if !shared.still_valid(&object, began) {
         return None; // purged while it was read
     }

@@ -194,6 +194,19 @@ impl MemoryTier {
         });
     }
 
+    /// Puts in an object that came along with the read of another one, unless it is there.
+    pub fn take_along(&self, mut object: Object, still_valid: impl FnOnce(&Object) -> bool) {
+        let hash = object.hash;
+        if !self.admits(object.memory_bytes()) || self.shard(hash).find(hash).is_some() {
+            return;
+        }
+        // What it lies in has the other records, too.
+        object.compact();
+        self.insert_if(object, |shard, object| {
+            shard.find(hash).is_none() && still_valid(object)
+        });
+    }
+
     /// Takes the object with this hash out; true if there was one.
     pub fn remove(&self, hash: KeyHash) -> bool {
         let mut shard = self.shard(hash);

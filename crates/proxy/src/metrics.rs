@@ -61,6 +61,7 @@ counters! {
     disk_reads, "Reads given to the device";
     disk_read_errors, "Reads that failed";
     disk_corrupt, "Records that failed verification";
+    disk_companions, "Objects that came along with the read of another one of their server";
     disk_waits, "Responses whose end waited for a disk that was behind with writing";
     disk_lazy_reads, "Reads that waited for others, to go to the device in the order of their places, a second ago at most";
     disk_lazy_batches, "How many times such reads went to the device together, a second ago at most";

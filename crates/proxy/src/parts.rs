@@ -494,7 +494,7 @@ async fn keep(
         return Err(false);
     };
     let known = disk.load(place.primary, place.hash, &place.key).await;
-    let known = known.map(|(object, _)| object).filter(|object| {
+    let known = known.map(|loaded| loaded.object).filter(|object| {
         let fits = |large: &Large| large.bytes == total && disk.fits(place.primary, large);
         object.status == 200
             && object.large.as_ref().is_some_and(fits)

@@ -170,6 +170,18 @@ impl Shared {
             && !self.store.is_doubted(primary, began, &object.key, &meta)
     }
 
+    /// Takes what came along with a read into memory, where it will be asked for next. `began` is the sequence before the look-up.
+    pub fn take_along(&self, beside: Vec<Object>, began: Sequence) {
+        for object in beside {
+            self.memory.take_along(object, |object| {
+                // Once there are variants nobody may be answered by what was stored before.
+                let is_reached =
+                    object.hash != object.primary || self.store.marker(object.primary).is_none();
+                is_reached && self.still_valid(object, began)
+            });
+        }
+    }
+
     /// Is the process on its way out?
     pub fn is_draining(&self) -> bool {
         *self.phase.borrow() != Phase::Running

@@ -181,7 +181,7 @@ fn disk_of(
         reads,
         Arc::clone(&shared.counters[index]),
         Arc::clone(&shared.bell),
-        storing.locality_buffers > 0,
+        storing,
         shared.clock.clone(),
     )))
 }

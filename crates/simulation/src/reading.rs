@@ -5,17 +5,23 @@
 //! ending its read does not tell), compare the key. Only what passes all is served, and then checked.
 //!
 //! Variants are only reached through their marker, fragments only through their head record.
+//!
+//! Every other read reaches beyond its record. What comes along is published, as a proxy would, if it is a primary's own record and
+//! was not invalidated since the look-up; so it is checked like what was asked for.
 
 use std::ops::Range;
 
 use bytes::Bytes;
-use store::{KeyHash, Lookup, Read, RecordParts, Renewal, Sequence};
+use store::{Companion, KeyHash, Lookup, Read, RecordParts, Renewal, Sequence};
 
 use crate::check::{self, Served};
 use crate::disk::Op;
 use crate::rig::NotServed;
 use crate::run::{Run, Tag};
 use crate::world::FullKey;
+
+/// What a read that reaches further may have.
+const REACH_BYTES: usize = 64 << 10;
 
 /// A read under way.
 #[derive(Debug)]
@@ -46,16 +52,25 @@ impl Run {
                 self.buffered(full_key, hash, &bytes)?;
             }
             Lookup::OnDisk(read) => {
+                let wanted = if looked_up.is_multiple_of(2) {
+                    REACH_BYTES
+                } else {
+                    0
+                };
+                let len = self.rig()?.reach(&read, wanted);
                 let op = Op::Read {
                     offset: read.offset,
-                    len: read.len,
+                    len,
                 };
                 let reading = Reading {
                     full_key,
                     read,
                     looked_up,
                 };
-                let mistakable = self.older_copy(full_key, &reading.read);
+                let mistakable = match len == reading.read.len {
+                    true => self.older_copy(full_key, &reading.read),
+                    false => None,
+                };
                 let tag = Tag::Reading(Box::new(reading));
                 self.disk
                     .submit_mistakable(tag, op, self.now_ms, mistakable)?;
@@ -123,10 +138,15 @@ impl Run {
             return Ok(Answer::Missed);
         };
         let (offset, renewal) = (read.offset, read.renewal());
-        let decoded = self.rig()?.decode_read(&bytes, &read);
+        let own = bytes.slice(..read.len.min(bytes.len()));
+        let decoded = self.rig()?.decode_read(&own, &read);
+        let companions = self.rig()?.companions(&bytes, &read);
         let may_serve = self.rig()?.read_done(read);
         let primary = self.primary_of(full_key)?;
         let overtaken = self.rig()?.invalidated_since(primary, looked_up);
+        for companion in companions {
+            self.came_along(&companion, looked_up)?;
+        }
         match decoded {
             Err(NotServed::Dead | NotServed::OtherKey) => {
                 self.report.misses += 1;
@@ -161,6 +181,23 @@ impl Run {
                 Ok(answer)
             }
         }
+    }
+
+    /// A record that came along with the read of another one.
+    fn came_along(&mut self, companion: &Companion, looked_up: Sequence) -> Result<(), String> {
+        let parts = &companion.parts;
+        let is_own = companion.hash == parts.primary && parts.total.is_none();
+        if !is_own
+            || self.rig()?.marker(parts.primary).is_some()
+            || self.rig()?.invalidated_since(parts.primary, looked_up)
+        {
+            return Ok(());
+        }
+        let full_key = self.world.known(&parts.key);
+        let full_key = full_key.ok_or("R1: what nobody ever stored came along with a read")?;
+        self.report.came_along += 1;
+        self.serve(full_key, companion.hash, parts)?;
+        self.renew(companion.renewal, parts)
     }
 
     /// What is in use where room will be made next is written again.

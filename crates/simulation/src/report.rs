@@ -37,6 +37,8 @@ pub struct Report {
     pub second_chances: u64,
     /// Answers compared with the truth.
     pub compared: u64,
+    /// Of those, what came along with the read of another record.
+    pub came_along: u64,
     /// Look-ups that found nothing.
     pub misses: u64,
     /// Records that did not verify.
@@ -76,6 +78,7 @@ impl Report {
             checkpoints,
             second_chances,
             compared,
+            came_along,
             misses,
             unverified,
             invalidations,
@@ -100,6 +103,7 @@ impl Report {
         self.checkpoints += checkpoints;
         self.second_chances += second_chances;
         self.compared += compared;
+        self.came_along += came_along;
         self.misses += misses;
         self.unverified += unverified;
         self.invalidations += invalidations;
@@ -120,7 +124,7 @@ impl Report {
     }
 
     /// All but the faults, by name.
-    pub fn numbers(&self) -> [(&'static str, u64); 22] {
+    pub fn numbers(&self) -> [(&'static str, u64); 23] {
         [
             ("seeds", self.seeds),
             ("steps", self.steps),
@@ -135,6 +139,7 @@ impl Report {
             ("checkpoints", self.checkpoints),
             ("second chances", self.second_chances),
             ("answers compared", self.compared),
+            ("of them came along", self.came_along),
             ("misses", self.misses),
             ("records not verified", self.unverified),
             ("invalidations", self.invalidations),

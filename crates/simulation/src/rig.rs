@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use store::{
-    Corrupt, Geometry, Identity, KeyHash, Lookup, Marker, Mistake, Mistakes, NewRecord, Read,
-    RecordParts, Renewal, Sequence, Settings, Store, Superblock, WriteId, Writes,
+    Companion, Corrupt, Geometry, Identity, KeyHash, Lookup, Marker, Mistake, Mistakes, NewRecord,
+    Read, RecordParts, Renewal, Sequence, Settings, Store, Superblock, WriteId, Writes,
 };
 
 pub use store::{Found, Inserted, OpenPlan, Progress, Settled, Ticket, Work, WorkId, WorkOp};
@@ -204,6 +204,16 @@ impl Rig {
     /// Why it is not to be served.
     pub fn decode_read(&self, bytes: &Bytes, read: &Read) -> Result<RecordParts, NotServed> {
         self.store.decode_read(bytes, read).map_err(NotServed::of)
+    }
+
+    /// How far a read may reach.
+    pub fn reach(&self, read: &Read, wanted: usize) -> usize {
+        self.store.reach(read, wanted)
+    }
+
+    /// What came along with a read.
+    pub fn companions(&self, bytes: &Bytes, read: &Read) -> Vec<Companion> {
+        self.store.companions(bytes, read)
     }
 
     /// Ends a read. May it be served?

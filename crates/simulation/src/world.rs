@@ -214,6 +214,11 @@ impl World {
         number
     }
 
+    /// The number of a full key that there is.
+    pub fn known(&self, key: &[u8]) -> Option<FullKey> {
+        self.numbers.get(key).copied()
+    }
+
     /// The clock goes on: a fill begins.
     pub fn begin(&mut self) -> u64 {
         self.clock += 1;

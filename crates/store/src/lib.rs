@@ -9,6 +9,7 @@
 //! | open | [`OpenPlan::of`], [`Store::recover`] or [`Store::create`] | write [`Store::opening`], each flushed, before anything else |
 //! | keep it going | [`Store::next_work`], until there is none | carry out the [`Work`], [`Store::work_done`] |
 //! | read | [`Store::look_up`] | carry out the [`Read`], [`Store::decode_read`], [`Store::read_done`], compare the key |
+//! | read more than asked for | [`Store::reach`] | [`Store::companions`], before the read is done |
 //! | store | [`Store::insert`], [`Store::renew`] | carry out the [`Write`]s, [`Store::write_done`] for each |
 //! | wait | [`Store::tick`], every tenth of a second | carry out the writes |
 //! | purge | [`Store::invalidate`], [`Store::invalidate_matching`] | acknowledge when [`Store::settled`] says durable |
@@ -41,6 +42,7 @@ mod book;
 mod buffer;
 mod checkpoint;
 mod cluster;
+mod companions;
 mod evict;
 mod figures;
 mod frontier;
@@ -73,6 +75,7 @@ mod writer;
 
 pub use background::{Invalidated, Progress, Settled, Ticket, TooLong, Work, WorkId, WorkOp};
 pub use cluster::{Write, WriteId, Writes};
+pub use companions::Companion;
 pub use figures::Figures;
 pub use geometry::{Geometry, TooSmall};
 pub use inspect::{

@@ -95,8 +95,8 @@ pub struct Read {
     /// How many bytes: whole chunks.
     pub len: usize,
     hash: KeyHash,
-    extent: Extent,
-    began: Sequence,
+    pub(crate) extent: Extent,
+    pub(crate) began: Sequence,
     renew: bool,
 }
 
@@ -323,15 +323,18 @@ impl Store {
                 hash,
                 extent,
                 began: self.sequence(),
-                renew: self.window_chunks > 0
-                    && self.is_near_the_hand(extent.first)
-                    && !self.is_scanning(),
+                renew: self.may_renew(extent.first),
             }));
         }
         // A flight ends after its records are marked written, which takes this shard's lock: so it is still there.
         let flights = crate::lock(&self.flights);
         let flight = flights.iter().find(|flight| flight.extent.covers(extent))?;
         Some(Lookup::Buffered(flight.slice(extent, self.chunk_bytes())))
+    }
+
+    /// Is what is read there to be written again?
+    pub(crate) fn may_renew(&self, first: Chunk) -> bool {
+        self.window_chunks > 0 && self.is_near_the_hand(first) && !self.is_scanning()
     }
 
     fn is_near_the_hand(&self, first: Chunk) -> bool {
@@ -400,7 +403,7 @@ impl Store {
         self.verify(bytes, read.hash, Some(read.extent))
     }
 
-    fn verify(
+    pub(crate) fn verify(
         &self,
         bytes: &Bytes,
         hash: KeyHash,

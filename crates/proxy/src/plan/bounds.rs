@@ -300,6 +300,9 @@ pub struct Storing {
     pub lazy_reads: LazyMode,
     /// And how long.
     pub lazy_reads_deadline: Duration,
+    /// How far a read may reach, so that it brings along what lies behind its record: where reads are lazy, and with `second-chance`.
+    /// 0: no further than the record.
+    pub group_bytes: u32,
 }
 
 /// Which reads wait for each other, to go to the disk in the order of their places.
@@ -337,6 +340,8 @@ impl Storing {
         Duration::from_millis(2),
         Duration::from_millis(100),
     );
+    /// Range of `group_bytes`.
+    pub const GROUP_BYTES: Bounds<u64> = Bounds::new(0, 64 * KIB, MIB);
 }
 
 impl Default for Storing {
@@ -355,6 +360,7 @@ impl Default for Storing {
             locality_buffers: Self::LOCALITY_BUFFERS.default as usize,
             lazy_reads: LazyMode::default(),
             lazy_reads_deadline: Self::LAZY_READS_DEADLINE.default,
+            group_bytes: Self::GROUP_BYTES.default as u32,
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::{fs, path::Path};
 
-use proxy::plan::{LazyMode, StorePlan};
+use proxy::plan::{Admin, LazyMode, StorePlan};
 
 use super::harness::{
     Child, Client, Disk, Exchange, FRESH, Origin, Proxy, answer, assert_same, eventually, ok,
-    pattern, plan_for,
+    pattern, plan_for, running,
 };
 
 /// Waits until the device has these bytes. Direct writes: what another descriptor reads is what was written.
@@ -215,5 +215,45 @@ fn every_policy_admission_and_way_of_reading_serves_what_was_stored() {
             );
             proxy.stop();
         }
+    }
+}
+
+#[test]
+fn what_lies_beside_comes_along_with_a_read() {
+    const OBJECTS: usize = 6;
+    let origin = Origin::start(|exchange| {
+        let n: usize = exchange.path()[1..].parse().unwrap();
+        exchange.send(ok(&[FRESH], pattern(7_000 + n)));
+    });
+    for (group_bytes, reads_expected) in [(64 << 10, 1), (0, OBJECTS)] {
+        let disk = Disk::of_mib(64);
+        let mut plan = disk.under(plan_for(&origin));
+        plan.storing.lazy_reads = LazyMode::Gather(2);
+        plan.storing.group_bytes = group_bytes;
+        plan.admin = Some(Admin {
+            address: running::local(),
+            allow: Vec::new(),
+        });
+        let first = Proxy::start(plan.clone());
+        (0..OBJECTS).for_each(|n| drop(first.get(&format!("/{n}"))));
+        first.stop();
+
+        let proxy = Proxy::start(plan);
+        let ask = |n: usize| {
+            let answer = proxy.get(&format!("/{n}"));
+            assert!(answer.is_hit(), "{n}");
+            assert_same(&answer.body, &pattern(7_000 + n));
+        };
+        ask(0);
+        // It came along, and what makes it untrue takes it away again.
+        proxy.ask("POST", "/3", &["Content-Length: 0"]);
+        (1..OBJECTS).filter(|&n| n != 3).for_each(ask);
+        assert!(!proxy.get("/3").is_hit());
+        let reads = proxy.counter("disk_reads");
+        let reads_expected = reads_expected.min(OBJECTS - 1) as u64;
+        assert_eq!(reads, reads_expected, "{group_bytes}");
+        let came_along = proxy.counter("disk_companions");
+        assert_eq!(came_along > 0, group_bytes > 0);
+        proxy.stop();
     }
 }

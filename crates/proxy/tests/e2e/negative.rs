@@ -148,18 +148,6 @@ fn once_it_can_be_shared_it_is() {
     assert_eq!(origin.count("/a"), 3);
 }
 
-/// A counter of the proxy, by its name in `/metrics`.
-fn counter(proxy: &Proxy, name: &str) -> u64 {
-    let admin = proxy.ready.admin.unwrap();
-    let host = format!("Host: {admin}");
-    let mut client = Client::connect(admin);
-    let answer = client.ask("GET", "/metrics", &[&host]).read("GET");
-    let name = format!("loligo_{name}_total ");
-    let mut lines = answer.text().lines();
-    let value = lines.find_map(|line| line.strip_prefix(&name));
-    value.expect("it is exposed").parse().unwrap()
-}
-
 #[test]
 fn what_is_remembered_is_counted() {
     let private = ["Cache-Control: private"];
@@ -176,8 +164,8 @@ fn what_is_remembered_is_counted() {
     let proxy = Proxy::start(plan);
     let unshared = || {
         (
-            counter(&proxy, "flights_unshared_noted"),
-            counter(&proxy, "flights_unshared"),
+            proxy.counter("flights_unshared_noted"),
+            proxy.counter("flights_unshared"),
         )
     };
     for path in ["/all", "/private", "/private", "/private", "/all"] {
@@ -190,8 +178,8 @@ fn what_is_remembered_is_counted() {
         assert_ne!(proxy.get("/other").status, 200);
     }
     eventually("they are published", || {
-        let noted = counter(&proxy, "origin_failures_noted");
-        let recalled = counter(&proxy, "origin_failures_recalled");
+        let noted = proxy.counter("origin_failures_noted");
+        let recalled = proxy.counter("origin_failures_recalled");
         (noted == 1 && recalled >= 2).then_some(())
     });
 }

@@ -159,7 +159,10 @@ fn an_empty_log_that_was_found_is_written_once_more() {
     let replay = Replay::of(&disk, EPOCH, SECRET).unwrap();
     assert_eq!((replay.horizon, replay.pages), (33, 1));
     // Nor does it lie where the page lies that was found, which may be all there is.
-    assert!(made.iter().all(|(at, _)| again.iter().all(|(b, _)| at != b)));
+    assert!(
+        made.iter()
+            .all(|(at, _)| again.iter().all(|(b, _)| at != b))
+    );
 }
 
 #[test]

@@ -72,6 +72,19 @@ impl Proxy {
         self.ask("GET", target, &[])
     }
 
+    /// A counter by its name in `/metrics`; the plan must have an admin interface.
+    #[track_caller]
+    pub fn counter(&self, name: &str) -> u64 {
+        let admin = self.ready.admin.expect("the plan has an admin interface");
+        let host = format!("Host: {admin}");
+        let mut client = Client::connect(admin);
+        let answer = client.ask("GET", "/metrics", &[&host]).read("GET");
+        let name = format!("loligo_{name}_total ");
+        let mut lines = answer.text().lines();
+        let value = lines.find_map(|line| line.strip_prefix(&name));
+        value.expect("it is exposed").parse().unwrap()
+    }
+
     /// Begins to drain, and returns at once.
     pub fn begin_to_stop(&self) {
         self.stopper.stop();
