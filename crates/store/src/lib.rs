@@ -61,7 +61,7 @@ mod pause;
 mod predicates;
 mod record;
 mod recover;
-mod region;
+pub mod region;
 mod scan;
 mod scan_reads;
 mod script;

@@ -14,6 +14,8 @@
 //! A sweep goes through the index segment by segment, some at each write, so that no insert waits for a whole pass. At any time
 //! one to two stretches (1.5 to 3 % of the area) are empty ahead of the writer.
 //!
+//! Public for the storage lab, which runs the same hand under one of its file-space managers.
+//!
 //! Not known here: the index, the journal, time.
 //! Source: paper 002 (stream of writes), and log-structured caches since; chosen by measurement, see docs/decisions.
 
@@ -38,23 +40,34 @@ const READY_MIN: usize = 1;
 
 /// The data area as regions of equal size.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Grid {
+pub struct Grid {
+    /// Chunks of a region.
     pub region_chunks: u32,
+    /// How many regions there are.
     pub regions: u32,
+    /// How many of them are swept at a time.
     pub stretch_regions: u32,
     note_regions: u32,
 }
 
 impl Grid {
     pub(crate) fn of(geometry: &Geometry) -> Self {
-        let regions = geometry.regions();
-        let region_bytes = u64::from(geometry.region_chunks) * u64::from(geometry.chunk_bytes);
+        Self::new(
+            geometry.regions(),
+            geometry.region_chunks,
+            geometry.chunk_bytes,
+        )
+    }
+
+    /// So many regions of so many chunks.
+    pub fn new(regions: u32, region_chunks: u32, chunk_bytes: u32) -> Self {
+        let region_bytes = u64::from(region_chunks) * u64::from(chunk_bytes);
         let small =
             (SMALL_STRETCH_BYTES / region_bytes).min(u64::from(regions / SMALL_STRETCH_SHARE));
         let stretch_regions = (regions / STRETCH_SHARE).max(small as u32).max(1);
         let note_regions = (NOTE_BYTES / region_bytes).clamp(1, u64::from(stretch_regions)) as u32;
         Self {
-            region_chunks: geometry.region_chunks,
+            region_chunks,
             regions,
             stretch_regions,
             note_regions,
@@ -65,7 +78,8 @@ impl Grid {
         chunk.0 / self.region_chunks
     }
 
-    pub(crate) fn extent(&self, regions: Range<u32>) -> Extent {
+    /// Neighbouring regions, as one extent.
+    pub fn extent(&self, regions: Range<u32>) -> Extent {
         let first = regions.start * self.region_chunks;
         Extent::new(
             Chunk(first),
@@ -73,30 +87,33 @@ impl Grid {
         )
     }
 
-    pub(crate) fn stretch_chunks(&self) -> u32 {
+    /// Chunks of a stretch.
+    pub fn stretch_chunks(&self) -> u32 {
         self.stretch_regions * self.region_chunks
     }
 }
 
 /// A pass through the index that takes out what begins in a stretch.
 #[derive(Clone, Debug)]
-pub(crate) struct Sweep {
+pub struct Sweep {
+    /// What begins in these.
     pub regions: Range<u32>,
     /// The next part of the index to look at: a count through all segments of all shards.
-    pub next_segment: usize,
+    pub(crate) next_segment: usize,
 }
 
 /// Where the writer is and what lies ahead of it.
 #[derive(Debug)]
-pub(crate) struct Hand {
+pub struct Hand {
+    /// How the area is divided.
     pub grid: Grid,
     /// The first region of the stretch that is swept, or will be next.
     at: u32,
-    pub sweep: Option<Sweep>,
+    pub(crate) sweep: Option<Sweep>,
     swept: VecDeque<u32>,
     noting: Vec<u32>,
     ready: VecDeque<u32>,
-    pub current: Option<u32>,
+    pub(crate) current: Option<u32>,
     /// Regions that a scan has yet to look at; empty when there is none.
     unscanned: Vec<bool>,
     /// Regions that were written to since the scan began; empty when there is none.
@@ -110,7 +127,7 @@ pub(crate) struct Hand {
 
 impl Hand {
     /// A hand whose next stretch begins at region `at`.
-    pub(crate) fn new(grid: Grid, at: u32) -> Self {
+    pub fn new(grid: Grid, at: u32) -> Self {
         Self {
             grid,
             at: at % grid.regions,
@@ -186,7 +203,7 @@ impl Hand {
     }
 
     /// The first chunk of the stretch that is swept next or now.
-    pub(crate) fn next_chunk(&self) -> Chunk {
+    pub fn next_chunk(&self) -> Chunk {
         Chunk(self.at * self.grid.region_chunks)
     }
 
@@ -200,7 +217,7 @@ impl Hand {
     }
 
     /// The sweep under way; begins one if less than a stretch lies ahead.
-    pub(crate) fn sweep_if_needed(&mut self) -> Option<&mut Sweep> {
+    pub fn sweep_if_needed(&mut self) -> Option<&mut Sweep> {
         let lead = self.grid.stretch_regions as usize + READY_MIN;
         // The stretch swept must never reach the regions that are being written or wait to be.
         let room = (self.grid.regions as usize).saturating_sub(self.ahead() + 1);
@@ -221,7 +238,7 @@ impl Hand {
     }
 
     /// The sweep has been through the whole index.
-    pub(crate) fn end_sweep(&mut self) {
+    pub fn end_sweep(&mut self) {
         if let Some(sweep) = self.sweep.take() {
             self.at = sweep.regions.end % self.grid.regions;
             self.swept.extend(sweep.regions);
@@ -229,7 +246,7 @@ impl Hand {
     }
 
     /// The regions to be noted next, if any are wanted now. `free` says whether nobody reads or writes there any more.
-    pub(crate) fn begin_note(&mut self, free: impl Fn(u32) -> bool) -> Option<Range<u32>> {
+    pub fn begin_note(&mut self, free: impl Fn(u32) -> bool) -> Option<Range<u32>> {
         // All that is swept is noted ahead: a note takes two flushes, and who writes fast should not wait for them.
         let wanted = self.ready.len() <= READY_MIN.max(self.grid.stretch_regions as usize);
         if !self.noting.is_empty() || !wanted || self.swept.front().is_none_or(|&r| !free(r)) {
@@ -251,7 +268,7 @@ impl Hand {
     }
 
     /// The note is durable, or has failed.
-    pub(crate) fn end_note(&mut self, ok: bool) {
+    pub fn end_note(&mut self, ok: bool) {
         let noted = std::mem::take(&mut self.noting);
         if ok {
             self.ready.extend(noted);
@@ -269,7 +286,7 @@ impl Hand {
     }
 
     /// Goes on to the next region that is ready.
-    pub(crate) fn advance(&mut self) -> Option<Extent> {
+    pub fn advance(&mut self) -> Option<Extent> {
         let region = self.ready.pop_front()?;
         self.current = Some(region);
         if let Some(written) = self.written.get_mut(region as usize) {
@@ -305,7 +322,7 @@ impl Hand {
     }
 
     /// How many chunks the writer will have gone over before `chunk` is swept.
-    pub(crate) fn distance(from: Chunk, chunk: Chunk, data_chunks: u32) -> u32 {
+    pub fn distance(from: Chunk, chunk: Chunk, data_chunks: u32) -> u32 {
         if chunk.0 >= from.0 {
             chunk.0 - from.0
         } else {

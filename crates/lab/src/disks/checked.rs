@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use super::{Calls, DirId, Disk, FileId, Piece, ROOT, bytes_of};
+use super::{Calls, DirId, Disk, FileId, Piece, ROOT, bytes_of, span_of};
 
 /// Sectors of files by what they hold.
 #[derive(Debug, Default)]
@@ -28,6 +28,29 @@ impl Checked {
     fn file(&mut self, file: FileId) -> &mut BTreeMap<u64, Piece> {
         assert!(self.open.contains_key(&file), "{file:?} is not open");
         self.files.get_mut(&file).expect("the file was made")
+    }
+
+    fn check(&mut self, file: FileId, at_byte: u64, piece: Piece) {
+        let map = self.file(file);
+        let (mut at, mut from) = (at_byte, piece.from_byte);
+        let end = at_byte + u64::from(piece.bytes);
+        while at < end {
+            let (&begin, found) = map
+                .range(..=at)
+                .next_back()
+                .unwrap_or_else(|| panic!("nothing lies at {at}"));
+            assert!(at < begin + u64::from(found.bytes), "nothing lies at {at}");
+            assert_eq!(found.object, piece.object, "another object lies at {at}");
+            assert_eq!(
+                found.from_byte + (at - begin) as u32,
+                from,
+                "another part of {} lies at {at}",
+                piece.object
+            );
+            let step = (begin + u64::from(found.bytes)).min(end) - at;
+            at += step;
+            from += step as u32;
+        }
     }
 
     /// How many there are.
@@ -128,25 +151,18 @@ impl Disk for Checked {
         self.calls.reads += 1;
         self.calls.read_bytes += u64::from(piece.bytes);
         self.read_places.push(at_byte);
-        let map = self.file(file);
-        let (mut at, mut from) = (at_byte, piece.from_byte);
-        let end = at_byte + u64::from(piece.bytes);
-        while at < end {
-            let (&begin, found) = map
-                .range(..=at)
-                .next_back()
-                .unwrap_or_else(|| panic!("nothing lies at {at}"));
-            assert!(at < begin + u64::from(found.bytes), "nothing lies at {at}");
-            assert_eq!(found.object, piece.object, "another object lies at {at}");
-            assert_eq!(
-                found.from_byte + (at - begin) as u32,
-                from,
-                "another part of {} lies at {at}",
-                piece.object
-            );
-            let step = (begin + u64::from(found.bytes)).min(end) - at;
-            at += step;
-            from += step as u32;
+        self.check(file, at_byte, piece);
+        Ok(())
+    }
+
+    fn read_together(&mut self, file: FileId, pieces: &[(u64, Piece)]) -> io::Result<()> {
+        assert!(pieces.is_sorted_by_key(|&(at, _)| at) && !pieces.is_empty());
+        self.now_us += self.call_us;
+        self.calls.reads += 1;
+        let (at_byte, end) = span_of(pieces);
+        self.calls.read_bytes += end - at_byte;
+        for &(at_byte, piece) in pieces {
+            self.check(file, at_byte, piece);
         }
         Ok(())
     }

@@ -94,6 +94,10 @@ pub trait Disk {
     /// Reads a piece that lies at `at_byte`, with one call, and makes sure that it is that piece where it can.
     fn read(&mut self, file: FileId, at_byte: u64, piece: Piece) -> io::Result<()>;
 
+    /// Reads pieces and what lies between them with one call, and checks each like [`Disk::read`]. They come with their places, in
+    /// order, at least one.
+    fn read_together(&mut self, file: FileId, pieces: &[(u64, Piece)]) -> io::Result<()>;
+
     /// Closes a file.
     fn close(&mut self, file: FileId) -> io::Result<()>;
 
@@ -129,6 +133,15 @@ pub struct Calls {
     pub read_bytes: u64,
     /// Files removed.
     pub deletes: u64,
+}
+
+/// From the first byte of the first of these pieces to the last byte of the last.
+pub fn span_of(pieces: &[(u64, Piece)]) -> (u64, u64) {
+    let end = |(at, piece): &(u64, Piece)| at + u64::from(piece.bytes);
+    (
+        pieces.first().map_or(0, |first| first.0),
+        pieces.last().map_or(0, end),
+    )
 }
 
 /// Bytes of all pieces together.

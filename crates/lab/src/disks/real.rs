@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use super::counted::DeviceStat;
-use super::{Calls, DirId, Disk, FileId, HEADER_BYTES, Piece, ROOT, bytes_of};
+use super::{Calls, DirId, Disk, FileId, HEADER_BYTES, Piece, ROOT, bytes_of, span_of};
 
 /// Unit of place and length past the page cache; enough for devices of today.
 pub const ALIGN_BYTES: u64 = 4096;
@@ -285,7 +285,12 @@ impl Disk for Real {
     }
 
     fn read(&mut self, file: FileId, at_byte: u64, piece: Piece) -> io::Result<()> {
-        let bytes = u64::from(piece.bytes);
+        self.read_together(file, &[(at_byte, piece)])
+    }
+
+    fn read_together(&mut self, file: FileId, pieces: &[(u64, Piece)]) -> io::Result<()> {
+        let (at_byte, end_byte) = span_of(pieces);
+        let bytes = end_byte - at_byte;
         let (first, end) = self.widened(at_byte, bytes);
         let mut buffer = std::mem::take(&mut self.buffer);
         let space = aligned(&mut buffer, (end - first) as usize);
@@ -293,17 +298,19 @@ impl Disk for Real {
         let opened = self.open_file(file)?;
         read_what_is_there(opened, space, first)?;
         self.timed(since);
-        let lead = (at_byte - first) as usize;
-        let mut expected = vec![0; piece.bytes as usize];
-        fill(&piece, &mut expected);
-        if space[lead..lead + expected.len()] != expected[..] {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!(
-                    "object {} is not at byte {at_byte} of {file:?}",
-                    piece.object
-                ),
-            ));
+        for (at_byte, piece) in pieces {
+            let lead = (at_byte - first) as usize;
+            let mut expected = vec![0; piece.bytes as usize];
+            fill(piece, &mut expected);
+            if space[lead..lead + expected.len()] != expected[..] {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!(
+                        "object {} is not at byte {at_byte} of {file:?}",
+                        piece.object
+                    ),
+                ));
+            }
         }
         self.buffer = buffer;
         self.calls.reads += 1;

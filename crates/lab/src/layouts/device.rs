@@ -1,29 +1,38 @@
 //! A device in memory that says how long a real one would have taken: a seeking disk, and flash.
 //!
-//! Both are simple on purpose: they are to tell layouts apart, not to foretell a product. One operation after the other.
+//! Both are to tell layouts apart, not to foretell a product. The seeking disk is simple on purpose, and does one operation after
+//! the other:
 //!
-//! | | seeking | flash |
-//! |---|---|---|
-//! | before a transfer that does not continue the last one | seek 1 ms + 14 ms x sqrt(distance / size), half a turn at 7,200/min (4.17 ms) | 80 µs for a read, 20 µs for a write |
-//! | transfer | 150 MB/s | 500 MB/s |
-//! | flush | a turn (8.33 ms) | 100 µs |
+//! | | seeking |
+//! |---|---|
+//! | before a transfer that does not continue the last one | seek 1 ms + 14 ms x sqrt(distance / size), half a turn at 7,200/min (4.17 ms) |
+//! | transfer | 150 MB/s |
+//! | flush | a turn (8.33 ms) |
 //!
 //! A seek to a random place is 8.5 ms by that curve (the mean of sqrt(distance) is 8 / 15), what data sheets of such disks say.
-//! A write to flash is a write to its buffer.
+//!
+//! Flash is the model that the file-space managers run on ([`Flash`]: eight channels, pages of 4 KiB, erase blocks of 2 MiB, the
+//! emptiest is cleaned first), with [`IN_FLIGHT`] operations in flight: the next one goes in as soon as one is done. A flush waits
+//! for all of them. The device is as large as the store, all of it is offered to the store, and nothing is trimmed, so that what it
+//! has to move is what the layout makes it move.
 //!
 //! Not known here: what is stored.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use serde::Serialize;
+
+use crate::disks::flash::Flash;
+use crate::disks::hardware::{Hardware as _, SECTOR_BYTES, Span, Way};
 
 const SEEK_S_MIN: f64 = 0.001;
 const SEEK_S_SPAN: f64 = 0.014;
 const TURN_S: f64 = 60.0 / 7_200.0;
 const DISK_BYTES_PER_S: f64 = 150e6;
-const FLASH_READ_S: f64 = 80e-6;
-const FLASH_WRITE_S: f64 = 20e-6;
-const FLASH_FLUSH_S: f64 = 100e-6;
-const FLASH_BYTES_PER_S: f64 = 500e6;
+/// Operations that flash is given at a time: as many as SATA queues.
+const IN_FLIGHT: usize = 32;
+const FLASH_FLUSH_US: f64 = 100.0;
 
 /// What a device did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -42,6 +51,8 @@ pub struct Deeds {
     pub seeking_s: f64,
     /// What flash would have been busy.
     pub flash_s: f64,
+    /// Bytes that flash programmed: whole pages, and those it moved to empty erase blocks.
+    pub flash_programmed_bytes: u64,
 }
 
 impl Deeds {
@@ -55,7 +66,65 @@ impl Deeds {
             flushes: self.flushes - then.flushes,
             seeking_s: self.seeking_s - then.seeking_s,
             flash_s: self.flash_s - then.flash_s,
+            flash_programmed_bytes: self.flash_programmed_bytes - then.flash_programmed_bytes,
         }
+    }
+}
+
+/// Flash, kept busy.
+#[derive(Debug)]
+struct Queued {
+    flash: Flash,
+    /// When each operation in flight will be done; in order of going in.
+    in_flight: VecDeque<f64>,
+    /// The next operation goes in no earlier.
+    free_us: f64,
+    /// When all that went in will be done.
+    done_us: f64,
+}
+
+impl Queued {
+    fn new(bytes: u64) -> Queued {
+        Queued {
+            flash: Flash::new(bytes),
+            in_flight: VecDeque::with_capacity(IN_FLIGHT),
+            free_us: 0.0,
+            done_us: 0.0,
+        }
+    }
+
+    fn serve(&mut self, way: Way, offset: u64, len: usize) {
+        if len == 0 {
+            return;
+        }
+        if self.in_flight.len() == IN_FLIGHT {
+            let first = |best: usize, at: usize| {
+                if self.in_flight[at] < self.in_flight[best] {
+                    at
+                } else {
+                    best
+                }
+            };
+            let first = (1..IN_FLIGHT).fold(0, first);
+            let done_us = self.in_flight.swap_remove_back(first);
+            self.free_us = self.free_us.max(done_us.unwrap_or(0.0));
+        }
+        let first = offset / SECTOR_BYTES;
+        let sectors = (offset + len as u64).div_ceil(SECTOR_BYTES) - first;
+        let span = Span {
+            first,
+            sectors: sectors as u32,
+        };
+        let served = self.flash.serve(self.free_us, way, span);
+        self.free_us = served.free_us;
+        self.done_us = self.done_us.max(served.done_us);
+        self.in_flight.push_back(served.done_us);
+    }
+
+    fn flush(&mut self) {
+        self.in_flight.clear();
+        self.done_us = self.done_us.max(self.free_us) + FLASH_FLUSH_US;
+        self.free_us = self.done_us;
     }
 }
 
@@ -64,16 +133,18 @@ impl Deeds {
 pub struct Device {
     bytes: Vec<u8>,
     head: u64,
+    flash: Queued,
     deeds: Deeds,
 }
 
 impl Device {
     /// Full of zeros.
     pub fn new(bytes: u64) -> Device {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let size = usize::try_from(bytes).unwrap_or(usize::MAX);
         Device {
-            bytes: vec![0; bytes],
+            bytes: vec![0; size],
             head: 0,
+            flash: Queued::new(bytes),
             deeds: Deeds::default(),
         }
     }
@@ -92,8 +163,7 @@ impl Device {
         );
         self.deeds.reads += 1;
         self.deeds.read_bytes += len as u64;
-        self.deeds.flash_s += FLASH_READ_S;
-        self.moved(offset, len);
+        self.moved(Way::Read, offset, len);
         Bytes::copy_from_slice(&self.bytes[from..from + len])
     }
 
@@ -106,8 +176,7 @@ impl Device {
         );
         self.deeds.writes += 1;
         self.deeds.write_bytes += data.len() as u64;
-        self.deeds.flash_s += FLASH_WRITE_S;
-        self.moved(offset, data.len());
+        self.moved(Way::Write, offset, data.len());
         self.bytes[from..from + data.len()].copy_from_slice(data);
     }
 
@@ -115,17 +184,20 @@ impl Device {
     pub fn flush(&mut self) {
         self.deeds.flushes += 1;
         self.deeds.seeking_s += TURN_S;
-        self.deeds.flash_s += FLASH_FLUSH_S;
+        self.flash.flush();
+        self.deeds.flash_s = self.flash.done_us / 1e6;
     }
 
-    fn moved(&mut self, offset: u64, len: usize) {
+    fn moved(&mut self, way: Way, offset: u64, len: usize) {
         if offset != self.head {
             let way = self.head.abs_diff(offset) as f64 / self.bytes.len() as f64;
             self.deeds.seeking_s += SEEK_S_MIN + SEEK_S_SPAN * way.sqrt() + TURN_S / 2.0;
         }
         self.head = offset + len as u64;
         self.deeds.seeking_s += len as f64 / DISK_BYTES_PER_S;
-        self.deeds.flash_s += len as f64 / FLASH_BYTES_PER_S;
+        self.flash.serve(way, offset, len);
+        self.deeds.flash_s = self.flash.done_us / 1e6;
+        self.deeds.flash_programmed_bytes = self.flash.flash.programmed_bytes();
     }
 }
 
@@ -161,5 +233,62 @@ mod tests {
         };
         assert!(time(0, 1) < 1e-6);
         assert!(time(0, 1000) > 0.005 && time(0, 1 << 19) > 2.0 * time(0, 1000));
+    }
+
+    #[test]
+    fn flash_reads_side_by_side_but_after_a_flush() {
+        const PAGE: u64 = 4096;
+        let time = |flushed: bool| {
+            let mut device = Device::new(16 << 20);
+            device.write(0, &vec![1; 8 * PAGE as usize]);
+            device.flush();
+            let before = *device.deeds();
+            for page in 0..8 {
+                device.read(page * PAGE, PAGE as usize);
+                if flushed {
+                    device.flush();
+                }
+            }
+            device.deeds().since(&before).flash_s
+        };
+        assert!(
+            time(true) > 6.0 * time(false),
+            "{} {}",
+            time(true),
+            time(false)
+        );
+    }
+
+    #[test]
+    fn no_more_operations_are_in_flight_than_fit() {
+        let mut device = Device::new(16 << 20);
+        device.write(0, &[1; 4096]);
+        device.flush();
+        let before = *device.deeds();
+        // All on one channel: the queue is full after 32, and the next waits for the first.
+        for _ in 0..40 {
+            device.read(0, 4096);
+        }
+        let busy_s = device.deeds().since(&before).flash_s;
+        assert!((busy_s - 40.0 * 65e-6).abs() < 20e-6, "{busy_s}");
+        assert_eq!(device.flash.in_flight.len(), IN_FLIGHT);
+    }
+
+    #[test]
+    fn small_writes_and_writes_all_over_are_amplified() {
+        const SIZE: u64 = 64 << 20;
+        let amplification = |len: usize, place: &dyn Fn(u64) -> u64| {
+            let mut device = Device::new(SIZE);
+            let data = vec![1; len];
+            for n in 0..4 * SIZE / len as u64 {
+                device.write(place(n) % (SIZE / len as u64) * len as u64, &data);
+            }
+            let deeds = device.deeds();
+            deeds.flash_programmed_bytes as f64 / deeds.write_bytes as f64
+        };
+        assert!((amplification(1 << 20, &|n| n) - 1.0).abs() < 0.05);
+        assert!(amplification(512, &|n| n) > 7.9);
+        let scattered = amplification(4096, &|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40);
+        assert!(scattered > 1.5, "{scattered}");
     }
 }

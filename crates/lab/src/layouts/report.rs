@@ -30,6 +30,7 @@ pub fn table(stream: &str, rows: &[Findings]) -> Table {
         "get (µs)",
         "seeking (gets/s)",
         "flash (gets/s)",
+        "write amplification (flash)",
     ];
     let mut table = Table::new(&format!("{stream}: layouts of the store"), &columns);
     for row in rows {
@@ -47,6 +48,7 @@ pub fn table(stream: &str, rows: &[Findings]) -> Table {
             format!("{:.1}", row.get_us),
             format!("{:.0}", row.seeking_gets_per_s()),
             format!("{:.0}", row.flash_gets_per_s()),
+            format!("{:.2}", row.flash_write_amplification()),
         ]);
     }
     table
@@ -61,7 +63,7 @@ pub fn page(all: &[(String, Vec<Findings>)]) -> Page {
     );
     for (stream, rows) in all {
         page.heading(stream);
-        let measures: [(&str, &str, Measure); 4] = [
+        let measures: [(&str, &str, Measure); 6] = [
             ("Hit ratio", "percent", Findings::document_percent),
             (
                 "Written for a byte stored",
@@ -75,6 +77,12 @@ pub fn page(all: &[(String, Vec<Findings>)]) -> Page {
                 "On a seeking disk",
                 "requests a second",
                 Findings::seeking_gets_per_s,
+            ),
+            ("On flash", "requests a second", Findings::flash_gets_per_s),
+            (
+                "Write amplification of flash",
+                "bytes programmed for a byte written",
+                Findings::flash_write_amplification,
             ),
         ];
         let lru = |row: &&Findings| row.layout.starts_with("lru, ") && row.layout.ends_with("full");

@@ -118,6 +118,11 @@ impl Findings {
     pub fn flash_gets_per_s(&self) -> f64 {
         self.gets as f64 / self.device.flash_s.max(1e-9)
     }
+
+    /// Bytes that flash programmed, for a byte written to it: pages written in part, and pages moved to empty erase blocks.
+    pub fn flash_write_amplification(&self) -> f64 {
+        self.device.flash_programmed_bytes as f64 / self.device.write_bytes.max(1) as f64
+    }
 }
 
 /// What a run takes beside its layout.

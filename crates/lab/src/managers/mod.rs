@@ -12,18 +12,23 @@
 //! | LAZY-READS-LOC | `stream`, `locality` | and objects of one server are written together |
 //! | UNIFIED | `unified` | one file, whole extents cut from the largest free piece |
 //! | UNIFIED-LOC | `unified` | with locality buffers and lazy reads |
+//! | SECOND-CHANCE | `log`, `ring` | one file, written round and round in regions; a hand clears them ahead, stretch by stretch |
+//! | CYCLIC-LOG | `log`, `ring` | one file, written round and round; a pointer moves what lives ahead of it |
 //!
 //! A manager takes requests and calls a [`Disk`]; it keeps where each object is in memory. SIMPLE and its like find their objects
 //! again after a crash, by the names of the files; the others store number, server and size before each object's body
 //! ([`crate::disks::HEADER_BYTES`]), so that a scan finds them.
 //!
 //! Not known here: what the disk is, what is worth keeping.   Limits: those of `slots` and `buddy`.
-//! Source: paper 002, sections 3.3 to 3.6; UNIFIED: paper 000, section 4.
+//! Source: paper 002, sections 3.3 to 3.6; UNIFIED: paper 000, section 4; the last two:
+//! docs/decisions/0014.
 
 mod buddy;
 mod files;
 mod lazy;
 mod locality;
+mod log;
+mod ring;
 mod slots;
 mod stream;
 #[cfg(test)]
@@ -82,11 +87,15 @@ pub enum Kind {
     Unified,
     /// With locality buffers and reads in batches.
     UnifiedLoc,
+    /// Regions, cleared by a hand that goes round.
+    SecondChance,
+    /// One pointer that goes round.
+    CyclicLog,
 }
 
 impl Kind {
     /// All of them, in the paper's order.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Simple,
         Kind::Squid,
         Kind::MultipleDirs,
@@ -98,6 +107,8 @@ impl Kind {
         Kind::LazyReadsLoc,
         Kind::Unified,
         Kind::UnifiedLoc,
+        Kind::SecondChance,
+        Kind::CyclicLog,
     ];
 
     /// The name in tables and on the command line.
@@ -114,6 +125,8 @@ impl Kind {
             Kind::LazyReadsLoc => "LAZY-READS-LOC",
             Kind::Unified => "UNIFIED",
             Kind::UnifiedLoc => "UNIFIED-LOC",
+            Kind::SecondChance => "SECOND-CHANCE",
+            Kind::CyclicLog => "CYCLIC-LOG",
         }
     }
 
@@ -149,7 +162,7 @@ impl fmt::Display for Kind {
 pub struct Settings {
     /// BUDDY: larger objects get a file of their own. At least a slot (512).
     pub threshold_bytes: u32,
-    /// The file of STREAM, UNIFIED and their like.
+    /// The file of STREAM, UNIFIED and those below them.
     pub file_bytes: u64,
     /// Reads that wait for each other; 1 to 1000.
     pub batch: usize,
@@ -159,8 +172,11 @@ pub struct Settings {
     pub locality_buffers: usize,
     /// What one of the buffers takes before it is written; a page at least.
     pub locality_bytes: u32,
-    /// UNIFIED: what is cut from the largest piece at a time, and written with one call.
+    /// UNIFIED: what is cut from the largest piece at a time, and written with one call. The logs: what is written with one call, and
+    /// cleared before the pointer.
     pub cluster_bytes: u32,
+    /// SECOND-CHANCE: what is read while it lies so close ahead of the hand, in a hundredth of the file, is written again.
+    pub window_percent: u8,
 }
 
 impl Default for Settings {
@@ -173,6 +189,7 @@ impl Default for Settings {
             locality_buffers: 128,
             locality_bytes: 64 << 10,
             cluster_bytes: 256 << 10,
+            window_percent: ring::Regions::window_percent(),
         }
     }
 }
@@ -210,6 +227,8 @@ pub fn make(kind: Kind, settings: &Settings) -> Box<dyn Manager> {
         }),
         Kind::Unified => Box::new(unified::Unified::new(settings, false)),
         Kind::UnifiedLoc => Box::new(unified::Unified::new(settings, true)),
+        Kind::SecondChance => Box::new(log::Log::second_chance(settings)),
+        Kind::CyclicLog => Box::new(log::Log::cyclic(settings)),
     }
 }
 

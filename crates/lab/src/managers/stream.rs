@@ -80,7 +80,7 @@ impl Space {
 }
 
 /// Writes that follow each other are one call, up to the next boundary of the window.
-struct Packetizer {
+pub struct Packetizer {
     window_bytes: u64,
     at: u64,
     end: u64,
@@ -88,8 +88,19 @@ struct Packetizer {
 }
 
 impl Packetizer {
+    /// Empty; the window is in bytes.
+    pub fn new(window_bytes: u32) -> Packetizer {
+        Packetizer {
+            window_bytes: u64::from(window_bytes),
+            at: 0,
+            end: 0,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// Takes a piece that is to lie at `at`.
     //= paper 002 section 3.4   one page long, aligned; sent when full, or when the next write does not follow
-    fn add(&mut self, mut at: u64, mut rest: Piece, disk: &mut dyn Disk) -> io::Result<()> {
+    pub fn add(&mut self, mut at: u64, mut rest: Piece, disk: &mut dyn Disk) -> io::Result<()> {
         if at != self.end {
             self.send(disk)?;
         }
@@ -111,7 +122,8 @@ impl Packetizer {
         Ok(())
     }
 
-    fn send(&mut self, disk: &mut dyn Disk) -> io::Result<()> {
+    /// Writes what it has.
+    pub fn send(&mut self, disk: &mut dyn Disk) -> io::Result<()> {
         if !self.pieces.is_empty() {
             disk.write(FILE, self.at, &self.pieces)?;
             self.pieces.clear();
@@ -121,7 +133,7 @@ impl Packetizer {
     }
 
     /// How many bytes of `[at, at + bytes)`, from its beginning, are on the disk: what follows is in the buffer.
-    fn sent_of(&self, at: u64, bytes: u32) -> u32 {
+    pub fn sent_of(&self, at: u64, bytes: u32) -> u32 {
         let end = at + u64::from(bytes);
         if self.pieces.is_empty() || end <= self.at || self.end <= at {
             bytes
@@ -175,12 +187,7 @@ impl Stream {
             file_bytes: settings.file_bytes,
             space,
             objects: HashMap::new(),
-            packetizer: options.packetizer.then(|| Packetizer {
-                window_bytes: u64::from(window_bytes),
-                at: 0,
-                end: 0,
-                pieces: Vec::new(),
-            }),
+            packetizer: options.packetizer.then(|| Packetizer::new(window_bytes)),
             batch: options
                 .lazy
                 .then(|| Batch::new(settings.batch, settings.deadline_us)),

@@ -177,7 +177,7 @@ mod tests {
             name: "a file".to_owned(),
         };
         let section = real(&bench, &wanted).unwrap();
-        assert_eq!(section.tables[0].rows.len(), 7);
+        assert_eq!(section.tables[0].rows.len(), 9);
         let only = Wanted {
             managers: vec![Kind::Squid],
             ..wanted

@@ -29,7 +29,7 @@ use super::ground::{BLOCK_BYTES, Frag, Full, Ground, InodePlace};
 use super::hardware::Hardware;
 use super::machine::Machine;
 use super::queue::{Counts, Owner, Queue};
-use super::{Calls, DirId, Disk, FileId, Piece, ROOT, bytes_of};
+use super::{Calls, DirId, Disk, FileId, Piece, ROOT, bytes_of, span_of};
 
 /// Whose requests those for inodes, directories and bitmaps are.
 const META: Owner = 0;
@@ -227,6 +227,15 @@ impl Disk for Ufs {
         self.calls.read_bytes += u64::from(piece.bytes);
         let inode = self.entry(file)?.inode;
         self.read_bytes(inode, at_byte, u64::from(piece.bytes))
+    }
+
+    fn read_together(&mut self, file: FileId, pieces: &[(u64, Piece)]) -> io::Result<()> {
+        self.tick();
+        let (at_byte, end) = span_of(pieces);
+        self.calls.reads += 1;
+        self.calls.read_bytes += end - at_byte;
+        let inode = self.entry(file)?.inode;
+        self.read_bytes(inode, at_byte, end - at_byte)
     }
 
     fn close(&mut self, file: FileId) -> io::Result<()> {
