@@ -218,6 +218,7 @@ mod tests {
         let request = Request {
             id,
             offered: false,
+            offered_lru: false,
             condition: Condition::Basic,
             method: Method::Get,
             abort: false,

@@ -291,6 +291,7 @@ mod tests {
         let request = Request {
             id,
             offered: false,
+            offered_lru: false,
             condition,
             method,
             abort: false,

@@ -9,7 +9,10 @@
 //! one is a miss too. That costs the hit ratio a little against the recurrence. A range of what is not kept brings nothing
 //! either.
 //!
-//! Not known here: the time answers take. An object is there as soon as it has been asked for.
+//! These rules are written once: what a request *means* to a cache ([`Meaning`]) is also what a cache of limited size is told
+//! (`lru`).
+//!
+//! Not known here: the time answers take; how large a cache is. An object is there as soon as it has been asked for.
 //! Limits: memory grows with the objects created; an object that is asked for again after exactly `VERSIONS` modifications
 //! counts as unmodified.   Source: spec section 2, RFC 9111.
 
@@ -29,6 +32,39 @@ pub struct Ideal {
     life_scale: f64,
 }
 
+/// What a request means to a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// Nothing: the answer must not be kept.
+    None,
+    /// What is kept of the object is to be forgotten.
+    Forgets,
+    /// Answered with what is kept, if that is fresh; the answer of a server is not kept.
+    Looks {
+        /// A cache that forgets nothing has the version of now.
+        fresh: bool,
+    },
+    /// The same, but the answer of a server is kept.
+    Brings {
+        /// A cache that forgets nothing has the version of now.
+        fresh: bool,
+        /// No copy will do: a server must answer.
+        reload: bool,
+    },
+}
+
+impl Meaning {
+    /// A cache that forgets nothing answers from what it keeps.
+    #[must_use]
+    pub fn is_hit(self) -> bool {
+        match self {
+            Self::None | Self::Forgets => false,
+            Self::Looks { fresh } => fresh,
+            Self::Brings { fresh, reload } => fresh && !reload,
+        }
+    }
+}
+
 /// The objects of one kind on one server: a word for `OBJECTS` of them; of images, for those of one page.
 type Kept = Vec<u64>;
 
@@ -44,23 +80,33 @@ impl Ideal {
 
     /// Whether it answers this request, made at `now_s`, from what it keeps; it keeps what the answer brings.
     pub fn ask(&mut self, request: &Request, now_s: u64) -> bool {
+        self.follow(request, now_s).is_hit()
+    }
+
+    /// The same, told as what the request means to any cache.
+    pub fn follow(&mut self, request: &Request, now_s: u64) -> Meaning {
         if !request.id.cachable() {
-            return false;
+            return Meaning::None;
         }
         let version = request.id.life(self.life_scale).version_at(now_s).number;
-        let fresh = version % VERSIONS + 1;
+        let now = version % VERSIONS + 1;
         let (word, shift) = self.place(request.id);
-        let has = *word >> shift & VERSIONS == fresh;
+        let fresh = *word >> shift & VERSIONS == now;
         let without = *word & !(VERSIONS << shift);
         match (request.method, request.condition) {
             (Method::Post(_), _) => {
                 *word = without;
-                false
+                Meaning::Forgets
             }
-            (Method::Head, _) | (Method::Get, Condition::Ims304 | Condition::Range { .. }) => has,
+            (Method::Head, _) | (Method::Get, Condition::Ims304 | Condition::Range { .. }) => {
+                Meaning::Looks { fresh }
+            }
             (Method::Get, condition) => {
-                *word = without | fresh << shift;
-                has && condition != Condition::Reload
+                *word = without | now << shift;
+                Meaning::Brings {
+                    fresh,
+                    reload: condition == Condition::Reload,
+                }
             }
         }
     }
@@ -105,6 +151,7 @@ mod tests {
             method,
             abort: false,
             offered: false,
+            offered_lru: false,
         }
     }
 

@@ -21,6 +21,7 @@
 //! | `name` | its URL, and where the servers are |
 //! | `popularity` | which object is asked for: new or old, hot or not, the working set |
 //! | `ideal` | what an ideal cache would answer |
+//! | `lru` | what an exact LRU of the cache's size would answer |
 //! | `request` | request types and methods |
 //! | `phases` | from framp to dec2 |
 //! | `clock` | when a robot intends to ask, under a load that changes |
@@ -46,6 +47,7 @@ pub mod content;
 pub mod cores;
 pub mod ideal;
 pub mod life;
+pub mod lru;
 pub mod name;
 pub mod pages;
 pub mod phases;

@@ -66,6 +66,8 @@ pub struct Request {
     pub abort: bool,
     /// An ideal cache answers; see `ideal`.
     pub offered: bool,
+    /// So does an exact LRU of the cache's size; see `lru`.
+    pub offered_lru: bool,
 }
 
 impl Request {
@@ -77,6 +79,7 @@ impl Request {
             method: Method::Get,
             abort: false,
             offered: false,
+            offered_lru: false,
         };
         if mix == Mix::Four {
             request.method = method(special, chance);
@@ -110,6 +113,7 @@ impl Request {
             method: Method::Get,
             abort: false,
             offered: false,
+            offered_lru: false,
             ..*self
         }
     }

@@ -20,6 +20,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
+use crate::lru::HEAD_BYTES;
 use crate::name::{Servers, nth_address};
 use crate::phases::{Phase, Sizing, phases};
 use crate::report::{About, Parts, Plan, Report};
@@ -157,6 +158,7 @@ impl Test {
             minor: self.minor,
             life_scale: self.sizing.time_scale,
             range_share: self.range_share,
+            cache_bytes: self.sizing().cache_bytes,
             working_set_fills: self.sizing().working_set_fills(),
             patience: self.patience,
             sockets_max: sockets_max(with_origin),
@@ -207,7 +209,13 @@ impl Test {
                     sizing.rate, sizing.fill_rate
                 ),
             ),
-            ("cache", format!("{} bytes", sizing.cache_bytes)),
+            (
+                "cache",
+                format!(
+                    "{} bytes (an LRU of that size: each object its body and {HEAD_BYTES} bytes)",
+                    sizing.cache_bytes
+                ),
+            ),
             ("time scale", format!("{}", sizing.time_scale)),
             ("think scale", format!("{} (1 is 2.5 s)", self.think_scale)),
             (

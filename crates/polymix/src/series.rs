@@ -27,6 +27,8 @@ pub struct Sample {
     pub basic: u64,
     /// Basic ones that an ideal cache would have had.
     pub offered: u64,
+    /// Basic ones that an exact LRU of the cache's size would have had.
+    pub lru: u64,
     /// Of the basic ones, from a cache.
     pub hits: u64,
     /// Bytes of the bodies of basic ones.
@@ -128,6 +130,7 @@ impl Sample {
             errors: self.errors + other.errors,
             basic: self.basic + other.basic,
             offered: self.offered + other.offered,
+            lru: self.lru + other.lru,
             hits: self.hits + other.hits,
             basic_bytes: self.basic_bytes + other.basic_bytes,
             hit_bytes: self.hit_bytes + other.hit_bytes,
@@ -151,6 +154,7 @@ impl Sample {
         if request.is_basic() && finished.status == 200 {
             self.basic += 1;
             self.offered += u64::from(request.offered);
+            self.lru += u64::from(request.offered_lru);
             self.basic_bytes += finished.body_bytes;
             if finished.hit {
                 self.hits += 1;

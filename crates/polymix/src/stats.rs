@@ -2,7 +2,7 @@
 //!
 //! A request belongs to the phase in which it was intended, however late its answer. Hits and misses are told apart for
 //! *basic* replies only (GET without condition, 200), as Polygraph does; so are the hit ratios. What an ideal cache would
-//! have answered is counted beside it, from the requests alone.
+//! have answered, and an exact LRU of the cache's size, is counted beside it, from the requests alone.
 //!
 //! Not known here: what is done with the numbers; moments (`series`).
 //! Limits: `FAULTS_KEPT` examples.   Source: spec section 7.
@@ -53,6 +53,12 @@ pub struct Counted {
     pub offered_basic: u64,
     /// Bytes of the latter.
     pub offered_bytes: u64,
+    /// Those that an exact LRU of the cache's size answers, of all requests.
+    pub lru: u64,
+    /// Of basic requests whose answer came.
+    pub lru_basic: u64,
+    /// Bytes of the latter.
+    pub lru_bytes: u64,
     /// Right answers.
     pub replies: Volume,
     /// Of them, basic.
@@ -123,6 +129,8 @@ impl Counted {
         if request.is_basic() {
             self.offered_basic += u64::from(request.offered);
             self.offered_bytes += bytes * u64::from(request.offered);
+            self.lru_basic += u64::from(request.offered_lru);
+            self.lru_bytes += bytes * u64::from(request.offered_lru);
             self.basic.add(bytes);
             if finished.hit {
                 self.hits.add(bytes);
@@ -150,6 +158,9 @@ impl Counted {
         self.offered += other.offered;
         self.offered_basic += other.offered_basic;
         self.offered_bytes += other.offered_bytes;
+        self.lru += other.lru;
+        self.lru_basic += other.lru_basic;
+        self.lru_bytes += other.lru_bytes;
         self.replies.join(other.replies);
         self.basic.join(other.basic);
         self.hits.join(other.hits);

@@ -18,7 +18,7 @@ pub const PHASE_S: u64 = 10;
 pub const HIT_MS: u64 = 20;
 pub const MISS_MS: u64 = 2_600;
 
-/// A run at this peak: ramps, tops, an idle phase. Six of ten replies are hits, as offered.
+/// A run at this peak: ramps, tops, an idle phase. Six of ten replies are hits, as offered; an LRU has five.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub fn report(label: &str, rate: f64) -> Report {
     let mut series = Series::default();
@@ -39,7 +39,7 @@ pub fn report(label: &str, rate: f64) -> Report {
             let requests = ((from + (to - from) * done) * rate) as u64;
             let at = Duration::from_secs(begins + second);
             for request in 0..requests {
-                one(request % 10 < 6, at, &mut counted, &mut series);
+                one(request % 10, at, &mut counted, &mut series);
             }
             series.at(at).cpu_s += 0.25;
         }
@@ -99,7 +99,8 @@ pub fn report(label: &str, rate: f64) -> Report {
     }
 }
 
-fn one(hit: bool, at: Duration, counted: &mut Counted, series: &mut Series) {
+fn one(number: u64, at: Duration, counted: &mut Counted, series: &mut Series) {
+    let hit = number < 6;
     let id = ObjectId {
         world: 7,
         server: 1,
@@ -112,6 +113,7 @@ fn one(hit: bool, at: Duration, counted: &mut Counted, series: &mut Series) {
         method: Method::Get,
         abort: false,
         offered: hit,
+        offered_lru: number < 5,
     };
     let finished = Finished {
         status: 200,
@@ -128,6 +130,7 @@ fn one(hit: bool, at: Duration, counted: &mut Counted, series: &mut Series) {
     };
     counted.requests += 1;
     counted.offered += u64::from(hit);
+    counted.lru += u64::from(request.offered_lru);
     counted.finished(&request, &finished, &timing);
     counted.connections += u64::from(counted.requests.is_multiple_of(15));
     counted.lag.add(Duration::from_micros(300));

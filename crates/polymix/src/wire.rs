@@ -351,6 +351,7 @@ mod tests {
         Request {
             id,
             offered: false,
+            offered_lru: false,
             condition,
             method,
             abort: false,

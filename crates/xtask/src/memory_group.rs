@@ -23,7 +23,7 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// A new group of this name.
+    /// A new group. The name says what for; another process may have one of the same name.
     pub fn new(name: &str) -> Result<Self> {
         let orders = [
             (V1, "memory.force_empty", "0"),
@@ -31,7 +31,7 @@ impl MemoryGroup {
             (V2, "memory.reclaim", "1T swappiness=0"),
         ];
         for (parent, file, order) in orders {
-            let dir = Path::new(parent).join(format!("xtask-{name}"));
+            let dir = Path::new(parent).join(format!("xtask-{name}-{}", std::process::id()));
             if fs::create_dir_all(&dir).is_err() {
                 continue;
             }

@@ -93,10 +93,11 @@ fn search(flags: &SearchFlags) -> Result<ExitCode, String> {
         });
         let report = report.map_err(|e| e.to_string())?;
         let said = format!(
-            "{rate} req/s: response {:.1} ms, {:.2} of {:.2} % hits, {} wrong",
+            "{rate} req/s: response {:.1} ms, {:.2} of {:.2} % hits (an exact LRU {:.2}), {} wrong",
             report.top().response.mean_ms,
             report.top().dhr_percent,
             report.top().offered_percent,
+            report.top().lru_percent,
             report.total.errors
         );
         live.say(&said);

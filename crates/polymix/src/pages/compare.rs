@@ -63,6 +63,7 @@ pub fn compare_page(reports: &[Report]) -> Page {
         Axis::linear("%"),
         &[
             ("offered", |top| top.offered_percent),
+            ("LRU", |top| top.lru_percent),
             ("documents", |top| top.dhr_percent),
             ("bytes", |top| top.bhr_percent),
         ],
@@ -152,11 +153,20 @@ fn side_by_side(reports: &[Report]) -> Table {
     row("offered (%)", &|_, top| {
         format!("{:.2}", top.offered_percent)
     });
+    row("an exact LRU (%)", &|_, top| {
+        format!("{:.2}", top.lru_percent)
+    });
     row("DHR (%)", &|_, top| format!("{:.2}", top.dhr_percent));
     row("DHR - offered (points)", &|_, top| {
         format!("{:+.2}", top.dhr_percent - top.offered_percent)
     });
+    row("DHR - LRU (points)", &|_, top| {
+        format!("{:+.2}", top.dhr_percent - top.lru_percent)
+    });
     row("BHR (%)", &|_, top| format!("{:.2}", top.bhr_percent));
+    row("BHR of the LRU (%)", &|_, top| {
+        format!("{:.2}", top.lru_bytes_percent)
+    });
     row("DHR, traffic (%)", &|_, top| {
         optional(top.dhr_traffic_percent)
     });
@@ -250,6 +260,8 @@ mod tests {
             "{line}"
         );
         assert!(!text.contains("differ"), "{text}");
+        let line = text.lines().find(|line| line.starts_with("DHR - LRU"));
+        assert_eq!(line.unwrap().matches("+10.00").count(), 2, "{line:?}");
         let html = compare_page(&runs).html();
         for part in [
             "loligo",

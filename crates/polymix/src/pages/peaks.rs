@@ -55,6 +55,11 @@ pub fn peaks_page(searches: &[SearchReport]) -> Page {
         Axis::linear("points"),
         |top| top.offered_percent - top.dhr_percent,
     ));
+    page.plot(&plot(
+        "Document hit ratio below what an exact LRU has",
+        Axis::linear("points"),
+        |top| top.lru_percent - top.dhr_percent,
+    ));
     let peaks: Vec<_> = searches
         .iter()
         .map(|s| (s.label.clone(), s.found.peak()))
@@ -72,6 +77,7 @@ fn peaks_table(searches: &[SearchReport]) -> Table {
         "miss (ms)",
         "hit (ms)",
         "DHR (%)",
+        "LRU (%)",
         "offered (%)",
     ];
     let mut table = Table::new("Peaks, and what the proxies did there", &columns);
@@ -89,6 +95,7 @@ fn peaks_table(searches: &[SearchReport]) -> Table {
                 format!("{:.1}", top.miss.mean_ms),
                 format!("{:.2}", top.hit.mean_ms),
                 format!("{:.2}", top.dhr_percent),
+                format!("{:.2}", top.lru_percent),
                 format!("{:.2}", top.offered_percent),
             ]
         });
@@ -152,5 +159,6 @@ mod tests {
         assert!(line("two ").contains("none found"), "{text}");
         let html = peaks_page(&both).html();
         assert!(html.contains("Hit time") && html.contains("Table 6.5"));
+        assert!(text.contains("LRU (%)") && html.contains("what an exact LRU has"));
     }
 }

@@ -15,7 +15,7 @@ pub fn run_page(report: &Report) -> Page {
     let mut page = Page::new(&title(report));
     let top = report.top();
     page.text(&format!(
-        "{:.1} replies/s in {}, mean response {:.1} ms (hits {:.2} ms, misses {:.1} ms), document hit ratio {:.2} % of {:.2} % offered, {} wrong answers.",
+        "{:.1} replies/s in {}, mean response {:.1} ms (hits {:.2} ms, misses {:.1} ms), document hit ratio {:.2} % of {:.2} % offered (an exact LRU of that size: {:.2} %), {} wrong answers.",
         top.reply_rate,
         top.name,
         top.response.mean_ms,
@@ -23,6 +23,7 @@ pub fn run_page(report: &Report) -> Page {
         top.miss.mean_ms,
         top.dhr_percent,
         top.offered_percent,
+        top.lru_percent,
         report.total.errors,
     ));
     let conditions = Conditions::for_think_scale(report.plan.think_scale);
@@ -133,6 +134,7 @@ fn over_time(report: &Report) -> Vec<Plot> {
             Axis::linear("%").showing(100.0),
         )
         .with(some("offered", |m| m.offered_percent, |m| m.sample.basic))
+        .with(some("LRU", |m| m.lru_percent, |m| m.sample.basic))
         .with(some("documents", |m| m.dhr_percent, |m| m.sample.basic))
         .with(some("bytes", |m| m.bhr_percent, |m| m.sample.basic)),
         #[allow(clippy::cast_precision_loss)]
@@ -182,6 +184,8 @@ mod tests {
             "Connections of robots",
             "CPU of the load generator",
             "DHR traffic",
+            "LRU (%)",
+            "an exact LRU of that size: 50.00 %",
             "Table 6.1",
             "Table 6.5",
             "Table 6.6",

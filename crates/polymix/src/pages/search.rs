@@ -58,6 +58,7 @@ pub fn search_page(search: &SearchReport) -> Page {
         &Plot::new("Hit ratio", rate(), Axis::linear("%").without_zero())
             .with(line("documents", |s| s.report.top().dhr_percent))
             .with(line("offered", |s| s.report.top().offered_percent))
+            .with(line("LRU", |s| s.report.top().lru_percent))
             .with(line("bytes", |s| s.report.top().bhr_percent)),
     );
     page.plot(
@@ -140,6 +141,7 @@ fn steps_table(search: &SearchReport) -> Table {
         "hit (ms)",
         "p99 (ms)",
         "offered (%)",
+        "LRU (%)",
         "DHR (%)",
         "wrong",
         "lag (ms)",
@@ -157,6 +159,7 @@ fn steps_table(search: &SearchReport) -> Table {
             format!("{:.2}", top.hit.mean_ms),
             format!("{:.0}", top.response.p99_ms),
             format!("{:.2}", top.offered_percent),
+            format!("{:.2}", top.lru_percent),
             format!("{:.2}", top.dhr_percent),
             step.report.total.errors.to_string(),
             format!("{:.2}", top.lag.mean_ms),
@@ -211,6 +214,7 @@ mod tests {
         let text = search_text(&search);
         assert!(text.contains("Peak: 100 req/s."), "{text}");
         assert!(text.contains("under 3000 ms"), "{text}");
+        assert!(text.contains("LRU (%)") && text.contains("50.00"), "{text}");
         let lines: Vec<_> = text.lines().collect();
         let at = |start: &str| {
             lines

@@ -5,7 +5,8 @@
 //! computed and parts of one run, by several processes, can be joined (`join`) without losing a digit.
 //!
 //! Percentages are of basic replies (the client's view), or of what the servers did not have to answer (the traffic view,
-//! if the servers were ours). What an ideal cache would have had is *offered*. Numbers that tell whether the load generator
+//! if the servers were ours). What an ideal cache would have had is *offered*, and what an
+//! exact LRU of the cache's size would have had stands beside it. Numbers that tell whether the load generator
 //! was the bottleneck (lag, CPU) come with the others.
 //!
 //! Not known here: how the numbers came about.   Limits: a file of another `VERSION` is refused.
@@ -28,8 +29,8 @@ use crate::series::Sample;
 
 /// What the file says that it is.
 pub const FORMAT: &str = "polymix run";
-/// Of the file. Version 1 had no stamp, and lost what was counted.
-pub const VERSION: u32 = 2;
+/// Of the file. Version 1 had no stamp, and lost what was counted; 2 did not know what an LRU would have had.
+pub const VERSION: u32 = 3;
 
 /// What a file begins with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,6 +181,7 @@ pub struct Moment {
     pub hit_ms_mean: f64,
     pub miss_ms_mean: f64,
     pub offered_percent: f64,
+    pub lru_percent: f64,
     pub dhr_percent: f64,
     pub bhr_percent: f64,
     pub lag_ms_mean: f64,
@@ -205,6 +207,7 @@ impl Moment {
             hit_ms_mean: ratio(sample.hit_s * 1e3, sample.hits),
             miss_ms_mean: ratio(sample.miss_s * 1e3, sample.basic - sample.hits),
             offered_percent: percent(sample.offered, sample.basic),
+            lru_percent: percent(sample.lru, sample.basic),
             dhr_percent: percent(sample.hits, sample.basic),
             bhr_percent: percent(sample.hit_bytes, sample.basic_bytes),
             lag_ms_mean: ratio(sample.lag_s * 1e3, sample.launches),
@@ -334,10 +337,11 @@ mod tests {
         let said = |text: &str| Report::from_json(text).unwrap_err().to_string();
         assert!(said("{").starts_with("cannot be read"));
         assert!(said("{\"phases\":[]}").contains("older version"));
-        let newer =
-            testing::report("a", 100.0)
-                .json()
-                .replacen("\"version\":2", "\"version\":9", 1);
+        let newer = testing::report("a", 100.0).json().replacen(
+            &format!("\"version\":{VERSION}"),
+            "\"version\":9",
+            1,
+        );
         assert!(said(&newer).contains("version 9"), "{}", said(&newer));
         assert!(said("{\"stamp\":{\"format\":\"x\",\"version\":2}}").contains("is a x"));
     }

@@ -66,10 +66,14 @@ pub struct Row {
     pub lag: Summary,
     /// Basic replies that an ideal cache would have had, percent.
     pub offered_percent: f64,
+    /// Basic replies that an exact LRU of the cache's size would have had, percent.
+    pub lru_percent: f64,
     /// Document hit ratio, client's view, percent.
     pub dhr_percent: f64,
     /// Bytes of basic replies that an ideal cache would have had, percent.
     pub offered_bytes_percent: f64,
+    /// Bytes of basic replies that an exact LRU of the cache's size would have had, percent.
+    pub lru_bytes_percent: f64,
     /// Byte hit ratio, client's view, percent.
     pub bhr_percent: f64,
     /// Document hit ratio by the servers' traffic, percent.
@@ -214,8 +218,10 @@ impl Row {
             queued: summary(&counted.queued),
             lag: summary(&counted.lag),
             offered_percent: percent(counted.offered_basic, counted.basic.count),
+            lru_percent: percent(counted.lru_basic, counted.basic.count),
             dhr_percent: percent(counted.hits.count, counted.basic.count),
             offered_bytes_percent: percent(counted.offered_bytes, counted.basic.bytes),
+            lru_bytes_percent: percent(counted.lru_bytes, counted.basic.bytes),
             bhr_percent: percent(counted.hits.bytes, counted.basic.bytes),
             dhr_traffic_percent: origin.map(|o| saved(o.replies, counted.replies.count)),
             bhr_traffic_percent: origin.map(|o| saved(o.body_bytes, counted.replies.bytes)),

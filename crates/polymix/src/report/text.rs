@@ -77,6 +77,7 @@ impl Report {
         let columns = [
             "phase",
             "offered (%)",
+            "LRU (%)",
             "DHR (%)",
             "BHR (%)",
             "DHR traffic",
@@ -90,13 +91,14 @@ impl Report {
             "servers CPU (%)",
         ];
         let mut table = Table::new(
-            "Hit ratios (client's view; traffic: what the servers were spared), and the load generator",
+            "Hit ratios (client's view; traffic: what the servers were spared; LRU: what an exact one of the cache's size would have had), and the load generator",
             &columns,
         );
         for row in self.rows() {
             table.row([
                 row.name.clone(),
                 format!("{:.2}", row.offered_percent),
+                format!("{:.2}", row.lru_percent),
                 format!("{:.2}", row.dhr_percent),
                 format!("{:.2}", row.bhr_percent),
                 optional(row.dhr_traffic_percent),
@@ -219,6 +221,7 @@ mod tests {
             "load generator",
             "lag",
             "offered (%)",
+            "LRU (%)",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }

@@ -37,6 +37,7 @@ use crate::clock::{GAP_S_MEAN, Pace};
 use crate::content::{IMAGES_MAX, Kind};
 use crate::cores::Cores;
 use crate::ideal::Ideal;
+use crate::lru::ExactLru;
 use crate::name::Servers;
 use crate::phases::{Ends, Phase};
 use crate::popularity::{Popularity, direct_kind};
@@ -91,6 +92,8 @@ pub struct Settings {
     pub life_scale: f64,
     /// Share of plain requests, not for pages, that ask for a part of the object. PolyMix has none.
     pub range_share: f64,
+    /// Bytes of the proxy's cache: what an LRU of its size would have had is counted.
+    pub cache_bytes: u64,
     /// Fills until the working set is frozen.
     pub working_set_fills: u64,
     /// Longest wait for an answer.
@@ -152,6 +155,7 @@ struct Shared {
 struct State {
     popularity: Popularity,
     ideal: Ideal,
+    lru: ExactLru,
     reloads: Reloads,
     chance: Chance,
     robots: Vec<Robot>,
@@ -192,6 +196,7 @@ pub async fn run(
         state: RefCell::new(State {
             popularity: Popularity::new(settings.mix, settings.world, settings.servers.count),
             ideal: Ideal::new(settings.servers.count, settings.life_scale),
+            lru: ExactLru::new(settings.cache_bytes),
             reloads: Reloads::default(),
             chance,
             robots,
@@ -293,11 +298,14 @@ impl Shared {
 
     fn launch(self: &Rc<Self>, robot: u32, mut request: Request, intended: Instant) {
         let state = &mut *self.state.borrow_mut();
-        request.offered = state.ideal.ask(&request, now_s());
+        let meaning = state.ideal.follow(&request, now_s());
+        request.offered = meaning.is_hit();
+        request.offered_lru = state.lru.ask(request.id, meaning);
         state.series.at(self.began.elapsed()).requests += 1;
         let counted = &mut state.counted[state.phase];
         counted.requests += 1;
         counted.offered += u64::from(request.offered);
+        counted.lru += u64::from(request.offered_lru);
         let mut job = Job {
             request,
             phase: state.phase,

@@ -19,8 +19,8 @@ use crate::report::{ReadError, Report, Stamp};
 
 /// What the file says that it is.
 pub const FORMAT: &str = "polymix search";
-/// Of the file.
-pub const VERSION: u32 = 1;
+/// Of the file. It has reports in it; 1 had those of version 2.
+pub const VERSION: u32 = 2;
 /// Runs of a search, at most.
 pub const STEPS_MAX: usize = 40;
 

@@ -117,6 +117,13 @@ fn a_cache_is_right_and_hits_as_often_as_it_says() {
     assert!(top.offered_percent > 45.0, "{}", top.offered_percent);
     assert!(top.dhr_percent > top.offered_percent / 2.0);
     assert!(top.dhr_percent < top.offered_percent + 2.0);
+    // A small part of the day in a small cache: an LRU has some of it, in each phase, and as the robots counted.
+    assert!(top.lru_percent > 0.0 && top.lru_percent <= top.offered_percent);
+    assert!(report.total.counted.lru <= report.total.counted.offered);
+    let phases = report.phases.iter().map(|p| p.counted.lru_basic);
+    assert_eq!(phases.sum::<u64>(), report.total.counted.lru_basic);
+    let series = report.series.iter().map(|m| m.sample.lru);
+    assert_eq!(series.sum::<u64>(), report.total.counted.lru_basic);
     let traffic = top.dhr_traffic_percent.unwrap();
     assert!(
         traffic > 0.0 && traffic < top.dhr_percent + 5.0,
@@ -196,6 +203,7 @@ fn robots_that_run_out_of_sockets_say_so_and_go_on() {
         minor: Minor::Zero,
         life_scale: test.sizing.time_scale,
         range_share: 0.0,
+        cache_bytes: 1 << 20,
         working_set_fills: 100,
         patience: test.patience,
         sockets_max: 2,

@@ -16,7 +16,7 @@ use crate::failure::{During, Result};
 const LAYERS: [&[&str]; 7] = [
     &["fields", "extent", "replacement", "profile", "page"],
     &["http1", "httpcache", "store", "device"],
-    // The simulation is of xtask alone; the benchmark shares nothing with the proxy it measures.
+    // The simulation is of xtask alone; the benchmark shares nothing with the proxy it measures but an LRU list.
     &["simulation", "polymix"],
     // The lab asks what the store should be; it drives the store and PolyMix, and the proxy knows nothing of it.
     &["lab"],

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::calls::{Calls, Watching};
 use super::disk::{Speed, limit};
+use super::held_port::HeldPort;
 use super::load::{self, Loaded, Target, Used};
 use super::options::{Allowance, Conditions};
 use super::page_limit::PageLimit;
@@ -22,7 +23,6 @@ use super::peak::{Seen, objection};
 use crate::block::{self, Loop, Mounted};
 use crate::failure::{During, Result};
 use crate::interrupt;
-use crate::rivals::running::free_port;
 use crate::rivals::{Place, Request, Rival, Running, launch};
 use crate::size::Bytes;
 
@@ -52,6 +52,8 @@ pub struct Measured {
     pub miss: Summary,
     pub first_byte: Summary,
     pub offered_percent: f64,
+    /// what an exact LRU of the cache's size would have had of documents, without the memory beside it
+    pub lru_percent: f64,
     pub dhr_percent: f64,
     pub bhr_percent: f64,
     pub dhr_traffic_percent: Option<f64>,
@@ -168,7 +170,8 @@ fn measure(
         Allowance::Bytes(bytes) => Some(PageLimit::new("compare", bytes)?),
         Allowance::Unlimited => None,
     };
-    let origin = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+    let held = HeldPort::new()?;
+    let origin = held.address;
     let mut running = launch(rival, &request(rival, conditions, watched, origin, place))?;
     if let Some(pages) = &mut pages {
         pages.adopt(&running.roots())?;
@@ -185,6 +188,7 @@ fn measure(
         roots: &roots,
         device: &device.device,
     };
+    drop(held);
     let loaded = load::run(target, conditions, rate, dir, || running.check_alive())?;
     let file_pages_bytes = pages.as_ref().and_then(|pages| pages.file_bytes().ok());
     let top = loaded.top()?;
@@ -294,7 +298,8 @@ fn measured(
         planned_rate: top.request_rate.min(top.intended_rate),
         reply_rate: top.reply_rate,
         response_ms_mean: top.response.mean_ms,
-        error_percent: report.total.errors as f64 * 100.0 / report.total.requests.max(1) as f64,
+        requests: report.total.requests,
+        faults: &report.total.faults,
         offered_percent: top.offered_percent,
         hit_percent: top.dhr_percent,
     };
@@ -307,6 +312,7 @@ fn measured(
         miss: top.miss,
         first_byte: top.first_byte,
         offered_percent: top.offered_percent,
+        lru_percent: top.lru_percent,
         dhr_percent: top.dhr_percent,
         bhr_percent: top.bhr_percent,
         dhr_traffic_percent: top.dhr_traffic_percent,

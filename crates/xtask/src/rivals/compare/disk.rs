@@ -242,7 +242,7 @@ impl Proof {
     /// For the report.
     pub fn sentence(&self) -> String {
         format!(
-            "{} files of {} bytes and a sync took {:.1} s; random direct transfers of 4 KiB, one at a time: {:.0} reads/s, {:.0} writes/s",
+            "{} files of {} bytes and a sync took {:.2} s; random direct transfers of 4 KiB, one at a time: {:.0} reads/s, {:.0} writes/s",
             self.files, self.file_bytes, self.files_s, self.reads_per_s, self.writes_per_s
         )
     }

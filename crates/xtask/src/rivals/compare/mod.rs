@@ -9,13 +9,15 @@
 //! some proxies know their origin only by configuration.
 //!
 //! Not known here: how a proxy is configured (its file in `rivals`).
-//! Limits: one proxy and one load at a time, on the same machine: where both are short of CPU, the report's columns about the
+//! Limits: one comparison on a machine (`alone`), one proxy and one load at a time, on the same machine: where both are short of CPU, the report's columns about the
 //! load generator say so.   Source: issue 6; MISSION rows S4, U8.
 
+mod alone;
 mod calls;
 mod ceiling;
 mod contest;
 mod disk;
+mod held_port;
 mod load;
 mod options;
 mod page_limit;
@@ -29,6 +31,7 @@ use std::path::{Path, PathBuf};
 
 use page::Table;
 
+use self::alone::Alone;
 use self::ceiling::Ceiling;
 use self::contest::Run;
 use self::disk::Proof;
@@ -102,6 +105,7 @@ fn carry_out(plan: &Plan<'_>, extra: &dyn Fn(&Comparison) -> Vec<Table>) -> Resu
     if !rustix::process::geteuid().is_root() {
         fail!("loop devices, mounts and limits need root");
     }
+    let _alone = Alone::on_this_machine(&command())?;
     // The load is part of it.
     build_loligo()?;
     let dir = directory()?;
@@ -223,7 +227,7 @@ fn line(run: &Run) -> String {
         return format!("{} at {}/s: failed", run.server, run.rate);
     };
     format!(
-        "{} at {}/s: {:.1} replies/s, mean {:.1} ms, hit {:.2} ms, DHR {:.1} of {:.1} %, {} errors, CPU {:.3} ms, {:.0} reads/s, {:.0} writes/s ({:.0} s)",
+        "{} at {}/s: {:.1} replies/s, mean {:.1} ms, hit {:.2} ms, DHR {:.1} of {:.1} % (LRU {:.1}), {} errors, CPU {:.3} ms, {:.0} reads/s, {:.0} writes/s ({:.0} s)",
         run.server,
         run.rate,
         m.reply_rate,
@@ -231,6 +235,7 @@ fn line(run: &Run) -> String {
         m.hit.mean_ms,
         m.dhr_percent,
         m.offered_percent,
+        m.lru_percent,
         m.errors,
         m.cpu_ms_per_reply,
         m.used.reads / m.used.seconds.max(1e-9),

@@ -141,8 +141,8 @@ pub struct Conditions {
     /// A mean response above this is too slow, in milliseconds
     #[arg(long, default_value_t = 3000.0)]
     pub response_max: f64,
-    /// More wrong answers than this are too many, in percent of the requests
-    #[arg(long, default_value_t = 0.1)]
+    /// More wrong answers than this are too many, in percent of the requests of the whole run
+    #[arg(long, default_value_t = 0.0)]
     pub errors_max: f64,
     /// Repeats the random choices of another comparison
     #[arg(long, default_value_t = 1)]

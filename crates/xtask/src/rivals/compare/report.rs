@@ -177,6 +177,8 @@ impl Comparison {
                     for (fault, count) in &m.faults {
                         lines.push(format!("{name}: {count} times {fault}"));
                     }
+                    let examples = m.fault_examples.iter();
+                    lines.extend(examples.map(|example| format!("{name}: such as {example}")));
                     if m.condition_ignored > 0 {
                         lines.push(format!(
                             "{name}: {} conditions answered with the whole object",
@@ -232,6 +234,7 @@ impl Comparison {
                 "hit p99",
                 "miss",
                 "offered %",
+                "LRU %",
                 "DHR %",
                 "BHR %",
                 "errors",
@@ -260,6 +263,7 @@ impl Comparison {
                 ms(m.hit.p99_ms),
                 ms(m.miss.mean_ms),
                 format!("{:.1}", m.offered_percent),
+                format!("{:.1}", m.lru_percent),
                 format!("{:.1}", m.dhr_percent),
                 format!("{:.1}", m.bhr_percent),
                 m.errors.to_string(),
@@ -388,7 +392,7 @@ impl Comparison {
     /// Curves where there are several rates, bars where there is one.
     fn plots(&self) -> Vec<Plot> {
         type Figure = (&'static str, &'static str, fn(&Measured) -> f64);
-        let figures: [Figure; 8] = [
+        let figures: [Figure; 9] = [
             ("Mean hit time", "ms", |m| m.hit.mean_ms),
             ("Mean miss time", "ms", |m| m.miss.mean_ms),
             ("Mean response time", "ms", |m| m.response.mean_ms),
@@ -398,6 +402,11 @@ impl Comparison {
             ("Document hit ratio less what was offered", "points", |m| {
                 m.dhr_percent - m.offered_percent
             }),
+            (
+                "Document hit ratio less that of an exact LRU",
+                "points",
+                |m| m.dhr_percent - m.lru_percent,
+            ),
             ("CPU time a reply", "ms", |m| m.cpu_ms_per_reply),
             ("Disk reads", "1/s", |m| {
                 m.used.reads / m.used.seconds.max(1e-9)

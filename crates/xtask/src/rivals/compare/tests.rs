@@ -26,6 +26,7 @@ fn measured(hit_ms: f64, objection: Option<&str>) -> Measured {
         miss: summary(400, 60.0),
         first_byte: summary(1000, 20.0),
         offered_percent: 58.0,
+        lru_percent: 57.75,
         dhr_percent: 57.5,
         bhr_percent: 50.0,
         dhr_traffic_percent: None,
@@ -33,7 +34,7 @@ fn measured(hit_ms: f64, objection: Option<&str>) -> Measured {
         replies: 1000,
         errors: 0,
         faults: [("stale".to_owned(), 3)].into(),
-        fault_examples: Vec::new(),
+        fault_examples: vec!["stale: http://a/b (Get, Basic)".to_owned()],
         condition_ignored: 0,
         cpu_ms_per_reply: 0.12,
         used: Samples::default().between(0.0, 10.0),
@@ -95,6 +96,9 @@ fn the_text_says_who_carried_what_and_what_was_wrong() {
         "mean response 4000 ms",
         "squid-ufs at 200/s failed: fell over",
         "loligo at 50/s: 3 times stale",
+        "loligo at 50/s: such as stale: http://a/b (Get, Basic)",
+        "offered %  LRU %  DHR %",
+        "58.0   57.8   57.5",
         "load of the machine before and after the runs: 0.5 to 0.7",
     ] {
         assert!(text.contains(part), "{part} in\n{text}");

@@ -1,0 +1,276 @@
+//! What an exact LRU of the cache's size would answer: the hit ratio that a good proxy of that size should come near.
+//!
+//! It is fed what the ideal cache (`ideal`) is fed, request by request and by the same rules, and forgets the object that
+//! was not wanted for longest when room is short. What it keeps the ideal cache keeps, too, and in the same version, so
+//! it has to know only which objects are there: one that is fresh for the ideal cache and is there is a hit.
+//!
+//! An object takes its body and [`HEAD_BYTES`], what the servers' heads have; nothing for metadata, rounding to blocks,
+//! free space to write in, or what a proxy has in memory beside its disk. One that is larger than the whole cache is not
+//! kept, and costs nobody else their place. What is asked for and found fresh becomes the latest, and so does what is
+//! brought; a request that finds an old version and brings none moves nothing.
+//!
+//! Not known here: the rules (`ideal`), time.
+//! Limits: memory is some 60 bytes for each object kept, about 0.6 % of the cache's size with objects of PolyMix. Beyond
+//! `OBJECTS_MAX` objects (4 GB; a cache of some 600 GiB) the coldest goes although there would be room, and the hit ratio is
+//! that of a smaller cache.   Source: issue 6, must-show 5.
+
+use std::collections::HashMap;
+
+use replacement::Lru;
+
+use crate::content::{Kind, ObjectId};
+use crate::ideal::Meaning;
+
+/// Bytes of an object beside its body: the head that the servers send. A test compares.
+pub const HEAD_BYTES: u64 = 256;
+/// Objects kept, at most.
+const OBJECTS_MAX: usize = 1 << 26;
+
+/// An exact LRU without contents.
+#[derive(Debug)]
+pub struct ExactLru {
+    capacity_bytes: u64,
+    kept_bytes: u64,
+    objects_max: usize,
+    /// For each kind, of what is kept: its name, and its slot.
+    slots: [HashMap<u64, u32>; Kind::ALL.len()],
+    objects: Vec<Kept>,
+    free: Vec<u32>,
+    order: Lru,
+}
+
+/// What a slot holds.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    kind: Kind,
+    name: u64,
+    bytes: u64,
+}
+
+/// One number for server and number of an object of some kind; all objects are of one world.
+fn name(id: ObjectId) -> u64 {
+    // Numbers are below 2^48 (`content::NUMBER_END`, asserted where an object's hash is taken).
+    u64::from(id.server) << 48 | id.number
+}
+
+impl ExactLru {
+    /// Nothing is kept yet. With a capacity of 0 nothing ever is.
+    #[must_use]
+    pub fn new(capacity_bytes: u64) -> Self {
+        Self {
+            capacity_bytes,
+            kept_bytes: 0,
+            objects_max: OBJECTS_MAX,
+            slots: Default::default(),
+            objects: Vec::new(),
+            free: Vec::new(),
+            order: Lru::new(),
+        }
+    }
+
+    /// Whether it answers a request for this object, which means that to the ideal cache; it keeps what the answer brings.
+    pub fn ask(&mut self, id: ObjectId, meaning: Meaning) -> bool {
+        match meaning {
+            Meaning::None => false,
+            Meaning::Forgets => {
+                self.forget(id);
+                false
+            }
+            Meaning::Looks { fresh } => fresh && self.touch(id),
+            Meaning::Brings { .. } => {
+                let there = self.touch(id);
+                if !there {
+                    self.keep(id);
+                }
+                there && meaning.is_hit()
+            }
+        }
+    }
+
+    /// Bytes of what is kept.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept_bytes
+    }
+
+    fn touch(&mut self, id: ObjectId) -> bool {
+        let slot = self.slots[id.kind.index()].get(&name(id));
+        slot.is_some_and(|slot| self.order.touch(*slot))
+    }
+
+    fn forget(&mut self, id: ObjectId) {
+        if let Some(slot) = self.slots[id.kind.index()].remove(&name(id)) {
+            self.order.remove(slot);
+            self.vacate(slot);
+        }
+    }
+
+    /// Takes in what is not there.
+    fn keep(&mut self, id: ObjectId) {
+        let bytes = id.size() + HEAD_BYTES;
+        if bytes > self.capacity_bytes {
+            return;
+        }
+        while self.kept_bytes + bytes > self.capacity_bytes || self.order.len() >= self.objects_max
+        {
+            let Some(coldest) = self.order.pop_coldest() else {
+                return;
+            };
+            let Kept { kind, name, .. } = self.objects[coldest as usize];
+            self.slots[kind.index()].remove(&name);
+            self.vacate(coldest);
+        }
+        let kept = Kept {
+            kind: id.kind,
+            name: name(id),
+            bytes,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.objects[slot as usize] = kept;
+                slot
+            }
+            None => {
+                let slot = u32::try_from(self.objects.len()).expect("at most OBJECTS_MAX");
+                self.objects.push(kept);
+                slot
+            }
+        };
+        self.slots[id.kind.index()].insert(kept.name, slot);
+        self.order.insert(slot);
+        self.kept_bytes += bytes;
+    }
+
+    fn vacate(&mut self, slot: u32) {
+        self.kept_bytes -= self.objects[slot as usize].bytes;
+        self.free.push(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An object of at least so many bytes; letters are numbers.
+    fn object(letter: char) -> ObjectId {
+        ObjectId {
+            world: 1,
+            server: 0,
+            kind: Kind::Other,
+            number: u64::from(u32::from(letter)),
+        }
+    }
+
+    fn bytes(letters: &str) -> u64 {
+        letters
+            .chars()
+            .map(|l| object(l).size() + HEAD_BYTES)
+            .sum::<u64>()
+    }
+
+    /// What becomes of requests, a letter each: `a` brings a, `A` looks for it, `-a` forgets it, `!a` reloads it, `?a` brings
+    /// a version that is new to everybody. The ideal cache has all else. The answer has + for a hit.
+    fn asked(lru: &mut ExactLru, script: &str) -> String {
+        let mut hits = String::new();
+        let mut before = ' ';
+        let mut seen = std::collections::BTreeSet::new();
+        for letter in script.chars() {
+            if letter.is_ascii_alphabetic() {
+                let id = object(letter.to_ascii_lowercase());
+                let fresh = seen.contains(&id.number) && before != '?';
+                let meaning = match before {
+                    '-' => Meaning::Forgets,
+                    _ if letter.is_ascii_uppercase() => Meaning::Looks { fresh },
+                    _ => Meaning::Brings {
+                        fresh,
+                        reload: before == '!',
+                    },
+                };
+                if before == '-' {
+                    seen.remove(&id.number);
+                } else if letter.is_ascii_lowercase() {
+                    seen.insert(id.number);
+                }
+                hits.push(if lru.ask(id, meaning) { '+' } else { '.' });
+            }
+            before = letter;
+        }
+        hits
+    }
+
+    #[test]
+    fn what_was_not_wanted_for_longest_goes() {
+        let room = bytes("abc");
+        let mut lru = ExactLru::new(room);
+        assert_eq!(asked(&mut lru, "abcabc"), "...+++");
+        assert_eq!(lru.kept_bytes(), room);
+        // d takes the place of a, and of as many as it needs; c is the last to go.
+        let mut lru = ExactLru::new(bytes("abc"));
+        assert_eq!(asked(&mut lru, "abc d C"), "....+");
+        let mut lru = ExactLru::new(bytes("abc"));
+        assert_eq!(asked(&mut lru, "abc a d A"), "...+.+");
+        assert!(lru.kept_bytes() <= room);
+    }
+
+    #[test]
+    fn looks_and_reloads_count_as_wanted_and_bring_as_they_should() {
+        let fresh = || ExactLru::new(bytes("abc"));
+        assert_eq!(asked(&mut fresh(), "abc A d A"), "...+.+");
+        assert_eq!(asked(&mut fresh(), "A A a A"), "...+");
+        assert_eq!(asked(&mut fresh(), "abc !a d A"), ".....+");
+        assert_eq!(asked(&mut fresh(), "a ?a a"), "..+");
+        assert_eq!(asked(&mut fresh(), "a -a a a"), "...+");
+    }
+
+    #[test]
+    fn what_is_forgotten_makes_room() {
+        let mut lru = ExactLru::new(bytes("ab"));
+        assert_eq!(asked(&mut lru, "ab -a"), "...");
+        assert_eq!(lru.kept_bytes(), bytes("b"));
+        assert_eq!(asked(&mut lru, "-a"), ".");
+        assert_eq!(lru.kept_bytes(), bytes("b"));
+    }
+
+    #[test]
+    fn what_is_larger_than_the_cache_drives_nothing_out() {
+        let (small, large) = if bytes("a") < bytes("b") {
+            ('a', 'b')
+        } else {
+            ('b', 'a')
+        };
+        let mut lru = ExactLru::new(bytes(&small.to_string()));
+        let script = format!("{small}{large}{small}{large}");
+        assert_eq!(asked(&mut lru, &script), "..+.");
+        assert_eq!(asked(&mut ExactLru::new(0), "aaa"), "...");
+    }
+
+    #[test]
+    fn there_are_no_more_objects_than_memory_allows() {
+        let mut lru = ExactLru {
+            objects_max: 2,
+            ..ExactLru::new(u64::MAX)
+        };
+        assert_eq!(asked(&mut lru, "abcABC"), "....++");
+    }
+
+    #[test]
+    fn the_head_is_as_long_as_the_servers_is() {
+        let mut head = Vec::new();
+        let reply = crate::wire::Reply {
+            status: 200,
+            length: 12_345,
+            range: None,
+            cachable: true,
+            now_s: 1_700_000_000,
+            modified_s: 1_690_000_000,
+            expires_s: 1_710_000_000,
+            exchange: 7,
+            version: 3,
+            made_ms: 1_700_000_000_000,
+            keep_alive: true,
+        };
+        crate::wire::write_reply(&reply, crate::wire::Minor::One, &mut head);
+        let found = head.len() as u64;
+        assert!(found.abs_diff(HEAD_BYTES) * 10 < HEAD_BYTES, "{found}");
+    }
+}

@@ -1,0 +1,50 @@
+//! The origin's port before the origin is there.
+//!
+//! The load brings its own servers, and comes after the proxy has started. Some proxies look for their origin at the start:
+//! Squid, finding nobody, takes it for dead and answers the first requests after that with 502 (ERR_READ_ERROR, seen with
+//! 5.7), which would be an error of the comparison's making. So somebody listens there from before the proxy's start until
+//! the load begins, accepts nobody and says nothing; nor can another process be given the port meanwhile.
+//!
+//! Not known here: who connects.   Limits: between the end of this and the begin of the load are some milliseconds.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+use crate::failure::{During, Result};
+
+/// A port of 127.0.0.1 on which connections wait; dropping it frees the port.
+#[derive(Debug)]
+pub struct HeldPort {
+    _listener: TcpListener,
+    pub address: SocketAddr,
+}
+
+impl HeldPort {
+    /// One that nobody had.
+    pub fn new() -> Result<Self> {
+        let finding = || "finding a port".to_owned();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).during(finding)?;
+        let address = listener.local_addr().during(finding)?;
+        Ok(Self {
+            _listener: listener,
+            address,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn who_looks_finds_somebody_and_the_port_is_free_afterwards() {
+        let held = HeldPort::new().unwrap();
+        let address = held.address;
+        let _looking = TcpStream::connect(address).unwrap();
+        assert!(TcpListener::bind(address).is_err());
+        drop(held);
+        assert!(TcpStream::connect(address).is_err());
+        TcpListener::bind(address).unwrap();
+    }
+}
