@@ -120,6 +120,7 @@ fn method(flags: &MethodFlags) -> Result<(), String> {
     let report = ReportFlags {
         json: flags.json.clone(),
         html: None,
+        svg: None,
     };
     tell(&report, &[method_table(&ended.name, counts)], &json, || {
         Page::new("")
@@ -272,11 +273,7 @@ fn freespace(flags: &FreespaceFlags) -> Result<(), String> {
         .map(|(stream, rows)| json!({ "stream": stream, "rows": rows }))
         .collect();
     tell(&flags.report, &tables, &json!({ "streams": json }), || {
-        let mut page = Page::new("Free space");
-        for table in &tables {
-            page.table(table);
-        }
-        page
+        lab::layouts::freespace::page(&all)
     })
 }
 
@@ -298,10 +295,17 @@ fn tell(
             write(path, &pretty()?)?;
         }
     }
-    if let Some(path) = &flags.html {
-        write(path, &page().html())?;
+    if flags.html.is_none() && flags.svg.is_none() {
+        return Ok(());
     }
-    Ok(())
+    let page = page();
+    if let Some(dir) = &flags.svg {
+        crate::drawings::write(dir, &page)?;
+    }
+    match &flags.html {
+        Some(path) => write(path, &page.html()),
+        None => Ok(()),
+    }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {

@@ -14,6 +14,7 @@
 mod bench;
 mod cli;
 mod draft;
+mod drawings;
 mod dump;
 mod explain;
 mod into_plan;

@@ -79,7 +79,7 @@ fn a_run_is_reported_read_back_and_compared() {
     assert!(said.contains("no connection"), "{said}");
     assert_eq!(text(&first.stderr), "", "progress is for terminals");
     let page = std::fs::read_to_string(dir.path().join("a.html")).unwrap();
-    assert!(page.contains("nobody: PolyMix-Three at 40 requests/s"));
+    assert!(page.contains("nobody: PolyMix-3 at 40 requests/s"));
 
     let again = bench(dir.path(), &["report", "a.json", "--html", "b.html"]);
     assert_eq!(again.status.code(), Some(1));

@@ -1,13 +1,20 @@
 //! Axes: what stretches where, and where the ticks are.
 //!
+//! An axis is linear, logarithmic, or decides for itself once it has seen the values ([`Axis::spread`]).
+//!
 //! Not known here: points on the screen; a place is a share of the axis between 0 and 1.   Limits: about eight ticks.
 
 const TICKS: f64 = 6.0;
+
+/// Greatest over least, from where on an undecided axis is logarithmic: smaller values would be lost on the floor.
+const SPREAD: f64 = 30.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scale {
     Linear,
     Log,
+    /// Not decided before the values are known.
+    Either,
 }
 
 /// A direction of a plot.
@@ -38,6 +45,15 @@ impl Axis {
         }
     }
 
+    /// Linear from 0, unless the values differ by so much that the small ones would not be seen: then logarithmic.
+    pub fn spread(label: &str) -> Axis {
+        Axis {
+            label: label.to_owned(),
+            scale: Scale::Either,
+            must_show: vec![0.0],
+        }
+    }
+
     /// As a linear axis, but it begins where the points do.
     pub fn without_zero(mut self) -> Axis {
         self.must_show.retain(|&value| value != 0.0);
@@ -51,7 +67,32 @@ impl Axis {
     }
 
     pub(crate) fn takes(&self, value: f64) -> bool {
-        value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
+        value.is_finite() && (self.scale != Scale::Log || value > 0.0)
+    }
+
+    pub(crate) fn is_log(&self) -> bool {
+        self.scale == Scale::Log
+    }
+
+    /// The same axis, decided.
+    pub(crate) fn decided(&self, values: impl Iterator<Item = f64>) -> Axis {
+        let mut axis = self.clone();
+        if self.scale == Scale::Either {
+            let (mut least, mut most, mut below) = (f64::INFINITY, 0.0_f64, false);
+            for value in values.filter(|value| value.is_finite()) {
+                below |= value < 0.0;
+                if value > 0.0 {
+                    least = least.min(value);
+                    most = most.max(value);
+                }
+            }
+            axis.scale = if !below && most > least * SPREAD {
+                Scale::Log
+            } else {
+                Scale::Linear
+            };
+        }
+        axis
     }
 
     /// The part of the axis that is seen when these values are.
@@ -67,27 +108,25 @@ impl Axis {
         if low > high {
             (low, high) = (1.0, 2.0); // nothing to show
         }
-        match self.scale {
-            Scale::Linear => {
-                if high - low < f64::EPSILON * high.abs().max(1.0) {
-                    high = low + 1.0;
-                }
-                let step = step(high - low);
-                Span {
-                    scale: self.scale,
-                    low: (low / step).floor() * step,
-                    high: (high / step).ceil() * step,
-                }
-            }
-            Scale::Log => {
-                let low = 10f64.powf((low.log10() + 1e-9).floor());
-                let high = 10f64.powf((high.log10() - 1e-9).ceil()).max(low * 10.0);
-                Span {
-                    scale: self.scale,
-                    low,
-                    high,
-                }
-            }
+        if self.scale == Scale::Log {
+            let low = round_down(low);
+            let high = round_up(high).max(low * 10.0);
+            return Span {
+                scale: Scale::Log,
+                low,
+                high,
+                step: 0.0,
+            };
+        }
+        if high - low < f64::EPSILON * high.abs().max(1.0) {
+            high = low + 1.0;
+        }
+        let step = step(high - low);
+        Span {
+            scale: Scale::Linear,
+            low: ((low / step) + 1e-9).floor() * step,
+            high: ((high / step) - 1e-9).ceil() * step,
+            step,
         }
     }
 }
@@ -98,45 +137,71 @@ pub(crate) struct Span {
     scale: Scale,
     low: f64,
     high: f64,
+    /// Between two ticks of a linear axis; both ends are ticks.
+    step: f64,
 }
 
 impl Span {
     /// Where `value` is: 0 at the lower end, 1 at the upper.
     pub(crate) fn place(&self, value: f64) -> f64 {
         match self.scale {
-            Scale::Linear => (value - self.low) / (self.high - self.low),
             Scale::Log => {
                 (value.log10() - self.low.log10()) / (self.high.log10() - self.low.log10())
             }
+            _ => (value - self.low) / (self.high - self.low),
         }
     }
 
     /// Where bars stand on.
     pub(crate) fn floor(&self) -> f64 {
         match self.scale {
-            Scale::Linear => 0f64.clamp(self.low, self.high),
             Scale::Log => self.low,
+            _ => 0f64.clamp(self.low, self.high),
         }
     }
 
     /// Values with a line and a number.
     pub(crate) fn ticks(&self) -> Vec<f64> {
-        match self.scale {
-            Scale::Linear => {
-                let step = step(self.high - self.low);
-                let count = ((self.high - self.low) / step).round() as usize;
-                (0..=count).map(|n| self.low + n as f64 * step).collect()
-            }
-            Scale::Log => {
-                let decades = (self.high / self.low).log10().round() as i32;
-                let stride = 1 + (decades / 8).max(0);
-                (0..=decades)
-                    .step_by(stride as usize)
-                    .map(|n| self.low * 10f64.powi(n))
-                    .collect()
-            }
+        if self.scale != Scale::Log {
+            let count = ((self.high - self.low) / self.step).round() as usize;
+            return (0..=count)
+                .map(|n| self.low + n as f64 * self.step)
+                .collect();
         }
+        let decades = (self.high / self.low).log10();
+        let (digits, stride): (&[f64], i32) = match decades {
+            d if d <= 2.4 => (&[1.0, 2.0, 5.0], 1),
+            d if d <= 8.0 => (&[1.0], 1),
+            d => (&[1.0], (d / 8.0).ceil() as i32),
+        };
+        let first = self.low.log10().floor() as i32;
+        let last = self.high.log10().ceil() as i32;
+        let inside =
+            |value: &f64| (self.low * (1.0 - 1e-9)..=self.high * (1.0 + 1e-9)).contains(value);
+        (first..=last)
+            .step_by(stride as usize)
+            .flat_map(|power| digits.iter().map(move |digit| digit * 10f64.powi(power)))
+            .filter(inside)
+            .collect()
     }
+}
+
+/// The next of 1, 2, 5 times a power of ten that is not above `value`.
+fn round_down(value: f64) -> f64 {
+    let power = 10f64.powf((value.log10() + 1e-9).floor());
+    let digit = [5.0, 2.0]
+        .into_iter()
+        .find(|d| d * power <= value * (1.0 + 1e-9));
+    digit.unwrap_or(1.0) * power
+}
+
+/// The next of 1, 2, 5 times a power of ten that is not below `value`.
+fn round_up(value: f64) -> f64 {
+    let power = 10f64.powf((value.log10() + 1e-9).floor());
+    let digit = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|d| d * power >= value * (1.0 - 1e-9));
+    digit.unwrap_or(10.0) * power
 }
 
 /// 1, 2 or 5 times a power of ten, for about six steps.
@@ -163,9 +228,37 @@ pub(crate) fn tick_text(value: f64) -> String {
         _ => (value, ""),
     };
     let text = format!("{scaled:.6}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    let text = if text == "-0" { "0" } else { text };
-    format!("{text}{suffix}")
+    format!("{}{suffix}", without_tail(&text))
+}
+
+/// A measured value in three digits or a few more: beside a bar, under the mouse.
+pub(crate) fn value_text(value: f64) -> String {
+    let size = value.abs();
+    let (scaled, suffix) = match size {
+        s if s >= 1e9 => (value / 1e9, "G"),
+        s if s >= 1e6 => (value / 1e6, "M"),
+        s if s >= 1e5 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let decimals = match scaled.abs() {
+        s if s >= 100.0 => 0,
+        s if s >= 10.0 => 1,
+        s if s >= 1.0 => 2,
+        s if s >= 0.1 => 3,
+        s if s >= 0.01 => 4,
+        _ => 6,
+    };
+    let text = format!("{scaled:.decimals$}");
+    format!("{}{suffix}", without_tail(&text))
+}
+
+fn without_tail(text: &str) -> &str {
+    let short = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        text
+    };
+    if short == "-0" { "0" } else { short }
 }
 
 #[cfg(test)]
@@ -196,13 +289,57 @@ mod tests {
     }
 
     #[test]
-    fn log_ticks_are_powers_of_ten() {
+    fn both_ends_of_a_linear_axis_are_ticks() {
+        // The step was once found anew from the rounded ends: 20, 30, … 60 on an axis that went on to 65.
+        for values in [[20.4, 62.0], [0.0, 44.7], [38.0, 44.7], [-8.4, 3.0]] {
+            let span = Axis::linear("x").without_zero().span(values.into_iter());
+            let ticks = span.ticks();
+            assert!(span.place(ticks[0]).abs() < 1e-9, "{values:?}: {ticks:?}");
+            assert!(
+                (span.place(ticks[ticks.len() - 1]) - 1.0).abs() < 1e-9,
+                "{values:?}: {ticks:?}"
+            );
+            assert!((4..=11).contains(&ticks.len()), "{values:?}: {ticks:?}");
+        }
+    }
+
+    #[test]
+    fn log_ticks_are_round_and_the_ends_near_the_values() {
         let axis = Axis::log("x");
         assert_eq!(
-            ticks(&axis, &[0.02, 30.0, 0.0]),
-            ["0.01", "0.1", "1", "10", "100"]
+            ticks(&axis, &[0.02, 3000.0, 0.0]),
+            ["0.1", "1", "10", "100", "1000"]
         );
-        assert_eq!(ticks(&axis, &[1e6]), ["1M", "10M"]);
+        // Three decades for two: most of the plot was empty.
+        assert_eq!(
+            ticks(&axis, &[0.011, 1.1]),
+            ["0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1", "2"]
+        );
+        assert_eq!(ticks(&axis, &[1e6]), ["1M", "2M", "5M", "10M"]);
+        assert_eq!(ticks(&axis, &[1e-9, 1e9]).len(), 7);
+    }
+
+    #[test]
+    fn an_undecided_axis_is_logarithmic_where_small_values_would_not_be_seen() {
+        let axis = Axis::spread("x");
+        let is_log = |values: &[f64]| axis.decided(values.iter().copied()).is_log();
+        assert!(is_log(&[2.67, 4363.0]) && is_log(&[0.0, 1.0, 100.0]));
+        assert!(!is_log(&[0.1, 0.3]) && !is_log(&[-1.0, 500.0, 1.0]) && !is_log(&[]));
+    }
+
+    #[test]
+    fn values_are_said_in_few_digits() {
+        let texts = [
+            0.0,
+            0.112_108,
+            2_044.77,
+            229_028.8,
+            14.0,
+            99.94,
+            1_234_567.0,
+        ];
+        let texts = texts.map(value_text);
+        assert_eq!(texts, ["0", "0.112", "2045", "229k", "14", "99.9", "1.23M"]);
     }
 
     #[test]

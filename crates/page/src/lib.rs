@@ -19,6 +19,8 @@
 #![forbid(unsafe_code)]
 
 mod axis;
+mod drawing;
+mod legend;
 pub mod plot;
 mod table;
 
@@ -26,19 +28,37 @@ pub use axis::Axis;
 pub use plot::{Plot, Series};
 pub use table::Table;
 
+/// What is light is dark for those who asked for it, but not on paper.
+const LIGHT: &str = "\
+svg{font:12px system-ui,sans-serif}svg text{fill:#1b2733}svg .tick{fill:#5c6773}svg .grid{stroke:#d5dbe1}\
+svg .mark{stroke:#5c6773}svg .frame{stroke:#5c6773}svg .halo{stroke:#fff}svg .point{stroke:#fff}
+";
+const DARK: &str = "\
+svg text{fill:#dfe5eb}svg .tick{fill:#95a1ad}svg .grid{stroke:#36404a}\
+svg .mark{stroke:#95a1ad}svg .frame{stroke:#95a1ad}svg .halo{stroke:#14191e}svg .point{stroke:#14191e}
+";
+/// Of drawings, whatever the colours.
+const DRAWING: &str = "\
+svg .frame{fill:none}svg .mark{stroke-dasharray:1 3}svg .halo{paint-order:stroke;stroke-width:4px}\
+svg .value{font-size:10px}svg .caption{font-size:14px;font-weight:600}svg .point{stroke-width:.8}
+";
 const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#1b2733;--paper:#fff;--faint:#6b7785;--rule:#d5dbe1}
-@media(prefers-color-scheme:dark){:root{--ink:#dfe5eb;--paper:#14191e;--faint:#95a1ad;--rule:#36404a}}
+:root{color-scheme:light dark;--ink:#1b2733;--paper:#fff;--faint:#5c6773;--rule:#d5dbe1}
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:60rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2.2rem}
-table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}
-caption{text-align:left;font-weight:600;padding-bottom:.3rem}
-th,td{padding:.15rem .8rem .15rem 0;border-bottom:1px solid var(--rule);text-align:right}
-th{color:var(--faint);font-weight:500}th:first-child,td:first-child{text-align:left}
-figure{margin:1.5rem 0}figcaption{font-weight:600}svg{width:100%;height:auto}
-svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .tick{fill:var(--faint)}
-svg .grid{stroke:var(--rule)}svg .mark{stroke:var(--faint);stroke-dasharray:1 3}svg .frame{stroke:var(--faint);fill:none}
-pre{overflow-x:auto;padding:.6rem;border:1px solid var(--rule)}
+h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2.2rem}p{max-width:46rem}
+figure{margin:1.5rem 0}figcaption{font-weight:600;padding-bottom:.3rem}.wide{overflow-x:auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:14px}
+th,td{padding:.15rem 0 .15rem .9rem;border-bottom:1px solid var(--rule);text-align:right;vertical-align:top}
+th{color:var(--faint);font-weight:500;vertical-align:bottom}td:first-child{white-space:pre}
+th:first-child,td:first-child{padding-left:0}.l{text-align:left}td.l{min-width:9rem}td.l:first-child{min-width:0}
+svg{display:block;width:100%;min-width:36rem;height:auto}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:13px;padding:.6rem;border:1px solid var(--rule)}
+@media print{body{max-width:none;margin:0}table{font-size:11px}th,td{padding-left:.5rem}svg{min-width:0}
+h2,figcaption{break-after:avoid}tr,svg{break-inside:avoid}.wide{overflow:visible}}
+";
+/// Around [`DARK`].
+const FOR_SCREENS: &str = "\
+@media screen and (prefers-color-scheme:dark){:root{--ink:#dfe5eb;--paper:#14191e;--faint:#95a1ad;--rule:#36404a}
 ";
 
 /// A report in the making.
@@ -46,6 +66,7 @@ pre{overflow-x:auto;padding:.6rem;border:1px solid var(--rule)}
 pub struct Page {
     title: String,
     body: String,
+    plots: Vec<Plot>,
 }
 
 impl Page {
@@ -54,6 +75,7 @@ impl Page {
         Page {
             title: title.to_owned(),
             body: String::new(),
+            plots: Vec::new(),
         }
     }
 
@@ -81,7 +103,24 @@ impl Page {
     /// A plot with its caption.
     pub fn plot(&mut self, plot: &Plot) -> &mut Page {
         plot.html(&mut self.body);
+        self.plots.push(plot.clone());
         self
+    }
+
+    /// Each plot as a file of its own: its name, and SVG with a ground and style of its own.
+    pub fn svg_files(&self) -> Vec<(String, String)> {
+        let mut files: Vec<(String, String)> = Vec::new();
+        for plot in &self.plots {
+            let stem = plot.stem();
+            let mut name = format!("{stem}.svg");
+            let mut nth = 1;
+            while files.iter().any(|(other, _)| *other == name) {
+                nth += 1;
+                name = format!("{stem}-{nth}.svg");
+            }
+            files.push((name, plot.svg_file()));
+        }
+        files
     }
 
     fn element(&mut self, name: &str, text: &str) -> &mut Page {
@@ -95,8 +134,8 @@ impl Page {
         let title = escaped(&self.title);
         format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-             <style>\n{STYLE}</style></head>\n<body>\n<h1>{title}</h1>\n{}</body></html>\n",
+             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>{title}</title>\n\
+             <style>\n{STYLE}{LIGHT}{DRAWING}{FOR_SCREENS}{DARK}}}</style></head>\n<body>\n<h1>{title}</h1>\n{}</body></html>\n",
             self.body
         )
     }
@@ -134,6 +173,24 @@ mod tests {
         ] {
             assert!(html.contains(part), "{part} in {html}");
         }
+    }
+
+    #[test]
+    fn plots_are_files_with_names_of_their_own() {
+        let plot = || Plot::new("p", Axis::linear("x"), Axis::linear("y"));
+        let mut page = Page::new("t");
+        page.plot(&plot()).plot(&plot().called("Q")).plot(&plot());
+        let files = page.svg_files();
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["p.svg", "q.svg", "p-2.svg"]);
+    }
+
+    #[test]
+    fn dark_is_for_screens_that_ask_for_it_and_light_for_paper() {
+        let html = Page::new("t").html();
+        assert!(html.contains("@media screen and (prefers-color-scheme:dark){"));
+        assert!(html.contains("@media print{"));
+        assert_eq!(html.matches('{').count(), html.matches('}').count());
     }
 
     #[test]

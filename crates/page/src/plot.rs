@@ -1,31 +1,38 @@
 //! Plots as SVG: lines, points, bars; a legend; both axes linear or logarithmic.
 //!
-//! Colours are those of Okabe and Ito, which people tell apart whatever their eyes; beyond eight they come again with
-//! dashes.
+//! What a dashed series is called after another one (`hits, paper` after `hits`) has that one's colour. A series without a
+//! point that the axes can show has no place in the legend.
 //!
-//! Not known here: what is measured.   Limits: [`POINTS_MAX`] points a series; of more, every n-th is drawn.
+//! Not known here: what is measured; how shapes are drawn (`drawing`, `legend`).
+//! Limits: [`POINTS_MAX`] points a series; of more, every n-th is drawn.
 
 use std::fmt::Write as _;
 
-use crate::axis::{Axis, Span, tick_text};
+use crate::axis::{Axis, tick_text};
+use crate::drawing::{
+    Frame, Look, Reach, TURN_DEGREES, below_axis, marks, polyline, turned_height,
+};
 use crate::escaped;
+use crate::legend::{self, Entry, Sample};
 
 /// Points of a series that are drawn.
 pub const POINTS_MAX: usize = 2_000;
 
-const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 400.0;
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = 20.0;
-const TOP: f64 = 16.0;
-const BOTTOM: f64 = 52.0;
-const LEGEND_LINE: f64 = 18.0;
-/// Entries of the legend side by side.
-const LEGEND_COLUMNS: usize = 3;
+/// Lines of more points have no marks.
+const MARKS_MAX: usize = 40;
 
-const COLOURS: [&str; 8] = [
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8b7355", "#7f7f7f",
-];
+pub(crate) const WIDTH: f64 = 860.0;
+/// From the upper edge to the x axis, and what is below it at least.
+pub(crate) const HEIGHT: f64 = 400.0;
+pub(crate) const LEFT: f64 = 70.0;
+pub(crate) const RIGHT: f64 = 20.0;
+pub(crate) const TOP: f64 = 16.0;
+const BOTTOM: f64 = 52.0;
+/// A character of 12 px, roughly, in the wider of the usual fonts.
+pub(crate) const CHARACTER: f64 = 6.8;
+/// Above a drawing that stands alone, for its caption.
+const CAPTION: f64 = 30.0;
+const MARGIN: f64 = 8.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
@@ -86,6 +93,8 @@ pub struct Plot {
     names: Vec<String>,
     /// Where something begins.
     marks: Vec<(f64, String)>,
+    /// Of a file with this plot alone.
+    stem: String,
 }
 
 impl Plot {
@@ -98,6 +107,7 @@ impl Plot {
             series: Vec::new(),
             names: Vec::new(),
             marks: Vec::new(),
+            stem: String::new(),
         }
     }
 
@@ -115,6 +125,31 @@ impl Plot {
         self
     }
 
+    /// What a file with this plot alone is called, without its ending; otherwise it follows from the caption.
+    #[must_use]
+    pub fn called(mut self, stem: &str) -> Plot {
+        self.stem = stem.to_owned();
+        self
+    }
+
+    /// The name of a file with this plot alone, without its ending: small letters, digits, and hyphens.
+    pub fn stem(&self) -> String {
+        let name = if self.stem.is_empty() {
+            &self.caption
+        } else {
+            &self.stem
+        };
+        let mut stem = String::new();
+        for c in name.chars().flat_map(char::to_lowercase) {
+            if c.is_ascii_alphanumeric() {
+                stem.push(c);
+            } else if !stem.ends_with('-') && !stem.is_empty() {
+                stem.push('-');
+            }
+        }
+        stem.trim_end_matches('-').to_owned()
+    }
+
     /// A line upright at `x`, with a name: something begins here.
     #[must_use]
     pub fn mark(mut self, x: f64, name: &str) -> Plot {
@@ -126,75 +161,131 @@ impl Plot {
         let caption = escaped(&self.caption);
         let _ = write!(
             out,
-            "<figure><figcaption>{caption}</figcaption>\n{}</figure>\n",
+            "<figure><figcaption>{caption}</figcaption>\n<div class=\"wide\">{}</div></figure>\n",
             self.svg()
         );
     }
 
-    /// The drawing alone.
+    /// The drawing alone, in the style of the page it is on.
     pub fn svg(&self) -> String {
-        let seen = || {
-            self.series
-                .iter()
-                .flat_map(|s| &s.points)
-                .filter(|(x, y)| self.x.takes(*x) && self.y.takes(*y))
-        };
-        let named_edges = if self.names.is_empty() {
-            None
-        } else {
-            Some([-0.5, self.names.len() as f64 - 0.5])
-        };
-        let frame = Frame {
-            x: match named_edges {
-                Some(edges) => Reach::Named(edges),
-                None => Reach::Spanned(self.x.span(seen().map(|p| p.0))),
-            },
-            y: self.y.span(seen().map(|p| p.1)),
-        };
-        let legend = self.series.len().div_ceil(LEGEND_COLUMNS) as f64 * LEGEND_LINE;
-        let mut out = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">\n",
-            HEIGHT + legend,
+        let (body, height) = self.body();
+        format!(
+            "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">\n{body}</svg>\n",
             escaped(&self.caption)
-        );
-        self.grid(&frame, &mut out);
-        self.draw_marks(&frame, &mut out);
-        let bars = self
-            .series
-            .iter()
-            .filter(|s| s.shape == Shape::Bars)
-            .count();
-        let mut bar = 0;
-        for (n, series) in self.series.iter().enumerate() {
-            let points: Vec<(f64, f64)> = series
-                .points
-                .iter()
-                .copied()
-                .filter(|(x, y)| self.x.takes(*x) && self.y.takes(*y))
-                .collect();
-            let colour = COLOURS[n % COLOURS.len()];
-            match series.shape {
-                Shape::Line | Shape::Dashes => {
-                    let dash = match (series.shape, n / COLOURS.len()) {
-                        (Shape::Dashes, _) => " stroke-dasharray=\"7 5\"",
-                        (_, 0) => "",
-                        _ => " stroke-dasharray=\"2 3\"",
-                    };
-                    polyline(&frame, &points, colour, dash, &mut out);
-                    if series.shape == Shape::Line && points.len() <= 40 {
-                        dots(&frame, &points, colour, &mut out);
-                    }
+        )
+    }
+
+    /// The drawing as a file of its own: caption, style and a light ground, so that it can be read wherever it is put.
+    pub fn svg_file(&self) -> String {
+        let (body, height) = self.body();
+        let caption = escaped(&self.caption);
+        let (width, tall) = (WIDTH + 2.0 * MARGIN, height + CAPTION + 2.0 * MARGIN);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{tall:.0}\" \
+             viewBox=\"{:.0} {:.0} {width:.0} {tall:.0}\" role=\"img\" aria-label=\"{caption}\">\n\
+             <style>{}{}</style>\n\
+             <rect x=\"{:.0}\" y=\"{:.0}\" width=\"{width:.0}\" height=\"{tall:.0}\" rx=\"6\" fill=\"#fff\"/>\n\
+             <text class=\"caption\" x=\"10\" y=\"-10\">{caption}</text>\n{body}</svg>\n",
+            -MARGIN,
+            -CAPTION - MARGIN,
+            crate::LIGHT,
+            crate::DRAWING,
+            -MARGIN,
+            -CAPTION - MARGIN,
+        )
+    }
+
+    /// The points that can be shown on these axes.
+    fn shown<'a>(&'a self, x: &'a Axis, y: &'a Axis) -> impl Iterator<Item = (f64, f64)> + 'a {
+        let points = self.series.iter().flat_map(|s| s.points.iter().copied());
+        points.filter(|point| x.takes(point.0) && y.takes(point.1))
+    }
+
+    /// How each series looks: dashes take the colour of the series they are named after.
+    fn looks(&self) -> Vec<Look> {
+        let mut next = 0;
+        let mut looks: Vec<Look> = Vec::new();
+        for (at, series) in self.series.iter().enumerate() {
+            let dashed = series.shape == Shape::Dashes;
+            let namesake = self.series[..at].iter().position(|other| {
+                dashed
+                    && other.shape != Shape::Dashes
+                    && series
+                        .name
+                        .strip_prefix(&other.name)
+                        .is_some_and(|more| more.starts_with(", "))
+            });
+            let nth = match namesake {
+                Some(other) => looks[other].nth,
+                None => {
+                    next += 1;
+                    next - 1
                 }
-                Shape::Points => dots(&frame, &points, colour, &mut out),
-                Shape::Bars => {
-                    frame.bars(&points, (bar, bars), colour, &mut out);
+            };
+            looks.push(Look { nth, dashed });
+        }
+        looks
+    }
+
+    /// What is inside of the drawing, and how high it is.
+    fn body(&self) -> (String, f64) {
+        let all = || self.series.iter().flat_map(|s| &s.points);
+        let x = self.x.decided(all().map(|p| p.0));
+        let y = self.y.decided(all().map(|p| p.1));
+        let bars = self.series.iter().filter(|s| s.shape == Shape::Bars);
+        let bars = bars.count();
+        let frame = Frame {
+            x: if self.names.is_empty() {
+                Reach::Spanned(x.span(self.shown(&x, &y).map(|p| p.0)))
+            } else {
+                Reach::Named([-0.5, self.names.len() as f64 - 0.5])
+            },
+            y: y.span(self.shown(&x, &y).map(|p| p.1)),
+            bottom: HEIGHT - BOTTOM,
+        };
+        let mut out = String::new();
+        let names_height = self.grid(&frame, y.is_log() && bars > 0, &mut out);
+        self.draw_marks(&frame, &mut out);
+        let mut bar = 0;
+        let mut entries: Vec<Entry> = Vec::new();
+        for (series, look) in self.series.iter().zip(self.looks()) {
+            let points = series.points.iter().copied();
+            let points: Vec<(f64, f64)> = points
+                .filter(|point| x.takes(point.0) && y.takes(point.1))
+                .collect();
+            let sample = match series.shape {
+                Shape::Line if points.len() <= MARKS_MAX => Sample::LineWithMarks,
+                Shape::Line | Shape::Dashes => Sample::Line,
+                Shape::Points => Sample::Marks,
+                Shape::Bars => Sample::Bar,
+            };
+            match sample {
+                Sample::Bar => {
+                    frame.bars(&points, (bar, bars), look.colour(), &mut out);
                     bar += 1;
                 }
+                Sample::Marks => marks(&frame, &points, look, &mut out),
+                Sample::Line => polyline(&frame, &points, look, &mut out),
+                Sample::LineWithMarks => {
+                    polyline(&frame, &points, look, &mut out);
+                    marks(&frame, &points, look, &mut out);
+                }
             }
-            legend_entry(n, &series.name, colour, &mut out);
+            if !points.is_empty() {
+                entries.push(Entry {
+                    name: &series.name,
+                    look,
+                    sample,
+                });
+            }
         }
-        out.push_str("</svg>\n");
-        out
+        // The caption says what the only bars are.
+        if entries.len() == 1 && bars == 1 {
+            entries.clear();
+        }
+        let top = frame.bottom + below_axis(&self.x.label, names_height);
+        legend::draw(&entries, top, &mut out);
+        (out, top + legend::height(&entries) + 4.0)
     }
 
     fn draw_marks(&self, frame: &Frame, out: &mut String) {
@@ -208,16 +299,17 @@ impl Plot {
             let _ = writeln!(
                 out,
                 "<line class=\"mark\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{}\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
-                HEIGHT - BOTTOM,
+                 <text class=\"tick halo\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+                frame.bottom,
                 x + 3.0,
                 escaped(name)
             );
         }
     }
 
-    fn grid(&self, frame: &Frame, out: &mut String) {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+    /// Lines, ticks and labels; returns how far the names below the x axis reach down.
+    fn grid(&self, frame: &Frame, log_bars: bool, out: &mut String) -> f64 {
+        let (right, bottom) = (WIDTH - RIGHT, frame.bottom);
         for value in frame.y.ticks() {
             let y = frame.y_at(value);
             let _ = writeln!(
@@ -230,200 +322,64 @@ impl Plot {
             );
         }
         let ticks: Vec<(f64, String)> = match &frame.x {
-            Reach::Spanned(span) => span
-                .ticks()
-                .into_iter()
-                .map(|v| (v, tick_text(v)))
-                .collect(),
-            Reach::Named(_) => self
-                .names
-                .iter()
-                .enumerate()
-                .map(|(n, name)| (n as f64, escaped(name)))
-                .collect(),
+            Reach::Spanned(span) => {
+                let ticks = span.ticks().into_iter();
+                ticks.map(|v| (v, tick_text(v))).collect()
+            }
+            Reach::Named(_) => {
+                let names = self.names.iter().enumerate();
+                names.map(|(n, name)| (n as f64, name.clone())).collect()
+            }
         };
+        let longest = ticks.iter().map(|(_, text)| text.chars().count()).max();
+        let longest = longest.unwrap_or(0) as f64 * CHARACTER;
+        let slot = (right - LEFT) / ticks.len().max(1) as f64;
+        let turned = !self.names.is_empty() && longest + 6.0 > slot;
         for (value, text) in ticks {
             let x = frame.x_at(value);
+            let (down, place) = if turned {
+                let at = format!("{:.1} {:.1}", x + 5.0, bottom + 15.0);
+                (
+                    5.0,
+                    format!(
+                        "transform=\"translate({at}) rotate(-{TURN_DEGREES})\" text-anchor=\"end\""
+                    ),
+                )
+            } else {
+                let at = format!("x=\"{x:.1}\" y=\"{}\"", bottom + 18.0);
+                (5.0, format!("{at} text-anchor=\"middle\""))
+            };
             let _ = writeln!(
                 out,
                 "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom}\" y2=\"{}\"/>\
-                 <text class=\"tick\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
-                bottom + 5.0,
-                bottom + 18.0
+                 <text class=\"tick\" {place}>{}</text>",
+                bottom + down,
+                escaped(&text)
             );
         }
+        let names_height = if turned { turned_height(longest) } else { 18.0 };
+        // Heights of bars mislead where equal lengths are factors; at least it is said.
+        let note = if log_bars {
+            " (equal steps are factors)"
+        } else {
+            ""
+        };
         let _ = writeln!(
             out,
             "<rect class=\"frame\" x=\"{LEFT}\" y=\"{TOP}\" width=\"{}\" height=\"{}\"/>\n\
-             <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n\
-             <text transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n\
+             <text transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">{}{note}</text>",
             right - LEFT,
             bottom - TOP,
             f64::midpoint(LEFT, right),
-            bottom + 38.0,
+            bottom + names_height + 20.0,
             escaped(&self.x.label),
             f64::midpoint(TOP, bottom),
             escaped(&self.y.label)
         );
+        names_height
     }
-}
-
-/// How far the x axis goes.
-enum Reach {
-    Spanned(Span),
-    Named([f64; 2]),
-}
-
-/// From values to points of the drawing.
-struct Frame {
-    x: Reach,
-    y: Span,
-}
-
-impl Frame {
-    fn x_at(&self, value: f64) -> f64 {
-        let place = match &self.x {
-            Reach::Spanned(span) => span.place(value),
-            Reach::Named([low, high]) => (value - low) / (high - low),
-        };
-        LEFT + place * (WIDTH - LEFT - RIGHT)
-    }
-
-    fn y_at(&self, value: f64) -> f64 {
-        TOP + (1.0 - self.y.place(value)) * (HEIGHT - TOP - BOTTOM)
-    }
-
-    fn bars(
-        &self,
-        points: &[(f64, f64)],
-        (at, of): (usize, usize),
-        colour: &str,
-        out: &mut String,
-    ) {
-        let group = match &self.x {
-            Reach::Named(_) => (self.x_at(1.0) - self.x_at(0.0)) * 0.8,
-            Reach::Spanned(_) => 0.8 * (WIDTH - LEFT - RIGHT) / points.len().max(1) as f64,
-        };
-        let width = group / of as f64;
-        let foot = self.y_at(self.y.floor());
-        for &(x, y) in points {
-            let top = self.y_at(y);
-            let _ = writeln!(
-                out,
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"><title>{}</title></rect>",
-                self.x_at(x) - group / 2.0 + width * at as f64,
-                top.min(foot),
-                (width - 1.0).max(1.0),
-                (top - foot).abs(),
-                tick_text(y)
-            );
-        }
-    }
-}
-
-fn polyline(frame: &Frame, points: &[(f64, f64)], colour: &str, dash: &str, out: &mut String) {
-    let _ = write!(
-        out,
-        "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash} points=\""
-    );
-    for &(x, y) in points {
-        let _ = write!(out, "{:.1},{:.1} ", frame.x_at(x), frame.y_at(y));
-    }
-    out.push_str("\"/>\n");
-}
-
-fn dots(frame: &Frame, points: &[(f64, f64)], colour: &str, out: &mut String) {
-    for &(x, y) in points {
-        let _ = writeln!(
-            out,
-            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{colour}\"><title>{}, {}</title></circle>",
-            frame.x_at(x),
-            frame.y_at(y),
-            tick_text(x),
-            tick_text(y)
-        );
-    }
-}
-
-fn legend_entry(n: usize, name: &str, colour: &str, out: &mut String) {
-    let column = (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS as f64;
-    let x = LEFT + (n % LEGEND_COLUMNS) as f64 * column;
-    let y = HEIGHT + (n / LEGEND_COLUMNS) as f64 * LEGEND_LINE + 6.0;
-    let _ = writeln!(
-        out,
-        "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"12\" height=\"4\" fill=\"{colour}\"/>\
-         <text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
-        y - 6.0,
-        x + 18.0,
-        escaped(name)
-    );
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plot() -> Plot {
-        Plot::new("t", Axis::linear("x"), Axis::log("y"))
-    }
-
-    #[test]
-    fn curves_begin_and_end_where_their_values_are() {
-        let svg = plot()
-            .with(Series::line("s", vec![(0.0, 1.0), (10.0, 100.0)]))
-            .svg();
-        let low = format!("{LEFT:.1},{:.1}", HEIGHT - BOTTOM);
-        let high = format!("{:.1},{TOP:.1}", WIDTH - RIGHT);
-        assert!(svg.contains(&format!("points=\"{low} {high} \"")), "{svg}");
-    }
-
-    #[test]
-    fn what_an_axis_cannot_show_is_left_out() {
-        let svg = plot()
-            .with(Series::points(
-                "s",
-                vec![(1.0, 0.0), (1.0, f64::NAN), (2.0, 5.0)],
-            ))
-            .svg();
-        assert_eq!(svg.matches("<circle").count(), 1);
-        assert!(!svg.contains("NaN") && !svg.contains("inf"));
-    }
-
-    #[test]
-    fn marks_are_where_they_belong_or_not_at_all() {
-        let svg = plot()
-            .with(Series::line("s", vec![(1.0, 1.0), (100.0, 5.0)]))
-            .mark(50.0, "half<way")
-            .mark(9e9, "beyond")
-            .svg();
-        assert_eq!(svg.matches("class=\"mark\"").count(), 1);
-        assert!(svg.contains(">half&lt;way</text>") && !svg.contains("beyond"));
-    }
-
-    #[test]
-    fn many_points_are_thinned() {
-        let points = (0..POINTS_MAX * 3).map(|n| (n as f64, 1.0)).collect();
-        let svg = plot().with(Series::points("s", points)).svg();
-        assert_eq!(svg.matches("<circle").count(), POINTS_MAX);
-    }
-
-    #[test]
-    fn bars_stand_side_by_side_under_names() {
-        let svg = Plot::new("t", Axis::linear(""), Axis::linear("y"))
-            .named(&["a<", "b"])
-            .with(Series::bars("one", vec![(0.0, 1.0), (1.0, 2.0)]))
-            .with(Series::bars("two", vec![(0.0, 3.0), (1.0, 4.0)]))
-            .svg();
-        assert!(svg.contains(">a&lt;</text>"));
-        let lefts: Vec<f64> = svg
-            .lines()
-            .filter(|line| line.starts_with("<rect x=") && line.contains("<title>"))
-            .filter_map(|line| line.split('"').nth(1)?.parse().ok())
-            .collect();
-        assert_eq!(lefts.len(), 4);
-        assert!(
-            lefts[0] < lefts[2] && lefts[2] < lefts[1] && lefts[1] < lefts[3],
-            "{lefts:?}"
-        );
-    }
-}
+mod tests;

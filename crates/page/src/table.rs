@@ -66,22 +66,42 @@ impl Table {
     }
 
     pub(crate) fn html(&self, out: &mut String) {
+        // The caption is no <caption>: that would be folded to the width of a narrow table.
         out.push_str(&format!(
-            "<table><caption>{}</caption>\n",
+            "<figure><figcaption>{}</figcaption><div class=\"wide\"><table>\n",
             escaped(&self.caption)
         ));
-        line(out, "th", &self.columns);
-        for row in &self.rows {
-            line(out, "td", row);
+        let left: Vec<bool> = (0..self.columns.len()).map(|at| self.is_text(at)).collect();
+        if self.columns.iter().any(|name| !name.is_empty()) {
+            line(out, "th", &self.columns, &left);
         }
-        out.push_str("</table>\n");
+        for row in &self.rows {
+            line(out, "td", row, &left);
+        }
+        out.push_str("</table></div></figure>\n");
+    }
+
+    /// Whether a column is read rather than compared: the first, and those whose cells are mostly words.
+    fn is_text(&self, at: usize) -> bool {
+        let cells = self.rows.iter().map(|row| row[at].as_str());
+        let cells: Vec<&str> = cells.filter(|cell| !matches!(*cell, "" | "-")).collect();
+        let words = cells.iter().filter(|cell| !is_figure(cell)).count();
+        // A column without a name has facts of all kinds, one below the other.
+        at == 0 || self.columns[at].is_empty() || (words > 0 && 2 * words >= cells.len())
     }
 }
 
-fn line(out: &mut String, cell: &str, texts: &[String]) {
+/// A number, with a unit or a second number at most: `12.5 MiB`, `46:31`, `50~60`, `1.2 to 3.4`.
+fn is_figure(cell: &str) -> bool {
+    let number = cell.trim_start_matches(['+', '-', '.', '<', '>', '~']);
+    number.starts_with(|c: char| c.is_ascii_digit()) && cell.split_whitespace().count() <= 3
+}
+
+fn line(out: &mut String, cell: &str, texts: &[String], left: &[bool]) {
     out.push_str("<tr>");
-    for text in texts {
-        out.push_str(&format!("<{cell}>{}</{cell}>", escaped(text)));
+    for (text, &left) in texts.iter().zip(left) {
+        let class = if left { " class=\"l\"" } else { "" };
+        out.push_str(&format!("<{cell}{class}>{}</{cell}>", escaped(text)));
     }
     out.push_str("</tr>\n");
 }
@@ -110,8 +130,32 @@ mod tests {
     fn html_has_every_cell() {
         let mut out = String::new();
         sample().html(&mut out);
-        assert!(out.contains("<tr><td>simple</td><td>14</td><td></td></tr>"));
-        assert_eq!(out.matches("<th>").count(), 3);
+        assert!(out.contains("<tr><td class=\"l\">simple</td><td>14</td><td></td></tr>"));
+        assert_eq!(out.matches("<th").count(), 3);
+    }
+
+    #[test]
+    fn words_are_to_the_left_and_figures_to_the_right() {
+        let mut table = Table::new("t", &["proxy", "mean (ms)", "carried", "version"]);
+        for (mean, carried, version) in [
+            ("24.6", "yes", "5.7"),
+            ("1316", "hit ratio 32.3 of 50.4 %", "1.22.1"),
+            ("failed", "", "-"),
+        ] {
+            let cells = ["loligo", mean, carried, version];
+            table.row(cells.map(str::to_owned));
+        }
+        let left: Vec<bool> = (0..4).map(|at| table.is_text(at)).collect();
+        assert_eq!(left, [true, false, true, false]);
+    }
+
+    #[test]
+    fn facts_have_no_empty_head() {
+        let mut table = Table::new("t", &["", ""]);
+        table.row(["rate".into(), "200 requests/s, 200 in the fill".into()]);
+        let mut out = String::new();
+        table.html(&mut out);
+        assert!(!out.contains("<th"), "{out}");
     }
 
     #[test]

@@ -75,3 +75,12 @@ pub enum Mix {
     /// PolyMix-4: POST, HEAD, aborts, and small objects preferred.
     Four,
 }
+
+impl std::fmt::Display for Mix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Three => "PolyMix-3",
+            Self::Four => "PolyMix-4",
+        })
+    }
+}

@@ -200,7 +200,7 @@ impl Test {
         let sizing = &self.sizing;
         let spread = if servers.spread { "" } else { ", one address" };
         [
-            ("workload", format!("PolyMix-{:?}", sizing.mix)),
+            ("workload", sizing.mix.to_string()),
             ("proxy", self.proxy.to_string()),
             (
                 "rate",
@@ -212,11 +212,11 @@ impl Test {
             (
                 "cache",
                 format!(
-                    "{} bytes (an LRU of that size: each object its body and {HEAD_BYTES} bytes)",
-                    sizing.cache_bytes
+                    "{} (an LRU of that size: each object its body and {HEAD_BYTES} bytes)",
+                    size_text(sizing.cache_bytes)
                 ),
             ),
-            ("time scale", format!("{}", sizing.time_scale)),
+            ("time scale", scale_text(sizing.time_scale)),
             ("think scale", format!("{} (1 is 2.5 s)", self.think_scale)),
             (
                 "robots",
@@ -430,6 +430,28 @@ impl Drop for Origin {
     }
 }
 
+/// A size as people write it: `40 MiB`; as it is where no unit fits.
+pub(crate) fn size_text(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let unit = UNITS
+        .iter()
+        .find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
+    unit.map_or_else(
+        || format!("{bytes} bytes"),
+        |(unit, name)| format!("{} {name}", bytes / unit),
+    )
+}
+
+/// A scale as people write it: `1/240` rather than 0.004166666666666667.
+pub(crate) fn scale_text(scale: f64) -> String {
+    let parts = (1.0 / scale).round();
+    if parts > 1.0 && (parts * scale - 1.0).abs() < 1e-9 {
+        format!("1/{parts}")
+    } else {
+        scale.to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -443,5 +465,14 @@ mod tests {
                 assert!(share.count(all).abs_diff(all / of) <= 1);
             }
         }
+    }
+
+    #[test]
+    fn settings_read_as_they_were_typed() {
+        assert_eq!(size_text(40 << 20), "40 MiB");
+        assert_eq!(size_text(1001), "1001 bytes");
+        assert_eq!(scale_text(1.0 / 1440.0), "1/1440");
+        assert_eq!(scale_text(1.0), "1");
+        assert_eq!(scale_text(0.3), "0.3");
     }
 }

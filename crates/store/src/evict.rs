@@ -8,7 +8,9 @@
 //! stamp. Bounds only rise (a use moves a record to the warm end, a new one begins there), so the shard with the lowest bound
 //! is looked at, its bound corrected, and when it is still the lowest it has the coldest record of all. Other policies
 //! choose within a shard, and the shards take turns. Victims lie scattered, and freeing them leaves small holes: when a record finds
-//! no run after [`EVICTIONS_MAX`] victims, everything in a stretch of the area is evicted, by a hand that goes round.
+//! no run after [`EVICTIONS_MAX`] victims, or if [`SCATTERED_PERCENT_MAX`] of the store lie in such holes already, everything in a
+//! stretch of the area is evicted, by a hand that goes round. Without the second condition every large record would cost so many
+//! victims more, in vain, until most of the store were holes (with GDSF on the Boston University traces 62 of 100).
 //!
 //! Not evicted by the book: records that are being written; their space could not be used before anyway.
 
@@ -26,6 +28,9 @@ use std::sync::atomic::Ordering;
 
 /// Evictions that one insert does to bring the store below its watermark, and again to find a run.
 const EVICTIONS_MAX: usize = 64;
+
+/// Percent of the store that may be free beyond the low watermark: more victims of the policy would hardly make a run.
+const SCATTERED_PERCENT_MAX: u64 = 10;
 
 /// Stretches that one insert clears to find a run.
 const STRETCHES_MAX: usize = 2;
@@ -184,7 +189,7 @@ impl Store {
             if let Some(run) = writer.space.cut_largest(at_least, want) {
                 return Some(run);
             }
-            if !self.evict_one(writer) {
+            if self.is_scattered(writer) || !self.evict_one(writer) {
                 break;
             }
         }
@@ -195,6 +200,14 @@ impl Store {
             }
         }
         None
+    }
+
+    /// Is much free, though it can not be had in one run?
+    fn is_scattered(&self, writer: &Writer) -> bool {
+        let total = u64::from(writer.space.total().0);
+        let free = u64::from(writer.space.free_chunks().0);
+        let beside = 100 - u64::from(self.limits.watermarks.low_percent.min(100));
+        free * 100 > total * (beside + SCATTERED_PERCENT_MAX)
     }
 
     /// Takes back the extents that readers and invalidations have freed.

@@ -3,6 +3,7 @@
 use page::{Axis, Page, Plot, Series, Table};
 
 use super::Findings;
+use crate::policies::stream_name;
 
 /// A figure of a layout.
 type Measure = fn(&Findings) -> f64;
@@ -63,30 +64,43 @@ pub fn page(all: &[(String, Vec<Findings>)]) -> Page {
     );
     for (stream, rows) in all {
         page.heading(stream);
-        let measures: [(&str, &str, Measure); 6] = [
-            ("Hit ratio", "percent", Findings::document_percent),
+        let measures: [(&str, &str, &str, Measure); 6] = [
             (
-                "Written for a byte stored",
+                "hits",
+                "hit ratio of the store",
+                "percent",
+                Findings::document_percent,
+            ),
+            (
+                "written",
+                "bytes written for a byte stored",
                 "bytes",
                 Findings::written_per_stored,
             ),
-            ("Mean device write", "KiB", |row| {
+            ("write-size", "mean device write", "KiB", |row| {
                 row.write_bytes_mean() / 1024.0
             }),
             (
-                "On a seeking disk",
+                "seeking",
+                "what a seeking disk would carry",
                 "requests a second",
                 Findings::seeking_gets_per_s,
             ),
-            ("On flash", "requests a second", Findings::flash_gets_per_s),
             (
-                "Write amplification of flash",
+                "flash",
+                "what a flash device would carry",
+                "requests a second",
+                Findings::flash_gets_per_s,
+            ),
+            (
+                "amplification",
+                "write amplification of flash",
                 "bytes programmed for a byte written",
                 Findings::flash_write_amplification,
             ),
         ];
         let lru = |row: &&Findings| row.layout.starts_with("lru, ") && row.layout.ends_with("full");
-        for (caption, unit, measure) in measures {
+        for (name, caption, unit, measure) in measures {
             let points = rows
                 .iter()
                 .filter(lru)
@@ -95,11 +109,20 @@ pub fn page(all: &[(String, Vec<Findings>)]) -> Page {
             let x = Axis::linear("store in use (%)")
                 .without_zero()
                 .showing(100.0);
-            let mut plot = Plot::new(caption, x, Axis::linear(unit));
+            let y = Axis::linear(unit);
+            // Those that differ by points would be one line if they stood on 0.
+            let y = match name {
+                "hits" => y.without_zero(),
+                "written" => y.without_zero().showing(1.0),
+                _ => y,
+            };
+            let short = stream_name(stream);
+            let mut plot = Plot::new(&format!("{short}: {caption}"), x, y)
+                .called(&format!("layouts-{short}-{name}"));
             if let Some(usual) = rows.iter().find(|row| row.layout == "default") {
                 let ends = points.first().into_iter().chain(points.last());
                 let level = ends.map(|point| (point.0, measure(usual)));
-                plot = plot.with(Series::dashes("second-chance", level.collect()));
+                plot = plot.with(Series::dashes("second-chance (default)", level.collect()));
             }
             page.plot(&plot.with(Series::line("lru", points)));
         }

@@ -73,9 +73,10 @@ pub fn figure2(bench: &Bench) -> io::Result<Section> {
         ],
         tables: vec![rows],
         plots: vec![Curves {
-            caption: "Disk requests of five million gets".to_owned(),
+            caption: "Figure 2: disk requests of five million gets".to_owned(),
             x: Scale::linear("disk (GiB)"),
             y: Scale::linear("requests"),
+            joined: false,
             names: Vec::new(),
             curves: vec![
                 curve("writes", points(&|n| loads[n].writes)),
@@ -159,9 +160,10 @@ pub fn figure3(bench: &Bench) -> io::Result<Section> {
         ],
         tables: vec![rows],
         plots: vec![Curves {
-            caption: "A file made and removed".to_owned(),
+            caption: "Figure 3: a file made and removed".to_owned(),
             x: Scale::linear("size (KB)"),
             y: Scale::linear("time (ms)"),
+            joined: false,
             names: Vec::new(),
             curves: vec![
                 curve("create", points(&|n| costs[n].0)),
@@ -214,9 +216,10 @@ pub fn figure4(bench: &Bench) -> io::Result<Section> {
         )],
         tables: vec![rows],
         plots: vec![Curves {
-            caption: "Completion time of 300,000 disk requests".to_owned(),
+            caption: "Figure 4: time for 300,000 disk requests".to_owned(),
             x: Scale::linear(""),
             y: Scale::linear("time (s)"),
+            joined: false,
             names: KINDS.map(|kind| kind.name().to_owned()).to_vec(),
             curves: vec![
                 dashes("paper", bars(&paper_s)),
@@ -261,9 +264,10 @@ pub fn figure5(bench: &Bench) -> io::Result<Section> {
         ],
         tables: vec![rows],
         plots: vec![Curves {
-            caption: "Completion time of BUDDY".to_owned(),
+            caption: "Figure 5: time of BUDDY for 400,000 disk requests".to_owned(),
             x: Scale::log("threshold (blocks of 512 bytes)"),
             y: Scale::linear("time (s)"),
+            joined: false,
             names: Vec::new(),
             curves: vec![curve("BUDDY", points)],
         }],
@@ -289,7 +293,7 @@ fn against_utilisation(
     let outcomes = bench.run(what, million(), &jobs)?;
     let mut columns = vec!["utilisation (%)"];
     columns.extend(managers.iter().map(|(name, _)| name.as_str()));
-    let mut rows = Rows::new(caption, &columns);
+    let mut rows = Rows::new(&format!("{caption} (min:s)"), &columns);
     for (at, utilisation) in UTILISATIONS.iter().enumerate() {
         let mut cells = vec![format!("{:.0}", utilisation * 100.0)];
         for manager in 0..managers.len() {
@@ -300,14 +304,20 @@ fn against_utilisation(
     let curves = managers.iter().enumerate().map(|(manager, (name, _))| {
         let times = &outcomes[manager * UTILISATIONS.len()..];
         let points = UTILISATIONS.iter().zip(times);
-        curve(name, points.map(|(&u, o)| (u * 100.0, o.seconds)).collect())
+        curve(
+            name,
+            points
+                .map(|(&u, o)| (u * 100.0, o.seconds / 60.0))
+                .collect(),
+        )
     });
     Ok((
         rows,
         Curves {
             caption: caption.to_owned(),
-            x: Scale::linear("utilisation (%)"),
-            y: Scale::linear("time (s)"),
+            x: Scale::near("utilisation (%)"),
+            y: Scale::linear("time (min)"),
+            joined: false,
             names: Vec::new(),
             curves: curves.collect(),
         },
@@ -322,11 +332,11 @@ fn named(bench: &Bench, kind: Kind) -> (String, Job) {
 pub fn figure6(bench: &Bench) -> io::Result<Section> {
     let managers = [Kind::Buddy, Kind::Stream, Kind::StreamPacketizer];
     let managers = managers.map(|kind| named(bench, kind));
-    let caption = "Figure 6: time for a million disk requests (min:s)";
+    let caption = "Figure 6: time for a million disk requests";
     let (rows, mut curves) = against_utilisation(bench, "figure 6", caption, &managers)?;
-    let best = printed::GETS as f64 * bench.scale / 358.0;
+    let best = printed::GETS as f64 * bench.scale / 358.0 / 60.0;
     curves.curves.push(dashes(
-        "STREAM-PACKETIZER at its best, paper",
+        "STREAM-PACKETIZER, paper's best",
         vec![(60.0, best), (72.0, best)],
     ));
     Ok(Section {
@@ -346,8 +356,9 @@ pub fn figure6(bench: &Bench) -> io::Result<Section> {
 /// LAZY-READS against utilisation.
 pub fn figure7(bench: &Bench) -> io::Result<Section> {
     let managers = [Kind::StreamPacketizer, Kind::LazyReads].map(|kind| named(bench, kind));
-    let caption = "Figure 7: time for a million disk requests (min:s)";
-    let (rows, curves) = against_utilisation(bench, "figure 7", caption, &managers)?;
+    let caption = "Figure 7: time for a million disk requests";
+    let (rows, mut curves) = against_utilisation(bench, "figure 7", caption, &managers)?;
+    curves.y = Scale::near("time (min)");
     Ok(Section {
         name: "figure7".to_owned(),
         title: "Figure 7: reads ten at a time".to_owned(),
@@ -374,8 +385,9 @@ pub fn figure8(bench: &Bench) -> io::Result<Section> {
         };
         managers.push((format!("LOC-{locality_buffers}"), job));
     }
-    let caption = "Figure 8: time for a million disk requests (min:s)";
-    let (rows, curves) = against_utilisation(bench, "figure 8", caption, &managers)?;
+    let caption = "Figure 8: time for a million disk requests";
+    let (rows, mut curves) = against_utilisation(bench, "figure 8", caption, &managers)?;
+    curves.y = Scale::near("time (min)");
     Ok(Section {
         name: "figure8".to_owned(),
         title: "Figure 8: locality buffers".to_owned(),

@@ -10,6 +10,7 @@
 //! Source: paper 002, section 3.
 
 pub mod bench;
+pub mod beside;
 pub mod experiment;
 pub mod figures;
 pub mod keep;

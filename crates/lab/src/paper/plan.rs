@@ -300,8 +300,9 @@ impl Plan {
                 tables: vec![rows],
                 plots: vec![Curves {
                     caption: self.title.clone(),
-                    x: Scale::linear(&self.x),
+                    x: Scale::near(&self.x),
                     y: Scale::linear(&self.y),
+                    joined: false,
                     names: Vec::new(),
                     curves,
                 }],

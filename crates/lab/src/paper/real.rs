@@ -5,7 +5,7 @@
 use std::io;
 
 use super::bench::{Bench, Load, Until};
-use super::experiment::{Job, Outcome, run};
+use super::experiment::{Job, Model, Outcome, run};
 use super::printed;
 use super::report::{Curve, Curves, Rows, Scale, Section};
 use crate::disks::real::{Ground, Real, Through};
@@ -139,15 +139,19 @@ fn section(
         name: "real".to_owned(),
         title: wanted.name.clone(),
         text: vec![format!(
-            "{:.0} disk requests; a run ends when all is on the device. The modelled disk ({:?}) ran the same requests.",
+            "{:.0} disk requests; a run ends when all is on the device. The modelled disk ({}) ran the same requests.",
             printed::REQUESTS as f64 * bench.scale,
-            bench.model
+            match bench.model {
+                Model::Disk1999 => "of 1999",
+                Model::Flash => "flash",
+            }
         )],
         tables: vec![rows],
         plots: vec![Curves {
-            caption: wanted.name.clone(),
+            caption: format!("Gets a second: {}", wanted.name),
             x: Scale::linear(""),
             y: Scale::log("gets/s"),
+            joined: false,
             names: managers.iter().map(|kind| kind.name().to_owned()).collect(),
             curves: vec![bars("modelled", modelled), bars("here", outcomes)],
         }],
@@ -157,7 +161,6 @@ fn section(
 #[cfg(test)]
 mod tests {
     use super::super::bench::Nobody;
-    use super::super::experiment::Model;
     use super::super::keep::Keep;
     use super::*;
 

@@ -3,10 +3,10 @@
 //! Not known here: experiments.   Limits: those of `page`.
 
 use page::{Axis, Page, Plot, Series, Table};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Experiments in order.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Of the whole.
     pub title: String,
@@ -15,7 +15,7 @@ pub struct Report {
 }
 
 /// An experiment.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Section {
     /// The command's name: `table2`.
     pub name: String,
@@ -30,7 +30,7 @@ pub struct Section {
 }
 
 /// A table.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rows {
     /// What it shows.
     pub caption: String,
@@ -41,7 +41,7 @@ pub struct Rows {
 }
 
 /// A plot.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Curves {
     /// What it shows.
     pub caption: String,
@@ -53,19 +53,25 @@ pub struct Curves {
     pub names: Vec<String>,
     /// The curves.
     pub curves: Vec<Curve>,
+    /// With names: lines from name to name in place of bars.
+    #[serde(default)]
+    pub joined: bool,
 }
 
 /// An axis.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scale {
     /// With the unit.
     pub label: String,
     /// Logarithmic.
     pub log: bool,
+    /// Linear, but 0 need not be in view.
+    #[serde(default)]
+    pub near: bool,
 }
 
 /// A curve.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
     /// In the legend.
     pub name: String,
@@ -80,21 +86,31 @@ impl Scale {
     pub fn linear(label: &str) -> Scale {
         Scale {
             label: label.to_owned(),
-            log: false,
+            ..Scale::default()
+        }
+    }
+
+    /// Equal steps are equal lengths; it begins where the points do.
+    pub fn near(label: &str) -> Scale {
+        Scale {
+            near: true,
+            ..Scale::linear(label)
         }
     }
 
     /// Equal factors are equal lengths.
     pub fn log(label: &str) -> Scale {
         Scale {
-            label: label.to_owned(),
             log: true,
+            ..Scale::linear(label)
         }
     }
 
     fn axis(&self) -> Axis {
         if self.log {
             Axis::log(&self.label)
+        } else if self.near {
+            Axis::linear(&self.label).without_zero()
         } else {
             Axis::linear(&self.label)
         }
@@ -127,13 +143,14 @@ impl Rows {
 }
 
 impl Curves {
-    fn plot(&self) -> Plot {
+    fn plot(&self, section: &str) -> Plot {
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let mut plot = Plot::new(&self.caption, self.x.axis(), self.y.axis());
+        let mut plot = Plot::new(&self.caption, self.x.axis(), self.y.axis()).called(section);
+        let bars = !names.is_empty() && !self.joined;
         for curve in &self.curves {
             let points = curve.points.clone();
-            plot = plot.with(match (curve.printed, names.is_empty()) {
-                (_, false) => Series::bars(&curve.name, points),
+            plot = plot.with(match (curve.printed, bars) {
+                (_, true) => Series::bars(&curve.name, points),
                 (true, _) => Series::dashes(&curve.name, points),
                 (false, _) => Series::line(&curve.name, points),
             });
@@ -166,20 +183,35 @@ impl Report {
 
     /// One page with everything in it.
     pub fn html(&self) -> String {
+        self.page().html()
+    }
+
+    /// The same, not yet written; its plots are called by the sections.
+    pub fn page(&self) -> Page {
         let mut page = Page::new(&self.title);
         for section in &self.sections {
-            page.heading(&section.title);
+            if section.title != self.title {
+                page.heading(&section.title);
+            }
             for text in &section.text {
                 page.text(text);
             }
-            for rows in &section.tables {
+            // A long table would hide that there are plots.
+            let (long, short): (Vec<&Rows>, Vec<&Rows>) = section
+                .tables
+                .iter()
+                .partition(|rows| rows.rows.len() > LONG_ROWS);
+            for rows in short {
                 page.table(&rows.table());
             }
             for curves in &section.plots {
-                page.plot(&curves.plot());
+                page.plot(&curves.plot(&section.name));
+            }
+            for rows in long {
+                page.table(&rows.table());
             }
         }
-        page.html()
+        page
     }
 
     /// For other programs.
@@ -188,6 +220,9 @@ impl Report {
         text.unwrap_or_else(|e| format!("{{\"error\": \"{e}\"}}")) + "\n"
     }
 }
+
+/// Tables of more rows stand behind the plots.
+const LONG_ROWS: usize = 15;
 
 const LINE: usize = 100;
 
@@ -236,12 +271,25 @@ mod tests {
                         printed: false,
                         points: vec![(0.0, 20.0)],
                     }],
+                    joined: false,
                 }],
             }],
         };
         assert!(report.text().contains("SQUID        20"));
         assert!(report.text().lines().all(|line| line.len() <= LINE));
         assert!(report.html().contains("<svg") && report.html().contains("Table 2"));
+        assert_eq!(report.page().svg_files()[0].0, "table2.svg");
+        assert_eq!(
+            serde_json::from_str::<Report>(&report.json()).unwrap(),
+            report
+        );
+        let mut long = report.clone();
+        long.sections[0].tables[0].rows = vec![vec!["SQUID".to_owned()]; LONG_ROWS + 1];
+        let before = |report: &Report| {
+            let html = report.html();
+            html.find("<table>").unwrap() < html.find("<svg").unwrap()
+        };
+        assert!(before(&report) && !before(&long));
         let back: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
         assert_eq!(
             back["sections"][0]["plots"][0]["curves"][0]["points"][0][1],

@@ -94,9 +94,10 @@ pub fn table1(bench: &Bench) -> io::Result<Section> {
         ],
         tables: vec![rows, counts(&load.counts, bench.scale)],
         plots: vec![Curves {
-            caption: "Time for a million disk requests".to_owned(),
+            caption: "Table 1: time for a million disk requests".to_owned(),
             x: Scale::linear(""),
             y: Scale::linear("time (s)"),
+            joined: false,
             names: TABLE_1.iter().map(|&(_, name)| name.to_owned()).collect(),
             curves: vec![
                 bars("paper", true, &|n| printed::TABLE_1[n].0 * bench.scale),
@@ -190,12 +191,11 @@ pub fn table2(bench: &Bench) -> io::Result<Section> {
         ],
         tables: vec![rows],
         plots: vec![Curves {
-            caption: "Gets a second".to_owned(),
+            caption: "Table 2: gets a second".to_owned(),
             x: Scale::linear(""),
             y: Scale::log("gets/s"),
-            names: ["SIMPLE", "SQUID", "M-DIRS", "BUDDY", "STREAM", "PACK", "LAZY", "LAZY-LOC", "UNIFIED", "U-LOC", "2ND", "CYCLIC"]
-                .map(str::to_owned)
-                .to_vec(),
+            joined: false,
+            names: outcomes.iter().map(|(kind, _)| kind.name().to_owned()).collect(),
             curves: vec![
                 curve("paper", true, printed::TABLE_2.map(|row| row.1).to_vec()),
                 curve("here", false, ours),

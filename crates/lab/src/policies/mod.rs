@@ -20,6 +20,7 @@ use replacement::{AdmissionKind, PolicyKind};
 use serde::{Serialize, Serializer};
 
 pub(crate) use report::size_text;
+pub(crate) use report::stream_name;
 pub use report::{page, tables};
 
 use crate::Access;

@@ -58,13 +58,15 @@ pub fn page(studies: &[Study]) -> Page {
         let everything = |contender: &Contender| contender.admission == AdmissionKind::All;
         page.plot(&plot(
             study,
-            "Document hit ratio, everything comes in",
+            "documents",
+            "document hit ratio, everything comes in",
             Hits::document_percent,
             everything,
         ));
         page.plot(&plot(
             study,
-            "Byte hit ratio, everything comes in",
+            "bytes",
+            "byte hit ratio, everything comes in",
             Hits::byte_percent,
             everything,
         ));
@@ -77,13 +79,15 @@ pub fn page(studies: &[Study]) -> Page {
                 |contender: &Contender| ruled.iter().any(|other| other.policy == contender.policy);
             page.plot(&plot(
                 study,
-                "Document hit ratio, by what comes in",
+                "admission",
+                "document hit ratio, by what comes in",
                 Hits::document_percent,
                 near,
             ));
             page.plot(&plot(
                 study,
-                "Bytes taken in, of 100 answered",
+                "written",
+                "bytes taken in, of 100 answered",
                 Hits::written_percent,
                 near,
             ));
@@ -97,12 +101,18 @@ pub fn page(studies: &[Study]) -> Page {
 
 fn plot(
     study: &Study,
+    name: &str,
     caption: &str,
     measure: Measure,
     shown: impl Fn(&Contender) -> bool,
 ) -> Plot {
-    let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
-    let mut plot = Plot::new(caption, Axis::log("cache (GiB)"), Axis::linear("percent"));
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let stream = stream_name(&study.stream);
+    let caption = format!("{stream}: {caption}");
+    // From 0 all policies would be one line.
+    let y = Axis::linear("percent").without_zero();
+    let mut plot = Plot::new(&caption, Axis::log("cache (MiB)"), y)
+        .called(&format!("policies-{stream}-{name}"));
     for contender in contenders(study)
         .into_iter()
         .filter(|contender| shown(contender))
@@ -111,12 +121,12 @@ fn plot(
             .points
             .iter()
             .filter(|point| point.contender == contender);
-        let points = of_it.map(|point| (gib(point.bytes), measure(&point.hits)));
+        let points = of_it.map(|point| (mib(point.bytes), measure(&point.hits)));
         plot = plot.with(Series::line(&contender.to_string(), points.collect()));
     }
     let sizes = sizes(study);
     let ends = sizes.first().into_iter().chain(sizes.last());
-    let limit = ends.map(|&bytes| (gib(bytes), measure(&study.boundless)));
+    let limit = ends.map(|&bytes| (mib(bytes), measure(&study.boundless)));
     plot.with(Series::dashes("without limit", limit.collect()))
 }
 
@@ -139,6 +149,12 @@ fn sizes(study: &Study) -> Vec<u64> {
     of_first.map(|point| point.bytes).collect()
 }
 
+/// A stream in a word: `bu-1994-95` for `bu-1994-95.tsv.zst (bu)`.
+pub(crate) fn stream_name(name: &str) -> &str {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    file.split(['.', ' ']).next().unwrap_or(file)
+}
+
 /// Three digits or more, and a unit.
 pub(crate) fn size_text(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -158,6 +174,13 @@ pub(crate) fn size_text(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn streams_are_called_by_a_word() {
+        assert_eq!(stream_name("bu-1994-95.tsv.zst (bu)"), "bu-1994-95");
+        assert_eq!(stream_name("logs/access.log"), "access");
+        assert_eq!(stream_name("dec"), "dec");
+    }
 
     #[test]
     fn sizes_are_short() {

@@ -157,6 +157,10 @@ pub struct OutFlags {
     /// Write the report as a page that needs nothing besides itself
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+
+    /// Write each plot as an SVG file of its own to this directory
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
 }
 
 /// `bench polymix` and `bench robots`.

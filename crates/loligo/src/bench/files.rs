@@ -85,8 +85,15 @@ impl OutFlags {
             }
             None => say(text),
         }
+        if self.html.is_none() && self.svg.is_none() {
+            return Ok(());
+        }
+        let page = page();
+        if let Some(dir) = &self.svg {
+            crate::drawings::write(dir, &page)?;
+        }
         match &self.html {
-            Some(path) => put(path, &page().html()),
+            Some(path) => put(path, &page.html()),
             None => Ok(()),
         }
     }

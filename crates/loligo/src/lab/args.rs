@@ -36,6 +36,9 @@ pub enum LabCommand {
     /// All managers on a real disk, beside the modelled one
     #[command(after_help = REAL_EXAMPLES)]
     Real(RealFlags),
+    /// Several runs of `lab real` side by side: where does the paper's order hold?
+    #[command(after_help = BESIDE_EXAMPLES)]
+    Beside(BesideFlags),
     /// An experiment of your own, from a file
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunFlags),
@@ -73,6 +76,15 @@ Examples:
     loligo lab real --device /dev/sdX --overwrite --direct
 
 Exit status: 0 done, 1 the run failed, 2 the command line is not understood.";
+
+const BESIDE_EXAMPLES: &str = "\
+Examples:
+  loligo lab real --dir . --json page-cache.json
+  loligo lab real --dir . --direct --json direct.json
+  loligo lab real --dir . --slow 100 --requests 2000 --json slow.json
+  loligo lab beside page-cache.json direct.json slow.json --html beside.html
+
+Runs are called by their files. All are measured by their own SQUID, so leave that among the managers.";
 
 const RUN_EXAMPLES: &str = "\
 A plan names ranges of variables; every combination is a run, and one variable goes to the right of the plot:
@@ -120,6 +132,10 @@ pub struct OutFlags {
     /// Write the report as one HTML page with plots to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+
+    /// Write each plot as an SVG file of its own to this directory
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
 
     /// No progress on standard error
     #[arg(short, long)]
@@ -194,6 +210,16 @@ pub struct RealFlags {
     /// Seed of the stream of requests
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
+
+    #[command(flatten)]
+    pub out: OutFlags,
+}
+
+#[derive(Args, Debug)]
+pub struct BesideFlags {
+    /// Files that `lab real --json` wrote
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
 
     #[command(flatten)]
     pub out: OutFlags,

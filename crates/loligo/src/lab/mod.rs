@@ -16,6 +16,7 @@ use ::lab::disks::real::{Ground, Through};
 use ::lab::disks::slow::Slow;
 use ::lab::managers::Kind;
 use ::lab::paper::bench::{Bench, Watch};
+use ::lab::paper::beside::beside;
 use ::lab::paper::experiment::Model;
 use ::lab::paper::keep::Keep;
 use ::lab::paper::plan::Plan;
@@ -26,8 +27,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::lab_traces;
 
+use args::{BesideFlags, OutFlags, PaperFlags, RealFlags, RunFlags};
 pub use args::{LAB_HELP, LabCommand};
-use args::{OutFlags, PaperFlags, RealFlags, RunFlags};
 
 /// Runs what was typed.
 pub fn run(command: &LabCommand) -> ExitCode {
@@ -43,6 +44,7 @@ pub fn run(command: &LabCommand) -> ExitCode {
         LabCommand::Figure8(flags) => paper(&[Item::Figure8], flags),
         LabCommand::Paper(flags) => paper(&Item::ALL, flags),
         LabCommand::Real(flags) => on_real_disk(flags),
+        LabCommand::Beside(flags) => side_by_side(flags),
         LabCommand::Run(flags) => run_plan(flags),
         LabCommand::Traces(command) => return lab_traces::run(command),
     };
@@ -158,7 +160,22 @@ fn on_real_disk(flags: &RealFlags) -> Result<(), String> {
     tell(&report, &flags.out)
 }
 
+fn side_by_side(flags: &BesideFlags) -> Result<(), String> {
+    let mut runs = Vec::new();
+    for path in &flags.files {
+        let wrong = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
+        let report: Report = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
+        let name = path.file_stem().unwrap_or_default();
+        runs.push((name.to_string_lossy().into_owned(), report));
+    }
+    tell(&beside(&runs)?, &flags.out)
+}
+
 fn tell(report: &Report, out: &OutFlags) -> Result<(), String> {
+    if let Some(dir) = &out.svg {
+        crate::drawings::write(dir, &report.page())?;
+    }
     if let Some(path) = &out.html {
         std::fs::write(path, report.html()).map_err(|e| format!("{}: {e}", path.display()))?;
     }

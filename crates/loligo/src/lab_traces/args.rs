@@ -173,6 +173,10 @@ pub struct ReportFlags {
     /// Write the report as one HTML page with plots
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     pub html: Option<PathBuf>,
+
+    /// Write each plot as an SVG file of its own to this directory
+    #[arg(long, value_name = "DIR", help_heading = "Reports")]
+    pub svg: Option<PathBuf>,
 }
 
 /// `lab trace`.

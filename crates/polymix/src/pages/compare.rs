@@ -6,6 +6,7 @@ use page::{Axis, Page, Plot, Series, Table};
 
 use super::paper;
 use crate::report::{Plan, Report, Row};
+use crate::run::{scale_text, size_text};
 use crate::search::{Conditions, Verdict};
 use crate::times::Times;
 
@@ -62,10 +63,10 @@ pub fn compare_page(reports: &[Report]) -> Page {
         "Hit ratios",
         Axis::linear("%"),
         &[
-            ("offered", |top| top.offered_percent),
-            ("LRU", |top| top.lru_percent),
             ("documents", |top| top.dhr_percent),
             ("bytes", |top| top.bhr_percent),
+            ("offered", |top| top.offered_percent),
+            ("LRU", |top| top.lru_percent),
         ],
     ));
     let each = |caption: &str, of: fn(&Row) -> &Times| {
@@ -212,10 +213,10 @@ fn warnings(reports: &[Report]) -> Vec<String> {
             said.push(format!("The runs differ in {name}: {}.", values.join(", ")));
         }
     };
-    differ("the workload", &|plan| format!("PolyMix-{:?}", plan.mix));
+    differ("the workload", &|plan| plan.mix.to_string());
     differ("the rate", &|plan| plan.rate.to_string());
-    differ("the cache's size", &|plan| plan.cache_bytes.to_string());
-    differ("the time scale", &|plan| plan.time_scale.to_string());
+    differ("the cache's size", &|plan| size_text(plan.cache_bytes));
+    differ("the time scale", &|plan| scale_text(plan.time_scale));
     differ("the think scale", &|plan| plan.think_scale.to_string());
     differ("the number of robots", &|plan| plan.robots.to_string());
     for report in reports {

@@ -60,10 +60,7 @@ pub fn run_page(report: &Report) -> Page {
 }
 
 fn title(report: &Report) -> String {
-    let name = format!(
-        "PolyMix-{:?} at {} requests/s",
-        report.plan.mix, report.plan.rate
-    );
+    let name = format!("{} at {} requests/s", report.plan.mix, report.plan.rate);
     if report.label.is_empty() {
         name
     } else {
@@ -106,6 +103,9 @@ fn over_time(report: &Report) -> Vec<Plot> {
         let moments = report.series.iter().filter(|m| any(m) > 0);
         Series::line(name, moments.map(|m| (m.at_s, of(m))).collect())
     };
+    // Dashed, since the documents often lie on it.
+    let offered = report.series.iter().filter(|m| m.sample.basic > 0);
+    let offered = offered.map(|m| (m.at_s, m.offered_percent)).collect();
     let plot = |caption: &str, y: Axis| {
         let plot = Plot::new(caption, Axis::linear("time (s)"), y);
         report.phases.iter().fold(plot, |plot, row| {
@@ -133,10 +133,10 @@ fn over_time(report: &Report) -> Vec<Plot> {
             "Hit ratios of basic replies",
             Axis::linear("%").showing(100.0),
         )
-        .with(some("offered", |m| m.offered_percent, |m| m.sample.basic))
         .with(some("LRU", |m| m.lru_percent, |m| m.sample.basic))
         .with(some("documents", |m| m.dhr_percent, |m| m.sample.basic))
-        .with(some("bytes", |m| m.bhr_percent, |m| m.sample.basic)),
+        .with(some("bytes", |m| m.bhr_percent, |m| m.sample.basic))
+        .with(Series::dashes("offered", offered)),
         #[allow(clippy::cast_precision_loss)]
         plot("Connections of robots", Axis::linear("at once"))
             .with(line("connections", |m| m.connections as f64)),
@@ -178,7 +178,7 @@ mod tests {
         let mut report = testing::report("loligo", 100.0);
         let html = run_page(&report).html();
         for part in [
-            "loligo: PolyMix-Three at 100 requests/s",
+            "loligo: PolyMix-3 at 100 requests/s",
             "Throughput",
             "Hit ratios of basic replies",
             "Connections of robots",

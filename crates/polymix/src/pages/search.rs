@@ -57,9 +57,15 @@ pub fn search_page(search: &SearchReport) -> Page {
     page.plot(
         &Plot::new("Hit ratio", rate(), Axis::linear("%").without_zero())
             .with(line("documents", |s| s.report.top().dhr_percent))
-            .with(line("offered", |s| s.report.top().offered_percent))
             .with(line("LRU", |s| s.report.top().lru_percent))
-            .with(line("bytes", |s| s.report.top().bhr_percent)),
+            .with(line("bytes", |s| s.report.top().bhr_percent))
+            .with(Series::dashes(
+                "offered",
+                steps
+                    .iter()
+                    .map(|s| (s.rate, s.report.top().offered_percent))
+                    .collect(),
+            )),
     );
     page.plot(
         &Plot::new(

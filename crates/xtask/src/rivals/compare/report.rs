@@ -193,10 +193,19 @@ impl Comparison {
 
     /// Those that strace did not slow.
     pub fn measured(&self) -> impl Iterator<Item = (&Run, &Measured)> {
-        self.runs
-            .iter()
-            .filter(|run| !run.watched)
-            .filter_map(|run| run.measured().map(|m| (run, m)))
+        let runs = self.by_proxy_and_rate().into_iter();
+        runs.filter_map(|run| run.measured().map(|m| (run, m)))
+    }
+
+    /// The same in order: a search for a peak jumps up and down.
+    fn by_proxy_and_rate(&self) -> Vec<&Run> {
+        let place = |run: &Run| {
+            let mut all = self.contestants.iter();
+            all.position(|c| c.server == run.server)
+        };
+        let mut runs: Vec<&Run> = self.runs.iter().filter(|run| !run.watched).collect();
+        runs.sort_by(|a, b| place(a).cmp(&place(b)).then(a.rate.total_cmp(&b.rate)));
+        runs
     }
 
     fn tables(&self) -> Vec<Table> {
@@ -241,7 +250,7 @@ impl Comparison {
                 "carried",
             ],
         );
-        for run in self.runs.iter().filter(|run| !run.watched) {
+        for run in self.by_proxy_and_rate() {
             let Some(m) = run.measured() else {
                 table.row([
                     run.server.clone(),
@@ -432,11 +441,7 @@ impl Comparison {
 
     /// A curve for each proxy.
     pub fn curves(&self, caption: &str, unit: &str, of: fn(&Measured) -> f64) -> Plot {
-        let mut plot = Plot::new(
-            caption,
-            Axis::linear("requests planned (1/s)"),
-            Axis::linear(unit),
-        );
+        let mut plot = Plot::new(caption, Axis::linear("requests planned (1/s)"), axis(unit));
         for c in &self.contestants {
             let mut points: Vec<(f64, f64)> = self
                 .measured()
@@ -459,9 +464,18 @@ impl Comparison {
             .enumerate()
             .map(|(n, (_, m))| (n as f64, of(m)))
             .collect();
-        Plot::new(caption, Axis::linear(""), Axis::linear(unit))
+        Plot::new(caption, Axis::linear(""), axis(unit))
             .named(&names)
             .with(Series::bars(unit, points))
+    }
+}
+
+/// One proxy may take a thousand times as long as another; counts are never so far apart that they could not be seen.
+fn axis(unit: &str) -> Axis {
+    if unit == "ms" {
+        Axis::spread(unit)
+    } else {
+        Axis::linear(unit)
     }
 }
 
