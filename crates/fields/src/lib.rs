@@ -59,8 +59,15 @@ impl Span {
         &bytes[self.value_start()..self.value_end()]
     }
 
+    #[inline]
     fn is(self, bytes: &[u8], name: &[u8]) -> bool {
-        self.name_len as usize == name.len() && self.name(bytes).eq_ignore_ascii_case(name)
+        // Of names of one length nearly all differ in the first letter.
+        let [first, ..] = name else {
+            return self.name_len == 0;
+        };
+        self.name_len as usize == name.len()
+            && bytes[self.start()] | 0x20 == first | 0x20
+            && self.name(bytes).eq_ignore_ascii_case(name)
     }
 }
 

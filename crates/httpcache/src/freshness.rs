@@ -286,7 +286,8 @@ fn age_value(fields: &Fields) -> u32 {
         .unwrap_or(0)
 }
 
-fn has_validator(fields: &Fields) -> bool {
+/// Is there something to ask the origin with?
+pub(crate) fn has_validator(fields: &Fields) -> bool {
     stored_tag(fields).is_some() || date_of(fields, b"last-modified").at().is_some()
 }
 

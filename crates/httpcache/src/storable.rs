@@ -11,7 +11,7 @@ use fields::Fields;
 
 use crate::date::UnixMillis;
 use crate::directives::{RequestDirectives, ResponseDirectives};
-use crate::freshness::{Standing, StandingFlags};
+use crate::freshness::{Standing, StandingFlags, has_validator};
 use crate::judge::{Verdict, judge};
 use crate::vary::{vary_key, vary_list};
 use crate::withheld::is_withheld;
@@ -196,14 +196,15 @@ fn sets_cookie(fields: &Fields) -> bool {
 
 /// Could any later request be served from it, with or without asking the origin?
 fn reusable(request: &Request, response: &Response, rules: &Rules) -> bool {
+    // Most have a validator, and then nothing else matters.
+    if has_validator(response.fields) {
+        return true;
+    }
     let epoch = crate::date::date_of(response.fields, b"date")
         .at()
         .unwrap_or(0);
     let received = UnixMillis(epoch.saturating_mul(1000));
     let standing = Standing::of(request, response, received, received, rules);
-    if standing.flags.contains(StandingFlags::HAS_VALIDATOR) {
-        return true;
-    }
     let windows = standing
         .stale_while_revalidate_s
         .max(standing.stale_if_error_s);

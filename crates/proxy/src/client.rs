@@ -85,25 +85,35 @@ enum Turn {
     Closed,
 }
 
-/// Serves a connection until one side closes it.
+/// May this client be served, and is there room for one more connection?
+pub fn admit(
+    worker: &Rc<Worker>,
+    listener: &ListenerState,
+    peer: SocketAddr,
+) -> Option<ConnectionCount> {
+    if !listener.clients.permits(peer.ip()) {
+        metrics::add(&worker.counters.client_connections_refused, 1);
+        tracing::debug!(%peer, "client not allowed");
+        return None;
+    }
+    let count = ConnectionCount::take(worker);
+    if count.is_none() {
+        metrics::add(&worker.counters.client_connections_refused, 1);
+        tracing::warn!(%peer, "connection limit reached; raise limits.connections-max");
+        return None;
+    }
+    metrics::add(&worker.counters.client_connections, 1);
+    count
+}
+
+/// Serves a connection that was admitted, until one side closes it.
 pub async fn serve(
     worker: Rc<Worker>,
     listener: Rc<ListenerState>,
     stream: TcpStream,
     peer: SocketAddr,
+    _count: ConnectionCount,
 ) {
-    if !listener.clients.permits(peer.ip()) {
-        metrics::add(&worker.counters.client_connections_refused, 1);
-        tracing::debug!(%peer, "client not allowed");
-        return;
-    }
-    let Some(_count) = ConnectionCount::take(&worker) else {
-        metrics::add(&worker.counters.client_connections_refused, 1);
-        tracing::warn!(%peer, "connection limit reached; raise limits.connections-max");
-        return;
-    };
-    metrics::add(&worker.counters.client_connections, 1);
-    let _ = stream.set_nodelay(true);
     let mut conn = Conn {
         stream,
         peer,

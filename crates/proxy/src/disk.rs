@@ -536,13 +536,18 @@ impl DiskIo {
                     tracing::error!(%error, "a write failed; its objects are dropped and caching pauses");
                 }
                 store.write_done(write.id, result.is_ok(), unix_ms());
-                bell.ring();
+                if store.wants_room() {
+                    bell.ring();
+                }
                 writes.count.set(writes.count.get() - 1);
                 writes.one_done.notify_waiters();
             });
         }
-        // Room is used up: the next may have to be made.
-        self.bell.ring();
+        // Room is used up: the next may have to be made. While there is enough, waking the keeper for each cluster would
+        // cost more than what it does.
+        if member.store.wants_room() {
+            self.bell.ring();
+        }
     }
 }
 

@@ -17,9 +17,8 @@ use std::{
 use device::{Device, Engine, EngineKind};
 use store::{Set, Settled, Store, Work, WorkOp, set::Tickets};
 use tokio::{
-    runtime,
+    runtime::{self, LocalOptions},
     sync::{Notify, oneshot, watch},
-    task::LocalSet,
 };
 
 use crate::disk::unix_ms;
@@ -109,14 +108,17 @@ fn run(
     stopped: watch::Receiver<bool>,
     ready: oneshot::Sender<Result<(), String>>,
 ) -> Vec<Result<(), String>> {
-    let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default());
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
             let _ = ready.send(Err(error.to_string()));
             return Vec::new();
         }
     };
-    LocalSet::new().block_on(&runtime, async move {
+    runtime.block_on(async move {
         let kept: Vec<_> = stores.iter().map(|(store, _)| Arc::clone(store)).collect();
         let mut keeping = Vec::new();
         for (store, device) in stores {

@@ -104,7 +104,7 @@ impl LazyReads {
         }
     }
 
-    /// Reads exactly `len` bytes from byte `offset`. Dropping the future drops only the answer. On a `LocalSet`.
+    /// Reads exactly `len` bytes from byte `offset`. Dropping the future drops only the answer. Where `spawn_local` works.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Bytes, IoFault> {
         if !self.decide() {
             self.shared.count(|gathered| gathered.straight += 1);

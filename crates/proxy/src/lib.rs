@@ -4,7 +4,7 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | accepted, dealt to a worker | `serve`, `worker` |
+//! | accepted by a worker | `accepting`, `worker` |
 //! | read and parsed | `client` |
 //! | answered from memory, the short way | `fast`, `memory` |
 //! | its resource and key | `target` |
@@ -25,6 +25,7 @@
 //! Not known here: the command line, configuration files.
 #![forbid(unsafe_code)]
 
+mod accepting;
 mod access;
 mod admin;
 mod answer;

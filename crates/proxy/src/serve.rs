@@ -1,12 +1,12 @@
 //! Coming up, accepting, going down.
 //!
-//! The control thread opens the stores, starts keeper and workers, listens and deals; it also runs the admin interface and
-//! takes signals. Going down: no new connections, idle ones closed, requests in progress finished (at most
+//! The control thread listens, opens the stores, starts keeper and workers, which accept (`accepting`); then it runs the admin
+//! interface and takes signals. Going down: no new connections, idle ones closed, requests in progress finished (at most
 //! `timeouts.drain`), clusters written, and the stores closed by the keeper.
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{self, SocketAddr},
     sync::{Arc, Mutex, atomic::AtomicUsize},
     thread::JoinHandle,
     time::Instant,
@@ -15,16 +15,15 @@ use std::{
 use device::EngineKind;
 use httpcache::cache_status;
 use replacement::Admission;
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
     net::TcpListener,
-    runtime,
+    runtime::{self, LocalOptions, LocalRuntime},
     signal::unix::{SignalKind, signal},
-    sync::{mpsc, oneshot, watch},
-    task::{JoinSet, LocalSet},
+    sync::{oneshot, watch},
 };
 
 use crate::{
+    accepting::{self, Dealers},
     admin,
     clock::Clock,
     flight::Flights,
@@ -36,11 +35,8 @@ use crate::{
     origin::Tls,
     plan::{AdmissionKind, IoEngine, Plan},
     state::{Phase, Shared},
-    worker::{self, Dealt},
+    worker,
 };
-
-/// Connections the kernel may hold for us.
-const BACKLOG: i32 = 4096;
 
 /// Why the proxy cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -131,24 +127,27 @@ fn run(
 ) -> Result<(), ServeError> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?;
+        .build_local(LocalOptions::default())?;
     let _inside = runtime.enter();
-    let mut sockets = Vec::new();
+    // For each worker one of every listener.
+    let mut sockets: Vec<Vec<net::TcpListener>> = (0..plan.workers).map(|_| Vec::new()).collect();
     for listener in &mut plan.listeners {
-        let socket = listen(listener.address)?;
-        listener.address = socket.local_addr()?;
-        sockets.push(socket);
+        for (socket, of_worker) in listen(&mut listener.address, plan.workers)?
+            .into_iter()
+            .zip(&mut sockets)
+        {
+            of_worker.push(socket);
+        }
     }
     let admin_socket = match &mut plan.admin {
         Some(admin) => {
-            let socket = listen(admin.address)?;
-            admin.address = socket.local_addr()?;
-            Some(socket)
+            let sockets = listen(&mut admin.address, 1)?;
+            let socket = sockets.into_iter().next().map(TcpListener::from_std);
+            socket.transpose()?
         }
         None => None,
     };
     let mut journal = Journal::open(&plan.logs).map_err(ServeError::Log)?;
-    let journals = plan.logs.access.is_some() || plan.logs.profile.is_some();
     let opened = match plan.stores.is_empty() {
         true => None,
         false => Some(opening::open(&plan)?),
@@ -202,7 +201,7 @@ fn run(
         }
         None => None,
     };
-    let (dealers, threads) = start_workers(&runtime, &shared, engine, &tls, &journal, journals)?;
+    let threads = start_workers(&runtime, &shared, engine, &tls, &journal, sockets)?;
     let ready = Ready {
         listeners: shared.plan.listeners.iter().map(|l| l.address).collect(),
         admin: shared.plan.admin.as_ref().map(|a| a.address),
@@ -213,14 +212,7 @@ fn run(
     };
     on_ready(&ready, stopper.clone());
 
-    let local = LocalSet::new();
-    local.block_on(&runtime, async {
-        let mut accepting = JoinSet::new();
-        for (index, socket) in sockets.into_iter().enumerate() {
-            let shared = Arc::clone(&shared);
-            let dealers = dealers.clone();
-            accepting.spawn_local(accept(shared, index, socket, dealers));
-        }
+    runtime.block_on(async {
         if let Some(socket) = admin_socket {
             let shared = Arc::clone(&shared);
             tokio::task::spawn_local(admin::serve(shared, socket));
@@ -230,14 +222,11 @@ fn run(
         }
         let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
         tracing::info!("draining");
-        accepting.abort_all();
-        while accepting.join_next().await.is_some() {}
         let workers = tokio::task::spawn_blocking(move || {
             for thread in threads {
                 let _ = thread.join();
             }
         });
-        drop(dealers);
         let limit = shared.plan.timeouts.drain;
         let mut workers = workers;
         if tokio::time::timeout(limit, &mut workers).await.is_err() {
@@ -246,7 +235,8 @@ fn run(
             let _ = workers.await;
         }
     });
-    drop(local);
+    drop(_inside);
+    drop(runtime);
     journal.stop();
     let closed = keeper.map(Keeper::close).unwrap_or_default();
     for (result, device) in closed.into_iter().zip(&shared.devices) {
@@ -263,20 +253,19 @@ fn run(
     Ok(())
 }
 
-type Dealers = Vec<mpsc::Sender<Dealt>>;
-
 fn start_workers(
-    runtime: &runtime::Runtime,
+    runtime: &LocalRuntime,
     shared: &Arc<Shared>,
     engine: EngineKind,
     tls: &Tls,
     journal: &Journal,
-    journals: bool,
-) -> Result<(Dealers, Vec<JoinHandle<()>>), ServeError> {
-    let mut dealers = Vec::new();
+    sockets: Vec<Vec<net::TcpListener>>,
+) -> Result<Vec<JoinHandle<()>>, ServeError> {
+    let (dealers, receivers) = Dealers::new(sockets.len());
+    let logs = &shared.plan.logs;
     let mut threads = Vec::new();
     let mut readies = Vec::new();
-    for index in 0..shared.plan.workers {
+    for (index, (sockets, dealt)) in sockets.into_iter().zip(receivers).enumerate() {
         let (ready, is_ready) = oneshot::channel();
         let start = worker::Start {
             shared: Arc::clone(shared),
@@ -284,11 +273,12 @@ fn start_workers(
             engine,
             tls: tls.clone(),
             journal: journal.writer(),
-            journals,
+            journals: logs.access.is_some() || logs.profile.is_some(),
+            sockets,
+            dealt,
+            dealers: dealers.clone(),
         };
-        let (dealer, thread) = worker::spawn(start, ready)?;
-        dealers.push(dealer);
-        threads.push(thread);
+        threads.push(worker::spawn(start, ready)?);
         readies.push(is_ready);
     }
     runtime.block_on(async {
@@ -297,7 +287,7 @@ fn start_workers(
         }
         Ok::<_, ServeError>(())
     })?;
-    Ok((dealers, threads))
+    Ok(threads)
 }
 
 /// Waits until a thread says that it has come up.
@@ -309,64 +299,17 @@ async fn await_ready(ready: oneshot::Receiver<Result<(), String>>) -> Result<(),
     }
 }
 
-/// Accepts and deals to the worker with the fewest connections.
-async fn accept(shared: Arc<Shared>, index: usize, socket: TcpListener, dealers: Dealers) {
-    let mut next = 0;
-    loop {
-        let (stream, peer) = match socket.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of descriptors, most likely: give connections time to end instead of spinning.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let Ok(stream) = stream.into_std() else {
-            continue;
-        };
-        let open = |i: usize| {
-            let counters = &shared.counters[i];
-            counters
-                .client_connections_open
-                .load(std::sync::atomic::Ordering::Relaxed)
-                + (worker::DEAL_MAX - dealers[i].capacity()) as u64
-        };
-        // Ties go round, so that a burst that no worker has counted yet is still spread.
-        let order = (0..dealers.len()).map(|i| (i + next) % dealers.len());
-        let Some(least) = order.min_by_key(|&i| open(i)) else {
-            return;
-        };
-        next = (least + 1) % dealers.len();
-        let dealt = Dealt {
-            listener: index,
-            stream,
-            peer,
-        };
-        if dealers[least].send(dealt).await.is_err() {
-            tracing::error!("a worker has ended");
-            return;
-        }
-    }
-}
-
-fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    let bind = || -> io::Result<TcpListener> {
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )?;
-        socket.set_reuse_address(true)?;
-        if address.is_ipv6() {
-            socket.set_only_v6(false).ok();
-        }
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        TcpListener::from_std(socket.into())
+/// Listens, with so many sockets; the address gets the port the system chose.
+fn listen(address: &mut SocketAddr, sockets: usize) -> Result<Vec<net::TcpListener>, ServeError> {
+    let error = |source| ServeError::Listen {
+        address: *address,
+        source,
     };
-    bind().map_err(|source| ServeError::Listen { address, source })
+    let listening = accepting::listen(*address, sockets).map_err(error)?;
+    if let Some(socket) = listening.first() {
+        *address = socket.local_addr()?;
+    }
+    Ok(listening)
 }
 
 fn take_signals(stopper: &Stopper, journal: &Journal) -> io::Result<()> {

@@ -192,6 +192,8 @@ impl Shared {
 pub struct Worker {
     /// What all share.
     pub shared: Arc<Shared>,
+    /// Which of the workers.
+    pub index: usize,
     /// The store's shell on this worker's ring.
     pub disk: Option<DiskIo>,
     /// Connections to origins: pooled and new ones.
@@ -241,6 +243,7 @@ impl Worker {
         let clock = Cell::new(read_clock(&shared.clock));
         Worker {
             shared,
+            index,
             disk,
             connector,
             deadlines: Deadlines::new(),

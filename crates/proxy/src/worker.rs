@@ -1,11 +1,13 @@
 //! A worker thread: one runtime, its connections, its ring.
 //!
-//! Connections are accepted by the control thread and dealt to the worker that has the fewest; from then on a
+//! It accepts connections on sockets of its own, or is dealt them by a worker that has more (`accepting`); from then on a
 //! connection never leaves its worker. A tick every tenth of a second writes out clusters that have waited long
 //! enough, ends waits that are over due, and once a second lets go of what has grown old.
 
 use std::{
-    net::{SocketAddr, TcpStream},
+    cell::RefCell,
+    future::poll_fn,
+    net::{SocketAddr, TcpListener},
     rc::Rc,
     sync::Arc,
     thread::{self, JoinHandle},
@@ -14,13 +16,15 @@ use std::{
 
 use device::{Engine, EngineError, EngineKind};
 use tokio::{
-    runtime,
+    net::TcpStream,
+    runtime::{self, LocalOptions},
     sync::{mpsc, oneshot},
-    task::{JoinSet, LocalSet},
+    task::JoinSet,
     time::{MissedTickBehavior, interval},
 };
 
 use crate::{
+    accepting::{Dealers, Dealt},
     access::{Clients, Destinations},
     client,
     disk::DiskIo,
@@ -33,20 +37,11 @@ use crate::{
     target::RouteState,
 };
 
-/// Accepted connections waiting for a worker to take them; beyond it the control thread waits.
-pub const DEAL_MAX: usize = 1024;
 const TICK: Duration = Duration::from_millis(100);
 const TICKS_A_SECOND: u32 = 10;
 
-/// A connection on its way to a worker.
-pub struct Dealt {
-    /// Index of the listener it came in by.
-    pub listener: usize,
-    /// The socket, non-blocking.
-    pub stream: TcpStream,
-    /// Who is there.
-    pub peer: SocketAddr,
-}
+/// How long nothing is accepted after that has failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a worker is started with.
 pub struct Start {
@@ -62,33 +57,36 @@ pub struct Start {
     pub journal: JournalWriter,
     /// Is a record kept of each request?
     pub journals: bool,
+    /// What it listens on, one for each listener.
+    pub sockets: Vec<TcpListener>,
+    /// What others deal to it,
+    pub dealt: mpsc::Receiver<Dealt>,
+    /// and the way to them.
+    pub dealers: Dealers,
 }
 
 /// Starts a worker; its readiness, or why it could not start, comes back.
 pub fn spawn(
     start: Start,
     ready: oneshot::Sender<Result<(), String>>,
-) -> std::io::Result<(mpsc::Sender<Dealt>, JoinHandle<()>)> {
-    let (sender, receiver) = mpsc::channel(DEAL_MAX);
-    let handle = thread::Builder::new()
+) -> std::io::Result<JoinHandle<()>> {
+    thread::Builder::new()
         .name(format!("worker-{}", start.index))
         .spawn(move || {
-            let runtime = runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime::Builder::new_current_thread()
+                .enable_all()
+                .build_local(LocalOptions::default());
             match runtime {
-                Ok(runtime) => LocalSet::new().block_on(&runtime, run(start, receiver, ready)),
+                Ok(runtime) => runtime.block_on(run(start, ready)),
                 Err(error) => {
                     let _ = ready.send(Err(error.to_string()));
                 }
             }
-        })?;
-    Ok((sender, handle))
+        })
 }
 
-async fn run(
-    start: Start,
-    mut dealt: mpsc::Receiver<Dealt>,
-    ready: oneshot::Sender<Result<(), String>>,
-) {
+async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
+    let mut dealt = start.dealt;
     let shared = Arc::clone(&start.shared);
     let disk = match disk_of(&shared, start.index, start.engine) {
         Ok(disk) => disk,
@@ -106,19 +104,38 @@ async fn run(
         start.journal,
         start.journals,
     ));
-    let listeners = listener_states(&shared);
+    let house = Rc::new(House {
+        worker: Rc::clone(&worker),
+        listeners: listener_states(&shared),
+        connections: RefCell::default(),
+        dealers: start.dealers,
+    });
+    let mut accepting = JoinSet::new();
+    for (listener, socket) in start.sockets.into_iter().enumerate() {
+        match tokio::net::TcpListener::from_std(socket) {
+            Ok(socket) => {
+                accepting.spawn_local(accept(Rc::clone(&house), listener, socket));
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error.to_string()));
+                return;
+            }
+        }
+    }
     let _ = ready.send(Ok(()));
 
     let mut phase = shared.phase.subscribe();
-    let mut connections = JoinSet::new();
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut ticks = 0u32;
+    let mut is_draining = false;
     loop {
         tokio::select! {
-            Some(new) = dealt.recv() => take(&worker, &listeners, &mut connections, new),
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            Some(new) = dealt.recv() => house.take_dealt(new),
+            // Only now is each end of one worth a wake-up; before, the tick clears away what has ended.
+            () = house.one_ended(), if is_draining && !house.is_empty() => {}
             _ = tick.tick() => {
+                house.clear_away();
                 ticks = ticks.wrapping_add(1);
                 if let Some(disk) = &worker.disk {
                     disk.tick();
@@ -134,17 +151,19 @@ async fn run(
                     worker.deadlines.drain();
                 }
                 if now == Phase::Stopping {
-                    connections.abort_all();
+                    house.connections.borrow_mut().abort_all();
                 }
             }
         }
-        if *phase.borrow() >= Phase::Draining {
+        is_draining = *phase.borrow() >= Phase::Draining;
+        if is_draining {
+            accepting.abort_all();
             worker.deadlines.drain();
             while let Ok(new) = dealt.try_recv() {
-                take(&worker, &listeners, &mut connections, new);
+                house.take_dealt(new);
             }
             let stopping = *phase.borrow() == Phase::Stopping;
-            if connections.is_empty() && (worker.fetches.get() == 0 || stopping) {
+            if house.is_empty() && (worker.fetches.get() == 0 || stopping) {
                 break;
             }
         }
@@ -186,22 +205,85 @@ fn disk_of(
     )))
 }
 
-fn take(
-    worker: &Rc<Worker>,
-    listeners: &[Rc<ListenerState>],
-    connections: &mut JoinSet<()>,
-    new: Dealt,
-) {
-    let Some(listener) = listeners.get(new.listener) else {
-        return;
-    };
-    match tokio::net::TcpStream::from_std(new.stream) {
-        Ok(stream) => {
-            let worker = Rc::clone(worker);
-            let listener = Rc::clone(listener);
-            connections.spawn_local(client::serve(worker, listener, stream, new.peer));
+/// The connections of a worker, and how they come in.
+struct House {
+    worker: Rc<Worker>,
+    listeners: Vec<Rc<ListenerState>>,
+    connections: RefCell<JoinSet<()>>,
+    dealers: Dealers,
+}
+
+impl House {
+    /// Serves a connection, if its client may be served.
+    fn take(&self, listener: usize, stream: TcpStream, peer: SocketAddr) {
+        let Some(listener) = self.listeners.get(listener) else {
+            return;
+        };
+        let Some(count) = client::admit(&self.worker, listener, peer) else {
+            return;
+        };
+        let (worker, listener) = (Rc::clone(&self.worker), Rc::clone(listener));
+        self.connections
+            .borrow_mut()
+            .spawn_local(client::serve(worker, listener, stream, peer, count));
+    }
+
+    fn take_dealt(&self, dealt: Dealt) {
+        match TcpStream::from_std(dealt.stream) {
+            Ok(stream) => self.take(dealt.listener, stream, dealt.peer),
+            Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
         }
-        Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
+    }
+
+    /// Deals a connection to another worker. It comes back to us if that takes no more.
+    fn deal(&self, to: usize, listener: usize, stream: TcpStream, peer: SocketAddr) {
+        let Ok(stream) = stream.into_std() else {
+            return;
+        };
+        let dealt = Dealt {
+            listener,
+            stream,
+            peer,
+        };
+        if let Err(back) = self.dealers.deal(to, dealt) {
+            self.take_dealt(back);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.connections.borrow().is_empty()
+    }
+
+    /// Waits until a connection has ended.
+    async fn one_ended(&self) {
+        let _ = poll_fn(|cx| self.connections.borrow_mut().poll_join_next(cx)).await;
+    }
+
+    /// Lets go of connections that have ended.
+    fn clear_away(&self) {
+        let mut connections = self.connections.borrow_mut();
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Accepts for one listener.
+async fn accept(house: Rc<House>, listener: usize, socket: tokio::net::TcpListener) {
+    let worker = &house.worker;
+    loop {
+        match socket.accept().await {
+            Ok((stream, peer)) => {
+                let others = &worker.shared.counters;
+                match house.dealers.other_than(worker.index, others) {
+                    None => house.take(listener, stream, peer),
+                    Some(other) => house.deal(other, listener, stream, peer),
+                }
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: give connections time to end instead of spinning.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
     }
 }
 

@@ -285,6 +285,12 @@ impl Hand {
         !self.ready.is_empty()
     }
 
+    /// Are fewer regions ready than [`Self::begin_note`] keeps, and not by a few? Then it is worth waking somebody for.
+    pub(crate) fn is_short(&self) -> bool {
+        let kept = self.grid.stretch_regions as usize;
+        self.ready.len() <= READY_MIN.max(kept - kept / 4)
+    }
+
     /// Goes on to the next region that is ready.
     pub fn advance(&mut self) -> Option<Extent> {
         let region = self.ready.pop_front()?;
@@ -359,6 +365,29 @@ mod tests {
         for (at, region) in used.into_iter().enumerate() {
             assert_eq!(region, at as u32 % regions);
         }
+    }
+
+    #[test]
+    fn ready_regions_run_short_before_they_run_out() {
+        let mut hand = hand();
+        assert!(hand.is_short(), "at the start none is ready");
+        while let Some(sweep) = hand.sweep_if_needed() {
+            let _ = sweep;
+            hand.end_sweep();
+        }
+        while hand.begin_note(|_| true).is_some() {
+            hand.end_note(true);
+        }
+        assert!(!hand.is_short());
+        let full = hand.ready.len();
+        while !hand.is_short() {
+            hand.advance().unwrap();
+        }
+        assert!(
+            hand.ready.len() >= full / 2,
+            "{} of {full}",
+            hand.ready.len()
+        );
     }
 
     #[test]

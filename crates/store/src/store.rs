@@ -486,6 +486,15 @@ impl Store {
         has_room && self.takes_records()
     }
 
+    /// Is it worth waking whoever asks for [`Self::next_work`], so that room is made? It asks by itself now and then; this is for
+    /// when it should not wait. Errs on the side of yes.
+    pub fn wants_room(&self) -> bool {
+        match &self.writer().room {
+            Room::Hand(hand) => hand.is_short(),
+            Room::Book(_) => true,
+        }
+    }
+
     /// Was anything evicted since the store was opened?
     pub fn has_evicted(&self) -> bool {
         self.counters.evictions.get() > 0

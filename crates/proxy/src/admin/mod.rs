@@ -62,7 +62,7 @@ const AROUND_URL_BYTES_MAX: usize = 1 << 10;
 
 const GET: &str = "GET, HEAD";
 
-/// Serves until the task is aborted. To be called inside a `LocalSet`.
+/// Serves until the task is aborted. To be called on a `LocalRuntime`.
 pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
     let admin = Rc::new(Admin::new(shared));
     let mut connections = JoinSet::new();

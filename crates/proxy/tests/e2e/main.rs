@@ -23,6 +23,7 @@
 //! | `ranges` | parts of what is stored and of what arrives |
 //! | `parts` | parts of what is not stored, or not wholly |
 //! | `large` | bodies larger than memory should be |
+//! | `workers` | several threads that accept |
 
 mod bodies;
 mod cache;
@@ -46,3 +47,4 @@ mod smuggling;
 mod targeted;
 mod validation;
 mod waiters;
+mod workers;
