@@ -94,7 +94,7 @@ pub const TOP: &[Setting<Draft>] = &[
         Kind::Count(Storing::LOCALITY_BUFFERS, |d, n| {
             d.plan.storing.locality_buffers = n as usize
         }),
-        "Clusters filled at the same time, one for each origin server of late, so that what is asked for together lies together. 0: one for all. 32 to 128 on disks with a head; each may hold `cluster` of memory.",
+        "Origin servers of late whose objects are gathered in memory, 64KiB of each at most, and then go into the cluster together, so that what is asked for together lies together. 0: none, objects lie in the order in which they come. 32 to 128 on disks with a head, with `lazy-reads`.",
     ),
     setting(
         "store.lazy-reads",

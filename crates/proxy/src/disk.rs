@@ -397,7 +397,7 @@ impl DiskIo {
         }
     }
 
-    /// Writes the open clusters out and waits for all writes of this worker.
+    /// Writes out what waits in buffers and open clusters, and waits for all writes of this worker.
     pub async fn settle(&self) {
         for member in &*self.members {
             self.carry_out(member, member.store.flush());

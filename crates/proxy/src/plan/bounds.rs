@@ -290,11 +290,11 @@ pub struct Storing {
     pub watermarks: Watermarks,
     /// Size of one cluster write; a power of two.
     pub cluster_bytes: u32,
-    /// A cluster is written at the latest this long after its first record.
+    /// A cluster is written at the latest this long after its first record; as long may that have waited in a locality buffer.
     pub cluster_deadline: Duration,
     /// Objects longer than this are stored in pieces of this size; a power of two.
     pub fragment_bytes: u32,
-    /// Clusters open at once, one for each recent origin server; 0: one for all.
+    /// Buffers that gather the objects of a recent origin server each; 0: none.
     pub locality_buffers: usize,
     /// Which reads wait for each other.
     pub lazy_reads: LazyMode,
