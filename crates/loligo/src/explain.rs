@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    AccessFormat, AdmissionKind, Destinations, Forward, IoEngine, LazyMode, Listener, LogTarget,
-    OriginUrl, Plan, PolicyKind, Replacement, Role, Route, StorePlan, Storing,
+    AccessFormat, AdmissionKind, Destinations, Forward, IoEngine, LazyMode, Listener, LocalityMode,
+    LogTarget, OriginUrl, Plan, PolicyKind, Replacement, Role, Route, StorePlan, Storing,
 };
 
 use crate::into_plan::Settled;
@@ -308,12 +308,17 @@ fn explain_storing(plan: &Plan, out: &mut String) {
         },
     );
     line(out, "goes out", &replacement(plan));
-    if storing.locality_buffers > 0 {
-        let text = format!(
-            "objects of one server together, for {} at a time",
-            count(storing.locality_buffers, "server")
-        );
-        line(out, "written", &text);
+    let together = |servers: usize| {
+        let servers = count(servers, "server");
+        format!("objects of one server together, for {servers} at a time")
+    };
+    match storing.locality {
+        LocalityMode::Servers(0) => {}
+        LocalityMode::Servers(servers) => line(out, "written", &together(servers.into())),
+        LocalityMode::Measured => {
+            let text = together(storing.locality.buffers());
+            line(out, "written", &format!("where reads are slow, {text}"));
+        }
     }
     let wait = Time(storing.lazy_reads_deadline);
     let mut reads = match storing.lazy_reads {
@@ -474,6 +479,7 @@ mod tests {
                   objects       up to 1GiB
                   comes in      all that may be stored
                   goes out      what was written longest ago and is not used
+                  written       where reads are slow, objects of one server together, for 128 servers at a time
                   read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms, and then 64KiB at a time, for what lies beside
                   disk I/O      io_uring where the kernel allows it, else threads; past the page cache
 
@@ -541,6 +547,7 @@ mod tests {
                   objects       up to 1GiB
                   comes in      all that may be stored
                   goes out      what was written longest ago and is not used
+                  written       where reads are slow, objects of one server together, for 128 servers at a time
                   read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms, and then 64KiB at a time, for what lies beside
                   disk I/O      io_uring where the kernel allows it, else threads
 
@@ -604,7 +611,6 @@ mod tests {
               store.direct = false   (default true)
               store.weight = 3   (default 1)
               store.force = true   (default false)
-              store.locality-buffers = 32   (default 0)
 
             note: /x/device is taken as a store whatever is on it (force); take force out after the first start
         "#]].assert_eq(rest);

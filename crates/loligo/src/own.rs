@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use proxy::plan::{
-    AccessFormat, Bounds, Destinations, Dns, IoEngine, LazyMode, LogTarget, OriginUrl, Plan,
-    Storing,
+    AccessFormat, Bounds, Destinations, Dns, IoEngine, LazyMode, LocalityMode, LogTarget,
+    OriginUrl, Plan, Storing,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -123,19 +123,35 @@ pub fn admission(draft: &mut Draft, given: &Given) -> Done {
     Ok(())
 }
 
-pub fn lazy_reads(draft: &mut Draft, given: &Given) -> Done {
-    let auto = matches!(&given.value, Value::Text(text) if text == "auto");
-    draft.plan.storing.lazy_reads = if auto {
-        LazyMode::Measured
-    } else {
-        let number = matches!(&given.value, Value::Number(_))
-            || matches!(&given.value, Value::Text(text) if text.parse::<u64>().is_ok());
-        if !number {
-            return Err(given.problem("expected \"auto\" or a number, 0 for none"));
-        }
-        LazyMode::Gather(settings::count(given, Storing::LAZY_READS)? as u8)
+pub fn locality_buffers(draft: &mut Draft, given: &Given) -> Done {
+    let number = auto_or_number(given, Storing::LOCALITY_BUFFERS)?;
+    draft.plan.storing.locality = match number {
+        None => LocalityMode::Measured,
+        Some(servers) => LocalityMode::Servers(servers as u8),
     };
     Ok(())
+}
+
+pub fn lazy_reads(draft: &mut Draft, given: &Given) -> Done {
+    let number = auto_or_number(given, Storing::LAZY_READS)?;
+    draft.plan.storing.lazy_reads = match number {
+        None => LazyMode::Measured,
+        Some(reads) => LazyMode::Gather(reads as u8),
+    };
+    Ok(())
+}
+
+/// `None`: "auto".
+fn auto_or_number(given: &Given, bounds: Bounds<u64>) -> Result<Option<u64>, Problem> {
+    if matches!(&given.value, Value::Text(text) if text == "auto") {
+        return Ok(None);
+    }
+    let number = matches!(&given.value, Value::Number(_))
+        || matches!(&given.value, Value::Text(text) if text.parse::<u64>().is_ok());
+    if !number {
+        return Err(given.problem("expected \"auto\" or a number, 0 for none"));
+    }
+    settings::count(given, bounds).map(Some)
 }
 
 pub fn access_log(draft: &mut Draft, given: &Given) -> Done {

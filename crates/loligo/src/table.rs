@@ -91,10 +91,12 @@ pub const TOP: &[Setting<Draft>] = &[
     ),
     setting(
         "store.locality-buffers",
-        Kind::Count(Storing::LOCALITY_BUFFERS, |d, n| {
-            d.plan.storing.locality_buffers = n as usize
-        }),
-        "Clusters filled at the same time, one for each origin server of late, so that what is asked for together lies together. 0: one for all. 32 to 128 on disks with a head; each may hold `cluster` of memory.",
+        Kind::Own {
+            form: "`auto`, or a number, 0 to 128",
+            default: "auto",
+            set: own::locality_buffers,
+        },
+        "Origin servers of late whose objects are gathered in memory, 64KiB of each at most, and then go into the cluster together, so that what is asked for together lies together. `auto`: of 128, where and as long as reads are lazy. 0: none, objects lie in the order in which they come. A number: always.",
     ),
     setting(
         "store.lazy-reads",

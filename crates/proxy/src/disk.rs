@@ -35,7 +35,7 @@ use crate::{
     lazy::LazyReads,
     metrics::{self, Counters},
     object::{Large, Object},
-    plan::Storing,
+    plan::{LocalityMode, Storing},
     target,
 };
 
@@ -48,8 +48,8 @@ pub struct DiskIo {
     counters: Arc<Counters>,
     bell: Arc<Bell>,
     writes: Rc<WritesUnderWay>,
-    /// Are records gathered by the server they came from?
-    by_server: bool,
+    /// When records are gathered by the server they came from.
+    locality: LocalityMode,
     /// How far a read may reach where reads take long; 0: no further than its record.
     group_bytes: usize,
     clock: Clock,
@@ -115,7 +115,7 @@ impl DiskIo {
             counters,
             bell,
             writes: Rc::default(),
-            by_server: storing.locality_buffers > 0,
+            locality: storing.locality,
             group_bytes: storing.group_bytes as usize,
             clock,
         }
@@ -369,7 +369,7 @@ impl DiskIo {
             fragment: None,
             total,
             began,
-            server: self.server_of(&object.key),
+            server: self.server_of(object.primary, &object.key),
         })
     }
 
@@ -387,7 +387,7 @@ impl DiskIo {
         body: &[&[u8]],
         began: Sequence,
     ) -> bool {
-        let server = self.server_of(key);
+        let server = self.server_of(primary, key);
         let key = fragment_key(key, fragment.fetch_id, fragment.number);
         self.insert(&NewRecord {
             hash: self.set.hasher().hash(&key),
@@ -403,8 +403,12 @@ impl DiskIo {
     }
 
     /// The number of the server a key names; 0 when nobody wants to know.
-    fn server_of(&self, key: &[u8]) -> u64 {
-        if !self.by_server {
+    fn server_of(&self, primary: KeyHash, key: &[u8]) -> u64 {
+        let is_gathered = match self.locality {
+            LocalityMode::Servers(servers) => servers > 0,
+            LocalityMode::Measured => self.member(primary).reads.is_lazy(),
+        };
+        if !is_gathered {
             return 0;
         }
         // A 0 would mean none.
@@ -458,7 +462,7 @@ impl DiskIo {
         }
     }
 
-    /// Writes the open clusters out and waits for all writes of this worker.
+    /// Writes out what waits in buffers and open clusters, and waits for all writes of this worker.
     pub async fn settle(&self) {
         for member in &*self.members {
             self.carry_out(member, member.store.flush());

@@ -316,7 +316,7 @@ pub fn settings(plan: &Plan) -> Settings {
         replacement: storing.replacement,
         watermarks: storing.watermarks,
         fragment_bytes: storing.fragment_bytes,
-        locality_buffers: storing.locality_buffers,
+        locality_buffers: storing.locality.buffers(),
         matches,
         doubts,
         ..Settings::default()

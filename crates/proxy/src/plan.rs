@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-pub use bounds::{CacheRules, Dns, LazyMode, Limits, OriginTls, PoolLimits, Storing, Timeouts};
+pub use bounds::{
+    CacheRules, Dns, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing, Timeouts,
+};
 
 pub use rules::{KeyRule, Rule, Then, When};
 

@@ -163,7 +163,7 @@ impl Rig {
         self.store.tick(now_ms)
     }
 
-    /// The open clusters are to be written now.
+    /// Locality buffers and the open cluster are to be written now.
     pub fn flush(&self) -> Writes {
         self.store.flush()
     }

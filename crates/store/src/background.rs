@@ -236,8 +236,13 @@ impl Store {
         let sequence = self.next_sequence();
         shard.invalidations.note(primary, sequence);
         let had_marker = shard.markers.remove(primary);
+        let careless = self.limits.mistakes.make(Mistake::KeepWaiting);
+        let kept = careless.then(|| shard.waiting.remove(&primary.0)).flatten();
         let (had_record, freed) = shard.kill(primary);
         self.queue_freed(freed);
+        if let Some(kept) = kept {
+            shard.waiting.insert(primary.0, kept);
+        }
         drop(shard);
         self.counters.invalidated.add(u64::from(had_record));
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.

@@ -31,7 +31,7 @@ pub struct Write {
     pub data: Bytes,
 }
 
-/// The writes that one call caused: usually none or one, and one for each open cluster when a region is full.
+/// The writes that one call caused: usually none or one; several when a locality buffer is emptied or a region is full.
 #[derive(Debug, Default)]
 #[must_use = "the writes are to be carried out"]
 pub struct Writes(Vec<Write>);
@@ -67,14 +67,11 @@ pub(crate) struct OpenCluster {
     used: Chunks,
     records: Records,
     pub opened_ms: u64,
-    /// Whose records it gathers, with locality buffers; else 0.
-    pub server: u64,
 }
 
 impl OpenCluster {
-    pub(crate) fn new(buffer: BytesMut, run: Extent, server: u64, now_ms: u64) -> Self {
+    pub(crate) fn new(buffer: BytesMut, run: Extent, now_ms: u64) -> Self {
         Self {
-            server,
             buffer,
             run,
             used: Chunks(0),

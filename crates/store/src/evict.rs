@@ -69,9 +69,6 @@ impl Book {
     }
 }
 
-/// At the end of a region clusters are closed early, so that their tails can be used; but not for writes smaller than this part of a run.
-const TAIL_SHARE_MIN: u32 = 8;
-
 impl Store {
     /// Before each insert.
     pub(crate) fn make_room(&self, writer: &mut Writer, _len: Chunks) {
@@ -107,11 +104,10 @@ impl Store {
             if let Some(run) = writer.space.cut_largest(at_least, want) {
                 return Some(run);
             }
-            // With many clusters open much of the region may be their tails.
-            if !writer.open.is_empty() {
-                self.close_clusters(writer, writes);
-                let worth_a_write = at_least.max(Chunks(want.0 / TAIL_SHARE_MIN));
-                if let Some(run) = writer.space.cut_largest(worth_a_write, want) {
+            // What is to be a write of its own may find room in the open cluster's tail.
+            if writer.open.is_some() {
+                writes.push(self.close_cluster(writer));
+                if let Some(run) = writer.space.cut_largest(at_least, want) {
                     return Some(run);
                 }
             }

@@ -39,7 +39,7 @@ macro_rules! figures {
 
 figures! {
     gauges {
-        /// Records in the index.
+        /// Records that can be looked up.
         records
         /// Variant markers in the index.
         markers
@@ -55,6 +55,8 @@ figures! {
         largest_free_chunks
         /// Reads under way.
         reads_pinned
+        /// Bytes of records that wait in locality buffers; of those killed meanwhile too, until their buffer is emptied.
+        gathered_bytes
         /// Clusters handed out and not yet reported written.
         clusters_in_flight
         /// Memory of the index in bytes, without the allocator's.

@@ -99,7 +99,7 @@ impl Store {
             return None;
         };
         let mut frontier = hand.frontier();
-        // Gaps before it, which locality buffers leave, are given up.
+        // Gaps before it, which large records leave, are given up.
         frontier.rest = hand.current.and_then(|region| {
             let whole = hand.grid.extent(region..region + 1);
             let free = writer.space.free_pieces();

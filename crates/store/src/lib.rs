@@ -46,6 +46,7 @@ mod companions;
 mod evict;
 mod figures;
 mod frontier;
+mod gather;
 mod geometry;
 mod index;
 mod inspect;
@@ -53,6 +54,7 @@ mod invalidation;
 mod journal;
 mod key;
 pub mod layout;
+mod locality;
 mod log;
 mod marker;
 mod mistakes;
@@ -93,8 +95,8 @@ pub use record::{
 pub use recover::Recovered;
 pub use set::Set;
 pub use settings::{
-    CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFERS_MAX, Matches, RECORD_BYTES_MAX,
-    Replacement, Settings, UnknownReplacement,
+    CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFER_BYTES, LOCALITY_BUFFERS_MAX,
+    Matches, RECORD_BYTES_MAX, Replacement, Settings, UnknownReplacement,
 };
 pub use store::{Lookup, Read, ReadGuard, Renewal, Sequence, Store};
 pub use superblock::{FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError};

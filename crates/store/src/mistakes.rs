@@ -37,11 +37,13 @@ pub enum Mistake {
     NoOpenedAt,
     /// An extent is free as soon as its record is dropped, whoever reads it.
     FreeWhileRead,
+    /// An invalidation leaves what waits in a locality buffer.
+    KeepWaiting,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Mistake; 14] = [
+    pub const ALL: [Mistake; 15] = [
         Mistake::NoLog,
         Mistake::NoHorizon,
         Mistake::NoMac,
@@ -56,6 +58,7 @@ impl Mistake {
         Mistake::SingleLogCopy,
         Mistake::NoOpenedAt,
         Mistake::FreeWhileRead,
+        Mistake::KeepWaiting,
     ];
 
     /// How it is written on the command line.
@@ -75,6 +78,7 @@ impl Mistake {
             Mistake::SingleLogCopy => "single-log-copy",
             Mistake::NoOpenedAt => "no-opened-at",
             Mistake::FreeWhileRead => "free-while-read",
+            Mistake::KeepWaiting => "keep-waiting",
         }
     }
 }

@@ -394,6 +394,9 @@ impl Store {
             alive = false; // invalidated just now
         }
         seen.insert(hash.0, sequence);
+        if shard.waiting.contains_key(&hash.0) {
+            return false; // stored since the start
+        }
         if let Some(spot) = shard.find(hash) {
             let there = shard.entry(spot);
             // In the first case it is this one.

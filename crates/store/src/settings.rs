@@ -22,8 +22,11 @@ pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// And this share of the data area.
 const IN_FLIGHT_SHARE: u64 = 16;
 
-/// Clusters that may be open at once, one for each recent origin server.
+/// Origin servers whose records may be gathered at once.
 pub const LOCALITY_BUFFERS_MAX: usize = 128;
+
+/// Bytes gathered of each; less only where a cluster is smaller.
+pub const LOCALITY_BUFFER_BYTES: u32 = 64 << 10;
 
 const SHARDS_MAX: usize = 1024;
 const CLUSTER_BYTES_MIN: u64 = 64 * 1024;
@@ -104,7 +107,8 @@ pub struct Settings {
     /// Bytes gathered into one device write. Larger writes cost less each but hold more in memory.
     /// Default 1 MiB; in effect between 64 KiB and half of a region.
     pub cluster_bytes: u32,
-    /// Milliseconds a record waits at most for its cluster to fill. Default 1000.
+    /// Milliseconds a record waits at most for its cluster to fill, and before that, with locality buffers, for its buffer.
+    /// Default 1000.
     pub cluster_deadline_ms: u64,
     /// What leaves to make room. Default second-chance.
     pub replacement: Replacement,
@@ -115,8 +119,8 @@ pub struct Settings {
     pub object_bytes_max: u64,
     /// Bodies are cut into fragments of this size. Default 1 MiB; in effect at most a quarter of a region.
     pub fragment_bytes: u32,
-    /// Clusters open at once, one for each recent origin server, so that what belongs together lies together: at most 128.
-    /// 0, the default: one for all.
+    /// Buffers of [`LOCALITY_BUFFER_BYTES`] that gather the records of one recent origin server each, so that what belongs together
+    /// lies together: at most 128. 0, the default: none, records lie in the order in which they came.
     pub locality_buffers: usize,
     /// Parts of the index with a lock each: a power of two (rounded up to one), at most 1024. Default 64.
     pub shards: usize,
@@ -162,7 +166,8 @@ pub(crate) struct Limits {
     pub record_chunks_max: u32,
     pub object_bytes_max: u64,
     pub fragment_bytes: u32,
-    pub clusters_open_max: usize,
+    pub locality_buffers: usize,
+    pub locality_buffer_chunks: u32,
     pub in_flight_bytes_max: usize,
     pub shards: usize,
     /// Segments of the index in each shard.
@@ -199,7 +204,9 @@ impl Limits {
             record_chunks_max,
             object_bytes_max: settings.object_bytes_max.min(data_bytes / 2),
             fragment_bytes: fragment_bytes(settings.fragment_bytes, region_bytes, chunk_bytes),
-            clusters_open_max: settings.locality_buffers.clamp(1, LOCALITY_BUFFERS_MAX),
+            locality_buffers: settings.locality_buffers.min(LOCALITY_BUFFERS_MAX),
+            locality_buffer_chunks: (u64::from(LOCALITY_BUFFER_BYTES).min(whole(cluster_bytes))
+                / chunk_bytes) as u32,
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX.min(data_bytes / IN_FLIGHT_SHARE) as usize,
             shards,
             segments: segments as usize,

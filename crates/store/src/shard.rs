@@ -15,6 +15,9 @@
 //! meanwhile. Readers of a record that was killed (invalidated, replaced, forgotten) are told so when they are done; those of a
 //! merely evicted one may serve what they read.
 //!
+//! With locality buffers there is a state before the first (`gather`): *waiting*, in memory, without a place, known by its whole hash.
+//! It ends with `publish`, or with the record.
+//!
 //! The index knows a record by a part of its hash only. Two keys that agree in that part are taken for one: the later one drops
 //! the earlier (a miss), and who looks for one may be led to the other, which the full key in the record then shows.
 //!
@@ -24,6 +27,7 @@
 
 use crate::Sequence;
 use crate::book::Book;
+use crate::gather::Waiting;
 use crate::index::{Entry, Index, Spot};
 use crate::invalidation::Invalidations;
 use crate::key::{KeyHash, NumberMap};
@@ -61,6 +65,8 @@ pub(crate) struct Swept {
 pub(crate) struct Shard {
     pub index: Index,
     pub book: Option<Book>,
+    /// What waits in locality buffers, by its whole hash.
+    pub waiting: NumberMap<u64, Waiting>,
     held: NumberMap<u32, Hold>,
     pub markers: Markers,
     pub invalidations: Invalidations,
@@ -71,14 +77,21 @@ impl Shard {
         Self {
             index: Index::new(segments),
             book,
+            waiting: NumberMap::default(),
             held: NumberMap::default(),
             markers: Markers::default(),
             invalidations: Invalidations::default(),
         }
     }
 
+    /// Records that can be looked up.
     pub(crate) fn len(&self) -> usize {
-        self.index.len()
+        self.index.len() + self.waiting.len()
+    }
+
+    /// Is there such a record?
+    pub(crate) fn has(&self, hash: KeyHash) -> bool {
+        self.waiting.contains_key(&hash.0) || self.find(hash).is_some()
     }
 
     pub(crate) fn pins(&self) -> usize {
@@ -122,8 +135,9 @@ impl Shard {
         hold_or_free(&mut self.held, entry, hash, fate)
     }
 
-    /// Kills the record of that hash, if there is one. True if there was.
+    /// Kills the record of that hash, if there is one, wherever it is. True if there was.
     pub(crate) fn kill(&mut self, hash: KeyHash) -> (bool, Option<Extent>) {
+        let waited = self.waiting.remove(&hash.0).is_some();
         // A record that was evicted while being read is out of the index, yet its readers must learn of this too.
         for hold in self.held.values_mut() {
             if hold.hash == hash && hold.fate.is_some() {
@@ -132,7 +146,7 @@ impl Shard {
         }
         match self.find(hash) {
             Some(spot) => (true, self.drop_record(spot, hash, Fate::Killed)),
-            None => (false, None),
+            None => (waited, None),
         }
     }
 

@@ -4,7 +4,7 @@
 //!
 //! 1. `background`: log, journal, checkpoint. No look-up takes it.
 //! 2. `scan`: what a start has yet to find. Held while a read is looked through, so nobody waits for it who holds another.
-//! 3. `writer`: allocator, open clusters, eviction. No hit from disk takes it.
+//! 3. `writer`: allocator, open cluster, locality buffers, eviction. No hit from disk takes it.
 //! 4. `shards`: each a part of the index, chosen by key hash. Held for a look-up, never two at once (but by `audit`).
 //! 5. `flights`, `freed`, `bad`, `predicates`, `pool`, `scan_reads`: short. Nothing is taken while one is held.
 //!
@@ -20,6 +20,7 @@ use crate::figures::{Counters, Figures};
 use crate::geometry::Geometry;
 use crate::index::Spot;
 use crate::key::{KeyHash, KeyHasher};
+use crate::locality::Buffers;
 use crate::log;
 use crate::marker::{LIST_BYTES_MAX, Marker};
 use crate::mistakes::Mistake;
@@ -35,7 +36,7 @@ use crate::superblock::{Secret, Superblock};
 use crate::writer::Writer;
 use bytes::Bytes;
 use extent::{Chunk, Extent, SpaceManager, Unified};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The order of records and invalidations: each takes the next number.
@@ -58,6 +59,8 @@ pub struct Store {
     pub(crate) scan_reads: Mutex<Option<Reads>>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) flights: Mutex<Vec<Flight>>,
+    /// What waits in locality buffers, in bytes.
+    pub(crate) gathered_bytes: AtomicUsize,
     pub(crate) freed: Mutex<Vec<Extent>>,
     /// Extents that could not be read: not used again.
     pub(crate) bad: Mutex<Vec<Extent>>,
@@ -132,7 +135,8 @@ pub enum Lookup {
     Absent,
     /// The record is on disk: carry out the read.
     OnDisk(Read),
-    /// The record's write is not complete: its bytes, as they will be on disk.
+    /// The record's write is not complete: its bytes, as they will be on disk (but for the place that the header names, while it waits
+    /// in a locality buffer).
     Buffered(Bytes),
 }
 
@@ -209,6 +213,7 @@ impl Store {
             Room::Hand(hand) => hand.next_chunk().0,
             Room::Book(_) => 0,
         };
+        let buffers = Buffers::new(&limits, geometry.chunk_bytes);
         let shard = || Shard::new(limits.segments, limits.policy().map(book::Book::new));
         Self {
             secret: superblock.secret,
@@ -221,8 +226,9 @@ impl Store {
             background: Mutex::new(background),
             scan: Mutex::default(),
             scan_reads: Mutex::default(),
-            writer: Mutex::new(Writer::new(space, room)),
+            writer: Mutex::new(Writer::new(space, room, buffers)),
             flights: Mutex::default(),
+            gathered_bytes: AtomicUsize::new(0),
             freed: Mutex::default(),
             bad: Mutex::default(),
             predicates: Mutex::default(),
@@ -287,6 +293,9 @@ impl Store {
     pub fn look_up(&self, hash: KeyHash) -> Lookup {
         let number = self.shard_of(hash);
         let mut shard = self.shard(number);
+        if let Some(waiting) = shard.waiting.get_mut(&hash.0) {
+            return Lookup::Buffered(waiting.serve());
+        }
         let Some(spot) = shard.find(hash) else {
             return Lookup::Absent;
         };
@@ -298,6 +307,9 @@ impl Store {
         // In an open cluster: that is the writer's, whose lock comes first. Meanwhile anything may have happened.
         let writer = self.writer();
         let mut shard = self.shard(number);
+        if let Some(waiting) = shard.waiting.get_mut(&hash.0) {
+            return Lookup::Buffered(waiting.serve());
+        }
         let Some(spot) = shard.find(hash) else {
             return Lookup::Absent;
         };
@@ -344,7 +356,7 @@ impl Store {
 
     /// Is there such a record? No use, no pin.
     pub fn contains(&self, hash: KeyHash) -> bool {
-        self.shard(self.shard_of(hash)).find(hash).is_some()
+        self.shard(self.shard_of(hash)).has(hash)
     }
 
     /// Ends a read. False: the record was invalidated, replaced or forgotten meanwhile; do not serve it.
@@ -575,6 +587,7 @@ impl Store {
             figures.space_bytes = space.memory_bytes() as u64;
         }
         figures.chunk_bytes = u64::from(self.geometry.chunk_bytes);
+        figures.gathered_bytes = self.gathered_bytes.load(Ordering::Relaxed) as u64;
         figures.clusters_in_flight = crate::lock(&self.flights).len() as u64;
         for number in 0..self.shards.len() {
             let shard = self.shard(number);
@@ -598,6 +611,7 @@ impl Store {
         let flights = crate::lock(&self.flights);
         let freed = crate::lock(&self.freed);
         writer.space.audit()?;
+        Self::audit_gathered(&writer, &shards)?;
         // All that is in use; no two of them may overlap.
         let mut used: Vec<Extent> = freed.clone();
         used.extend(writer.open.iter().filter_map(|open| open.tail()));

@@ -6,8 +6,8 @@
 //! A record is published before its bytes are in the buffer; who finds it at that moment waits for the lock.
 //! That way an insert that comes too late, because its key was invalidated meanwhile, has used nothing.
 //!
-//! With locality buffers several clusters are open at once, each for one recent origin server. All are closed when the writer goes on
-//! to the next region, so that regions remain in the order of time.
+//! There is one open cluster, closed when the writer goes on to the next region, so that regions remain in the order of time. With
+//! locality buffers (`gather`) records of one server wait together before they come to it.
 //!
 //! Limits: see `evict` for the work of making room; [`IN_FLIGHT_BYTES_MAX`](crate::settings::IN_FLIGHT_BYTES_MAX) in flight, beyond which the device is
 //! behind and nothing is stored.
@@ -16,19 +16,18 @@ use crate::cluster::{Flight, OpenCluster, Records, Write, WriteId, Writes};
 use crate::evict::Room;
 use crate::index::Entry;
 use crate::key::KeyHash;
+use crate::locality::Buffers;
 use crate::mistakes::Mistake;
 use crate::record::{
     self, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, Placed, RecordParts,
 };
 use crate::settings::CLUSTERS_IN_FLIGHT_MIN;
-use crate::store::{Renewal, Store};
+use crate::shard::Shard;
+use crate::store::{Renewal, Sequence, Store};
 use bytes::Bytes;
 use extent::{Chunk, Chunks, Extent, SpaceManager, Unified};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// The least a cluster's run is cut, with many clusters open: 64 KiB.
-const RUN_BYTES_MIN: u32 = 64 * 1024;
+use std::sync::{Arc, MutexGuard};
 
 /// What became of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +59,8 @@ pub struct Inserted {
 /// What only one thread at a time may touch.
 pub(crate) struct Writer {
     pub space: Unified,
-    pub open: Vec<OpenCluster>,
+    pub open: Option<OpenCluster>,
+    pub buffers: Buffers,
     pub room: Room,
     next_write: u64,
     /// Bytes handed out to be written since the last checkpoint began.
@@ -68,10 +68,11 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(space: Unified, room: Room) -> Self {
+    pub(crate) fn new(space: Unified, room: Room, buffers: Buffers) -> Self {
         Self {
             space,
-            open: Vec::new(),
+            open: None,
+            buffers,
             room,
             next_write: 0,
             bytes_since_checkpoint: 0,
@@ -81,13 +82,13 @@ impl Writer {
 
 /// A record on its way in.
 #[derive(Clone, Copy)]
-struct Incoming<'a> {
-    record: &'a NewRecord<'a>,
-    len: Chunks,
-    checksum: u64,
-    now_ms: u64,
+pub(crate) struct Incoming<'a> {
+    pub record: &'a NewRecord<'a>,
+    pub len: Chunks,
+    pub checksum: u64,
+    pub now_ms: u64,
     /// Of a renewal: where the record lies that it is a copy of.
-    copy_of: Option<Chunk>,
+    pub copy_of: Option<Chunk>,
 }
 
 impl Store {
@@ -173,6 +174,8 @@ impl Store {
         };
         if len.0 > self.limits.cluster_chunks {
             self.insert_alone(incoming, writes)
+        } else if self.is_gathered(record.server, len) {
+            self.insert_gathered(incoming, writes)
         } else {
             self.insert_in_cluster(incoming, writes)
         }
@@ -197,27 +200,13 @@ impl Store {
             return Outcome::Paused;
         }
         self.make_room(writer, incoming.len);
-        let several = self.limits.clusters_open_max > 1;
-        let server = if several { incoming.record.server } else { 0 };
-        let mut at = writer.open.iter().position(|open| open.server == server);
-        if at.is_none_or(|at| !self.has_room(writer, at, incoming.len)) {
-            if self.is_behind() {
-                return Outcome::Behind;
-            }
-            // Its tail is free again before the next run is cut, so a run can go on where it ended.
-            if at.is_some() || writer.open.len() >= self.limits.clusters_open_max {
-                writes.push(self.close_cluster(writer, at.unwrap_or(0)));
-            }
-            let Some(run) = self.cut(writer, incoming.len, self.run_chunks(incoming.len), writes)
-            else {
-                return Outcome::NoSpace;
-            };
-            let open = OpenCluster::new(self.pool.take(), run, server, incoming.now_ms);
-            writer.open.push(open);
-            at = Some(writer.open.len() - 1);
+        if let Err(why_not) = self.open_for(writer, incoming.len, incoming.now_ms, false, writes) {
+            return why_not;
         }
-        let at = at.expect("a cluster with room was found or opened above");
-        let open = &mut writer.open[at];
+        let open = writer
+            .open
+            .as_mut()
+            .expect("a cluster with room was found or opened above");
         let extent = open.next(incoming.len);
         if !self.publish(incoming, extent) {
             return Outcome::Invalidated;
@@ -225,21 +214,40 @@ impl Store {
         let place = open.append(incoming.record.hash, extent, self.chunk_bytes());
         incoming.record.write_parts(place);
         place[..HEADER_BYTES].copy_from_slice(&self.seal(incoming, extent));
-        if open.is_full(self.limits.cluster_chunks) {
-            writes.push(self.close_cluster(writer, at));
-        }
+        self.close_if_full(writer, writes);
         Outcome::Stored
     }
 
-    /// How much to cut for a cluster: all it can hold, but with many clusters open a fair share of a region.
-    fn run_chunks(&self, len: Chunks) -> u32 {
-        let open_max = self.limits.clusters_open_max as u32;
-        if open_max == 1 {
-            return self.limits.cluster_chunks;
+    /// Sees to it that there is an open cluster with room for `len` chunks. With `at_once` one is also opened while the device is
+    /// behind.
+    pub(crate) fn open_for(
+        &self,
+        writer: &mut Writer,
+        len: Chunks,
+        now_ms: u64,
+        at_once: bool,
+        writes: &mut Writes,
+    ) -> Result<(), Outcome> {
+        if self.has_room(writer, len) {
+            return Ok(());
         }
-        let share = self.geometry.region_chunks / (2 * open_max);
-        let least = RUN_BYTES_MIN / self.geometry.chunk_bytes;
-        share.max(least).max(len.0).min(self.limits.cluster_chunks)
+        if !at_once && self.is_behind() {
+            return Err(Outcome::Behind);
+        }
+        // Its tail is free again before the next run is cut, so a run can go on where it ended.
+        writes.push(self.close_cluster(writer));
+        let Some(run) = self.cut(writer, len, self.limits.cluster_chunks, writes) else {
+            return Err(Outcome::NoSpace);
+        };
+        writer.open = Some(OpenCluster::new(self.pool.take(), run, now_ms));
+        Ok(())
+    }
+
+    pub(crate) fn close_if_full(&self, writer: &mut Writer, writes: &mut Writes) {
+        let open = writer.open.as_ref();
+        if open.is_some_and(|open| open.is_full(self.limits.cluster_chunks)) {
+            writes.push(self.close_cluster(writer));
+        }
     }
 
     /// A record larger than a cluster is a write of its own.
@@ -277,39 +285,9 @@ impl Store {
     /// then, and a new marker has another salt, a new head another fetch.
     fn publish(&self, incoming: Incoming<'_>, extent: Extent) -> bool {
         let record = incoming.record;
-        let number = self.shard_of(record.hash);
-        let primary = self.shard_of(record.primary);
-        let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
-        if primary != number
-            && !self.shard(primary).admits(record.primary, record.began)
-            && !careless
-        {
+        let Some(mut shard) = self.admitting_shard(incoming) else {
             return false;
-        }
-        let mut shard = self.shard(number);
-        // Here again, after the extent was taken: see `prune_predicates`.
-        let (key, meta) = (record.key, record.meta);
-        if self.is_matched(record.began, key, meta) && !careless {
-            return false;
-        }
-        if self.is_doubted(record.began, key, meta) {
-            return false;
-        }
-        if primary == number && !shard.admits(record.primary, record.began) && !careless {
-            return false;
-        }
-        if let Some(first) = incoming.copy_of {
-            let now = shard.find(record.hash).map(|spot| shard.entry(spot));
-            // Something newer lies there, or nothing any more.
-            if now.is_none_or(|entry| entry.first() != first || entry.is_writing()) {
-                return false;
-            }
-        }
-        if let Some(book) = &shard.book
-            && !book.admits(record.record_bytes())
-        {
-            return false;
-        }
+        };
         let (replaced, freed) = shard.kill(record.hash);
         self.queue_freed(freed);
         let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
@@ -320,6 +298,58 @@ impl Store {
             self.counters.replaced.add(u64::from(replaced));
         }
         true
+    }
+
+    /// The record's shard, if it may be published there, see [`Self::publish`].
+    pub(crate) fn admitting_shard(&self, incoming: Incoming<'_>) -> Option<MutexGuard<'_, Shard>> {
+        let record = incoming.record;
+        let number = self.shard_of(record.hash);
+        let primary = self.shard_of(record.primary);
+        let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
+        if primary != number
+            && !self.shard(primary).admits(record.primary, record.began)
+            && !careless
+        {
+            return None;
+        }
+        let shard = self.shard(number);
+        // Here again, after the extent was taken: see `prune_predicates`.
+        let life = (record.primary, record.began);
+        if !self.admits(&shard, number, life, record.key, record.meta) {
+            return None;
+        }
+        if let Some(first) = incoming.copy_of {
+            let now = shard.find(record.hash).map(|spot| shard.entry(spot));
+            // Something newer lies there, or nothing any more.
+            if now.is_none_or(|entry| entry.first() != first || entry.is_writing()) {
+                return None;
+            }
+        }
+        if let Some(book) = &shard.book
+            && !book.admits(record.record_bytes())
+        {
+            return None;
+        }
+        Some(shard)
+    }
+
+    /// May what began then be published in that shard, as far as predicates know, and the primary key if it is of the same shard?
+    pub(crate) fn admits(
+        &self,
+        shard: &Shard,
+        number: usize,
+        (primary, began): (KeyHash, Sequence),
+        key: &[u8],
+        meta: &[u8],
+    ) -> bool {
+        let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
+        if self.is_matched(began, key, meta) && !careless {
+            return false;
+        }
+        if self.is_doubted(began, key, meta) {
+            return false;
+        }
+        self.shard_of(primary) != number || shard.admits(primary, began) || careless
     }
 
     fn seal(&self, incoming: Incoming<'_>, extent: Extent) -> [u8; HEADER_BYTES] {
@@ -333,9 +363,11 @@ impl Store {
         incoming.record.header(placed).encode(&self.secret)
     }
 
-    /// Is there room for `len` chunks in an open cluster, if need be by growing into free chunks behind it?
-    fn has_room(&self, writer: &mut Writer, at: usize, len: Chunks) -> bool {
-        let open = &mut writer.open[at];
+    /// Is there room for `len` chunks in the open cluster, if need be by growing into free chunks behind it?
+    fn has_room(&self, writer: &mut Writer, len: Chunks) -> bool {
+        let Some(open) = &mut writer.open else {
+            return false;
+        };
         if open.left() >= len {
             return true;
         }
@@ -349,9 +381,9 @@ impl Store {
         }
     }
 
-    /// Freezes an open cluster into a write and gives back what is left of its run.
-    pub(crate) fn close_cluster(&self, writer: &mut Writer, at: usize) -> Option<Write> {
-        let open = writer.open.remove(at);
+    /// Freezes the open cluster, if there is one, into a write and gives back what is left of its run.
+    pub(crate) fn close_cluster(&self, writer: &mut Writer) -> Option<Write> {
+        let open = writer.open.take()?;
         open.tail()
             .into_iter()
             .for_each(|tail| writer.space.free(tail));
@@ -361,12 +393,6 @@ impl Store {
                 self.pool.give_back_mut(buffer);
                 None
             }
-        }
-    }
-
-    pub(crate) fn close_clusters(&self, writer: &mut Writer, writes: &mut Writes) {
-        while !writer.open.is_empty() {
-            writes.push(self.close_cluster(writer, 0));
         }
     }
 
@@ -394,36 +420,40 @@ impl Store {
         Write { id, offset, data }
     }
 
-    /// Does the device have so much to write that it is given no more, for a moment?
+    /// Does the device have so much to write that it is given no more, for a moment? What waits in locality buffers counts too.
     pub fn is_behind(&self) -> bool {
+        let gathered = self.gathered_bytes.load(Ordering::Relaxed);
         let flights = crate::lock(&self.flights);
         flights.len() >= CLUSTERS_IN_FLIGHT_MIN
-            && flights.iter().map(Flight::bytes).sum::<usize>() >= self.limits.in_flight_bytes_max
+            && gathered + flights.iter().map(Flight::bytes).sum::<usize>()
+                >= self.limits.in_flight_bytes_max
     }
 
-    /// Closes the open clusters that have waited for their deadline. Call every tenth of a second or so.
+    /// Empties the locality buffers and closes the open cluster that have waited for their deadline. Call every tenth of a second
+    /// or so.
     pub fn tick(&self, now_ms: u64) -> Writes {
         let mut guard = self.writer();
         let writer = &mut *guard;
         let mut writes = Writes::default();
-        let mut at = 0;
-        while at < writer.open.len() && !self.is_behind() {
-            let open = &mut writer.open[at];
+        self.empty_overdue(writer, now_ms, &mut writes);
+        if let Some(open) = &mut writer.open
+            && !self.is_behind()
+        {
             // A clock that was set back starts the wait again.
             open.opened_ms = open.opened_ms.min(now_ms);
             if now_ms - open.opened_ms >= self.limits.cluster_deadline_ms {
-                writes.push(self.close_cluster(writer, at));
-            } else {
-                at += 1;
+                writes.push(self.close_cluster(writer));
             }
         }
         writes
     }
 
-    /// Closes the open clusters now, full or not.
+    /// Empties the locality buffers, as far as there is room, and closes the open cluster, full or not.
     pub fn flush(&self) -> Writes {
         let mut writes = Writes::default();
-        self.close_clusters(&mut self.writer(), &mut writes);
+        let mut writer = self.writer();
+        self.empty_all(&mut writer, &mut writes);
+        writes.push(self.close_cluster(&mut writer));
         writes
     }
 

@@ -6,7 +6,7 @@
 //! the bytes under a reader stay, the store's own audit passes. The device loses or tears what was not flushed, refuses
 //! writes, and carries out background work late, in any order, or not at all.
 //!
-//! The policies take turns by seed. A failure names its seed: `SEED=n cargo test -p store --test model`.
+//! The policies take turns by seed, with locality buffers and without. A failure names its seed: `SEED=n cargo test -p store --test model`.
 
 mod common;
 
@@ -119,6 +119,8 @@ impl Run {
             cluster_bytes: 64 * 1024,
             shards: 4,
             replacement: policy.parse().unwrap(),
+            // Every other round of the policies.
+            locality_buffers: seed as usize / POLICIES.len() % 2 * 3,
             ..Settings::default()
         };
         let mut shell = Shell::new(4 << 20, settings);
@@ -243,7 +245,7 @@ impl Run {
             fragment: None,
             total: None,
             began,
-            server: 0,
+            server: primary_key % 5,
         };
         let version = Version {
             key: key.to_vec(),
@@ -571,7 +573,12 @@ fn the_store_agrees_with_its_twin() {
     let mut seen = HashSet::new();
     for seed in seeds.clone() {
         let mut run = Run::new(seed);
-        println!("SEED={seed} {}", run.shell.settings.replacement);
+        let Settings {
+            replacement,
+            locality_buffers,
+            ..
+        } = &run.shell.settings;
+        println!("SEED={seed} {replacement}, {locality_buffers} locality buffers");
         for step in 0..STEPS {
             run.step();
             if step % 4 == 0 {

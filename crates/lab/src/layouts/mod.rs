@@ -9,6 +9,7 @@
 //! Not known here: proxies, threads.
 //! Source: paper 002 Figures 6 and 8 (utilisation, locality buffers), paper 000 section 4.4 (front-rear hashing).
 
+pub mod ahead;
 pub mod device;
 pub mod freespace;
 mod report;
@@ -18,7 +19,7 @@ use replacement::{PolicyKind, Watermarks};
 use store::{Geometry, Replacement, Settings};
 
 pub use report::{page, table, tables};
-pub use run::{Findings, Rig, WARMING_PERCENT, run};
+pub use run::{Findings, NEAR_BYTES, Rig, WARMING_PERCENT, run};
 
 /// Between high and low watermark.
 const MARKS_APART_PERCENT: u8 = 2;
@@ -30,7 +31,7 @@ pub struct Layout {
     pub replacement: Replacement,
     /// With an ordered policy: how full the store is kept.
     pub full_percent: u8,
-    /// Clusters open at once, one for each recent server; 0 and 1: one for all.
+    /// Buffers that gather the records of a recent server each; 0: none.
     pub locality_buffers: usize,
     /// Bytes gathered into a write.
     pub cluster_bytes: u32,
@@ -38,6 +39,8 @@ pub struct Layout {
     pub chunk_bytes: u32,
     /// Reads that are gathered and carried out in order of address; 0 and 1: none is.
     pub lazy_reads: usize,
+    /// Bytes that a read brings at least, kept for what is asked for next; 0: what is asked for, as the proxy does.
+    pub ahead_bytes: usize,
 }
 
 impl Default for Layout {
@@ -51,6 +54,7 @@ impl Default for Layout {
             cluster_bytes: settings.cluster_bytes,
             chunk_bytes: Geometry::CHUNK_BYTES_DEFAULT,
             lazy_reads: 0,
+            ahead_bytes: 0,
         }
     }
 }
@@ -77,6 +81,9 @@ impl Layout {
         }
         if self.lazy_reads != usual.lazy_reads {
             parts.push(format!("{} lazy reads", self.lazy_reads));
+        }
+        if self.ahead_bytes != usual.ahead_bytes {
+            parts.push(format!("{} KiB ahead", self.ahead_bytes >> 10));
         }
         if parts.is_empty() {
             "default".to_owned()
@@ -150,15 +157,24 @@ impl Layout {
                 ..usual.clone()
             });
         }
-        all.push(Layout {
-            lazy_reads: 10,
-            ..usual.clone()
-        });
-        all.push(Layout {
-            lazy_reads: 10,
-            locality_buffers: 32,
-            ..usual
-        });
+        for locality_buffers in [0, 8, 32, 128] {
+            all.push(Layout {
+                lazy_reads: 10,
+                locality_buffers,
+                ..usual.clone()
+            });
+        }
+        // Without and with what makes neighbours worth reading.
+        for (locality_buffers, lazy_reads) in
+            [(0, 0), (32, 0), (128, 0), (0, 10), (32, 10), (128, 10)]
+        {
+            all.push(Layout {
+                locality_buffers,
+                lazy_reads,
+                ahead_bytes: 64 << 10,
+                ..usual.clone()
+            });
+        }
         all
     }
 }
@@ -237,6 +253,40 @@ mod tests {
         });
         assert!(lazy.device.seeking_s < eager.device.seeking_s);
         assert!(lazy.store_hits.abs_diff(eager.store_hits) * 50 < eager.store_hits);
+    }
+
+    #[test]
+    fn with_locality_buffers_more_reads_are_near_each_other_at_no_cost() {
+        let of = |locality_buffers| {
+            findings(&Layout {
+                locality_buffers,
+                lazy_reads: 10,
+                ..Layout::default()
+            })
+        };
+        let (without, with) = (of(0), of(8));
+        assert!(
+            with.near_percent() > 1.1 * without.near_percent(),
+            "{} %, {} without",
+            with.near_percent(),
+            without.near_percent()
+        );
+        assert!(with.store_hits.abs_diff(without.store_hits) * 50 < without.store_hits);
+        assert!(with.write_bytes_mean() > 0.95 * without.write_bytes_mean());
+    }
+
+    #[test]
+    fn what_was_read_ahead_needs_no_read() {
+        let of = |ahead_bytes| {
+            findings(&Layout {
+                ahead_bytes,
+                ..Layout::default()
+            })
+        };
+        let (without, with) = (of(0), of(64 << 10));
+        assert_eq!(with.store_hits, without.store_hits);
+        assert!(with.reads_per_hit() < 0.9 * without.reads_per_hit());
+        assert!(with.device.read_bytes > without.device.read_bytes);
     }
 
     #[test]

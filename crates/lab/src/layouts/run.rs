@@ -18,6 +18,7 @@
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use bytes::Bytes;
 use polymix::random::{Chance, mix};
 use serde::Serialize;
 use store::{
@@ -26,6 +27,7 @@ use store::{
 };
 
 use super::Layout;
+use super::ahead::Ahead;
 use super::device::{Deeds, Device};
 use crate::Access;
 use crate::cache::{Level, LevelSettings};
@@ -38,6 +40,8 @@ const POOL_BYTES: usize = 4 << 20;
 const META_BYTES: usize = 200;
 const KEY: [u8; 60] = *b"http://static.example.org/objects/0000000000000000/image.jpg";
 const KEY_DIGITS_AT: usize = 34;
+/// A read that begins so close to where the last one ended is a near one: what a locality buffer holds.
+pub const NEAR_BYTES: u64 = 64 << 10;
 /// Attempts to store a record while the next region is being made ready.
 const ATTEMPTS: usize = 4;
 const UNIX_MS: u64 = 1_700_000_000_000;
@@ -65,6 +69,10 @@ pub struct Findings {
     pub cluster_writes: u64,
     /// See `cluster_writes`.
     pub cluster_bytes: u64,
+    /// Bytes of the device between one read and the next, added up; writes in between are passed over.
+    pub read_way_bytes: u64,
+    /// Reads that begin no more than [`NEAR_BYTES`] from where the last one ended.
+    pub near_reads: u64,
     /// Records that were written again because they were in use.
     pub renewed: u64,
     /// Reads that brought another key's record: the index is compact, and may take two keys for one.
@@ -107,6 +115,11 @@ impl Findings {
     /// Device reads for a hit in the store.
     pub fn reads_per_hit(&self) -> f64 {
         self.device.reads as f64 / self.store_hits.max(1) as f64
+    }
+
+    /// Reads that begin close to where the last one ended, of a hundred.
+    pub fn near_percent(&self) -> f64 {
+        100.0 * self.near_reads as f64 / self.device.reads.max(1) as f64
     }
 
     /// Requests a second that a seeking disk would carry.
@@ -156,6 +169,9 @@ struct Run {
     sizes: Vec<u32>,
     lazy: Vec<(Read, usize)>,
     lazy_reads: usize,
+    ahead: Ahead,
+    /// Where the last read ended.
+    read_to: u64,
     now_ms: u64,
     findings: Findings,
     insert_s: f64,
@@ -184,6 +200,8 @@ pub fn run(
         sizes: Vec::new(),
         lazy: Vec::new(),
         lazy_reads: layout.lazy_reads.max(1),
+        ahead: Ahead::new(layout.ahead_bytes, rig.store_bytes),
+        read_to: 0,
         now_ms: UNIX_MS,
         findings: Findings::default(),
         insert_s: 0.0,
@@ -287,7 +305,7 @@ impl Run {
         let mut reads = std::mem::take(&mut self.lazy);
         reads.sort_by_key(|(read, _)| read.offset);
         for (read, len) in reads {
-            let bytes = self.device.read(read.offset, len);
+            let bytes = self.read(read.offset, len);
             let parts = self.store.decode_read(&bytes, &read);
             let renewal = read.renewal();
             let may_serve = self.store.read_done(read);
@@ -308,6 +326,18 @@ impl Run {
         }
         self.findings.mistaken += mistaken;
         mistaken
+    }
+
+    fn read(&mut self, offset: u64, len: usize) -> Bytes {
+        let reads = self.device.deeds().reads;
+        let bytes = self.ahead.read(&mut self.device, offset, len);
+        if self.device.deeds().reads > reads {
+            let way = self.read_to.abs_diff(offset);
+            self.findings.read_way_bytes += way;
+            self.findings.near_reads += u64::from(way <= NEAR_BYTES);
+            self.read_to = offset + len as u64;
+        }
+        bytes
     }
 
     fn put(&mut self, access: &Access) {
@@ -365,6 +395,7 @@ impl Run {
             self.findings.cluster_writes += 1;
             self.findings.cluster_bytes += write.data.len() as u64;
             self.device.write(write.offset, &write.data);
+            self.ahead.written(write.offset, write.data.len());
             self.store.write_done(write.id, true, self.now_ms);
         }
     }

@@ -290,12 +290,12 @@ pub struct Storing {
     pub watermarks: Watermarks,
     /// Size of one cluster write; a power of two.
     pub cluster_bytes: u32,
-    /// A cluster is written at the latest this long after its first record.
+    /// A cluster is written at the latest this long after its first record; as long may that have waited in a locality buffer.
     pub cluster_deadline: Duration,
     /// Objects longer than this are stored in pieces of this size; a power of two.
     pub fragment_bytes: u32,
-    /// Clusters open at once, one for each recent origin server; 0: one for all.
-    pub locality_buffers: usize,
+    /// Whose objects are gathered, to lie together.
+    pub locality: LocalityMode,
     /// Which reads wait for each other.
     pub lazy_reads: LazyMode,
     /// And how long.
@@ -303,6 +303,26 @@ pub struct Storing {
     /// How far a read may reach, so that it brings along what lies behind its record: where reads are lazy, and with `second-chance`.
     /// 0: no further than the record.
     pub group_bytes: u32,
+}
+
+/// Of how many recent origin servers objects are gathered in memory, to lie together on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LocalityMode {
+    /// Of [`Storing::LOCALITY_BUFFERS`]`.default`, where and as long as reads are lazy.
+    #[default]
+    Measured,
+    /// Of so many; 0: none.
+    Servers(u8),
+}
+
+impl LocalityMode {
+    /// Buffers that the store needs.
+    pub fn buffers(self) -> usize {
+        match self {
+            Self::Measured => Storing::LOCALITY_BUFFERS.default as usize,
+            Self::Servers(servers) => servers.into(),
+        }
+    }
 }
 
 /// Which reads wait for each other, to go to the disk in the order of their places.
@@ -330,8 +350,8 @@ impl Storing {
     pub const HIGH_WATERMARK_PERCENT: Bounds<u64> = Bounds::new(2, 97, 99);
     /// Range of the low watermark, percent.
     pub const LOW_WATERMARK_PERCENT: Bounds<u64> = Bounds::new(1, 95, 98);
-    /// Range of `locality_buffers`.
-    pub const LOCALITY_BUFFERS: Bounds<u64> = Bounds::new(0, 0, 128);
+    /// Range of [`LocalityMode::Servers`]; `default` is what [`LocalityMode::Measured`] gathers.
+    pub const LOCALITY_BUFFERS: Bounds<u64> = Bounds::new(0, 128, 128);
     /// Range of [`LazyMode::Gather`]; `default` is what [`LazyMode::Measured`] gathers.
     pub const LAZY_READS: Bounds<u64> = Bounds::new(0, 10, 64);
     /// Range of `lazy_reads_deadline`; whole milliseconds, as the runtime's clock.
@@ -357,7 +377,7 @@ impl Default for Storing {
             cluster_bytes: Self::CLUSTER_BYTES.default as u32,
             cluster_deadline: Self::CLUSTER_DEADLINE.default,
             fragment_bytes: Self::FRAGMENT_BYTES.default as u32,
-            locality_buffers: Self::LOCALITY_BUFFERS.default as usize,
+            locality: LocalityMode::default(),
             lazy_reads: LazyMode::default(),
             lazy_reads_deadline: Self::LAZY_READS_DEADLINE.default,
             group_bytes: Self::GROUP_BYTES.default as u32,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use proxy::plan::{Admin, LazyMode, StorePlan};
+use proxy::plan::{Admin, LazyMode, LocalityMode, StorePlan};
 
 use super::harness::{
     Child, Client, Disk, Exchange, FRESH, Origin, Proxy, answer, assert_same, eventually, ok,
@@ -187,7 +187,7 @@ fn every_policy_admission_and_way_of_reading_serves_what_was_stored() {
         plan.memory_bytes = 0;
         plan.storing.replacement = replacement.parse().unwrap();
         plan.storing.admission = admission.parse().unwrap();
-        plan.storing.locality_buffers = 4;
+        plan.storing.locality = LocalityMode::Servers(4);
         plan.storing.lazy_reads = LazyMode::Gather(10);
         for round in 0..3 {
             let proxy = Proxy::start(plan.clone());
