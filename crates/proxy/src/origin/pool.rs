@@ -56,7 +56,9 @@ impl Default for Limits {
             per_destination_max: 1024,
             idle_per_destination_max: 256,
             idle_max: 1024,
-            waiting_per_destination_max: 1024,
+            // As many as there may be clients: who waits costs no more than its connection, and a stall of the origin by a tenth
+            // of a second brings thousands.
+            waiting_per_destination_max: 16 << 10,
             idle_timeout: Duration::from_secs(60),
         }
     }

@@ -72,12 +72,16 @@ pub fn told(conditions: &Conditions) -> Vec<(String, String)> {
         (
             "workload",
             format!(
-                "PolyMix-{}, HTTP/{}, time scale {}, think time scale {} (1 is 2.5 s), phases {}, seed {}",
+                "PolyMix-{}, HTTP/{}, time scale {}, think time scale {} (1 is 2.5 s), phases {}, {}, seed {}",
                 c.polymix,
                 c.http,
                 c.time_scale,
                 c.think_scale,
                 c.phases.join(" "),
+                c.robots.map_or_else(
+                    || "a robot for 0.4 requests a second".to_owned(),
+                    |robots| format!("{robots} robots")
+                ),
                 c.seed
             ),
         ),
