@@ -52,6 +52,8 @@ pub struct DiskIo {
     locality: LocalityMode,
     /// How far a read may reach where reads take long; 0: no further than its record.
     group_bytes: usize,
+    /// Bytes of the reads under way that reach further.
+    reaching: Rc<Cell<usize>>,
     clock: Clock,
 }
 
@@ -117,6 +119,7 @@ impl DiskIo {
             writes: Rc::default(),
             locality: storing.locality,
             group_bytes: storing.group_bytes as usize,
+            reaching: Rc::default(),
             clock,
         }
     }
@@ -262,12 +265,14 @@ impl DiskIo {
             true => member.store.reach(read, self.group_bytes),
             false => read.len,
         };
-        let result = member.reads.read(read.offset, reach).await;
-        if result.is_err() && reach > read.len {
-            // It may be what lies behind that cannot be read.
-            return member.reads.read(read.offset, read.len).await;
+        if reach > read.len
+            && let Some(_reaching) = Reaching::begin(&self.reaching, reach)
+            && let Ok(bytes) = member.reads.read(read.offset, reach).await
+        {
+            return Ok(bytes);
         }
-        result
+        // The usual; or it is what lies behind that cannot be read.
+        member.reads.read(read.offset, read.len).await
     }
 
     /// Writes again what lies where room will soon be made, because it is of use.
@@ -555,6 +560,34 @@ impl DiskIo {
     }
 }
 
+/// Bytes that reads which reach further than their record may have under way, each worker. Where more wait, what comes along is gone from
+/// memory before it is asked for, and the buffers would be all that is gained.
+const REACHING_BYTES_MAX: usize = 16 << 20;
+
+/// The bytes of a read that reaches further, counted until it is dropped.
+struct Reaching {
+    under_way: Rc<Cell<usize>>,
+    bytes: usize,
+}
+
+impl Reaching {
+    /// `None`: too many are under way.
+    fn begin(under_way: &Rc<Cell<usize>>, bytes: usize) -> Option<Reaching> {
+        let all = under_way.get() + bytes;
+        (all <= REACHING_BYTES_MAX).then(|| {
+            under_way.set(all);
+            let under_way = Rc::clone(under_way);
+            Reaching { under_way, bytes }
+        })
+    }
+}
+
+impl Drop for Reaching {
+    fn drop(&mut self) {
+        self.under_way.set(self.under_way.get() - self.bytes);
+    }
+}
+
 /// Writes of one worker under way before a long body has to wait.
 const WRITES_BEFORE_WAIT: usize = 4;
 /// How often it looks.
@@ -601,4 +634,23 @@ pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
     out.extend_from_slice(&fetch_id.to_le_bytes());
     out.extend_from_slice(&number.to_le_bytes());
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_that_reach_further_are_bounded_in_bytes() {
+        let under_way = Rc::default();
+        let most = REACHING_BYTES_MAX / (64 << 10);
+        let mut all: Vec<_> = (0..most + 3)
+            .map(|_| Reaching::begin(&under_way, 64 << 10))
+            .collect();
+        assert_eq!(all.iter().flatten().count(), most);
+        assert!(all.swap_remove(0).is_some());
+        assert!(Reaching::begin(&under_way, 64 << 10).is_some());
+        drop(all);
+        assert_eq!(under_way.get(), 0);
+    }
 }
