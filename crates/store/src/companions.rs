@@ -22,10 +22,11 @@
 
 use crate::journal;
 use crate::key::KeyHash;
+use crate::reading::{Read, Renewal};
 use crate::record::{HEADER_BYTES, Header, RecordParts};
 use crate::region::Grid;
 use crate::settings::Replacement;
-use crate::store::{Read, Renewal, Store};
+use crate::store::Store;
 use bytes::Bytes;
 use extent::{Chunk, Extent};
 

@@ -61,6 +61,7 @@ mod mistakes;
 mod open;
 mod pause;
 mod predicates;
+mod reading;
 mod record;
 mod recover;
 pub mod region;
@@ -88,6 +89,7 @@ pub use key::{KeyHash, KeyHasher};
 pub use marker::{LIST_BYTES_MAX, Marker};
 pub use mistakes::{Mistake, Mistakes};
 pub use open::{Found, Identity, OpenPlan};
+pub use reading::{Lookup, Read, ReadGuard, Renewal};
 pub use record::{
     Corrupt, Fragment, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, ObjectTotal,
     RecordParts,
@@ -98,7 +100,7 @@ pub use settings::{
     CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFER_BYTES, LOCALITY_BUFFERS_MAX,
     Matches, RECORD_BYTES_MAX, Replacement, Settings, UnknownReplacement,
 };
-pub use store::{Lookup, Read, ReadGuard, Renewal, Sequence, Store};
+pub use store::{Sequence, Store};
 pub use superblock::{FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError};
 pub use writer::{Inserted, Outcome};
 

@@ -18,12 +18,13 @@ use crate::index::Entry;
 use crate::key::KeyHash;
 use crate::locality::Buffers;
 use crate::mistakes::Mistake;
+use crate::reading::Renewal;
 use crate::record::{
     self, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, Placed, RecordParts,
 };
 use crate::settings::CLUSTERS_IN_FLIGHT_MIN;
 use crate::shard::Shard;
-use crate::store::{Renewal, Sequence, Store};
+use crate::store::{Sequence, Store};
 use bytes::Bytes;
 use extent::{Chunk, Chunks, Extent, SpaceManager, Unified};
 use std::sync::atomic::Ordering;

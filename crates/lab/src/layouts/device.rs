@@ -12,7 +12,7 @@
 //! A seek to a random place is 8.5 ms by that curve (the mean of sqrt(distance) is 8 / 15), what data sheets of such disks say.
 //!
 //! Flash is the model that the file-space managers run on ([`Flash`]: eight channels, pages of 4 KiB, erase blocks of 2 MiB, the
-//! emptiest is cleaned first), with [`IN_FLIGHT`] operations in flight: the next one goes in as soon as one is done. A flush waits
+//! emptiest is cleaned first), with `IN_FLIGHT` operations in flight: the next one goes in as soon as one is done. A flush waits
 //! for all of them. The device is as large as the store, all of it is offered to the store, and nothing is trimmed, so that what it
 //! has to move is what the layout makes it move.
 //!
