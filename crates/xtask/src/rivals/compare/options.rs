@@ -201,7 +201,7 @@ Examples:
   The curve of three rates on the real disk, with what the kernel sees of files:
     cargo xtask rivals compare --disk fast --only loligo,nginx --rate 250,500,1000 --count-calls
   Loligo with a setting of its own:
-    cargo xtask rivals compare --only loligo -- --locality-buffers 8";
+    cargo xtask rivals compare --only loligo -- -c loligo.toml";
 
 /// Those that are compared unless others are named.
 pub const DEFAULT: [Rival; 9] = [
