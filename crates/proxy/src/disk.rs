@@ -248,9 +248,16 @@ impl DiskIo {
             return None; // killed while it was read
         }
         let parts = self.verified(&member.store, decoded, hash)?;
-        let server = target::server_of_key(&parts.key);
         let mut beside = companions;
-        beside.retain(|it| target::server_of_key(&it.parts.key) == server);
+        if !beside.is_empty() {
+            let server = target::server_of_key(&parts.key);
+            let owner = self.set.owner(parts.primary);
+            // What another store has taken over since may have been purged there, unknown to this one.
+            beside.retain(|it| {
+                target::server_of_key(&it.parts.key) == server
+                    && self.set.owner(it.parts.primary) == owner
+            });
+        }
         Some(Found {
             renewal,
             from_device: true,
