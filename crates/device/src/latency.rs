@@ -1,4 +1,9 @@
-//! How long reads take, as those feel it who wait for them: from the call to the answer, the queue included.
+//! How long the disk is busy with a read: from the call to the answer, less the time in which it gave other answers.
+//!
+//! A read counts from its own call or from the answer before, whichever was later. A disk with one head answers one read after
+//! the other, so what lies between two answers is what a read takes, however long the queue. A disk without a head
+//! answers many at once; those that a busy thread finds done together count once. So a thread that has much to do, and looks
+//! at its answers late, does not make a fast disk look slow: at 2,000 answers a second the mean is at most half a millisecond.
 //!
 //! A mean that forgets: each read moves it by 1/32 of the difference, so about the last hundred reads count. The mean
 //! distance from it, kept the same way, says how much one read may differ. A read that fails says nothing about
@@ -22,7 +27,7 @@ const SHIFT: u32 = 5;
 pub struct Latency {
     /// Reads measured since the engine was made.
     pub reads: u64,
-    /// The mean of the last hundred or so, in microseconds. 0 before the first.
+    /// The mean of the last hundred or so, in microseconds, those apart that were answered together. 0 before the first.
     pub mean_us: u64,
     /// How far a read is from the mean, on average, in microseconds.
     pub spread_us: u64,
@@ -34,6 +39,8 @@ pub(crate) struct Meter {
     reads: Cell<u64>,
     mean: Cell<u64>,
     spread: Cell<u64>,
+    /// When the last answer came.
+    answered_at: Cell<Option<Instant>>,
 }
 
 /// A read that is being measured.
@@ -45,9 +52,13 @@ pub(crate) struct Measured<'a> {
 
 impl Meter {
     pub(crate) fn begin(&self) -> Measured<'_> {
+        self.begin_at(Instant::now())
+    }
+
+    fn begin_at(&self, begun: Instant) -> Measured<'_> {
         Measured {
             meter: self,
-            begun: Instant::now(),
+            begun,
             answered: false,
         }
     }
@@ -81,22 +92,31 @@ impl Meter {
 
 impl Measured<'_> {
     /// The answer is there.
-    pub(crate) fn answered(mut self, well: bool) {
+    pub(crate) fn answered(self, well: bool) {
+        self.answered_at(well, Instant::now());
+    }
+
+    fn answered_at(mut self, well: bool, now: Instant) {
         self.answered = true;
+        let nanos = self.nanos(now);
+        self.meter.answered_at.set(Some(now));
         if well {
-            self.meter.count(self.nanos());
+            self.meter.count(nanos);
         }
     }
 
-    fn nanos(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    /// Since the call, or the last answer.
+    fn nanos(&self, now: Instant) -> u64 {
+        let answered = self.meter.answered_at.get();
+        let from = answered.map_or(self.begun, |at| at.max(self.begun));
+        u64::try_from(now.saturating_duration_since(from).as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
 impl Drop for Measured<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            let nanos = self.nanos();
+            let nanos = self.nanos(Instant::now());
             if nanos > self.meter.mean.get() >> SHIFT {
                 self.meter.count(nanos);
             }
@@ -107,6 +127,7 @@ impl Drop for Measured<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn of(nanos: impl IntoIterator<Item = u64>) -> Latency {
         let meter = Meter::default();
@@ -138,6 +159,33 @@ mod tests {
     fn one_slow_read_is_one_of_32() {
         let latency = of([[100_000; 500].as_slice(), &[3_300_000]].concat());
         assert_eq!((latency.mean_us, latency.spread_us), (200, 100));
+    }
+
+    /// Reads that are all begun at once and answered so many milliseconds later.
+    fn together(answered_ms: &[u64]) -> Latency {
+        let meter = Meter::default();
+        let begun = Instant::now();
+        let reads: Vec<_> = answered_ms.iter().map(|_| meter.begin_at(begun)).collect();
+        for (read, ms) in reads.into_iter().zip(answered_ms) {
+            read.answered_at(true, begun + Duration::from_millis(*ms));
+        }
+        meter.latency()
+    }
+
+    #[test]
+    fn of_a_queue_each_read_counts_what_it_took_itself() {
+        // One head, 4 ms a read: the last one waited for 400 ms.
+        let queue: Vec<u64> = (1..=100).map(|n| 4 * n).collect();
+        assert_eq!(together(&queue).mean_us, 4000);
+    }
+
+    #[test]
+    fn reads_that_are_found_done_together_count_once() {
+        // A thread that looked after 20 ms, and again after 40.
+        let found = [vec![20; 64], vec![40; 64]].concat();
+        let latency = together(&found);
+        assert_eq!(latency.reads, 128);
+        assert!(latency.mean_us < 1000, "{latency:?}");
     }
 
     #[test]

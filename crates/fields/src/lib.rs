@@ -7,6 +7,10 @@
 //! Invariants, checked by `audit` in tests:
 //!   L1  the lines tile the buffer: the first starts at 0, each starts where the one before ends
 //!   L2  a line is name, `": "`, value, CRLF
+//!   L3  `kinds` has exactly the bits of the names there are
+//!
+//! Who caches asks for many names that most messages do not have. `kinds` has a bit for length and first letter of each name
+//! there is (64 such kinds, so two names may share one): a name whose bit is missing is not there, and no line is looked at.
 //!
 //! Order: lines keep the order in which they arrived; the order of lines of *one* name carries meaning
 //! (RFC 9110 §5.3), that of different names does not. Names keep the case they came in.
@@ -71,6 +75,16 @@ impl Span {
     }
 }
 
+/// The kind of a name: a bit for its length and first letter, in whatever case.
+#[inline]
+const fn kind_of(name: &[u8]) -> u64 {
+    let first = match name {
+        [first, ..] => *first | 0x20,
+        [] => 0,
+    };
+    1 << ((name.len() * 7 + first as usize) % 64)
+}
+
 /// Field lines in order of arrival, names in the case they came in, case-insensitive look-up.
 ///
 /// Two are equal if they hold the same lines, byte for byte, in the same order.
@@ -78,6 +92,7 @@ impl Span {
 pub struct Fields {
     bytes: Vec<u8>,
     spans: Vec<Span>,
+    kinds: u64,
 }
 
 impl Fields {
@@ -91,6 +106,7 @@ impl Fields {
         Self {
             bytes: Vec::with_capacity(bytes),
             spans: Vec::with_capacity(fields),
+            kinds: 0,
         }
     }
 
@@ -133,6 +149,7 @@ impl Fields {
         self.bytes.extend_from_slice(SEPARATOR);
         self.bytes.extend_from_slice(value);
         self.bytes.extend_from_slice(LINE_END);
+        self.kinds |= kind_of(name);
         // The assertion above makes the casts exact.
         self.spans.push(Span {
             start: start as u32,
@@ -161,11 +178,13 @@ impl Fields {
     /// Keeps the lines for which `keep(name, value)` holds, in their order.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
         let mut end = 0;
+        let mut kinds = 0;
         let bytes = &mut self.bytes;
         self.spans.retain_mut(|span| {
             if !keep(span.name(bytes), span.value(bytes)) {
                 return false;
             }
+            kinds |= kind_of(span.name(bytes));
             let line = span.start()..span.end();
             let len = line.len();
             if line.start != end {
@@ -176,6 +195,23 @@ impl Fields {
             true
         });
         self.bytes.truncate(end);
+        self.kinds = kinds;
+    }
+
+    /// Can a line of that name be there? If not, there is none.
+    #[inline]
+    fn may_have(&self, name: &[u8]) -> bool {
+        self.kinds & kind_of(name) != 0
+    }
+
+    /// The lines of that name.
+    #[inline]
+    fn of_name<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a Span> + 'a {
+        let spans = match self.may_have(name) {
+            true => &self.spans[..],
+            false => &[],
+        };
+        spans.iter().filter(move |span| span.is(&self.bytes, name))
     }
 
     /// All lines as (name, value), in order.
@@ -186,31 +222,30 @@ impl Fields {
     }
 
     /// The value of the first line of that name.
+    #[inline]
     pub fn first(&self, name: &[u8]) -> Option<&[u8]> {
+        if !self.may_have(name) {
+            return None;
+        }
         let span = self.spans.iter().find(|span| span.is(&self.bytes, name))?;
         Some(span.value(&self.bytes))
     }
 
     /// The values of all lines of that name, in order.
+    #[inline]
     pub fn all<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + 'a {
-        let of_name = self
-            .spans
-            .iter()
-            .filter(move |span| span.is(&self.bytes, name));
-        of_name.map(|span| span.value(&self.bytes))
+        self.of_name(name).map(|span| span.value(&self.bytes))
     }
 
     /// Is there a line of that name?
+    #[inline]
     pub fn contains(&self, name: &[u8]) -> bool {
-        self.spans.iter().any(|span| span.is(&self.bytes, name))
+        self.may_have(name) && self.spans.iter().any(|span| span.is(&self.bytes, name))
     }
 
     /// The number of lines of that name.
     pub fn count(&self, name: &[u8]) -> usize {
-        self.spans
-            .iter()
-            .filter(|span| span.is(&self.bytes, name))
-            .count()
+        self.of_name(name).count()
     }
 
     /// The members of a comma-separated list over all lines of that name, as [`split_list`] cuts them.
@@ -240,7 +275,7 @@ impl Fields {
         out.extend_from_slice(&self.bytes);
     }
 
-    /// Checks L1 and L2.
+    /// Checks L1 to L3.
     pub fn audit(&self) -> Result<(), String> {
         let mut end = 0;
         for (index, span) in self.spans.iter().enumerate() {
@@ -259,6 +294,10 @@ impl Fields {
                     "L2: line {index} is not name, separator, value, CRLF"
                 ));
             }
+        }
+        let kinds = self.iter().fold(0, |all, (name, _)| all | kind_of(name));
+        if kinds != self.kinds {
+            return Err(format!("L3: {:x}, expected {kinds:x}", self.kinds));
         }
         if end != self.bytes.len() {
             return Err(format!(

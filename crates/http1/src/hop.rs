@@ -17,6 +17,16 @@ const HOP_BY_HOP: Seen = Seen::CONNECTION
     .union(Seen::TRANSFER_ENCODING)
     .union(Seen::UPGRADE);
 
+/// The same by name: where there is none of these, Connection names nothing either.
+const HOP_BY_HOP_NAMES: [&[u8]; 6] = [
+    b"connection",
+    b"proxy-connection",
+    b"keep-alive",
+    b"te",
+    b"transfer-encoding",
+    b"upgrade",
+];
+
 /// Never removed because Connection names them: framing, routing, conditions, authentication, caching and
 /// the description of the content.
 const END_TO_END: &[&str] = &[
@@ -86,6 +96,10 @@ const END_TO_END: &[&str] = &[
 /// Proxy-Authenticate stay unless named (RFC 9110 §11.7: a proxy may pass them on); a proxy that uses them
 /// itself removes them.
 pub fn remove_hop_by_hop(fields: &mut Fields) {
+    // Many messages have none, and that is quickly seen.
+    if !HOP_BY_HOP_NAMES.iter().any(|name| fields.contains(name)) {
+        return;
+    }
     let is_coded = fields.contains(b"Transfer-Encoding");
     let named = named_fields(fields);
     fields.retain(|name, _| {
@@ -127,6 +141,13 @@ mod tests {
             .iter()
             .map(|(name, _)| String::from_utf8(name.to_vec()).unwrap())
             .collect()
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_set() {
+        let named = HOP_BY_HOP_NAMES.iter().map(|name| Seen::of(name));
+        let all = named.reduce(Seen::union).unwrap();
+        assert_eq!(all, HOP_BY_HOP);
     }
 
     #[test]

@@ -102,7 +102,18 @@ impl Standing {
     ) -> Self {
         let _ = request; // RFC 9111 lets nothing in the request change how long an answer is fresh.
         let said = ResponseDirectives::parse(response.fields);
-        let (lifetime_s, heuristic) = lifetime(response, &said, received, rules);
+        Self::as_said(response, &said, asked, received, rules)
+    }
+
+    /// [`Standing::of`] a response whose directives have been read.
+    pub(crate) fn as_said(
+        response: &Response,
+        said: &ResponseDirectives,
+        asked: UnixMillis,
+        received: UnixMillis,
+        rules: &Rules,
+    ) -> Self {
+        let (lifetime_s, heuristic) = lifetime(response, said, received, rules);
         let window = |seconds: Option<u32>| seconds.unwrap_or(0).min(rules.ttl_max_s);
         let mut flags = StandingFlags::default();
         flags.set(StandingFlags::MUST_REVALIDATE, said.must_not_be_stale());

@@ -71,8 +71,32 @@ impl NotStorable {
 
 /// May a shared cache store it? (RFC 9111 §3)
 pub fn storable(request: &Request, response: &Response, rules: &Rules) -> Result<(), NotStorable> {
-    let asked = RequestDirectives::parse(request.fields);
     let said = ResponseDirectives::parse(response.fields);
+    storable_as(request, response, &said, rules)
+}
+
+/// [`storable`] and [`Standing::of`] at once: what the response says is read once.
+pub fn assess(
+    request: &Request,
+    response: &Response,
+    asked: UnixMillis,
+    received: UnixMillis,
+    rules: &Rules,
+) -> (Result<(), NotStorable>, Standing) {
+    let said = ResponseDirectives::parse(response.fields);
+    (
+        storable_as(request, response, &said, rules),
+        Standing::as_said(response, &said, asked, received, rules),
+    )
+}
+
+fn storable_as(
+    request: &Request,
+    response: &Response,
+    said: &ResponseDirectives,
+    rules: &Rules,
+) -> Result<(), NotStorable> {
+    let asked = RequestDirectives::parse(request.fields);
     let fields = response.fields;
     let refuse = |condition: bool, why: NotStorable| if condition { Err(why) } else { Ok(()) };
 
@@ -108,7 +132,7 @@ pub fn storable(request: &Request, response: &Response, rules: &Rules) -> Result
     //= rfc9111 §3   at least one of: public, Expires, max-age, s-maxage, a heuristically cacheable status
     // or the operator's word, which stands for the origin's
     let ruled = rules.ttl_s.is_some();
-    let marked = said.public || ruled || has_explicit_lifetime(&said, fields);
+    let marked = said.public || ruled || has_explicit_lifetime(said, fields);
     refuse(
         !marked && !may_be_guessed(response.status, rules),
         NotStorable::Status,
@@ -242,6 +266,29 @@ mod tests {
 
     fn check(text: &str, expected: &str) {
         check_with(&Rules::default(), text, expected);
+    }
+
+    #[test]
+    fn both_questions_at_once_have_the_same_answers() {
+        let rules = Rules::default();
+        for text in [
+            "GET | 200 Cache-Control: max-age=60 & Date: @0",
+            "GET | 200 Cache-Control: private, max-age=60",
+            "GET | 404 ETag: \"a\" & Vary: accept",
+            "GET Cache-Control: no-store | 200 ETag: \"a\"",
+        ] {
+            let exchange = Exchange::parse(text);
+            let (request, response) = (exchange.request(), exchange.response());
+            let (asked, received) = (UnixMillis(5_000), UnixMillis(9_000));
+            assert_eq!(
+                assess(&request, &response, asked, received, &rules),
+                (
+                    storable(&request, &response, &rules),
+                    Standing::of(&request, &response, asked, received, &rules)
+                ),
+                "{text}"
+            );
+        }
     }
 
     #[test]

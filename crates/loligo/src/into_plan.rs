@@ -29,6 +29,9 @@ const FILES_RESERVED: u64 = 256;
 /// Of the other files so many of a hundred may be clients; the rest is for origins, of which idle clients and hits
 /// need none.
 const CLIENT_FILES_PERCENT: u64 = 75;
+/// Connections of a worker to one origin that no limit of files takes away: with fewer, misses would queue at any load. What
+/// there is no file for is answered 503 either way.
+const POOL_LEAST: u64 = 64;
 
 /// A checked configuration.
 #[derive(Clone, PartialEq, Debug)]
@@ -386,6 +389,32 @@ impl Making<'_> {
     fn settle_limits(&mut self) {
         let files = self.machine.files_max;
         let bearable = files.saturating_sub(FILES_RESERVED) / 100 * CLIENT_FILES_PERCENT;
+        self.settle_connections(files, bearable);
+        self.settle_pool(files);
+    }
+
+    /// Where they are not given, connections to one origin, and unused ones, are at most a worker's share of the files that clients
+    /// leave: with all clients connected, all workers may then be at that bound.
+    fn settle_pool(&mut self, files: u64) {
+        let workers = self.draft.workers.unwrap_or(self.machine.cores);
+        let plan = &mut self.draft.plan;
+        let left = files
+            .saturating_sub(FILES_RESERVED)
+            .saturating_sub(plan.limits.connections_max as u64);
+        let share = (left / workers.max(1) as u64).max(POOL_LEAST) as usize;
+        let pool = &mut plan.pool;
+        for (key, bound) in [
+            ("pool.per-origin-max", &mut pool.per_origin_max),
+            ("pool.idle-per-origin-max", &mut pool.idle_per_origin_max),
+            ("pool.idle-max", &mut pool.idle_max),
+        ] {
+            if !self.given.iter().any(|given| given.key == key) {
+                *bound = share.min(*bound);
+            }
+        }
+    }
+
+    fn settle_connections(&mut self, files: u64, bearable: u64) {
         let limits = &mut self.draft.plan.limits;
         let wanted = limits.connections_max as u64;
         if wanted <= bearable {

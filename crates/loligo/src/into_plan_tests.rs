@@ -302,6 +302,37 @@ fn the_file_limit_bounds_the_connections() {
     );
 }
 
+#[test]
+fn the_pool_has_a_workers_share_of_the_files_that_clients_leave() {
+    let pool = |files_max: u64, given: &[(&'static str, &str)]| {
+        let machine = Machine {
+            files_max,
+            ..machine()
+        };
+        let given = given.iter().map(|(key, text)| Given::flag(key, "", text));
+        let raw = Raw {
+            given: given.collect(),
+            ..Raw::default()
+        };
+        let pool = into_plan(&raw, &machine).unwrap().plan.pool;
+        (pool.per_origin_max, pool.idle_per_origin_max, pool.idle_max)
+    };
+    let two = ("workers", "2");
+    let eight = ("workers", "8");
+    assert_eq!(pool(1 << 20, &[two]), (1024, 1024, 2048));
+    assert_eq!(pool(20_000, &[two]), (1024, 1024, 2048));
+    // 20,000 - 256 - 14,775 clients, an eighth each.
+    assert_eq!(pool(20_000, &[eight]), (621, 621, 621));
+    // Fewer clients leave more, up to the default.
+    let few = ("limits.connections-max", "1000");
+    assert_eq!(pool(20_000, &[eight, few]), (1024, 1024, 2048));
+    assert_eq!(pool(1024, &[two]), (121, 121, 121));
+    assert_eq!(pool(512, &[two]), (64, 64, 64));
+    // What was given stays.
+    let given = ("pool.per-origin-max", "300");
+    assert_eq!(pool(1024, &[two, given]), (300, 121, 121));
+}
+
 fn with_flags(text: &str, flags: Flags) -> Result<Settled, String> {
     let (mut raw, _) = crate::raw::parse(text, std::path::Path::new("loligo.toml"));
     flags.add_to(&mut raw);

@@ -425,21 +425,21 @@ pub const TOP: &[Setting<Draft>] = &[
         Kind::Count(PoolLimits::PER_ORIGIN_MAX, |d, n| {
             d.plan.pool.per_origin_max = n as usize
         }),
-        "Connections of one worker to one origin. Lower to protect a weak origin; requests beyond it wait.",
+        "Connections of one worker to one origin. A miss holds one until it is answered: so many, times the workers, divided by the seconds a miss takes, get through each second. Without it the default is lowered to a worker's share of the open files (`ulimit -n`) that `connections-max` leaves. Lower to protect a weak origin; requests beyond it wait, at most for `timeouts.connect`.",
     ),
     setting(
         "pool.idle-per-origin-max",
         Kind::Count(PoolLimits::IDLE_PER_ORIGIN_MAX, |d, n| {
             d.plan.pool.idle_per_origin_max = n as usize
         }),
-        "Unused connections one worker keeps to one origin.",
+        "Unused connections one worker keeps to one origin; further ones are closed. With far fewer than `per-origin-max` a load that comes in waves opens new ones with each. Lowered like `per-origin-max`.",
     ),
     setting(
         "pool.idle-max",
         Kind::Count(PoolLimits::IDLE_MAX, |d, n| {
             d.plan.pool.idle_max = n as usize
         }),
-        "Unused connections one worker keeps in all.",
+        "Unused connections one worker keeps in all. Lowered like `per-origin-max`.",
     ),
     setting(
         "tls.ca-file",

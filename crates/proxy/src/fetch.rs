@@ -514,10 +514,12 @@ pub fn prepare(
         status: head.status,
         fields: stripped.as_ref().unwrap_or(&head.fields),
     };
-    let mut storable = httpcache::storable(&request, &answer, rules);
-    if storable.is_err() {
+    let (mut storable, mut standing) =
+        httpcache::assess(&request, &answer, asked_at, received, rules);
+    if storable.is_err() && stripped.is_some() {
         // For one user only, so its cookies are his.
         answer.fields = &head.fields;
+        standing = Standing::of(&request, &answer, asked_at, received, rules);
     }
     let head_fields = answer.fields;
     if head.framing == Framing::UntilClose && storable.is_ok() {
@@ -527,7 +529,6 @@ pub fn prepare(
     if !decision.stores && storable.is_ok() {
         storable = Err(NotStorable::Rule);
     }
-    let standing = Standing::of(&request, &answer, asked_at, received, rules);
     let length = match head.framing {
         Framing::None => Some(0),
         Framing::Length(bytes) => Some(bytes),

@@ -31,7 +31,7 @@ use crate::{
     journal::JournalWriter,
     lazy::LazyReads,
     origin::{Connector, Settings, Tls},
-    plan::{Listener, Role},
+    plan::{Listener, Plan, Role},
     rulebook::Rulebook,
     state::{ListenerState, Phase, Shared, Worker},
     target::RouteState,
@@ -95,7 +95,7 @@ async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
             return;
         }
     };
-    let connector = Connector::new(connector_settings(&shared), start.tls);
+    let connector = Connector::new(connector_settings(&shared.plan), start.tls);
     let worker = Rc::new(Worker::new(
         Arc::clone(&shared),
         start.index,
@@ -328,8 +328,7 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
     shared.plan.listeners.iter().map(state).collect()
 }
 
-fn connector_settings(shared: &Shared) -> Settings {
-    let plan = &shared.plan;
+fn connector_settings(plan: &Plan) -> Settings {
     Settings {
         connect_timeout: plan.timeouts.connect,
         dns: crate::origin::DnsSettings {
@@ -345,9 +344,27 @@ fn connector_settings(shared: &Shared) -> Settings {
             per_destination_max: plan.pool.per_origin_max,
             idle_per_destination_max: plan.pool.idle_per_origin_max,
             idle_max: plan.pool.idle_max,
-            waiting_per_destination_max: plan.limits.waiters_max.max(1),
+            // Who waits costs no more than its connection, and is a client of ours: a stall of the origin by a tenth of a second
+            // brings thousands.
+            waiting_per_destination_max: plan.limits.connections_max.max(1),
             idle_timeout: plan.timeouts.pool_idle,
         },
         failure_ttl: plan.cache.unreachable_ttl,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_may_wait_for_an_origin_as_there_may_be_clients() {
+        let mut plan = Plan::with_listeners(Vec::new());
+        plan.limits.connections_max = 5000;
+        plan.limits.waiters_max = 3;
+        let pool = connector_settings(&plan).pool;
+        assert_eq!(pool.waiting_per_destination_max, 5000);
+        assert_eq!(pool.per_destination_max, plan.pool.per_origin_max);
+        assert_eq!(pool.idle_per_destination_max, plan.pool.per_origin_max);
     }
 }

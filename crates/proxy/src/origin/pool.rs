@@ -168,7 +168,9 @@ impl Lease {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(first) = self.pool.next_waiting(&self.destination) {
+        let mut state = self.pool.0.state.borrow_mut();
+        if let Some(first) = state.next_waiting(&self.destination) {
+            drop(state);
             // An heir that does not arrive is dropped in its turn, and comes back here.
             let heir = Slot {
                 pool: self.pool.clone(),
@@ -177,13 +179,17 @@ impl Drop for Slot {
             let _ = first.send(Grant::Slot(heir));
             return;
         }
-        let mut state = self.pool.0.state.borrow_mut();
         state.in_use -= 1;
+        let nobody_waits = state.waiting == 0;
         let entry = state
             .destinations
             .get_mut(&self.destination)
             .expect("a slot's destination is known (P2)");
         entry.in_use -= 1;
+        if nobody_waits {
+            // Those who are left gave up, and were not looked at.
+            entry.waiting.clear();
+        }
         if entry.is_unused() {
             state.destinations.remove(&self.destination);
         }
@@ -320,7 +326,9 @@ impl Pool {
     }
 
     fn put_back(&self, lease: Lease) {
-        if let Some(first) = self.next_waiting(&lease.slot.destination) {
+        let mut state = self.0.state.borrow_mut();
+        if let Some(first) = state.next_waiting(&lease.slot.destination) {
+            drop(state);
             // One that does not arrive is closed, and its slot goes to the next.
             let _ = first.send(Grant::Warm(lease));
             return;
@@ -328,23 +336,9 @@ impl Pool {
         let Lease {
             stream, peer, slot, ..
         } = lease;
-        self.0
-            .state
-            .borrow_mut()
-            .shelve(&slot.destination, stream, peer, &self.0.limits);
+        state.shelve(&slot.destination, stream, peer, &self.0.limits);
+        drop(state);
         drop(slot);
-    }
-
-    /// Takes the first who still waits out of the queue.
-    fn next_waiting(&self, destination: &Destination) -> Option<oneshot::Sender<Grant>> {
-        let mut state = self.0.state.borrow_mut();
-        let entry = state.destinations.get_mut(destination)?;
-        while let Some(first) = entry.waiting.pop_front() {
-            if !first.is_closed() {
-                return Some(first);
-            }
-        }
-        None
     }
 
     /// Checks P1 to P4.
@@ -394,6 +388,21 @@ impl Entry {
 }
 
 impl State {
+    /// Takes the first who still waits out of the queue.
+    fn next_waiting(&mut self, destination: &Destination) -> Option<oneshot::Sender<Grant>> {
+        // Nearly always: nothing to look up.
+        if self.waiting == 0 {
+            return None;
+        }
+        let entry = self.destinations.get_mut(destination)?;
+        while let Some(first) = entry.waiting.pop_front() {
+            if !first.is_closed() {
+                return Some(first);
+            }
+        }
+        None
+    }
+
     /// Puts a stream among the idle ones, making room for it by closing the oldest.
     fn shelve(
         &mut self,
