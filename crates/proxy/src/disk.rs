@@ -189,6 +189,18 @@ impl DiskIo {
         }
     }
 
+    /// The store that has everything of a primary key.
+    pub fn store_of(&self, primary: KeyHash) -> &Arc<Store> {
+        &self.member(primary).store
+    }
+
+    /// Wakes the keeper if something that is needed is to be written again.
+    pub fn see_to_moves(&self) {
+        if self.members.iter().any(|member| member.store.wants_moves()) {
+            self.bell.ring();
+        }
+    }
+
     /// Is this fragment there, as far as the index knows?
     pub fn has_fragment(&self, primary: KeyHash, key: &[u8], fetch_id: u64, number: u32) -> bool {
         let store = &self.member(primary).store;
@@ -505,7 +517,11 @@ impl DiskIo {
     pub async fn room_for_object(&self, primary: KeyHash, bytes: u64) {
         let store = &self.member(primary).store;
         let is_full = || store.is_behind() || !store.has_room_for(bytes);
-        if !is_full() || store.is_paused(unix_ms()) {
+        if !is_full() {
+            self.writes.waited_in_vain.set(None);
+            return;
+        }
+        if store.is_paused(unix_ms()) {
             return;
         }
         let in_vain = self.writes.waited_in_vain.get();
@@ -600,8 +616,8 @@ const WRITES_BEFORE_WAIT: usize = 4;
 /// How often it looks.
 const ROOM_STEP: Duration = Duration::from_millis(10);
 /// How long a whole object waits at most for a disk that is behind: its reader waits with it.
-const OBJECT_WAIT: Duration = Duration::from_millis(250);
-/// After that was not enough, nobody waits for so long.
+const OBJECT_WAIT: Duration = Duration::from_secs(1);
+/// After that was not enough, nobody waits for so long, unless there was room meanwhile.
 const NOT_AGAIN_FOR: Duration = Duration::from_secs(5);
 /// How long it waits at most; then the store decides whether it takes more.
 const ROOM_WAIT: Duration = Duration::from_secs(1);

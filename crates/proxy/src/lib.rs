@@ -41,6 +41,7 @@ mod filling;
 mod find;
 mod flight;
 mod head;
+mod holding;
 mod interim;
 mod joining;
 mod journal;

@@ -22,6 +22,7 @@
 use crate::frontier::Frontier;
 use crate::geometry::Geometry;
 use crate::journal;
+use crate::key::KeyHash;
 use extent::{Chunk, Chunks, Extent};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -100,6 +101,8 @@ pub struct Sweep {
     pub regions: Range<u32>,
     /// The next part of the index to look at: a count through all segments of all shards.
     pub(crate) next_segment: usize,
+    /// What was met and left where it is, because it is needed; see `moves`.
+    pub(crate) spared: Vec<KeyHash>,
 }
 
 /// Where the writer is and what lies ahead of it.
@@ -207,7 +210,8 @@ impl Hand {
         Chunk(self.at * self.grid.region_chunks)
     }
 
-    fn ahead(&self) -> usize {
+    /// Regions that are cleared and not filled.
+    pub(crate) fn ahead(&self) -> usize {
         self.swept.len() + self.noting.len() + self.ready.len()
     }
 
@@ -218,10 +222,16 @@ impl Hand {
 
     /// The sweep under way; begins one if less than a stretch lies ahead.
     pub fn sweep_if_needed(&mut self) -> Option<&mut Sweep> {
+        self.sweep_or_begin(false)
+    }
+
+    /// The sweep under way; begins one if less than a stretch lies ahead, or `at_once`.
+    pub(crate) fn sweep_or_begin(&mut self, at_once: bool) -> Option<&mut Sweep> {
         let lead = self.grid.stretch_regions as usize + READY_MIN;
         // The stretch swept must never reach the regions that are being written or wait to be.
         let room = (self.grid.regions as usize).saturating_sub(self.ahead() + 1);
-        if self.sweep.is_none() && !self.holding && self.ahead() < lead && room > 0 {
+        let is_wanted = at_once || self.ahead() < lead;
+        if self.sweep.is_none() && !self.holding && is_wanted && room > 0 {
             let to_end = self.grid.regions - self.at;
             let len = self.grid.stretch_regions.min(to_end).min(room as u32);
             let regions = self.at..self.at + len;
@@ -232,6 +242,7 @@ impl Hand {
             self.sweep = Some(Sweep {
                 regions,
                 next_segment: 0,
+                spared: Vec::new(),
             });
         }
         self.sweep.as_mut()
@@ -245,7 +256,7 @@ impl Hand {
         }
     }
 
-    /// The regions to be noted next, if any are wanted now. `free` says whether nobody reads or writes there any more.
+    /// The regions to be noted next, if any are wanted now. `free` says whether nothing is on its way there any more.
     pub fn begin_note(&mut self, free: impl Fn(u32) -> bool) -> Option<Range<u32>> {
         // All that is swept is noted ahead: a note takes two flushes, and who writes fast should not wait for them.
         let wanted = self.ready.len() <= READY_MIN.max(self.grid.stretch_regions as usize);
@@ -304,6 +315,12 @@ impl Hand {
     /// A sweep is under way, and before it has ended nothing can be stored but in the current region.
     pub(crate) fn waits_for_sweep(&self) -> bool {
         self.sweep.is_some() && self.ahead() == 0
+    }
+
+    /// The sweep under way has been through the whole index of so many segments: it waits for moves, if it has not ended.
+    pub(crate) fn has_seen(&self, segments: usize) -> bool {
+        let sweep = self.sweep.as_ref();
+        sweep.is_some_and(|sweep| sweep.next_segment >= segments)
     }
 
     /// Regions in which something may yet be written without another note.
