@@ -1,4 +1,4 @@
-//! Lazy reads: reads of one worker wait for each other for a moment, and go to the disk in the order of their places.
+//! Lazy reads: reads wait for each other for a moment, and go to the disk in the order of their places.
 //!
 //! A disk that must move its head reads ten neighbours in the time of two or three far ones. So a read that comes
 //! joins those that wait; when enough wait, or the first has waited for the deadline, all of them are due. What is due goes to the device
@@ -12,15 +12,17 @@
 //! kernel says of a block device counts (`Device::has_head`).
 //!
 //! Life of a read: it joins those that are gathered, and if nobody drives them, a task is spawned that does, until nobody waits; full or due, they
-//! go to the elevator; the task asks the engine for one window after the other, and sends each answer as it comes. Nobody who waits
-//! drives: a waiter that goes away stalls nobody, and its read is left out if it has not begun.
+//! go to the queue; the task asks the engine for one window after the other, and sends each answer as it comes. Nobody who waits
+//! drives: a waiter that goes away stalls nobody, and its read is left out if it has not begun. The queue is that of all workers, so that the
+//! images of one page are one read whoever asks for them; each worker that has put something there takes windows, its own or another's, until
+//! there are none.
 //!
 //! A window is read only after all who are answered by it had joined, and so had pinned what they want: what was written before that is what is
 //! read. For the same reason a read under way answers nobody who comes later.
 //!
 //! Not known here: records, pins, what is done with a failed read.
 //!
-//! Limits: at most `Storing::LAZY_READS.max` reads are gathered and as many windows under way. What is due and waits is a few words for
+//! Limits: a worker gathers at most `Storing::LAZY_READS.max` reads and has as many windows under way. What is due and waits is a few words for
 //! each of the requests that wait for it, without memory for what will be read. The clock of the runtime ticks in milliseconds.
 //!
 //! Source: paper 002, the section on read requests (LAZY-READS: ten at a time, sorted by position) and its footnote 7 (the time
@@ -30,6 +32,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -75,6 +78,18 @@ pub struct Brought {
     pub is_part: bool,
 }
 
+/// What is due and waits for one device, of all workers: what one reads may be what another waits for.
+///
+/// The lock is held for taking or giving a window, never across I/O.
+#[derive(Default)]
+pub struct ReadQueue(Mutex<Elevator<Answer>>);
+
+impl ReadQueue {
+    fn lock(&self) -> MutexGuard<'_, Elevator<Answer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 type Answer = oneshot::Sender<Result<Brought, IoFault>>;
 
 /// The reads of one worker from one device.
@@ -94,8 +109,8 @@ struct WaitingReads {
     gathering: RefCell<Vec<Ask<Answer>>>,
     /// When the first of those is.
     due: Cell<Option<Instant>>,
-    /// The rest.
-    elevator: RefCell<Elevator<Answer>>,
+    /// The rest, of all workers.
+    queue: Arc<ReadQueue>,
     /// Something is gathered, or enough is.
     changed: Notify,
     is_driven: Cell<bool>,
@@ -103,8 +118,13 @@ struct WaitingReads {
 }
 
 impl LazyReads {
-    /// Reads through `engine`, lazily by `mode`; no read waits longer than `deadline` for others to come.
-    pub fn new(engine: Rc<Engine>, mode: LazyMode, deadline: Duration) -> Self {
+    /// Reads through `engine`, lazily by `mode`; no read waits longer than `deadline` for others to come. `queue` is the device's.
+    pub fn new(
+        engine: Rc<Engine>,
+        mode: LazyMode,
+        deadline: Duration,
+        queue: Arc<ReadQueue>,
+    ) -> Self {
         let (reads_max, switch) = match mode {
             LazyMode::Measured => (
                 MEASURED_READS,
@@ -120,7 +140,7 @@ impl LazyReads {
                 reads_max: reads_max.min(Storing::LAZY_READS.max as usize),
                 gathering: RefCell::default(),
                 due: Cell::default(),
-                elevator: RefCell::default(),
+                queue,
                 changed: Notify::new(),
                 is_driven: Cell::default(),
                 gathered: Cell::default(),
@@ -208,14 +228,14 @@ impl WaitingReads {
             gathered.batches += 1;
             gathered.reads += gathering.len() as u64;
         });
-        let mut elevator = self.elevator.borrow_mut();
-        gathering.drain(..).for_each(|ask| elevator.add(ask));
+        let mut queue = self.queue.lock();
+        gathering.drain(..).for_each(|ask| queue.add(ask));
     }
 
     /// What is read next; `None`: nothing is due.
     fn next(&self) -> Option<Window<Answer>> {
         let is_wanted = |answer: &Answer| !answer.is_closed();
-        let window = self.elevator.borrow_mut().next(is_wanted)?;
+        let window = self.queue.lock().next(is_wanted)?;
         self.count(|gathered| gathered.along += window.asks.len() as u64 - 1);
         Some(window)
     }

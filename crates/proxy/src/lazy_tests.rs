@@ -16,7 +16,10 @@ fn lazy(mode: LazyMode, deadline: Duration) -> (Rc<LazyReads>, FaultPlan) {
         device.write_all_sync(page * 4096, &[page as u8]).unwrap();
     }
     let engine = Rc::new(Engine::new(EngineKind::Auto, device).unwrap());
-    (Rc::new(LazyReads::new(engine, mode, deadline)), plan)
+    (
+        Rc::new(LazyReads::new(engine, mode, deadline, Arc::default())),
+        plan,
+    )
 }
 
 /// Runs a test on a runtime like a worker's.
@@ -134,6 +137,37 @@ fn neighbours_are_answered_by_one_read() {
         assert_eq!((&b.bytes[..], b.is_part), (&[9][..], true));
         assert_eq!((c.bytes[0], c.bytes.len(), c.is_part), (9, 4096, true));
         assert_eq!(lazy.gathered().along, 2);
+    });
+}
+
+#[test]
+fn workers_answer_each_other() {
+    on_worker(async {
+        let (one, plan) = lazy(LazyMode::Gather(2), NEVER);
+        let device = Arc::clone(one.engine().device());
+        let engine = Rc::new(Engine::new(EngineKind::Auto, device).unwrap());
+        let queue = Arc::clone(&one.waiting.queue);
+        let mode = LazyMode::Gather(2);
+        let other = Rc::new(LazyReads::new(engine, mode, NEVER, queue));
+        plan.hold(Operation::Read);
+        let before = plan.counts().reads;
+        // The first worker has as much under way as it may, and more that waits.
+        let (_, far) = read_pages(&one, &[60, 80]);
+        plan.until_held(2).await;
+        let (_, near) = read_pages(&one, &[20, 23]);
+        while one.gathered().reads < 4 {
+            tokio::task::yield_now().await;
+        }
+        // The second one comes for something beside it, and takes it along.
+        let (answers, tasks) = read_pages(&other, &[20, 23]);
+        plan.until_held(4).await;
+        plan.release(Operation::Read);
+        for tasks in [tasks, near, far] {
+            all(tasks).await;
+        }
+        assert_eq!(*answers.borrow(), [20, 23]);
+        assert_eq!(plan.counts().reads - before, 4);
+        assert_eq!((one.gathered().along, other.gathered().along), (0, 2));
     });
 }
 

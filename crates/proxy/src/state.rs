@@ -29,6 +29,7 @@ use crate::{
     flight::Flights,
     journal::JournalWriter,
     keeper::Bell,
+    lazy::ReadQueue,
     memory::{Front, MemoryTier},
     metrics::{self, Counters},
     object::Object,
@@ -70,6 +71,8 @@ pub struct Shared {
     pub admission: Option<Mutex<Admission>>,
     /// The devices behind the stores, in the set's order; none: nothing is kept on disk.
     pub devices: Vec<Arc<Device>>,
+    /// What waits to be read from each, where that takes long.
+    pub read_queues: Vec<Arc<ReadQueue>>,
     /// Is there a device at all?
     pub has_disk: bool,
     /// Fetches in progress.
