@@ -97,7 +97,7 @@ impl Store {
         Some(Companion {
             hash: header.hash,
             parts,
-            renewal: self.may_renew(header.extent.first).then_some(Renewal {
+            renewal: self.may_renew(header.extent).then_some(Renewal {
                 hash: header.hash,
                 first: header.extent.first,
                 began: read.began,

@@ -72,8 +72,8 @@ pub struct Store {
     pub(crate) fills_from: AtomicU64,
     /// Where the next stretch to be swept begins.
     pub(crate) hand_at: AtomicU32,
-    /// Chunks ahead of the hand in which a read record is written again.
-    window_chunks: u32,
+    /// Chunks ahead of the hand in which a read record of middling length is written again (`window`).
+    pub(crate) window_chunks: u32,
     pub(crate) pool: Pool,
     pub(crate) pause: Pause,
     /// What to write before anything else.
@@ -245,23 +245,13 @@ impl Store {
                 hash,
                 extent,
                 began: self.sequence(),
-                renew: self.may_renew(extent.first),
+                renew: self.may_renew(extent),
             }));
         }
         // A flight ends after its records are marked written, which takes this shard's lock: so it is still there.
         let flights = crate::lock(&self.flights);
         let flight = flights.iter().find(|flight| flight.extent.covers(extent))?;
         Some(Lookup::Buffered(flight.slice(extent, self.chunk_bytes())))
-    }
-
-    /// Is what is read there to be written again?
-    pub(crate) fn may_renew(&self, first: Chunk) -> bool {
-        self.window_chunks > 0 && self.is_near_the_hand(first) && !self.is_scanning()
-    }
-
-    fn is_near_the_hand(&self, first: Chunk) -> bool {
-        let hand = Chunk(self.hand_at.load(Ordering::Relaxed));
-        Hand::distance(hand, first, self.geometry.data_chunks) < self.window_chunks
     }
 
     /// Is there such a record? No use, no pin.

@@ -104,7 +104,8 @@ impl Store {
     /// Gives a record that was read a second chance: it is written again, and so is not swept with its stretch.
     pub fn renew(&self, renewal: Renewal, parts: &RecordParts, now_ms: u64) -> Inserted {
         // The copy began when it was read, so nothing would put it in doubt again. (A fragment is asked through its head.)
-        if parts.doubted && parts.fragment.is_none() {
+        // And a part of a large object has the object's window, so that the parts stay and go together.
+        if parts.doubted && parts.fragment.is_none() || !self.may_renew_part(renewal.first, parts) {
             return Inserted {
                 outcome: Outcome::Invalidated,
                 writes: Writes::default(),
