@@ -115,6 +115,11 @@ pub const TOP: &[Setting<Draft>] = &[
         "No read waits longer for others. Longer on a busy disk with a head gathers more; every read pays it when there are few.",
     ),
     setting(
+        "store.read-wait",
+        Kind::Time(Storing::READ_WAIT, |d, t| d.plan.storing.read_wait = t),
+        "Where reads take long (`lazy-reads`), an answer that has waited so long for the disk comes from the origin instead: a disk that is asked for more than it can read serves what it can, and nobody waits in a queue that grows.",
+    ),
+    setting(
         "store.group-reads",
         Kind::Size(Storing::GROUP_BYTES, |d, n| {
             d.plan.storing.group_bytes = n as u32

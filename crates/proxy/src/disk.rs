@@ -13,7 +13,8 @@
 //! Every failure here is a miss, counted and visible; no request fails because of the disk.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    collections::HashSet,
     ops::Range,
     rc::Rc,
     sync::Arc,
@@ -32,7 +33,7 @@ use tokio::sync::Notify;
 use crate::{
     clock::Clock,
     keeper::Bell,
-    lazy::LazyReads,
+    lazy::{Brought, Gathered, LazyReads},
     metrics::{self, Counters},
     object::{Large, Object},
     plan::{LocalityMode, Storing},
@@ -52,8 +53,10 @@ pub struct DiskIo {
     locality: LocalityMode,
     /// How far a read may reach where reads take long; 0: no further than its record.
     group_bytes: usize,
-    /// Bytes of the reads under way that reach further.
-    reaching: Rc<Cell<usize>>,
+    /// How long a whole object waits for a slow disk.
+    read_wait: Duration,
+    /// What the short way of a request waited for in vain: the long way, which comes next, need not.
+    given_up: Rc<RefCell<HashSet<KeyHash>>>,
     clock: Clock,
 }
 
@@ -79,6 +82,17 @@ pub struct Loaded {
     pub swap_in: Option<SwapIn>,
     /// What came along of the same server, fresh, each verified; see [`Shared::take_along`](crate::state::Shared::take_along).
     pub beside: Vec<Object>,
+}
+
+/// How long a read may wait for a slow disk.
+#[derive(Clone, Copy)]
+enum Waits {
+    /// [`Storing::read_wait`](crate::plan::Storing); then the origin is asked.
+    ForAWhile,
+    /// As long, and the long way is not to wait once more.
+    OnTheShortWay,
+    /// The answer has begun, and the origin may have another body by now.
+    AsLongAsItTakes,
 }
 
 #[derive(Default)]
@@ -119,7 +133,8 @@ impl DiskIo {
             writes: Rc::default(),
             locality: storing.locality,
             group_bytes: storing.group_bytes as usize,
-            reaching: Rc::default(),
+            read_wait: storing.read_wait,
+            given_up: Rc::default(),
             clock,
         }
     }
@@ -134,8 +149,11 @@ impl DiskIo {
 
     /// The object stored under exactly this key, by one read.
     pub async fn load(&self, primary: KeyHash, hash: KeyHash, key: &[u8]) -> Option<Loaded> {
+        if self.given_up.borrow_mut().remove(&hash) {
+            return None;
+        }
         let start = Instant::now();
-        let found = self.read_record(primary, hash).await?;
+        let found = self.read_record(primary, hash, Waits::ForAWhile).await?;
         let swap_in = found.from_device.then(|| SwapIn {
             start,
             end: Instant::now(),
@@ -153,7 +171,9 @@ impl DiskIo {
     ) -> Option<Bytes> {
         let key = fragment_key(key, fetch_id, number);
         let hash = self.set.hasher().hash(&key);
-        let found = self.read_record(primary, hash).await?;
+        let found = self
+            .read_record(primary, hash, Waits::AsLongAsItTakes)
+            .await?;
         if found.parts.key != key {
             return None;
         }
@@ -196,7 +216,7 @@ impl DiskIo {
     }
 
     /// A record, verified.
-    async fn read_record(&self, primary: KeyHash, hash: KeyHash) -> Option<Found> {
+    async fn read_record(&self, primary: KeyHash, hash: KeyHash, waits: Waits) -> Option<Found> {
         let member = self.member(primary);
         match member.store.look_up(hash) {
             Lookup::Absent => None,
@@ -214,17 +234,17 @@ impl DiskIo {
             Lookup::OnDisk(read) => {
                 // The guard unpins, whatever happens to this future.
                 let guard = member.store.guard(read);
-                self.read_pinned(member, guard).await
+                self.read_pinned(member, guard, waits).await
             }
         }
     }
 
     /// Reads a pinned record and verifies it.
-    async fn read_pinned(&self, member: &Member, guard: ReadGuard) -> Option<Found> {
+    async fn read_pinned(&self, member: &Member, guard: ReadGuard, waits: Waits) -> Option<Found> {
         metrics::add(&self.counters.disk_reads, 1);
         let (offset, len, hash) = (guard.read().offset, guard.read().len, guard.read().hash());
-        let bytes = match self.read_with_group(member, guard.read()).await {
-            Ok(bytes) => bytes,
+        let Brought { bytes, is_part } = match self.read_in_time(member, &guard, waits).await? {
+            Ok(brought) => brought,
             Err(error) => {
                 metrics::add(&self.counters.disk_read_errors, 1);
                 tracing::warn!(%error, offset, "a read failed; the object counts as absent");
@@ -234,13 +254,11 @@ impl DiskIo {
                 return None;
             }
         };
-        let (own, companions) = match bytes.len() > len {
+        let companions = member.store.companions(&bytes, guard.read());
+        let own = match is_part {
             // A copy: the object may be kept for long, and the buffer holds the whole group.
-            true => (
-                Bytes::copy_from_slice(&bytes[..len]),
-                member.store.companions(&bytes, guard.read()),
-            ),
-            false => (bytes, Vec::new()),
+            true => Bytes::copy_from_slice(&bytes[..len]),
+            false => bytes,
         };
         let decoded = member.store.decode_read(&own, guard.read());
         let renewal = guard.read().renewal();
@@ -266,20 +284,35 @@ impl DiskIo {
         })
     }
 
+    /// A read, if it does not wait for too long where reads take long.
+    async fn read_in_time(
+        &self,
+        member: &Member,
+        guard: &ReadGuard,
+        waits: Waits,
+    ) -> Option<Result<Brought, IoFault>> {
+        let read = self.read_with_group(member, guard.read());
+        if matches!(waits, Waits::AsLongAsItTakes) || !member.reads.is_lazy() {
+            return Some(read.await);
+        }
+        let answer = tokio::time::timeout(self.read_wait, read).await.ok();
+        if answer.is_none() {
+            metrics::add(&self.counters.disk_reads_given_up, 1);
+            let mut given_up = self.given_up.borrow_mut();
+            if matches!(waits, Waits::OnTheShortWay) && given_up.len() < GIVEN_UP_MAX {
+                given_up.insert(guard.read().hash());
+            }
+        }
+        answer
+    }
+
     /// A record, and where reads take long what lies behind it.
-    async fn read_with_group(&self, member: &Member, read: &Read) -> Result<Bytes, IoFault> {
+    async fn read_with_group(&self, member: &Member, read: &Read) -> Result<Brought, IoFault> {
         let reach = match member.reads.is_lazy() {
             true => member.store.reach(read, self.group_bytes),
             false => read.len,
         };
-        if reach > read.len
-            && let Some(_reaching) = Reaching::begin(&self.reaching, reach)
-            && let Ok(bytes) = member.reads.read(read.offset, reach).await
-        {
-            return Ok(bytes);
-        }
-        // The usual; or it is what lies behind that cannot be read.
-        member.reads.read(read.offset, read.len).await
+        member.reads.read(read.offset, read.len, reach).await
     }
 
     /// Writes again what lies where room will soon be made, because it is of use.
@@ -337,7 +370,9 @@ impl DiskIo {
         key: &[u8],
     ) -> Option<Loaded> {
         let hash = guard.read().hash();
-        let found = self.read_pinned(self.member(primary), guard).await?;
+        let member = self.member(primary);
+        let waits = Waits::OnTheShortWay;
+        let found = self.read_pinned(member, guard, waits).await?;
         self.loaded(primary, hash, key, found, None)
     }
 
@@ -459,11 +494,14 @@ impl DiskIo {
             || self.set.is_doubted(primary, began, key, meta)
     }
 
-    /// How many reads were gathered so far (`lazy`), and in how many batches.
-    pub fn gathered(&self) -> (u64, u64) {
+    /// How many reads were gathered so far (`lazy`), over all stores.
+    pub fn gathered(&self) -> Gathered {
         let all = self.members.iter().map(|member| member.reads.gathered());
-        all.fold((0, 0), |(reads, batches), of| {
-            (reads + of.reads, batches + of.batches)
+        all.fold(Gathered::default(), |all, of| Gathered {
+            batches: all.batches + of.batches,
+            reads: all.reads + of.reads,
+            along: all.along + of.along,
+            straight: all.straight + of.straight,
         })
     }
 
@@ -567,34 +605,8 @@ impl DiskIo {
     }
 }
 
-/// Bytes that reads which reach further than their record may have under way, each worker. Where more wait, what comes along is gone from
-/// memory before it is asked for, and the buffers would be all that is gained.
-const REACHING_BYTES_MAX: usize = 16 << 20;
-
-/// The bytes of a read that reaches further, counted until it is dropped.
-struct Reaching {
-    under_way: Rc<Cell<usize>>,
-    bytes: usize,
-}
-
-impl Reaching {
-    /// `None`: too many are under way.
-    fn begin(under_way: &Rc<Cell<usize>>, bytes: usize) -> Option<Reaching> {
-        let all = under_way.get() + bytes;
-        (all <= REACHING_BYTES_MAX).then(|| {
-            under_way.set(all);
-            let under_way = Rc::clone(under_way);
-            Reaching { under_way, bytes }
-        })
-    }
-}
-
-impl Drop for Reaching {
-    fn drop(&mut self) {
-        self.under_way.set(self.under_way.get() - self.bytes);
-    }
-}
-
+/// Reads remembered that were waited for in vain: more than a worker gives up on before it comes to ask again.
+const GIVEN_UP_MAX: usize = 1024;
 /// Writes of one worker under way before a long body has to wait.
 const WRITES_BEFORE_WAIT: usize = 4;
 /// How often it looks.
@@ -641,23 +653,4 @@ pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
     out.extend_from_slice(&fetch_id.to_le_bytes());
     out.extend_from_slice(&number.to_le_bytes());
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_that_reach_further_are_bounded_in_bytes() {
-        let under_way = Rc::default();
-        let most = REACHING_BYTES_MAX / (64 << 10);
-        let mut all: Vec<_> = (0..most + 3)
-            .map(|_| Reaching::begin(&under_way, 64 << 10))
-            .collect();
-        assert_eq!(all.iter().flatten().count(), most);
-        assert!(all.swap_remove(0).is_some());
-        assert!(Reaching::begin(&under_way, 64 << 10).is_some());
-        drop(all);
-        assert_eq!(under_way.get(), 0);
-    }
 }

@@ -1,6 +1,6 @@
 //! The disk under a proxy: crashes, several stores, parts that are lost.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use proxy::plan::{Admin, LazyMode, LocalityMode, StorePlan};
 
@@ -254,6 +254,37 @@ fn what_lies_beside_comes_along_with_a_read() {
         assert_eq!(reads, reads_expected, "{group_bytes}");
         let came_along = proxy.counter("disk_companions");
         assert_eq!(came_along > 0, group_bytes > 0);
+        proxy.stop();
+    }
+}
+
+#[test]
+fn who_waits_too_long_for_the_disk_is_answered_by_the_origin() {
+    let origin = Origin::start(|exchange| {
+        let n: usize = exchange.path()[1..].parse().unwrap();
+        exchange.send(ok(&[FRESH], pattern(7_000 + n)));
+    });
+    // A read waits 100 ms for others, and none comes: longer than it is worth waiting for, or not.
+    for (read_wait_ms, is_hit) in [(5, false), (20_000, true)] {
+        let disk = Disk::of_mib(64);
+        let mut plan = disk.under(plan_for(&origin));
+        plan.storing.lazy_reads = LazyMode::Gather(64);
+        plan.storing.lazy_reads_deadline = Duration::from_millis(100);
+        plan.storing.read_wait = Duration::from_millis(read_wait_ms);
+        plan.admin = Some(Admin {
+            address: running::local(),
+            allow: Vec::new(),
+        });
+        let first = Proxy::start(plan.clone());
+        assert!(!first.get("/1").is_hit());
+        first.stop();
+
+        let proxy = Proxy::start(plan);
+        let answer = proxy.get("/1");
+        assert_same(&answer.body, &pattern(7_001));
+        assert_eq!(answer.is_hit(), is_hit, "{read_wait_ms}");
+        assert_eq!(proxy.counter("disk_reads_given_up"), u64::from(!is_hit));
+        assert!(proxy.get("/1").is_hit(), "in memory by now");
         proxy.stop();
     }
 }
