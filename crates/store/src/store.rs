@@ -62,6 +62,8 @@ pub struct Store {
     pub(crate) flights: Mutex<Vec<Flight>>,
     /// What waits in locality buffers, in bytes.
     pub(crate) gathered_bytes: AtomicUsize,
+    /// Of late whoever stores says which server it is of, and it is gathered.
+    pub(crate) gathers: AtomicBool,
     pub(crate) freed: Mutex<Vec<Extent>>,
     /// Extents that could not be read: not used again.
     pub(crate) bad: Mutex<Vec<Extent>>,
@@ -139,6 +141,7 @@ impl Store {
             writer: Mutex::new(Writer::new(space, room, buffers)),
             flights: Mutex::default(),
             gathered_bytes: AtomicUsize::new(0),
+            gathers: AtomicBool::new(false),
             freed: Mutex::default(),
             bad: Mutex::default(),
             predicates: Mutex::default(),

@@ -11,8 +11,8 @@
 //!            |<- long: 10 % ->|
 //! ```
 //!
-//! Middling is the mean of what was stored since the store was opened; until there is some of it, all are middling. With locality
-//! buffers all are, always: the images would leave their page, with which one read is to bring them.
+//! Middling is the mean of what was stored since the store was opened; until there is some of it, all are middling. While records are
+//! gathered in locality buffers all are: the images would leave their page, with which one read is to bring them.
 //!
 //! Not known here: what was read how often.
 //! Source: Cao and Irani, Cost-Aware WWW Proxy Caching Algorithms (1997), for *size matters*; the numbers by measurement, see
@@ -57,7 +57,7 @@ impl Store {
     fn window(&self, len: Chunks) -> u64 {
         let set = u64::from(self.window_chunks);
         let records = self.counters.inserts.get();
-        if records < RECORDS_MIN || self.limits.locality_buffers > 0 {
+        if records < RECORDS_MIN || self.gathers.load(Ordering::Relaxed) {
             return set;
         }
         let middling = self.counters.insert_bytes.get() / records;

@@ -174,9 +174,13 @@ impl Store {
             now_ms,
             copy_of,
         };
+        let is_gathered = self.is_gathered(record.server, len);
+        if copy_of.is_none() && is_gathered != self.gathers.load(Ordering::Relaxed) {
+            self.gathers.store(is_gathered, Ordering::Relaxed);
+        }
         if len.0 > self.limits.cluster_chunks {
             self.insert_alone(incoming, writes)
-        } else if self.is_gathered(record.server, len) {
+        } else if is_gathered {
             self.insert_gathered(incoming, writes)
         } else {
             self.insert_in_cluster(incoming, writes)
