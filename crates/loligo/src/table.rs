@@ -78,7 +78,7 @@ pub const TOP: &[Setting<Draft>] = &[
             default: "second-chance",
             set: own::replacement,
         },
-        "What leaves a full store. `second-chance` makes room stretch by stretch in the order of writing, with long writes and little memory; what is used while its stretch is among the next PERCENT of the store (0 to 75, without a word 25) is written again. Lower on a flash device that wears out. The others evict object by object, at more memory and in small holes: to compare, or where a hit is worth more than disk time. `lru-threshold` stores nothing longer than SIZE, `gdsf` prefers to keep what is small.",
+        "What leaves a full store. `second-chance` makes room stretch by stretch in the order of writing, with long writes and little memory; what is used while its stretch is among the next PERCENT of the store (0 to 75, without a word 20) is written again; for short objects it is up to two and a half times as much, for long ones half, unless there are locality buffers. Lower on a flash device that wears out. The others evict object by object, at more memory and in small holes: to compare, or where a hit is worth more than disk time. `lru-threshold` stores nothing longer than SIZE, `gdsf` prefers to keep what is small.",
     ),
     setting(
         "store.admission",

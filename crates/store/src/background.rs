@@ -23,6 +23,7 @@ use crate::key::KeyHash;
 use crate::log::{self, Log, Position};
 use crate::mistakes::Mistake;
 use crate::moves;
+use crate::predicates::Predicates;
 use crate::scan_reads::ScanStep;
 use crate::script::{Script, Step};
 use crate::snapshot::Snapshot;
@@ -522,14 +523,19 @@ impl Store {
             .map(|region| background.journal.opened_at(region))
             .min()
             .unwrap_or(0);
-        let mut predicates = crate::lock(&self.predicates);
-        if predicates
-            .oldest()
-            .is_some_and(|sequence| sequence <= oldest)
-        {
-            self.fills_from.fetch_max(oldest, Ordering::SeqCst);
-            predicates.prune(oldest);
+        let has_older = |predicates: &Predicates| {
+            let first = predicates.oldest();
+            first.is_some_and(|sequence| sequence <= oldest)
+        };
+        if !has_older(&crate::lock(&self.predicates)) {
+            return;
         }
+        // Who still reads what has left the index would find no predicate any more that is about it.
+        for number in 0..self.shards.len() {
+            self.shard(number).kill_outlived();
+        }
+        self.fills_from.fetch_max(oldest, Ordering::SeqCst);
+        crate::lock(&self.predicates).prune(oldest);
     }
 
     /// Closes the store in order: nothing is stored from here on. All requests must have ended, and all clusters must have been

@@ -90,7 +90,11 @@ impl Store {
             }
             at = end;
         }
-        found
+        // Used again just now: then the index may have a newer record at the same place.
+        match self.background().journal.opened_at(region) == opened_at {
+            true => found,
+            false => Vec::new(),
+        }
     }
 
     fn companion(&self, header: &Header, bytes: &Bytes, read: &Read) -> Option<Companion> {
@@ -98,7 +102,7 @@ impl Store {
         Some(Companion {
             hash: header.hash,
             parts,
-            renewal: self.may_renew(header.extent.first).then_some(Renewal {
+            renewal: self.may_renew(header.extent).then_some(Renewal {
                 hash: header.hash,
                 first: header.extent.first,
                 began: read.began,

@@ -143,9 +143,9 @@ impl Store {
             return;
         };
         let segments = self.shards.len() * self.limits.segments;
-        let stretch = hand.grid.stretch_chunks() as usize;
-        // Twice as fast as the stretch fills, so that half of it is left for the note to become durable.
-        let mut steps = (segments * written.0 as usize * 2).div_ceil(stretch);
+        let lead = hand.grid.lead_chunks() as usize;
+        // Twice as fast as what lies ahead fills, so that half of it is left for the note to become durable.
+        let mut steps = (segments * written.0 as usize * 2).div_ceil(lead);
         while steps > 0 && hand.sweep_or_begin(self.is_kept(hand)).is_some() {
             steps = self.sweep_steps(hand, steps, is_full);
         }

@@ -77,6 +77,7 @@ mod shard;
 mod snapshot;
 mod store;
 mod superblock;
+mod window;
 mod writer;
 
 pub use background::{Invalidated, Progress, Settled, Ticket, TooLong, Work, WorkId, WorkOp};

@@ -48,7 +48,8 @@ const SHARD_DATA_BYTES: u64 = 1 << 20;
 pub enum Replacement {
     /// Stretch by stretch, in the order of writing; what is used while its stretch comes near is written again.
     SecondChance {
-        /// How near: percent of the data area ahead of the hand. 0: no second chances.
+        /// How near: percent of the data area ahead of the hand, for a record of middling length; a shorter one's window is
+        /// larger, a longer one's smaller. 0: no second chances.
         window_percent: u8,
     },
     /// Record by record, in the order of a policy. Costs more memory, and leaves small holes.
@@ -57,7 +58,7 @@ pub enum Replacement {
 
 impl Replacement {
     /// The default window.
-    pub const WINDOW_PERCENT: u8 = 25;
+    pub const WINDOW_PERCENT: u8 = 20;
 }
 
 impl Default for Replacement {

@@ -191,6 +191,15 @@ impl Shard {
         extent
     }
 
+    /// What has left the index and is still being read may not be served any more.
+    pub(crate) fn kill_outlived(&mut self) {
+        for hold in self.held.values_mut() {
+            if hold.fate.is_some() {
+                hold.fate = Some(Fate::Killed);
+            }
+        }
+    }
+
     /// A reader is done. May it serve what it read? And the extent, if this was what held it.
     pub(crate) fn unpin(&mut self, first: Chunk) -> (bool, Option<Extent>) {
         let hold = self

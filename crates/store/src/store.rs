@@ -64,6 +64,8 @@ pub struct Store {
     pub(crate) flights: Mutex<Vec<Flight>>,
     /// What waits in locality buffers, in bytes.
     pub(crate) gathered_bytes: AtomicUsize,
+    /// Of late whoever stores says which server it is of, and it is gathered.
+    pub(crate) gathers: AtomicBool,
     pub(crate) freed: Mutex<Vec<Extent>>,
     /// Extents that could not be read: not used again.
     pub(crate) bad: Mutex<Vec<Extent>>,
@@ -74,8 +76,8 @@ pub struct Store {
     pub(crate) fills_from: AtomicU64,
     /// Where the next stretch to be swept begins.
     pub(crate) hand_at: AtomicU32,
-    /// Chunks ahead of the hand in which a read record is written again.
-    window_chunks: u32,
+    /// Chunks ahead of the hand in which a read record of middling length is written again (`window`).
+    pub(crate) window_chunks: u32,
     /// Chunks ahead of the hand in which a needed record is moved.
     pub(crate) look_ahead_chunks: u32,
     /// Chunks ahead of the hand that are swept next.
@@ -158,6 +160,7 @@ impl Store {
             writer: Mutex::new(Writer::new(space, room, buffers)),
             flights: Mutex::default(),
             gathered_bytes: AtomicUsize::new(0),
+            gathers: AtomicBool::new(false),
             freed: Mutex::default(),
             bad: Mutex::default(),
             predicates: Mutex::default(),
@@ -270,23 +273,13 @@ impl Store {
                 hash,
                 extent,
                 began: self.sequence(),
-                renew: self.may_renew(extent.first),
+                renew: self.may_renew(extent),
             }));
         }
         // A flight ends after its records are marked written, which takes this shard's lock: so it is still there.
         let flights = crate::lock(&self.flights);
         let flight = flights.iter().find(|flight| flight.extent.covers(extent))?;
         Some(Lookup::Buffered(flight.slice(extent, self.chunk_bytes())))
-    }
-
-    /// Is what is read there to be written again?
-    pub(crate) fn may_renew(&self, first: Chunk) -> bool {
-        self.window_chunks > 0 && self.is_near_the_hand(first) && !self.is_scanning()
-    }
-
-    fn is_near_the_hand(&self, first: Chunk) -> bool {
-        let hand = Chunk(self.hand_at.load(Ordering::Relaxed));
-        Hand::distance(hand, first, self.geometry.data_chunks) < self.window_chunks
     }
 
     /// Is there such a record? No use, no pin.

@@ -105,6 +105,13 @@ impl Store {
 
     /// Gives a record that was read a second chance: it is written again, and so is not swept with its stretch.
     pub fn renew(&self, renewal: Renewal, parts: &RecordParts, now_ms: u64) -> Inserted {
+        // A part of a large object has the object's window, so that the parts stay and go together.
+        if !self.may_renew_part(renewal.first, parts) {
+            return Inserted {
+                outcome: Outcome::Invalidated,
+                writes: Writes::default(),
+            };
+        }
         let inserted = self.write_again(renewal, parts, false, now_ms);
         if inserted.outcome == Outcome::Stored {
             self.counters.second_chances.add(1);
@@ -193,9 +200,13 @@ impl Store {
             copy_of,
             at_once,
         };
+        let is_gathered = self.is_gathered(record.server, len);
+        if copy_of.is_none() && is_gathered != self.gathers.load(Ordering::Relaxed) {
+            self.gathers.store(is_gathered, Ordering::Relaxed);
+        }
         if len.0 > self.limits.cluster_chunks {
             self.insert_alone(incoming, writes)
-        } else if self.is_gathered(record.server, len) {
+        } else if is_gathered {
             self.insert_gathered(incoming, writes)
         } else {
             self.insert_in_cluster(incoming, writes)
