@@ -110,6 +110,14 @@ impl Device {
         matches!(self.backend, Backend::File { direct: true, .. })
     }
 
+    /// Does the kernel say that it is a block device with a head? A hint: virtual disks mostly say so.
+    pub fn has_head(&self) -> bool {
+        match &self.backend {
+            Backend::File { file, .. } => crate::head::is_rotational(file),
+            Backend::Memory { .. } => false,
+        }
+    }
+
     /// Fills `out` from byte `at`, blocking. For start and stop; any alignment will do.
     pub fn read_exact_sync(&self, at: u64, out: &mut [u8]) -> Result<(), IoFault> {
         let mut at = at;

@@ -33,6 +33,7 @@ mod device;
 mod engine;
 mod fault;
 mod faults;
+mod head;
 mod holders;
 mod inline;
 mod latency;

@@ -78,7 +78,7 @@ pub const TOP: &[Setting<Draft>] = &[
             default: "second-chance",
             set: own::replacement,
         },
-        "What leaves a full store. `second-chance` makes room stretch by stretch in the order of writing, with long writes and little memory; what is used while its stretch is among the next PERCENT of the store (0 to 75, without a word 25) is written again. Lower on a flash device that wears out. The others evict object by object, at more memory and in small holes: to compare, or where a hit is worth more than disk time. `lru-threshold` stores nothing longer than SIZE, `gdsf` prefers to keep what is small.",
+        "What leaves a full store. `second-chance` makes room stretch by stretch in the order of writing, with long writes and little memory; what is used while its stretch is among the next PERCENT of the store (0 to 75, without a word 20) is written again; for short objects it is up to two and a half times as much, for long ones half, unless there are locality buffers. Lower on a flash device that wears out. The others evict object by object, at more memory and in small holes: to compare, or where a hit is worth more than disk time. `lru-threshold` stores nothing longer than SIZE, `gdsf` prefers to keep what is small.",
     ),
     setting(
         "store.admission",
@@ -113,6 +113,11 @@ pub const TOP: &[Setting<Draft>] = &[
             d.plan.storing.lazy_reads_deadline = t
         }),
         "No read waits longer for others. Longer on a busy disk with a head gathers more; every read pays it when there are few.",
+    ),
+    setting(
+        "store.read-wait",
+        Kind::Time(Storing::READ_WAIT, |d, t| d.plan.storing.read_wait = t),
+        "Where reads take long (`lazy-reads`), an answer that has waited so long for the disk comes from the origin instead: a disk that is asked for more than it can read serves what it can, and nobody waits in a queue that grows.",
     ),
     setting(
         "store.group-reads",

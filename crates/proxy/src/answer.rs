@@ -20,6 +20,7 @@ use crate::{
     exchange::Wanted,
     fetch::Response,
     flight::{FlightReader, Next},
+    holding::Holding,
     metrics,
     multipart::{Multipart, Piece},
     object::{self, Object},
@@ -244,6 +245,8 @@ pub async fn object(
     } else {
         ByteRange::Whole
     };
+    // Before it is asked whether they are there: what is there then stays.
+    let mut holding = Holding::of_range(worker.disk.as_ref(), object, &range, on.head_only());
     if !is_there(worker, object, &range, total) {
         return None;
     }
@@ -302,7 +305,12 @@ pub async fn object(
         }
     };
     let (mut bytes, mut gone) = (0, false);
-    match pieces::send(worker, conn, wanted, object, pieces, tail, &mut bytes).await {
+    let holding = &mut holding;
+    match pieces::send(
+        worker, conn, wanted, object, holding, pieces, tail, &mut bytes,
+    )
+    .await
+    {
         Sending::NotBegun => return None,
         Sending::Sent => {}
         Sending::Lost => on.keep_open = false,
@@ -463,6 +471,7 @@ pub async fn arriving(
     let mut bytes = 0u64;
     let mut gone = false;
     let mut begun = false;
+    let mut holding = Holding::default();
     loop {
         if on.head_only() || response.bodiless || left == 0 {
             // A part is through: the fetch goes on for the others and the store.
@@ -483,7 +492,8 @@ pub async fn arriving(
                 let found = match &worker.disk {
                     Some(disk) => {
                         let primary = reader.flight.primary;
-                        disk.load_fragment(primary, &key, fetch_id, number).await
+                        let fetch = (primary, &key[..], fetch_id);
+                        holding.load_of_fetch(disk, fetch, number).await
                     }
                     None => None,
                 };

@@ -13,7 +13,8 @@
 //! Every failure here is a miss, counted and visible; no request fails because of the disk.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    collections::HashSet,
     ops::Range,
     rc::Rc,
     sync::Arc,
@@ -32,7 +33,7 @@ use tokio::sync::Notify;
 use crate::{
     clock::Clock,
     keeper::Bell,
-    lazy::LazyReads,
+    lazy::{Brought, Gathered, LazyReads},
     metrics::{self, Counters},
     object::{Large, Object},
     plan::{LocalityMode, Storing},
@@ -52,8 +53,10 @@ pub struct DiskIo {
     locality: LocalityMode,
     /// How far a read may reach where reads take long; 0: no further than its record.
     group_bytes: usize,
-    /// Bytes of the reads under way that reach further.
-    reaching: Rc<Cell<usize>>,
+    /// How long a whole object waits for a slow disk.
+    read_wait: Duration,
+    /// What the short way of a request waited for in vain: the long way, which comes next, need not.
+    given_up: Rc<RefCell<HashSet<KeyHash>>>,
     clock: Clock,
 }
 
@@ -79,6 +82,17 @@ pub struct Loaded {
     pub swap_in: Option<SwapIn>,
     /// What came along of the same server, fresh, each verified; see [`Shared::take_along`](crate::state::Shared::take_along).
     pub beside: Vec<Object>,
+}
+
+/// How long a read may wait for a slow disk.
+#[derive(Clone, Copy)]
+enum Waits {
+    /// [`Storing::read_wait`](crate::plan::Storing); then the origin is asked.
+    ForAWhile,
+    /// As long, and the long way is not to wait once more.
+    OnTheShortWay,
+    /// The answer has begun, and the origin may have another body by now.
+    AsLongAsItTakes,
 }
 
 #[derive(Default)]
@@ -119,7 +133,8 @@ impl DiskIo {
             writes: Rc::default(),
             locality: storing.locality,
             group_bytes: storing.group_bytes as usize,
-            reaching: Rc::default(),
+            read_wait: storing.read_wait,
+            given_up: Rc::default(),
             clock,
         }
     }
@@ -134,8 +149,11 @@ impl DiskIo {
 
     /// The object stored under exactly this key, by one read.
     pub async fn load(&self, primary: KeyHash, hash: KeyHash, key: &[u8]) -> Option<Loaded> {
+        if self.given_up.borrow_mut().remove(&hash) {
+            return None;
+        }
         let start = Instant::now();
-        let found = self.read_record(primary, hash).await?;
+        let found = self.read_record(primary, hash, Waits::ForAWhile).await?;
         let swap_in = found.from_device.then(|| SwapIn {
             start,
             end: Instant::now(),
@@ -153,7 +171,9 @@ impl DiskIo {
     ) -> Option<Bytes> {
         let key = fragment_key(key, fetch_id, number);
         let hash = self.set.hasher().hash(&key);
-        let found = self.read_record(primary, hash).await?;
+        let found = self
+            .read_record(primary, hash, Waits::AsLongAsItTakes)
+            .await?;
         if found.parts.key != key {
             return None;
         }
@@ -189,6 +209,18 @@ impl DiskIo {
         }
     }
 
+    /// The store that has everything of a primary key.
+    pub fn store_of(&self, primary: KeyHash) -> &Arc<Store> {
+        &self.member(primary).store
+    }
+
+    /// Wakes the keeper if something that is needed is to be written again.
+    pub fn see_to_moves(&self) {
+        if self.members.iter().any(|member| member.store.wants_moves()) {
+            self.bell.ring();
+        }
+    }
+
     /// Is this fragment there, as far as the index knows?
     pub fn has_fragment(&self, primary: KeyHash, key: &[u8], fetch_id: u64, number: u32) -> bool {
         let store = &self.member(primary).store;
@@ -196,7 +228,7 @@ impl DiskIo {
     }
 
     /// A record, verified.
-    async fn read_record(&self, primary: KeyHash, hash: KeyHash) -> Option<Found> {
+    async fn read_record(&self, primary: KeyHash, hash: KeyHash, waits: Waits) -> Option<Found> {
         let member = self.member(primary);
         match member.store.look_up(hash) {
             Lookup::Absent => None,
@@ -214,17 +246,17 @@ impl DiskIo {
             Lookup::OnDisk(read) => {
                 // The guard unpins, whatever happens to this future.
                 let guard = member.store.guard(read);
-                self.read_pinned(member, guard).await
+                self.read_pinned(member, guard, waits).await
             }
         }
     }
 
     /// Reads a pinned record and verifies it.
-    async fn read_pinned(&self, member: &Member, guard: ReadGuard) -> Option<Found> {
+    async fn read_pinned(&self, member: &Member, guard: ReadGuard, waits: Waits) -> Option<Found> {
         metrics::add(&self.counters.disk_reads, 1);
         let (offset, len, hash) = (guard.read().offset, guard.read().len, guard.read().hash());
-        let bytes = match self.read_with_group(member, guard.read()).await {
-            Ok(bytes) => bytes,
+        let Brought { bytes, is_part } = match self.read_in_time(member, &guard, waits).await? {
+            Ok(brought) => brought,
             Err(error) => {
                 metrics::add(&self.counters.disk_read_errors, 1);
                 tracing::warn!(%error, offset, "a read failed; the object counts as absent");
@@ -234,13 +266,11 @@ impl DiskIo {
                 return None;
             }
         };
-        let (own, companions) = match bytes.len() > len {
+        let companions = member.store.companions(&bytes, guard.read());
+        let own = match is_part {
             // A copy: the object may be kept for long, and the buffer holds the whole group.
-            true => (
-                Bytes::copy_from_slice(&bytes[..len]),
-                member.store.companions(&bytes, guard.read()),
-            ),
-            false => (bytes, Vec::new()),
+            true => Bytes::copy_from_slice(&bytes[..len]),
+            false => bytes,
         };
         let decoded = member.store.decode_read(&own, guard.read());
         let renewal = guard.read().renewal();
@@ -266,20 +296,35 @@ impl DiskIo {
         })
     }
 
+    /// A read, if it does not wait for too long where reads take long.
+    async fn read_in_time(
+        &self,
+        member: &Member,
+        guard: &ReadGuard,
+        waits: Waits,
+    ) -> Option<Result<Brought, IoFault>> {
+        let read = self.read_with_group(member, guard.read());
+        if matches!(waits, Waits::AsLongAsItTakes) || !member.reads.is_lazy() {
+            return Some(read.await);
+        }
+        let answer = tokio::time::timeout(self.read_wait, read).await.ok();
+        if answer.is_none() {
+            metrics::add(&self.counters.disk_reads_given_up, 1);
+            let mut given_up = self.given_up.borrow_mut();
+            if matches!(waits, Waits::OnTheShortWay) && given_up.len() < GIVEN_UP_MAX {
+                given_up.insert(guard.read().hash());
+            }
+        }
+        answer
+    }
+
     /// A record, and where reads take long what lies behind it.
-    async fn read_with_group(&self, member: &Member, read: &Read) -> Result<Bytes, IoFault> {
+    async fn read_with_group(&self, member: &Member, read: &Read) -> Result<Brought, IoFault> {
         let reach = match member.reads.is_lazy() {
             true => member.store.reach(read, self.group_bytes),
             false => read.len,
         };
-        if reach > read.len
-            && let Some(_reaching) = Reaching::begin(&self.reaching, reach)
-            && let Ok(bytes) = member.reads.read(read.offset, reach).await
-        {
-            return Ok(bytes);
-        }
-        // The usual; or it is what lies behind that cannot be read.
-        member.reads.read(read.offset, read.len).await
+        member.reads.read(read.offset, read.len, reach).await
     }
 
     /// Writes again what lies where room will soon be made, because it is of use.
@@ -337,7 +382,9 @@ impl DiskIo {
         key: &[u8],
     ) -> Option<Loaded> {
         let hash = guard.read().hash();
-        let found = self.read_pinned(self.member(primary), guard).await?;
+        let member = self.member(primary);
+        let waits = Waits::OnTheShortWay;
+        let found = self.read_pinned(member, guard, waits).await?;
         self.loaded(primary, hash, key, found, None)
     }
 
@@ -459,11 +506,14 @@ impl DiskIo {
             || self.set.is_doubted(primary, began, key, meta)
     }
 
-    /// How many reads were gathered so far (`lazy`), and in how many batches.
-    pub fn gathered(&self) -> (u64, u64) {
+    /// How many reads were gathered so far (`lazy`), over all stores.
+    pub fn gathered(&self) -> Gathered {
         let all = self.members.iter().map(|member| member.reads.gathered());
-        all.fold((0, 0), |(reads, batches), of| {
-            (reads + of.reads, batches + of.batches)
+        all.fold(Gathered::default(), |all, of| Gathered {
+            batches: all.batches + of.batches,
+            reads: all.reads + of.reads,
+            along: all.along + of.along,
+            straight: all.straight + of.straight,
         })
     }
 
@@ -505,7 +555,11 @@ impl DiskIo {
     pub async fn room_for_object(&self, primary: KeyHash, bytes: u64) {
         let store = &self.member(primary).store;
         let is_full = || store.is_behind() || !store.has_room_for(bytes);
-        if !is_full() || store.is_paused(unix_ms()) {
+        if !is_full() {
+            self.writes.waited_in_vain.set(None);
+            return;
+        }
+        if store.is_paused(unix_ms()) {
             return;
         }
         let in_vain = self.writes.waited_in_vain.get();
@@ -567,41 +621,15 @@ impl DiskIo {
     }
 }
 
-/// Bytes that reads which reach further than their record may have under way, each worker. Where more wait, what comes along is gone from
-/// memory before it is asked for, and the buffers would be all that is gained.
-const REACHING_BYTES_MAX: usize = 16 << 20;
-
-/// The bytes of a read that reaches further, counted until it is dropped.
-struct Reaching {
-    under_way: Rc<Cell<usize>>,
-    bytes: usize,
-}
-
-impl Reaching {
-    /// `None`: too many are under way.
-    fn begin(under_way: &Rc<Cell<usize>>, bytes: usize) -> Option<Reaching> {
-        let all = under_way.get() + bytes;
-        (all <= REACHING_BYTES_MAX).then(|| {
-            under_way.set(all);
-            let under_way = Rc::clone(under_way);
-            Reaching { under_way, bytes }
-        })
-    }
-}
-
-impl Drop for Reaching {
-    fn drop(&mut self) {
-        self.under_way.set(self.under_way.get() - self.bytes);
-    }
-}
-
+/// Reads remembered that were waited for in vain: more than a worker gives up on before it comes to ask again.
+const GIVEN_UP_MAX: usize = 1024;
 /// Writes of one worker under way before a long body has to wait.
 const WRITES_BEFORE_WAIT: usize = 4;
 /// How often it looks.
 const ROOM_STEP: Duration = Duration::from_millis(10);
 /// How long a whole object waits at most for a disk that is behind: its reader waits with it.
-const OBJECT_WAIT: Duration = Duration::from_millis(250);
-/// After that was not enough, nobody waits for so long.
+const OBJECT_WAIT: Duration = Duration::from_secs(1);
+/// After that was not enough, nobody waits for so long, unless there was room meanwhile.
 const NOT_AGAIN_FOR: Duration = Duration::from_secs(5);
 /// How long it waits at most; then the store decides whether it takes more.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
@@ -641,23 +669,4 @@ pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
     out.extend_from_slice(&fetch_id.to_le_bytes());
     out.extend_from_slice(&number.to_le_bytes());
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_that_reach_further_are_bounded_in_bytes() {
-        let under_way = Rc::default();
-        let most = REACHING_BYTES_MAX / (64 << 10);
-        let mut all: Vec<_> = (0..most + 3)
-            .map(|_| Reaching::begin(&under_way, 64 << 10))
-            .collect();
-        assert_eq!(all.iter().flatten().count(), most);
-        assert!(all.swap_remove(0).is_some());
-        assert!(Reaching::begin(&under_way, 64 << 10).is_some());
-        drop(all);
-        assert_eq!(under_way.get(), 0);
-    }
 }

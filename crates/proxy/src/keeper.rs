@@ -15,7 +15,7 @@ use std::{
 };
 
 use device::{Device, Engine, EngineKind};
-use store::{Set, Settled, Store, Work, WorkOp, set::Tickets};
+use store::{Move, Set, Settled, Store, Work, WorkOp, set::Tickets};
 use tokio::{
     runtime::{self, LocalOptions},
     sync::{Notify, oneshot, watch},
@@ -163,6 +163,8 @@ async fn keep(
     let mut closing_until: Option<Instant> = None;
     let mut scan = Scan::of(&store, engine.device().path());
     let step = Rc::new(Notify::new());
+    // As many more as moves are under way.
+    let moving = Rc::new(());
     loop {
         let woken = bell.wake.notified();
         while let Some(work) = store.next_work(unix_ms()) {
@@ -172,6 +174,20 @@ async fn keep(
                 carry_out(&store, &engine, work).await;
                 bell.done.notify_waiters();
                 step.notify_one();
+            });
+        }
+        // Not while it stops: nobody needs anything any more.
+        while closing_until.is_none()
+            && let Some(moved) = store.next_move()
+        {
+            let (store, engine) = (Arc::clone(&store), Rc::clone(&engine));
+            let (bell, step) = (Arc::clone(&bell), Rc::clone(&step));
+            let moving = Rc::clone(&moving);
+            tokio::task::spawn_local(async move {
+                carry_out_move(&store, &engine, moved).await;
+                bell.done.notify_waiters();
+                step.notify_one();
+                drop(moving);
             });
         }
         if let Some(under_way) = &mut scan
@@ -195,6 +211,10 @@ async fn keep(
             () = step.notified() => {}
             () = tokio::time::sleep(TICK) => {}
             _ = stopped.changed(), if closing_until.is_none() => {
+                let until = Instant::now() + CLOSE_MAX;
+                while Rc::strong_count(&moving) > 1 && Instant::now() < until {
+                    let _ = tokio::time::timeout(TICK, step.notified()).await;
+                }
                 for write in store.flush() {
                     let ok = engine.write(write.offset, write.data).await.is_ok();
                     store.write_done(write.id, ok, unix_ms());
@@ -244,6 +264,23 @@ impl Scan {
                 false
             }
         }
+    }
+}
+
+/// Reads what somebody needs and writes it again, before room is made where it lies.
+async fn carry_out_move(store: &Store, engine: &Engine, moved: Move) {
+    let read = engine.read(moved.offset(), moved.bytes()).await;
+    let bytes = read
+        .map_err(
+            |error| tracing::warn!(%error, "what is being sent could not be kept from eviction"),
+        )
+        .ok();
+    for write in store.move_done(moved, bytes, unix_ms()) {
+        let written = engine.write(write.offset, write.data).await;
+        if let Err(error) = &written {
+            tracing::error!(%error, "a write failed; its objects are dropped and caching pauses");
+        }
+        store.write_done(write.id, written.is_ok(), unix_ms());
     }
 }
 

@@ -16,7 +16,10 @@ fn lazy(mode: LazyMode, deadline: Duration) -> (Rc<LazyReads>, FaultPlan) {
         device.write_all_sync(page * 4096, &[page as u8]).unwrap();
     }
     let engine = Rc::new(Engine::new(EngineKind::Auto, device).unwrap());
-    (Rc::new(LazyReads::new(engine, mode, deadline)), plan)
+    (
+        Rc::new(LazyReads::new(engine, mode, deadline, Arc::default())),
+        plan,
+    )
 }
 
 /// Runs a test on a runtime like a worker's.
@@ -36,8 +39,8 @@ fn read_pages(lazy: &Rc<LazyReads>, pages: &[u64]) -> (Answers, Vec<tokio::task:
     let task = |&page: &u64| {
         let (lazy, answers) = (Rc::clone(lazy), Rc::clone(&answers));
         tokio::task::spawn_local(async move {
-            let bytes = lazy.read(page * 4096, 1).await.unwrap();
-            answers.borrow_mut().push(bytes[0]);
+            let brought = lazy.read(page * 4096, 1, 1).await.unwrap();
+            answers.borrow_mut().push(brought.bytes[0]);
         })
     };
     let tasks = pages.iter().map(task).collect();
@@ -55,7 +58,8 @@ fn off_and_batches_of_one_go_straight() {
     on_worker(async {
         for reads in [0, 1] {
             let (lazy, _) = lazy(LazyMode::Gather(reads), NEVER);
-            assert_eq!(lazy.read(3 * 4096, 1).await.unwrap()[0], 3);
+            let brought = lazy.read(3 * 4096, 1, 4096).await.unwrap();
+            assert_eq!((&brought.bytes[..], brought.is_part), (&[3][..], false));
             let straight = Gathered {
                 straight: 1,
                 ..Gathered::default()
@@ -90,22 +94,95 @@ fn a_batch_that_is_not_full_goes_at_the_deadline() {
         assert_eq!(*answers.borrow(), [4, 8]);
         assert_eq!(lazy.gathered().batches, 1);
         // The next read begins a batch of its own.
-        lazy.read(0, 1).await.unwrap();
+        lazy.read(0, 1, 1).await.unwrap();
         assert_eq!(lazy.gathered().batches, 2);
     });
 }
 
 #[test]
-fn a_batch_does_not_wait_for_the_one_before() {
+fn one_batch_is_at_the_device_and_the_rest_can_still_be_sorted() {
     on_worker(async {
         let (lazy, plan) = lazy(LazyMode::Gather(2), NEVER);
         plan.hold(Operation::Read);
-        let (answers, tasks) = read_pages(&lazy, &[1, 2, 3, 4]);
-        plan.until_held(4).await;
-        assert_eq!(lazy.gathered().batches, 2);
+        let (answers, tasks) = read_pages(&lazy, &[1, 2, 60, 50]);
+        plan.until_held(2).await;
+        // These come later and lie nearer.
+        let (later, more) = read_pages(&lazy, &[40, 30]);
+        while lazy.gathered().reads < 6 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(plan.counts().reads, 0);
         plan.release(Operation::Read);
         all(tasks).await;
-        assert_eq!(answers.borrow().len(), 4);
+        all(more).await;
+        assert_eq!(*answers.borrow(), [1, 2, 50, 60]);
+        assert_eq!(*later.borrow(), [30, 40]);
+    });
+}
+
+#[test]
+fn neighbours_are_answered_by_one_read() {
+    on_worker(async {
+        let (lazy, plan) = lazy(LazyMode::Gather(3), NEVER);
+        let before = plan.counts().reads;
+        let (a, b, c) = tokio::join!(
+            lazy.read(8 * 4096, 4096, 3 * 4096),
+            lazy.read(9 * 4096, 1, 1),
+            lazy.read(9 * 4096, 4096, 4096),
+        );
+        assert_eq!(plan.counts().reads - before, 1);
+        let (a, b, c) = (a.unwrap(), b.unwrap(), c.unwrap());
+        assert_eq!((a.bytes.len(), a.is_part), (3 * 4096, true));
+        assert_eq!((a.bytes[0], a.bytes[4096], a.bytes[2 * 4096]), (8, 9, 10));
+        assert_eq!((&b.bytes[..], b.is_part), (&[9][..], true));
+        assert_eq!((c.bytes[0], c.bytes.len(), c.is_part), (9, 4096, true));
+        assert_eq!(lazy.gathered().along, 2);
+    });
+}
+
+#[test]
+fn workers_answer_each_other() {
+    on_worker(async {
+        let (one, plan) = lazy(LazyMode::Gather(2), NEVER);
+        let device = Arc::clone(one.engine().device());
+        let engine = Rc::new(Engine::new(EngineKind::Auto, device).unwrap());
+        let queue = Arc::clone(&one.waiting.queue);
+        let mode = LazyMode::Gather(2);
+        let other = Rc::new(LazyReads::new(engine, mode, NEVER, queue));
+        plan.hold(Operation::Read);
+        let before = plan.counts().reads;
+        // The first worker has as much under way as it may, and more that waits.
+        let (_, far) = read_pages(&one, &[60, 80]);
+        plan.until_held(2).await;
+        let (_, near) = read_pages(&one, &[20, 23]);
+        while one.gathered().reads < 4 {
+            tokio::task::yield_now().await;
+        }
+        // The second one comes for something beside it, and takes it along.
+        let (answers, tasks) = read_pages(&other, &[20, 23]);
+        plan.until_held(4).await;
+        plan.release(Operation::Read);
+        for tasks in [tasks, near, far] {
+            all(tasks).await;
+        }
+        assert_eq!(*answers.borrow(), [20, 23]);
+        assert_eq!(plan.counts().reads - before, 4);
+        assert_eq!((one.gathered().along, other.gathered().along), (0, 2));
+    });
+}
+
+#[test]
+fn what_cannot_be_read_together_is_read_alone() {
+    on_worker(async {
+        let (lazy, plan) = lazy(LazyMode::Gather(2), NEVER);
+        plan.fail(Operation::Read, 0);
+        let (a, b) = tokio::join!(
+            lazy.read(4096, 4096, 64 << 10),
+            lazy.read(2 * 4096, 4096, 64 << 10),
+        );
+        let (a, b) = (a.unwrap(), b.unwrap());
+        assert_eq!((a.bytes[0], a.bytes.len(), a.is_part), (1, 4096, false));
+        assert_eq!((b.bytes[0], b.bytes.len(), b.is_part), (2, 4096, false));
     });
 }
 
@@ -148,7 +225,7 @@ fn all_may_go_away() {
         tokio::time::sleep(SOON * 5).await;
         assert_eq!(plan.counts().reads, before);
         assert_eq!(lazy.gathered(), Gathered::default());
-        lazy.read(0, 1).await.unwrap();
+        lazy.read(0, 1, 1).await.unwrap();
     });
 }
 
@@ -158,12 +235,12 @@ fn a_fault_is_that_reads_own() {
         let (lazy, plan) = lazy(LazyMode::Gather(3), NEVER);
         plan.fail(Operation::Read, 1);
         let (a, b, c) = tokio::join!(
-            lazy.read(3 * 4096, 1),
-            lazy.read(4096, 1),
-            lazy.read(2 * 4096, 1)
+            lazy.read(3 * 4096, 1, 1),
+            lazy.read(4096, 1, 1),
+            lazy.read(2 * 4096, 1, 1)
         );
         assert!(matches!(c, Err(IoFault::Device { at: 8192, .. })), "{c:?}");
-        assert_eq!((a.unwrap()[0], b.unwrap()[0]), (3, 1));
+        assert_eq!((a.unwrap().bytes[0], b.unwrap().bytes[0]), (3, 1));
     });
 }
 
@@ -207,8 +284,21 @@ fn the_switch_has_two_thresholds_and_takes_its_time() {
     let on = off.after(measured(1000, 1000));
     assert!(on.on);
     assert!(on.after(measured(1127, 100)).on, "just switched");
-    assert!(on.after(measured(1128, 501)).on, "between the thresholds");
-    assert!(!on.after(measured(1128, 500)).on);
+    assert!(on.after(measured(1128, 100)).on, "slow not long ago");
+    assert!(on.after(measured(2024, 501)).on, "between the thresholds");
+    assert!(!on.after(measured(2024, 500)).on);
+    let again = on.after(measured(1500, 1000));
+    assert!(again.after(measured(2024, 500)).on, "slow again meanwhile");
+    assert!(!again.after(measured(2524, 500)).on);
+}
+
+#[test]
+fn a_disk_said_to_have_a_head_is_slow_until_measured() {
+    let first = Switch::first(true);
+    assert!(first.after(measured(0, 0)).on);
+    assert!(first.after(measured(127, 100)).on);
+    assert!(!first.after(measured(128, 100)).on);
+    assert!(!Switch::first(false).after(measured(0, 0)).on);
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! | answered from memory, the short way | `fast`, `memory` |
 //! | its resource and key | `target` |
 //! | everything else: stored? fresh? whom to ask? | `exchange`, `find` |
-//! | read from disk | `disk`, `lazy` |
+//! | read from disk | `disk`, `lazy`, `elevator` |
 //! | fetched, shared, stored | `fetch`, `flight`, `unshared`, `interim`, `storing`, `upstream`, `origin` |
 //! | a part of what is not stored, or not all | `parts`, `part_sending`, `filling`, `joining`, `turns`, `unkept` |
 //! | passed through | `pass`, `head`, `client_body`, `switch`, `tunnel` |
@@ -34,6 +34,7 @@ mod client_body;
 mod clock;
 mod deadline;
 mod disk;
+mod elevator;
 mod exchange;
 mod fast;
 mod fetch;
@@ -41,6 +42,7 @@ mod filling;
 mod find;
 mod flight;
 mod head;
+mod holding;
 mod interim;
 mod joining;
 mod journal;

@@ -2,7 +2,8 @@
 //!
 //! Sharded by key hash and shared by all workers. A shard's lock is held for one look-up or one insertion,
 //! never across I/O. Each shard has its part of the byte budget and its own exact LRU, so the tier never
-//! holds more than it was given.
+//! holds more than it was given. What came along with the read of something else is a *guest* until it is asked for: guests have
+//! an LRU of their own and a quarter of the room, so that those whom nobody wants do not push out what is in use.
 //!
 //! In front of the shards every worker keeps a small table of its own ([`Front`]): an object asked for again
 //! and again costs no lock and no shared reference count. An object that leaves the tier is marked, and a
@@ -32,6 +33,8 @@ use crate::object::Object;
 const SHARDS: usize = 16;
 /// Objects a sweep looks at under one lock: some hundred microseconds.
 const SWEPT_AT_ONCE: usize = 1024;
+/// One of so many parts of a shard is for guests, where there is no room for all.
+const GUESTS_PART: u64 = 4;
 /// Objects read from disk and smaller than this are copied out of the read's pages.
 const COMPACT_BYTES_MAX: usize = 6 << 10;
 
@@ -57,7 +60,20 @@ struct Shard {
     slots: Vec<Option<Arc<Resident>>>,
     free: Vec<u32>,
     lru: Lru,
+    /// In none but one of both lists.
+    guests: Lru,
+    /// Of all.
     bytes: u64,
+    guest_bytes: u64,
+}
+
+/// How an object comes in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum As {
+    /// It was asked for.
+    Wanted,
+    /// It came along.
+    Guest,
 }
 
 /// The shared tier.
@@ -79,7 +95,9 @@ impl MemoryTier {
                 slots: Vec::new(),
                 free: Vec::new(),
                 lru: Lru::new(),
+                guests: Lru::new(),
                 bytes: 0,
+                guest_bytes: 0,
             })
         };
         MemoryTier {
@@ -113,7 +131,10 @@ impl MemoryTier {
             return None;
         }
         let resident = Arc::clone(resident);
-        shard.lru.touch(slot);
+        if !shard.lru.touch(slot) && shard.guests.remove(slot) {
+            shard.guest_bytes -= resident.object.memory_bytes();
+            shard.lru.insert(slot);
+        }
         Some(resident)
     }
 
@@ -121,10 +142,15 @@ impl MemoryTier {
     /// meanwhile. The question is asked under the shard's lock, which [`MemoryTier::remove`] takes after the
     /// invalidation was recorded: so either the question is answered no, or the removal comes later.
     pub fn insert(&self, object: Object, still_valid: impl FnOnce(&Object) -> bool) -> bool {
-        self.insert_if(object, |_, object| still_valid(object))
+        self.insert_if(object, As::Wanted, |_, object| still_valid(object))
     }
 
-    fn insert_if(&self, object: Object, wanted: impl FnOnce(&Shard, &Object) -> bool) -> bool {
+    fn insert_if(
+        &self,
+        object: Object,
+        comes: As,
+        wanted: impl FnOnce(&Shard, &Object) -> bool,
+    ) -> bool {
         let cost = object.memory_bytes();
         if !self.admits(cost) || object.large.is_some() {
             return false;
@@ -138,15 +164,16 @@ impl MemoryTier {
             self.drop_slot(&mut shard, slot);
         }
         while shard.bytes + cost > self.shard_bytes_max {
-            let Some(slot) = shard.lru.coldest() else {
+            let guest_bytes = shard.guest_bytes + if comes == As::Guest { cost } else { 0 };
+            let too_many = guest_bytes > self.shard_bytes_max / GUESTS_PART;
+            let Some(slot) = shard.next_to_leave(too_many) else {
                 break;
             };
             // Asked for through a front since the last look: a second chance instead of a lock per hit.
             let asked = shard.slots[slot as usize]
                 .as_ref()
                 .is_some_and(|r| r.asked.swap(false, Ordering::Relaxed));
-            if asked {
-                shard.lru.touch(slot);
+            if asked && shard.lru.touch(slot) {
                 continue;
             }
             self.evicted.fetch_add(1, Ordering::Relaxed);
@@ -171,7 +198,13 @@ impl MemoryTier {
         table.insert_unique(hash.0, slot, |&s| {
             slots[s as usize].as_ref().map_or(0, |r| r.object.hash.0)
         });
-        shard.lru.insert(slot);
+        match comes {
+            As::Wanted => shard.lru.insert(slot),
+            As::Guest => {
+                shard.guests.insert(slot);
+                shard.guest_bytes += cost;
+            }
+        }
         shard.bytes += cost;
         self.bytes.fetch_add(cost, Ordering::Relaxed);
         self.objects.fetch_add(1, Ordering::Relaxed);
@@ -189,12 +222,12 @@ impl MemoryTier {
             object.compact();
         }
         let hash = object.hash;
-        self.insert_if(object, |shard, object| {
+        self.insert_if(object, As::Wanted, |shard, object| {
             shard.find(hash).is_none() && still_valid(object)
         });
     }
 
-    /// Puts in an object that came along with the read of another one, unless it is there.
+    /// Puts in an object that came along with the read of another one, unless it is there: as a guest.
     pub fn take_along(&self, mut object: Object, still_valid: impl FnOnce(&Object) -> bool) {
         let hash = object.hash;
         if !self.admits(object.memory_bytes()) || self.shard(hash).find(hash).is_some() {
@@ -202,7 +235,7 @@ impl MemoryTier {
         }
         // What it lies in has the other records, too.
         object.compact();
-        self.insert_if(object, |shard, object| {
+        self.insert_if(object, As::Guest, |shard, object| {
             shard.find(hash).is_none() && still_valid(object)
         });
     }
@@ -265,9 +298,11 @@ impl MemoryTier {
         if let Ok(entry) = shard.table.find_entry(hash, |&s| s == slot) {
             entry.remove();
         }
-        shard.lru.remove(slot);
-        shard.free.push(slot);
         let cost = resident.object.memory_bytes();
+        if !shard.lru.remove(slot) && shard.guests.remove(slot) {
+            shard.guest_bytes -= cost;
+        }
+        shard.free.push(slot);
         shard.bytes -= cost;
         self.bytes.fetch_sub(cost, Ordering::Relaxed);
         self.objects.fetch_sub(1, Ordering::Relaxed);
@@ -301,6 +336,16 @@ impl MemoryTier {
 }
 
 impl Shard {
+    /// Guests first where there are too many of them.
+    fn next_to_leave(&self, too_many_guests: bool) -> Option<u32> {
+        let (wanted, guest) = (self.lru.coldest(), self.guests.coldest());
+        if too_many_guests {
+            guest.or(wanted)
+        } else {
+            wanted.or(guest)
+        }
+    }
+
     fn find(&self, hash: KeyHash) -> Option<u32> {
         self.table
             .find(hash.0, |&s| {
@@ -372,3 +417,7 @@ impl Default for Front {
         Front::new()
     }
 }
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;

@@ -58,13 +58,15 @@ counters! {
     stored_objects, "Responses handed to the store";
     stored_bytes, "Bytes of body handed to the store";
     not_stored, "Storable responses the store did not take";
-    disk_reads, "Reads given to the device";
+    disk_reads, "Records read from the device";
     disk_read_errors, "Reads that failed";
+    disk_reads_given_up, "Reads that waited too long for a slow disk, so that the origin was asked";
     disk_corrupt, "Records that failed verification";
     disk_companions, "Objects that came along with the read of another one of their server";
     disk_waits, "Responses whose end waited for a disk that was behind with writing";
     disk_lazy_reads, "Reads that waited for others, to go to the device in the order of their places, a second ago at most";
-    disk_lazy_batches, "How many times such reads went to the device together, a second ago at most";
+    disk_lazy_batches, "How many times such reads were due, all that were gathered at once; a second ago at most";
+    disk_lazy_along, "Those of these reads that were answered by the read of another one close to it, a second ago at most";
     disk_writes, "Writes given to the device";
     disk_write_bytes, "Bytes given to the device for writing";
     disk_write_errors, "Writes that failed";

@@ -28,6 +28,7 @@ use crate::{
     client::{After, Conn},
     exchange::Wanted,
     filling::{self, Filling},
+    holding::Holding,
     metrics,
     object::{self, Object},
     pieces::{self, Sending},
@@ -44,6 +45,8 @@ pub struct Flow {
     pub age_s: Option<u32>,
     /// What is stored of it, if anything is.
     pub object: Option<Object>,
+    /// What it needs of that.
+    pub holding: Holding,
     /// Length of the whole representation.
     pub total: u64,
     /// The bytes that the origin sends.
@@ -63,7 +66,7 @@ pub async fn send(
     conn: &mut Conn,
     on: &mut Answering,
     wanted: &Wanted,
-    flow: Flow,
+    mut flow: Flow,
     mut body: Body,
     mut filling: Option<Filling>,
 ) -> Option<After> {
@@ -79,6 +82,8 @@ pub async fn send(
     if filling.is_some() {
         line.stored(true);
     }
+    let mut holding = std::mem::take(&mut flow.holding);
+    let holding = &mut holding;
     let Flow {
         want, total, span, ..
     } = flow;
@@ -107,7 +112,8 @@ pub async fn send(
         let before = want.start..want.end.min(span.first);
         sending = match &flow.object {
             Some(object) => {
-                pieces::from_disk(worker, conn, wanted, object, &mut lead, before, &mut bytes).await
+                let (lead, bytes) = (&mut lead, &mut bytes);
+                pieces::from_disk(worker, conn, wanted, object, holding, lead, before, bytes).await
             }
             None => Sending::Lost,
         };
@@ -167,7 +173,8 @@ pub async fn send(
         sending = match &flow.object {
             Some(object) => {
                 let rest = behind..want.end;
-                pieces::from_disk(worker, conn, wanted, object, &mut lead, rest, &mut bytes).await
+                let (lead, bytes) = (&mut lead, &mut bytes);
+                pieces::from_disk(worker, conn, wanted, object, holding, lead, rest, bytes).await
             }
             None => Sending::Lost,
         };

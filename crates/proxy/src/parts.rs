@@ -43,6 +43,7 @@ use crate::{
     fetch::{self, Errand, Response},
     filling::Filling,
     flight::News,
+    holding::Holding,
     joining, metrics,
     object::{Large, Object},
     part_sending::{self, Flow},
@@ -232,6 +233,8 @@ async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> O
     };
     let store = worker.shared.store.of(wanted.primary);
     let size = u64::from(store.fragment_bytes());
+    // Before it is asked what is missing: the rest stays.
+    let holding = Holding::of(Some(disk), &object, std::slice::from_ref(&want));
     let mut lacking = disk.missing(object.primary, &object.key, large, want.clone());
     let is_mistaken = lacking.is_empty();
     if is_mistaken {
@@ -291,6 +294,7 @@ async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> O
             fields: fresh.fields(),
             age_s: Some(fresh.standing.age_s(worker.now_ms())),
             object: Some(fresh),
+            holding,
             total,
             span,
             want,
@@ -441,6 +445,7 @@ async fn new_part(
         },
         age_s: (age_s > 0).then_some(age_s),
         object,
+        holding: Holding::default(),
         total,
         span,
         want,

@@ -13,6 +13,7 @@ use crate::{
     answer::{self, Gone},
     client::Conn,
     exchange::Wanted,
+    holding::Holding,
     multipart::Piece,
     object::Object,
     rest::{self, Rest},
@@ -43,11 +44,13 @@ impl From<Rest> for Sending {
 }
 
 /// Sends these stretches one after the other, then `tail`. What was sent is added to `bytes`.
+#[allow(clippy::too_many_arguments)]
 pub async fn send(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     wanted: &Wanted,
     object: &Object,
+    holding: &mut Holding,
     pieces: Vec<Piece>,
     tail: Bytes,
     bytes: &mut u64,
@@ -58,7 +61,10 @@ pub async fn send(
                 let body = object.body.slice(range.start as usize..range.end as usize);
                 write(worker, conn, std::mem::take(&mut lead), body, bytes).await
             }
-            Some(_) => from_disk(worker, conn, wanted, object, &mut lead, range, bytes).await,
+            Some(_) => {
+                let lead = &mut lead;
+                from_disk(worker, conn, wanted, object, holding, lead, range, bytes).await
+            }
         };
         if sending != Sending::Sent {
             return sending;
@@ -91,11 +97,13 @@ pub async fn write(
 }
 
 /// Sends `lead`, and a stretch of a large object's body.
+#[allow(clippy::too_many_arguments)]
 pub async fn from_disk(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     wanted: &Wanted,
     object: &Object,
+    holding: &mut Holding,
     lead: &mut Bytes,
     range: Range<u64>,
     bytes: &mut u64,
@@ -112,6 +120,7 @@ pub async fn from_disk(
             }
             _ => None,
         };
+        holding.read(worker.disk.as_ref(), number);
         let skip = (at % size) as usize;
         let expected = size.min(object.body_bytes() - u64::from(number) * size);
         let Some(piece) = piece.filter(|p| p.len() as u64 == expected) else {

@@ -175,6 +175,9 @@ fn run(
         bell: Arc::default(),
         admission: admission(&plan, opened.as_ref()),
         devices: opened.iter().flat_map(Opened::devices).collect(),
+        read_queues: (opened.iter().flat_map(Opened::devices))
+            .map(|_| Arc::default())
+            .collect(),
         has_disk: opened.is_some(),
         flights: Flights::new(plan.limits.waiters_max),
         counters: (0..plan.workers)

@@ -29,6 +29,7 @@ use crate::{
     flight::Flights,
     journal::JournalWriter,
     keeper::Bell,
+    lazy::ReadQueue,
     memory::{Front, MemoryTier},
     metrics::{self, Counters},
     object::Object,
@@ -70,6 +71,8 @@ pub struct Shared {
     pub admission: Option<Mutex<Admission>>,
     /// The devices behind the stores, in the set's order; none: nothing is kept on disk.
     pub devices: Vec<Arc<Device>>,
+    /// What waits to be read from each, where that takes long.
+    pub read_queues: Vec<Arc<ReadQueue>>,
     /// Is there a device at all?
     pub has_disk: bool,
     /// Fetches in progress.
@@ -348,10 +351,11 @@ impl Worker {
         (counters.origin_failures_noted).store(noted, Ordering::Relaxed);
         (counters.origin_failures_recalled).store(recalled, Ordering::Relaxed);
         if let Some(disk) = &self.disk {
-            let (reads, batches) = disk.gathered();
-            let counters = &self.counters;
-            counters.disk_lazy_reads.store(reads, Ordering::Relaxed);
-            counters.disk_lazy_batches.store(batches, Ordering::Relaxed);
+            let gathered = disk.gathered();
+            let store = |counter: &AtomicU64, n: u64| counter.store(n, Ordering::Relaxed);
+            store(&self.counters.disk_lazy_reads, gathered.reads);
+            store(&self.counters.disk_lazy_batches, gathered.batches);
+            store(&self.counters.disk_lazy_along, gathered.along);
         }
         self.front.borrow_mut().sweep(now);
         let lost = self.journal.borrow_mut().flush();

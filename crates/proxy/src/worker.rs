@@ -185,7 +185,7 @@ fn disk_of(
     }
     let storing = &shared.plan.storing;
     let mut reads = Vec::new();
-    for device in &shared.devices {
+    for (device, queue) in shared.devices.iter().zip(&shared.read_queues) {
         let engine = Engine::new(kind, Arc::clone(device))?;
         engine.start();
         let deadline = storing.lazy_reads_deadline;
@@ -193,6 +193,7 @@ fn disk_of(
             Rc::new(engine),
             storing.lazy_reads,
             deadline,
+            Arc::clone(queue),
         ));
     }
     Ok(Some(DiskIo::new(

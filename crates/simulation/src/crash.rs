@@ -57,6 +57,7 @@ impl Run {
     fn close(&mut self) -> Result<End, String> {
         self.tell("closing", 0, 0);
         self.fills.clear();
+        self.release_all()?;
         let write = self.rig()?.flush();
         self.submit_writes(write)?;
         let patience = if self.random.one_in(2) {
@@ -157,6 +158,7 @@ impl Run {
         }
         self.world.end_life(end == End::PowerCut);
         self.fills.clear();
+        self.needed.clear();
         self.tickets.clear();
         self.quiet_steps = None;
     }

@@ -25,6 +25,7 @@ pub mod disk;
 pub mod faults;
 mod hostile;
 pub mod mistakes;
+mod needing;
 mod operations;
 mod random;
 mod reading;

@@ -55,6 +55,7 @@ impl Run {
                 let write = self.rig()?.tick(self.now_ms);
                 self.submit_writes(write)
             }
+            196 | 197 => self.need_or_release(),
             _ => {
                 self.now_ms += self.random.below(20);
                 Ok(())

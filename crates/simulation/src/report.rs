@@ -35,6 +35,8 @@ pub struct Report {
     pub checkpoints: u64,
     /// Records written again because they were in use.
     pub second_chances: u64,
+    /// Records written again because somebody needed them.
+    pub moved: u64,
     /// Answers compared with the truth.
     pub compared: u64,
     /// Of those, what came along with the read of another record.
@@ -77,6 +79,7 @@ impl Report {
             evictions,
             checkpoints,
             second_chances,
+            moved,
             compared,
             came_along,
             misses,
@@ -102,6 +105,7 @@ impl Report {
         self.evictions += evictions;
         self.checkpoints += checkpoints;
         self.second_chances += second_chances;
+        self.moved += moved;
         self.compared += compared;
         self.came_along += came_along;
         self.misses += misses;
@@ -116,15 +120,16 @@ impl Report {
         self.faults.merge(faults);
     }
 
-    /// What a store did in its life: evictions, checkpoints, second chances.
-    pub fn count_deeds(&mut self, [evictions, checkpoints, second_chances]: [u64; 3]) {
+    /// What a store did in its life: evictions, checkpoints, second chances, moves.
+    pub fn count_deeds(&mut self, [evictions, checkpoints, second_chances, moved]: [u64; 4]) {
         self.evictions += evictions;
         self.checkpoints += checkpoints;
         self.second_chances += second_chances;
+        self.moved += moved;
     }
 
     /// All but the faults, by name.
-    pub fn numbers(&self) -> [(&'static str, u64); 23] {
+    pub fn numbers(&self) -> [(&'static str, u64); 24] {
         [
             ("seeds", self.seeds),
             ("steps", self.steps),
@@ -138,6 +143,7 @@ impl Report {
             ("records evicted", self.evictions),
             ("checkpoints", self.checkpoints),
             ("second chances", self.second_chances),
+            ("records moved", self.moved),
             ("answers compared", self.compared),
             ("of them came along", self.came_along),
             ("misses", self.misses),

@@ -4,8 +4,9 @@
 
 use bytes::Bytes;
 use store::{
-    Companion, Corrupt, Geometry, Identity, KeyHash, Lookup, Marker, Mistake, Mistakes, NewRecord,
-    Read, RecordParts, Renewal, Sequence, Settings, Store, Superblock, WriteId, Writes,
+    Companion, Corrupt, Geometry, Identity, KeyHash, Lookup, Marker, Mistake, Mistakes, Move,
+    Needed, NewRecord, Read, RecordParts, Renewal, Sequence, Settings, Store, Superblock, WriteId,
+    Writes,
 };
 
 pub use store::{Found, Inserted, OpenPlan, Progress, Settled, Ticket, Work, WorkId, WorkOp};
@@ -271,6 +272,26 @@ impl Rig {
         self.store.work_done(id, result, now_ms);
     }
 
+    /// Keeps a record from being evicted. False: it is not there, or too much is kept.
+    pub fn need(&self, hash: KeyHash) -> bool {
+        self.store.need(hash) == Needed::Noted
+    }
+
+    /// It is needed no more.
+    pub fn release(&self, hash: KeyHash) {
+        self.store.release(hash);
+    }
+
+    /// What is to be read in order to be written again.
+    pub fn next_move(&self) -> Option<Move> {
+        self.store.next_move()
+    }
+
+    /// It was read, or could not be.
+    pub fn move_done(&self, moved: Move, bytes: Option<Bytes>, now_ms: u64) -> Writes {
+        self.store.move_done(moved, bytes, now_ms)
+    }
+
     /// Stops in order.
     pub fn begin_close(&self) {
         self.store.begin_close();
@@ -294,13 +315,14 @@ impl Rig {
         self.store.audit()
     }
 
-    /// What it did in this life: records evicted, checkpoints, second chances.
-    pub fn deeds(&self) -> [u64; 3] {
+    /// What it did in this life: records evicted, checkpoints, second chances, records moved.
+    pub fn deeds(&self) -> [u64; 4] {
         let figures = self.store.figures();
         [
             figures.evictions + figures.stretch_evictions,
             figures.checkpoints,
             figures.second_chances,
+            figures.moved,
         ]
     }
 }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
-use store::{Geometry, Mistake, Sequence, Write, WriteId};
+use store::{Geometry, Mistake, Move, Sequence, Write, WriteId};
 
 use crate::areas::Areas;
 use crate::check::Waived;
@@ -58,6 +58,7 @@ pub(crate) enum Tag {
         flush: bool,
     },
     Reading(Box<Reading>),
+    Move(Move, FullKey),
     Opening,
 }
 
@@ -100,6 +101,8 @@ pub(crate) struct Run {
     pub story: Story,
     pub report: Report,
     pub fills: Vec<Fill>,
+    /// What is not to be evicted.
+    pub needed: Vec<FullKey>,
     pub tickets: Vec<(Ticket, u32)>,
     /// Has the superblock ever been durable?
     pub opened_once: bool,
@@ -198,6 +201,7 @@ impl Run {
             story: Story::default(),
             report: Report::default(),
             fills: Vec::new(),
+            needed: Vec::new(),
             tickets: Vec::new(),
             opened_once: false,
             starting_empty: false,
@@ -323,7 +327,12 @@ impl Run {
         let mut any = false;
         for _ in 0..PUMP_MAX {
             let Some(work) = self.rig()?.next_work(self.now_ms) else {
-                return Ok(any);
+                let Some(moved) = self.rig()?.next_move() else {
+                    return Ok(any);
+                };
+                any = true;
+                self.read_to_move(moved)?;
+                continue;
             };
             any = true;
             let flush = matches!(work.op, WorkOp::Flush);
@@ -382,6 +391,10 @@ impl Run {
             }
             Tag::Reading(reading) => {
                 self.end_reading(*reading, done.result, done.spoiled)?;
+            }
+            Tag::Move(moved, full_key) => {
+                let bytes = done.result.ok().flatten();
+                self.end_move(moved, full_key, bytes)?;
             }
             Tag::Opening => (),
         }

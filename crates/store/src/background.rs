@@ -22,6 +22,8 @@ use crate::journal::{self, Journal};
 use crate::key::KeyHash;
 use crate::log::{self, Log, Position};
 use crate::mistakes::Mistake;
+use crate::moves;
+use crate::predicates::Predicates;
 use crate::scan_reads::ScanStep;
 use crate::script::{Script, Step};
 use crate::snapshot::Snapshot;
@@ -362,12 +364,15 @@ impl Store {
             && background.retry_note.is_due(now_ms)
         {
             let mut writer = self.writer();
+            let is_full = !moves::has_some_room(&writer);
             if let Room::Hand(hand) = &mut writer.room {
-                if hand.needs_sweep() {
+                let is_kept = self.is_kept(hand);
+                if hand.needs_sweep() || is_kept {
                     // Nothing is being written: an empty or a full store would wait for ever.
-                    hand.sweep_if_needed();
-                    self.sweep_steps(hand, IDLE_SWEEP_SEGMENTS);
-                    if hand.waits_for_sweep() && !background.sweeping {
+                    hand.sweep_or_begin(is_kept);
+                    self.sweep_steps(hand, IDLE_SWEEP_SEGMENTS, is_full);
+                    let waits_for_moves = hand.has_seen(self.shards.len() * self.limits.segments);
+                    if hand.waits_for_sweep() && !waits_for_moves && !background.sweeping {
                         // At once, but not in one go: others want the locks.
                         background.sweeping = true;
                         return background.work(Owner::Sweep, WorkOp::Yield);
@@ -518,14 +523,19 @@ impl Store {
             .map(|region| background.journal.opened_at(region))
             .min()
             .unwrap_or(0);
-        let mut predicates = crate::lock(&self.predicates);
-        if predicates
-            .oldest()
-            .is_some_and(|sequence| sequence <= oldest)
-        {
-            self.fills_from.fetch_max(oldest, Ordering::SeqCst);
-            predicates.prune(oldest);
+        let has_older = |predicates: &Predicates| {
+            let first = predicates.oldest();
+            first.is_some_and(|sequence| sequence <= oldest)
+        };
+        if !has_older(&crate::lock(&self.predicates)) {
+            return;
         }
+        // Who still reads what has left the index would find no predicate any more that is about it.
+        for number in 0..self.shards.len() {
+            self.shard(number).kill_outlived();
+        }
+        self.fills_from.fetch_max(oldest, Ordering::SeqCst);
+        crate::lock(&self.predicates).prune(oldest);
     }
 
     /// Closes the store in order: nothing is stored from here on. All requests must have ended, and all clusters must have been

@@ -10,9 +10,10 @@
 //!                 <-- the read: up to `reach` ------------------------>
 //! ```
 //!
-//! Only the record asked for is pinned. That is enough: a region is not written again while anything in it is pinned, and nothing in it
-//! is written twice in a round. What an earlier round left there has a sequence below the region's `opened_at`. So a record
-//! that the index has at exactly this place, from this round, is the one that was read.
+//! Only the record asked for is pinned. That is enough: nothing in a region is written twice in a round, and what an earlier round
+//! left there has a sequence below the region's `opened_at`. So a record that the index has at exactly this place, from this round, is
+//! the one that was read. If the region came to be used again while it was read, `opened_at` has risen by now: then what was
+//! read is of an earlier round, or half of it, and does not verify.
 //!
 //! Only with the policy `second-chance`, for the others know no rounds; and not while a scan is under way, since a newer record may yet
 //! be found.
@@ -89,7 +90,11 @@ impl Store {
             }
             at = end;
         }
-        found
+        // Used again just now: then the index may have a newer record at the same place.
+        match self.background().journal.opened_at(region) == opened_at {
+            true => found,
+            false => Vec::new(),
+        }
     }
 
     fn companion(&self, header: &Header, bytes: &Bytes, read: &Read) -> Option<Companion> {
@@ -97,7 +102,7 @@ impl Store {
         Some(Companion {
             hash: header.hash,
             parts,
-            renewal: self.may_renew(header.extent.first).then_some(Renewal {
+            renewal: self.may_renew(header.extent).then_some(Renewal {
                 hash: header.hash,
                 first: header.extent.first,
                 began: read.began,

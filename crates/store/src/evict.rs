@@ -12,11 +12,14 @@
 //! stretch of the area is evicted, by a hand that goes round. Without the second condition every large record would cost so many
 //! victims more, in vain, until most of the store were holes (with GDSF on the Boston University traces 62 of 100).
 //!
-//! Not evicted by the book: records that are being written; their space could not be used before anyway.
+//! Not evicted by the book: records that are being written, since their space could not be used before anyway; and what answers under
+//! way need (`needed`): when its turn comes it goes to the warm end. After [`SPARED_MAX`] of those in a row one is evicted all the same.
 
 use crate::cluster::Writes;
 use crate::geometry::Geometry;
 use crate::mistakes::Mistake;
+use crate::moves;
+use crate::needed;
 use crate::region::Hand;
 use crate::shard::Fate;
 use crate::store::Store;
@@ -31,6 +34,9 @@ const EVICTIONS_MAX: usize = 64;
 
 /// Percent of the store that may be free beyond the low watermark: more victims of the policy would hardly make a run.
 const SCATTERED_PERCENT_MAX: u64 = 10;
+
+/// Needed records that one eviction sends to the warm end.
+const SPARED_MAX: usize = 256;
 
 /// Stretches that one insert clears to find a run.
 const STRETCHES_MAX: usize = 2;
@@ -126,27 +132,31 @@ impl Store {
                     writer.space.reserve(*bad);
                 }
             }
+            self.leave_to_readers(writer, region);
         }
     }
 
     /// Goes on with the sweep, in step with what is written: `written` chunks are about to be.
     pub(crate) fn sweep_some(&self, writer: &mut Writer, written: Chunks) {
+        let is_full = !moves::has_some_room(writer);
         let Room::Hand(hand) = &mut writer.room else {
             return;
         };
         let segments = self.shards.len() * self.limits.segments;
-        let stretch = hand.grid.stretch_chunks() as usize;
-        // Twice as fast as the stretch fills, so that half of it is left for the note to become durable.
-        let mut steps = (segments * written.0 as usize * 2).div_ceil(stretch);
-        while steps > 0 && hand.sweep_if_needed().is_some() {
-            steps = self.sweep_steps(hand, steps);
+        let lead = hand.grid.lead_chunks() as usize;
+        // Twice as fast as what lies ahead fills, so that half of it is left for the note to become durable.
+        let mut steps = (segments * written.0 as usize * 2).div_ceil(lead);
+        while steps > 0 && hand.sweep_or_begin(self.is_kept(hand)).is_some() {
+            steps = self.sweep_steps(hand, steps, is_full);
         }
     }
 
-    /// At most that many segments of the sweep under way; what is left of the number when it has ended.
-    pub(crate) fn sweep_steps(&self, hand: &mut Hand, mut steps: usize) -> usize {
+    /// At most that many segments of the sweep under way; what is left of the number when it has ended, 0 when it waits for moves.
+    /// `is_full`: nothing is left of the region that is being filled.
+    pub(crate) fn sweep_steps(&self, hand: &mut Hand, mut steps: usize, is_full: bool) -> usize {
         let segments = self.limits.segments;
         let all = self.shards.len() * segments;
+        let spares = !self.is_scanning();
         while let Some(sweep) = &mut hand.sweep {
             let stretch = hand.grid.extent(sweep.regions.clone());
             let at = sweep.next_segment;
@@ -154,13 +164,18 @@ impl Store {
                 break;
             }
             if at == all {
+                let is_stuck = is_full && hand.ahead() == 0;
+                if self.sweep_waits(hand, is_stuck) {
+                    return 0;
+                }
                 hand.end_sweep();
                 self.hand_at.store(hand.next_chunk().0, Ordering::Relaxed);
+                self.look_ahead();
                 break;
             }
-            let swept = self
-                .shard(at / segments)
-                .sweep_segment(at % segments, stretch);
+            let mut shard = self.shard(at / segments);
+            let swept = shard.sweep_segment(at % segments, stretch, spares, &mut sweep.spared);
+            drop(shard);
             self.counters.evictions.add(swept.records);
             self.counters.evicted_chunks.add(swept.chunks);
             sweep.next_segment += 1;
@@ -169,7 +184,7 @@ impl Store {
         steps
     }
 
-    /// Does nobody read or write in that region any more?
+    /// Is nothing on its way to that region any more? Who still reads there holds nobody up: see [`Self::leave_to_readers`].
     pub(crate) fn region_is_quiet(&self, region: Extent) -> bool {
         if self.limits.mistakes.make(Mistake::FreeWhileRead) {
             return true;
@@ -177,7 +192,26 @@ impl Store {
         let flying = crate::lock(&self.flights)
             .iter()
             .any(|flight| flight.extent.overlaps(region));
-        !flying && (0..self.shards.len()).all(|number| !self.shard(number).holds_within(region))
+        !flying && (0..self.shards.len()).all(|number| !self.shard(number).writes_within(region))
+    }
+
+    /// Chunks of a region that goes to the allocator, but are still being read, are left out until the hand comes back. Where reads
+    /// wait in a long queue there is one in most regions, and to wait for each would leave no room. Nobody can begin to read there
+    /// any more: the sweep has taken what lies there out of the index.
+    fn leave_to_readers(&self, writer: &mut Writer, region: Extent) {
+        if self.limits.mistakes.make(Mistake::FreeWhileRead) {
+            return;
+        }
+        let mut left = Vec::new();
+        for number in 0..self.shards.len() {
+            left.extend(self.shard(number).read_within(region));
+        }
+        for pinned in left {
+            // One that a policy before this one stored may reach over the region's border.
+            let first = Chunk(pinned.first.0.max(region.first.0));
+            let end = Chunk(pinned.end().0.min(region.end().0));
+            writer.space.reserve(Extent::between(first, end));
+        }
     }
 
     fn cut_by_book(&self, writer: &mut Writer, at_least: Chunks, want: Chunks) -> Option<Extent> {
@@ -273,6 +307,7 @@ impl Store {
     fn evict_coldest(&self, book: &mut Book) -> Option<(Chunks, Option<Extent>)> {
         let mut set_aside = Vec::new();
         let mut evicted = None;
+        let mut spared = 0;
         while let Some(Reverse((bound, number))) = book.bounds.pop() {
             let mut shard = self.shard(number);
             // Whatever enters this shard later gets a stamp from here on.
@@ -290,6 +325,10 @@ impl Store {
                 book.bounds.push(Reverse((stamp, number)));
             } else if entry.is_writing() {
                 set_aside.push(Reverse((bound, number)));
+            } else if spared < SPARED_MAX && needed::is_needed(&shard.needed, hash) {
+                spared += 1;
+                shard.touch(spot, self.clock.fetch_add(1, Ordering::Relaxed));
+                book.bounds.push(Reverse((bound, number)));
             } else {
                 let freed = shard.drop_record(spot, hash, Fate::Evicted);
                 let next = shard.book.as_ref().and_then(crate::book::Book::coldest);
@@ -305,7 +344,7 @@ impl Store {
 
     /// The next shard's victim.
     fn evict_in_turn(&self, book: &mut Book) -> Option<(Chunks, Option<Extent>)> {
-        for _ in 0..self.shards.len() {
+        for tried in 0..self.shards.len() + SPARED_MAX {
             let number = book.next_shard % self.shards.len();
             book.next_shard = number + 1;
             let mut shard = self.shard(number);
@@ -314,7 +353,17 @@ impl Store {
             let spot = shard
                 .find(hash)
                 .expect("a record in the book that the index does not know breaks S1");
-            let len = shard.entry(spot).extent().len;
+            let extent = shard.entry(spot).extent();
+            let len = extent.len;
+            if tried < SPARED_MAX && needed::is_needed(&shard.needed, hash) {
+                // The policy has let go of it: as if it came anew.
+                let bytes = u64::from(len.0) * self.chunk_bytes() as u64;
+                let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
+                if let Some(book) = &mut shard.book {
+                    book.insert(hash, extent, bytes, stamp);
+                }
+                continue;
+            }
             return Some((len, shard.drop_record(spot, hash, Fate::Evicted)));
         }
         None

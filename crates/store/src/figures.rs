@@ -57,6 +57,8 @@ figures! {
         reads_pinned
         /// Bytes of records that wait in locality buffers; of those killed meanwhile too, until their buffer is emptied.
         gathered_bytes
+        /// Bytes of records that answers under way need, and that are therefore not evicted.
+        needed_bytes
         /// Clusters handed out and not yet reported written.
         clusters_in_flight
         /// Memory of the index in bytes, without the allocator's.
@@ -95,6 +97,10 @@ figures! {
         read_failures
         /// Records written again because they were read when room was to be made where they lay.
         second_chances
+        /// Records written again because an answer under way needed them when room was to be made where they lay.
+        moved
+        /// Needed records that could not be read, or for which there was no room, when it was time.
+        moves_failed
         /// Records found by the scan after an unclean stop.
         recovered
         /// Commits of the invalidation log begun.

@@ -52,6 +52,11 @@ impl Waiting {
         self.bytes.clone()
     }
 
+    /// Its length with padding.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     fn parts(&self) -> (&[u8], &[u8]) {
         let key_end = HEADER_BYTES + self.header.key_len as usize;
         let meta_end = key_end + self.header.meta_len as usize;

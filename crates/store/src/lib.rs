@@ -11,6 +11,7 @@
 //! | read | [`Store::look_up`] | carry out the [`Read`], [`Store::decode_read`], [`Store::read_done`], compare the key |
 //! | read more than asked for | [`Store::reach`] | [`Store::companions`], before the read is done |
 //! | store | [`Store::insert`], [`Store::renew`] | carry out the [`Write`]s, [`Store::write_done`] for each |
+//! | keep what is read soon | [`Store::need`], [`Needs`]; [`Store::next_move`], until there is none | carry out the read, [`Store::move_done`], then the [`Write`]s |
 //! | wait | [`Store::tick`], every tenth of a second | carry out the writes |
 //! | purge | [`Store::invalidate`], [`Store::invalidate_matching`] | acknowledge when [`Store::settled`] says durable |
 //! | close | [`Store::flush`], [`Store::begin_close`] | [`Store::next_work`] until [`Store::is_closed`] |
@@ -20,7 +21,7 @@
 //! The life of a record: cut into an open cluster (*writing*: served from the buffer), written (*live*: one read serves
 //! it), then evicted (the hand has come by, or a policy chose it; its readers may finish) or killed (invalidated, replaced,
 //! corrupt: its readers are told not to serve it). Its chunks may be used again when its own write has completed and its
-//! last reader has gone; by the default policy, when the hand has come by and the region's note is durable.
+//! last reader has gone; by the default policy, when the hand has come by, the region's note is durable, and nobody reads them.
 //!
 //! What holds at all times:
 //! * every byte that [`Store::decode`] hands out is what was stored under exactly that key hash by this store in this
@@ -58,6 +59,8 @@ mod locality;
 mod log;
 mod marker;
 mod mistakes;
+mod moves;
+mod needed;
 mod open;
 mod pause;
 mod predicates;
@@ -74,6 +77,7 @@ mod shard;
 mod snapshot;
 mod store;
 mod superblock;
+mod window;
 mod writer;
 
 pub use background::{Invalidated, Progress, Settled, Ticket, TooLong, Work, WorkId, WorkOp};
@@ -88,6 +92,8 @@ pub use inspect::{
 pub use key::{KeyHash, KeyHasher};
 pub use marker::{LIST_BYTES_MAX, Marker};
 pub use mistakes::{Mistake, Mistakes};
+pub use moves::{MOVES_MAX, Move};
+pub use needed::{NEEDS_MAX, Needed, Needs};
 pub use open::{Found, Identity, OpenPlan};
 pub use reading::{Lookup, Read, ReadGuard, Renewal};
 pub use record::{

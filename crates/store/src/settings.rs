@@ -3,6 +3,7 @@
 use crate::geometry::{Geometry, PAGE_BYTES};
 use crate::index;
 use crate::mistakes::Mistakes;
+use crate::needed::NEEDED_SHARE;
 use crate::record::HEADER_BYTES;
 use replacement::{PolicyKind, Watermarks};
 use std::fmt;
@@ -19,8 +20,15 @@ pub const CLUSTERS_IN_FLIGHT_MIN: usize = 8;
 /// comes meanwhile is to be stored too.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 
-/// And this share of the data area.
+/// And this share of the data area,
 const IN_FLIGHT_SHARE: u64 = 16;
+
+/// but in a small store so many bytes, a few large objects that come at once,
+const IN_FLIGHT_BYTES_SMALL: u64 = 8 << 20;
+
+/// as far as they are no more than this share. What is under way lies behind the hand and is served from memory, so
+/// nothing else limits it but that memory; a quarter leaves the hand its way round.
+const IN_FLIGHT_SHARE_SMALL: u64 = 4;
 
 /// Origin servers whose records may be gathered at once.
 pub const LOCALITY_BUFFERS_MAX: usize = 128;
@@ -40,7 +48,8 @@ const SHARD_DATA_BYTES: u64 = 1 << 20;
 pub enum Replacement {
     /// Stretch by stretch, in the order of writing; what is used while its stretch comes near is written again.
     SecondChance {
-        /// How near: percent of the data area ahead of the hand. 0: no second chances.
+        /// How near: percent of the data area ahead of the hand, for a record of middling length; a shorter one's window is
+        /// larger, a longer one's smaller. 0: no second chances.
         window_percent: u8,
     },
     /// Record by record, in the order of a policy. Costs more memory, and leaves small holes.
@@ -49,7 +58,7 @@ pub enum Replacement {
 
 impl Replacement {
     /// The default window.
-    pub const WINDOW_PERCENT: u8 = 25;
+    pub const WINDOW_PERCENT: u8 = 20;
 }
 
 impl Default for Replacement {
@@ -169,6 +178,7 @@ pub(crate) struct Limits {
     pub locality_buffers: usize,
     pub locality_buffer_chunks: u32,
     pub in_flight_bytes_max: usize,
+    pub needed_bytes_max: u64,
     pub shards: usize,
     /// Segments of the index in each shard.
     pub segments: usize,
@@ -207,7 +217,8 @@ impl Limits {
             locality_buffers: settings.locality_buffers.min(LOCALITY_BUFFERS_MAX),
             locality_buffer_chunks: (u64::from(LOCALITY_BUFFER_BYTES).min(whole(cluster_bytes))
                 / chunk_bytes) as u32,
-            in_flight_bytes_max: IN_FLIGHT_BYTES_MAX.min(data_bytes / IN_FLIGHT_SHARE) as usize,
+            in_flight_bytes_max: in_flight_bytes(data_bytes) as usize,
+            needed_bytes_max: data_bytes / NEEDED_SHARE,
             shards,
             segments: segments as usize,
             matches: settings.matches,
@@ -222,6 +233,14 @@ impl Limits {
             Replacement::Ordered(kind) => Some(kind),
         }
     }
+}
+
+/// What may be on its way to the disk of a store with so much data.
+fn in_flight_bytes(data_bytes: u64) -> u64 {
+    let small = IN_FLIGHT_BYTES_SMALL.min(data_bytes / IN_FLIGHT_SHARE_SMALL);
+    (data_bytes / IN_FLIGHT_SHARE)
+        .max(small)
+        .min(IN_FLIGHT_BYTES_MAX)
 }
 
 /// A fragment's body: such that with header and a usual key it just fills a length that the index can express.
@@ -258,6 +277,16 @@ mod tests {
         for name in ["", "second-chance=76", "second-chance=x", "fifo"] {
             assert!(name.parse::<Replacement>().is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_small_store_may_be_behind_by_a_few_large_objects() {
+        const MIB: u64 = 1 << 20;
+        let of = |mib| in_flight_bytes(mib * MIB) / MIB;
+        assert_eq!([4, 16, 32].map(of), [1, 4, 8], "a quarter");
+        assert_eq!([64, 128].map(of), [8, 8]);
+        assert_eq!([256, 1024].map(of), [16, 64], "a sixteenth");
+        assert_eq!(of(100_000), 64);
     }
 
     #[test]

@@ -32,6 +32,7 @@ use crate::index::{Entry, Index, Spot};
 use crate::invalidation::Invalidations;
 use crate::key::{KeyHash, NumberMap};
 use crate::marker::Markers;
+use crate::needed::{self, NeedMap};
 use extent::{Chunk, Extent};
 
 /// Why a record left the index.
@@ -68,6 +69,8 @@ pub(crate) struct Shard {
     /// What waits in locality buffers, by its whole hash.
     pub waiting: NumberMap<u64, Waiting>,
     held: NumberMap<u32, Hold>,
+    /// What is not to be evicted for the time being, by its whole hash.
+    pub needed: NeedMap,
     pub markers: Markers,
     pub invalidations: Invalidations,
 }
@@ -79,6 +82,7 @@ impl Shard {
             book,
             waiting: NumberMap::default(),
             held: NumberMap::default(),
+            needed: NeedMap::default(),
             markers: Markers::default(),
             invalidations: Invalidations::default(),
         }
@@ -150,6 +154,27 @@ impl Shard {
         }
     }
 
+    /// Makes room in the index for a copy of the record of that hash. Who is reading the one before may serve it: it is the same.
+    pub(crate) fn make_way(&mut self, hash: KeyHash) -> Option<Extent> {
+        let spot = self.find(hash)?;
+        self.drop_record(spot, hash, Fate::Evicted)
+    }
+
+    /// Bytes of the record in a locality buffer.
+    pub(crate) fn waiting_bytes(&self, hash: KeyHash) -> Option<u64> {
+        self.waiting.get(&hash.0).map(Waiting::len_bytes)
+    }
+
+    /// Where what is needed begins, of one segment or of all. Empty almost always.
+    fn needed_places(&self, segment: Option<usize>) -> Vec<(Chunk, KeyHash)> {
+        let hashes = self.needed.keys().map(|&hash| KeyHash(hash));
+        hashes
+            .filter(|&hash| segment.is_none_or(|wanted| self.index.segment_of(hash) == wanted))
+            .filter(|&hash| needed::is_needed(&self.needed, hash))
+            .filter_map(|hash| Some((self.entry(self.find(hash)?).first(), hash)))
+            .collect()
+    }
+
     /// A reader begins.
     pub(crate) fn pin(&mut self, spot: Spot, hash: KeyHash) -> Extent {
         let entry = self.index.get(spot);
@@ -164,6 +189,15 @@ impl Shard {
         };
         self.held.entry(extent.first.0).or_insert(unheld).readers += 1;
         extent
+    }
+
+    /// What has left the index and is still being read may not be served any more.
+    pub(crate) fn kill_outlived(&mut self) {
+        for hold in self.held.values_mut() {
+            if hold.fate.is_some() {
+                hold.fate = Some(Fate::Killed);
+            }
+        }
     }
 
     /// A reader is done. May it serve what it read? And the extent, if this was what held it.
@@ -216,14 +250,28 @@ impl Shard {
         }
     }
 
-    /// Takes everything out of one segment that begins in `stretch`. Without a book: whose extents are freed is the caller's.
-    pub(crate) fn sweep_segment(&mut self, segment: usize, stretch: Extent) -> Swept {
+    /// Takes everything out of one segment that begins in `stretch`, but what is needed, if `spares`: that goes to the list. Without a book: whose extents are freed is the caller's.
+    pub(crate) fn sweep_segment(
+        &mut self,
+        segment: usize,
+        stretch: Extent,
+        spares: bool,
+        spared: &mut Vec<KeyHash>,
+    ) -> Swept {
         debug_assert!(self.book.is_none());
         let mut swept = Swept::default();
+        let needed = match spares && !self.needed.is_empty() {
+            true => self.needed_places(Some(segment)),
+            false => Vec::new(),
+        };
         let held = &mut self.held;
         self.index.segment_mut(segment).retain(|_, entry| {
             // One that a policy before this one stored may reach into the stretch from the region before it.
             if !stretch.overlaps(entry.extent()) {
+                return true;
+            }
+            if let Some((_, hash)) = needed.iter().find(|(first, _)| *first == entry.first()) {
+                spared.push(*hash);
                 return true;
             }
             swept.records += 1;
@@ -235,15 +283,22 @@ impl Shard {
         swept
     }
 
-    /// Takes everything out that begins in `stretch` and is not being written; gives the extents that are free now.
+    /// Takes everything out that begins in `stretch` and is neither being written nor needed; gives the extents that are free now.
     pub(crate) fn clear(&mut self, stretch: Extent, freed: &mut Vec<Extent>) -> Swept {
         let mut swept = Swept::default();
+        let needed = match self.needed.is_empty() {
+            true => Vec::new(),
+            false => self.needed_places(None),
+        };
         let Self {
             index, held, book, ..
         } = self;
         for number in 0..index.segments() {
             index.segment_mut(number).retain(|_, entry| {
-                if !stretch.contains(entry.first()) || entry.is_writing() {
+                if !stretch.contains(entry.first())
+                    || entry.is_writing()
+                    || needed.iter().any(|(first, _)| *first == entry.first())
+                {
                     return true;
                 }
                 if let Some(book) = book {
@@ -258,9 +313,16 @@ impl Shard {
         swept
     }
 
-    /// Does anybody still read or write in that extent?
-    pub(crate) fn holds_within(&self, extent: Extent) -> bool {
-        self.held.values().any(|hold| extent.overlaps(hold.extent))
+    /// Is anything still being written in that extent?
+    pub(crate) fn writes_within(&self, extent: Extent) -> bool {
+        let mut holds = self.held.values();
+        holds.any(|hold| hold.writing && extent.overlaps(hold.extent))
+    }
+
+    /// What is still being read in that extent.
+    pub(crate) fn read_within(&self, extent: Extent) -> impl Iterator<Item = Extent> {
+        let holds = self.held.values().map(|hold| hold.extent);
+        holds.filter(move |held| extent.overlaps(*held))
     }
 
     /// The extents of records that are no longer in the index but held.

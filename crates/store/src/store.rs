@@ -6,7 +6,7 @@
 //! 2. `scan`: what a start has yet to find. Held while a read is looked through, so nobody waits for it who holds another.
 //! 3. `writer`: allocator, open cluster, locality buffers, eviction. No hit from disk takes it.
 //! 4. `shards`: each a part of the index, chosen by key hash. Held for a look-up, never two at once (but by `audit`).
-//! 5. `flights`, `freed`, `bad`, `predicates`, `pool`, `scan_reads`: short. Nothing is taken while one is held.
+//! 5. `flights`, `freed`, `bad`, `predicates`, `pool`, `scan_reads`, `moves`: short. Nothing is taken while one is held.
 //!
 //! An extent freed under a shard's lock alone goes to `freed` (at most one a record), from where the writer takes it, so that
 //! the allocator needs no lock of its own. With the policy `second-chance` it is dead space instead, until the hand comes by.
@@ -24,6 +24,8 @@ use crate::locality::Buffers;
 use crate::log;
 use crate::marker::{LIST_BYTES_MAX, Marker};
 use crate::mistakes::Mistake;
+use crate::moves::{self, Moves};
+use crate::needed;
 use crate::pause::Pause;
 use crate::predicates::Predicates;
 use crate::reading::{Lookup, Read, ReadGuard};
@@ -62,6 +64,8 @@ pub struct Store {
     pub(crate) flights: Mutex<Vec<Flight>>,
     /// What waits in locality buffers, in bytes.
     pub(crate) gathered_bytes: AtomicUsize,
+    /// Of late whoever stores says which server it is of, and it is gathered.
+    pub(crate) gathers: AtomicBool,
     pub(crate) freed: Mutex<Vec<Extent>>,
     /// Extents that could not be read: not used again.
     pub(crate) bad: Mutex<Vec<Extent>>,
@@ -72,8 +76,18 @@ pub struct Store {
     pub(crate) fills_from: AtomicU64,
     /// Where the next stretch to be swept begins.
     pub(crate) hand_at: AtomicU32,
-    /// Chunks ahead of the hand in which a read record is written again.
-    window_chunks: u32,
+    /// Chunks ahead of the hand in which a read record of middling length is written again (`window`).
+    pub(crate) window_chunks: u32,
+    /// Chunks ahead of the hand in which a needed record is moved.
+    pub(crate) look_ahead_chunks: u32,
+    /// Chunks ahead of the hand that are swept next.
+    pub(crate) stretch_chunks: u32,
+    pub(crate) moves: Mutex<Moves>,
+    /// Needs, and bytes of what is needed; each shard has its own.
+    pub(crate) needs: AtomicU64,
+    pub(crate) needed_bytes: AtomicU64,
+    /// Chunks of what is needed and lies in the stretch that the hand comes to next, or somewhat more.
+    pub(crate) due_chunks: AtomicU32,
     pub(crate) pool: Pool,
     pub(crate) pause: Pause,
     /// What to write before anything else.
@@ -123,6 +137,13 @@ impl Store {
             Room::Hand(hand) => hand.next_chunk().0,
             Room::Book(_) => 0,
         };
+        let (stretch_chunks, look_ahead_chunks) = match &room {
+            Room::Hand(Hand { grid, .. }) => (
+                grid.stretch_chunks(),
+                moves::look_ahead_chunks(grid, &geometry),
+            ),
+            Room::Book(_) => (0, 0),
+        };
         let buffers = Buffers::new(&limits, geometry.chunk_bytes);
         let shard = || Shard::new(limits.segments, limits.policy().map(book::Book::new));
         Self {
@@ -139,6 +160,7 @@ impl Store {
             writer: Mutex::new(Writer::new(space, room, buffers)),
             flights: Mutex::default(),
             gathered_bytes: AtomicUsize::new(0),
+            gathers: AtomicBool::new(false),
             freed: Mutex::default(),
             bad: Mutex::default(),
             predicates: Mutex::default(),
@@ -146,6 +168,12 @@ impl Store {
             fills_from: AtomicU64::new(0),
             hand_at: AtomicU32::new(hand_chunk),
             window_chunks: window_chunks as u32,
+            stretch_chunks,
+            look_ahead_chunks,
+            moves: Mutex::default(),
+            needs: AtomicU64::new(0),
+            needed_bytes: AtomicU64::new(0),
+            due_chunks: AtomicU32::new(0),
             pool: Pool::new(cluster_bytes),
             pause: Pause::default(),
             opening: Mutex::default(),
@@ -245,23 +273,13 @@ impl Store {
                 hash,
                 extent,
                 began: self.sequence(),
-                renew: self.may_renew(extent.first),
+                renew: self.may_renew(extent),
             }));
         }
         // A flight ends after its records are marked written, which takes this shard's lock: so it is still there.
         let flights = crate::lock(&self.flights);
         let flight = flights.iter().find(|flight| flight.extent.covers(extent))?;
         Some(Lookup::Buffered(flight.slice(extent, self.chunk_bytes())))
-    }
-
-    /// Is what is read there to be written again?
-    pub(crate) fn may_renew(&self, first: Chunk) -> bool {
-        self.window_chunks > 0 && self.is_near_the_hand(first) && !self.is_scanning()
-    }
-
-    fn is_near_the_hand(&self, first: Chunk) -> bool {
-        let hand = Chunk(self.hand_at.load(Ordering::Relaxed));
-        Hand::distance(hand, first, self.geometry.data_chunks) < self.window_chunks
     }
 
     /// Is there such a record? No use, no pin.
@@ -400,7 +418,8 @@ impl Store {
             Room::Hand(hand) => {
                 let chunks = bytes.div_ceil(u64::from(self.geometry.chunk_bytes));
                 let free = writer.space.largest().map_or(0, |piece| piece.len.0);
-                hand.is_ready() || u64::from(free) >= chunks
+                let is_free = hand.is_ready() || u64::from(free) >= chunks;
+                is_free && !self.is_kept(hand)
             }
             Room::Book(_) => true,
         };
@@ -408,13 +427,14 @@ impl Store {
         has_room && self.takes_records()
     }
 
-    /// Is it worth waking whoever asks for [`Self::next_work`], so that room is made? It asks by itself now and then; this is for
+    /// Is it worth waking whoever asks for [`Self::next_work`] and [`Self::next_move`], so that room is made? It asks by itself now and then; this is for
     /// when it should not wait. Errs on the side of yes.
     pub fn wants_room(&self) -> bool {
-        match &self.writer().room {
+        let is_short = match &self.writer().room {
             Room::Hand(hand) => hand.is_short(),
             Room::Book(_) => true,
-        }
+        };
+        is_short || self.wants_moves()
     }
 
     /// Was anything evicted since the store was opened?
@@ -497,6 +517,7 @@ impl Store {
             figures.space_bytes = space.memory_bytes() as u64;
         }
         figures.chunk_bytes = u64::from(self.geometry.chunk_bytes);
+        figures.needed_bytes = self.needed_bytes.load(Ordering::Relaxed);
         figures.gathered_bytes = self.gathered_bytes.load(Ordering::Relaxed) as u64;
         figures.clusters_in_flight = crate::lock(&self.flights).len() as u64;
         for number in 0..self.shards.len() {
@@ -522,6 +543,8 @@ impl Store {
         let freed = crate::lock(&self.freed);
         writer.space.audit()?;
         Self::audit_gathered(&writer, &shards)?;
+        let sums = shards.iter().map(|shard| needed::sums(&shard.needed));
+        self.audit_needed(sums.fold((0, 0), |(a, b), (c, d)| (a + c, b + d)))?;
         // All that is in use; no two of them may overlap.
         let mut used: Vec<Extent> = freed.clone();
         used.extend(writer.open.iter().filter_map(|open| open.tail()));

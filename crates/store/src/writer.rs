@@ -90,6 +90,8 @@ pub(crate) struct Incoming<'a> {
     pub now_ms: u64,
     /// Of a renewal: where the record lies that it is a copy of.
     pub copy_of: Option<Chunk>,
+    /// Also while the device is behind, and into what is kept for it.
+    pub at_once: bool,
 }
 
 impl Store {
@@ -98,11 +100,33 @@ impl Store {
     ///
     /// `now_ms` is the time in milliseconds since 1970. The writes are to be carried out whatever the outcome.
     pub fn insert(&self, record: &NewRecord<'_>, now_ms: u64) -> Inserted {
-        self.insert_as(record, None, now_ms)
+        self.insert_as(record, None, false, now_ms)
     }
 
     /// Gives a record that was read a second chance: it is written again, and so is not swept with its stretch.
     pub fn renew(&self, renewal: Renewal, parts: &RecordParts, now_ms: u64) -> Inserted {
+        // A part of a large object has the object's window, so that the parts stay and go together.
+        if !self.may_renew_part(renewal.first, parts) {
+            return Inserted {
+                outcome: Outcome::Invalidated,
+                writes: Writes::default(),
+            };
+        }
+        let inserted = self.write_again(renewal, parts, false, now_ms);
+        if inserted.outcome == Outcome::Stored {
+            self.counters.second_chances.add(1);
+        }
+        inserted
+    }
+
+    /// As [`Self::renew`]; `at_once` also while the device is behind, and into room that is kept.
+    pub(crate) fn write_again(
+        &self,
+        renewal: Renewal,
+        parts: &RecordParts,
+        at_once: bool,
+        now_ms: u64,
+    ) -> Inserted {
         // The copy began when it was read, so nothing would put it in doubt again. (A fragment is asked through its head.)
         if parts.doubted && parts.fragment.is_none() {
             return Inserted {
@@ -121,16 +145,18 @@ impl Store {
             began: renewal.began,
             server: 0,
         };
-        let inserted = self.insert_as(&record, Some(renewal.first), now_ms);
-        if inserted.outcome == Outcome::Stored {
-            self.counters.second_chances.add(1);
-        }
-        inserted
+        self.insert_as(&record, Some(renewal.first), at_once, now_ms)
     }
 
-    fn insert_as(&self, record: &NewRecord<'_>, copy_of: Option<Chunk>, now_ms: u64) -> Inserted {
+    fn insert_as(
+        &self,
+        record: &NewRecord<'_>,
+        copy_of: Option<Chunk>,
+        at_once: bool,
+        now_ms: u64,
+    ) -> Inserted {
         let mut writes = Writes::default();
-        let outcome = self.try_insert(record, copy_of, now_ms, &mut writes);
+        let outcome = self.try_insert(record, (copy_of, at_once), now_ms, &mut writes);
         match outcome {
             Outcome::Stored if copy_of.is_some() => {}
             Outcome::Stored => {
@@ -149,7 +175,7 @@ impl Store {
     fn try_insert(
         &self,
         record: &NewRecord<'_>,
-        copy_of: Option<Chunk>,
+        (copy_of, at_once): (Option<Chunk>, bool),
         now_ms: u64,
         writes: &mut Writes,
     ) -> Outcome {
@@ -172,10 +198,15 @@ impl Store {
             checksum,
             now_ms,
             copy_of,
+            at_once,
         };
+        let is_gathered = self.is_gathered(record.server, len);
+        if copy_of.is_none() && is_gathered != self.gathers.load(Ordering::Relaxed) {
+            self.gathers.store(is_gathered, Ordering::Relaxed);
+        }
         if len.0 > self.limits.cluster_chunks {
             self.insert_alone(incoming, writes)
-        } else if self.is_gathered(record.server, len) {
+        } else if is_gathered {
             self.insert_gathered(incoming, writes)
         } else {
             self.insert_in_cluster(incoming, writes)
@@ -201,7 +232,13 @@ impl Store {
             return Outcome::Paused;
         }
         self.make_room(writer, incoming.len);
-        if let Err(why_not) = self.open_for(writer, incoming.len, incoming.now_ms, false, writes) {
+        let Incoming {
+            len,
+            now_ms,
+            at_once,
+            ..
+        } = incoming;
+        if let Err(why_not) = self.open_for(writer, len, now_ms, at_once, writes) {
             return why_not;
         }
         let open = writer
@@ -220,7 +257,7 @@ impl Store {
     }
 
     /// Sees to it that there is an open cluster with room for `len` chunks. With `at_once` one is also opened while the device is
-    /// behind.
+    /// behind, and in room that is kept for what must not wait.
     pub(crate) fn open_for(
         &self,
         writer: &mut Writer,
@@ -229,6 +266,9 @@ impl Store {
         at_once: bool,
         writes: &mut Writes,
     ) -> Result<(), Outcome> {
+        if !at_once && self.keeps_room(writer) {
+            return Err(Outcome::NoSpace);
+        }
         if self.has_room(writer, len) {
             return Ok(());
         }
@@ -261,8 +301,11 @@ impl Store {
             return Outcome::Paused;
         }
         self.make_room(writer, incoming.len);
-        if self.is_behind() {
+        if !incoming.at_once && self.is_behind() {
             return Outcome::Behind;
+        }
+        if !incoming.at_once && self.keeps_room(writer) {
+            return Outcome::NoSpace;
         }
         let Some(extent) = self.cut(writer, incoming.len, incoming.len.0, writes) else {
             return Outcome::NoSpace;
@@ -289,7 +332,10 @@ impl Store {
         let Some(mut shard) = self.admitting_shard(incoming) else {
             return false;
         };
-        let (replaced, freed) = shard.kill(record.hash);
+        let (replaced, freed) = match incoming.copy_of {
+            None => shard.kill(record.hash),
+            Some(_) => (true, shard.make_way(record.hash)),
+        };
         self.queue_freed(freed);
         let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
         let entry = Entry::new(extent, true);

@@ -313,7 +313,9 @@ fn a_device_that_is_behind_is_not_given_more() {
     assert_eq!(paused, Outcome::Behind);
     assert!(shell.store.is_behind());
     let waiting: usize = shell.pending.iter().map(|write| write.data.len()).sum();
-    let most = shell.store.geometry().data_bytes() / 16;
+    // More than a sixteenth, since the store is small: a burst of a few large objects is stored, too.
+    let most = 8 * MIB;
+    assert!(most > shell.store.geometry().data_bytes() / 16);
     assert!(
         (most..most + (1 << 20)).contains(&(waiting as u64)),
         "{waiting}"
@@ -595,20 +597,17 @@ fn writes_stay_large_after_many_rounds() {
 }
 
 #[test]
-fn a_region_that_is_read_is_not_used_again() {
+fn what_is_read_in_a_region_that_is_used_again_is_left_alone() {
     let mut shell = Shell::small();
     shell.put(b"a", b"precious");
     shell.settle();
     let read = shell.read(b"a");
-    let mut refused = 0;
     for n in 0..400u64 {
-        if shell.put(&n.to_le_bytes(), &body(n, 0, 20_000)) == Outcome::NoSpace {
-            refused += 1;
-        }
+        let outcome = shell.put(&n.to_le_bytes(), &body(n, 0, 20_000));
+        assert_eq!(outcome, Outcome::Stored, "the hand waits for no reader");
         shell.complete_all();
     }
-    assert!(refused > 0, "the hand waits for the reader");
-    assert!(shell.get(b"a").is_none(), "though it has swept the record");
+    assert!(shell.get(b"a").is_none(), "it has swept the record");
     let parts = shell
         .store
         .decode_read(&shell.bytes_of(&read), &read)

@@ -412,17 +412,15 @@ fn while_the_device_is_behind_nothing_more_is_gathered() {
         outcome = put_since(&mut shell, number % 9, &number.to_string(), &bytes, began);
     }
     assert_eq!(outcome, Outcome::Behind);
-    let data_bytes = shell.store.geometry().data_bytes();
     let flying: usize = shell.pending.iter().map(|write| write.data.len()).sum();
     let held = flying as u64 + waits(&shell);
-    assert!(
-        waits(&shell) > 0 && held < data_bytes / 16 + (64 << 10),
-        "{held}"
-    );
-    assert!(
-        shell.store.tick(shell.now_ms + 5000).is_empty(),
-        "not even the overdue"
-    );
+    assert!(waits(&shell) > 0 && held < 8 * MIB + (64 << 10), "{held}");
+    // What is overdue may fill the open cluster, which makes a little room for more; the sum stays.
+    let writes: Vec<_> = shell.store.tick(shell.now_ms + 5000).into_iter().collect();
+    let more: usize = writes.iter().map(|write| write.data.len()).sum();
+    let held = (flying + more) as u64 + waits(&shell);
+    assert!(held < 8 * MIB + (64 << 10), "{held}");
+    shell.pending.extend(writes);
     shell.complete_all();
     shell.store.audit().unwrap();
     put(&mut shell, 1, "again", 4);

@@ -19,7 +19,7 @@ use replacement::{PolicyKind, Watermarks};
 use store::{Geometry, Replacement, Settings};
 
 pub use report::{page, table, tables};
-pub use run::{Findings, NEAR_BYTES, Rig, WARMING_PERCENT, run};
+pub use run::{Findings, NEAR_BYTES, Rig, Space, WARMING_PERCENT, run, run_from};
 
 /// Between high and low watermark.
 const MARKS_APART_PERCENT: u8 = 2;
@@ -264,9 +264,9 @@ mod tests {
                 ..Layout::default()
             })
         };
-        let (without, with) = (of(0), of(8));
+        let (without, with) = (of(0), of(32));
         assert!(
-            with.near_percent() > 1.1 * without.near_percent(),
+            with.near_percent() > 1.3 * without.near_percent(),
             "{} %, {} without",
             with.near_percent(),
             without.near_percent()

@@ -235,7 +235,7 @@ mod tests {
         let mut without = Regions::new(4096, 0);
         take(&mut without, 2050);
         assert!(!without.is_near_the_hand(without.hand.next_chunk().0));
-        assert_eq!(Regions::window_percent(), 25);
+        assert_eq!(Regions::window_percent(), 20);
     }
 
     #[test]

@@ -41,7 +41,7 @@ const VARIABLES: [(&str, f64); 12] = [
     ("locality-buffers", 128.0),
     ("locality-bytes", 65_536.0),
     ("cluster-bytes", 262_144.0),
-    ("window-percent", 25.0),
+    ("window-percent", 20.0),
 ];
 
 /// A plan as it was written.

@@ -169,17 +169,31 @@ pub struct Study {
 
 /// One cache over all requests.
 pub fn hits(settings: LevelSettings, accesses: &[Access]) -> Hits {
+    hits_from(
+        settings,
+        accesses,
+        accesses.len() * WARMING_PERCENT / 100,
+        |access| access.size_bytes,
+    )
+}
+
+/// One cache over all requests, the first `warm` of them not counted; an object takes so much room.
+pub fn hits_from(
+    settings: LevelSettings,
+    accesses: &[Access],
+    warm: usize,
+    room: impl Fn(&Access) -> u32,
+) -> Hits {
     let mut level = Level::new(settings);
     let mut hits = Hits::default();
-    let warm = accesses.len() * WARMING_PERCENT / 100;
     for (at, access) in accesses.iter().enumerate() {
         let Access {
             object, size_bytes, ..
         } = *access;
         let bytes = u64::from(size_bytes);
-        let hit = level.ask(object, size_bytes, &mut None);
-        let kept =
-            !hit && level.insert(object, size_bytes, |_, _| {}) == crate::cache::Insertion::Kept;
+        let room = room(access);
+        let hit = level.ask(object, room, &mut None);
+        let kept = !hit && level.insert(object, room, |_, _| {}) == crate::cache::Insertion::Kept;
         if at >= warm {
             hits.gets += 1;
             hits.get_bytes += bytes;

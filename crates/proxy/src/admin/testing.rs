@@ -37,6 +37,7 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         bell: Arc::default(),
         admission: None,
         devices: Vec::new(),
+        read_queues: Vec::new(),
         has_disk: false,
         flights: Flights::new(plan.limits.waiters_max),
         counters: vec![Arc::new(Counters::default()), Arc::new(Counters::default())],

@@ -302,6 +302,8 @@ pub struct Storing {
     pub lazy_reads: LazyMode,
     /// And how long.
     pub lazy_reads_deadline: Duration,
+    /// How long an answer waits for a slow disk before it is taken from the origin.
+    pub read_wait: Duration,
     /// How far a read may reach, so that it brings along what lies behind its record: where reads are lazy, and with `second-chance`.
     /// 0: no further than the record.
     pub group_bytes: u32,
@@ -362,6 +364,12 @@ impl Storing {
         Duration::from_millis(2),
         Duration::from_millis(100),
     );
+    /// Range of `read_wait`.
+    pub const READ_WAIT: Bounds<Duration> = Bounds::new(
+        Duration::from_millis(100),
+        Duration::from_secs(5),
+        Duration::from_secs(600),
+    );
     /// Range of `group_bytes`.
     pub const GROUP_BYTES: Bounds<u64> = Bounds::new(0, 64 * KIB, MIB);
 }
@@ -382,6 +390,7 @@ impl Default for Storing {
             locality: LocalityMode::default(),
             lazy_reads: LazyMode::default(),
             lazy_reads_deadline: Self::LAZY_READS_DEADLINE.default,
+            read_wait: Self::READ_WAIT.default,
             group_bytes: Self::GROUP_BYTES.default as u32,
         }
     }

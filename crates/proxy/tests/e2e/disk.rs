@@ -1,6 +1,6 @@
 //! The disk under a proxy: crashes, several stores, parts that are lost.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use proxy::plan::{Admin, LazyMode, LocalityMode, StorePlan};
 
@@ -163,6 +163,49 @@ fn a_body_whose_parts_are_evicted_while_it_is_sent_comes_whole_all_the_same() {
     assert_eq!(parts, 1, "the rest was asked for");
 }
 
+/// Nobody could ask the origin for the rest of these: without a validator the bytes of two answers do not belong together.
+#[test]
+fn a_body_without_validator_keeps_its_parts_until_they_are_sent() {
+    const LARGE: usize = 14 << 20;
+    let origin = Origin::start(|exchange| match exchange.path() {
+        "/large" => exchange.send(ok(&[FRESH], pattern(LARGE))),
+        _ => exchange.send(ok(&[FRESH], pattern(1 << 20))),
+    });
+    for (policy, asked) in [
+        ("second-chance", &[][..]),
+        ("second-chance=0", &["Range: bytes=100-14000000"][..]),
+        ("lru", &[][..]),
+    ] {
+        let disk = Disk::of_mib(64);
+        let mut plan = disk.under(plan_for(&origin));
+        plan.storing.replacement = policy.parse().unwrap();
+        let proxy = Proxy::start(plan);
+        assert_same(&proxy.get("/large").body, &pattern(LARGE));
+        let mut slow = Client::connect(proxy.address());
+        slow.ask("GET", "/large", asked);
+        let mut head = slow.read_head();
+        assert!(head.is_hit());
+        // The hand goes round twice while the client does not read on.
+        for n in 0..130 {
+            proxy.get(&format!("/{n}"));
+        }
+        slow.wire.response_body("GET", &mut head);
+        assert_eq!(head.cut, None, "{policy}");
+        let whole = pattern(LARGE);
+        let expected = match asked.is_empty() {
+            true => &whole[..],
+            false => &whole[100..=14_000_000],
+        };
+        assert_same(&head.body, expected);
+        // It was sent, so it leaves as anything else.
+        for n in 0..130 {
+            proxy.get(&format!("/{n}"));
+        }
+        let only = ["Cache-Control: only-if-cached"];
+        assert_eq!(proxy.ask("GET", "/large", &only).status, 504, "{policy}");
+    }
+}
+
 #[test]
 fn every_policy_admission_and_way_of_reading_serves_what_was_stored() {
     const OBJECTS: usize = 120;
@@ -254,6 +297,37 @@ fn what_lies_beside_comes_along_with_a_read() {
         assert_eq!(reads, reads_expected, "{group_bytes}");
         let came_along = proxy.counter("disk_companions");
         assert_eq!(came_along > 0, group_bytes > 0);
+        proxy.stop();
+    }
+}
+
+#[test]
+fn who_waits_too_long_for_the_disk_is_answered_by_the_origin() {
+    let origin = Origin::start(|exchange| {
+        let n: usize = exchange.path()[1..].parse().unwrap();
+        exchange.send(ok(&[FRESH], pattern(7_000 + n)));
+    });
+    // A read waits 100 ms for others, and none comes: longer than it is worth waiting for, or not.
+    for (read_wait_ms, is_hit) in [(5, false), (20_000, true)] {
+        let disk = Disk::of_mib(64);
+        let mut plan = disk.under(plan_for(&origin));
+        plan.storing.lazy_reads = LazyMode::Gather(64);
+        plan.storing.lazy_reads_deadline = Duration::from_millis(100);
+        plan.storing.read_wait = Duration::from_millis(read_wait_ms);
+        plan.admin = Some(Admin {
+            address: running::local(),
+            allow: Vec::new(),
+        });
+        let first = Proxy::start(plan.clone());
+        assert!(!first.get("/1").is_hit());
+        first.stop();
+
+        let proxy = Proxy::start(plan);
+        let answer = proxy.get("/1");
+        assert_same(&answer.body, &pattern(7_001));
+        assert_eq!(answer.is_hit(), is_hit, "{read_wait_ms}");
+        assert_eq!(proxy.counter("disk_reads_given_up"), u64::from(!is_hit));
+        assert!(proxy.get("/1").is_hit(), "in memory by now");
         proxy.stop();
     }
 }

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use store::{
-    Found, Geometry, Identity, KeyHash, Lookup, NewRecord, OpenPlan, Outcome, Read, RecordParts,
-    Recovered, Sequence, Settings, Settled, Store, Superblock, Work, WorkOp, Write,
+    Found, Geometry, Identity, KeyHash, Lookup, Move, NewRecord, OpenPlan, Outcome, Read,
+    RecordParts, Recovered, Sequence, Settings, Settled, Store, Superblock, Work, WorkOp, Write,
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -272,12 +272,23 @@ impl Shell {
     /// Carries out so many pieces of work at most. How many there were.
     pub fn work_some(&mut self, most: usize) -> usize {
         for done in 0..most {
-            let Some(work) = self.store.next_work(self.now_ms) else {
+            if let Some(work) = self.store.next_work(self.now_ms) {
+                self.carry_out(work, self.clock);
+            } else if let Some(moved) = self.store.next_move() {
+                self.carry_out_move(moved);
+            } else {
                 return done;
-            };
-            self.carry_out(work, self.clock);
+            }
         }
         most
+    }
+
+    /// Reads what is to be moved, and takes the writes.
+    pub fn carry_out_move(&mut self, moved: Move) {
+        let at = moved.offset() as usize;
+        let bytes = Bytes::copy_from_slice(&self.disk[at..at + moved.bytes()]);
+        let writes = self.store.move_done(moved, Some(bytes), self.now_ms);
+        self.pending.extend(writes);
     }
 
     /// Carries out a piece of work that was handed out then.

@@ -1,0 +1,41 @@
+//! What the kernel says of a block device: has it a head that must be moved?
+//!
+//! A hint, for the time before anything was measured: virtual disks mostly say yes, whatever they are. Of a file nothing is said, as it may lie
+//! anywhere.
+//!
+//! Source: Linux, Documentation/ABI/stable/sysfs-block (`queue/rotational`).
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use rustix::fs::{major, minor};
+
+/// Is it a block device that is said to have a head? Where nothing can be found out it is not.
+pub(crate) fn is_rotational(file: &File) -> bool {
+    let Ok(about) = file.metadata() else {
+        return false;
+    };
+    if !about.file_type().is_block_device() {
+        return false;
+    }
+    let device = format!(
+        "/sys/dev/block/{}:{}",
+        major(about.rdev()),
+        minor(about.rdev())
+    );
+    // A partition has no queue of its own: its disk has.
+    let places = ["queue", "../queue"].map(|queue| format!("{device}/{queue}/rotational"));
+    let said = places.iter().find_map(|path| fs::read_to_string(path).ok());
+    said.is_some_and(|said| said.trim() == "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_is_no_block_device_nothing_is_said() {
+        assert!(!is_rotational(&tempfile::tempfile().unwrap()));
+        assert!(!is_rotational(&File::open("/dev/null").unwrap()));
+    }
+}

@@ -1,0 +1,95 @@
+//! Guests: what came along with the read of something else.
+
+use super::*;
+use httpcache::{Standing, StandingFlags};
+
+/// Room for so many objects of a kilobyte in each shard.
+const EACH_SHARD: u64 = 32;
+const BODY_BYTES: usize = 1024;
+
+/// An object of shard 0.
+fn object(n: u64) -> Object {
+    Object {
+        key: n.to_string().into(),
+        hash: KeyHash(n),
+        primary: KeyHash(n),
+        status: 200,
+        standing: Standing {
+            received: UnixMillis(0),
+            initial_age_s: 0,
+            lifetime_s: 60,
+            stale_while_revalidate_s: 0,
+            stale_if_error_s: 0,
+            flags: StandingFlags::HEURISTIC,
+        },
+        content_type: (0, 0),
+        head: bytes::Bytes::from_static(b"HTTP/1.1 200 OK\r\n"),
+        body: vec![0; BODY_BYTES].into(),
+        large: None,
+    }
+}
+
+fn tier() -> MemoryTier {
+    let each = object(1000).memory_bytes();
+    MemoryTier::new(SHARDS as u64 * EACH_SHARD * each, u64::MAX)
+}
+
+fn is_here(tier: &MemoryTier, n: u64) -> bool {
+    tier.shard(KeyHash(n)).find(KeyHash(n)).is_some()
+}
+
+fn ask(tier: &MemoryTier, n: u64) -> bool {
+    tier.get(KeyHash(n), n.to_string().as_bytes()).is_some()
+}
+
+fn count(tier: &MemoryTier, numbers: std::ops::Range<u64>) -> usize {
+    numbers.filter(|&n| is_here(tier, n)).count()
+}
+
+#[test]
+fn guests_nobody_asks_for_push_out_only_a_quarter() {
+    let tier = tier();
+    (0..EACH_SHARD).for_each(|n| assert!(tier.insert(object(n), |_| true)));
+    (1000..2000).for_each(|n| tier.take_along(object(n), |_| true));
+    assert_eq!(count(&tier, 0..EACH_SHARD), EACH_SHARD as usize * 3 / 4);
+    assert_eq!(count(&tier, 1000..2000), EACH_SHARD as usize / 4);
+    assert!(is_here(&tier, 1999) && !is_here(&tier, 1000));
+    assert!(tier.bytes() <= tier.bytes_max());
+    // And while nothing else is there they may have it all.
+    let empty = self::tier();
+    (1000..2000).for_each(|n| empty.take_along(object(n), |_| true));
+    assert!(count(&empty, 1000..2000) >= EACH_SHARD as usize / 4);
+}
+
+#[test]
+fn a_guest_that_is_asked_for_stays_as_any_other() {
+    let tier = tier();
+    (0..EACH_SHARD).for_each(|n| assert!(tier.insert(object(n), |_| true)));
+    tier.take_along(object(1000), |_| true);
+    assert!(ask(&tier, 1000));
+    (2000..2100).for_each(|n| tier.take_along(object(n), |_| true));
+    assert!(is_here(&tier, 1000));
+    // What is wanted pushes out guests only where they are too many, then what was wanted longest ago.
+    let before = count(&tier, 2000..2100);
+    (3000..3004).for_each(|n| assert!(tier.insert(object(n), |_| true)));
+    assert_eq!(count(&tier, 2000..2100), before);
+    assert_eq!(count(&tier, 3000..3004), 4);
+}
+
+#[test]
+fn what_each_is_charged_is_given_back() {
+    let tier = tier();
+    for n in 0..10 {
+        tier.take_along(object(n), |_| true);
+    }
+    assert!(ask(&tier, 3));
+    tier.take_along(object(3), |_| true);
+    assert_eq!(
+        tier.shard(KeyHash(0)).guest_bytes,
+        9 * object(0).memory_bytes()
+    );
+    (0..10).for_each(|n| assert!(tier.remove(KeyHash(n))));
+    let shard = tier.shard(KeyHash(0));
+    assert_eq!((shard.guest_bytes, shard.bytes, tier.bytes()), (0, 0, 0));
+    assert!(shard.guests.is_empty() && shard.lru.is_empty());
+}

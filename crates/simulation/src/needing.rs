@@ -1,0 +1,83 @@
+//! What an answer under way does to a store: it needs records for a while, which are moved before the hand comes.
+//!
+//! A move is a read like any other: it may fail, or bring something else, and the record may be killed meanwhile. What comes of it is
+//! written, and checked when it is read one day.
+//!
+//! Not known here: what the hand does.
+
+use bytes::Bytes;
+use store::Move;
+
+use crate::disk::Op;
+use crate::run::{Run, Tag};
+use crate::world::FullKey;
+
+/// Records needed at a time.
+const NEEDED_MAX: usize = 40;
+
+impl Run {
+    /// Some more are needed, or some no longer, by chance.
+    pub fn need_or_release(&mut self) -> Result<(), String> {
+        if self.needed.len() >= NEEDED_MAX || self.random.one_in(3) {
+            for _ in 0..self.needed.len() / 2 {
+                let at = self.random.index(self.needed.len());
+                let full_key = self.needed.swap_remove(at);
+                self.rig()?.release(self.hash_of(full_key)?);
+            }
+            return Ok(());
+        }
+        for _ in 0..10 {
+            let key = self.any_key();
+            let full_key = self.plain(key);
+            if self.rig()?.need(self.hash_of(full_key)?) {
+                self.about(full_key, || "needed".into());
+                self.needed.push(full_key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody needs anything any more.
+    pub fn release_all(&mut self) -> Result<(), String> {
+        for full_key in std::mem::take(&mut self.needed) {
+            self.rig()?.release(self.hash_of(full_key)?);
+        }
+        Ok(())
+    }
+
+    /// The store wants to read what is to be written again.
+    pub fn read_to_move(&mut self, moved: Move) -> Result<(), String> {
+        let op = Op::Read {
+            offset: moved.offset(),
+            len: moved.bytes(),
+        };
+        let mut whose = None;
+        for &full_key in &self.needed {
+            if self.hash_of(full_key)? == moved.hash() {
+                whose = Some(full_key);
+            }
+        }
+        let full_key = whose.ok_or("what nobody needs is to be moved")?;
+        self.tell("moving", u64::from(full_key), moved.offset());
+        self.disk
+            .submit(Tag::Move(moved, full_key), op, self.now_ms)
+    }
+
+    /// What is to be written again was read, or could not be.
+    pub fn end_move(
+        &mut self,
+        moved: Move,
+        full_key: FullKey,
+        bytes: Option<Bytes>,
+    ) -> Result<(), String> {
+        let hash = moved.hash();
+        let was_there = self.rig()?.contains(hash);
+        let now_ms = self.now_ms;
+        let writes = self.rig()?.move_done(moved, bytes, now_ms);
+        if was_there && !self.rig()?.contains(hash) {
+            self.about(full_key, || "gone when it was to be moved".into());
+            self.world.forgotten(full_key);
+        }
+        self.submit_writes(writes)
+    }
+}
