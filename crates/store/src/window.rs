@@ -16,7 +16,7 @@
 //!
 //! Not known here: what was read how often.
 //! Source: Cao and Irani, Cost-Aware WWW Proxy Caching Algorithms (1997), for *size matters*; the numbers by measurement, see
-//! docs/decisions/0029.
+//! docs/decisions/0028.
 
 use crate::record::RecordParts;
 use crate::region::Hand;
