@@ -18,6 +18,7 @@ mod origin;
 mod process;
 mod procfs;
 mod progress;
+mod release;
 mod rivals;
 mod sim;
 mod size;
@@ -57,6 +58,8 @@ enum Task {
     Bench(bench::BenchCommand),
     /// Kill the proxy again and again, and compare every byte it serves
     Torture(torture::Options),
+    /// Build the program laid out by how it runs (profile-guided)
+    Release(release::Options),
     /// A fast origin server: `/size/BYTES/ID`, `/count`
     Origin {
         /// Port on 127.0.0.1; 0 takes a free one
@@ -110,6 +113,7 @@ fn run(task: Task) -> Result<()> {
         Task::Rivals(command) => rivals::commands::run(command),
         Task::Bench(command) => bench::run(command),
         Task::Torture(options) => torture::run(&options),
+        Task::Release(options) => release::run(&options),
         Task::Origin { port, threads } => {
             let origin = origin::Origin::start(port, threads)?;
             println!("origin on http://{}", origin.address());

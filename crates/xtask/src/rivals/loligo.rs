@@ -1,20 +1,44 @@
 //! Ourselves, run like everybody else.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use super::{Plan, Setup};
 use crate::failure::{During, Result, fail};
 use crate::process::CommandLine;
 use crate::workspace;
 
-/// The release binary.
-pub fn binary() -> PathBuf {
-    workspace::target_dir().join("release/loligo")
+/// What is run instead of the release build.
+static GIVEN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Has this program run instead of one built now. To be said once, before anything else.
+pub fn use_binary(path: &Path) -> Result<()> {
+    if !path.is_file() {
+        fail!("there is no program {}", path.display());
+    }
+    let path = path
+        .canonicalize()
+        .during(|| format!("looking for {}", path.display()))?;
+    if GIVEN.set(path).is_err() {
+        fail!("another program was given before");
+    }
+    Ok(())
 }
 
-/// Builds the release binary.
+/// The release binary, or what was given instead.
+pub fn binary() -> PathBuf {
+    match GIVEN.get() {
+        Some(path) => path.clone(),
+        None => workspace::target_dir().join("release/loligo"),
+    }
+}
+
+/// Builds the release binary, unless another one was given.
 pub fn build() -> Result<()> {
+    if GIVEN.get().is_some() {
+        return Ok(());
+    }
     eprintln!("building loligo");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)

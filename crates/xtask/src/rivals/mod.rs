@@ -29,7 +29,7 @@ use crate::process::CommandLine;
 use crate::size::Bytes;
 use crate::workspace;
 
-pub use loligo::{binary as loligo_binary, build as build_loligo};
+pub use loligo::{binary as loligo_binary, build as build_loligo, use_binary as use_loligo};
 pub use record::{Record, all_records};
 pub use running::{Halt, Place, Request, Running, launch};
 

@@ -38,7 +38,7 @@ use self::disk::Proof;
 use self::options::{Allowance, Conditions, Workload};
 use self::peak::Search;
 use self::report::{Comparison, Contestant, PeakOf};
-use super::{Rival, build_loligo};
+use super::{Rival, build_loligo, use_loligo};
 use crate::failure::{During, Result, fail};
 use crate::progress::Progress;
 use crate::workspace;
@@ -60,6 +60,9 @@ struct Plan<'a> {
 /// Compares and prints.
 pub fn run(options: &Options) -> Result<()> {
     let Workload::Polymix = options.workload;
+    if let Some(path) = &options.binary {
+        use_loligo(path)?;
+    }
     let plan = Plan {
         title: format!(
             "PolyMix beside rivals, {} disk",
