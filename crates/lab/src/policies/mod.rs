@@ -125,6 +125,17 @@ pub struct Hits {
 }
 
 impl Hits {
+    /// One more request; `hit`: answered, `kept`: taken in.
+    pub(crate) fn count(&mut self, access: &Access, hit: bool, kept: bool) {
+        let bytes = u64::from(access.size_bytes);
+        self.gets += 1;
+        self.get_bytes += bytes;
+        self.hits += u64::from(hit);
+        self.hit_bytes += u64::from(hit) * bytes;
+        self.inserts += u64::from(kept);
+        self.insert_bytes += u64::from(kept) * bytes;
+    }
+
     /// Hits of a hundred requests.
     pub fn document_percent(&self) -> f64 {
         100.0 * self.hits as f64 / self.gets.max(1) as f64
@@ -187,20 +198,12 @@ pub fn hits_from(
     let mut level = Level::new(settings);
     let mut hits = Hits::default();
     for (at, access) in accesses.iter().enumerate() {
-        let Access {
-            object, size_bytes, ..
-        } = *access;
-        let bytes = u64::from(size_bytes);
+        let object = access.object;
         let room = room(access);
         let hit = level.ask(object, room, &mut None);
         let kept = !hit && level.insert(object, room, |_, _| {}) == crate::cache::Insertion::Kept;
         if at >= warm {
-            hits.gets += 1;
-            hits.get_bytes += bytes;
-            hits.hits += u64::from(hit);
-            hits.hit_bytes += u64::from(hit) * bytes;
-            hits.inserts += u64::from(kept);
-            hits.insert_bytes += u64::from(kept) * bytes;
+            hits.count(access, hit, kept);
         }
     }
     hits

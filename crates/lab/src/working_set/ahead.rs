@@ -12,16 +12,6 @@ use crate::policies::Hits;
 
 const NEVER: u32 = u32::MAX;
 
-pub(super) fn count(hits: &mut Hits, access: &Access, hit: bool, kept: bool) {
-    let bytes = u64::from(access.size_bytes);
-    hits.gets += 1;
-    hits.get_bytes += bytes;
-    hits.hits += u64::from(hit);
-    hits.hit_bytes += u64::from(hit) * bytes;
-    hits.inserts += u64::from(kept);
-    hits.insert_bytes += u64::from(kept) * bytes;
-}
-
 /// For each request, the next one for the same object.
 fn next_uses(accesses: &[Access]) -> Vec<u32> {
     let mut next = vec![NEVER; accesses.len()];
@@ -63,7 +53,7 @@ pub fn hits(stream: &Stream, cache_bytes: u64) -> Hits {
             kept &= wanted != next[at];
         }
         if at >= stream.warm {
-            count(&mut hits, access, hit, kept && !hit);
+            hits.count(access, hit, kept && !hit);
         }
     }
     hits
@@ -103,7 +93,7 @@ pub fn fifo_of(stream: &Stream, cache_bytes: u64, room: &dyn Fn(&Access) -> u32)
             bytes -= u64::from(size);
         }
         if at >= stream.warm {
-            count(&mut hits, access, hit, keep);
+            hits.count(access, hit, keep);
         }
     }
     hits

@@ -59,7 +59,7 @@ pub fn hits(stream: &Stream, cache_bytes: u64, rule: Rule) -> (Hits, f64) {
         }
         let hit = ring.get(access);
         if at >= stream.warm {
-            super::ahead::count(&mut hits, access, hit, !hit);
+            hits.count(access, hit, !hit);
         }
     }
     let stored = (ring.stored.0 - before.1).max(1);
