@@ -105,7 +105,7 @@ pub const TOP: &[Setting<Draft>] = &[
             default: "auto",
             set: own::lazy_reads,
         },
-        "So many reads at most wait for each other, to go to the disk in the order of their places. `auto`: 10, where and as long as reads are measured to take long (1ms and more). 0: none. A number: always, for a disk known to have a head.",
+        "So many reads of a worker wait for each other at most, to go to the disk in the order of their places, and so many are at the disk at a time, neighbours as one. `auto`: 10, where and as long as reads are measured to take long (1ms and more). 0: none. A number: always, for a disk known to have a head.",
     ),
     setting(
         "store.lazy-reads-deadline",

@@ -670,3 +670,7 @@ pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
     out.extend_from_slice(&number.to_le_bytes());
     out
 }
+
+#[cfg(test)]
+#[path = "disk_tests.rs"]
+mod tests;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use polymix::report::{Moment, Row, Summary};
+use polymix::search::Conditions as Limits;
 use serde::Serialize;
 
 use super::calls::{Calls, Watching};
@@ -19,7 +20,7 @@ use super::held_port::HeldPort;
 use super::load::{self, Loaded, Target, Used};
 use super::options::{Allowance, Conditions};
 use super::page_limit::PageLimit;
-use super::peak::{Seen, objection};
+use super::peak::{self, Seen, objection};
 use crate::block::{self, Loop, Mounted};
 use crate::failure::{During, Result};
 use crate::interrupt;
@@ -73,6 +74,10 @@ pub struct Measured {
     pub file_pages_bytes: Option<u64>,
     /// of this phase and of the whole run
     pub calls: Option<[Counted; 2]>,
+    /// waits in robots whose four connections were in use; not part of the response time
+    pub queued: Summary,
+    /// bodies that a cache may keep and had not, bytes
+    pub to_store_bytes: f64,
     /// of the load generator
     pub lag: Summary,
     pub robots_cpu_percent: f64,
@@ -83,6 +88,8 @@ pub struct Measured {
     pub series: Vec<Moment>,
     /// why this rate does not count as carried
     pub objection: Option<String>,
+    /// what shows that the load generator was at its limit, and so may be to blame for times and hit ratio
+    pub generator: Vec<String>,
 }
 
 /// How a run ended.
@@ -294,9 +301,14 @@ fn measured(
     let report = &loaded.report;
     let used = loaded.samples.between(top.from_s, top.to_s);
     let fill = report.phases.iter().find(|row| row.name == "fill");
+    let limits = Limits {
+        response_ms_max: conditions.response_max,
+        hit_points: peak::HIT_POINTS,
+    };
     let seen = Seen {
-        planned_rate: top.request_rate.min(top.intended_rate),
+        planned_rate: top.intended_rate,
         reply_rate: top.reply_rate,
+        seconds: top.length_s,
         response_ms_mean: top.response.mean_ms,
         requests: report.total.requests,
         faults: &report.total.faults,
@@ -326,6 +338,8 @@ fn measured(
         used,
         file_pages_bytes,
         calls,
+        queued: top.queued,
+        to_store_bytes: top.fills as f64 * top.fill_bytes_mean,
         lag: top.lag,
         robots_cpu_percent: top.robots_cpu_percent,
         origin_cpu_percent: top.origin_cpu_percent,
@@ -333,6 +347,7 @@ fn measured(
         fill_s: fill.map(|row| row.to_s - row.from_s),
         series: report.series.clone(),
         objection: objection(&seen, &conditions.bounds()),
+        generator: limits.generator(top),
     }
 }
 

@@ -6,7 +6,7 @@
 //! comparison with Squid whose result is laid out as Tables 1 to 3 and Figures 6 to 8 of paper 000 (`paper000`).
 //!
 //! Loligo gets raw devices, as Traffic Server does; the others get ext4. All servers of the workload share one address, since
-//! some proxies know their origin only by configuration.
+//! some proxies know their origin only by configuration; each keeps its name in the URL.
 //!
 //! Not known here: how a proxy is configured (its file in `rivals`).
 //! Limits: one comparison on a machine (`alone`), one proxy and one load at a time, on the same machine: where both are short of CPU, the report's columns about the

@@ -293,7 +293,7 @@ impl Conditions {
     }
 
     /// What `loligo bench polymix` is told, but for the addresses. All servers share one address, since some proxies know
-    /// their origin by configuration only.
+    /// their origin by configuration only; each has a name of its own.
     pub fn load_args(&self, rate: f64) -> Vec<String> {
         let pairs = [
             ("--rate", rate.to_string()),

@@ -181,6 +181,9 @@ impl Comparison {
                     for (fault, count) in &m.faults {
                         lines.push(format!("{name}: {count} times {fault}"));
                     }
+                    for limit in &m.generator {
+                        lines.push(format!("{name}: {limit}"));
+                    }
                     let examples = m.fault_examples.iter();
                     lines.extend(examples.map(|example| format!("{name}: such as {example}")));
                     if m.condition_ignored > 0 {
@@ -234,7 +237,7 @@ impl Comparison {
 
     fn seen_by_clients(&self) -> Table {
         let mut table = Table::new(
-            "Seen by clients, phase at full load (times in ms; errors of the whole run)",
+            "Seen by clients, phase at full load (times in ms; queued: in robots that wait, beside the response time; errors of the whole run)",
             &[
                 "proxy",
                 "plan/s",
@@ -246,6 +249,7 @@ impl Comparison {
                 "hit p50",
                 "hit p99",
                 "miss",
+                "queued",
                 "offered %",
                 "LRU %",
                 "DHR %",
@@ -263,7 +267,11 @@ impl Comparison {
                 ]);
                 continue;
             };
-            let carried = m.objection.clone().unwrap_or_else(|| "yes".into());
+            let carried = match (&m.objection, m.generator.is_empty()) {
+                (None, _) => "yes".into(),
+                (Some(why), true) => why.clone(),
+                (Some(why), false) => format!("unclear: {why}"),
+            };
             table.row([
                 run.server.clone(),
                 format!("{:.0}", run.rate),
@@ -275,6 +283,7 @@ impl Comparison {
                 ms(m.hit.p50_ms),
                 ms(m.hit.p99_ms),
                 ms(m.miss.mean_ms),
+                ms(m.queued.mean_ms),
                 format!("{:.1}", m.offered_percent),
                 format!("{:.1}", m.lru_percent),
                 format!("{:.1}", m.dhr_percent),
@@ -301,6 +310,7 @@ impl Comparison {
                 "reads/hit",
                 "writes/reply",
                 "KB read/reply",
+                "KB to store/reply",
                 "KB written/reply",
                 "fill s",
                 "lag ms",
@@ -326,6 +336,7 @@ impl Comparison {
                 format!("{:.2}", used.reads / hits),
                 format!("{:.2}", used.writes / replies),
                 format!("{:.1}", used.read_bytes / 1024.0 / replies),
+                format!("{:.1}", m.to_store_bytes / 1024.0 / replies),
                 format!("{:.1}", used.write_bytes / 1024.0 / replies),
                 m.fill_s.map_or("-".into(), |s| format!("{s:.0}")),
                 format!("{:.1}", m.lag.mean_ms),

@@ -40,6 +40,8 @@ fn measured(hit_ms: f64, objection: Option<&str>) -> Measured {
         used: Samples::default().between(0.0, 10.0),
         file_pages_bytes: None,
         calls: None,
+        queued: summary(1000, 7.5),
+        to_store_bytes: 1000.0 * 4505.6,
         lag: summary(1000, 1.0),
         robots_cpu_percent: 1.0,
         origin_cpu_percent: None,
@@ -47,6 +49,7 @@ fn measured(hit_ms: f64, objection: Option<&str>) -> Measured {
         fill_s: None,
         series: Vec::new(),
         objection: objection.map(str::to_owned),
+        generator: Vec::new(),
     }
 }
 
@@ -99,7 +102,24 @@ fn the_text_says_who_carried_what_and_what_was_wrong() {
         "loligo at 50/s: such as stale: http://a/b (Get, Basic)",
         "offered %  LRU %  DHR %",
         "58.0   57.8   57.5",
+        "7.50       58.0",
+        "KB to store/reply",
         "load of the machine before and after the runs: 0.5 to 0.7",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+}
+
+#[test]
+fn what_the_load_generator_may_be_to_blame_for_is_unclear() {
+    let mut late = measured(900.0, Some("mean response 4000 ms"));
+    late.generator = vec!["the robots were late by 90.0 ms on average".to_owned()];
+    let mut comparison = comparison();
+    comparison.runs[3] = run("squid-ufs", 100.0, Outcome::Measured(Box::new(late)));
+    let text = comparison.text(&[]);
+    for part in [
+        "unclear: mean response 4000 ms",
+        "squid-ufs at 100/s: the robots were late by 90.0 ms on average",
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
