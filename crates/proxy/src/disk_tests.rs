@@ -66,8 +66,11 @@ impl Rig {
     }
 }
 
-fn empty_store(geometry: Geometry, random: u8) -> Store {
-    let identity = Identity::new([random; Identity::RANDOM_BYTES]);
+/// The last of the random bytes are the seed of the hashes, which all stores of a set share.
+fn empty_store(geometry: Geometry, number: u8) -> Store {
+    let mut random = [0; Identity::RANDOM_BYTES];
+    random[0] = number;
+    let identity = Identity::new(random);
     Store::create(geometry, &Settings::default(), identity)
 }
 
@@ -128,7 +131,9 @@ fn an_object_waits_for_a_disk_that_is_behind_but_not_each_for_one_that_takes_not
         while put(&disk, &object(&rig.store, stored)) {
             stored += 1;
         }
-        assert!(rig.store.is_behind(), "{stored}");
+        // It may not be given more, or has nowhere to put it before its journal is written.
+        let has_room = rig.store.has_room_for(BODY_BYTES as u64);
+        assert!(rig.store.is_behind() || !has_room, "{stored}");
         let next = object(&rig.store, stored);
         let waits = || {
             rig.counters

@@ -17,12 +17,17 @@
 //!
 //! Not known here: the device, who waits, when it is time to go.
 //!
+//! Limits: twice as many as wait, or a thousand: who has gone away stays until it is their turn, or there are so many.
+//!
 //! Source: paper 002, the section on read requests (sorted by position); the windows are our own (decision 0026).
 
 use std::collections::BTreeMap;
 
 /// A window grows no further, but for one read that is longer by itself. About what a disk with a head reads in the third of a seek.
 pub const WINDOW_BYTES_MAX: usize = 256 << 10;
+
+/// So many may wait before it is looked who has gone meanwhile.
+const CLEARED_MIN: usize = 1024;
 
 /// A read that waits, and whom it is for.
 #[derive(Debug)]
@@ -56,6 +61,8 @@ pub struct Elevator<T> {
     came: u64,
     /// Where the head is: behind the last window, or at the first one that did not fit into it.
     position: u64,
+    /// With so many waiting it is looked through for who has gone.
+    cleared_at: usize,
 }
 
 impl<T> Default for Elevator<T> {
@@ -64,6 +71,7 @@ impl<T> Default for Elevator<T> {
             asks: BTreeMap::new(),
             came: 0,
             position: 0,
+            cleared_at: CLEARED_MIN,
         }
     }
 }
@@ -83,6 +91,15 @@ impl<T> Elevator<T> {
     pub fn add(&mut self, ask: Ask<T>) {
         self.asks.insert((ask.offset, self.came), ask);
         self.came += 1;
+    }
+
+    /// Lets go who is not `wanted` any more, once those who wait have doubled: while the device answers nothing, nobody else does.
+    pub fn clear(&mut self, wanted: impl Fn(&T) -> bool) {
+        if self.asks.len() < self.cleared_at {
+            return;
+        }
+        self.asks.retain(|_, ask| wanted(&ask.waiter));
+        self.cleared_at = (self.asks.len() * 2).max(CLEARED_MIN);
     }
 
     /// Takes what is read next out of the queue. Who is not `wanted` any more is left out, and nothing is read for it.

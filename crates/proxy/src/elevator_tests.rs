@@ -89,6 +89,27 @@ fn for_who_has_gone_away_nothing_is_read() {
     assert_eq!(windows(&mut queue), [(50, 16, vec![1])]);
 }
 
+#[test]
+fn while_nothing_is_read_those_who_go_away_do_not_pile_up() {
+    let mut queue: Elevator<u32> = Elevator::default();
+    let is_here = |&it: &u32| it != GONE;
+    for n in 0..100_000 {
+        // One in a hundred stays.
+        let waiter = if n % 100 == 0 { n as u32 } else { GONE };
+        queue.add(ask(n, 4, 4, waiter));
+        queue.clear(is_here);
+        assert!(
+            queue.asks.len() <= (2 * (n / 100 + 1)).max(CLEARED_MIN),
+            "{n}"
+        );
+    }
+    let answered: usize = windows(&mut queue)
+        .iter()
+        .map(|(_, _, who)| who.len())
+        .sum();
+    assert_eq!(answered, 1000);
+}
+
 proptest! {
     /// Everybody who waits is in exactly one window, which has its bytes; windows are bounded, and go upwards.
     #[test]

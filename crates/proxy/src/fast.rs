@@ -386,7 +386,7 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
     let sequence = on_disk.sequence;
     shared
         .memory
-        .promote(&object, |object| shared.still_valid(object, sequence));
+        .promote(&object, |object| shared.may_publish(object, sequence));
     let keep_open = match unsent {
         Some(unsent) => send_rest(worker, conn, unsent).await,
         None => whole && on_disk.keep_open,

@@ -652,11 +652,12 @@ pub fn publish_freshened(
     }
     // What was purged since the stale object was looked up does not come back.
     let began = began.min(errand.stale_began);
-    let still_valid = |object: &Object| shared.still_valid(object, began);
-    shared.memory.insert(fresh.clone(), still_valid);
+    let may_publish = |object: &Object| shared.may_publish(object, began);
+    shared.memory.insert(fresh.clone(), may_publish);
     if let Some(disk) = &worker.disk {
         // The head changed, so the record is written anew; a large object's fragments stay where they are.
         disk.store_object(fresh, &[&fresh.body], began);
+        shared.take_back_hidden(fresh);
     }
     true
 }

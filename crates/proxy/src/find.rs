@@ -122,7 +122,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         }
         None => shared
             .memory
-            .promote(&object, |object| shared.still_valid(object, began)),
+            .promote(&object, |object| shared.may_publish(object, began)),
     }
     Some(Found {
         stored: Stored::Disk(Box::new(object)),

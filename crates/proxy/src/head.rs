@@ -63,9 +63,10 @@ pub async fn note(
     let began = began.min(found.began);
     shared
         .memory
-        .insert(object.clone(), |object| shared.still_valid(object, began));
+        .insert(object.clone(), |object| shared.may_publish(object, began));
     if let Some(disk) = &worker.disk {
         disk.store_object(&object, &[&object.body], began);
+        shared.take_back_hidden(&object);
     }
 }
 

@@ -230,6 +230,7 @@ impl WaitingReads {
         });
         let mut queue = self.queue.lock();
         gathering.drain(..).for_each(|ask| queue.add(ask));
+        queue.clear(|answer| !answer.is_closed());
     }
 
     /// What is read next; `None`: nothing is due.

@@ -528,7 +528,7 @@ async fn keep(
         body: Bytes::new(),
         large: Some(large),
     };
-    let stored = disk.store_object(&object, &[], asking.began);
+    let stored = disk.store_object(&object, &[], asking.began) && !shared.take_back_hidden(&object);
     shared.memory.remove(object.hash);
     Ok(Some(object).filter(|_| stored))
 }
@@ -548,7 +548,8 @@ async fn ask(
     on.hierarchy = Hierarchy::Direct;
     on.peer = asked.destination.host.as_bytes().to_vec();
     let (to, rules) = (&asked.destination, &listener.destinations);
-    let answered = upstream::ask(worker, &watch, to, rules, "GET", &request).await;
+    // A hint that comes before a part is not passed on.
+    let answered = upstream::ask_final(worker, &watch, to, rules, "GET", &request).await;
     match &answered {
         Ok((upstream, _)) => exchange::note_moments(on, &upstream.moments),
         Err(_) => metrics::add(&worker.counters.origin_errors, 1),

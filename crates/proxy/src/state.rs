@@ -173,15 +173,32 @@ impl Shared {
             && !self.store.is_doubted(primary, began, &object.key, &meta)
     }
 
+    /// May it be found under its key? Once there are variants, nobody may be answered by what was stored without one.
+    pub fn is_reached(&self, object: &Object) -> bool {
+        object.hash != object.primary || self.store.marker(object.primary).is_none()
+    }
+
+    /// May it be put into memory? As [`Self::still_valid`], and [`Self::is_reached`]. To be asked under memory's lock, as
+    /// [`MemoryTier::insert`] does: who sets a marker takes out afterwards what it hides.
+    pub fn may_publish(&self, object: &Object, began: Sequence) -> bool {
+        self.is_reached(object) && self.still_valid(object, began)
+    }
+
+    /// Takes out of the store what was just put there, if variants have come to be known meanwhile. Did they? Asked afterwards, because
+    /// who sets a marker forgets afterwards what it hides: one of the two comes last.
+    pub fn take_back_hidden(&self, object: &Object) -> bool {
+        let is_hidden = !self.is_reached(object);
+        if is_hidden {
+            self.store.of(object.primary).forget(object.hash);
+        }
+        is_hidden
+    }
+
     /// Takes what came along with a read into memory, where it will be asked for next. `began` is the sequence before the look-up.
     pub fn take_along(&self, beside: Vec<Object>, began: Sequence) {
         for object in beside {
-            self.memory.take_along(object, |object| {
-                // Once there are variants nobody may be answered by what was stored before.
-                let is_reached =
-                    object.hash != object.primary || self.store.marker(object.primary).is_none();
-                is_reached && self.still_valid(object, began)
-            });
+            self.memory
+                .take_along(object, |object| self.may_publish(object, began));
         }
     }
 

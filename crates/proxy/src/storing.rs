@@ -274,6 +274,7 @@ impl Kept {
             Some(disk) if self.to_disk => {
                 let pieces: Vec<&[u8]> = self.pieces.iter().map(|p| &p[..]).collect();
                 disk.store_object(&object, &pieces, flight.began);
+                shared.take_back_hidden(&object);
             }
             Some(disk) => disk.forget(&object),
             None => {}
@@ -292,7 +293,7 @@ impl Kept {
         object.body = body.into();
         shared
             .memory
-            .insert(object, |object| shared.still_valid(object, flight.began));
+            .insert(object, |object| shared.may_publish(object, flight.began));
     }
 
     fn publish_large(self, worker: &Rc<Worker>, flight: &Flight, cut: &Cut) {
@@ -304,6 +305,7 @@ impl Kept {
         let object = self.object(cut.stored, Bytes::new(), Some(large));
         if let Some(disk) = &worker.disk {
             disk.store_object(&object, &[], flight.began);
+            worker.shared.take_back_hidden(&object);
         }
         worker.shared.memory.remove(object.hash);
     }

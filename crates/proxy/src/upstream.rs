@@ -272,7 +272,7 @@ impl Upstream {
         let _ = self.lease.stream().read_buf(&mut self.input).await;
     }
 
-    /// The body that follows the head just read.
+    /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
     pub fn body(self, worker: &Worker, head: &ResponseHead) -> Body {
         let state = match head.framing {
             Framing::None => BodyState::Length(0),
@@ -286,7 +286,7 @@ impl Upstream {
             lease: Some(self.lease),
             input: self.input,
             state,
-            reusable: head.keep_alive && !self.unsound,
+            reusable: head.keep_alive && !self.unsound && !is_interim(head),
             trailers: None,
         }
     }

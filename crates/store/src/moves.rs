@@ -174,7 +174,7 @@ impl Store {
     /// [`Self::insert`].
     pub fn move_done(&self, moved: Move, bytes: Option<Bytes>, now_ms: u64) -> Writes {
         let Move(read) = moved;
-        let (hash, chunks) = (read.hash, read.extent.len.0);
+        let hash = read.hash;
         let renewal = Renewal {
             hash,
             first: read.extent.first,
@@ -190,9 +190,6 @@ impl Store {
                 writes = inserted.writes;
                 if inserted.outcome == Outcome::Stored {
                     self.counters.moved.add(1);
-                    if is_due {
-                        self.no_longer_due(chunks);
-                    }
                 }
                 // It tries again while the sweep waits; what is killed or replaced needs nothing.
                 !matches!(
@@ -232,7 +229,7 @@ impl Store {
         ahead < self.stretch_chunks
     }
 
-    fn no_longer_due(&self, chunks: u32) {
+    pub(crate) fn no_longer_due(&self, chunks: u32) {
         let relaxed = Ordering::Relaxed;
         let less = |due: u32| Some(due.saturating_sub(chunks));
         let _ = self.due_chunks.fetch_update(relaxed, relaxed, less);

@@ -159,9 +159,16 @@ impl Store {
             return;
         };
         need.count -= 1;
-        let (is_last, bytes) = (need.count == 0, need.bytes);
+        let (is_last, bytes, is_counted) = (need.count == 0, need.bytes, !need.given_up);
         if is_last {
             shard.needed.remove(&hash.0);
+            // Room need not be kept for it any more.
+            if let Some(spot) = shard.find(hash).filter(|_| is_counted) {
+                let extent = shard.entry(spot).extent();
+                if self.is_due(extent.first) {
+                    self.no_longer_due(extent.len.0);
+                }
+            }
             self.needed_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
         self.needs.fetch_sub(1, Ordering::Relaxed);

@@ -145,7 +145,16 @@ impl Store {
             began: renewal.began,
             server: 0,
         };
-        self.insert_as(&record, Some(renewal.first), at_once, now_ms)
+        let was_due = self.is_due(renewal.first);
+        let inserted = self.insert_as(&record, Some(renewal.first), at_once, now_ms);
+        if inserted.outcome == Outcome::Stored
+            && was_due
+            && self.is_needed(renewal.hash)
+            && let Some(chunks) = self.chunks_of(&record)
+        {
+            self.no_longer_due(chunks.0);
+        }
+        inserted
     }
 
     fn insert_as(
@@ -513,15 +522,20 @@ impl Store {
             flight.and_then(|flight| flight.records.take())
         };
         let Some(records) = records else { return };
+        // Room that is free may be given away again at once. Before that the flight must have ended, or a look-up of what comes there
+        // would be answered from its buffer.
+        let mut freed = Vec::new();
         for &(hash, first) in records.iter() {
             let mut shard = self.shard(self.shard_of(hash));
-            let freed = shard.written(hash, first, ok);
-            self.queue_freed(freed);
+            freed.extend(shard.written(hash, first, ok));
         }
         let mut flights = crate::lock(&self.flights);
         let at = flights.iter().position(|flight| flight.id == id);
         let flight = flights.swap_remove(at.expect("only who took its records removes a flight"));
         drop(flights);
+        for extent in freed {
+            self.queue_freed(Some(extent));
+        }
         self.pool.give_back(flight.data);
         if ok {
             self.pause.succeeded();

@@ -76,6 +76,29 @@ fn what_nobody_needs_leaves() {
 }
 
 #[test]
+fn needs_that_come_and_go_keep_no_room() {
+    let (mut shell, needs) = shell_with("second-chance=0", 12);
+    drop(needs);
+    // Until the hand has come by where they are.
+    for n in 12..400 {
+        let mut were_there = 0;
+        for _ in 0..100 {
+            let mut needs = Needs::new(&shell.store);
+            let mut is_there = |n: &u64| needs.add(shell.hash(&key(*n))) == Needed::Noted;
+            were_there = (0..12).filter(|n| is_there(n)).count();
+        }
+        if were_there == 0 {
+            return;
+        }
+        let outcome = shell.put(&key(n), &body(n, 0, BODY));
+        assert_eq!(outcome, Outcome::Stored, "{n}, {were_there} there");
+        shell.complete_all();
+        shell.work();
+    }
+    panic!("the hand did not come by");
+}
+
+#[test]
 fn one_of_two_who_need_it_is_enough() {
     let (mut shell, needs) = shell_with("second-chance", 5);
     let mut second = Needs::new(&shell.store);

@@ -1,6 +1,7 @@
 //! Interim responses: passed on as they come, to whom they are for, and never kept.
 
 use crate::harness::*;
+use crate::ranges::{F, TAG, ask_range, expect_part, serve};
 
 const HINTS: &str = "Link: </style.css>; rel=preload";
 
@@ -159,4 +160,38 @@ fn one_that_announces_a_body_spoils_the_connection() {
     }
     let connections: Vec<_> = origin.requests().iter().map(|r| r.connection).collect();
     assert_eq!(connections, [0, 1]);
+}
+
+#[test]
+fn before_a_part_it_is_not_taken_for_the_answer() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let body = pattern(3 * F);
+    let sent = body.clone();
+    let origin = Origin::start(move |exchange| {
+        if exchange.path() == "/other" {
+            return exchange.send(ok(&[FRESH], "other"));
+        }
+        exchange.send(head("103 Early Hints", &[HINTS]));
+        held.pass();
+        serve(exchange, &sent, &[FRESH, TAG]);
+    });
+    let disk = Disk::of_mib(32);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    let mut first = proxy.client();
+    first.ask("GET", "/a", &["Range: bytes=0-9"]);
+    gate.arrived(1);
+    // Its connection is nobody else's before the answer was there.
+    assert_eq!(proxy.get("/other").text(), "other");
+    gate.open();
+    expect_part(&first.read("GET"), &body, (0, 9));
+    // A hole in what is stored, and then what is left of it.
+    let mut client = proxy.client();
+    for span in [(2 * F, 2 * F + 9), (0, 3 * F - 1)] {
+        let range = format!("bytes={}-{}", span.0, span.1);
+        expect_part(&ask_range(&mut client, "/a", &range), &body, span);
+        assert_eq!(proxy.get("/other").text(), "other");
+    }
+    assert_same(&client.get("/a").body, &body);
+    assert_eq!(origin.count("/a"), 3);
 }

@@ -503,3 +503,38 @@ fn a_slow_client_of_a_private_answer_holds_back_its_origin_only() {
     assert_eq!(head.cut, None);
     assert_same(&head.body, &expected);
 }
+
+/// What was on its way when the first variant came to be known may not be found by everybody.
+#[test]
+fn a_response_without_vary_does_not_hide_the_variants_that_came_while_it_was_fetched() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |exchange| match exchange.nth() {
+        1 => {
+            exchange.send(head("200 OK", &[FRESH, "Content-Length: 5"]));
+            exchange.send("fi");
+            held.pass();
+            exchange.send("rst");
+        }
+        _ => {
+            let text = format!("for {}", exchange.field("x").unwrap_or("nobody"));
+            exchange.send(ok(&[FRESH, "Vary: X"], text));
+        }
+    });
+    let disk = Disk::of_mib(32);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    let mut early = proxy.client();
+    early.ask("GET", "/a", &["X: 1"]);
+    gate.arrived(1);
+    let one = proxy.ask("GET", "/a", &["X: 1", "Cache-Control: no-cache"]);
+    assert_eq!(one.text(), "for 1");
+    gate.open();
+    assert_eq!(early.read("GET").text(), "first");
+    for _ in 0..2 {
+        for x in ["1", "2"] {
+            let answer = proxy.ask("GET", "/a", &[&format!("X: {x}")]);
+            assert_eq!(answer.text(), format!("for {x}"));
+        }
+    }
+    assert_eq!(origin.requests().len(), 3);
+}
