@@ -3,14 +3,15 @@
 //! Every run has its own fresh disk (`disk`), page cache (`page_limit`) and proxy (`contest`); the load is
 //! `loligo bench polymix` in a process of its own (`load`). Before the first run the disk's limit is proved by measurement and
 //! the ceiling that its reads set is printed (`ceiling`). With `--peak` rates are looked for (`peak`); `rivals paper000` is a
-//! comparison with Squid whose result is laid out as Tables 1 to 3 and Figures 6 to 8 of paper 000 (`paper000`).
+//! comparison with Squid whose result is laid out as Tables 1 to 3 and Figures 6 to 8 of paper 000 (`paper000`), `rivals paper004` one
+//! with Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004 (`paper004`).
 //!
 //! Loligo gets raw devices, as Traffic Server does; the others get ext4. All servers of the workload share one address, since
 //! some proxies know their origin only by configuration; each keeps its name in the URL.
 //!
 //! Not known here: how a proxy is configured (its file in `rivals`).
 //! Limits: one comparison on a machine (`alone`), one proxy and one load at a time, on the same machine: where both are short of CPU, the report's columns about the
-//! load generator say so.   Source: issue 6; MISSION rows S4, U8.
+//! load generator say so.   Source: issue 6; MISSION rows S4, S5, U8.
 
 mod alone;
 mod calls;
@@ -22,6 +23,7 @@ mod load;
 mod options;
 mod page_limit;
 pub mod paper000;
+pub mod paper004;
 mod peak;
 mod report;
 #[cfg(test)]
@@ -29,15 +31,14 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use page::Table;
-
 use self::alone::Alone;
 use self::ceiling::Ceiling;
 use self::contest::Run;
 use self::disk::Proof;
 use self::options::{Allowance, Conditions, Workload};
 use self::peak::Search;
-use self::report::{Comparison, Contestant, PeakOf};
+use self::report::{Comparison, Contestant, Extra, PeakOf};
+use super::commands::named;
 use super::{Rival, build_loligo, use_loligo};
 use crate::failure::{During, Result, fail};
 use crate::progress::Progress;
@@ -83,10 +84,22 @@ pub fn run(options: &Options) -> Result<()> {
     if plan.peak_runs.is_some() && plan.rates.len() != 1 {
         fail!("--peak begins with one --rate");
     }
-    let no_more = |_: &Comparison| Vec::new();
+    let no_more = |_: &Comparison| Extra::default();
     let comparison = carry_out(&plan, &no_more)?;
-    println!("{}", comparison.text(&[]));
+    println!("{}", comparison.text(&Extra::default()));
     verdict(&comparison)
+}
+
+/// Loligo, and those of these names.
+fn loligo_and(names: &[String]) -> Result<Vec<Rival>> {
+    let mut rivals = vec![Rival::Loligo];
+    for name in names {
+        let rival = named(name)?;
+        if !rivals.contains(&rival) {
+            rivals.push(rival);
+        }
+    }
+    Ok(rivals)
 }
 
 /// An error if somebody could not be measured.
@@ -101,8 +114,8 @@ fn verdict(comparison: &Comparison) -> Result<()> {
     }
 }
 
-/// Makes all runs. After each the files that were asked for are written, with the tables of `extra`.
-fn carry_out(plan: &Plan<'_>, extra: &dyn Fn(&Comparison) -> Vec<Table>) -> Result<Comparison> {
+/// Makes all runs. After each the files that were asked for are written, with what `extra` makes of it.
+fn carry_out(plan: &Plan<'_>, extra: &dyn Fn(&Comparison) -> Extra) -> Result<Comparison> {
     let conditions = plan.conditions;
     conditions.check(&plan.rates)?;
     if !rustix::process::geteuid().is_root() {
@@ -113,7 +126,7 @@ fn carry_out(plan: &Plan<'_>, extra: &dyn Fn(&Comparison) -> Vec<Table>) -> Resu
     build_loligo()?;
     let dir = directory()?;
     let mut comparison = prepared(plan, &dir)?;
-    eprint!("{}", comparison.text(&[]));
+    eprint!("{}", comparison.text(&Extra::default()));
     let mut progress = Progress::new("runs", planned_runs(plan));
     for &rival in &plan.rivals {
         let mut one = |rate: f64, watched: bool| -> Result<Run> {

@@ -12,11 +12,10 @@ use clap::Args;
 use page::Table;
 
 use super::options::Conditions;
-use super::report::Comparison;
-use super::{Plan, carry_out, verdict};
+use super::report::{Comparison, Extra};
+use super::{Plan, carry_out, loligo_and, verdict};
 use crate::failure::Result;
 use crate::rivals::Rival;
-use crate::rivals::commands::named;
 
 /// A row of Tables 1 and 2 of the paper for the high-end machine, and the requests of that run (section 3.1), in millions.
 struct Printed {
@@ -96,35 +95,33 @@ Examples:
 
 /// Runs and prints.
 pub fn run(options: &Options) -> Result<()> {
-    let mut rivals = vec![Rival::Loligo];
-    for name in &options.beside {
-        rivals.push(named(name)?);
-    }
-    rivals.dedup();
     let plan = Plan {
         title: format!(
             "Tables 1 to 3 and Figures 6 to 8 of paper 000, {} disk",
             format!("{:?}", options.conditions.disk).to_lowercase()
         ),
-        rivals,
+        rivals: loligo_and(&options.beside)?,
         rates: options.rate.clone(),
         peak_runs: None,
         watched: options.count_rate.clone(),
         conditions: &options.conditions,
     };
-    let comparison = carry_out(&plan, &tables)?;
-    println!("{}", comparison.text(&tables(&comparison)));
+    let comparison = carry_out(&plan, &laid_out)?;
+    println!("{}", comparison.text(&laid_out(&comparison)));
     verdict(&comparison)
 }
 
-/// The paper's tables with what was found here.
-pub fn tables(comparison: &Comparison) -> Vec<Table> {
-    vec![
-        operations(comparison),
-        peaks(comparison),
-        figures(comparison),
-        said(comparison),
-    ]
+/// The paper's tables with what was found here. Its figures are among the plots that every comparison has.
+pub fn laid_out(comparison: &Comparison) -> Extra {
+    Extra {
+        tables: vec![
+            operations(comparison),
+            peaks(comparison),
+            figures(comparison),
+            said(comparison),
+        ],
+        plots: Vec::new(),
+    }
 }
 
 /// Tables 1 and 2.

@@ -1,6 +1,6 @@
 //! What a comparison found: tables for a terminal, everything as JSON, a page with plots.
 //!
-//! Not known here: how it was found; the tables of the papers (`paper000`).   Limits: none.
+//! Not known here: how it was found; the tables of the papers (`paper000`, `paper004`).   Limits: none.
 
 use std::path::Path;
 
@@ -47,6 +47,15 @@ pub struct Comparison {
     pub contestants: Vec<Contestant>,
     pub runs: Vec<Run>,
     pub peaks: Vec<PeakOf>,
+}
+
+/// What stands in a report besides: the tables and figures of a paper.
+#[derive(Debug, Clone, Default)]
+pub struct Extra {
+    /// after ours
+    pub tables: Vec<Table>,
+    /// before ours; a page only
+    pub plots: Vec<Plot>,
 }
 
 /// Names and values of the conditions.
@@ -113,9 +122,9 @@ pub fn machine() -> String {
 
 impl Comparison {
     /// For a terminal.
-    pub fn text(&self, extra: &[Table]) -> String {
+    pub fn text(&self, extra: &Extra) -> String {
         let mut out = format!("{}\n\n", self.preface().join("\n"));
-        for table in self.tables().iter().chain(extra) {
+        for table in self.tables().iter().chain(&extra.tables) {
             out.push_str(&table.text());
             out.push('\n');
         }
@@ -127,7 +136,7 @@ impl Comparison {
     }
 
     /// Writes the files that were asked for.
-    pub fn write(&self, conditions: &Conditions, extra: &[Table]) -> Result<()> {
+    pub fn write(&self, conditions: &Conditions, extra: &Extra) -> Result<()> {
         let put = |path: &Path, text: String| {
             std::fs::write(path, text).during(|| format!("writing {}", path.display()))
         };
@@ -396,15 +405,15 @@ impl Comparison {
         table
     }
 
-    fn page(&self, extra: &[Table]) -> Page {
+    fn page(&self, extra: &Extra) -> Page {
         let mut page = Page::new(&self.title);
         page.verbatim(&self.preface().join("\n"));
-        for table in self.tables().iter().chain(extra) {
+        for table in self.tables().iter().chain(&extra.tables) {
             page.table(table);
         }
         page.heading("Plots");
-        for plot in self.plots() {
-            page.plot(&plot);
+        for plot in extra.plots.iter().chain(&self.plots()) {
+            page.plot(plot);
         }
         let remarks = self.remarks();
         if !remarks.is_empty() {

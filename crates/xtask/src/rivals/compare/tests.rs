@@ -1,8 +1,10 @@
 //! The report of a comparison that nobody had to run.
 
+use polymix::pages::paper::{Point, Tested};
+
 use super::contest::{Measured, Outcome, Run};
 use super::load::Samples;
-use super::report::{Comparison, Contestant};
+use super::report::{Comparison, Contestant, Extra};
 use super::*;
 
 fn summary(count: u64, mean_ms: f64) -> polymix::report::Summary {
@@ -13,6 +15,24 @@ fn summary(count: u64, mean_ms: f64) -> polymix::report::Summary {
         p90_ms: mean_ms,
         p99_ms: mean_ms * 3.0,
         max_ms: mean_ms * 9.0,
+    }
+}
+
+fn tested(rate: f64, hit_ms: f64) -> Tested {
+    Tested {
+        name: String::new(),
+        point: Point {
+            rate,
+            response_ms: 30.0,
+            miss_ms: 60.0,
+            hit_ms,
+            hit_percent: 57.5,
+            offered_percent: 58.0,
+        },
+        reply_rate: rate - 1.0,
+        errors_percent: 0.0,
+        length_s: 36.0,
+        phases: "top1".into(),
     }
 }
 
@@ -48,12 +68,16 @@ fn measured(hit_ms: f64, objection: Option<&str>) -> Measured {
         fill_response_ms: None,
         fill_s: None,
         series: Vec::new(),
+        tested: tested(100.0, hit_ms),
         objection: objection.map(str::to_owned),
         generator: Vec::new(),
     }
 }
 
-fn run(server: &str, rate: f64, outcome: Outcome) -> Run {
+fn run(server: &str, rate: f64, mut outcome: Outcome) -> Run {
+    if let Outcome::Measured(measured) = &mut outcome {
+        measured.tested = tested(rate, measured.hit.mean_ms);
+    }
     Run {
         server: server.into(),
         rate,
@@ -94,7 +118,7 @@ fn comparison() -> Comparison {
 
 #[test]
 fn the_text_says_who_carried_what_and_what_was_wrong() {
-    let text = comparison().text(&[]);
+    let text = comparison().text(&Extra::default());
     for part in [
         "mean response 4000 ms",
         "squid-ufs at 200/s failed: fell over",
@@ -116,7 +140,7 @@ fn what_the_load_generator_may_be_to_blame_for_is_unclear() {
     late.generator = vec!["the robots were late by 90.0 ms on average".to_owned()];
     let mut comparison = comparison();
     comparison.runs[3] = run("squid-ufs", 100.0, Outcome::Measured(Box::new(late)));
-    let text = comparison.text(&[]);
+    let text = comparison.text(&Extra::default());
     for part in [
         "unclear: mean response 4000 ms",
         "squid-ufs at 100/s: the robots were late by 90.0 ms on average",
@@ -127,7 +151,8 @@ fn what_the_load_generator_may_be_to_blame_for_is_unclear() {
 
 #[test]
 fn the_papers_tables_stand_beside_ours() {
-    let text: String = paper000::tables(&comparison())
+    let text: String = paper000::laid_out(&comparison())
+        .tables
         .iter()
         .map(page::Table::text)
         .collect();
@@ -142,6 +167,59 @@ fn the_papers_tables_stand_beside_ours() {
     }
 }
 
+/// The comparison as if its runs had been a search.
+fn searched() -> Comparison {
+    let peak = |server: &str, carried, refused| PeakOf {
+        server: server.into(),
+        peak: peak::Peak { carried, refused },
+    };
+    Comparison {
+        peaks: vec![
+            peak("loligo", Some(100.0), None),
+            peak("squid-ufs", Some(50.0), Some(100.0)),
+        ],
+        ..comparison()
+    }
+}
+
+/// Tables as text with one space between cells, whatever their widths.
+fn words(tables: &[page::Table]) -> String {
+    let text: String = tables.iter().map(page::Table::text).collect();
+    let lines = text.lines();
+    let lines = lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    lines.fold("\n".to_owned(), |all, line| all + &line + "\n")
+}
+
+#[test]
+fn one_search_gives_all_of_paper_004() {
+    let laid_out = paper004::laid_out(&searched(), 50.0);
+    let text = words(&laid_out.tables);
+    for part in [
+        "\nhere: loligo at 50/s 49.00 30.00 60.00 2.00 57.50 0.00 0.010 top1\n",
+        "here: squid-ufs at 50/s ",
+        "Table 6.2: (2) Squid 2.4 stable 6 139.96 ",
+        "\npeak request rate (req/s) 60 140 400 450 100 50\n",
+        "\ncompared to (2) (req/s) - - +260 +310 -40 -90\n",
+        "Table 6.6: by request rate, loligo (carried up to 100/s)",
+        "Table 6.6: by request rate, squid-ufs (carried up to 50/s)",
+        // Past the peak the curve goes on.
+        "\n100 30.00 60.00 900.00 57.50 58.00\n",
+        "\n450 2630.19 4720.21 1039.02 52.11\n",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert_eq!(laid_out.plots.len(), 4);
+    // What stood at no rate of theirs is not side by side; who was not run yet has no curve.
+    let text: String = paper004::laid_out(&searched(), 75.0).tables[0].text();
+    assert!(!text.contains("here:"), "{text}");
+    let begun = Comparison {
+        runs: Vec::new(),
+        peaks: Vec::new(),
+        ..comparison()
+    };
+    assert!(paper004::laid_out(&begun, 50.0).plots.is_empty());
+}
+
 #[test]
 fn the_page_has_curves_for_several_rates() {
     let dir = tempfile::tempdir().unwrap();
@@ -151,9 +229,18 @@ fn the_page_has_curves_for_several_rates() {
         html: Some(html.clone()),
         ..conditions()
     };
-    comparison().write(&conditions, &[]).unwrap();
+    comparison()
+        .write(&conditions, &paper004::laid_out(&searched(), 50.0))
+        .unwrap();
     let page = std::fs::read_to_string(html).unwrap();
     assert!(page.matches("<svg").count() >= 8 && page.contains("<polyline"));
+    for part in [
+        "Figure 6.1: request rate versus response time, miss time and hit time, loligo",
+        "Figure 6.2: request rate versus hit ratio, squid-ufs",
+        "Table 6.6 as printed",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
     let json: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
     assert_eq!(json["runs"][4]["outcome"]["failed"], "fell over");
