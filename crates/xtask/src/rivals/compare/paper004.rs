@@ -12,9 +12,10 @@
 use clap::Args;
 use polymix::pages::paper::{self, Point, Tested};
 
+use super::book::Extra;
 use super::options::Conditions;
-use super::report::{Comparison, Extra};
-use super::{Plan, carry_out, loligo_and, verdict};
+use super::report::Comparison;
+use super::{Plan, carry_out, loligo_and};
 use crate::failure::Result;
 
 /// `cargo xtask rivals paper004`.
@@ -36,30 +37,27 @@ pub struct Options {
 
 const EXAMPLES: &str = "\
 Examples:
-  All tables and both figures, Squid beside Loligo:
+  All tables and both figures, Squid beside Loligo; the cache is small, and so may the peaks be:
     cargo xtask rivals paper004 --disk slow --html paper004.html
+  With room up to 1000 requests/s, which takes longer:
+    cargo xtask rivals paper004 --disk slow --rate 70 --time-scale 1/1200 --cache-size 56MiB
   More of the curve, with a Squid of several processes:
-    cargo xtask rivals paper004 --disk fast --beside squid-diskd --rate 200 --peak-runs 12
+    cargo xtask rivals paper004 --disk fast --beside squid-diskd --peak-runs 12 --cache-size 64MiB
   Servers that think as long as the paper's did (2.5 s), at the rate of its first Squid:
     cargo xtask rivals paper004 --disk slow --rate 60 --think-scale 1";
 
 /// Runs and prints.
 pub fn run(options: &Options) -> Result<()> {
     let plan = Plan {
-        title: format!(
-            "Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004, {} disk",
-            format!("{:?}", options.conditions.disk).to_lowercase()
-        ),
+        title: "Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004",
         rivals: loligo_and(&options.beside)?,
         rates: vec![options.rate],
-        peak_runs: Some(options.peak_runs),
+        // The one at the rate is the first of them.
+        peak_runs: Some(options.peak_runs.saturating_sub(1)),
         watched: Vec::new(),
         conditions: &options.conditions,
     };
-    let laid_out = |comparison: &Comparison| laid_out(comparison, options.rate);
-    let comparison = carry_out(&plan, &laid_out)?;
-    println!("{}", comparison.text(&laid_out(&comparison)));
-    verdict(&comparison)
+    carry_out(&[plan], &|_, this| laid_out(this, options.rate))
 }
 
 /// The paper's tables and figures with what was found here; side by side is what was run at `rate`.
