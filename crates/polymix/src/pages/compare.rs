@@ -101,7 +101,9 @@ pub fn compare_page(reports: &[Report]) -> Page {
             }),
     );
     page.heading("As in paper 004");
-    page.table(&paper::summary(&reports.iter().collect::<Vec<_>>()));
+    let tested = |report| paper::Tested::of(paper::name(report), report);
+    let tested: Vec<_> = reports.iter().map(tested).collect();
+    page.table(&paper::summary(&tested));
     for (report, name) in reports.iter().zip(&names) {
         page.heading(name);
         page.table(&super::facts_table("What was asked for", &report.setup));

@@ -5,7 +5,7 @@
 //! Not known here: files.   Limits: those of the crate `page`.   Source: spec section 7; paper 004 section 6.
 
 mod compare;
-mod paper;
+pub mod paper;
 mod peaks;
 mod run;
 mod search;

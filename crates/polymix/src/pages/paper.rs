@@ -1,7 +1,8 @@
 //! Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004, from runs of ours, beside what the paper printed.
 //!
 //! The paper made a run of hours for each rate. One run of ours has all rates too, in its ramps: what happened there is sorted
-//! by load, a tenth of the peak each. A search has a run for each rate, as the paper did.
+//! by load, a tenth of the peak each. A search has a run for each rate, as the paper did. Who makes the runs otherwise (several
+//! proxies in turn) takes the parts from here: [`summary`], [`peaks`], [`table_6_6`] with [`printed_6_6`], [`figures`].
 //!
 //! Not known here: whether a peak is one (`search`).   Limits: the paper's figures are of the hardware of its day; only their
 //! shape compares.   Source: paper 004, section 6.
@@ -91,19 +92,26 @@ const LOADS: usize = 10;
 /// Our figures are drawn over the paper's if their highest rate is within this factor of its.
 const COMPARABLE: f64 = 3.0;
 
-/// What happens at a rate.
+/// What happens at a rate: a row of Table 6.6.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Point {
+pub struct Point {
+    /// Requests a second.
     pub rate: f64,
+    /// Mean of all replies.
     pub response_ms: f64,
+    /// Mean of basic misses.
     pub miss_ms: f64,
+    /// Mean of basic hits.
     pub hit_ms: f64,
+    /// Of documents.
     pub hit_percent: f64,
+    /// What a cache without limits would have had.
     pub offered_percent: f64,
 }
 
 impl Point {
     /// Of a phase.
+    #[must_use]
     pub fn of(rate: f64, row: &Row) -> Self {
         Self {
             rate,
@@ -116,23 +124,57 @@ impl Point {
     }
 }
 
+/// What a system did at full load: one of Tables 6.1 to 6.4.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tested {
+    /// What to call the system.
+    pub name: String,
+    /// Times and hit ratio; its rate is the one that was planned.
+    pub point: Point,
+    /// Replies a second.
+    pub reply_rate: f64,
+    /// Of the replies.
+    pub errors_percent: f64,
+    /// How long it lasted.
+    pub length_s: f64,
+    /// The phases at full load.
+    pub phases: String,
+}
+
+impl Tested {
+    /// Of a run.
+    #[must_use]
+    pub fn of(name: String, report: &Report) -> Self {
+        let top = report.top();
+        Self {
+            name,
+            point: Point::of(report.plan.rate, &top),
+            reply_rate: top.reply_rate,
+            errors_percent: top.errors_percent,
+            length_s: top.length_s,
+            phases: top.name,
+        }
+    }
+}
+
 /// The chapter of a page for one run.
 pub(super) fn of_run(page: &mut Page, report: &Report) {
     page.heading("As in paper 004").text(
         "Tables and figures of Jan, Weng and Lai, from this run, and what they printed. Table 6.6 and the figures sort what happened after the fill by load, a tenth of the peak each: the ramps have them all. Their figures are of the hardware of 2001.",
     );
-    page.table(&summary(&[report]));
+    page.table(&summary(&[Tested::of(name(report), report)]));
     let top = report.top();
     let conditions = crate::search::Conditions::for_think_scale(report.plan.think_scale);
     let stood = conditions.judge(report) == crate::search::Verdict::Stood;
     let peak = stood.then_some(top.intended_rate);
     page.table(&peaks(&[(name(report), peak)]));
     page.text("A run stands one rate, so its peak is at least that; loligo bench search finds it.");
-    curve(page, &by_load(report));
+    curves(page, &[(String::new(), by_load(report))]);
 }
 
 /// Tables 6.1 to 6.4: one system each; ours come first.
-pub(super) fn summary(reports: &[&Report]) -> Table {
+#[must_use]
+pub fn summary(ours: &[Tested]) -> Table {
     let columns = [
         "",
         "throughput (rep/s)",
@@ -145,18 +187,17 @@ pub(super) fn summary(reports: &[&Report]) -> Table {
         "phases",
     ];
     let mut table = Table::new("Tables 6.1 to 6.4: test results", &columns);
-    for report in reports {
-        let top = report.top();
+    for tested in ours {
         table.row([
-            name(report),
-            format!("{:.2}", top.reply_rate),
-            format!("{:.2}", top.response.mean_ms),
-            format!("{:.2}", top.miss.mean_ms),
-            format!("{:.2}", top.hit.mean_ms),
-            format!("{:.2}", top.dhr_percent),
-            format!("{:.2}", top.errors_percent),
-            format!("{:.3}", top.length_s / 3_600.0),
-            top.name.clone(),
+            tested.name.clone(),
+            format!("{:.2}", tested.reply_rate),
+            format!("{:.2}", tested.point.response_ms),
+            format!("{:.2}", tested.point.miss_ms),
+            format!("{:.2}", tested.point.hit_ms),
+            format!("{:.2}", tested.point.hit_percent),
+            format!("{:.2}", tested.errors_percent),
+            format!("{:.3}", tested.length_s / 3_600.0),
+            tested.phases.clone(),
         ]);
     }
     for printed in &PRINTED {
@@ -175,8 +216,9 @@ pub(super) fn summary(reports: &[&Report]) -> Table {
     table
 }
 
-/// Table 6.5: peaks, and by how much they are above the paper's two Squids.
-pub(super) fn peaks(ours: &[(String, Option<f64>)]) -> Table {
+/// Table 6.5: peaks, and by how much they are above the paper's two Squids. Ours are a name and a peak, if there is one.
+#[must_use]
+pub fn peaks(ours: &[(String, Option<f64>)]) -> Table {
     let names = PRINTED.iter().map(|printed| printed.name.to_owned());
     let columns: Vec<String> = std::iter::once(String::new())
         .chain(names)
@@ -212,17 +254,41 @@ pub(super) fn peaks(ours: &[(String, Option<f64>)]) -> Table {
     table
 }
 
-/// Table 6.6 and Figures 6.1 and 6.2.
-pub(super) fn curve(page: &mut Page, points: &[Point]) {
-    let columns = [
-        "peak request rate (req/s)",
-        "response time (ms)",
-        "miss time (ms)",
-        "hit time (ms)",
-        "hit ratio (%)",
-        "offered (%)",
-    ];
-    let mut table = Table::new("Table 6.6: by request rate", &columns);
+/// Table 6.6 and Figures 6.1 and 6.2 of each, with its name if there are several; between them, once, what was printed.
+pub(super) fn curves(page: &mut Page, each: &[(String, Vec<Point>)]) {
+    for (name, points) in each {
+        page.table(&table_6_6(name, points));
+    }
+    page.table(&printed_6_6());
+    for (name, points) in each {
+        for plot in figures(name, points) {
+            page.plot(&plot);
+        }
+    }
+}
+
+const COLUMNS_6_6: [&str; 6] = [
+    "peak request rate (req/s)",
+    "response time (ms)",
+    "miss time (ms)",
+    "hit time (ms)",
+    "hit ratio (%)",
+    "offered (%)",
+];
+
+/// A caption, and whose it is where there are several.
+fn of_system(caption: &str, name: &str) -> String {
+    if name.is_empty() {
+        caption.to_owned()
+    } else {
+        format!("{caption}, {name}")
+    }
+}
+
+/// Table 6.6 for a system, which is named where there are several.
+#[must_use]
+pub fn table_6_6(name: &str, points: &[Point]) -> Table {
+    let mut table = Table::new(&of_system("Table 6.6: by request rate", name), &COLUMNS_6_6);
     for point in points {
         let Point {
             response_ms,
@@ -236,13 +302,23 @@ pub(super) fn curve(page: &mut Page, points: &[Point]) {
         let cells = times.map(|value| format!("{value:.2}"));
         table.row(std::iter::once(format!("{rate:.0}")).chain(cells));
     }
-    page.table(&table);
-    let mut printed = Table::new("Table 6.6 as printed", &columns[..5]);
+    table
+}
+
+/// Table 6.6 of the paper's own system.
+#[must_use]
+pub fn printed_6_6() -> Table {
+    let mut printed = Table::new("Table 6.6 as printed", &COLUMNS_6_6[..5]);
     for [rate, times @ ..] in PRINTED_6_6 {
         let cells = times.map(|value| format!("{value:.2}"));
         printed.row(std::iter::once(format!("{rate:.0}")).chain(cells));
     }
-    page.table(&printed);
+    printed
+}
+
+/// Figures 6.1 and 6.2 for a system, which is named where there are several. What was printed is drawn too where the rates compare.
+#[must_use]
+pub fn figures(name: &str, points: &[Point]) -> [Plot; 2] {
     let highest = points.iter().map(|p| p.rate).fold(0.0, f64::max);
     let theirs = PRINTED_6_6
         .map(|row| row[0])
@@ -265,20 +341,24 @@ pub(super) fn curve(page: &mut Page, points: &[Point]) {
     };
     let rate = || Axis::linear("request rate (req/s)");
     let plot = Plot::new(
-        "Figure 6.1: request rate versus response time, miss time and hit time",
+        &of_system(
+            "Figure 6.1: request rate versus response time, miss time and hit time",
+            name,
+        ),
         rate(),
         Axis::linear("ms"),
     );
     let plot = draw(plot, "response time", |p| p.response_ms, Some(1));
     let plot = draw(plot, "miss time", |p| p.miss_ms, Some(2));
-    page.plot(&draw(plot, "hit time", |p| p.hit_ms, Some(3)));
+    let times = draw(plot, "hit time", |p| p.hit_ms, Some(3));
     let plot = Plot::new(
-        "Figure 6.2: request rate versus hit ratio",
+        &of_system("Figure 6.2: request rate versus hit ratio", name),
         rate(),
         Axis::linear("%").without_zero(),
     );
     let plot = draw(plot, "hit ratio", |p| p.hit_percent, Some(4));
-    page.plot(&draw(plot, "offered", |p| p.offered_percent, None));
+    let ratios = draw(plot, "offered", |p| p.offered_percent, None);
+    [times, ratios]
 }
 
 /// What to call a run.
@@ -376,7 +456,8 @@ mod tests {
     fn the_printed_curve_is_drawn_where_rates_compare() {
         let drawn = |rate| {
             let mut page = Page::new("t");
-            curve(&mut page, &by_load(&testing::report("a", rate)));
+            let points = by_load(&testing::report("a", rate));
+            curves(&mut page, &[(String::new(), points)]);
             page.html().contains("hit time, printed")
         };
         assert!(drawn(400.0) && !drawn(2_000.0));

@@ -87,7 +87,7 @@ pub fn search_page(search: &SearchReport) -> Page {
         .iter()
         .map(|step| paper::Point::of(step.rate, &step.report.top()))
         .collect();
-    paper::curve(&mut page, &points);
+    paper::curves(&mut page, &[(String::new(), points)]);
     page.heading("Settings");
     page.table(&facts_table("What was asked for", &search.setup));
     for step in &steps {

@@ -40,12 +40,17 @@ pub enum RivalsCommand {
     Compare(Box<compare::Options>),
     /// Tables 1 to 3 and Figures 6 to 8 of paper 000, for Loligo and an installed Squid
     Paper000(Box<compare::paper000::Options>),
+    /// Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004, for Loligo and an installed Squid
+    Paper004(Box<compare::paper004::Options>),
 }
 
 impl RivalsCommand {
     /// Does it measure?
     pub fn measures(&self) -> bool {
-        matches!(self, Self::Compare(_) | Self::Paper000(_))
+        matches!(
+            self,
+            Self::Compare(_) | Self::Paper000(_) | Self::Paper004(_)
+        )
     }
 }
 
@@ -105,6 +110,7 @@ pub fn run(command: RivalsCommand) -> Result<()> {
         RivalsCommand::Check { only, logs } => check(&only, logs),
         RivalsCommand::Compare(options) => compare::run(&options),
         RivalsCommand::Paper000(options) => compare::paper000::run(&options),
+        RivalsCommand::Paper004(options) => compare::paper004::run(&options),
     }
 }
 

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use polymix::pages::paper::Tested;
 use polymix::report::{Moment, Row, Summary};
 use polymix::search::Conditions as Limits;
 use serde::Serialize;
@@ -86,6 +87,9 @@ pub struct Measured {
     pub fill_response_ms: Option<f64>,
     pub fill_s: Option<f64>,
     pub series: Vec<Moment>,
+    /// all phases at full load together, as paper 004 has them; the file has the same figures above
+    #[serde(skip)]
+    pub tested: Tested,
     /// why this rate does not count as carried
     pub objection: Option<String>,
     /// what shows that the load generator was at its limit, and so may be to blame for times and hit ratio
@@ -346,6 +350,7 @@ fn measured(
         fill_response_ms: fill.map(|row| row.response.mean_ms),
         fill_s: fill.map(|row| row.to_s - row.from_s),
         series: report.series.clone(),
+        tested: Tested::of(String::new(), report),
         objection: objection(&seen, &conditions.bounds()),
         generator: limits.generator(top),
     }

@@ -2,17 +2,19 @@
 //!
 //! Every run has its own fresh disk (`disk`), page cache (`page_limit`) and proxy (`contest`); the load is
 //! `loligo bench polymix` in a process of its own (`load`). Before the first run the disk's limit is proved by measurement and
-//! the ceiling that its reads set is printed (`ceiling`). With `--peak` rates are looked for (`peak`); `rivals paper000` is a
-//! comparison with Squid whose result is laid out as Tables 1 to 3 and Figures 6 to 8 of paper 000 (`paper000`).
+//! the ceiling that its reads set is printed (`ceiling`). With `--peak` rates are looked for (`peak`). What was found is a part (`report`) of what is written (`book`).
+//! `rivals paper000` is a comparison with Squid whose result is laid out as Tables 1 to 3 and Figures 6 to 8 of paper 000 (`paper000`),
+//! `rivals paper004` one with Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004 (`paper004`).
 //!
 //! Loligo gets raw devices, as Traffic Server does; the others get ext4. All servers of the workload share one address, since
 //! some proxies know their origin only by configuration; each keeps its name in the URL.
 //!
 //! Not known here: how a proxy is configured (its file in `rivals`).
 //! Limits: one comparison on a machine (`alone`), one proxy and one load at a time, on the same machine: where both are short of CPU, the report's columns about the
-//! load generator say so.   Source: issue 6; MISSION rows S4, U8.
+//! load generator say so.   Source: issue 6; MISSION rows S4, S5, U8.
 
 mod alone;
+mod book;
 mod calls;
 mod ceiling;
 mod contest;
@@ -22,6 +24,7 @@ mod load;
 mod options;
 mod page_limit;
 pub mod paper000;
+pub mod paper004;
 mod peak;
 mod report;
 #[cfg(test)]
@@ -29,15 +32,15 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use page::Table;
-
 use self::alone::Alone;
+use self::book::{Book, Extra, Layout};
 use self::ceiling::Ceiling;
 use self::contest::Run;
 use self::disk::Proof;
 use self::options::{Allowance, Conditions, Workload};
 use self::peak::Search;
 use self::report::{Comparison, Contestant, PeakOf};
+use super::commands::named;
 use super::{Rival, build_loligo, use_loligo};
 use crate::failure::{During, Result, fail};
 use crate::progress::Progress;
@@ -47,10 +50,11 @@ pub use options::Options;
 
 /// What is to be run.
 struct Plan<'a> {
-    title: String,
+    /// without the disk
+    title: &'a str,
     rivals: Vec<Rival>,
     rates: Vec<f64>,
-    /// runs of a proxy while looking for its peak, if wanted
+    /// runs of a proxy after those at the rates while looking for its peak, if wanted
     peak_runs: Option<u32>,
     /// rates of runs under strace, before the others
     watched: Vec<f64>,
@@ -64,13 +68,11 @@ pub fn run(options: &Options) -> Result<()> {
         use_loligo(path)?;
     }
     let plan = Plan {
-        title: format!(
-            "PolyMix beside rivals, {} disk",
-            format!("{:?}", options.conditions.disk).to_lowercase()
-        ),
+        title: "PolyMix beside rivals",
         rivals: options.chosen()?,
         rates: options.rate.clone(),
-        peak_runs: options.peak.then_some(options.peak_runs),
+        // The one at the rate is the first of them.
+        peak_runs: options.peak.then(|| options.peak_runs.saturating_sub(1)),
         watched: options
             .rate
             .first()
@@ -83,28 +85,30 @@ pub fn run(options: &Options) -> Result<()> {
     if plan.peak_runs.is_some() && plan.rates.len() != 1 {
         fail!("--peak begins with one --rate");
     }
-    let no_more = |_: &Comparison| Vec::new();
-    let comparison = carry_out(&plan, &no_more)?;
-    println!("{}", comparison.text(&[]));
-    verdict(&comparison)
+    carry_out(&[plan], &|_, _| Extra::default())
 }
 
-/// An error if somebody could not be measured.
-fn verdict(comparison: &Comparison) -> Result<()> {
-    let failed = comparison
-        .runs
-        .iter()
-        .filter(|run| run.measured().is_none());
-    match failed.count() {
-        0 => Ok(()),
-        n => fail!("{n} runs failed; the report says why"),
+/// Loligo, and those of these names.
+fn loligo_and(names: &[String]) -> Result<Vec<Rival>> {
+    let mut rivals = vec![Rival::Loligo];
+    for name in names {
+        let rival = named(name)?;
+        if !rivals.contains(&rival) {
+            rivals.push(rival);
+        }
     }
+    Ok(rivals)
 }
 
-/// Makes all runs. After each the files that were asked for are written, with the tables of `extra`.
-fn carry_out(plan: &Plan<'_>, extra: &dyn Fn(&Comparison) -> Vec<Table>) -> Result<Comparison> {
-    let conditions = plan.conditions;
-    conditions.check(&plan.rates)?;
+/// Carries out one plan after the other, and prints each part when it is finished. After each run the files that were asked for are
+/// written, with what `layout` makes of it. An error if somebody could not be measured.
+fn carry_out(plans: &[Plan<'_>], layout: Layout<'_>) -> Result<()> {
+    for plan in plans {
+        plan.conditions.check(&plan.rates)?;
+    }
+    let Some(first) = plans.first() else {
+        return Ok(());
+    };
     if !rustix::process::geteuid().is_root() {
         fail!("loop devices, mounts and limits need root");
     }
@@ -112,40 +116,56 @@ fn carry_out(plan: &Plan<'_>, extra: &dyn Fn(&Comparison) -> Vec<Table>) -> Resu
     // The load is part of it.
     build_loligo()?;
     let dir = directory()?;
-    let mut comparison = prepared(plan, &dir)?;
-    eprint!("{}", comparison.text(&[]));
+    let mut book = Book::new(first.title, layout, first.conditions);
+    for plan in plans {
+        let comparison = prepared(plan, &dir)?;
+        eprint!("{}", comparison.text(&Extra::default()));
+        book.begin(comparison);
+        make_runs(plan, &dir, &mut book)?;
+        println!("{}", book.text_of_part());
+    }
+    let runs = book.parts().iter().flat_map(|part| &part.runs);
+    match runs.filter(|run| run.measured().is_none()).count() {
+        0 => Ok(()),
+        n => fail!("{n} runs failed; the report says why"),
+    }
+}
+
+/// Each proxy in turn: runs under strace, runs at the rates, and then its peak from what they told.
+fn make_runs(plan: &Plan<'_>, dir: &Path, book: &mut Book<'_>) -> Result<()> {
     let mut progress = Progress::new("runs", planned_runs(plan));
     for &rival in &plan.rivals {
-        let mut one = |rate: f64, watched: bool| -> Result<Run> {
+        let mut one = |rate: f64, watched: bool| -> Result<bool> {
             progress.say(format!("{} at {rate}/s", rival.name()));
-            let run = contest::run(rival, rate, conditions, watched, &dir)?;
+            let run = contest::run(rival, rate, plan.conditions, watched, dir)?;
             eprintln!("{}", line(&run));
             progress.step();
-            comparison.runs.push(run.clone());
-            comparison.write(conditions, &extra(&comparison))?;
-            Ok(run)
+            let carried = run.carried();
+            book.part().runs.push(run);
+            book.write()?;
+            Ok(carried)
         };
         for &rate in &plan.watched {
             one(rate, true)?;
         }
+        let mut tried = Vec::new();
+        for &rate in &plan.rates {
+            tried.push((rate, one(rate, false)?));
+        }
         let Some(runs_max) = plan.peak_runs else {
-            for &rate in &plan.rates {
-                one(rate, false)?;
-            }
             continue;
         };
-        let mut search = Search::new(plan.rates[0], runs_max);
+        let mut search = Search::after(&tried, runs_max);
         while let Some(rate) = search.next_rate() {
-            let carried = one(rate, false)?.carried();
-            search.tried(carried);
+            search.tried(rate, one(rate, false)?);
         }
-        comparison.peaks.push(PeakOf {
+        book.part().peaks.push(PeakOf {
             server: rival.name().to_owned(),
             peak: search.peak(),
         });
-        comparison.write(conditions, &extra(&comparison))?;
+        book.write()?;
     }
-    Ok(comparison)
+    Ok(())
 }
 
 /// Where configurations, logs and the disk's file are.
@@ -160,11 +180,9 @@ fn directory() -> Result<PathBuf> {
 }
 
 fn planned_runs(plan: &Plan<'_>) -> u64 {
-    let each = match plan.peak_runs {
-        Some(runs) => u64::from(runs),
-        None => plan.rates.len() as u64,
-    };
-    (each + plan.watched.len() as u64) * plan.rivals.len() as u64
+    let peak_runs = plan.peak_runs.unwrap_or(0) as usize;
+    let each = plan.watched.len() + plan.rates.len() + peak_runs;
+    (each * plan.rivals.len()) as u64
 }
 
 /// What can be said before the first run.
@@ -193,7 +211,12 @@ fn prepared(plan: &Plan<'_>, dir: &Path) -> Result<Comparison> {
         seconds / plan.rates.len() as f64
     );
     Ok(Comparison {
-        title: plan.title.clone(),
+        title: format!(
+            "{}, {} disk",
+            plan.title,
+            format!("{:?}", conditions.disk).to_lowercase()
+        ),
+        disk: conditions.disk,
         command: command(),
         machine: report::machine(),
         conditions: report::told(conditions),
@@ -201,6 +224,7 @@ fn prepared(plan: &Plan<'_>, dir: &Path) -> Result<Comparison> {
             .rates
             .iter()
             .filter_map(|r| conditions.advice(*r))
+            .chain(plan.peak_runs.map(|_| conditions.advice_of_peak()))
             .collect(),
         proof: Some(proof),
         ceilings,

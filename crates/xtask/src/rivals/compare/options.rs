@@ -292,6 +292,18 @@ impl Conditions {
         })
     }
 
+    /// How far a peak can be the proxy's.
+    pub fn advice_of_peak(&self) -> String {
+        // The working set grows with the rate.
+        let sample = 1000.0;
+        let set = working_set_bytes(&self.sizing(sample));
+        let rate = self.cache_size.0 as f64 * ROOM * sample / set;
+        format!(
+            "a cache of {} has room for the working set up to about {rate:.0} requests/s: a peak near that is the cache's and not the proxy's",
+            self.cache_size
+        )
+    }
+
     /// What `loligo bench polymix` is told, but for the addresses. All servers share one address, since some proxies know
     /// their origin by configuration only; each has a name of its own.
     pub fn load_args(&self, rate: f64) -> Vec<String> {
@@ -387,6 +399,15 @@ mod tests {
         assert!(large.advice(100.0).unwrap().contains("nobody keeps"));
         let small = options("--memory 16MiB").conditions;
         assert!(small.advice(100.0).unwrap().contains("memory cache"));
+    }
+
+    #[test]
+    fn a_peak_has_room_as_far_as_the_advice_has() {
+        let small = options("").conditions;
+        let said = small.advice_of_peak();
+        assert!(said.contains("up to about 114 requests/s"), "{said}");
+        assert_eq!(small.advice(110.0), None);
+        assert!(small.advice(120.0).is_some());
     }
 
     #[test]

@@ -2,73 +2,26 @@
 //!
 //! The paper counts Squid's file operations over a whole PolyMix-3 run and shows hit, miss and response time against the
 //! rate, on a machine with one IDE disk ("low-end") and on one with five SCSI disks ("high-end"). Here the slow disk stands
-//! for the first and the fast one for the second. Counts are given a thousand requests, since a run here is short; the paper
-//! says how many requests a run had for four rates of the high-end machine only. Its figures are drawings without numbers, so what
-//! its text says of them stands beside ours.
+//! for the first and the fast one for the second; `--both-disks` has them in turn. Counts are given a thousand requests, since a run
+//! here is short; those of the paper whose number of requests it does not say stand in a table of their own, as printed. Its figures
+//! are drawings without numbers, so what its text says of them stands beside ours.
 //!
-//! Not known here: how runs are made.   Source: paper 000, section 3.1 and section 5.
+//! Not known here: how runs are made; what was printed (`printed`).   Source: paper 000, section 3.1 and section 5.
+
+mod printed;
 
 use clap::Args;
 use page::Table;
 
+use self::printed::{PEAKS, PRINTED};
+use super::book::Extra;
+use super::disk::Speed;
 use super::options::Conditions;
+use super::peak::Peak;
 use super::report::Comparison;
-use super::{Plan, carry_out, verdict};
+use super::{Plan, carry_out, loligo_and};
 use crate::failure::Result;
 use crate::rivals::Rival;
-use crate::rivals::commands::named;
-
-/// A row of Tables 1 and 2 of the paper for the high-end machine, and the requests of that run (section 3.1), in millions.
-struct Printed {
-    rate: f64,
-    requests_m: f64,
-    open: f64,
-    close: f64,
-    delete: f64,
-    /// Squid, then the paper's own system
-    read: [f64; 2],
-    write: [f64; 2],
-}
-
-//= paper 000 section 5.1   Tables 1 (b) and 2 (b); requests from the text to Figure 2
-const PRINTED: [Printed; 4] = [
-    Printed {
-        rate: 50.0,
-        requests_m: 4.3,
-        open: 3_220_714.0,
-        close: 3_220_714.0,
-        delete: 1_691_382.0,
-        read: [1_844_889.0, 809_374.0],
-        write: [6_608_094.0, 2_411_219.0],
-    },
-    Printed {
-        rate: 100.0,
-        requests_m: 6.0,
-        open: 4_627_888.0,
-        close: 4_627_888.0,
-        delete: 2_281_725.0,
-        read: [3_379_529.0, 1_622_303.0],
-        write: [8_228_432.0, 3_005_464.0],
-    },
-    Printed {
-        rate: 150.0,
-        requests_m: 7.8,
-        open: 6_080_883.0,
-        close: 6_080_883.0,
-        delete: 3_235_120.0,
-        read: [4_305_185.0, 2_124_848.0],
-        write: [10_814_209.0, 3_955_914.0],
-    },
-    Printed {
-        rate: 200.0,
-        requests_m: 9.5,
-        open: 7_477_177.0,
-        close: 7_477_177.0,
-        delete: 4_404_863.0,
-        read: [4_705_627.0, 2_350_592.0],
-        write: [14_005_715.0, 5_126_464.0],
-    },
-];
 
 /// `cargo xtask rivals paper000`.
 #[derive(Debug, Clone, Args)]
@@ -77,18 +30,37 @@ pub struct Options {
     /// Whom to set beside Loligo, by name
     #[arg(long, value_delimiter = ',', default_value = "squid-ufs")]
     beside: Vec<String>,
-    /// Rates of the figures, requests a second
+    /// Rates of the figures, requests a second (with --both-disks those of the slow one)
     #[arg(long, value_delimiter = ',', default_value = "25,50,100,200")]
     rate: Vec<f64>,
     /// Rates at which system calls are counted, in runs of their own
     #[arg(long, value_delimiter = ',', default_value = "50")]
     count_rate: Vec<f64>,
+    /// After the rates, look for the highest that each carries: Table 3
+    #[arg(long)]
+    peak: bool,
+    /// Runs of one proxy while looking for its peak, besides those at the rates
+    #[arg(long, default_value_t = 6, requires = "peak")]
+    peak_runs: u32,
+    /// The slow disk, then the fast one: all of the paper in one report
+    #[arg(long, conflicts_with = "disk")]
+    both_disks: bool,
+    /// Rates of the figures on the fast disk, with --both-disks
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "100,200,400",
+        requires = "both_disks"
+    )]
+    fast_rate: Vec<f64>,
     #[command(flatten)]
     conditions: Conditions,
 }
 
 const EXAMPLES: &str = "\
 Examples:
+  All tables and figures, with both disks and the peaks; a cache with room up to 1000 requests/s:
+    cargo xtask rivals paper000 --both-disks --peak --time-scale 1/1200 --cache-size 56MiB
   The low-end machine of the paper:
     cargo xtask rivals paper000 --disk slow --html low.html
   The high-end one, and what the paper's Squid used (diskd):
@@ -96,35 +68,46 @@ Examples:
 
 /// Runs and prints.
 pub fn run(options: &Options) -> Result<()> {
-    let mut rivals = vec![Rival::Loligo];
-    for name in &options.beside {
-        rivals.push(named(name)?);
-    }
-    rivals.dedup();
-    let plan = Plan {
-        title: format!(
-            "Tables 1 to 3 and Figures 6 to 8 of paper 000, {} disk",
-            format!("{:?}", options.conditions.disk).to_lowercase()
-        ),
-        rivals,
-        rates: options.rate.clone(),
-        peak_runs: None,
-        watched: options.count_rate.clone(),
-        conditions: &options.conditions,
+    let rivals = loligo_and(&options.beside)?;
+    let on = |disk: Speed| Conditions {
+        disk,
+        ..options.conditions.clone()
     };
-    let comparison = carry_out(&plan, &tables)?;
-    println!("{}", comparison.text(&tables(&comparison)));
-    verdict(&comparison)
+    let on_disks = if options.both_disks {
+        vec![
+            (on(Speed::Slow), &options.rate),
+            (on(Speed::Fast), &options.fast_rate),
+        ]
+    } else {
+        vec![(options.conditions.clone(), &options.rate)]
+    };
+    let plans: Vec<Plan<'_>> = on_disks
+        .iter()
+        .map(|(conditions, rates)| Plan {
+            title: "Tables 1 to 3 and Figures 6 to 8 of paper 000",
+            rivals: rivals.clone(),
+            rates: rates.to_vec(),
+            peak_runs: options.peak.then_some(options.peak_runs),
+            watched: options.count_rate.clone(),
+            conditions,
+        })
+        .collect();
+    carry_out(&plans, &laid_out)
 }
 
-/// The paper's tables with what was found here.
-pub fn tables(comparison: &Comparison) -> Vec<Table> {
-    vec![
-        operations(comparison),
-        peaks(comparison),
-        figures(comparison),
-        said(comparison),
-    ]
+/// The paper's tables with what was found here. Its figures are among the plots that every comparison has.
+pub fn laid_out(before: &[Comparison], this: &Comparison) -> Extra {
+    let all: Vec<&Comparison> = before.iter().chain([this]).collect();
+    Extra {
+        tables: vec![
+            operations(this),
+            as_printed(),
+            peaks(&all),
+            figures(this),
+            said(this),
+        ],
+        plots: Vec::new(),
+    }
 }
 
 /// Tables 1 and 2.
@@ -143,18 +126,16 @@ fn operations(comparison: &Comparison) -> Table {
             "disk writes",
         ],
     );
-    for row in &PRINTED {
+    for (row, requests_m) in PRINTED
+        .iter()
+        .filter_map(|row| Some((row, row.requests_m?)))
+    {
         for (n, name) in ["paper: Squid-2.4", "paper: UNIFIED"].iter().enumerate() {
             // All that the paper's own system has left.
             let files = if n == 0 { 1.0 } else { 0.0 };
-            let counts = [
-                row.open * files,
-                row.close * files,
-                row.delete * files,
-                row.read[n],
-                row.write[n],
-            ];
-            let each = |count: f64| format!("{:.0}", count / (row.requests_m * 1e3));
+            let [open, close, delete] = row.files.map(|count| count * files);
+            let counts = [open, close, delete, row.read[n], row.write[n]];
+            let each = |count: f64| format!("{:.0}", count / (requests_m * 1e3));
             let names = [(*name).to_owned(), format!("{:.0}", row.rate)];
             table.row(names.into_iter().chain(counts.map(each)));
         }
@@ -180,47 +161,73 @@ fn operations(comparison: &Comparison) -> Table {
     table
 }
 
-/// The highest rate of the list that a proxy carried, and the lowest that it did not.
-fn carried(comparison: &Comparison, server: &str) -> (Option<f64>, Option<f64>) {
-    let (mut most, mut least) = (None::<f64>, None::<f64>);
-    let runs = comparison.runs.iter().filter(|run| !run.watched);
-    for run in runs.filter(|run| run.server == server) {
-        if run.carried() {
-            most = Some(most.map_or(run.rate, |m| m.max(run.rate)));
-        } else {
-            least = Some(least.map_or(run.rate, |l| l.min(run.rate)));
-        }
-    }
-    (most, least)
-}
-
-/// Table 3.
-fn peaks(comparison: &Comparison) -> Table {
+/// The rows of Tables 1 and 2 that cannot be given a thousand requests.
+fn as_printed() -> Table {
     let mut table = Table::new(
-        "Table 3 of paper 000: peak throughput, requests/s (here: highest of the rates that was carried, lowest that was not)",
+        "Tables 1 and 2 of paper 000, the rest, as printed: operations of a whole run, whose number of requests is not said (UNIFIED has no open, close and delete)",
         &[
-            "system",
-            "low-end or slow",
-            "high-end or fast",
-            "here, this disk",
+            "paper",
+            "requests/s",
+            "open",
+            "close",
+            "delete",
+            "Squid-2.4 read",
+            "UNIFIED read",
+            "Squid-2.4 write",
+            "UNIFIED write",
         ],
     );
-    //= paper 000 section 5.5   Table 3
-    for (name, low, high) in [
-        ("paper: Squid-2.4", "50~60", "170~180"),
-        ("paper: UNIFIED", "120~130", "250~300"),
-    ] {
-        table.row([name.to_owned(), low.to_owned(), high.to_owned()]);
+    for row in PRINTED.iter().filter(|row| row.requests_m.is_none()) {
+        let counts = [row.files.as_slice(), &row.read, &row.write].concat();
+        let names = [row.machine.name().to_owned(), format!("{:.0}", row.rate)];
+        let counts = counts.iter().map(|count| format!("{count:.0}"));
+        table.row(names.into_iter().chain(counts));
     }
-    let text = |rate: Option<f64>| rate.map_or("-".to_owned(), |r| format!("{r:.0}"));
-    for c in &comparison.contestants {
-        let (most, least) = carried(comparison, &c.server);
-        let here = format!("{} / {}", text(most), text(least));
+    table
+}
+
+/// What is known of a proxy's peak: from the search, if there was one, and the rates.
+fn peak(comparison: &Comparison, server: &str) -> Peak {
+    let runs = comparison.runs.iter().filter(|run| !run.watched);
+    let of_server = runs.filter(|run| run.server == server);
+    let tried: Vec<_> = of_server.map(|run| (run.rate, run.carried())).collect();
+    Peak::of(&tried)
+}
+
+/// A peak as the paper gives it.
+fn between(peak: Peak) -> String {
+    match (peak.carried, peak.refused) {
+        (Some(most), Some(least)) => format!("{most:.0}~{least:.0}"),
+        (Some(most), None) => format!("at least {most:.0}"),
+        (None, Some(least)) => format!("below {least:.0}"),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+/// Table 3; each comparison is of one disk.
+fn peaks(all: &[&Comparison]) -> Table {
+    let mut table = Table::new(
+        "Table 3 of paper 000: peak throughput, requests/s (here: highest rate that was carried ~ lowest above it that was not)",
+        &["system", "low-end or slow", "high-end or fast"],
+    );
+    for row in PEAKS {
+        let [system, low, high] = row.map(str::to_owned);
+        table.row([format!("paper: {system}"), low, high]);
+    }
+    let Some(last) = all.last() else {
+        return table;
+    };
+    for c in &last.contestants {
+        let on = |disk: Speed| {
+            let on_it = all.iter().find(|comparison| comparison.disk == disk);
+            on_it.map_or("-".to_owned(), |comparison| {
+                between(peak(comparison, &c.server))
+            })
+        };
         table.row([
             format!("here: {}", c.server),
-            String::new(),
-            String::new(),
-            here,
+            on(Speed::Slow),
+            on(Speed::Fast),
         ]);
     }
     table
@@ -287,7 +294,16 @@ fn speedups(comparison: &Comparison, server: &str, figure: usize) -> String {
     }
 }
 
-/// What the paper's text says of its figures, and the same of ours.
+/// The rate that Loligo carried over the one that another did.
+fn more_carried(comparison: &Comparison, server: &str) -> String {
+    let ours = peak(comparison, Rival::Loligo.name()).carried;
+    let both = ours.zip(peak(comparison, server).carried);
+    both.map_or("-".to_owned(), |(ours, theirs)| {
+        format!("{:.1}", ours / theirs)
+    })
+}
+
+/// What the paper's text says of its figures and peaks, and the same of ours.
 fn said(comparison: &Comparison) -> Table {
     let others: Vec<&str> = comparison
         .contestants
@@ -302,7 +318,10 @@ fn said(comparison: &Comparison) -> Table {
     ];
     columns.extend(others.iter().map(|server| format!("here, {server}")));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let mut table = Table::new("What paper 000 says of Figures 6 to 8, and ours", &columns);
+    let mut table = Table::new(
+        "What paper 000 says of Figures 6 to 8 and Table 3, and ours",
+        &columns,
+    );
     //= paper 000 sections 5.2 to 5.4   speed-up of hit and response time
     for (figure, name, low, high) in [
         (0, "hit time", "6 to 22", "2 to 9"),
@@ -320,24 +339,9 @@ fn said(comparison: &Comparison) -> Table {
             .map(|server| speedups(comparison, server, figure));
         table.row(named.into_iter().chain(here));
     }
+    //= paper 000 section 5.5   127 % and 57 % more
+    let named = ["peak, ours over Squid's", "2.27", "1.57"].map(str::to_owned);
+    let here = others.iter().map(|server| more_carried(comparison, server));
+    table.row(named.into_iter().chain(here));
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_printed_counts_have_the_papers_shares() {
-        // The text gives these for Figure 2: opens 76 % of the requests, deletes 40 %; half the reads saved, 63 % of the writes.
-        for row in &PRINTED {
-            let share = row.open / (row.requests_m * 1e6);
-            assert!((0.72..0.80).contains(&share), "{share}");
-            let share = row.delete / (row.requests_m * 1e6);
-            assert!((0.35..0.48).contains(&share), "{share}");
-            assert!((0.4..0.6).contains(&(row.read[1] / row.read[0])));
-            assert!((0.35..0.39).contains(&(row.write[1] / row.write[0])));
-            assert!((row.open - row.close).abs() < 2.0);
-        }
-    }
 }

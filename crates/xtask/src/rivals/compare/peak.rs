@@ -1,4 +1,4 @@
-//! The highest rate a proxy carries: doubling or halving until it is between two rates, then bisection.
+//! The highest rate a proxy carries: from what was run already, doubling or halving until it is between two rates, then bisection.
 //!
 //! Carried is a rate at which the mean response stays under a limit, nothing is wrong (or no more than was allowed), the requests that
 //! were planned were made, and the hit ratio is within two points of what an ideal cache has. Without the last a proxy that stores nothing
@@ -89,7 +89,6 @@ fn least_rate(seen: &Seen<'_>) -> f64 {
 /// A search under way.
 #[derive(Debug, Clone)]
 pub struct Search {
-    next: f64,
     carried: Option<f64>,
     refused: Option<f64>,
     runs_left: u32,
@@ -100,48 +99,62 @@ pub struct Search {
 pub struct Peak {
     /// the highest rate that was carried
     pub carried: Option<f64>,
-    /// the lowest that was not
+    /// the lowest above it that was not
     pub refused: Option<f64>,
 }
 
-impl Search {
-    /// Begins at `start`, with so many runs at most.
-    pub fn new(start: f64, runs_max: u32) -> Self {
+impl Peak {
+    /// What is known from rates that were run, each carried or not.
+    pub fn of(tried: &[(f64, bool)]) -> Self {
+        let rates = |wanted: bool| {
+            let wanted = tried.iter().filter(move |(_, carried)| *carried == wanted);
+            wanted.map(|(rate, _)| *rate)
+        };
+        let carried = rates(true).max_by(f64::total_cmp);
+        // What failed below a rate that was carried had an accident: it is in the report, but bounds nothing.
+        let above = rates(false).filter(|rate| carried.is_none_or(|low| *rate > low));
         Self {
-            next: start,
-            carried: None,
-            refused: None,
+            carried,
+            refused: above.min_by(f64::total_cmp),
+        }
+    }
+}
+
+impl Search {
+    /// Goes on from rates that were run, each carried or not, with so many runs more at most.
+    pub fn after(tried: &[(f64, bool)], runs_max: u32) -> Self {
+        let Peak { carried, refused } = Peak::of(tried);
+        Self {
+            carried,
+            refused,
             runs_left: runs_max,
         }
     }
 
     /// The next rate to try; None when it is over.
     pub fn next_rate(&self) -> Option<f64> {
-        let close = match (self.carried, self.refused) {
-            (Some(low), Some(high)) => high / low <= CLOSE,
-            _ => false,
-        };
-        // Rounding may bring back a rate that was tried.
-        let new = self.carried.is_none_or(|low| self.next > low)
-            && self.refused.is_none_or(|high| self.next < high);
-        (self.runs_left > 0 && !close && new && self.next >= 1.0).then_some(self.next)
-    }
-
-    /// The rate that was asked for was carried, or not.
-    pub fn tried(&mut self, carried: bool) {
-        self.runs_left = self.runs_left.saturating_sub(1);
-        if carried {
-            self.carried = Some(self.next);
-        } else {
-            self.refused = Some(self.next);
-        }
         // Rates that people can read: to three digits.
-        self.next = rounded(match (self.carried, self.refused) {
+        let next = rounded(match (self.carried, self.refused) {
+            (Some(low), Some(high)) if high / low <= CLOSE => return None,
             (Some(low), Some(high)) => (low * high).sqrt(),
             (Some(low), None) => low * 2.0,
             (None, Some(high)) => high / 2.0,
-            (None, None) => self.next,
+            (None, None) => return None,
         });
+        // Rounding may bring back a rate that was tried.
+        let new = self.carried.is_none_or(|low| next > low)
+            && self.refused.is_none_or(|high| next < high);
+        (self.runs_left > 0 && new && next >= 1.0).then_some(next)
+    }
+
+    /// `rate`, which was asked for, was carried or not.
+    pub fn tried(&mut self, rate: f64, carried: bool) {
+        self.runs_left = self.runs_left.saturating_sub(1);
+        if carried {
+            self.carried = Some(rate);
+        } else {
+            self.refused = Some(rate);
+        }
     }
 
     /// What is known.
@@ -233,10 +246,10 @@ mod tests {
     }
 
     fn search(start: f64, runs: u32, limit: f64) -> (Peak, u32) {
-        let mut search = Search::new(start, runs);
-        let mut made = 0;
+        let mut search = Search::after(&[(start, start <= limit)], runs - 1);
+        let mut made = 1;
         while let Some(rate) = search.next_rate() {
-            search.tried(rate <= limit);
+            search.tried(rate, rate <= limit);
             made += 1;
         }
         (search.peak(), made)
@@ -252,6 +265,27 @@ mod tests {
                 "{peak:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_was_run_is_not_run_again() {
+        let next = |tried: &[(f64, bool)]| Search::after(tried, 3).next_rate();
+        assert_eq!(next(&[(25.0, true), (50.0, true)]), Some(100.0));
+        assert_eq!(next(&[(25.0, false), (50.0, false)]), Some(13.0));
+        assert_eq!(
+            next(&[(25.0, true), (100.0, false), (50.0, true)]),
+            Some(71.0)
+        );
+        // An accident below what was carried does not stop the search.
+        assert_eq!(next(&[(25.0, false), (50.0, true)]), Some(100.0));
+        for over in [
+            vec![],
+            vec![(100.0, true), (110.0, false)],
+            vec![(1.0, false)],
+        ] {
+            assert_eq!(next(&over), None, "{over:?}");
+        }
+        assert_eq!(Search::after(&[(25.0, true)], 0).next_rate(), None);
     }
 
     #[test]

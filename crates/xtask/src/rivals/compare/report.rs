@@ -1,18 +1,16 @@
 //! What a comparison found: tables for a terminal, everything as JSON, a page with plots.
 //!
-//! Not known here: how it was found; the tables of the papers (`paper000`).   Limits: none.
-
-use std::path::Path;
+//! Not known here: how it was found; the tables of the papers (`paper000`, `paper004`); where it is written (`book`).   Limits: none.
 
 use page::{Axis, Page, Plot, Series, Table};
 use serde::Serialize;
 
+use super::book::Extra;
 use super::ceiling::Ceiling;
 use super::contest::{Measured, Outcome, Run};
-use super::disk::Proof;
+use super::disk::{Proof, Speed};
 use super::options::Conditions;
 use super::peak::Peak;
-use crate::failure::{During, Result};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -36,6 +34,7 @@ pub struct PeakOf {
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     pub title: String,
+    pub disk: Speed,
     pub command: String,
     pub machine: String,
     /// what was asked for, name and value
@@ -113,9 +112,9 @@ pub fn machine() -> String {
 
 impl Comparison {
     /// For a terminal.
-    pub fn text(&self, extra: &[Table]) -> String {
+    pub fn text(&self, extra: &Extra) -> String {
         let mut out = format!("{}\n\n", self.preface().join("\n"));
-        for table in self.tables().iter().chain(extra) {
+        for table in self.tables().iter().chain(&extra.tables) {
             out.push_str(&table.text());
             out.push('\n');
         }
@@ -124,21 +123,6 @@ impl Comparison {
             out.push('\n');
         }
         out
-    }
-
-    /// Writes the files that were asked for.
-    pub fn write(&self, conditions: &Conditions, extra: &[Table]) -> Result<()> {
-        let put = |path: &Path, text: String| {
-            std::fs::write(path, text).during(|| format!("writing {}", path.display()))
-        };
-        if let Some(path) = &conditions.json {
-            let json = serde_json::to_string_pretty(self).during(|| "making JSON".into())?;
-            put(path, json + "\n")?;
-        }
-        if let Some(path) = &conditions.html {
-            put(path, self.page(extra).html())?;
-        }
-        Ok(())
     }
 
     /// What stands before the tables, line by line.
@@ -396,21 +380,20 @@ impl Comparison {
         table
     }
 
-    fn page(&self, extra: &[Table]) -> Page {
-        let mut page = Page::new(&self.title);
+    /// For a browser.
+    pub fn put_on(&self, page: &mut Page, extra: &Extra) {
         page.verbatim(&self.preface().join("\n"));
-        for table in self.tables().iter().chain(extra) {
+        for table in self.tables().iter().chain(&extra.tables) {
             page.table(table);
         }
         page.heading("Plots");
-        for plot in self.plots() {
-            page.plot(&plot);
+        for plot in extra.plots.iter().chain(&self.plots()) {
+            page.plot(plot);
         }
         let remarks = self.remarks();
         if !remarks.is_empty() {
             page.heading("What was wrong").verbatim(&remarks.join("\n"));
         }
-        page
     }
 
     /// Curves where there are several rates, bars where there is one.
