@@ -9,6 +9,7 @@
 use page::{Axis, Page, Plot, Series, Table};
 
 use crate::report::{Report, Row, percent, ratio};
+use crate::search::{SearchReport, Step};
 use crate::series::Sample;
 
 /// What the paper printed in Tables 6.1 to 6.4.
@@ -121,18 +122,33 @@ pub(super) fn of_run(page: &mut Page, report: &Report) {
     page.heading("As in paper 004").text(
         "Tables and figures of Jan, Weng and Lai, from this run, and what they printed. Table 6.6 and the figures sort what happened after the fill by load, a tenth of the peak each: the ramps have them all. Their figures are of the hardware of 2001.",
     );
-    page.table(&summary(&[report]));
+    page.table(&summary(&[(name(report), report)]));
     let top = report.top();
     let conditions = crate::search::Conditions::for_think_scale(report.plan.think_scale);
     let stood = conditions.judge(report) == crate::search::Verdict::Stood;
     let peak = stood.then_some(top.intended_rate);
     page.table(&peaks(&[(name(report), peak)]));
     page.text("A run stands one rate, so its peak is at least that; loligo bench search finds it.");
-    curve(page, &by_load(report));
+    curves(page, &[(String::new(), by_load(report))]);
 }
 
-/// Tables 6.1 to 6.4: one system each; ours come first.
-pub(super) fn summary(reports: &[&Report]) -> Table {
+/// The highest load of a search that was stood, for the table of results; nothing if none was.
+pub(super) fn highest<'a>(label: &str, search: &'a SearchReport) -> Vec<(String, &'a Report)> {
+    let step = search.highest_stood();
+    step.map(|step| (format!("{label} at {} req/s", step.rate), &step.report))
+        .into_iter()
+        .collect()
+}
+
+/// What happened in a search, by rate.
+pub(super) fn by_step(search: &SearchReport) -> Vec<Point> {
+    let steps = search.by_rate();
+    let point = |step: &&Step| Point::of(step.rate, &step.report.top());
+    steps.iter().map(point).collect()
+}
+
+/// Tables 6.1 to 6.4: one system each; ours come first, each with its name.
+pub(super) fn summary(reports: &[(String, &Report)]) -> Table {
     let columns = [
         "",
         "throughput (rep/s)",
@@ -145,10 +161,10 @@ pub(super) fn summary(reports: &[&Report]) -> Table {
         "phases",
     ];
     let mut table = Table::new("Tables 6.1 to 6.4: test results", &columns);
-    for report in reports {
+    for (name, report) in reports {
         let top = report.top();
         table.row([
-            name(report),
+            name.clone(),
             format!("{:.2}", top.reply_rate),
             format!("{:.2}", top.response.mean_ms),
             format!("{:.2}", top.miss.mean_ms),
@@ -212,17 +228,36 @@ pub(super) fn peaks(ours: &[(String, Option<f64>)]) -> Table {
     table
 }
 
-/// Table 6.6 and Figures 6.1 and 6.2.
-pub(super) fn curve(page: &mut Page, points: &[Point]) {
-    let columns = [
-        "peak request rate (req/s)",
-        "response time (ms)",
-        "miss time (ms)",
-        "hit time (ms)",
-        "hit ratio (%)",
-        "offered (%)",
-    ];
-    let mut table = Table::new("Table 6.6: by request rate", &columns);
+/// Table 6.6 and Figures 6.1 and 6.2 of each, with its name if there are several; between them, once, what was printed.
+pub(super) fn curves(page: &mut Page, each: &[(String, Vec<Point>)]) {
+    let of = |name: &str| {
+        let alone = name.is_empty();
+        if alone {
+            String::new()
+        } else {
+            format!(", {name}")
+        }
+    };
+    for (name, points) in each {
+        page.table(&table_6_6(&of(name), points));
+    }
+    page.table(&printed_6_6());
+    for (name, points) in each {
+        figures(page, &of(name), points);
+    }
+}
+
+const COLUMNS_6_6: [&str; 6] = [
+    "peak request rate (req/s)",
+    "response time (ms)",
+    "miss time (ms)",
+    "hit time (ms)",
+    "hit ratio (%)",
+    "offered (%)",
+];
+
+fn table_6_6(of: &str, points: &[Point]) -> Table {
+    let mut table = Table::new(&format!("Table 6.6: by request rate{of}"), &COLUMNS_6_6);
     for point in points {
         let Point {
             response_ms,
@@ -236,21 +271,27 @@ pub(super) fn curve(page: &mut Page, points: &[Point]) {
         let cells = times.map(|value| format!("{value:.2}"));
         table.row(std::iter::once(format!("{rate:.0}")).chain(cells));
     }
-    page.table(&table);
-    let mut printed = Table::new("Table 6.6 as printed", &columns[..5]);
+    table
+}
+
+fn printed_6_6() -> Table {
+    let mut printed = Table::new("Table 6.6 as printed", &COLUMNS_6_6[..5]);
     for [rate, times @ ..] in PRINTED_6_6 {
         let cells = times.map(|value| format!("{value:.2}"));
         printed.row(std::iter::once(format!("{rate:.0}")).chain(cells));
     }
-    page.table(&printed);
+    printed
+}
+
+fn figures(page: &mut Page, of: &str, points: &[Point]) {
     let highest = points.iter().map(|p| p.rate).fold(0.0, f64::max);
     let theirs = PRINTED_6_6
         .map(|row| row[0])
         .into_iter()
         .fold(0.0, f64::max);
     let comparable = (theirs / COMPARABLE..=theirs * COMPARABLE).contains(&highest);
-    let draw = |plot: Plot, name: &str, of: fn(&Point) -> f64, column: Option<usize>| {
-        let ours = points.iter().map(|p| (p.rate, of(p))).collect();
+    let draw = |plot: Plot, name: &str, value: fn(&Point) -> f64, column: Option<usize>| {
+        let ours = points.iter().map(|p| (p.rate, value(p))).collect();
         let plot = plot.with(Series::line(name, ours));
         match column.filter(|_| comparable) {
             Some(column) => {
@@ -265,7 +306,7 @@ pub(super) fn curve(page: &mut Page, points: &[Point]) {
     };
     let rate = || Axis::linear("request rate (req/s)");
     let plot = Plot::new(
-        "Figure 6.1: request rate versus response time, miss time and hit time",
+        &format!("Figure 6.1: request rate versus response time, miss time and hit time{of}"),
         rate(),
         Axis::linear("ms"),
     );
@@ -273,7 +314,7 @@ pub(super) fn curve(page: &mut Page, points: &[Point]) {
     let plot = draw(plot, "miss time", |p| p.miss_ms, Some(2));
     page.plot(&draw(plot, "hit time", |p| p.hit_ms, Some(3)));
     let plot = Plot::new(
-        "Figure 6.2: request rate versus hit ratio",
+        &format!("Figure 6.2: request rate versus hit ratio{of}"),
         rate(),
         Axis::linear("%").without_zero(),
     );
@@ -376,7 +417,8 @@ mod tests {
     fn the_printed_curve_is_drawn_where_rates_compare() {
         let drawn = |rate| {
             let mut page = Page::new("t");
-            curve(&mut page, &by_load(&testing::report("a", rate)));
+            let points = by_load(&testing::report("a", rate));
+            curves(&mut page, &[(String::new(), points)]);
             page.html().contains("hit time, printed")
         };
         assert!(drawn(400.0) && !drawn(2_000.0));
