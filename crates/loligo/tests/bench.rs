@@ -1,17 +1,63 @@
-//! `loligo bench` as people use it: a run, its files, what is made of them. The proxy is a port where nobody listens, which
-//! is all it takes to have something to report.
+//! `loligo bench` as people use it: a run, its files, what is made of them. Where any report will do, the proxy is a port
+//! at which nobody listens; else it is `loligo serve`.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A process may take so long to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn loligo(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
+    command.args(arguments).current_dir(dir);
+    command
+}
 
 fn bench(dir: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_loligo"))
-        .arg("bench")
-        .args(arguments)
-        .current_dir(dir)
-        .output()
-        .unwrap()
+    loligo(dir, &["bench"]).args(arguments).output().unwrap()
+}
+
+/// A port of this address that was free a moment ago. Connections come from 127.0.0.1, so on another address nobody takes
+/// it by chance.
+fn free(address: &str) -> String {
+    let listener = TcpListener::bind((address, 0)).unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Running {
+    /// Starts it, and waits until it listens at `address`.
+    #[track_caller]
+    fn start(command: &mut Command, address: &str) -> Running {
+        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        let mut running = Running(child);
+        let began = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            assert_eq!(running.0.try_wait().unwrap(), None, "it ended");
+            assert!(began.elapsed() < PATIENCE, "nobody listens at {address}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        running
+    }
+
+    /// A proxy that keeps things in memory.
+    fn proxy(dir: &Path, address: &str) -> Running {
+        let arguments = ["serve", "--admin", "none", "--store", "none", "--memory"];
+        let mut command = loligo(dir, &arguments);
+        command.args(["16MiB", "--workers", "1", "--listen", address]);
+        Running::start(&mut command, address)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -20,15 +66,8 @@ fn text(bytes: &[u8]) -> String {
 
 /// Half a second of a test against nobody.
 fn run(dir: &Path, more: &[&str]) -> Output {
-    // A port that was free a moment ago.
-    let port = |address: &str| {
-        TcpListener::bind((address, 0))
-            .unwrap()
-            .local_addr()
-            .unwrap()
-    };
-    let proxy = port("127.0.0.1").to_string();
-    let origin = port("127.1.0.1").to_string();
+    let proxy = free("127.1.0.2");
+    let origin = free("127.1.0.1");
     let mut arguments = vec![
         "polymix",
         "--proxy",
@@ -134,4 +173,84 @@ fn what_is_no_report_is_refused_with_advice() {
         text(&output.stderr).contains("--world"),
         "parts must agree on it"
     );
+}
+
+#[test]
+fn robots_in_two_processes_make_one_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let (proxy, origin) = (free("127.1.0.3"), free("127.1.0.4"));
+    let _proxy = Running::proxy(dir.path(), &proxy);
+    let both = format!(
+        "--rate 80 --time-scale 1/14400 --think-scale 0.01 --servers 2 --one-address --origin {origin}"
+    );
+    let both: Vec<&str> = both.split_whitespace().collect();
+    let mut servers = loligo(dir.path(), &["bench", "origin"]);
+    let _servers = Running::start(servers.args(&both), &origin);
+    let robots = ["1/2", "2/2"].map(|share| {
+        let file = format!("{}.json", &share[..1]);
+        let mut command = loligo(dir.path(), &["bench", "robots", "--proxy", &proxy]);
+        command
+            .args(&both)
+            .args(["--cache-size", "1MiB", "--phases"]);
+        command.args(["inc1,top1", "--world", "1", "--share", share]);
+        command.args(["--json", &file]).stdout(Stdio::null());
+        command.spawn().unwrap()
+    });
+    for mut part in robots {
+        assert_eq!(part.wait().unwrap().code(), Some(0), "all was right");
+    }
+    let files = ["report", "1.json", "2.json", "--json", "whole.json"];
+    let whole = bench(dir.path(), &files);
+    let said = text(&whole.stdout);
+    assert_eq!(whole.status.code(), Some(0), "{}", text(&whole.stderr));
+    assert!(said.contains("[1, 2] of 2") && said.contains("parts apart"));
+    assert!(!said.contains("missing parts"), "{said}");
+    let replies = |file: &str| {
+        let written = std::fs::read(dir.path().join(file)).unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&written).unwrap();
+        report["total"]["replies"].as_u64().unwrap()
+    };
+    let (one, two) = (replies("1.json"), replies("2.json"));
+    assert!(one > 5 && two > 5, "{one}, {two}");
+    assert_eq!(replies("whole.json"), one + two);
+    let one = bench(dir.path(), &["report", "1.json"]);
+    assert!(text(&one.stdout).contains("missing parts"));
+}
+
+#[test]
+fn a_search_is_written_read_back_and_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let proxy = free("127.1.0.5");
+    let _proxy = Running::proxy(dir.path(), &proxy);
+    // Tiny, and so patient that any machine stands it. The servers have addresses of their own, as ever.
+    let search = "search --origin 127.1.0.1:0 --servers 2 --first 40 --least 40 --most 60 --tolerance 1 --top 0.5 --think-scale 0.01 --pause 0.01 --response-limit 20000 --hit-points 100 --label one";
+    let mut arguments: Vec<&str> = search.split_whitespace().collect();
+    arguments.extend(["--proxy", &proxy, "--json", "one.json"]);
+    arguments.extend(["--html", "one.html", "--svg", "one"]);
+    let first = bench(dir.path(), &arguments);
+    let said = text(&first.stdout);
+    assert_eq!(first.status.code(), Some(0), "{said}");
+    assert!(said.contains("At least 60 req/s") && said.contains("under 20000 ms"));
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let page = read("one.html");
+    for part in ["PolyMix: the peak of one", "one at 60 req/s", "Figure 6.2"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(read("one/hit-ratio.svg").contains("</svg>"));
+
+    let again = bench(dir.path(), &["report", "one.json", "--html", "again.html"]);
+    assert_eq!(text(&again.stdout), said);
+    assert!(read("again.html") == page);
+
+    let two = read("one.json").replacen("\"label\":\"one\"", "\"label\":\"two\"", 1);
+    std::fs::write(dir.path().join("two.json"), two).unwrap();
+    let files = ["compare", "one.json", "two.json", "--svg", "both"];
+    let both = bench(dir.path(), &files);
+    let said = text(&both.stdout);
+    assert_eq!(both.status.code(), Some(0), "{}", text(&both.stderr));
+    assert!(
+        said.contains("think scale") && !said.contains("differ"),
+        "{said}"
+    );
+    assert!(read("both/response-time.svg").contains("two"));
 }

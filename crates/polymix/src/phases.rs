@@ -5,13 +5,14 @@
 //! (gaps of 2.5 s, think times) is not shortened.
 //!
 //! Not known here: what time it is, who asks.
-//! Limits: `FILL_FACTOR_MAX` ends a fill that gets nowhere.   Source: spec sections 5 and 6.
+//! Limits: `FILL_FACTOR_MAX` ends a fill that gets nowhere; the report says so.   Source: spec sections 5 and 6.
 
 use crate::Mix;
+use crate::clock::GAP_S_MEAN;
 
 /// Seconds of a minute.
 const MINUTE: f64 = 60.0;
-/// Load that a test begins and idles with, as a share of the peak.
+/// Load that a test idles with, as a share of the peak; PolyMix-3 begins and ends with it, too.
 const LOW: f64 = 0.10;
 /// Recurrence and special requests while the cache is filled.
 const FILL_RECURRENCE: f64 = 5.0 / 55.0;
@@ -34,7 +35,9 @@ pub enum Ends {
     Filled {
         /// Bytes of cachable misses, since the test began.
         bytes: u64,
-        /// Seconds.
+        /// Seconds that it should take.
+        planned_s: f64,
+        /// Seconds after which it is given up.
         at_most_s: f64,
     },
 }
@@ -123,14 +126,12 @@ impl Sizing {
         (self.rate * share * WORKING_SET_S * self.time_scale).max(1.0) as u64
     }
 
-    /// How long the fill may take.
+    /// How long the fill should take.
     #[allow(clippy::cast_precision_loss)]
-    fn fill_at_most_s(&self) -> f64 {
+    fn fill_planned_s(&self) -> f64 {
         let fills_s = self.fill_rate * 0.6;
         let bytes_s = fills_s * 10_000.0;
-        let expected = (self.working_set_fills() as f64 / fills_s)
-            .max(2.0 * self.cache_bytes as f64 / bytes_s);
-        expected * FILL_FACTOR_MAX + FILL_SLACK_S
+        (self.working_set_fills() as f64 / fills_s).max(2.0 * self.cache_bytes as f64 / bytes_s)
     }
 }
 
@@ -139,10 +140,11 @@ impl Sizing {
 pub fn phases(sizing: &Sizing) -> Vec<Phase> {
     let fill = sizing.fill_rate / sizing.rate;
     assert!((0.0..=1.0).contains(&fill), "fill rate beyond the peak");
-    // In PolyMix-4 the ramps are shorter and begin with one robot.
-    let (ramp, low) = match sizing.mix {
-        Mix::Three => (30.0, LOW),
-        Mix::Four => (20.0, LOW.min(0.4 / sizing.rate)),
+    // In PolyMix-4 the ramps are shorter; the fill begins and ends with one robot, and the test ends with none.
+    //= spec section 6   begin: populus_factor of framp and fexit; end: of dec2
+    let (ramp, begin, end) = match sizing.mix {
+        Mix::Three => (30.0, LOW, LOW),
+        Mix::Four => (20.0, (1.0 / (GAP_S_MEAN * sizing.rate)).min(1.0), 0.0),
     };
     let filling = (Line::flat(FILL_RECURRENCE), Line::flat(FILL_SPECIAL));
     let leaving = (
@@ -151,9 +153,11 @@ pub fn phases(sizing: &Sizing) -> Vec<Phase> {
     );
     let working = (Line::flat(1.0), Line::flat(1.0));
     let time = |minutes: f64| minutes * MINUTE * sizing.time_scale;
+    let planned_s = sizing.fill_planned_s();
     let filled = Ends::Filled {
         bytes: 2 * sizing.cache_bytes,
-        at_most_s: sizing.fill_at_most_s(),
+        planned_s,
+        at_most_s: planned_s * FILL_FACTOR_MAX + FILL_SLACK_S,
     };
     let after = |minutes| Ends::After(time(minutes));
     let row = |name, ends, load, (recurrence, special)| Phase {
@@ -163,29 +167,28 @@ pub fn phases(sizing: &Sizing) -> Vec<Phase> {
         recurrence,
         special,
     };
-    let (up, down) = (Line::new(low, 1.0), Line::new(1.0, low));
     let top = Line::flat(1.0);
     let mut all = Vec::new();
     if sizing.mix == Mix::Three {
         all.push(row(
             "warm",
             Ends::ServersSeen(time(3.0)),
-            Line::flat(low),
+            Line::flat(begin),
             filling,
         ));
     }
-    all.push(row("framp", after(ramp), Line::new(low, fill), filling));
+    all.push(row("framp", after(ramp), Line::new(begin, fill), filling));
     all.push(row("fill", filled, Line::flat(fill), filling));
-    all.push(row("fexit", after(ramp), Line::new(fill, low), leaving));
-    all.push(row("inc1", after(ramp), up, working));
+    all.push(row("fexit", after(ramp), Line::new(fill, begin), leaving));
+    all.push(row("inc1", after(ramp), Line::new(begin, 1.0), working));
     all.push(row("top1", after(240.0), top, working));
-    all.push(row("dec1", after(ramp), down, working));
-    all.push(row("idle", after(ramp), Line::flat(low), working));
-    all.push(row("inc2", after(ramp), up, working));
+    all.push(row("dec1", after(ramp), Line::new(1.0, LOW), working));
+    all.push(row("idle", after(ramp), Line::flat(LOW), working));
+    all.push(row("inc2", after(ramp), Line::new(LOW, 1.0), working));
     all.push(row("top2", after(240.0), top, working));
-    all.push(row("dec2", after(ramp), down, working));
+    all.push(row("dec2", after(ramp), Line::new(1.0, end), working));
     if sizing.mix == Mix::Three {
-        all.push(row("cool", after(1.0), Line::new(low, 0.0), working));
+        all.push(row("cool", after(1.0), Line::new(end, 0.0), working));
     }
     all
 }
@@ -210,24 +213,58 @@ mod tests {
         assert_eq!(sizing(Mix::Four).working_set_fills(), 5_184_000);
     }
 
+    /// A line for each phase: name, minutes (of the fill `-`), load at the begin and at the end, percent of the peak.
+    #[track_caller]
+    fn loads(mix: Mix, expected: &str) {
+        let minutes = |ends: &Ends| match ends {
+            Ends::After(s) | Ends::ServersSeen(s) => format!("{}", s / MINUTE),
+            Ends::Filled { .. } => "-".to_owned(),
+        };
+        let row = |phase: Phase| {
+            let Line { from, to } = phase.load;
+            let (from, to) = (format!("{:.2}", 100.0 * from), format!("{:.2}", 100.0 * to));
+            format!("{} {} {from} {to}", phase.name, minutes(&phase.ends))
+        };
+        let found: Vec<_> = phases(&sizing(mix)).into_iter().map(row).collect();
+        let expected: Vec<_> = expected.lines().map(str::trim).collect();
+        assert_eq!(found, expected);
+    }
+
     #[test]
-    fn phases_come_in_order_and_loads_join() {
-        let all = phases(&sizing(Mix::Three));
-        let names: Vec<_> = all.iter().map(|p| p.name).collect();
-        assert_eq!(
-            names.join(" "),
-            "warm framp fill fexit inc1 top1 dec1 idle inc2 top2 dec2 cool"
+    fn loads_of_polymix_3_are_those_of_the_specification() {
+        loads(
+            Mix::Three,
+            "warm 3 10.00 10.00
+             framp 30 10.00 50.00
+             fill - 50.00 50.00
+             fexit 30 50.00 10.00
+             inc1 30 10.00 100.00
+             top1 240 100.00 100.00
+             dec1 30 100.00 10.00
+             idle 30 10.00 10.00
+             inc2 30 10.00 100.00
+             top2 240 100.00 100.00
+             dec2 30 100.00 10.00
+             cool 1 10.00 0.00",
         );
-        for pair in all.windows(2) {
-            assert!(
-                (pair[0].load.to - pair[1].load.from).abs() < 1e-9,
-                "{}",
-                pair[1].name
-            );
-        }
-        let four = phases(&sizing(Mix::Four));
-        assert_eq!(four.first().unwrap().name, "framp");
-        assert_eq!(four.last().unwrap().name, "dec2");
+    }
+
+    #[test]
+    fn loads_of_polymix_4_begin_with_a_robot_and_idle_with_a_tenth() {
+        // One robot of the 2,500 is 0.04 %.
+        loads(
+            Mix::Four,
+            "framp 20 0.04 50.00
+             fill - 50.00 50.00
+             fexit 20 50.00 0.04
+             inc1 20 0.04 100.00
+             top1 240 100.00 100.00
+             dec1 20 100.00 10.00
+             idle 20 10.00 10.00
+             inc2 20 10.00 100.00
+             top2 240 100.00 100.00
+             dec2 20 100.00 0.00",
+        );
     }
 
     #[test]

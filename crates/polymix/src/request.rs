@@ -83,12 +83,20 @@ impl Request {
         };
         if mix == Mix::Four {
             request.method = method(special, chance);
-            request.abort = chance.event(ABORT);
         }
+        request = request.draw_abort(mix, chance);
         if request.method != Method::Get {
             request.condition = Condition::Basic;
         }
         request
+    }
+
+    /// Decides whether the robot stays for the whole answer: for each request by itself, images too.
+    //= spec section 2   0.1 % by robots; Polygraph's HttpCltXact chooses when a transaction begins
+    #[must_use]
+    pub fn draw_abort(mut self, mix: Mix, chance: &mut Chance) -> Self {
+        self.abort = mix == Mix::Four && chance.event(ABORT);
+        self
     }
 
     /// Makes a plain request for what has no images one for a part of it, with probability `share`. PolyMix knows no
@@ -105,7 +113,7 @@ impl Request {
         self
     }
 
-    /// For an image of the page.
+    /// For an image of the page. Whether it is aborted is not decided yet: see `draw_abort`.
     #[must_use]
     pub fn image(&self, position: u32) -> Self {
         Self {
@@ -165,7 +173,7 @@ mod tests {
 
     const DRAWS: u32 = 400_000;
 
-    fn share(mix: Mix, special: f64, of: impl Fn(&Request) -> bool) -> f64 {
+    fn share(mix: Mix, special: f64, mut of: impl FnMut(&Request) -> bool) -> f64 {
         let mut chance = Chance::new(5);
         let id = ObjectId {
             world: 1,
@@ -244,6 +252,11 @@ mod tests {
             0.0015,
         );
         near(share(Mix::Four, 1.0, |r| r.abort), 0.001);
+        let mut chance = Chance::new(7);
+        let mut image = |r: &Request| r.image(1).draw_abort(Mix::Four, &mut chance).abort;
+        near(share(Mix::Four, 1.0, &mut image), 0.001);
+        let mut image = |r: &Request| r.image(1).draw_abort(Mix::Three, &mut chance).abort;
+        near(share(Mix::Three, 1.0, &mut image), 0.0);
         near(
             share(Mix::Three, 1.0, |r| r.method != Method::Get || r.abort),
             0.0,

@@ -8,7 +8,7 @@ use crate::content::{Kind, ObjectId};
 use crate::cores::Cores;
 use crate::report::{About, Parts, Plan, Report};
 use crate::request::{Condition, Method, Request};
-use crate::robots::{Outcome, PhaseRun};
+use crate::robots::{GivenUp, Outcome, PhaseRun};
 use crate::series::Series;
 use crate::server::Seen;
 use crate::stats::{Counted, Timing};
@@ -48,6 +48,7 @@ pub fn report(label: &str, rate: f64) -> Report {
             from: Duration::from_secs(begins),
             to: Duration::from_secs(begins + PHASE_S),
             intended_rate: f64::midpoint(from, to) * rate,
+            given_up: None,
             cores: Cores {
                 cpu: Duration::from_secs(PHASE_S) / 4,
                 wait: Duration::ZERO,
@@ -97,6 +98,17 @@ pub fn report(label: &str, rate: f64) -> Report {
         label: label.to_owned(),
         ..Report::new(about, &outcome)
     }
+}
+
+/// The same, with a fill that was given up at 37 %.
+pub fn fill_given_up(rate: f64) -> Report {
+    let mut report = report("x", rate);
+    report.phases[0].name = "fill".to_owned();
+    report.phases[0].given_up = Some(GivenUp {
+        planned_s: 2.0,
+        filled_percent: 37.0,
+    });
+    report
 }
 
 fn one(number: u64, at: Duration, counted: &mut Counted, series: &mut Series) {

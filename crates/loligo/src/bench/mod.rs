@@ -72,7 +72,11 @@ fn load(flags: &LoadFlags, with_origin: bool) -> Result<ExitCode, String> {
 }
 
 fn tell_run(report: &Report, out: &OutFlags) -> Result<ExitCode, String> {
-    out.write(&report.text(), || report.json(), || pages::run_page(report))?;
+    out.write(
+        &pages::run_text(report),
+        || report.json(),
+        || pages::run_page(report),
+    )?;
     Ok(if report.total.errors == 0 {
         ExitCode::SUCCESS
     } else {

@@ -4,9 +4,8 @@
 
 use page::{Axis, Page, Plot, Series, Table};
 
-use super::paper;
+use super::{COMMON, differing, paper};
 use crate::report::{Plan, Report, Row};
-use crate::run::{scale_text, size_text};
 use crate::search::{Conditions, Verdict};
 use crate::times::Times;
 
@@ -107,7 +106,9 @@ pub fn compare_page(reports: &[Report]) -> Page {
     for (report, name) in reports.iter().zip(&names) {
         page.heading(name);
         page.table(&super::facts_table("What was asked for", &report.setup));
-        page.table(&report.load_table()).table(&report.hits_table());
+        page.table(&report.load_table())
+            .table(&report.percentiles_table())
+            .table(&report.hits_table());
     }
     page
 }
@@ -124,6 +125,13 @@ fn side_by_side(reports: &[Report]) -> Table {
         let cells = tops.iter().enumerate().map(|(n, top)| of(n, top));
         table.row(std::iter::once(name.to_owned()).chain(cells));
     };
+    for (name, of) in COMMON {
+        row(name, &|n, _| of(&reports[n].plan));
+    }
+    row("limit of the mean response (ms)", &|n, _| {
+        let conditions = Conditions::for_think_scale(reports[n].plan.think_scale);
+        format!("{:.0}", conditions.response_ms_max)
+    });
     row("verdict", &|n, _| {
         let conditions = Conditions::for_think_scale(reports[n].plan.think_scale);
         match conditions.judge(&reports[n]) {
@@ -209,19 +217,19 @@ fn optional(value: Option<f64>) -> String {
 /// What makes the runs hard to compare, or one of them doubtful.
 fn warnings(reports: &[Report]) -> Vec<String> {
     let mut said = Vec::new();
-    let mut differ = |name: &str, of: &dyn Fn(&Plan) -> String| {
+    let mut differ = |name: &str, of: fn(&Plan) -> String| {
         let values: Vec<_> = reports.iter().map(|report| of(&report.plan)).collect();
-        if values.windows(2).any(|pair| pair[0] != pair[1]) {
-            said.push(format!("The runs differ in {name}: {}.", values.join(", ")));
-        }
+        said.extend(differing("runs", name, &values));
     };
-    differ("the workload", &|plan| plan.mix.to_string());
-    differ("the rate", &|plan| plan.rate.to_string());
-    differ("the cache's size", &|plan| size_text(plan.cache_bytes));
-    differ("the time scale", &|plan| scale_text(plan.time_scale));
-    differ("the think scale", &|plan| plan.think_scale.to_string());
-    differ("the number of robots", &|plan| plan.robots.to_string());
+    differ("rate", |plan| plan.rate.to_string());
+    differ("number of robots", |plan| plan.robots.to_string());
+    for (name, of) in COMMON {
+        differ(name, of);
+    }
     for report in reports {
+        if let Some(fill) = report.fill_given_up() {
+            said.push(format!("{}: the fill {fill}.", paper::name(report)));
+        }
         let conditions = Conditions::for_think_scale(report.plan.think_scale);
         match conditions.judge(report) {
             Verdict::Stood => {}
@@ -265,7 +273,18 @@ mod tests {
         assert!(!text.contains("differ"), "{text}");
         let line = text.lines().find(|line| line.starts_with("DHR - LRU"));
         assert_eq!(line.unwrap().matches("+10.00").count(), 2, "{line:?}");
+        // What the figures depend on is said, also where it is the same.
+        for (name, value) in [
+            ("think scale", "1"),
+            ("time scale", "1/1440"),
+            ("limit of the mean response (ms)", "3000"),
+        ] {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+            let values = line[name.len()..].split_whitespace();
+            assert_eq!(values.collect::<Vec<_>>(), [value; 2]);
+        }
         let html = compare_page(&runs).html();
+        assert!(html.contains("think scale"));
         for part in [
             "loligo",
             "other",

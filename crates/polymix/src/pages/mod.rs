@@ -12,10 +12,31 @@ mod search;
 
 pub use self::compare::{compare_page, compare_text};
 pub use self::peaks::{peaks_page, peaks_text};
-pub use self::run::run_page;
+pub use self::run::{run_page, run_text};
 pub use self::search::{search_page, search_text};
 
 use page::Table;
+
+use crate::report::Plan;
+use crate::run::{scale_text, size_text};
+
+/// A name, and how its value is said.
+type Setting = (&'static str, fn(&Plan) -> String);
+
+/// What runs must have in common, besides the rate, to be compared.
+const COMMON: [Setting; 5] = [
+    ("workload", |plan| plan.mix.to_string()),
+    ("cache size", |plan| size_text(plan.cache_bytes)),
+    ("time scale", |plan| scale_text(plan.time_scale)),
+    ("think scale", |plan| plan.think_scale.to_string()),
+    ("share of ranges", |plan| plan.range_share.to_string()),
+];
+
+/// A sentence if the values are not all the same.
+fn differing(whose: &str, what: &str, values: &[String]) -> Option<String> {
+    let differ = values.windows(2).any(|pair| pair[0] != pair[1]);
+    differ.then(|| format!("The {whose} differ in the {what}: {}.", values.join(", ")))
+}
 
 /// Names and values below each other.
 fn facts_table<'a>(

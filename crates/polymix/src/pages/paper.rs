@@ -10,6 +10,7 @@
 use page::{Axis, Page, Plot, Series, Table};
 
 use crate::report::{Report, Row, percent, ratio};
+use crate::search::{SearchReport, Step};
 use crate::series::Sample;
 
 /// What the paper printed in Tables 6.1 to 6.4.
@@ -172,6 +173,21 @@ pub(super) fn of_run(page: &mut Page, report: &Report) {
     curves(page, &[(String::new(), by_load(report))]);
 }
 
+/// The highest load of a search that was stood, for the table of results; nothing if none was.
+pub(super) fn highest(label: &str, search: &SearchReport) -> Vec<Tested> {
+    let step = search.highest_stood();
+    step.map(|step| Tested::of(format!("{label} at {} req/s", step.rate), &step.report))
+        .into_iter()
+        .collect()
+}
+
+/// What happened in a search, by rate.
+pub(super) fn by_step(search: &SearchReport) -> Vec<Point> {
+    let steps = search.by_rate();
+    let point = |step: &&Step| Point::of(step.rate, &step.report.top());
+    steps.iter().map(point).collect()
+}
+
 /// Tables 6.1 to 6.4: one system each; ours come first.
 #[must_use]
 pub fn summary(ours: &[Tested]) -> Table {
@@ -325,8 +341,8 @@ pub fn figures(name: &str, points: &[Point]) -> [Plot; 2] {
         .into_iter()
         .fold(0.0, f64::max);
     let comparable = (theirs / COMPARABLE..=theirs * COMPARABLE).contains(&highest);
-    let draw = |plot: Plot, name: &str, of: fn(&Point) -> f64, column: Option<usize>| {
-        let ours = points.iter().map(|p| (p.rate, of(p))).collect();
+    let draw = |plot: Plot, name: &str, value: fn(&Point) -> f64, column: Option<usize>| {
+        let ours = points.iter().map(|p| (p.rate, value(p))).collect();
         let plot = plot.with(Series::line(name, ours));
         match column.filter(|_| comparable) {
             Some(column) => {

@@ -9,6 +9,23 @@ use crate::report::{Moment, Report, Summary};
 use crate::search::Conditions;
 use crate::times::Times;
 
+/// One run as text. It ends with the verdict.
+#[must_use]
+pub fn run_text(report: &Report) -> String {
+    format!("{}\n{}\n", report.text(), verdict(report))
+}
+
+/// Whether the load was stood, and what that means.
+fn verdict(report: &Report) -> String {
+    let conditions = Conditions::for_think_scale(report.plan.think_scale);
+    format!(
+        "Verdict on {}: {}. A load is stood if {}.",
+        report.top().name,
+        conditions.judge(report),
+        conditions.meaning()
+    )
+}
+
 /// A page of one run.
 #[must_use]
 pub fn run_page(report: &Report) -> Page {
@@ -39,9 +56,14 @@ pub fn run_page(report: &Report) -> Page {
             limits.join("; ")
         )
     });
+    page.text(&verdict(report));
+    if let Some(said) = report.fill_given_up() {
+        page.text(&format!("The fill {said}."));
+    }
     page.table(&facts_table("What was asked for", &report.setup));
     page.heading("Phase by phase")
         .table(&report.load_table())
+        .table(&report.percentiles_table())
         .table(&report.hits_table())
         .table(&times_table(report));
     let facts = report.facts();
@@ -200,6 +222,45 @@ mod tests {
             row.robots_cpu_percent = 99.0;
         }
         assert!(run_page(&report).html().contains("at its limit"));
+    }
+
+    #[test]
+    fn text_and_page_give_the_verdict_and_its_limits() {
+        let mut report = testing::report("loligo", 100.0);
+        report.plan.think_scale = 0.5;
+        let meaning = "A load is stood if the mean response is under 1500 ms, nothing is wrong, and the document hit ratio is at most 2 points below what is offered.";
+        let check = |report: &Report, verdict: &str| {
+            let said = format!("Verdict on top1 &amp; top2: {verdict} {meaning}");
+            assert!(run_page(report).html().contains(&said), "{verdict}");
+            let text = run_text(report);
+            let said = said.replace("&amp;", "&");
+            assert_eq!(text.lines().last(), Some(said.as_str()));
+        };
+        check(&report, "stood.");
+        report.unfinished = 3;
+        check(&report, "failed: 3 requests unanswered at the end.");
+        for row in &mut report.phases {
+            row.robots_cpu_percent = 97.0;
+        }
+        check(
+            &report,
+            "unclear: the robots' thread had no CPU left (97 %); 3 requests unanswered at the end.",
+        );
+    }
+
+    #[test]
+    fn a_fill_that_was_given_up_is_said() {
+        let said = "The fill ended after 5.0 times its planned length (2 s), with 37 %";
+        assert!(
+            run_page(&testing::fill_given_up(100.0))
+                .html()
+                .contains(said)
+        );
+        assert!(
+            !run_page(&testing::report("a", 100.0))
+                .html()
+                .contains("planned length")
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use page::{Axis, Page, Plot, Series, Table};
 
 use super::{facts_table, paper};
-use crate::search::{Found, SearchReport, Step, Verdict};
+use crate::search::{Found, SearchReport, Step};
 
 /// A search as text.
 #[must_use]
@@ -14,8 +14,12 @@ pub fn search_text(search: &SearchReport) -> String {
     for (name, value) in &search.setup {
         out.push_str(&format!("{name:16} {value}\n"));
     }
-    out.push_str(&format!("{:16} {}\n\n", "stood means", meaning(search)));
+    let meaning = search.conditions.meaning();
+    out.push_str(&format!("{:16} {meaning}\n\n", "stood means"));
     out.push_str(&steps_table(search).text());
+    for said in fills_given_up(search) {
+        out.push_str(&format!("\n{said}\n"));
+    }
     out.push_str(&format!("\n{}\n", said(&search.found)));
     out
 }
@@ -30,7 +34,13 @@ pub fn search_page(search: &SearchReport) -> Page {
     };
     let mut page = Page::new(&format!("PolyMix: the peak of {label}"));
     page.text(&said(&search.found));
-    page.text(&format!("A load is stood if {}.", meaning(search)));
+    page.text(&format!(
+        "A load is stood if {}.",
+        search.conditions.meaning()
+    ));
+    for said in fills_given_up(search) {
+        page.text(&said);
+    }
     page.table(&steps_table(search));
     let steps = search.by_rate();
     let line = |name: &str, of: fn(&Step) -> f64| {
@@ -82,27 +92,26 @@ pub fn search_page(search: &SearchReport) -> Page {
         })),
     );
     page.heading("As in paper 004");
+    page.table(&paper::summary(&paper::highest(label, search)));
     page.table(&paper::peaks(&[(label.to_owned(), search.found.peak())]));
-    let points: Vec<_> = steps
-        .iter()
-        .map(|step| paper::Point::of(step.rate, &step.report.top()))
-        .collect();
-    paper::curves(&mut page, &[(String::new(), points)]);
+    paper::curves(&mut page, &[(String::new(), paper::by_step(search))]);
     page.heading("Settings");
     page.table(&facts_table("What was asked for", &search.setup));
     for step in &steps {
         page.heading(&format!("At {} req/s", step.rate));
         page.table(&step.report.load_table());
+        page.table(&step.report.percentiles_table());
         page.table(&step.report.hits_table());
     }
     page
 }
 
-fn meaning(search: &SearchReport) -> String {
-    format!(
-        "the mean response is under {:.0} ms, nothing is wrong, and the document hit ratio is at most {} points below what is offered",
-        search.conditions.response_ms_max, search.conditions.hit_points
-    )
+/// A sentence for each step whose fill was given up.
+pub(super) fn fills_given_up(search: &SearchReport) -> Vec<String> {
+    let steps = search.by_rate().into_iter();
+    let said = steps.filter_map(|step| Some((step.rate, step.report.fill_given_up()?)));
+    said.map(|(rate, fill)| format!("At {rate} req/s the fill {fill}."))
+        .collect()
 }
 
 /// What came of it, in a sentence.
@@ -170,11 +179,7 @@ fn steps_table(search: &SearchReport) -> Table {
             step.report.total.errors.to_string(),
             format!("{:.2}", top.lag.mean_ms),
             format!("{:.0}", top.robots_cpu_percent),
-            match &step.verdict {
-                Verdict::Stood => "stood".to_owned(),
-                Verdict::Failed(why) => format!("failed: {}", why.join("; ")),
-                Verdict::Unclear(why) => format!("unclear: {}", why.join("; ")),
-            },
+            step.verdict.to_string(),
         ]);
     }
     table
@@ -184,7 +189,7 @@ fn steps_table(search: &SearchReport) -> Table {
 mod tests {
     use super::*;
     use crate::report::Stamp;
-    use crate::search::{Bounds, Conditions, FORMAT, VERSION};
+    use crate::search::{Bounds, Conditions, FORMAT, VERSION, Verdict};
     use crate::testing;
 
     fn searched(found: Found) -> SearchReport {
@@ -231,6 +236,8 @@ mod tests {
         assert!(at("100 ") < at("200 "));
         let html = search_page(&search).html();
         for part in [
+            "Tables 6.1 to 6.4",
+            "loligo at 100 req/s",
             "Table 6.6",
             "Figure 6.1",
             "limit of the mean",
@@ -239,6 +246,24 @@ mod tests {
         ] {
             assert_eq!(html.contains(part), part != "+940", "{part}");
         }
+    }
+
+    #[test]
+    fn the_table_of_results_has_the_highest_step_that_was_stood() {
+        let mut search = searched(Found::AtLeast { rate: 200.0 });
+        assert!(!search_page(&search).html().contains("loligo at 200 req/s"));
+        search.steps[0].verdict = Verdict::Stood;
+        let html = search_page(&search).html();
+        assert!(html.contains("loligo at 200 req/s") && !html.contains("loligo at 100 req/s"));
+    }
+
+    #[test]
+    fn a_fill_that_was_given_up_is_said() {
+        let mut search = searched(Found::AtLeast { rate: 100.0 });
+        search.steps[0].report = testing::fill_given_up(200.0);
+        let said = "At 200 req/s the fill ended after 5.0 times its planned length (2 s), with 37 % of what was to be filled.";
+        assert!(search_text(&search).contains(said));
+        assert!(search_page(&search).html().contains(said));
     }
 
     #[test]

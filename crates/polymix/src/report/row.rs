@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{percent, ratio};
 use crate::content::Kind;
-use crate::robots::PhaseRun;
+use crate::robots::{GivenUp, PhaseRun};
 use crate::server::Seen;
 use crate::stats::{Counted, Volume};
 use crate::times::Times;
@@ -38,6 +38,8 @@ pub struct Row {
     pub length_s: f64,
     /// Requests a second, by the plan.
     pub intended_rate: f64,
+    /// A fill that was given up; of several parts, the one that came least far. Files of before do not say.
+    pub given_up: Option<GivenUp>,
     /// Requests a second that were made.
     pub request_rate: f64,
     /// Right answers a second.
@@ -127,6 +129,7 @@ impl Row {
             to_s: run.to.as_secs_f64(),
             length_s,
             intended_rate: run.intended_rate,
+            given_up: run.given_up,
             robots_cpu_percent: share(run.cores.cpu),
             core_wait_percent: share(run.cores.wait),
             ..Self::settled(run.name, run.counted.clone(), run.origin, length_s)
@@ -180,6 +183,10 @@ impl Row {
             to_s: most(|row| row.to_s),
             length_s,
             intended_rate: rows.iter().map(|row| row.intended_rate).sum(),
+            given_up: rows
+                .iter()
+                .filter_map(|row| row.given_up)
+                .min_by(|a, b| a.filled_percent.total_cmp(&b.filled_percent)),
             robots_cpu_percent: most(|row| row.robots_cpu_percent),
             core_wait_percent: most(|row| row.core_wait_percent),
             ..Self::settled(name, counted, None, length_s)
@@ -204,6 +211,7 @@ impl Row {
             to_s: 0.0,
             length_s,
             intended_rate: 0.0,
+            given_up: None,
             request_rate: counted.requests as f64 / seconds,
             reply_rate: counted.replies.count as f64 / seconds,
             requests: counted.requests,

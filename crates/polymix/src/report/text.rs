@@ -20,6 +20,8 @@ impl Report {
         out.push('\n');
         out.push_str(&self.load_table().text());
         out.push('\n');
+        out.push_str(&self.percentiles_table().text());
+        out.push('\n');
         out.push_str(&self.hits_table().text());
         out.push('\n');
         for (name, value) in self.facts() {
@@ -44,13 +46,10 @@ impl Report {
             "response (ms)",
             "hit (ms)",
             "miss (ms)",
-            "p50 (ms)",
-            "p90 (ms)",
-            "p99 (ms)",
             "max (ms)",
             "errors",
         ];
-        let mut table = Table::new("Load and response time", &columns);
+        let mut table = Table::new("Load and mean response time", &columns);
         for row in self.rows() {
             table.row([
                 row.name.clone(),
@@ -61,14 +60,52 @@ impl Report {
                 format!("{:.1}", row.response.mean_ms),
                 format!("{:.2}", row.hit.mean_ms),
                 format!("{:.1}", row.miss.mean_ms),
-                format!("{:.1}", row.response.p50_ms),
-                format!("{:.0}", row.response.p90_ms),
-                format!("{:.0}", row.response.p99_ms),
                 format!("{:.0}", row.response.max_ms),
                 row.errors.to_string(),
             ]);
         }
         table
+    }
+
+    /// Response times of all, of basic hits and of basic misses that so many percent did not exceed, phase by phase.
+    #[must_use]
+    pub fn percentiles_table(&self) -> Table {
+        let columns = [
+            "phase",
+            "response p50 (ms)",
+            "p90 (ms)",
+            "p99 (ms)",
+            "hit p50 (ms)",
+            "p90 (ms)",
+            "p99 (ms)",
+            "miss p50 (ms)",
+            "p90 (ms)",
+            "p99 (ms)",
+        ];
+        let mut table = Table::new("Percentiles of the response time", &columns);
+        for row in self.rows() {
+            let times = [&row.response, &row.hit, &row.miss];
+            let cells = times
+                .into_iter()
+                .flat_map(|t| [t.p50_ms, t.p90_ms, t.p99_ms]);
+            let cells = cells.map(|ms| format!("{ms:.1}"));
+            table.row(std::iter::once(row.name.clone()).chain(cells));
+        }
+        table
+    }
+
+    /// What is to be said of a fill that did not reach its goal.
+    #[must_use]
+    pub fn fill_given_up(&self) -> Option<String> {
+        self.phases.iter().find_map(|row| {
+            let given_up = row.given_up?;
+            let planned_s = given_up.planned_s;
+            Some(format!(
+                "ended after {:.1} times its planned length ({planned_s:.0} s), with {:.0} % of what was to be filled",
+                row.length_s / planned_s,
+                given_up.filled_percent
+            ))
+        })
     }
 
     /// Hit ratios, connections and what the load generator took, phase by phase.
@@ -165,6 +202,9 @@ impl Report {
                     .map_or("?".to_owned(), |n| n.to_string()),
             ),
         );
+        if let Some(said) = self.fill_given_up() {
+            fact("fill", said);
+        }
         fact(
             "working set",
             format!(
@@ -208,7 +248,7 @@ fn optional(value: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing;
+    use crate::testing::{self, HIT_MS, MISS_MS};
 
     #[test]
     fn the_text_has_every_phase_and_what_limits_the_rate() {
@@ -225,6 +265,41 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert!(!text.contains("missing parts"));
+        assert!(!text.contains("missing parts") && !text.contains("planned length"));
+    }
+
+    #[test]
+    fn hits_and_misses_have_percentiles_of_their_own() {
+        let text = testing::report("loligo", 100.0).text();
+        let (_, rest) = text
+            .split_once("Percentiles of the response time\n")
+            .unwrap();
+        let top = rest.lines().find(|line| line.starts_with("top1")).unwrap();
+        let cells: Vec<f64> = top
+            .split_whitespace()
+            .skip(1)
+            .map(|w| w.parse().unwrap())
+            .collect();
+        // Six of ten are hits, so the median of all is one of them.
+        let (hit, miss) = (f64::from(HIT_MS as u32), f64::from(MISS_MS as u32));
+        let expected = [hit, miss, miss, hit, hit, hit, miss, miss, miss];
+        for (cell, expected) in cells.iter().zip(expected) {
+            assert!((cell / expected - 1.0).abs() < 0.05, "{top}");
+        }
+        assert_eq!(cells.len(), expected.len());
+    }
+
+    #[test]
+    fn a_fill_that_was_given_up_is_said() {
+        let text = testing::fill_given_up(100.0).text();
+        let line = text.lines().find(|line| line.contains("planned length"));
+        let line = line.unwrap();
+        assert!(line.starts_with("fill  "), "{line}");
+        assert!(
+            line.ends_with(
+                "ended after 5.0 times its planned length (2 s), with 37 % of what was to be filled"
+            ),
+            "{line}"
+        );
     }
 }

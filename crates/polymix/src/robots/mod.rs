@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-pub use self::outcome::{Outcome, PhaseRun, Progress};
+pub use self::outcome::{GivenUp, Outcome, PhaseRun, Progress};
 use self::reloads::Reloads;
 use self::schedule::Schedule;
 use crate::Mix;
@@ -232,6 +232,7 @@ pub async fn run(
             from: begins - shared.began,
             to: ends - shared.began,
             intended_rate: shared.intended_rate(phase, ends - begins),
+            given_up: shared.given_up(phase),
             cores: Cores::of_this_thread() - cores,
             counted: Counted::default(),
             origin: origin
@@ -249,6 +250,17 @@ pub async fn run(
     shared.outcome(runs)
 }
 
+impl State {
+    /// Whether a phase has what it is there for. One that lasts its time has not.
+    fn reached(&self, phase: &Phase) -> bool {
+        match phase.ends {
+            Ends::After(_) => false,
+            Ends::ServersSeen(_) => self.popularity.all_servers_seen(),
+            Ends::Filled { bytes, .. } => self.fills.bytes >= bytes && self.popularity.frozen(),
+        }
+    }
+}
+
 impl Shared {
     fn begin_phase(&self) {
         let mut state = self.state.borrow_mut();
@@ -261,16 +273,20 @@ impl Shared {
         let now = Instant::now();
         let state = self.state.borrow();
         let time_over = begins + Duration::from_secs_f64(phase.length_s());
-        let goal = match phase.ends {
-            Ends::After(_) => false,
-            Ends::ServersSeen(_) => state.popularity.all_servers_seen(),
-            Ends::Filled { bytes, .. } => state.fills.bytes >= bytes && state.popularity.frozen(),
-        };
-        if goal {
+        if state.reached(phase) {
             Some(now.min(time_over))
         } else {
             (now >= time_over).then_some(time_over)
         }
+    }
+
+    /// How far a fill came that ended short of its goal.
+    fn given_up(&self, phase: &Phase) -> Option<GivenUp> {
+        let state = self.state.borrow();
+        if state.reached(phase) {
+            return None;
+        }
+        GivenUp::of(phase, &state.fills, self.settings.working_set_fills)
     }
 
     /// A robot's turn: it asks for something, or has asked enough for images.
@@ -394,7 +410,12 @@ impl Shared {
         };
         self.state.borrow_mut().robots[robot as usize].owed += images;
         for position in 0..images {
-            self.launch(robot, job.request.image(position), now);
+            let image = {
+                let state = &mut *self.state.borrow_mut();
+                let image = job.request.image(position);
+                image.draw_abort(self.settings.mix, &mut state.chance)
+            };
+            self.launch(robot, image, now);
         }
     }
 

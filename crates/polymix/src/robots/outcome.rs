@@ -4,7 +4,11 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::cores::Cores;
+use crate::phases::{Ends, Phase};
+use crate::report::percent;
 use crate::series::Series;
 use crate::server::Seen;
 use crate::stats::{Counted, Volume};
@@ -30,6 +34,36 @@ pub struct Progress {
     pub frozen: bool,
 }
 
+/// A fill that took too long and was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// Seconds that it should have taken.
+    pub planned_s: f64,
+    /// What was filled of what was to be, percent: of the bytes or of the working set's objects, whichever is less.
+    pub filled_percent: f64,
+}
+
+impl GivenUp {
+    /// Of a phase that was to fill a cache, and a working set of so many objects.
+    pub(super) fn of(phase: &Phase, fills: &Volume, objects: u64) -> Option<Self> {
+        let Ends::Filled {
+            bytes, planned_s, ..
+        } = phase.ends
+        else {
+            return None;
+        };
+        // Of nothing, all is there.
+        let share = |done: u64, of: u64| {
+            let done = done.min(of);
+            if of == 0 { 100.0 } else { percent(done, of) }
+        };
+        Some(Self {
+            planned_s,
+            filled_percent: share(fills.bytes, bytes).min(share(fills.count, objects)),
+        })
+    }
+}
+
 /// What a phase was.
 #[derive(Debug, Clone)]
 pub struct PhaseRun {
@@ -41,6 +75,8 @@ pub struct PhaseRun {
     pub to: Duration,
     /// Requests a second that the plan asks for, on average.
     pub intended_rate: f64,
+    /// A fill that was given up.
+    pub given_up: Option<GivenUp>,
     /// What the robots' thread had of the cores.
     pub cores: Cores,
     /// What was counted.

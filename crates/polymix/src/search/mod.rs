@@ -134,6 +134,13 @@ impl SearchReport {
         Stamp::new(FORMAT, VERSION).read(text)
     }
 
+    /// The step with the highest rate that was stood.
+    #[must_use]
+    pub fn highest_stood(&self) -> Option<&Step> {
+        let stood = |step: &&Step| step.verdict == Verdict::Stood;
+        self.by_rate().into_iter().rfind(stood)
+    }
+
     /// The steps by rate.
     #[must_use]
     pub fn by_rate(&self) -> Vec<&Step> {

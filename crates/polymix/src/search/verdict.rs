@@ -49,6 +49,16 @@ pub enum Verdict {
     Unclear(Vec<String>),
 }
 
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stood => f.write_str("stood"),
+            Self::Failed(why) => write!(f, "failed: {}", why.join("; ")),
+            Self::Unclear(why) => write!(f, "unclear: {}", why.join("; ")),
+        }
+    }
+}
+
 impl Conditions {
     /// The papers' limit is 3 s where a miss takes 2.5 s. With think times shortened it shrinks in the same measure, so that
     /// the proxy may always take as long again as it was allowed beside the specified think time.
@@ -58,6 +68,15 @@ impl Conditions {
             response_ms_max: (RESPONSE_MS_MAX * think_scale).max(RESPONSE_MS_LEAST),
             hit_points: HIT_POINTS,
         }
+    }
+
+    /// When a load is stood, as the end of a sentence.
+    #[must_use]
+    pub fn meaning(&self) -> String {
+        format!(
+            "the mean response is under {:.0} ms, nothing is wrong, and the document hit ratio is at most {} points below what is offered",
+            self.response_ms_max, self.hit_points
+        )
     }
 
     /// What is said of the load of a run.

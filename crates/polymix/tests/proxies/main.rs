@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use polymix::Mix;
 use polymix::check::EXHAUSTED;
-use polymix::phases::Sizing;
+use polymix::phases::{Ends, Phase, Sizing};
 use polymix::report::Report;
 use polymix::robots;
 use polymix::run::{self, Origin, Share, Test, polymix};
@@ -185,14 +185,12 @@ fn parts_of_a_run_by_several_robots_make_one_report() {
     assert!(whole.missing_parts().is_empty());
 }
 
-#[test]
-fn robots_that_run_out_of_sockets_say_so_and_go_on() {
-    let test = brief(Manner::Plain);
-    let origin = Origin::start(test.servers(), test.server()).unwrap();
+/// A thousand robots for a test that is put together by hand.
+fn robots(test: &Test, origin_port: u16) -> robots::Settings {
     let mut servers = test.servers();
-    servers.first.set_port(origin.address.port());
-    let settings = robots::Settings {
-        mix: Mix::Three,
+    servers.first.set_port(origin_port);
+    robots::Settings {
+        mix: test.sizing.mix,
         proxy: test.proxy,
         servers,
         robots: 1_000,
@@ -206,15 +204,77 @@ fn robots_that_run_out_of_sockets_say_so_and_go_on() {
         cache_bytes: 1 << 20,
         working_set_fills: 100,
         patience: test.patience,
-        sockets_max: 2,
-        kept_max: 2,
-    };
+        sockets_max: 1_000,
+        kept_max: 1_000,
+    }
+}
+
+fn phase(test: &Test, name: &str) -> Phase {
     let phases = polymix::phases::phases(&test.sizing);
-    let top: Vec<_> = phases.into_iter().filter(|p| p.name == "top1").collect();
+    phases.into_iter().find(|p| p.name == name).unwrap()
+}
+
+fn run_robots(settings: robots::Settings, phase: &Phase) -> robots::Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().build().unwrap();
-    let run = robots::run(settings, &top, None, |_| {});
-    let outcome = tokio::task::LocalSet::new().block_on(&runtime, run);
+    let run = robots::run(settings, std::slice::from_ref(phase), None, |_| {});
+    tokio::task::LocalSet::new().block_on(&runtime, run)
+}
+
+#[test]
+fn a_fill_that_gets_nowhere_is_given_up_and_that_is_told() {
+    let filling = |manner, at_most_s| {
+        let test = brief(manner);
+        let origin = Origin::start(test.servers(), test.server()).unwrap();
+        let mut fill = phase(&test, "fill");
+        fill.ends = Ends::Filled {
+            bytes: 20_000,
+            planned_s: 0.25,
+            at_most_s,
+        };
+        let settings = robots(&test, origin.address.port());
+        run_robots(settings, &fill).phases[0].given_up
+    };
+    // Nothing comes through one of them.
+    let given_up = filling(Manner::Breaks, 1.0).expect("there was nothing to fill with");
+    assert!((given_up.planned_s - 0.25).abs() < 1e-9 && given_up.filled_percent == 0.0);
+    assert_eq!(filling(Manner::Plain, 60.0), None);
+}
+
+#[test]
+fn servers_may_have_addresses_of_their_own() {
+    let (address, cache) = proxy(Manner::Cache);
+    let report = run(&Test {
+        origin: SocketAddrV4::new(Ipv4Addr::new(127, 1, 7, 249), 0),
+        spread: true,
+        servers: Some(4),
+        only: vec!["inc1".to_owned(), "top1".to_owned()],
+        ..test(Mix::Three, address)
+    });
+    assert_eq!(report.total.errors, 0, "{:?}", report.faults);
+    assert!(report.total.replies > 100);
+    // Counted up from the first one, 250 in a network.
+    let hosts = cache.hosts.lock().unwrap();
+    let hosts: Vec<_> = hosts
+        .iter()
+        .map(|host| host.rsplit_once(':').unwrap().0)
+        .collect();
+    assert_eq!(
+        hosts,
+        ["127.1.7.249", "127.1.7.250", "127.1.8.1", "127.1.8.2"]
+    );
+}
+
+#[test]
+fn robots_that_run_out_of_sockets_say_so_and_go_on() {
+    let test = brief(Manner::Plain);
+    let origin = Origin::start(test.servers(), test.server()).unwrap();
+    let settings = robots::Settings {
+        sockets_max: 2,
+        kept_max: 2,
+        ..robots(&test, origin.address.port())
+    };
+    let outcome = run_robots(settings, &phase(&test, "top1"));
     let counted = &outcome.phases[0].counted;
     assert!(counted.replies.count > 0);
     assert_eq!(counted.faults.keys().collect::<Vec<_>>(), [EXHAUSTED]);

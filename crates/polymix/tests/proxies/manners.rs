@@ -3,7 +3,7 @@
 //! As simple as can be: a thread a connection, one request a connection, HTTP/1.0. The cache keeps what came with
 //! `Cache-Control: public` for the length of a test, in which nothing expires.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -49,6 +49,8 @@ pub enum Manner {
 pub struct Cache {
     kept: Mutex<HashMap<String, Vec<u8>>>,
     pub hits: AtomicU64,
+    /// Servers that were asked, by address and port.
+    pub hosts: Mutex<BTreeSet<String>>,
 }
 
 /// Starts a proxy. It lives as long as the test process.
@@ -115,6 +117,7 @@ fn serve(mut client: TcpStream, manner: Manner, cache: &Cache) -> std::io::Resul
         }
         None => {
             let host = field(&text, "Host").unwrap();
+            cache.hosts.lock().unwrap().insert(host.clone());
             let answer = ask(&host, &asked(manner, &request, range.as_deref()))?;
             let head = String::from_utf8_lossy(&answer).into_owned();
             let public = field(&head, "Cache-Control").is_some_and(|v| v == "public");
