@@ -342,9 +342,8 @@ impl Conditions {
 
     /// How long a run takes if the proxy keeps up, in seconds.
     pub fn seconds_expected(&self, rate: f64) -> f64 {
-        // What ends a hopeless fill is four times what it should take, and some.
         let length = |phase: &Phase| match phase.ends {
-            Ends::Filled { at_most_s, .. } => (at_most_s - 10.0) / 4.0,
+            Ends::Filled { planned_s, .. } => planned_s,
             Ends::After(s) | Ends::ServersSeen(s) => s,
         };
         let sum: f64 = self.run_phases(rate).iter().map(length).sum();
