@@ -176,13 +176,18 @@ fn wildcard_covers(own: &SocketAddr, ip: IpAddr, port: u16) -> bool {
     own.port() == port && own.ip().is_unspecified() && (own.is_ipv6() || ip.is_ipv4())
 }
 
+/// Where a large cloud's metadata is asked for in IPv6: a unique local address, unlike 169.254.169.254.
+const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
 /// The kind of special-purpose address this is, `None` for an ordinary one.
 fn reserved(ip: IpAddr) -> Option<Forbidden> {
     match ip {
         IpAddr::V4(ip) => reserved_v4(ip),
         IpAddr::V6(ip) if ip.is_loopback() => Some(Forbidden::Loopback),
         IpAddr::V6(ip) if ip.is_unspecified() => Some(Forbidden::Unspecified),
-        IpAddr::V6(ip) if ip.is_unicast_link_local() => Some(Forbidden::LinkLocal),
+        IpAddr::V6(ip) if ip.is_unicast_link_local() || ip == METADATA_V6 => {
+            Some(Forbidden::LinkLocal)
+        }
         IpAddr::V6(ip) if ip.is_multicast() => Some(Forbidden::Multicast),
         IpAddr::V6(ip) => embedded_v4(ip).and_then(reserved_v4),
     }

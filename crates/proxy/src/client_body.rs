@@ -22,6 +22,7 @@ pub struct ClientBody {
     /// Taken from the client, framed, and not yet written (and flushed) to the origin.
     pub unsent: Option<Bytes>,
     chunked_out: bool,
+    is_stopped: bool,
 }
 
 enum BodyState {
@@ -44,19 +45,25 @@ impl ClientBody {
             state,
             unsent: None,
             chunked_out: head.framing == Framing::Chunked,
+            is_stopped: false,
         }
     }
 
-    /// Has all of it been passed on?
-    /// Has it all been taken?
+    /// Is there nothing more to pass on?
     pub fn is_done(&self) -> bool {
         matches!(self.state, BodyState::Done) && self.unsent.is_none()
     }
 
     /// Nothing more is read of it. The client's connection can't be used again.
     pub fn stop(&mut self) {
+        self.is_stopped |= !self.is_done();
         self.state = BodyState::Done;
         self.unsent = None;
+    }
+
+    /// Is what comes next on the client's connection another request? Not if something of this body may still come.
+    pub fn is_through(&self) -> bool {
+        self.is_done() && !self.is_stopped
     }
 
     /// The next bytes to send to the origin, framed; `None` when there is nothing more. Safe to cancel: what

@@ -41,7 +41,7 @@ use crate::{
 /// Answers one request.
 pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> After {
     let mut on = Answering::new(&incoming);
-    let head = incoming.head;
+    let mut head = incoming.head;
     if head.method == "CONNECT" {
         // The ways less travelled are boxed, so that the future of every request stays small.
         return Box::pin(switch::connect(worker, conn, &mut on, &head)).await;
@@ -75,6 +75,9 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         }
     };
     let ruled = place.ruled(&listener.book, &head.method);
+    let upgrade = pass::asked_upgrade(&head);
+    // First of all: what the origin does not get to see selects nothing.
+    http1::remove_hop_by_hop(&mut head.fields);
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     let mut key = Vec::with_capacity(128);
     place.write_shaped_key(ruled.shape, &mut key);
@@ -87,7 +90,6 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         || head
             .seen
             .intersects(Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE));
-    let mut head = head;
     if ruled.strip_cookies {
         head.fields.remove(b"cookie");
     }
@@ -100,6 +102,7 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         met: ruled.met,
         bypass: ruled.bypass,
         extras: extras.unwrap_or_default(),
+        upgrade,
     };
     if passes {
         return Box::pin(pass::exchange(
@@ -146,7 +149,7 @@ pub struct Wanted {
     pub asked: Asked,
     /// The request but for its fields.
     pub head: RequestHead,
-    /// Its fields: shared, because the fetch outlives the request.
+    /// Its fields, but for those of the client's connection: shared, because the fetch outlives the request.
     pub request: Arc<Fields>,
     /// The operator's rules it meets.
     pub met: Met,
@@ -154,6 +157,8 @@ pub struct Wanted {
     pub bypass: bool,
     /// Its values of what a rule makes part of the key; empty if none does.
     pub extras: Vec<u8>,
+    /// The protocols it asks to switch to, where it may.
+    pub upgrade: Option<Vec<u8>>,
 }
 
 impl Wanted {

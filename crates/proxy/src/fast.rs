@@ -212,7 +212,7 @@ pub fn answer(
             class,
             status: object.status,
             bytes_out: total as u64,
-            uri: key[target::KEY_PREFIX.len()..].to_vec(),
+            uri: target::uri_of_key(&key).to_vec(),
             content_type: object.content_type().to_vec(),
             cache_status: out[status_from..status_to].to_vec(),
         };

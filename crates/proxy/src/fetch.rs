@@ -643,9 +643,13 @@ pub fn publish_freshened(
         fields: &fields,
     };
     let same_vary = httpcache::vary_list(&stale.fields()) == httpcache::vary_list(&fields);
-    let storable = httpcache::storable(&request, &answer, &decision.rules).is_ok();
+    let storable = httpcache::storable(&request, &answer, &decision.rules);
+    if let Err(NotStorable::Authorization | NotStorable::RequestNoStore) = storable {
+        // It is for this client alone, and says nothing of what others may be given.
+        return false;
+    }
     let fits = fresh.body_bytes() <= decision.object_bytes_max;
-    if !storable || !decision.stores || !fits || !same_vary {
+    if storable.is_err() || !decision.stores || !fits || !same_vary {
         //= rfc9111 §4.3.4   a 304 that restricts reuse (no-store, private) ends it; one that changes Vary moves it
         let _ = shared.invalidate(primary);
         return false;
@@ -653,7 +657,10 @@ pub fn publish_freshened(
     // What was purged since the stale object was looked up does not come back.
     let began = began.min(errand.stale_began);
     let may_publish = |object: &Object| shared.may_publish(object, began);
-    shared.memory.insert(fresh.clone(), may_publish);
+    if !shared.memory.insert(fresh.clone(), may_publish) {
+        // Nor what it replaces, which would be found first.
+        shared.memory.remove(fresh.hash);
+    }
     if let Some(disk) = &worker.disk {
         // The head changed, so the record is written anew; a large object's fragments stay where they are.
         disk.store_object(fresh, &[&fresh.body], began);

@@ -61,9 +61,10 @@ pub async fn note(
     });
     let shared = &worker.shared;
     let began = began.min(found.began);
-    shared
-        .memory
-        .insert(object.clone(), |object| shared.may_publish(object, began));
+    let may_publish = |object: &_| shared.may_publish(object, began);
+    if !shared.memory.insert(object.clone(), may_publish) {
+        shared.memory.remove(object.hash);
+    }
     if let Some(disk) = &worker.disk {
         disk.store_object(&object, &[&object.body], began);
         shared.take_back_hidden(&object);

@@ -41,6 +41,8 @@ use crate::{
 pub struct Flow {
     /// Fields of the whole representation.
     pub fields: Fields,
+    /// Further field lines, for the one who asked alone.
+    pub withheld: Bytes,
     /// Age, if it is told.
     pub age_s: Option<u32>,
     /// What is stored of it, if anything is.
@@ -100,6 +102,7 @@ pub async fn send(
         object::write_head(200, http1::reason_phrase(200), &fields, &mut head);
         200
     };
+    head.extend_from_slice(&flow.withheld);
     answer::write_age_and_status(flow.age_s, &cache_status, &mut head);
     on.end_head(&mut head);
     let mut lead = Bytes::from(head);

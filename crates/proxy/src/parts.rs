@@ -292,6 +292,7 @@ async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> O
         };
         let flow = Flow {
             fields: fresh.fields(),
+            withheld: Bytes::new(),
             age_s: Some(fresh.standing.age_s(worker.now_ms())),
             object: Some(fresh),
             holding,
@@ -443,6 +444,7 @@ async fn new_part(
             Some(object) => object.fields(),
             None => response.fields,
         },
+        withheld: response.withheld,
         age_s: (age_s > 0).then_some(age_s),
         object,
         holding: Holding::default(),

@@ -76,12 +76,7 @@ pub async fn exchange(
     why: Forward,
 ) -> After {
     let head = &wanted.head;
-    let upgrade = head
-        .seen
-        .intersects(Seen::UPGRADE)
-        .then(|| wanted.request.first(b"upgrade").map(<[u8]>::to_vec))
-        .flatten()
-        .filter(|protocol| head.framing == Framing::None && may_switch_to(protocol));
+    let upgrade = wanted.upgrade.clone();
     let request = request_bytes(worker, wanted, upgrade.as_deref());
     on.hierarchy = Hierarchy::Direct;
     on.peer = wanted.asked.destination.host.as_bytes().to_vec();
@@ -110,7 +105,7 @@ pub async fn exchange(
         }
         Err(Failure::Origin(error)) => {
             metrics::add(&worker.counters.origin_errors, 1);
-            on.keep_open &= body.is_done();
+            on.keep_open &= body.is_through();
             if on.head_only()
                 && !wanted.bypass
                 && let Some(after) =
@@ -133,6 +128,8 @@ pub async fn exchange(
             .await;
         }
     };
+    // Whoever answers it from now on, and with what: behind an early answer is more of the body, and no request.
+    on.keep_open &= body.is_through();
     let moments = upstream.moments;
     on.stages.set(
         StageName::ServerReply,
@@ -166,6 +163,21 @@ pub async fn exchange(
     let mut status = Vec::with_capacity(64);
     CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status).detail("pass");
     relay(worker, conn, on, upstream, &response, body, &status).await
+}
+
+/// The protocols that a client asks to switch to, if it may.
+pub fn asked_upgrade(head: &RequestHead) -> Option<Vec<u8>> {
+    if !head.seen.intersects(Seen::UPGRADE) || head.framing != Framing::None {
+        return None;
+    }
+    //= rfc9110 §7.8   must be ignored in an HTTP/1.0 request, and sent with an upgrade option in Connection
+    let is_option = |option: &[u8]| option.eq_ignore_ascii_case(b"upgrade");
+    if head.version != http1::Version::Http11 || !head.fields.members(b"connection").any(is_option)
+    {
+        return None;
+    }
+    let protocols = head.fields.first(b"upgrade")?;
+    may_switch_to(protocols).then(|| protocols.to_vec())
 }
 
 /// May a client ask the origin for these protocols? Other versions of HTTP it may not: behind the switch are further

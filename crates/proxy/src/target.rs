@@ -7,8 +7,8 @@
 //!
 //! A key also says under whose rules it was fetched, where that matters, behind a TAB that no URI holds: the
 //! origin of a route that passes Host on (who answers for a host is the operator's word, not the client's), and the
-//! destination rules of a forward listener that reaches further than a public one may. So nobody is served
-//! from the cache what he could not have fetched.
+//! destination rules of a forward listener, if it reaches further than a public one may or there are routes, which reach what
+//! they name. So nobody is served from the cache what he could not have fetched.
 //!
 //! Not known here: caching, connections.
 
@@ -259,14 +259,16 @@ impl Place<'_> {
     }
 }
 
-/// What a listener's keys carry beside the URI: nothing for the rules of a public forward listener, else the number
-/// of the first listener with the same rules.
+/// What a listener's keys carry beside the URI: nothing for the rules of a public forward listener, if no route may fetch what it may not,
+/// else the number of the first listener with the same rules.
 pub fn key_tag(listener: &Listener, all: &[Listener]) -> Vec<u8> {
     let Role::Forward(forward) = &listener.role else {
         return Vec::new();
     };
     let rules = &forward.destinations;
-    if !rules.loopback && !rules.link_local && rules.allow.is_empty() {
+    let is_public = !rules.loopback && !rules.link_local && rules.allow.is_empty();
+    let is_reverse = |other: &Listener| matches!(other.role, Role::Reverse(_));
+    if is_public && !all.iter().any(is_reverse) {
         return Vec::new();
     }
     let same = |other: &Listener| match &other.role {

@@ -540,6 +540,8 @@ impl Body {
         unsent: &mut Bytes,
     ) -> Result<Moved, UpstreamError> {
         match &mut self.lease {
+            // An answer without a body, or at its end, is heard already.
+            _ if matches!(self.state, BodyState::Length(0) | BodyState::Done) => Ok(Moved::Heard),
             Some(lease) if self.input.is_empty() => {
                 write_or_hear(worker, watch, lease, unsent, &mut self.input).await
             }
