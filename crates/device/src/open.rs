@@ -6,7 +6,7 @@
 //! flag on the open file, and tried with one read: file systems differ in what they refuse, and when.
 //!
 //! A process that has just been killed holds its files until the kernel has ended its disk operations, so a lock is
-//! asked for during a second before it counts as refused.
+//! asked for during some seconds before it counts as refused.
 //!
 //! A disk is also claimed (O_EXCL): the kernel then refuses to mount it, and refuses us if it is mounted, part of an
 //! array, or has a partition that is. The lock on it keeps readers of ours away, and udev, which would look into it each

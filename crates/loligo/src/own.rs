@@ -331,6 +331,14 @@ fn network(given: &Given, text: &str) -> Result<IpNet, Problem> {
             "\"{text}\" is no network; write \"10.0.0.0/8\", \"2001:db8::/32\" or one address"
         ))
     })?;
+    // Clients and destinations are compared in the form in which IPv4 is IPv4.
+    let net = match net {
+        IpNet::V6(mapped) if mapped.prefix_len() >= 96 => match mapped.addr().to_ipv4_mapped() {
+            Some(v4) => IpNet::new_assert(v4.into(), mapped.prefix_len() - 96),
+            None => net,
+        },
+        net => net,
+    };
     Ok(net.trunc())
 }
 

@@ -70,5 +70,7 @@ fn say_on_stderr(level: &str) {
         .with_writer(std::io::stderr)
         .with_ansi(colours)
         .with_target(false)
+        // It would be told on standard error, which is what cannot be written, and end the thread that had something to say.
+        .log_internal_errors(false)
         .init();
 }

@@ -228,7 +228,7 @@ pub const TOP: &[Setting<Draft>] = &[
             d.plan.limits.connections_max = n as usize;
             d.connections_given = true;
         }),
-        "Client connections. Without it the default is lowered to what the limit of open files (`ulimit -n`) bears. Beyond it new clients wait.",
+        "Client connections. Without it the default is lowered to what the limit of open files (`ulimit -n`) bears. Beyond it new clients are turned away at once, and counted.",
     ),
     setting(
         "limits.object-max",

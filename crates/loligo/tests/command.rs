@@ -1,7 +1,9 @@
 //! The binary as people use it: help, check, dump, exit status.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 fn loligo(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_loligo"))
@@ -140,4 +142,94 @@ fn a_profile_is_dumped_as_columns_and_as_json() {
     let output = loligo(&["profile", "dump", &other]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("this is not a profile file"));
+}
+
+/// A proxy of the binary itself, on ports of the system's choice.
+struct Serving {
+    child: Child,
+    admin: String,
+    stderr: Option<BufReader<ChildStderr>>,
+}
+
+impl Serving {
+    fn start() -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_loligo"))
+            .args(["serve", "--store", "none", "--listen", "127.0.0.1:0"])
+            .args(["--admin", "127.0.0.1:0", "--workers", "1"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let (mut admin, mut line) = (String::new(), String::new());
+        while !line.contains("ready, ") {
+            line.clear();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended");
+            if let Some((_, address)) = line.trim().split_once("admin interface on http://") {
+                admin = address.to_owned();
+            }
+        }
+        Self {
+            child,
+            admin,
+            stderr: Some(stderr),
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args([name, &pid]).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn who_cannot_say_anything_any_more_goes_on() {
+    let mut serving = Serving::start();
+    // From now on whatever is logged fails to be written.
+    drop(serving.stderr.take());
+    for _ in 0..2 {
+        let mut admin = TcpStream::connect(&serving.admin).unwrap();
+        let purge = format!(
+            "PURGE /http://www.example.org/a HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            serving.admin
+        );
+        admin.write_all(purge.as_bytes()).unwrap();
+        let mut answer = String::new();
+        admin.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+    }
+    serving.signal("-TERM");
+    assert_eq!(serving.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_load_on_nobody_says_so_at_once() {
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let proxy = nobody.to_string();
+    let bench = [
+        "bench",
+        "polymix",
+        "--rate",
+        "10",
+        "--cache-size",
+        "1MiB",
+        "--proxy",
+    ];
+    let output = loligo(&[&bench[..], &[&proxy]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains(&proxy) && said.contains("is the proxy running"),
+        "{said}"
+    );
 }

@@ -14,6 +14,7 @@ use std::{
     net::SocketAddr,
     pin::{Pin, pin},
     rc::Rc,
+    sync::atomic::{AtomicU64, Ordering},
     task::{Poll, ready},
     time::{Duration, Instant},
 };
@@ -85,6 +86,17 @@ enum Turn {
     Closed,
 }
 
+/// Says it once a minute: whoever has reached the limit has many of them.
+fn warn_of_limit(worker: &Worker, peer: SocketAddr) {
+    static WARNED_AT_S: AtomicU64 = AtomicU64::new(0);
+    let now_s = worker.now_ms().0 / 1000;
+    let was_long_ago = |at: u64| (at == 0 || now_s.abs_diff(at) >= 60).then_some(now_s);
+    let relaxed = Ordering::Relaxed;
+    if (WARNED_AT_S.fetch_update(relaxed, relaxed, was_long_ago)).is_ok() {
+        tracing::warn!(%peer, "connection limit reached; raise limits.connections-max. Further ones are counted only");
+    }
+}
+
 /// May this client be served, and is there room for one more connection?
 pub fn admit(
     worker: &Rc<Worker>,
@@ -99,7 +111,7 @@ pub fn admit(
     let count = ConnectionCount::take(worker);
     if count.is_none() {
         metrics::add(&worker.counters.client_connections_refused, 1);
-        tracing::warn!(%peer, "connection limit reached; raise limits.connections-max");
+        warn_of_limit(worker, peer);
         return None;
     }
     metrics::add(&worker.counters.client_connections, 1);

@@ -5,11 +5,16 @@
 //! bounded: when the disk does not keep up, records are dropped and counted; requests never wait for a log.
 
 use std::{
+    fmt,
     fs::{File, OpenOptions},
-    io::{self, BufWriter, Write},
+    io::{self, Write},
     mem,
     path::{Path, PathBuf},
-    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
     thread::{self, JoinHandle},
 };
 
@@ -26,8 +31,10 @@ const BATCH_BYTES: usize = 64 << 10;
 const BATCHES_MAX: usize = 256;
 
 enum Message {
-    Access(Vec<u8>),
-    Profile(Vec<u8>),
+    /// Entries, and how many.
+    Access(Vec<u8>, u64),
+    /// Records, and how many.
+    Profile(Vec<u8>, u64),
     Reopen,
     Stop,
 }
@@ -38,6 +45,8 @@ pub struct Journal {
     thread: Option<JoinHandle<()>>,
     access: bool,
     profile: bool,
+    /// Records that could not be written, until a worker has counted them.
+    lost: Arc<AtomicU64>,
 }
 
 /// A worker's end of the journal.
@@ -47,6 +56,7 @@ pub struct JournalWriter {
     profile: Option<Vec<u8>>,
     access_entries: u64,
     profile_entries: u64,
+    lost: Arc<AtomicU64>,
 }
 
 impl Journal {
@@ -61,17 +71,21 @@ impl Journal {
                 thread: None,
                 access: false,
                 profile: false,
+                lost: Arc::default(),
             });
         }
         let (sender, receiver) = sync_channel(BATCHES_MAX);
-        let thread = thread::Builder::new()
-            .name("journal".into())
-            .spawn(move || run(&receiver, access, profile))?;
+        let lost = Arc::<AtomicU64>::default();
+        let thread = thread::Builder::new().name("journal".into()).spawn({
+            let lost = Arc::clone(&lost);
+            move || run(&receiver, access, profile, &lost)
+        })?;
         Ok(Journal {
             sender: Some(sender),
             thread: Some(thread),
             access: has_access,
             profile: has_profile,
+            lost,
         })
     }
 
@@ -83,6 +97,7 @@ impl Journal {
             profile: self.profile.then(Vec::new),
             access_entries: 0,
             profile_entries: 0,
+            lost: Arc::clone(&self.lost),
         }
     }
 
@@ -157,7 +172,8 @@ impl JournalWriter {
 
     /// Hands over what has gathered; once a second and at the end. Returns records lost.
     pub fn flush(&mut self) -> u64 {
-        self.hand_over_access() + self.hand_over_profile()
+        let unwritten = self.lost.swap(0, Ordering::Relaxed);
+        self.hand_over_access() + self.hand_over_profile() + unwritten
     }
 
     fn hand_over_access(&mut self) -> u64 {
@@ -165,7 +181,7 @@ impl JournalWriter {
         match &mut self.access {
             Some(buffer) if !buffer.is_empty() => {
                 let full = mem::replace(buffer, Vec::with_capacity(BATCH_BYTES + 4096));
-                self.send(Message::Access(full), entries)
+                self.send(Message::Access(full, entries), entries)
             }
             _ => 0,
         }
@@ -176,7 +192,7 @@ impl JournalWriter {
         match &mut self.profile {
             Some(buffer) if !buffer.is_empty() => {
                 let full = mem::replace(buffer, Vec::with_capacity(BATCH_BYTES + 4096));
-                self.send(Message::Profile(full), entries)
+                self.send(Message::Profile(full, entries), entries)
             }
             _ => 0,
         }
@@ -194,18 +210,30 @@ fn run(
     receiver: &Receiver<Message>,
     mut access: Option<AccessFile>,
     mut profile: Option<ProfileFile>,
+    lost: &AtomicU64,
 ) {
     while let Ok(message) = receiver.recv() {
-        let result = match message {
-            Message::Access(batch) => access.as_mut().map_or(Ok(()), |f| f.write(&batch)),
-            Message::Profile(batch) => profile.as_mut().map_or(Ok(()), |f| f.write(&batch)),
-            Message::Reopen => access
-                .as_mut()
-                .map_or(Ok(()), AccessFile::reopen)
-                .and(profile.as_mut().map_or(Ok(()), ProfileFile::reopen)),
+        let (result, entries) = match message {
+            Message::Access(batch, entries) => {
+                let written = access.as_mut().map_or(Ok(()), |f| f.write(&batch));
+                (written, entries)
+            }
+            Message::Profile(batch, entries) => {
+                let written = profile.as_mut().map_or(Ok(()), |f| f.write(&batch));
+                (written, entries)
+            }
+            Message::Reopen => {
+                let access = access.as_mut().map_or(Ok(()), AccessFile::reopen);
+                let profile = profile.as_mut().map_or(Ok(()), ProfileFile::reopen);
+                for error in [access, profile].into_iter().filter_map(Result::err) {
+                    tracing::error!(%error, "cannot open the log anew; what was open is written on");
+                }
+                continue;
+            }
             Message::Stop => break,
         };
         if let Err(error) = result {
+            lost.fetch_add(entries, Ordering::Relaxed);
             tracing::error!(%error, "cannot write the log; records are lost until it can be written again");
         }
     }
@@ -215,6 +243,8 @@ struct AccessFile {
     log: AccessLog,
     out: Box<dyn Write + Send>,
     lines: Vec<u8>,
+    /// What was written last may have ended within a line.
+    is_torn: bool,
 }
 
 impl AccessFile {
@@ -223,16 +253,21 @@ impl AccessFile {
             log: log.clone(),
             out: open_target(&log.target)?,
             lines: Vec::new(),
+            is_torn: false,
         })
     }
 
     fn reopen(&mut self) -> io::Result<()> {
         self.out = open_target(&self.log.target)?;
+        // Of a file that was not moved away the last line is still there.
         Ok(())
     }
 
     fn write(&mut self, batch: &[u8]) -> io::Result<()> {
         self.lines.clear();
+        if self.is_torn {
+            self.lines.push(b'\n');
+        }
         let mut rest = batch;
         while let Some((entry, len)) = Entry::decode(rest) {
             match self.log.format {
@@ -241,8 +276,12 @@ impl AccessFile {
             }
             rest = &rest[len..];
         }
-        self.out.write_all(&self.lines)?;
-        self.out.flush()
+        let written = (self.out.write_all(&self.lines)).and_then(|()| self.out.flush());
+        self.is_torn = written.is_err();
+        written.map_err(|error| match &self.log.target {
+            LogTarget::Stdout => naming("standard output", &error),
+            LogTarget::File(path) => naming(path.display(), &error),
+        })
     }
 }
 
@@ -258,35 +297,122 @@ fn append_to(path: &Path) -> io::Result<File> {
         .create(true)
         .append(true)
         .open(path)
-        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+        .map_err(|e| naming(path.display(), &e))
+}
+
+/// The error with what it is about.
+fn naming(what: impl fmt::Display, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
 struct ProfileFile {
     path: PathBuf,
-    out: BufWriter<File>,
+    out: File,
+    /// What was written last may have ended within a record: then a header goes first, by which a reader finds its way.
+    is_torn: bool,
 }
 
 impl ProfileFile {
     fn open(path: &Path) -> io::Result<ProfileFile> {
-        let mut out = BufWriter::new(append_to(path)?);
-        // Also in front of what is appended to an older file: a reader finds its way there behind a torn record.
-        let mut header = Vec::new();
-        profile::write_file_header(&mut header);
-        out.write_all(&header)?;
-        Ok(ProfileFile {
+        let mut file = ProfileFile {
             path: path.to_owned(),
-            out,
-        })
+            out: append_to(path)?,
+            // Also in front of what is appended to an older file.
+            is_torn: true,
+        };
+        file.write(&[])?;
+        Ok(file)
     }
 
     fn reopen(&mut self) -> io::Result<()> {
-        self.out.flush()?;
         *self = ProfileFile::open(&self.path)?;
         Ok(())
     }
 
     fn write(&mut self, batch: &[u8]) -> io::Result<()> {
-        self.out.write_all(batch)?;
-        self.out.flush()
+        let mut header = Vec::new();
+        if self.is_torn {
+            profile::write_file_header(&mut header);
+        }
+        let written = (self.out.write_all(&header)).and_then(|()| self.out.write_all(batch));
+        self.is_torn = written.is_err();
+        written.map_err(|error| naming(self.path.display(), &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where every write fails, as on a full disk.
+    fn full() -> File {
+        OpenOptions::new().write(true).open("/dev/full").unwrap()
+    }
+
+    fn record(began_unix_us: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        Record::begun(began_unix_us).encode(&mut out);
+        out
+    }
+
+    #[test]
+    fn behind_a_torn_profile_record_the_next_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("profile");
+        let mut file = ProfileFile::open(&path).unwrap();
+        file.write(&record(1)).unwrap();
+        // Half of one went out before the disk was full.
+        file.out.write_all(&record(2)[..10]).unwrap();
+        let there = mem::replace(&mut file.out, full());
+        let error = file.write(&record(3)).unwrap_err();
+        assert!(error.to_string().contains("profile: "), "{error}");
+        file.out = there;
+        file.write(&record(4)).unwrap();
+        file.write(&record(5)).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let found = profile::Reader::new(&bytes[..]).unwrap();
+        let began: Vec<_> = found
+            .filter_map(Result::ok)
+            .map(|r| r.began_unix_us)
+            .collect();
+        assert_eq!(began, [1, 4, 5]);
+    }
+
+    #[test]
+    fn behind_a_torn_line_another_one_begins_and_what_was_lost_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access");
+        let log = AccessLog {
+            target: LogTarget::File(path.clone()),
+            format: AccessFormat::Squid,
+        };
+        let mut file = AccessFile::open(&log).unwrap();
+        file.out.write_all(b"half a li").unwrap();
+        file.out = Box::new(full());
+        let (sender, receiver) = sync_channel(4);
+        let lost = Arc::<AtomicU64>::default();
+        let mut entry = Vec::new();
+        Entry {
+            record: Record::begun(1),
+            client: [127, 0, 0, 1].into(),
+            method: b"GET",
+            uri: b"http://a.example/",
+            content_type: b"",
+            hierarchy: access::Hierarchy::None,
+            peer: b"",
+            cache_status: b"",
+        }
+        .encode(&mut entry);
+        // Refused; then there is room again.
+        sender.send(Message::Access(entry.clone(), 7)).unwrap();
+        sender.send(Message::Reopen).unwrap();
+        sender.send(Message::Access(entry, 1)).unwrap();
+        sender.send(Message::Stop).unwrap();
+        run(&receiver, Some(file), None, &lost);
+        assert_eq!(lost.load(Ordering::Relaxed), 7);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (2, "half a li"));
+        assert!(lines[1].contains(" GET http://a.example/ "), "{text}");
     }
 }

@@ -18,7 +18,7 @@ use replacement::Admission;
 use tokio::{
     net::TcpListener,
     runtime::{self, LocalOptions, LocalRuntime},
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::{oneshot, watch},
 };
 
@@ -27,7 +27,7 @@ use crate::{
     admin,
     clock::Clock,
     flight::Flights,
-    journal::Journal,
+    journal::{Journal, Reopener},
     keeper::Keeper,
     memory::MemoryTier,
     metrics::Counters,
@@ -98,6 +98,16 @@ impl Stopper {
             first
         });
     }
+
+    /// Begins to drain; asked again, cuts what is still in progress.
+    fn stop_or_cut(&self) {
+        if *self.0.borrow() == Phase::Running {
+            self.stop();
+            return;
+        }
+        tracing::warn!("asked again to stop; requests in progress are cut");
+        self.0.send_replace(Phase::Stopping);
+    }
 }
 
 /// Serves until SIGTERM or SIGINT, then drains.
@@ -129,6 +139,8 @@ fn run(
         .enable_all()
         .build_local(LocalOptions::default())?;
     let _inside = runtime.enter();
+    // First of all: what comes before it is ready waits, instead of ending the process in the middle of its opening.
+    let signals = signals.then(Signals::take).transpose()?;
     // For each worker one of every listener.
     let mut sockets: Vec<Vec<net::TcpListener>> = (0..plan.workers).map(|_| Vec::new()).collect();
     for listener in &mut plan.listeners {
@@ -220,8 +232,8 @@ fn run(
             let shared = Arc::clone(&shared);
             tokio::task::spawn_local(admin::serve(shared, socket));
         }
-        if signals && let Err(error) = take_signals(&stopper, &journal) {
-            tracing::error!(%error, "cannot take signals; stop with SIGKILL only");
+        if let Some(signals) = signals {
+            tokio::task::spawn_local(signals.obey(stopper, journal.reopener()));
         }
         let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
         tracing::info!("draining");
@@ -315,22 +327,33 @@ fn listen(address: &mut SocketAddr, sockets: usize) -> Result<Vec<net::TcpListen
     Ok(listening)
 }
 
-fn take_signals(stopper: &Stopper, journal: &Journal) -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let reopen = journal.reopener();
-    let stopper = stopper.clone();
-    tokio::task::spawn_local(async move {
+/// Signals of the process.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    /// From now on they do not end the process.
+    fn take() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Does what they say: stop, and asked again at once; open the logs anew.
+    async fn obey(mut self, stopper: Stopper, reopen: Reopener) {
         loop {
             tokio::select! {
-                _ = terminate.recv() => stopper.stop(),
-                _ = interrupt.recv() => stopper.stop(),
-                _ = hang_up.recv() => reopen.reopen(),
+                _ = self.terminate.recv() => stopper.stop_or_cut(),
+                _ = self.interrupt.recv() => stopper.stop_or_cut(),
+                _ = self.hang_up.recv() => reopen.reopen(),
             }
         }
-    });
-    Ok(())
+    }
 }
 
 fn choose_engine(plan: &Plan) -> (EngineKind, &'static str, Option<String>) {

@@ -10,6 +10,7 @@ mod files;
 mod live;
 mod search_args;
 
+use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ use crate::machine;
 
 /// The run could not be made.
 const EXIT_NO_RUN: u8 = 2;
+/// A proxy that takes no connection for so long is not there.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Runs what was typed.
 pub fn run(command: &BenchCommand) -> ExitCode {
@@ -58,6 +61,7 @@ pub fn run(command: &BenchCommand) -> ExitCode {
 
 fn load(flags: &LoadFlags, with_origin: bool) -> Result<ExitCode, String> {
     let test = flags.test()?;
+    is_listened_to(test.proxy)?;
     let mut live = Live::new(flags.quiet);
     let show = |progress: &_| live.show("", progress);
     let report = if with_origin {
@@ -69,6 +73,13 @@ fn load(flags: &LoadFlags, with_origin: bool) -> Result<ExitCode, String> {
     let mut report = report.map_err(|e| e.to_string())?;
     report.label.clone_from(&flags.label);
     tell_run(&report, &flags.out)
+}
+
+/// A load on nobody would go on to its end, and say so then.
+fn is_listened_to(proxy: SocketAddr) -> Result<(), String> {
+    TcpStream::connect_timeout(&proxy, CONNECT_MAX)
+        .map(drop)
+        .map_err(|e| format!("{proxy}: {e}; is the proxy running, and --proxy its address?"))
 }
 
 fn tell_run(report: &Report, out: &OutFlags) -> Result<ExitCode, String> {
