@@ -7,11 +7,15 @@
 //!   R1  a listener or admin interface beyond loopback says whom it serves
 //!   R2  no address is used twice (port 0, any free port, excepted)
 //!   R3  no origin is one of our own listeners, where that can be seen from the addresses
+//!   R4  no file is written as two things: access log, profile, store
 //! Those about stores are in `stores`, those about cache rules in `rules`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
-use proxy::plan::{AccessLog, Admin, Forward, Limits, Listener, OriginUrl, Plan, Role, Route};
+use proxy::plan::{
+    AccessLog, Admin, Forward, Limits, Listener, LogTarget, OriginUrl, Plan, Role, Route, StorePlan,
+};
 
 use crate::draft::{Draft, LISTEN, ListenerDraft, RouteDraft};
 use crate::machine::{Machine, OnDisk};
@@ -72,6 +76,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     let stored = stores::settle(&blocks, machine);
     making.problems.extend(stored.problems);
     making.notes.extend(stored.notes);
+    making.check_files(&stored.plans);
     making.settle_limits();
     let rules = rules::settle(&raw.rules, &mut making.problems);
 
@@ -386,6 +391,32 @@ impl Making<'_> {
     }
 
     /// The number of connections and the limit of open files.
+    /// R4.
+    fn check_files(&mut self, stores: &[StorePlan]) {
+        let same = |a: &Path, b: &Path| {
+            let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            whole(a) == whole(b)
+        };
+        let access = match &self.draft.access {
+            Some(LogTarget::File(path)) => Some(path.clone()),
+            _ => None,
+        };
+        let profile = self.draft.plan.logs.profile.clone();
+        let files = [("log.access", &access), ("log.profile", &profile)];
+        for (key, file) in files {
+            let Some(file) = file else { continue };
+            if stores.iter().any(|store| same(&store.path, file)) {
+                self.complain(key, "this is the store; a log needs a file of its own".into());
+            }
+        }
+        if let (Some(access), Some(profile)) = (&access, &profile)
+            && same(access, profile)
+        {
+            let message = "this is the access log; the profile needs a file of its own";
+            self.complain("log.profile", message.into());
+        }
+    }
+
     fn settle_limits(&mut self) {
         let files = self.machine.files_max;
         let bearable = files.saturating_sub(FILES_RESERVED) / 100 * CLIENT_FILES_PERCENT;

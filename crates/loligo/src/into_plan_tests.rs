@@ -414,3 +414,22 @@ fn wrong_flags_are_named() {
     "#]]
     .assert_eq(&with_flags("", flags).unwrap_err());
 }
+
+#[test]
+fn no_file_is_two_things() {
+    wrong(
+        "store.path = \"/x/a\"\nlog.access = \"/x/./a\"\nlog.profile = \"/x/a\"",
+        expect![[r#"
+            loligo.toml:2: log.access = "/x/./a": this is the store; a log needs a file of its own
+            loligo.toml:3: log.profile = "/x/a": this is the store; a log needs a file of its own
+            loligo.toml:3: log.profile = "/x/a": this is the access log; the profile needs a file of its own
+        "#]],
+    );
+}
+
+#[test]
+fn a_network_of_mapped_addresses_is_one_of_ipv4() {
+    let text = "[[listener]]\naddress = \"0.0.0.0:3128\"\nallow = [\"::ffff:10.0.0.0/104\"]";
+    let plan = settle(text).unwrap().plan;
+    assert_eq!(plan.listeners[0].allow, ["10.0.0.0/8".parse().unwrap()]);
+}

@@ -53,11 +53,16 @@ pub enum ServeError {
     #[error("store: {0}")]
     Store(#[from] StoreError),
     /// A log file.
-    #[error("log: {0}")]
+    #[error("log.access or log.profile: {0}")]
     Log(io::Error),
     /// Certificates.
-    #[error("tls.ca-file: {0}")]
-    Certificates(io::Error),
+    #[error("tls.ca-file = \"{path}\": {source}")]
+    Certificates {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: io::Error,
+    },
     /// A worker.
     #[error("a worker could not start: {0}")]
     Worker(String),
@@ -372,7 +377,10 @@ fn choose_engine(plan: &Plan) -> (EngineKind, &'static str, Option<String>) {
 
 fn tls(plan: &Plan) -> Result<Tls, ServeError> {
     let extra = match &plan.tls.ca_file {
-        Some(path) => Tls::read_pem(path).map_err(ServeError::Certificates)?,
+        Some(path) => Tls::read_pem(path).map_err(|source| ServeError::Certificates {
+            path: path.display().to_string(),
+            source,
+        })?,
         None => Vec::new(),
     };
     Ok(Tls::system(extra))
