@@ -163,15 +163,18 @@ pub fn open(plan: &Plan) -> Result<Opened, StoreError> {
         let moves = block.map(|block| moves(block, &kept)).unwrap_or_default();
         let identity = identity.placed(placement, weight, moves);
         let (store, words) = start(candidate, joining, &settings, identity)?;
-        for (offset, data) in store.opening() {
-            candidate
-                .device
-                .write_all_sync(offset, &data)
-                .and_then(|()| candidate.device.flush_sync())
-                .map_err(candidate.io())?;
-        }
         opened.push((Arc::new(store), Arc::clone(&candidate.device)));
         found.push(words);
+    }
+    // Only now, and one right after the other: starting takes long, and who is killed between two of these leaves the second behind
+    // the first, as if it had been away; then the next start empties it.
+    for (candidate, (store, device)) in candidates.iter().zip(&opened) {
+        for (offset, data) in store.opening() {
+            device
+                .write_all_sync(offset, &data)
+                .and_then(|()| device.flush_sync())
+                .map_err(candidate.io())?;
+        }
     }
     let set = Set::new(
         opened

@@ -414,11 +414,10 @@ impl Store {
                 background.closed = true;
                 return None;
             }
-            if !background.closing
-                && (!retry_snapshot.is_due(now_ms)
-                    || self.is_scanning()
-                    || !self.snapshot_is_due(background))
-            {
+            if !retry_snapshot.is_due(now_ms) {
+                return None;
+            }
+            if !background.closing && (self.is_scanning() || !self.snapshot_is_due(background)) {
                 return None;
             }
             background.snapshot = Some(self.begin_snapshot(background));
@@ -505,15 +504,16 @@ impl Store {
             // Whatever the superblocks on the disk say now: the next one must be newer than both.
             background.superblock.generation = snapshot.into_superblock().generation;
         }
-        // One that was begun before the closing is not yet the clean stop.
-        if background.closing && was_last {
+        // One that was begun before the closing is not yet the clean stop. One that failed is tried again.
+        if background.closing && was_last && ok {
             background.closed = true;
         }
     }
 
     /// Predicates older than everything in the store match nothing any more. A record's extent is taken, in a region that was
     /// opened before, and only then the predicates are asked; so every record of a region opened after a predicate was
-    /// compared with it when it was stored. A fill that is under way since before is refused from now on.
+    /// compared with it when it was stored. A fill that is under way since before is refused from now on, and what began before and
+    /// still waits in a locality buffer, without an extent, is dropped.
     fn prune_predicates(&self, background: &Background) {
         if self.is_scanning() {
             return;
@@ -530,11 +530,13 @@ impl Store {
         if !has_older(&crate::lock(&self.predicates)) {
             return;
         }
-        // Who still reads what has left the index would find no predicate any more that is about it.
-        for number in 0..self.shards.len() {
-            self.shard(number).kill_outlived();
-        }
         self.fills_from.fetch_max(oldest, Ordering::SeqCst);
+        // Who still reads what has left the index would find no predicate any more that is about it; nor would who is given what waits
+        // in a locality buffer. In that order, so that nothing older comes to wait afterwards, see `admits`.
+        for number in 0..self.shards.len() {
+            let killed = self.shard(number).kill_outlived(oldest);
+            self.counters.invalidated.add(killed);
+        }
         crate::lock(&self.predicates).prune(oldest);
     }
 
@@ -547,6 +549,8 @@ impl Store {
         // Inserts that wait for the writer's lock see this when they have it.
         self.closed.store(true, Ordering::SeqCst);
         background.closing = true;
+        // The first try is at once, however the one before it went.
+        background.retry_snapshot = Retry::default();
         if background.volatile {
             background.closed = true;
         }

@@ -9,17 +9,17 @@
 //! a header that says *nowhere*. It is found, served and killed there like any record. When its buffer is emptied, what is left
 //! of it gets a place, a new sequence and an entry, one record behind the other, so that they lie side by side as far as the
 //! cluster has room. That is also when predicates and invalidations are asked once more: a predicate may be forgotten as
-//! soon as everything that has a *place* was compared with it (`prune_predicates`).
+//! soon as everything that has a *place* was compared with it (`prune_predicates`), and then what waits and is older is dropped.
 //!
 //! Not known here: regions, writes under way; what a server is.
 //! Limits: of memory see `locality`. While the device is behind nothing is gathered, and while no
 //! room is ready a full buffer refuses. A record waits for one deadline here and, with the cluster, for another at most.
 //! Source: paper 002 section 3.6 (locality buffers). The paper does not say which buffer is the victim: the one unused for longest.
 
+use crate::Sequence;
 use crate::cluster::Writes;
 use crate::key::KeyHash;
 use crate::locality::Gathered;
-use crate::mistakes::Mistake;
 use crate::record::{HEADER_BYTES, Header, NewRecord, Placed};
 use crate::shard::Shard;
 use crate::store::Store;
@@ -55,6 +55,10 @@ impl Waiting {
     /// Its length with padding.
     pub(crate) fn len_bytes(&self) -> u64 {
         self.bytes.len() as u64
+    }
+
+    pub(crate) fn began(&self) -> Sequence {
+        self.header.began
     }
 
     fn parts(&self) -> (&[u8], &[u8]) {
@@ -224,10 +228,8 @@ impl Store {
         }
         let Header { primary, began, .. } = waiting.header;
         let (key, meta) = waiting.parts();
-        let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
-        let too_old = began < self.fills_from.load(Ordering::SeqCst) && !careless;
         // Of a variant or fragment the primary may be in another shard; then its marker or head is gone, see `admitting_shard`.
-        let stays = !too_old && self.admits(&shard, number, (primary, began), key, meta);
+        let stays = self.admits(&shard, number, (primary, began), key, meta);
         // What the index takes for the same key, or a scan has found meanwhile.
         let (_, freed) = shard.kill(record.hash);
         self.queue_freed(freed);

@@ -192,7 +192,8 @@ impl Store {
             false => superblock.accept_from,
         };
         let keys_left_at = match moves.may_leave {
-            true => sequence,
+            // One above: what has this number may be the last record of the run before.
+            true => sequence + 1,
             false => superblock.keys_left_at,
         };
         let opened_superblock = Superblock {

@@ -7,7 +7,7 @@
 //! A member that was away, or that did not own a key for a while, has missed invalidations. Two numbers in the superblocks see
 //! to that:
 //! * the set's *generation* rises at every start and is written to every member present. A member that comes back with a
-//!   lower one has missed a run: it starts empty.
+//!   lower one has missed a run: it starts empty. So does one with the same that was placed otherwise: it was in another run.
 //! * the *placement*, a hash of ids and weights. A key that goes elsewhere by one change can come back by a later one, and has
 //!   missed purges by then. By the nature of rendezvous, members that are added only take keys from the others, and members that
 //!   go away only leave them keys. So a member notes when keys last may have left it, and when some may come, refuses what
@@ -244,13 +244,22 @@ pub fn moves(own: &Superblock, members: &[(u64, u32, Option<&Superblock>)]) -> M
 
 /// Decides, at a start, who keeps what: for each configured store its superblock if it has one that can be read.
 ///
-/// `fresh` is used where no member has such numbers yet.
+/// The set is the one that most of them belong to, so that a strange disk does not empty the others. `fresh` is used where no member
+/// has such numbers yet.
 pub fn join(found: &[Option<Superblock>], fresh: SetNumbers) -> (SetNumbers, Vec<Joining>) {
-    let newest = found
-        .iter()
-        .flatten()
-        .filter(|block| block.set_uuid != [0; 16])
-        .max_by_key(|block| (block.set_generation, block.set_uuid));
+    // One that was only made belongs to no set yet.
+    let members = || found.iter().flatten().filter(|b| b.set_uuid != [0; 16]);
+    let of_set = |uuid| members().filter(|b| b.set_uuid == uuid).count();
+    // Those that the same start has written have set, generation and placement in common.
+    let start_of = |b: &Superblock| (b.set_uuid, b.set_generation, b.placement);
+    let of_start = |block| {
+        let same = members().filter(|b| start_of(b) == start_of(block));
+        same.count()
+    };
+    let newest = members().max_by_key(|b| {
+        let set = (of_set(b.set_uuid), b.set_generation, b.set_uuid);
+        (set, of_start(b), b.placement)
+    });
     let numbers = match newest {
         Some(block) => SetNumbers {
             uuid: block.set_uuid,
@@ -263,7 +272,6 @@ pub fn join(found: &[Option<Superblock>], fresh: SetNumbers) -> (SetNumbers, Vec
         },
     };
     let joining = found.iter().map(|block| {
-        // One that was only made belongs to none yet.
         let Some(block) = block.as_ref().filter(|b| b.set_uuid != [0; 16]) else {
             return Joining::StartsEmpty {
                 reason: "it is new",
@@ -276,6 +284,11 @@ pub fn join(found: &[Option<Superblock>], fresh: SetNumbers) -> (SetNumbers, Vec
         } else if block.set_generation + 1 != numbers.generation {
             Joining::StartsEmpty {
                 reason: "it was away while the others were in use, and has missed what was purged",
+            }
+        } else if newest.is_some_and(|newest| newest.placement != block.placement) {
+            // Each ran without the other, equally often.
+            Joining::StartsEmpty {
+                reason: "it was in use without the others, and has missed what was purged there",
             }
         } else {
             Joining::Keeps(Box::new(Superblock {
@@ -392,6 +405,57 @@ mod tests {
         };
         let (_, joining) = join(&[Some(member(5)), Some(stranger)], fresh);
         assert!(matches!(joining[1], Joining::StartsEmpty { .. }));
+    }
+
+    /// Which of them keep what they have, and the numbers.
+    fn kept(found: &[Superblock]) -> (SetNumbers, Vec<bool>) {
+        let found: Vec<_> = found.iter().cloned().map(Some).collect();
+        let (numbers, joining) = join(&found, SetNumbers::default());
+        let keeps = |joining: &Joining| matches!(joining, Joining::Keeps(_));
+        (numbers, joining.iter().map(keeps).collect())
+    }
+
+    fn member_of(uuid: u8, generation: u64, together: &[(u64, u32)]) -> Superblock {
+        Superblock {
+            set_uuid: [uuid; 16],
+            set_generation: generation,
+            placement: placement(together),
+            hash_seed: u64::from(uuid),
+            ..block(&store(1))
+        }
+    }
+
+    #[test]
+    fn of_members_that_ran_without_each_other_equally_often_one_keeps() {
+        let (a, b, c) = ((1, 1), (2, 1), (3, 1));
+        let alone = [member_of(9, 6, &[a]), member_of(9, 6, &[b])];
+        let (numbers, keeps) = kept(&alone);
+        assert_eq!(numbers.generation, 7);
+        assert_eq!(keeps.iter().filter(|keeps| **keeps).count(), 1);
+        let [first, second] = alone;
+        let (_, turned) = kept(&[second, first]);
+        assert_eq!(turned, [keeps[1], keeps[0]], "whatever the order");
+        // Two that ran together rather than one.
+        for (one, two) in [(a, [b, c]), (c, [a, b])] {
+            let together = member_of(9, 6, &two);
+            let found = [member_of(9, 6, &[one]), together.clone(), together];
+            assert_eq!(kept(&found).1, [false, true, true]);
+        }
+    }
+
+    #[test]
+    fn a_disk_of_another_set_does_not_empty_the_others() {
+        let together = [(1, 1), (2, 1)];
+        let own = member_of(3, 5, &together);
+        let found = [member_of(9, 100, &[(7, 1)]), own.clone(), own.clone()];
+        let (numbers, keeps) = kept(&found);
+        assert_eq!(keeps, [false, true, true]);
+        assert_eq!((numbers.uuid, numbers.generation), ([3; 16], 6));
+        assert_eq!(numbers.hash_seed, 3);
+        // Where neither has more, the one that was started more often.
+        let (numbers, keeps) = kept(&[member_of(2, 7, &together), own]);
+        assert_eq!(keeps, [true, false]);
+        assert_eq!((numbers.uuid, numbers.generation), ([2; 16], 8));
     }
 
     #[test]

@@ -191,13 +191,17 @@ impl Shard {
         extent
     }
 
-    /// What has left the index and is still being read may not be served any more.
-    pub(crate) fn kill_outlived(&mut self) {
+    /// What has left the index and is still being read may not be served any more. What waits in a locality buffer, and began before
+    /// `oldest`, is dropped: how many. (Its buffer counts it until that is emptied.)
+    pub(crate) fn kill_outlived(&mut self, oldest: Sequence) -> u64 {
+        let waited = self.waiting.len();
+        self.waiting.retain(|_, waiting| waiting.began() >= oldest);
         for hold in self.held.values_mut() {
             if hold.fate.is_some() {
                 hold.fate = Some(Fate::Killed);
             }
         }
+        (waited - self.waiting.len()) as u64
     }
 
     /// A reader is done. May it serve what it read? And the extent, if this was what held it.

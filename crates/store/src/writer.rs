@@ -405,6 +405,10 @@ impl Store {
         if self.is_doubted(began, key, meta) {
             return false;
         }
+        // After the predicates: if one was forgotten before it could be asked, this is raised already.
+        if began < self.fills_from.load(Ordering::SeqCst) && !careless {
+            return false;
+        }
         self.shard_of(primary) != number || shard.admits(primary, began) || careless
     }
 

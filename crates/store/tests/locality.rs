@@ -429,6 +429,32 @@ fn while_the_device_is_behind_nothing_more_is_gathered() {
     assert!(shell.get(b"again").is_some() && shell.get(b"8").is_some());
 }
 
+/// What waits has no place, so it is not among what is known to be newer than a predicate that everything on the disk is newer than.
+#[test]
+fn what_waits_does_not_outlive_the_predicate_that_is_about_it() {
+    let mut shell = Shell::new(4 * MIB, settings(8));
+    let fill = |shell: &mut Shell| {
+        for n in 0..100 {
+            put(shell, 0, &format!("other{n}"), 60);
+            shell.complete_all();
+        }
+    };
+    fill(&mut shell);
+    put(&mut shell, 1, "a", 4);
+    let ticket = shell.store.invalidate_matching(PREFIX, b"a").unwrap();
+    shell.work();
+    assert_eq!(shell.store.settled(ticket), Settled::Durable);
+    fill(&mut shell);
+    assert!(waits(&shell) > 0, "nothing was emptied meanwhile");
+    assert!(shell.get(b"a").is_none());
+    shell.store.audit().unwrap();
+    put(&mut shell, 1, "at last", 4);
+    shell.settle();
+    assert!(shell.get(b"a").is_none() && shell.get(b"at last").is_some());
+    assert_eq!(waits(&shell), 0);
+    shell.store.audit().unwrap();
+}
+
 /// After three rounds over a store of 64 MiB, objects of 500 servers: records kept, and the mean write.
 fn kept_with(locality_buffers: usize) -> (u64, u64) {
     let mut shell = shell(locality_buffers);

@@ -423,6 +423,33 @@ fn a_crash_at_any_step_of_a_clean_stop_costs_nothing() {
 }
 
 #[test]
+fn a_last_checkpoint_that_fails_is_made_again() {
+    // Each of its steps fails once.
+    let mut failed = 0;
+    for step in 0.. {
+        let mut shell = prepared();
+        shell.store.begin_close();
+        shell.work_some(step);
+        let Some(work) = shell.store.next_work(shell.now_ms) else {
+            break;
+        };
+        shell.store.work_done(work.id, Err(()), shell.now_ms);
+        failed += 1;
+        // It does not go round and round: at that moment there is nothing more to be done.
+        assert!(shell.work_some(100) < 100, "step {step}");
+        assert!(!shell.store.is_closed(), "step {step}");
+        shell.now_ms += 1000;
+        shell.work_some(usize::MAX);
+        assert!(shell.store.is_closed(), "step {step}");
+        shell.by_hand = false;
+        let recovered = shell.reopen();
+        assert_eq!(recovered.scan_bytes, 0, "step {step}: {recovered:?}");
+        check_after_crash(&mut shell, step);
+    }
+    assert!(failed > 5, "{failed} steps");
+}
+
+#[test]
 fn a_purge_by_pattern_survives() {
     for clean in [true, false] {
         let mut shell = Shell::small();

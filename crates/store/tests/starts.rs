@@ -4,6 +4,7 @@
 mod common;
 
 use common::{MIB, Shell, body, spoil_checkpoints};
+use store::set::Moves;
 use store::{Corrupt, Found, Identity, NewRecord, OpenPlan, Outcome, Settings, Store};
 
 /// Where the record lies that is found under this key.
@@ -545,4 +546,35 @@ fn a_large_store_stores_when_its_first_work_is_done() {
         server: 0,
     };
     assert_eq!(store.insert(&record, 1).outcome, store::Outcome::Stored);
+}
+
+/// While keys are another member's they may be purged there. What comes back then is not what was left here, the last record
+/// before the stop included.
+#[test]
+fn what_was_left_behind_when_keys_left_is_not_served_when_they_come_back() {
+    let mut shell = Shell::small();
+    // After this there is nothing more to be noted, which would take a number as well.
+    shell.fill(MIB, 20_000);
+    shell.put(b"a", b"1");
+    let last = shell.store.sequence();
+    shell.close();
+    assert_eq!(shell.store.sequence(), last, "nothing came after it");
+    shell.moves = Moves {
+        may_leave: true,
+        may_come: false,
+    };
+    shell.reopen();
+    assert_eq!(value(&shell, b"a").as_deref(), Some(&b"1"[..]), "not yet");
+    shell.put(b"b", b"1");
+    shell.close();
+    shell.moves = Moves {
+        may_leave: false,
+        may_come: true,
+    };
+    shell.reopen();
+    let read = shell.read(b"a");
+    let verified = shell.store.decode_read(&shell.bytes_of(&read), &read);
+    assert_eq!(verified.err(), Some(Corrupt::Invalidated));
+    let _ = shell.store.read_done(read);
+    assert_eq!(value(&shell, b"b").as_deref(), Some(&b"1"[..]));
 }

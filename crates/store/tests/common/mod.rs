@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
+use store::set::Moves;
 use store::{
     Found, Geometry, Identity, KeyHash, Lookup, Move, NewRecord, OpenPlan, Outcome, Read,
     RecordParts, Recovered, Sequence, Settings, Settled, Store, Superblock, Work, WorkOp, Write,
@@ -59,6 +60,8 @@ pub struct Shell {
     pub now_ms: u64,
     /// The test carries out what is to be done in the background.
     pub by_hand: bool,
+    /// How keys of a set move at the next starts.
+    pub moves: Moves,
     seed: u64,
     /// Of each sector: what it held before each write that was not flushed since, and when that write came.
     unflushed: HashMap<u64, Vec<(u64, Vec<u8>)>>,
@@ -79,6 +82,7 @@ impl Shell {
             settings,
             now_ms: 1_000_000,
             by_hand: false,
+            moves: Moves::default(),
             seed: 1,
             unflushed: HashMap::new(),
             clock: 0,
@@ -348,7 +352,7 @@ impl Shell {
         self.pending.clear();
         self.seed += 1;
         let geometry = self.store.geometry().clone();
-        let identity = Identity::new(random_bytes(self.seed));
+        let identity = Identity::new(random_bytes(self.seed)).placed(0, 1, self.moves);
         let (store, recovered) = match self.plan() {
             OpenPlan::Recover {
                 superblock,

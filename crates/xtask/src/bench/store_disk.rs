@@ -353,6 +353,9 @@ impl Disk {
         self.work();
         while !self.store.is_closed() {
             interrupt::check()?;
+            if self.state.failures.get() > 0 {
+                fail!("{} disk operations failed", self.state.failures.get());
+            }
             self.one_done().await;
             self.work();
         }
