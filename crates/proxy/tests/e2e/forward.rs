@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ::proxy::plan::{Destinations, Forward, Listener, Role};
+use ::proxy::plan::{AccessFormat, AccessLog, Destinations, Forward, Listener, LogTarget, Role};
 
 use crate::harness::{
     running::{forward_plan, local, plan, url},
@@ -282,4 +282,30 @@ fn what_a_route_fetched_is_not_for_a_forward_client() {
         let answer = client.ask("GET", &target, fields).read("GET");
         assert_eq!(answer.status, 403, "{answer:?}");
     }
+}
+
+#[test]
+fn the_access_log_has_the_uri_alone() {
+    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("access.log");
+    let mut plan = forward_plan(&[]);
+    plan.logs.access = Some(AccessLog {
+        target: LogTarget::File(log.clone()),
+        format: AccessFormat::Squid,
+    });
+    let proxy = Proxy::start(plan);
+    let target = format!("http://{}/a", origin.address);
+    // Fetched; from memory by the short way; by the long one.
+    for fields in [&[][..], &[], &["Cache-Control: max-stale"]] {
+        assert_eq!(proxy.ask("GET", &target, fields).text(), "hello");
+    }
+    proxy.stop();
+    let log = std::fs::read_to_string(log).unwrap();
+    let uris: Vec<&str> = log
+        .lines()
+        .map(|line| line.split(" GET ").nth(1).unwrap())
+        .map(|rest| rest.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(uris, [&target[..]; 3]);
 }
