@@ -286,20 +286,28 @@ fn what_a_route_fetched_is_not_for_a_forward_client() {
 
 #[test]
 fn the_access_log_has_the_uri_alone() {
-    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    // More than a socket takes at once.
+    const BYTES: usize = 4_000_000;
+    let origin = Origin::sending(ok(&[FRESH], pattern(BYTES)));
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("access.log");
     let mut plan = forward_plan(&[]);
+    plan.memory_bytes = 1 << 30;
+    plan.limits.memory_object_bytes_max = BYTES as u64 * 2;
     plan.logs.access = Some(AccessLog {
         target: LogTarget::File(log.clone()),
         format: AccessFormat::Squid,
     });
     let proxy = Proxy::start(plan);
     let target = format!("http://{}/a", origin.address);
-    // Fetched; from memory by the short way; by the long one.
-    for fields in [&[][..], &[], &["Cache-Control: max-stale"]] {
-        assert_eq!(proxy.ask("GET", &target, fields).text(), "hello");
-    }
+    // Fetched; by the short way, at once and with a client that reads later; by the long one.
+    proxy.get(&target);
+    assert!(proxy.get(&target).is_hit());
+    let mut late = proxy.client();
+    late.ask("GET", &target, &[]);
+    let max_stale = ["Cache-Control: max-stale"];
+    assert!(proxy.ask("GET", &target, &max_stale).is_hit());
+    assert!(late.read("GET").is_hit());
     proxy.stop();
     let log = std::fs::read_to_string(log).unwrap();
     let uris: Vec<&str> = log
@@ -307,5 +315,5 @@ fn the_access_log_has_the_uri_alone() {
         .map(|line| line.split(" GET ").nth(1).unwrap())
         .map(|rest| rest.split(' ').next().unwrap())
         .collect();
-    assert_eq!(uris, [&target[..]; 3]);
+    assert_eq!(uris, [&target[..]; 4]);
 }
