@@ -443,3 +443,23 @@ fn the_memory_tier_holds_no_more_than_it_was_given() {
     assert!(hits[1] < 400, "1.6 MB do not fit into 1 MiB");
     assert!(hits[2] >= 350, "200 KB do: {hits:?}");
 }
+
+/// Fields that the client's connection names end here (RFC 9110 §7.6.1), and the answer is none to them.
+#[test]
+fn a_field_of_the_connection_selects_no_variant() {
+    let origin = Origin::start(|exchange| {
+        let device = exchange.field("x-device").unwrap_or("none").to_owned();
+        exchange.send(ok(&[FRESH, "Vary: X-Device"], device));
+    });
+    let proxy = Proxy::before(&origin);
+    let for_us = (&["X-Device: mobile", "Connection: X-Device"][..], "none");
+    let for_all = (&["X-Device: mobile"][..], "mobile");
+    for (path, order) in [("/a", [for_us, for_all]), ("/b", [for_all, for_us])] {
+        for is_hit in [false, true] {
+            for (fields, device) in order {
+                let answer = proxy.ask("GET", path, fields);
+                assert_eq!((answer.text(), answer.is_hit()), (device, is_hit), "{path}");
+            }
+        }
+    }
+}

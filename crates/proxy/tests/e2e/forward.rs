@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ::proxy::plan::Listener;
+use ::proxy::plan::{AccessFormat, AccessLog, Destinations, Forward, Listener, LogTarget, Role};
 
 use crate::harness::{
     running::{forward_plan, local, plan, url},
@@ -156,6 +156,23 @@ fn an_upgrade_turns_the_connection_into_a_tunnel() {
 }
 
 #[test]
+fn an_upgrade_that_nobody_may_ask_for_ends_here() {
+    let origin = Origin::sending(ok(&[], "hello"));
+    let proxy = Proxy::before(&origin);
+    for asked in [
+        "GET /a HTTP/1.1\r\nHost: a\r\nUpgrade: chat\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nUpgrade: chat\r\n\r\n",
+        "GET /a HTTP/1.0\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n",
+    ] {
+        let answer = proxy.client().send(asked).read("GET");
+        assert_eq!((answer.status, answer.text()), (200, "hello"));
+        let arrived = origin.last();
+        assert_eq!(arrived.field("upgrade"), None, "{asked}");
+        assert_eq!(arrived.field("connection"), None, "{asked}");
+    }
+}
+
+#[test]
 fn an_upgrade_the_origin_ignores_is_an_ordinary_request() {
     let origin = Origin::sending(ok(&[FRESH], "hello"));
     let proxy = Proxy::before(&origin);
@@ -243,4 +260,60 @@ fn two_proxies_of_one_name_are_no_loop() {
         assert_eq!((answer.status, answer.text()), (200, "hello"));
     }
     assert_eq!(origin.last().fields.all("via").len(), 2);
+}
+
+/// A route reaches what it names, a public forward listener nothing of this machine, not even from the cache.
+#[test]
+fn what_a_route_fetched_is_not_for_a_forward_client() {
+    let origin = Origin::sending(ok(&[FRESH], "hello"));
+    let mut public = Listener::forward(local(), Vec::new());
+    public.role = Role::Forward(Forward {
+        connect_ports: Vec::new(),
+        destinations: Destinations::default(),
+    });
+    let mut plan = plan_for(&origin);
+    plan.listeners.push(public);
+    let proxy = Proxy::start(plan);
+    assert_eq!(proxy.get("/a").text(), "hello");
+    assert!(proxy.get("/a").is_hit());
+    let target = format!("http://{}/a", origin.address);
+    for fields in [&[][..], &["Cache-Control: max-stale"]] {
+        let mut client = Client::connect(proxy.ready.listeners[1]);
+        let answer = client.ask("GET", &target, fields).read("GET");
+        assert_eq!(answer.status, 403, "{answer:?}");
+    }
+}
+
+#[test]
+fn the_access_log_has_the_uri_alone() {
+    // More than a socket takes at once.
+    const BYTES: usize = 4_000_000;
+    let origin = Origin::sending(ok(&[FRESH], pattern(BYTES)));
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("access.log");
+    let mut plan = forward_plan(&[]);
+    plan.memory_bytes = 1 << 30;
+    plan.limits.memory_object_bytes_max = BYTES as u64 * 2;
+    plan.logs.access = Some(AccessLog {
+        target: LogTarget::File(log.clone()),
+        format: AccessFormat::Squid,
+    });
+    let proxy = Proxy::start(plan);
+    let target = format!("http://{}/a", origin.address);
+    // Fetched; by the short way, at once and with a client that reads later; by the long one.
+    proxy.get(&target);
+    assert!(proxy.get(&target).is_hit());
+    let mut late = proxy.client();
+    late.ask("GET", &target, &[]);
+    let max_stale = ["Cache-Control: max-stale"];
+    assert!(proxy.ask("GET", &target, &max_stale).is_hit());
+    assert!(late.read("GET").is_hit());
+    proxy.stop();
+    let log = std::fs::read_to_string(log).unwrap();
+    let uris: Vec<&str> = log
+        .lines()
+        .map(|line| line.split(" GET ").nth(1).unwrap())
+        .map(|rest| rest.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(uris, [&target[..]; 4]);
 }

@@ -1,6 +1,6 @@
 //! HEAD: answered from what is stored, and a word about it where it goes to the origin (RFC 9111 §4.3.5).
 
-use crate::harness::*;
+use crate::harness::{client::request, *};
 
 /// An origin whose GET is stored stale, and whose HEAD says this.
 fn saying(said: &'static [&'static str]) -> Origin {
@@ -129,6 +129,34 @@ fn a_dead_origin_is_covered_up_for_head_as_for_get() {
         );
         assert_eq!(client.get(path).text(), "hello");
     }
+}
+
+#[test]
+fn a_body_that_a_head_holds_back_is_no_request() {
+    let origin = Origin::start(|exchange| {
+        match (exchange.request.method.as_str(), exchange.path()) {
+            ("HEAD", "/busy") => exchange.send(answer("503 Busy", &[], "")),
+            ("HEAD", _) => {}
+            _ => return exchange.send(ok(&[FRESH], "hello")),
+        }
+        exchange.close();
+    });
+    let proxy = Proxy::before(&origin);
+    let canary = request("GET", "/canary", &[], "");
+    let length = format!("Content-Length: {}", canary.len());
+    for path in ["/busy", "/gone"] {
+        proxy.get(path);
+        let mut client = proxy.client();
+        let answer = client.ask("HEAD", path, &[&length]).read("HEAD");
+        assert_eq!(
+            (answer.status, answer.field("content-length")),
+            (200, Some("5")),
+            "what is stored covers it up"
+        );
+        assert_eq!(answer.field("connection"), Some("close"));
+        client.send(&canary).expect_close();
+    }
+    assert_eq!(origin.count("/canary"), 0);
 }
 
 #[test]

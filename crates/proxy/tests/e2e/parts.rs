@@ -581,3 +581,23 @@ fn whatever_is_asked_in_whatever_order_the_bytes_are_right() {
         }
     }
 }
+
+#[test]
+fn what_is_for_one_client_reaches_him_with_his_part_and_nobody_else() {
+    let body = pattern(3 * F);
+    const FIELDS: &[&str] = &[
+        "Cache-Control: max-age=600, private=\"x-secret\"",
+        "X-Secret: his",
+        TAG,
+    ];
+    let origin = ranged(body.clone(), FIELDS);
+    let disk = Disk::of_mib(32);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    let mut client = proxy.client();
+    for secret in [Some("his"), None] {
+        let answer = ask_range(&mut client, "/a", "bytes=10-19");
+        expect_part(&answer, &body, (10, 19));
+        assert_eq!(answer.field("x-secret"), secret, "{}", answer.cache());
+        assert_eq!(answer.is_hit(), secret.is_none());
+    }
+}

@@ -263,6 +263,27 @@ fn who_differs_in_the_key_does_not_share_a_fetch() {
 }
 
 #[test]
+fn a_field_of_the_connection_makes_no_difference() {
+    let origin = Origin::start(|exchange| {
+        let kind = exchange.field("x-kind").unwrap_or("none").to_owned();
+        exchange.send(ok(&[FRESH], kind));
+    });
+    let rules = [at("/", key("", "x-kind", ""))];
+    let for_us = (&["X-Kind: a", "Connection: X-Kind"][..], "none");
+    let for_all = (&["X-Kind: a"][..], "a");
+    everywhere(&origin, &rules, |proxy| {
+        for (path, order) in [("/a", [for_us, for_all]), ("/b", [for_all, for_us])] {
+            for (fields, kind) in order {
+                assert_eq!(miss(&proxy.ask("GET", path, fields)), kind, "{path}");
+            }
+            for (fields, kind) in order {
+                hit(&proxy.ask("GET", path, fields), kind);
+            }
+        }
+    });
+}
+
+#[test]
 fn another_set_of_names_finds_nothing_of_the_old() {
     let origin = counting(&[FRESH]);
     let disk = Disk::of_mib(16);

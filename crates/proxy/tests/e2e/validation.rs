@@ -247,3 +247,49 @@ fn must_revalidate_forbids_what_max_stale_allows() {
         assert_eq!(patient.is_hit(), hit, "{path}");
     }
 }
+
+#[test]
+fn a_304_for_one_client_says_nothing_of_what_others_are_given() {
+    let origin = Origin::start(|exchange| match exchange.field("if-none-match") {
+        None => exchange.send(ok(&[STALE, &["ETag: \"1\""]].concat(), "hello")),
+        Some(_) => exchange.send(head("304 Not Modified", &["ETag: \"1\""])),
+    });
+    let disk = Disk::of_mib(16);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    proxy.get("/a");
+    for fields in [&["Authorization: x"][..], &[]] {
+        let answer = proxy.ask("GET", "/a", fields);
+        assert_eq!((answer.status, answer.text()), (200, "hello"));
+        let last = origin.last();
+        assert_eq!(last.field("if-none-match"), Some("\"1\""), "{fields:?}");
+    }
+}
+
+/// The memory tier refuses a head that has grown too long; what it had is not served in its place.
+#[test]
+fn what_outgrows_the_memory_when_it_is_freshened_is_served_fresh() {
+    let long = format!("X-Long: {}", "x".repeat(2000));
+    let origin = Origin::start(move |exchange| {
+        let tag = "ETag: \"1\"";
+        match exchange.field("if-none-match") {
+            _ if exchange.request.method == "HEAD" => {
+                exchange.send(head("200 OK", &[FRESH, tag, &long]));
+            }
+            None => exchange.send(ok(&[STALE, &[tag]].concat(), "hello")),
+            Some(_) => exchange.send(head("304 Not Modified", &[FRESH, tag, &long])),
+        }
+    });
+    let disk = Disk::of_mib(16);
+    let mut plan = disk.under(plan_for(&origin));
+    plan.limits.memory_object_bytes_max = 1024;
+    let proxy = Proxy::start(plan);
+    for (path, method) in [("/a", "GET"), ("/b", "HEAD")] {
+        proxy.get(path);
+        proxy.ask(method, path, &[]);
+        let answer = proxy.get(path);
+        assert!(answer.is_hit(), "{method}: {}", answer.cache());
+        assert_eq!(answer.text(), "hello");
+        assert_eq!(answer.field("x-long").map(str::len), Some(2000));
+        assert_eq!(origin.count(path), 2);
+    }
+}
