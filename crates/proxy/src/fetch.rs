@@ -657,10 +657,10 @@ pub fn publish_freshened(
     // What was purged since the stale object was looked up does not come back.
     let began = began.min(errand.stale_began);
     let may_publish = |object: &Object| shared.may_publish(object, began);
-    if !shared.memory.insert(fresh.clone(), may_publish)
-        && !shared.memory.admits(fresh.memory_bytes())
-    {
-        // Nor may what it replaces stay, which would be found first.
+    if shared.memory.admits(fresh.memory_bytes()) {
+        shared.memory.insert(fresh.clone(), may_publish);
+    } else {
+        // What it replaces goes too, which would be found first. (What is purged meanwhile stays, as it was left.)
         shared.memory.remove(fresh.hash);
     }
     if let Some(disk) = &worker.disk {

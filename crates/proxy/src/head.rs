@@ -62,9 +62,9 @@ pub async fn note(
     let shared = &worker.shared;
     let began = began.min(found.began);
     let may_publish = |object: &_| shared.may_publish(object, began);
-    if !shared.memory.insert(object.clone(), may_publish)
-        && !shared.memory.admits(object.memory_bytes())
-    {
+    if shared.memory.admits(object.memory_bytes()) {
+        shared.memory.insert(object.clone(), may_publish);
+    } else {
         shared.memory.remove(object.hash);
     }
     if let Some(disk) = &worker.disk {
