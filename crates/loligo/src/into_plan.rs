@@ -406,7 +406,10 @@ impl Making<'_> {
         for (key, file) in files {
             let Some(file) = file else { continue };
             if stores.iter().any(|store| same(&store.path, file)) {
-                self.complain(key, "this is the store; a log needs a file of its own".into());
+                self.complain(
+                    key,
+                    "this is the store; a log needs a file of its own".into(),
+                );
             }
         }
         if let (Some(access), Some(profile)) = (&access, &profile)

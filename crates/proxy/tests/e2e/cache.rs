@@ -253,6 +253,11 @@ fn ranges_of_a_large_object_cross_fragments() {
     let disk = Disk::of_mib(32);
     let proxy = Proxy::start(disk.under(plan_for(&origin)));
     assert_same(&proxy.get("/a").body, &body);
+    // What a client has whole is published a moment later.
+    eventually("it is stored", || {
+        let only = ["Cache-Control: only-if-cached", "Range: bytes=0-0"];
+        proxy.ask("GET", "/a", &only).is_hit().then_some(())
+    });
     let check = |proxy: &Proxy| {
         let mut client = proxy.client();
         for (first, last) in [
