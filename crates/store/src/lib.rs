@@ -57,6 +57,7 @@ mod key;
 pub mod layout;
 mod locality;
 mod log;
+mod look_up;
 mod marker;
 mod mistakes;
 mod moves;

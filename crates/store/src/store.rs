@@ -1,4 +1,4 @@
-//! The store as its callers see it: look up, read, invalidate, count.
+//! The store as its callers see it, but for looking up (`look_up`) and storing (`writer`): verify, invalidate, count.
 //!
 //! Shared by all threads. Locks, in the order in which they may be taken:
 //!
@@ -18,7 +18,6 @@ use crate::cluster::Flight;
 use crate::evict::{Book, Room};
 use crate::figures::{Counters, Figures};
 use crate::geometry::Geometry;
-use crate::index::Spot;
 use crate::key::{KeyHash, KeyHasher};
 use crate::locality::Buffers;
 use crate::log;
@@ -28,13 +27,13 @@ use crate::moves::{self, Moves};
 use crate::needed;
 use crate::pause::Pause;
 use crate::predicates::Predicates;
-use crate::reading::{Lookup, Read, ReadGuard};
+use crate::reading::Read;
 use crate::record::{Corrupt, Expected, RecordParts};
 use crate::region::{Grid, Hand};
 use crate::scan::Scan;
 use crate::scan_reads::Reads;
 use crate::settings::{Limits, Replacement};
-use crate::shard::{Fate, Shard};
+use crate::shard::Shard;
 use crate::superblock::{Secret, Superblock};
 use crate::writer::Writer;
 use bytes::Bytes;
@@ -101,7 +100,7 @@ pub struct Store {
 }
 
 /// Extents that can be set aside; beyond that, bad ones are used again.
-const BAD_MAX: usize = 4096;
+pub(crate) const BAD_MAX: usize = 4096;
 
 impl Store {
     /// `space` and `hand_at` are as found; nothing is in the index yet.
@@ -225,124 +224,6 @@ impl Store {
     /// a *variant* asks here as well.
     pub fn invalidated_since(&self, primary: KeyHash, began: Sequence) -> bool {
         !self.shard(self.shard_of(primary)).admits(primary, began)
-    }
-
-    /// Finds a record, and counts that as a use.
-    pub fn look_up(&self, hash: KeyHash) -> Lookup {
-        let number = self.shard_of(hash);
-        let mut shard = self.shard(number);
-        if let Some(waiting) = shard.waiting.get_mut(&hash.0) {
-            return Lookup::Buffered(waiting.serve());
-        }
-        let Some(spot) = shard.find(hash) else {
-            return Lookup::Absent;
-        };
-        shard.touch(spot, self.clock.fetch_add(1, Ordering::Relaxed));
-        if let Some(found) = self.on_disk(&mut shard, spot, hash) {
-            return found;
-        }
-        let extent = shard.entry(spot).extent();
-        if let Some(bytes) = self.in_flight(extent, |flight| flight.records.is_some()) {
-            return Lookup::Buffered(bytes);
-        }
-        drop(shard);
-        // In an open cluster: that is the writer's, whose lock comes first. Meanwhile anything may have happened. Or in a flight that
-        // ends, which an older record at the same place may be in as well.
-        let writer = self.writer();
-        let mut shard = self.shard(number);
-        if let Some(waiting) = shard.waiting.get_mut(&hash.0) {
-            return Lookup::Buffered(waiting.serve());
-        }
-        let Some(spot) = shard.find(hash) else {
-            return Lookup::Absent;
-        };
-        if let Some(found) = self.on_disk(&mut shard, spot, hash) {
-            return found;
-        }
-        let extent = shard.entry(spot).extent();
-        if let Some(open) = writer.open.iter().find(|open| open.covers(extent)) {
-            return Lookup::Buffered(open.copy(extent, self.chunk_bytes()));
-        }
-        let bytes = self.in_flight(extent, |_| true);
-        Lookup::Buffered(
-            bytes.expect("a record being written is in a cluster in flight or in an open one"),
-        )
-    }
-
-    /// None if the record is being written.
-    fn on_disk(&self, shard: &mut Shard, spot: Spot, hash: KeyHash) -> Option<Lookup> {
-        let entry = shard.entry(spot);
-        let extent = entry.extent();
-        if entry.is_writing() {
-            return None;
-        }
-        shard.pin(spot, hash);
-        Some(Lookup::OnDisk(Read {
-            offset: self.geometry.offset_of(extent.first.0),
-            len: extent.len.0 as usize * self.chunk_bytes(),
-            hash,
-            extent,
-            began: self.sequence(),
-            renew: self.may_renew(extent),
-        }))
-    }
-
-    /// The bytes of a record that is being written, from the newest of such flights. To be asked under the record's shard's lock.
-    ///
-    /// A flight ends after its records are marked written, which takes that lock: so it is still there. But one whose completion is
-    /// being worked in (it has no records any more) may outlive a record of its own: that is written already, and if it is dropped
-    /// then, its place may be used again at once. So such a flight counts only where nothing newer can be at that place, that is, when
-    /// the writer is locked, the open cluster was asked, and of the flights the newest is taken.
-    fn in_flight(&self, extent: Extent, counts: impl Fn(&Flight) -> bool) -> Option<Bytes> {
-        let flights = crate::lock(&self.flights);
-        let covering = flights
-            .iter()
-            .filter(|flight| flight.extent.covers(extent) && counts(flight));
-        let newest = covering.max_by_key(|flight| flight.id)?;
-        Some(newest.slice(extent, self.chunk_bytes()))
-    }
-
-    /// Is there such a record? No use, no pin.
-    pub fn contains(&self, hash: KeyHash) -> bool {
-        self.shard(self.shard_of(hash)).has(hash)
-    }
-
-    /// Ends a read. False: the record was invalidated, replaced or forgotten meanwhile; do not serve it.
-    #[must_use = "what was killed meanwhile may not be served"]
-    pub fn read_done(&self, read: Read) -> bool {
-        let mut shard = self.shard(self.shard_of(read.hash));
-        let (may_serve, freed) = shard.unpin(read.extent.first);
-        self.queue_freed(freed);
-        may_serve
-    }
-
-    /// Ends a read that the device refused: the record is dropped, and its extent is set aside.
-    pub fn read_failed(&self, read: Read) {
-        let (hash, extent) = (read.hash, read.extent);
-        let mut shard = self.shard(self.shard_of(hash));
-        let spot = shard.find(hash);
-        if let Some(spot) = spot.filter(|&spot| shard.entry(spot).first() == extent.first) {
-            // It is pinned by this read, so nothing is freed yet.
-            let _ = shard.drop_record(spot, hash, Fate::Killed);
-        }
-        let (_, freed) = shard.unpin(extent.first);
-        self.counters.read_failures.add(1);
-        let mut bad = crate::lock(&self.bad);
-        let known = bad.contains(&extent);
-        if !known && bad.len() < BAD_MAX {
-            bad.push(extent);
-        } else if !known {
-            drop(bad);
-            self.queue_freed(freed);
-        }
-    }
-
-    /// A guard that ends the read when dropped, also when the future that waits for it is cancelled.
-    pub fn guard(self: &Arc<Self>, read: Read) -> ReadGuard {
-        ReadGuard {
-            store: Arc::clone(self),
-            read: Some(read),
-        }
     }
 
     /// Verifies a record's bytes and takes them apart. The caller compares the full key.
@@ -663,73 +544,3 @@ const _: () = {
     const fn shared<T: Send + Sync>() {}
     shared::<Store>();
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::open::Identity;
-    use crate::record::NewRecord;
-    use crate::settings::Settings;
-
-    fn put(store: &Store, hash: KeyHash, body: &[u8]) -> Vec<crate::Write> {
-        let record = NewRecord {
-            hash,
-            primary: hash,
-            key: b"a",
-            meta: b"",
-            body: &[body],
-            fragment: None,
-            total: None,
-            began: store.sequence(),
-            server: 0,
-        };
-        let inserted = store.insert(&record, 1);
-        assert_eq!(inserted.outcome, crate::Outcome::Stored);
-        inserted.writes.into_iter().collect()
-    }
-
-    fn buffered(store: &Store, hash: KeyHash) -> Vec<u8> {
-        let Lookup::Buffered(bytes) = store.look_up(hash) else {
-            panic!("it is being written");
-        };
-        store.decode(&bytes, hash).unwrap().body.to_vec()
-    }
-
-    #[test]
-    fn what_lies_where_an_ending_flight_was_is_not_looked_for_in_that() {
-        let settings = Settings {
-            replacement: "lru".parse().unwrap(),
-            ..Settings::default()
-        };
-        let geometry = Geometry::plan(4 << 20, 512).unwrap();
-        let identity = Identity::new([1; Identity::RANDOM_BYTES]);
-        let store = Store::create(geometry, &settings, identity);
-        let hash = store.hasher().hash(b"a");
-        let mut writes = put(&store, hash, &[0; 50_000]);
-        writes.extend(store.flush());
-        // As far as a completion comes before another thread purges the record.
-        let (ending, records) = {
-            let mut flights = crate::lock(&store.flights);
-            (flights[0].extent, flights[0].records.take().unwrap())
-        };
-        for &(hash, first) in records.iter() {
-            let freed = store.shard(store.shard_of(hash)).written(hash, first, true);
-            assert_eq!(freed, None);
-        }
-        let _ = store.invalidate(hash);
-        let mut reused = 0;
-        for n in 1..=255 {
-            let mut writes = put(&store, hash, &[n; 50_000]);
-            let entry = |shard: MutexGuard<'_, Shard>| shard.entry(shard.find(hash).unwrap());
-            let extent = entry(store.shard(store.shard_of(hash))).extent();
-            reused += u32::from(ending.covers(extent));
-            assert_eq!(buffered(&store, hash)[0], n, "in the open cluster");
-            writes.extend(store.flush());
-            assert_eq!(buffered(&store, hash)[0], n, "in a newer flight");
-            for write in writes {
-                store.write_done(write.id, true, 1);
-            }
-        }
-        assert!(reused > 0, "else this shows nothing");
-    }
-}
