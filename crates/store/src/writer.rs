@@ -526,20 +526,16 @@ impl Store {
             flight.and_then(|flight| flight.records.take())
         };
         let Some(records) = records else { return };
-        // Room that is free may be given away again at once. Before that the flight must have ended, or a look-up of what comes there
-        // would be answered from its buffer.
-        let mut freed = Vec::new();
         for &(hash, first) in records.iter() {
             let mut shard = self.shard(self.shard_of(hash));
-            freed.extend(shard.written(hash, first, ok));
+            // Its place may be used again at once; look-ups see to it that the flight's buffer is not taken for what comes there.
+            let freed = shard.written(hash, first, ok);
+            self.queue_freed(freed);
         }
         let mut flights = crate::lock(&self.flights);
         let at = flights.iter().position(|flight| flight.id == id);
         let flight = flights.swap_remove(at.expect("only who took its records removes a flight"));
         drop(flights);
-        for extent in freed {
-            self.queue_freed(Some(extent));
-        }
         self.pool.give_back(flight.data);
         if ok {
             self.pause.succeeded();
