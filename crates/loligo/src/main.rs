@@ -28,8 +28,10 @@ mod reference;
 mod rules;
 mod serve;
 mod settings;
+mod shadowed;
 mod store_tool;
 mod stores;
+mod surroundings;
 mod table;
 #[cfg(test)]
 mod testing;
