@@ -27,7 +27,7 @@ fn help_teaches_by_examples() {
     for (command, example) in [
         (
             &["serve", "--help"][..],
-            "loligo serve --listen 0.0.0.0:80 --allow any --reverse",
+            "loligo serve --listen 0.0.0.0:80 --allow any",
         ),
         (&["check", "--help"], "loligo check -c /etc/loligo.toml"),
         (
