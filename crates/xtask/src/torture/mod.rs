@@ -97,9 +97,6 @@ pub struct Options {
     /// Writes what was found here too, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// This program instead of one built now
-    #[arg(long, value_name = "LOLIGO")]
-    binary: Option<PathBuf>,
     /// Further arguments for `loligo serve`
     #[arg(last = true)]
     extra: Vec<String>,
@@ -160,13 +157,8 @@ pub fn run(options: &Options) -> Result<()> {
         None if root => vec![On::File, On::Loop],
         None => vec![On::File],
     };
-    let binary = match &options.binary {
-        Some(binary) => binary.clone(),
-        None => {
-            rivals::build_loligo()?;
-            rivals::loligo_binary()
-        }
-    };
+    rivals::build_loligo()?;
+    let binary = rivals::loligo_binary();
     let mut reports: Vec<Report> = Vec::new();
     {
         let mut progress = Progress::new("torture: kills", options.kills);

@@ -6,7 +6,7 @@
 //!
 //! Limits: [`READY_MAX`] from the start to the first answer, [`END_MAX`] from the kill to the end.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,10 @@ use rustix::process::Signal;
 use super::ground::Ground;
 use super::origin::PING;
 use super::wire::{Connection, Ended, Head, Receiver};
-use crate::failure::{During, Result, fail};
+use crate::failure::{Result, fail};
 use crate::http::Client;
 use crate::interrupt;
+use crate::ports;
 use crate::process::{CommandLine, Server, tail};
 
 /// The member of `/status` that says how far recovery has come.
@@ -48,12 +49,8 @@ impl Subject {
         ground: &Ground,
         extra: &[String],
     ) -> Result<Self> {
-        // Both held until both are known, or the second could be the first again.
-        let ports = [free_port()?, free_port()?];
-        let [address, admin] = [
-            ports[0].local_addr().during(|| "finding a port".into())?,
-            ports[1].local_addr().during(|| "finding a port".into())?,
-        ];
+        let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let [address, admin] = [local(ports::free()?), local(ports::free()?)];
         let mut args: Vec<String> = [
             "serve",
             "--listen",
@@ -157,10 +154,6 @@ impl Drop for Subject {
             eprintln!("{failure}");
         }
     }
-}
-
-fn free_port() -> Result<TcpListener> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).during(|| "finding a port".into())
 }
 
 /// The member of this name, at any depth.
