@@ -6,6 +6,7 @@
 //!
 //! Limits: [`READY_MAX`] from the start to the first answer, [`END_MAX`] from the kill to the end.
 
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use rustix::process::Signal;
 use super::ground::Ground;
 use super::origin::PING;
 use super::wire::{Connection, Ended, Head, Receiver};
-use crate::failure::{Result, fail};
+use crate::failure::{During, Result, fail};
 use crate::http::Client;
 use crate::interrupt;
 use crate::ports;
@@ -28,6 +29,8 @@ const END_MAX: Duration = Duration::from_secs(20);
 /// Less than one large object, so that next to nothing is answered from memory.
 const MEMORY: &str = "1MiB";
 const WORKERS: &str = "2";
+/// Reads go to the disk at once, and not through the queue for slow ones.
+const AS_FAST: &str = "store.lazy-reads = 0\n";
 
 /// A proxy, running or not; dropping it kills it.
 pub struct Subject {
@@ -42,11 +45,12 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Not started yet.
+    /// Not started yet. `as_fast`: it takes the disk for a fast one, whatever it measures (unless `extra` brings a configuration).
     pub fn new(
         binary: &Path,
         origin: SocketAddr,
         ground: &Ground,
+        as_fast: bool,
         extra: &[String],
     ) -> Result<Self> {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -70,6 +74,12 @@ impl Subject {
         ]
         .map(String::from)
         .to_vec();
+        let is_config = |arg: &String| arg.starts_with("-c") || arg.starts_with("--config");
+        if as_fast && !extra.iter().any(is_config) {
+            let config = ground.dir.join("loligo.toml");
+            fs::write(&config, AS_FAST).during(|| format!("writing {}", config.display()))?;
+            args.extend(["-c".into(), config.display().to_string()]);
+        }
         args.extend(extra.iter().cloned());
         Ok(Self {
             command: CommandLine::new(&binary.display().to_string(), args),

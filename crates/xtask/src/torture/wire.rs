@@ -8,12 +8,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest wait for a byte: what a patient client bears.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 64 << 10;
+/// What the kernel may receive ahead of a slow reader.
+const NARROW_BYTES: usize = 8 << 10;
 
 /// The head of an answer.
 #[derive(Debug, Clone, Default)]
@@ -68,6 +70,8 @@ pub struct Connection {
     stream: Option<TcpStream>,
     buffer: Vec<u8>,
     after_head: bool,
+    is_narrow: bool,
+    longest_wait: Duration,
 }
 
 enum Stop {
@@ -93,7 +97,22 @@ impl Connection {
             stream: None,
             buffer: Vec::new(),
             after_head: false,
+            is_narrow: false,
+            longest_wait: Duration::ZERO,
         }
+    }
+
+    /// To this server, for a slow reader: next to nothing waits in this end's kernel, so that the other end is held up.
+    pub fn narrow(address: SocketAddr) -> Self {
+        Self {
+            is_narrow: true,
+            ..Self::new(address)
+        }
+    }
+
+    /// During the last request: how long nothing came while something was waited for.
+    pub fn longest_wait(&self) -> Duration {
+        self.longest_wait
     }
 
     /// Closes it; the next request opens another.
@@ -111,6 +130,7 @@ impl Connection {
         to: &mut dyn Receiver,
     ) -> Ended {
         self.after_head = false;
+        self.longest_wait = Duration::ZERO;
         let Some(mut stream) = self.stream.take().or_else(|| self.open()) else {
             return Ended::Broken {
                 after_head: false,
@@ -133,6 +153,9 @@ impl Connection {
     fn open(&self) -> Option<TcpStream> {
         let stream = TcpStream::connect_timeout(&self.address, WAIT_MAX).ok()?;
         stream.set_nodelay(true).ok()?;
+        if self.is_narrow {
+            rustix::net::sockopt::set_socket_recv_buffer_size(&stream, NARROW_BYTES).ok()?;
+        }
         stream.set_read_timeout(Some(WAIT_MAX)).ok()?;
         stream.set_write_timeout(Some(WAIT_MAX)).ok()?;
         Some(stream)
@@ -208,7 +231,9 @@ impl Connection {
     fn fill(&mut self, stream: &mut TcpStream) -> Result<usize, Stop> {
         let old = self.buffer.len();
         self.buffer.resize(old + READ_BYTES, 0);
+        let begun = Instant::now();
         let read = stream.read(&mut self.buffer[old..]);
+        self.longest_wait = self.longest_wait.max(begun.elapsed());
         self.buffer.truncate(old + *read.as_ref().unwrap_or(&0));
         match read {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
