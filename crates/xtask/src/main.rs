@@ -25,6 +25,7 @@ mod sim;
 mod size;
 mod tidy;
 mod torture;
+mod wire;
 mod workspace;
 mod wrk;
 

@@ -24,7 +24,7 @@ use super::check::{Asked, Inspection, Seen};
 use super::ledger::{Deed, Ledger};
 use super::origin::PACE;
 use super::report::Figures;
-use super::wire::{Connection, Ended, Head, Receiver};
+use crate::wire::{Connection, Ended, Head, Receiver};
 
 /// How many at a time.
 pub const CLIENTS: usize = 32;

@@ -21,7 +21,6 @@ mod subject;
 #[cfg(test)]
 mod tests;
 mod trial;
-mod wire;
 
 use std::path::{Path, PathBuf};
 

@@ -15,12 +15,12 @@ use rustix::process::Signal;
 
 use super::ground::Ground;
 use super::origin::PING;
-use super::wire::{Connection, Ended, Head, Receiver};
 use crate::failure::{During, Result, fail};
 use crate::http::Client;
 use crate::interrupt;
 use crate::ports;
 use crate::process::{CommandLine, Server, tail};
+use crate::wire::{Connection, Ended, Head, Receiver};
 
 /// The member of `/status` that says how far recovery has come.
 const RECOVERY: &str = "recovery";
