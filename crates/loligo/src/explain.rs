@@ -4,11 +4,12 @@
 //! same value written out read alike.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    AccessFormat, AdmissionKind, Destinations, Forward, IoEngine, LazyMode, Listener, LocalityMode,
-    LogTarget, OriginUrl, Plan, PolicyKind, Replacement, Role, Route, StorePlan, Storing,
+    AccessFormat, AdmissionKind, Destinations, Forward, Forwarded, IoEngine, LazyMode, Listener,
+    LocalityMode, LogTarget, Plan, PolicyKind, Replacement, Role, Route, StorePlan, Storing,
 };
 
 use crate::into_plan::Settled;
@@ -125,7 +126,11 @@ fn explain_listener(listener: &Listener, out: &mut String) {
             );
             line(out, "for", &clients(&listener.allow));
             line(out, "fetches", &destinations(&forward.destinations));
+            line(out, "to ports", &http_ports(forward));
             line(out, "tunnels", &tunnels(forward));
+            if listener.forwarded != Forwarded::None {
+                line(out, "says", forwarded(listener.forwarded));
+            }
         }
         Role::Reverse(routes) => {
             head(
@@ -142,6 +147,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
             {
                 line(out, "otherwise", "requests are refused");
             }
+            line(out, "says", forwarded(listener.forwarded));
         }
     }
 }
@@ -177,20 +183,41 @@ fn networks(nets: &[IpNet]) -> String {
 
 fn destinations(allowed: &Destinations) -> String {
     let mut text = match (allowed.loopback, allowed.link_local) {
-        (true, true) => "from anywhere, loopback and link-local addresses included".to_owned(),
+        (true, true) => "from anywhere, this machine and link-local addresses included".to_owned(),
         (true, false) => {
-            "from anywhere, loopback included, link-local addresses refused".to_owned()
+            "from anywhere, this machine included, link-local addresses refused".to_owned()
         }
         (false, true) => {
-            "from anywhere, link-local addresses included, loopback refused".to_owned()
+            "from anywhere, link-local addresses included, this machine refused".to_owned()
         }
-        (false, false) => "from anywhere; loopback and link-local addresses refused".to_owned(),
+        (false, false) => "from anywhere; this machine and link-local addresses refused".to_owned(),
     };
     let some_refused = !allowed.loopback || !allowed.link_local;
     if some_refused && !allowed.allow.is_empty() {
         let _ = write!(text, ", except {}", networks(&allowed.allow));
     }
     text
+}
+
+fn http_ports(forward: &Forward) -> String {
+    let range = |range: &RangeInclusive<u16>| match (range.start(), range.end()) {
+        (first, last) if first == last => first.to_string(),
+        (first, last) => format!("{first}-{last}"),
+    };
+    let ranges: Vec<_> = forward.http_ports.iter().map(range).collect();
+    match ranges.is_empty() {
+        true => "none: only tunnels".to_owned(),
+        false => ranges.join(", "),
+    }
+}
+
+/// What origins are told.
+fn forwarded(forwarded: Forwarded) -> &'static str {
+    match forwarded {
+        Forwarded::Replace => "X-Forwarded-For, -Proto and -Host, in place of the client's",
+        Forwarded::Append => "X-Forwarded-For, -Proto and -Host, added to the client's",
+        Forwarded::None => "nothing of the client; what it says of itself passes",
+    }
 }
 
 fn tunnels(forward: &Forward) -> String {
@@ -215,11 +242,7 @@ fn explain_route(route: &Route) -> String {
     } else {
         route.path_prefix.as_str()
     };
-    let sent = if route.pass_host {
-        "the client's Host"
-    } else {
-        host_sent(&route.origin)
-    };
+    let sent = host_sent(route);
     format!(
         "{host}{}{path} -> {} ({sent})",
         if path.is_empty() { "" } else { ", " },
@@ -227,11 +250,12 @@ fn explain_route(route: &Route) -> String {
     )
 }
 
-fn host_sent(origin: &OriginUrl) -> &'static str {
-    if origin.tls {
-        "its own Host, certificate checked"
-    } else {
-        "its own Host"
+fn host_sent(route: &Route) -> &'static str {
+    match (route.pass_host, route.origin.tls) {
+        (true, false) => "the client's Host",
+        (true, true) => "the client's Host, certificate checked",
+        (false, false) => "its own Host",
+        (false, true) => "its own Host, certificate checked",
     }
 }
 
@@ -472,7 +496,8 @@ mod tests {
             expect![[r#"
                 forward proxy on 127.0.0.1:3128
                   for           this machine only
-                  fetches       from anywhere, loopback and link-local addresses included
+                  fetches       from anywhere, this machine and link-local addresses included
+                  to ports      80, 443, 1024-65535
                   tunnels       CONNECT to port 443
 
                 admin interface on 127.0.0.1:3129
@@ -535,14 +560,16 @@ mod tests {
             expect![[r#"
                 forward proxy on 0.0.0.0:3128 (every address of this machine)
                   for           this machine and 10.0.0.0/8, 192.0.2.7
-                  fetches       from anywhere; loopback and link-local addresses refused, except 127.0.0.2
+                  fetches       from anywhere; this machine and link-local addresses refused, except 127.0.0.2
+                  to ports      80, 443, 1024-65535
                   tunnels       CONNECT to ports 443, 8443
 
                 reverse proxy on 127.0.0.1, any free port
                   for           this machine only
                   route         example.org -> http://127.0.0.1:8080 (the client's Host)
-                  route         hosts below example.org, /docs -> https://docs.example (its own Host, certificate checked)
+                  route         hosts below example.org, /docs -> https://docs.example (the client's Host, certificate checked)
                   otherwise     requests are refused
+                  says          X-Forwarded-For, -Proto and -Host, in place of the client's
 
                 no admin interface
 
