@@ -129,7 +129,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
             line(out, "to ports", &http_ports(forward));
             line(out, "tunnels", &tunnels(forward));
             if listener.forwarded != Forwarded::None {
-                line(out, "says", forwarded(listener.forwarded));
+                line(out, "says", &forwarded(listener));
             }
         }
         Role::Reverse(routes) => {
@@ -147,7 +147,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
             {
                 line(out, "otherwise", "requests are refused");
             }
-            line(out, "says", forwarded(listener.forwarded));
+            line(out, "says", &forwarded(listener));
         }
     }
 }
@@ -212,11 +212,19 @@ fn http_ports(forward: &Forward) -> String {
 }
 
 /// What origins are told.
-fn forwarded(forwarded: Forwarded) -> &'static str {
-    match forwarded {
-        Forwarded::Replace => "X-Forwarded-For, -Proto and -Host, in place of the client's",
-        Forwarded::Append => "X-Forwarded-For, -Proto and -Host, added to the client's",
-        Forwarded::None => "nothing of the client; what it says of itself passes",
+fn forwarded(listener: &Listener) -> String {
+    let is_host_told = match &listener.role {
+        Role::Forward(_) => false,
+        Role::Reverse(routes) => routes.iter().any(|route| route.pass_host),
+    };
+    let fields = match is_host_told {
+        true => "X-Forwarded-For, -Proto and -Host",
+        false => "X-Forwarded-For and -Proto",
+    };
+    match listener.forwarded {
+        Forwarded::Replace => format!("{fields}, in place of the client's"),
+        Forwarded::Append => format!("{fields}, added to the client's"),
+        Forwarded::None => "nothing of the client; what it says of itself passes".to_owned(),
     }
 }
 

@@ -11,7 +11,8 @@
 //! where a proxy in front has begun it.
 //!
 //! The fields are written before anything is looked up: a stored answer that varies by them is chosen by what its origin would see.
-//! They are no part of the key otherwise, and a fetch for many carries those of its first client.
+//! They are no part of the key otherwise, and a fetch for many carries those of its first client. The host is only told where it is
+//! part of the key (`target::Place::client_host`).
 //!
 //! Not known here: who the client is, the cache.
 
