@@ -577,7 +577,7 @@ pub const LISTENER: &[Setting<ListenerDraft>] = &[
             default: "`replace` on a reverse proxy, else `none`",
             set: own::forwarded,
         },
-        "What origins are told of clients. `replace`: X-Forwarded-For, -Proto and -Host say what is known here; what the client sent of them, of other X-Forwarded fields, of X-Real-IP and Forwarded is dropped. (-Host only with `pass-host`: a host that is not part of the key must not get into what is stored.) `append`: for clients that are trusted proxies; the client's address is added to theirs. `none`: the client's fields pass as they come, and nothing is added.",
+        "What origins are told of clients. `replace`: X-Forwarded-For, -Proto and -Host say what is known here; what the client sent of them, of other X-Forwarded fields, of X-Real-IP and Forwarded is dropped. (-Host only with `pass-host`: a host that is not part of the key must not get into what is stored.) They are no part of the key: an application that answers by them must say Vary, or a rule `key-fields`. `append`: for clients that are trusted proxies; the client's address is added to theirs. `none`: the client's fields pass as they come, and nothing is added.",
     ),
 ];
 
