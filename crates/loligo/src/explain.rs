@@ -35,6 +35,12 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
                 &format!("admin interface on {}", address(admin.address)),
             );
             line(&mut out, "for", &clients(&admin.allow));
+            let names = [
+                &["IP addresses, localhost".to_owned()],
+                &plan.admin_names[..],
+            ]
+            .concat();
+            line(&mut out, "asked by", &names.join(", "));
             line(&mut out, "offers", "/metrics, /status, /healthz, PURGE");
         }
         None => head(&mut out, "no admin interface"),
@@ -510,6 +516,7 @@ mod tests {
 
                 admin interface on 127.0.0.1:3129
                   for           this machine only
+                  asked by      IP addresses, localhost
                   offers        /metrics, /status, /healthz, PURGE
 
                 cache
