@@ -42,6 +42,9 @@ struct Cli {
     /// This loligo instead of one built now, for benches, rivals and torture; nothing is built then
     #[arg(long, global = true, value_name = "LOLIGO")]
     binary: Option<PathBuf>,
+    /// Another build of loligo, measured beside it as `loligo-beside` (bench hits, rivals compare)
+    #[arg(long, global = true, value_name = "LOLIGO")]
+    beside: Option<PathBuf>,
     #[command(subcommand)]
     task: Task,
 }
@@ -96,6 +99,12 @@ impl Task {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(beside) = &cli.beside
+        && let Err(failure) = rivals::use_beside(beside)
+    {
+        eprintln!("{failure}");
+        return ExitCode::FAILURE;
+    }
     let is_slow = cfg!(debug_assertions) && cli.task.measures();
     let outcome = match &cli.binary {
         None if is_slow => become_release_build(),

@@ -316,11 +316,7 @@ fn request(
         profile: false,
         workers: conditions.workers,
         place,
-        extra: if rival == Rival::Loligo {
-            extra
-        } else {
-            Vec::new()
-        },
+        extra: if rival.is_ours() { extra } else { Vec::new() },
     }
 }
 

@@ -204,8 +204,9 @@ Examples:
     cargo xtask rivals compare --only loligo -- -c loligo.toml";
 
 /// Those that are compared unless others are named.
-pub const DEFAULT: [Rival; 9] = [
+pub const DEFAULT: [Rival; 10] = [
     Rival::Loligo,
+    Rival::LoligoBeside,
     Rival::SquidUfs,
     Rival::SquidAufs,
     Rival::SquidDiskd,
