@@ -68,8 +68,7 @@ Examples:
   A forward proxy for this machine, everything by default:
     loligo serve
   In front of a web server, for everybody, 10 GiB of cache:
-    loligo serve --listen 0.0.0.0:80 --allow any --reverse http://127.0.0.1:8080 \\
-                 --store /var/cache/loligo.store --store-size 10GiB
+    loligo serve --listen 0.0.0.0:80 --allow any --reverse http://127.0.0.1:8080 --store /var/cache/loligo.store --store-size 10GiB
   A forward proxy for an office network, with a log:
     loligo serve --listen 192.0.2.1:3128 --allow 192.0.2.0/24 --access-log /var/log/loligo.log
   On two disks, the whole of each:

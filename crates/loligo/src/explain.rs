@@ -92,7 +92,7 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
     );
     explain_logs(settled, &mut out);
     changed(raw, &mut out);
-    for note in &settled.notes {
+    for note in settled.notes.iter().chain(&settled.fitted) {
         let _ = writeln!(out, "\nnote: {note}");
     }
     out

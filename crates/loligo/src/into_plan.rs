@@ -25,8 +25,9 @@ use crate::raw::{Given, Raw};
 use crate::rules;
 use crate::settings;
 use crate::stores;
+use crate::surroundings;
 use crate::table;
-use crate::units::Size;
+use crate::units::{Size, Time};
 
 const MIB: u64 = 1 << 20;
 /// Files the process needs beside connections: store, logs, rings, resolver, libraries.
@@ -49,6 +50,8 @@ pub struct Settled {
     pub stores_on_disk: Vec<OnDisk>,
     /// What is allowed but may surprise.
     pub notes: Vec<String>,
+    /// Defaults that were fitted to this machine: nobody asked for more, so nobody need be warned.
+    pub fitted: Vec<String>,
 }
 
 /// Checks everything.
@@ -61,6 +64,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         draft: Draft::default(),
         problems,
         notes: Vec::new(),
+        fitted: Vec::new(),
     };
     settings::apply(
         table::TOP,
@@ -80,14 +84,25 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     making.check_files(&stored.plans);
     making.settle_limits();
     let rules = rules::settle(&raw.rules, &mut making.problems);
+    making.notes.extend(rules::notes(&raw.rules, &rules));
+    let found = surroundings::look(&making.draft, machine);
+    for (key, message) in found.problems {
+        making.complain(key, message);
+    }
+    making.notes.extend(found.notes);
+    making.problems.extend(raw.strays.iter().cloned());
 
     let Making {
         draft,
         mut problems,
         notes,
+        fitted,
         ..
     } = making;
     if !problems.is_empty() {
+        problems
+            .iter_mut()
+            .for_each(|problem| find_line(problem, raw));
         problems.sort_by_key(Problem::line);
         problems.dedup();
         return Err(problems);
@@ -115,6 +130,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
         log_level: draft.log_level,
         stores_on_disk: stored.on_disk,
         notes,
+        fitted,
     })
 }
 
@@ -131,6 +147,7 @@ struct Making<'a> {
     draft: Draft,
     problems: Vec<Problem>,
     notes: Vec<String>,
+    fitted: Vec<String>,
 }
 
 impl Making<'_> {
@@ -175,6 +192,10 @@ impl Making<'_> {
                     ));
                 }
                 draft.routes.push(route);
+            }
+            if draft.address.is_none() && raw.given.iter().any(|given| given.key == "address") {
+                // A bad address has been complained of already; with port 0 it is nobody's.
+                draft.address = Some(SocketAddr::new(LISTEN.ip(), 0));
             }
             let public = draft.address.is_some_and(|address| !is_local(address.ip()));
             if public
@@ -315,7 +336,7 @@ impl Making<'_> {
             }
             if listeners[..i]
                 .iter()
-                .any(|(other, _)| other.address == address)
+                .any(|(other, _)| canonical(other.address) == canonical(address))
             {
                 let message = format!("{address} is used by another listener already");
                 self.problems
@@ -325,7 +346,17 @@ impl Making<'_> {
                 let message = format!(
                     "{address} is also a listener's address; give one of them another port"
                 );
-                self.complain("admin.address", message);
+                match self.given.iter().any(|given| given.key == "admin.address") {
+                    true => self.complain("admin.address", message),
+                    false => {
+                        let message = format!(
+                            "{address} is the admin interface's address, too; give this another port, or set admin.address"
+                        );
+                        let place = place.clone();
+                        self.problems
+                            .push(missing(place, "listener.address", message));
+                    }
+                }
             }
         }
     }
@@ -358,10 +389,12 @@ impl Making<'_> {
         let draft = &self.draft;
         let (limits, dns, storing) = (&draft.plan.limits, &draft.plan.dns, &draft.plan.storing);
         let mut wrong: Vec<(&str, String)> = Vec::new();
+        // Settings that bound each other: the bounded one is complained of, unless the other alone was written.
+        let mut pairs: Vec<(&str, &str, String)> = Vec::new();
         let marks = storing.watermarks;
         if marks.low_percent >= marks.high_percent {
             let message = format!("must be below the high one, {}", marks.high_percent);
-            wrong.push(("store.low-watermark", message));
+            pairs.push(("store.low-watermark", "store.high-watermark", message));
         }
         for (key, bytes) in [
             ("store.cluster", storing.cluster_bytes),
@@ -374,10 +407,18 @@ impl Making<'_> {
                 "must not exceed limits.transfer-buffer, {}",
                 Size(limits.transfer_buffer_bytes)
             );
-            wrong.push(("limits.transfer-max", message));
+            pairs.push(("limits.transfer-max", "limits.transfer-buffer", message));
         }
         if dns.ttl_min > dns.ttl_max {
-            wrong.push(("dns.ttl-min", "must not exceed dns.ttl-max".into()));
+            let message = format!("must not exceed dns.ttl-max, {}", Time(dns.ttl_max));
+            pairs.push(("dns.ttl-min", "dns.ttl-max", message));
+        }
+        for (key, bound, message) in pairs {
+            let is_given = |key: &str| self.given.iter().any(|given| given.key == key);
+            match is_given(key) || !is_given(bound) {
+                true => wrong.push((key, message)),
+                false => wrong.push((bound, format!("{key}, which is not set, {message}"))),
+            }
         }
         for (key, message) in wrong {
             self.complain(key, message);
@@ -470,7 +511,7 @@ impl Making<'_> {
             ));
         } else {
             limits.connections_max = bearable.max(Limits::CONNECTIONS_MAX.min) as usize;
-            self.notes.push(format!(
+            self.fitted.push(format!(
                 "connections are limited to {} instead of {wanted}, because this process may have {files} open files \
                  (ulimit -n)",
                 limits.connections_max
@@ -511,6 +552,28 @@ pub fn find(given: &[Given], key: &str, scope: &str) -> Problem {
     problem
 }
 
+/// A complaint about a setting of a block, told with the block's place, gets that of the setting.
+fn find_line(problem: &mut Problem, raw: &Raw) {
+    if !problem.value.is_empty() || !matches!(problem.place, Place::Line(..)) {
+        return;
+    }
+    let listeners = raw.listeners.iter();
+    let routes = listeners.clone().flat_map(|listener| &listener.routes);
+    let blocks = listeners
+        .map(|block| ("listener.", &block.place, &block.given))
+        .chain(routes.map(|block| ("listener.route.", &block.place, &block.given)))
+        .chain((raw.stores.iter()).map(|block| ("store.", &block.place, &block.given)))
+        .chain((raw.rules.iter()).map(|block| ("rule.", &block.place, &block.given)));
+    let (place, whole) = (problem.place.clone(), problem.key.clone());
+    for (scope, _, given) in blocks.filter(|block| *block.1 == place) {
+        let key = whole.strip_prefix(scope);
+        if let Some(given) = given.iter().rfind(|given| Some(given.key.as_str()) == key) {
+            problem.place = given.place.clone();
+            problem.value = given.value.to_string();
+        }
+    }
+}
+
 fn needs_allow(mut problem: Problem, how: &str) -> Problem {
     problem.message = format!("beyond this machine it must say whom it serves: {how}");
     problem
@@ -518,6 +581,11 @@ fn needs_allow(mut problem: Problem, how: &str) -> Problem {
 
 fn is_local(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
+}
+
+/// An IPv4 address that was written as one of IPv6 is the same address.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Does the origin's address lead to a socket of ours? Names other than localhost are not resolved here; the data

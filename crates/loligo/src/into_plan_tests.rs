@@ -141,8 +141,8 @@ fn settings_of_the_other_role_are_refused() {
     wrong(
         "[[listener]]\norigin = \"http://a\"\nconnect-ports = [443]\n[[listener]]\naddress = 1\npass-host = true",
         expect![[r#"
-            loligo.toml:1: listener.connect-ports: is for forward proxies; this listener has an origin, so it is a reverse proxy
-            loligo.toml:4: listener.pass-host: is for reverse proxies; this listener has no origin
+            loligo.toml:3: listener.connect-ports = [443]: is for forward proxies; this listener has an origin, so it is a reverse proxy
+            loligo.toml:6: listener.pass-host = true: is for reverse proxies; this listener has no origin
         "#]],
     );
 }
@@ -214,7 +214,7 @@ fn an_origin_that_no_request_reaches_is_told() {
     wrong(
         "[[listener]]\norigin = \"http://a\"\n[[listener.route]]\norigin = \"http://b\"",
         expect![[r#"
-            loligo.toml:1: listener.origin: the listener's own origin is never used: a route takes every host and path
+            loligo.toml:2: listener.origin = "http://a": the listener's own origin is never used: a route takes every host and path
         "#]],
     );
 }
@@ -224,7 +224,7 @@ fn an_address_is_used_once() {
     wrong(
         "[[listener]]\naddress = 3128\n[[listener]]\naddress = \"localhost:3128\"\n[admin]\naddress = \"127.0.0.1:3128\"",
         expect![[r#"
-            loligo.toml:3: listener.address: 127.0.0.1:3128 is used by another listener already
+            loligo.toml:4: listener.address = "localhost:3128": 127.0.0.1:3128 is used by another listener already
             loligo.toml:6: admin.address = "127.0.0.1:3128": 127.0.0.1:3128 is also a listener's address; give one of them another port
         "#]],
     );
@@ -272,7 +272,19 @@ ttl-max = "1s"
             loligo.toml:2: store.low-watermark = 97: must be below the high one, 97
             loligo.toml:3: store.chunk = 1000: must be a power of two, 512B or 1KiB
             loligo.toml:6: limits.transfer-max = "8MiB": must not exceed limits.transfer-buffer, 4MiB
-            loligo.toml:8: dns.ttl-min = "1h": must not exceed dns.ttl-max
+            loligo.toml:8: dns.ttl-min = "1h": must not exceed dns.ttl-max, 1s
+        "#]],
+    );
+}
+
+#[test]
+fn a_bound_is_complained_of_where_one_was_written() {
+    wrong(
+        "[limits]\n\n[store]\nhigh-watermark = 60\n[dns]\n# Short.\nttl-max = \"1s\"\n\
+         [[listener]]\nallow = []\naddress = 3129\n",
+        expect![[r#"
+            loligo.toml:4: store.high-watermark = 60: store.low-watermark, which is not set, must be below the high one, 60
+            loligo.toml:10: listener.address = 3129: 127.0.0.1:3129 is the admin interface's address, too; give this another port, or set admin.address
         "#]],
     );
 }
@@ -305,13 +317,10 @@ origin = "http://a/?q"
             loligo.toml:2: listener.address = ":3128": write "0.0.0.0:3128" for every IPv4 address, "[::]:3128" for every IPv6 one
             loligo.toml:3: listener.allow = ["10.0.0.0/33"]: "10.0.0.0/33" is no network; write "10.0.0.0/8", "2001:db8::/32" or one address
             loligo.toml:4: listener.origin = "example.org": the scheme is missing; write "http://example.org"
-            loligo.toml:5: listener.address: 127.0.0.1:3128 is used by another listener already
             loligo.toml:6: listener.address = "127.0.0.1": the port is missing; write "127.0.0.1:3128" or "[::1]:3128"
             loligo.toml:7: listener.origin = "ftp://example.org": origins are asked by http:// or https://
-            loligo.toml:8: listener.address: 127.0.0.1:3128 is used by another listener already
             loligo.toml:9: listener.address = 99999: expected an address and a port such as "127.0.0.1:3128" or "[::1]:3128"
             loligo.toml:10: listener.origin = "http://u:p@example.org": a user name in an origin is not supported
-            loligo.toml:11: listener.address: 127.0.0.1:3128 is used by another listener already
             loligo.toml:12: listener.address = "example.org:80": expected an address and a port such as "127.0.0.1:3128" or "[::1]:3128"
             loligo.toml:13: listener.origin = "http://exa mple.org": expected http://HOST, http://HOST:PORT or http://HOST:PORT/PATH (IPv6 addresses in brackets)
             loligo.toml:16: listener.origin = "http://::1": expected http://HOST, http://HOST:PORT or http://HOST:PORT/PATH (IPv6 addresses in brackets)
@@ -329,7 +338,7 @@ fn the_file_limit_bounds_the_connections() {
     };
     let settled = into_plan(&Raw::default(), &poor).unwrap();
     assert_eq!(settled.plan.limits.connections_max, 525);
-    assert_eq!(settled.notes.len(), 1);
+    assert_eq!((settled.notes.len(), settled.fitted.len()), (0, 1));
     let raw = Raw {
         given: vec![Given::flag("limits.connections-max", "", "1000")],
         ..Raw::default()

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Taken for the RAM where it can not be found out.
@@ -22,6 +23,10 @@ pub struct Machine {
     pub look: fn(&Path) -> OnDisk,
     /// Where a path leads, links followed as far as it exists.
     pub resolve: fn(&Path) -> PathBuf,
+    /// Can a log be written there? Else why not, and what to do.
+    pub appendable: fn(&Path) -> Result<(), String>,
+    /// Are there certificates in this file? Else why not.
+    pub certificates: fn(&Path) -> Result<(), String>,
 }
 
 /// What is at a path.
@@ -33,6 +38,8 @@ pub struct OnDisk {
     pub free_bytes: Option<u64>,
     /// Which file system that is.
     pub file_system: Option<u64>,
+    /// Why it cannot be opened, or made, and what to do.
+    pub refused: Option<String>,
 }
 
 /// What is at a path already.
@@ -56,6 +63,8 @@ impl Machine {
             cache_dir: cache_dir(),
             look,
             resolve,
+            appendable,
+            certificates: |path| proxy::check_certificates(path).map_err(|e| plain(&e)),
         }
     }
 }
@@ -142,7 +151,52 @@ fn look(path: &Path) -> OnDisk {
             .as_ref()
             .map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize)),
         file_system: file_system.map(|fs| fs.f_fsid),
+        refused: refused(path, Access::READ_OK | Access::WRITE_OK, true),
     }
+}
+
+fn appendable(path: &Path) -> Result<(), String> {
+    if path.is_dir() {
+        return Err("this is a directory; name a file in it".to_owned());
+    }
+    refused(path, Access::WRITE_OK, false).map_or(Ok(()), Err)
+}
+
+/// Why a file cannot be opened in this way, or made where there is none. `folders`: its directory would be made, too.
+fn refused(path: &Path, how: Access, folders: bool) -> Option<String> {
+    let may = |path: &Path, how| access(path, how).map_err(|e| plain(&e.into()));
+    if path.exists() {
+        let why = may(path, how).err()?;
+        return Some(format!("{} cannot be opened: {why}", path.display()));
+    }
+    let named = |dir: &Path| match dir.as_os_str().is_empty() {
+        true => Path::new(".").to_owned(),
+        false => dir.to_owned(),
+    };
+    let mut above = path.ancestors().skip(1).map(named);
+    let dir = match folders {
+        true => above.find(|dir| dir.exists())?,
+        false => above.next()?,
+    };
+    if !dir.exists() {
+        let dir = dir.display();
+        return Some(format!("there is no directory {dir}; make it first"));
+    }
+    let why = match dir.is_dir() {
+        true => may(&dir, Access::WRITE_OK | Access::EXEC_OK).err()?,
+        false => "it is no directory".to_owned(),
+    };
+    Some(format!(
+        "nothing can be made in {}: {why}; choose another place, or let this user write there",
+        dir.display()
+    ))
+}
+
+/// Without the number of the system's error.
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text[..end].to_owned()
 }
 
 /// What is not there yet is taken by its name. A link that leads nowhere is too.
@@ -191,6 +245,32 @@ mod tests {
         assert!(same("real", "link"));
         assert!(same("real/new/store", "link/./new/store"));
         assert!(!same("real/new", "link/other"));
+    }
+
+    #[test]
+    fn a_log_needs_a_directory_that_takes_it_and_nothing_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| appendable(&dir.path().join(name));
+        assert_eq!(at("access.log"), Ok(()));
+        assert!(at("no/access.log").unwrap_err().contains("make it first"));
+        assert!(appendable(dir.path()).unwrap_err().contains("a directory"));
+        std::fs::write(dir.path().join("file"), b"").unwrap();
+        assert_eq!(at("file"), Ok(()));
+        let under = look(&dir.path().join("file/store"));
+        assert!(under.refused.unwrap().contains("it is no directory"));
+        assert_eq!(look(&dir.path().join("new/store")).refused, None);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn certificates_are_looked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("ca.pem");
+        let certificates = Machine::this().certificates;
+        assert_eq!(certificates(&file), Err("No such file or directory".into()));
+        std::fs::write(&file, "nothing").unwrap();
+        let told = certificates(&file);
+        assert_eq!(told, Err("no certificate in this file".into()));
     }
 
     #[test]

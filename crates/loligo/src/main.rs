@@ -17,6 +17,7 @@ mod draft;
 mod drawings;
 mod dump;
 mod explain;
+mod help;
 mod into_plan;
 mod lab;
 mod lab_traces;
@@ -28,8 +29,10 @@ mod reference;
 mod rules;
 mod serve;
 mod settings;
+mod shadowed;
 mod store_tool;
 mod stores;
+mod surroundings;
 mod table;
 #[cfg(test)]
 mod testing;
@@ -39,7 +42,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use cli::{Cli, Command, Flags, ProfileCommand};
 use into_plan::{Settled, into_plan};
@@ -53,7 +56,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const EXIT_UNREADABLE: u8 = 2;
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    let typed = help::laid_out(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
+    match cli.command {
         Command::Serve(flags) => match settle(&flags) {
             Ok((settled, _)) => serve::serve(settled),
             Err(code) => code,

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::problem::{Place, Problem};
+use crate::problem::{Place, Problem, did_you_mean};
+use crate::table::sections;
 
 /// The largest configuration file read, bytes.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -30,6 +31,8 @@ pub struct Raw {
     pub listeners: Vec<RawListener>,
     /// The `[[rule]]` blocks.
     pub rules: Vec<RawRule>,
+    /// Tables of a name that no table has; what is in them says nothing.
+    pub strays: Vec<Problem>,
 }
 
 /// One `[store]` or `[[store]]` block, or one `--store`.
@@ -230,7 +233,8 @@ impl Parser<'_> {
         for (key, value, place) in self.entries(root) {
             if key == "listener" {
                 for (table, place) in self.blocks(key, value, place) {
-                    raw.listeners.push(self.listener(table, place));
+                    let listener = self.listener(table, place, &mut raw.strays);
+                    raw.listeners.push(listener);
                 }
             } else if key == "rule" {
                 for (table, place) in self.blocks(key, value, place) {
@@ -242,6 +246,8 @@ impl Parser<'_> {
                 }
             } else if key == "store" {
                 self.stores(value, place, &mut raw.stores);
+            } else if let Some(problem) = stray(key, value, &place, sections()) {
+                raw.strays.push(problem);
             } else {
                 self.flatten(key, value, place, &mut raw.given);
             }
@@ -263,7 +269,12 @@ impl Parser<'_> {
         }
     }
 
-    fn listener(&mut self, table: &DeTable<'_>, place: Place) -> RawListener {
+    fn listener(
+        &mut self,
+        table: &DeTable<'_>,
+        place: Place,
+        strays: &mut Vec<Problem>,
+    ) -> RawListener {
         let mut listener = RawListener {
             place,
             given: Vec::new(),
@@ -278,6 +289,9 @@ impl Parser<'_> {
                     }
                     listener.routes.push(RawRoute { place, given });
                 }
+            } else if let Some(mut problem) = stray(key, value, &place, ["route"].into_iter()) {
+                problem.key.insert_str(0, "listener.");
+                strays.push(problem);
             } else {
                 self.flatten(key, value, place, &mut listener.given);
             }
@@ -354,6 +368,37 @@ impl Parser<'_> {
     }
 }
 
+/// A table, or an array of tables, of a name that is none of these.
+fn stray<'a>(
+    key: &str,
+    value: &Spanned<DeValue<'_>>,
+    place: &Place,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> Option<Problem> {
+    let is_table = |value: &DeValue<'_>| matches!(value, DeValue::Table(_));
+    let (is_one, are_several) = match value.get_ref() {
+        DeValue::Array(items) => (false, items.iter().any(|item| is_table(item.get_ref()))),
+        value => (is_table(value), false),
+    };
+    let mut names = known.clone();
+    if !is_one && !are_several || is_one && names.any(|name| name == key) {
+        return None;
+    }
+    let message = match did_you_mean(key, known) {
+        Some(meant) if meant == key => {
+            "is one table: write it with one pair of brackets".to_owned()
+        }
+        Some(meant) => format!("there is no such table; did you mean \"{meant}\"?"),
+        None => "there is no such table; `loligo settings` lists them all".to_owned(),
+    };
+    Some(Problem {
+        place: place.clone(),
+        key: key.to_owned(),
+        value: String::new(),
+        message,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -425,6 +470,28 @@ mod tests {
         assert_eq!(
             problems[0].to_string(),
             "x.toml:1: listener: expected blocks that begin with [[listener]], two brackets"
+        );
+    }
+
+    #[test]
+    fn a_table_that_is_none_is_told_with_what_was_meant() {
+        let text = "[stroe]\nsize = \"1GiB\"\n[[rules]]\nttl = \"1m\"\n[timeout]\n[[limits]]\nhead-max = 1\n\
+                    [colours]\nx = 1\n[[listener]]\n[[listener.routes]]\norigin = \"a\"\n";
+        let (raw, problems) = parse(text, Path::new("x.toml"));
+        assert_eq!((problems, raw.given), (Vec::new(), Vec::new()));
+        let mut strays: Vec<_> = raw.strays.iter().collect();
+        strays.sort_by_key(|problem| problem.line());
+        let told: Vec<_> = strays.iter().map(|problem| problem.to_string()).collect();
+        assert_eq!(
+            told,
+            [
+                "x.toml:1: stroe: there is no such table; did you mean \"store\"?",
+                "x.toml:3: rules: there is no such table; did you mean \"rule\"?",
+                "x.toml:5: timeout: there is no such table; did you mean \"timeouts\"?",
+                "x.toml:6: limits: is one table: write it with one pair of brackets",
+                "x.toml:8: colours: there is no such table; `loligo settings` lists them all",
+                "x.toml:11: listener.routes: there is no such table; did you mean \"route\"?",
+            ]
         );
     }
 

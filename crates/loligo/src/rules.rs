@@ -19,6 +19,7 @@ use crate::own::{host_pattern, is_path, is_token};
 use crate::problem::Problem;
 use crate::raw::{Given, RawRule};
 use crate::settings::{self, Kind, Setting};
+use crate::shadowed;
 use crate::table::setting;
 use crate::units::{Size, Time};
 
@@ -176,6 +177,12 @@ pub fn settle(blocks: &[RawRule], problems: &mut Vec<Problem>) -> Vec<Rule> {
         rules.truncate(Rule::RULES_MAX);
     }
     rules
+}
+
+/// What may surprise.
+pub fn notes(blocks: &[RawRule], rules: &[Rule]) -> Vec<String> {
+    let whens: Vec<_> = rules.iter().map(|rule| &rule.when).collect();
+    shadowed::notes(blocks, &whens)
 }
 
 fn check(rule: &Rule, block: &RawRule, problems: &mut Vec<Problem>) {

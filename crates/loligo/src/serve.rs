@@ -17,6 +17,9 @@ pub fn serve(settled: Settled) -> ExitCode {
     for note in &settled.notes {
         tracing::warn!("{note}");
     }
+    for note in &settled.fitted {
+        tracing::info!("{note}");
+    }
     let role = |listener: &Listener| match listener.role {
         Role::Forward(_) => "forward proxy",
         Role::Reverse(_) => "reverse proxy",
@@ -52,7 +55,8 @@ fn announce(ready: &Ready, roles: &[&str]) {
         tracing::info!("disk I/O by {}", ready.io_engine);
     }
     if let Some(reason) = &ready.io_engine_reason {
-        tracing::warn!("io_uring can not be used here: {reason}");
+        // Only where `auto` was to choose; whoever wants io_uring or nothing says so, and gets an error.
+        tracing::info!("io_uring can not be used here: {reason}");
     }
     let threads = if ready.workers == 1 {
         "worker"

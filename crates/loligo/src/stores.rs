@@ -9,10 +9,13 @@
 //!   S3  where there are several, each has a path, and none is `none`
 //!   S4  a store that exists keeps its size unless one is given; a new one leaves half of the free space
 //!   S5  new stores on one file system leave half of its free space together
+//!   S6  sizes that were given fit into the free space, together where the file system is one
+//!   S7  what is there can be opened, what is not can be made
 //!
 //! Not known here: what is on a device; that is looked at when it is opened.
 
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
+use std::path::PathBuf;
 
 use proxy::plan::{Plan, StorePlan};
 
@@ -111,6 +114,7 @@ pub fn settle(blocks: &[RawStore], machine: &Machine) -> Stored {
         several: blocks.len() > 1,
         stored: Stored::default(),
         places: Vec::new(),
+        blocks: Vec::new(),
         to_be_made: Vec::new(),
     };
     for block in blocks {
@@ -125,6 +129,7 @@ pub fn settle(blocks: &[RawStore], machine: &Machine) -> Stored {
             .push(missing(place, "store", message));
     }
     making.share_space();
+    making.check_space();
     making.stored
 }
 
@@ -134,6 +139,8 @@ struct Making<'a> {
     stored: Stored,
     /// Where each is in truth, links followed.
     places: Vec<PathBuf>,
+    /// What each was written as, for complaints.
+    blocks: Vec<&'a RawStore>,
     /// Those that are not there and whose size was not said: number, and block for complaints.
     to_be_made: Vec<(usize, &'a RawStore)>,
 }
@@ -188,10 +195,7 @@ impl<'a> Making<'a> {
             }
             // An empty file is as good as none.
             (Some(Existing::File(1..)) | Some(Existing::Device), None) => None,
-            (_, Some(bytes)) => {
-                self.note_space(&path, bytes, &on_disk);
-                Some(bytes)
-            }
+            (_, Some(bytes)) => Some(bytes),
             (Some(Existing::File(0)) | None, None) => {
                 if self.stored.problems.len() == before {
                     self.to_be_made.push((self.stored.plans.len(), block));
@@ -199,6 +203,12 @@ impl<'a> Making<'a> {
                 Some(StorePlan::SIZE_BYTES.default)
             }
         };
+        // S7
+        if let (Some(why), None | Some(Existing::File(_) | Existing::Device)) =
+            (&on_disk.refused, &on_disk.existing)
+        {
+            self.complain(block, "path", why.clone());
+        }
         if draft.plan.force {
             self.stored.notes.push(format!(
                 "{} is taken as a store whatever is on it (force); take force out after the first start",
@@ -212,6 +222,7 @@ impl<'a> Making<'a> {
         });
         self.stored.on_disk.push(on_disk);
         self.places.push(place);
+        self.blocks.push(block);
     }
 
     /// S3
@@ -279,26 +290,37 @@ impl<'a> Making<'a> {
         }
     }
 
-    fn note_space(&mut self, path: &Path, bytes: u64, on_disk: &OnDisk) {
-        let there = match on_disk.existing {
-            Some(Existing::File(bytes)) => bytes,
-            Some(_) => return,
-            None => 0,
-        };
-        if on_disk
-            .free_bytes
-            .is_some_and(|free| bytes > free.saturating_add(there))
-        {
-            let free = Size(on_disk.free_bytes.unwrap_or(0) / MIB * MIB);
-            let which = if self.several {
-                format!("the store {}", path.display())
-            } else {
-                "the store".to_owned()
+    /// S6
+    fn check_space(&mut self) {
+        let mut left: HashMap<Option<u64>, u64> = HashMap::new();
+        for number in 0..self.stored.plans.len() {
+            let (plan, on_disk) = (&self.stored.plans[number], &self.stored.on_disk[number]);
+            let there = match on_disk.existing {
+                Some(Existing::File(bytes)) => bytes,
+                Some(_) => continue,
+                None => 0,
             };
-            self.stored.notes.push(format!(
-                "{which} is to have {}, but only {free} are free there",
-                Size(bytes)
-            ));
+            let (Some(bytes), Some(free)) = (plan.size_bytes, on_disk.free_bytes) else {
+                continue;
+            };
+            let left = left.entry(on_disk.file_system).or_insert(free);
+            let needed = bytes.saturating_sub(there);
+            if needed <= *left {
+                *left -= needed;
+                continue;
+            }
+            let other = if *left == free {
+                ""
+            } else {
+                "beside the other stores "
+            };
+            let message = format!(
+                "{} do not fit: {other}only {} are free where {} is to be; a smaller size (flag --store-size), or another place",
+                Size(bytes),
+                Size((*left + there) / MIB * MIB),
+                plan.path.display(),
+            );
+            self.complain(self.blocks[number], "size", message);
         }
     }
 }

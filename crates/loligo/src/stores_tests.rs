@@ -46,11 +46,31 @@ fn an_existing_store_keeps_its_size_unless_told() {
 }
 
 #[test]
-fn a_store_larger_than_the_free_space_is_noted() {
-    let settled = settle("[store]\npath = \"/small/store\"\nsize = \"4GiB\"").unwrap();
-    assert_eq!(
-        settled.notes,
-        ["the store is to have 4GiB, but only 3GiB are free there"]
+fn a_store_larger_than_the_free_space_can_not_be() {
+    wrong(
+        "[store]\npath = \"/small/store\"\nsize = \"4GiB\"",
+        expect![[r#"
+            loligo.toml:3: store.size = "4GiB": 4GiB do not fit: only 3GiB are free where /small/store is to be; a smaller size (flag --store-size), or another place
+        "#]],
+    );
+    // What an existing file has counts as free.
+    assert!(settle("[store]\npath = \"/small/half-gib\"\nsize = \"3584MiB\"").is_ok());
+    wrong(
+        "[[store]]\npath = \"/small/a\"\nsize = \"2GiB\"\n[[store]]\npath = \"/x/a\"\nsize = \"2GiB\"\n\
+         [[store]]\npath = \"/small/b\"\nsize = \"2GiB\"\n",
+        expect![[r#"
+            loligo.toml:9: store.size = "2GiB": 2GiB do not fit: beside the other stores only 1GiB are free where /small/b is to be; a smaller size (flag --store-size), or another place
+        "#]],
+    );
+}
+
+#[test]
+fn a_store_that_can_not_be_opened_is_told() {
+    wrong(
+        "[store]\nsize = \"1GiB\"\npath = \"/closed/half-gib\"",
+        expect![[r#"
+            loligo.toml:3: store.path = "/closed/half-gib": /closed/half-gib cannot be opened: Permission denied
+        "#]],
     );
 }
 

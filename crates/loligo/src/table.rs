@@ -617,6 +617,14 @@ pub const ROUTE: &[Setting<RouteDraft>] = &[
     ),
 ];
 
+/// The tables of a configuration file.
+pub fn sections() -> impl Iterator<Item = &'static str> + Clone {
+    let of_settings = TOP
+        .iter()
+        .filter_map(|row| Some(row.key.split_once('.')?.0));
+    ["store", "listener", "rule"].into_iter().chain(of_settings)
+}
+
 /// A setting without a flag.
 pub(crate) const fn setting<T>(key: &'static str, kind: Kind<T>, doc: &'static str) -> Setting<T> {
     Setting {

@@ -17,6 +17,24 @@ pub fn machine() -> Machine {
         cache_dir: Some("/home/u/.cache".into()),
         look,
         resolve,
+        appendable,
+        certificates,
+    }
+}
+
+fn appendable(path: &Path) -> Result<(), String> {
+    match path.parent() {
+        Some(dir) if dir == Path::new("/missing") => {
+            Err("there is no directory /missing; make it first".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn certificates(path: &Path) -> Result<(), String> {
+    match path.starts_with("/missing") {
+        true => Err("No such file or directory".into()),
+        false => Ok(()),
     }
 }
 
@@ -45,6 +63,9 @@ fn look(path: &Path) -> OnDisk {
         existing,
         free_bytes: Some(free_bytes),
         file_system: Some(file_system),
+        refused: path
+            .starts_with("/closed")
+            .then(|| format!("{} cannot be opened: Permission denied", path.display())),
     }
 }
 

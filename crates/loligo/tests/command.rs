@@ -27,7 +27,7 @@ fn help_teaches_by_examples() {
     for (command, example) in [
         (
             &["serve", "--help"][..],
-            "loligo serve --listen 0.0.0.0:80 --allow any --reverse",
+            "loligo serve --listen 0.0.0.0:80 --allow any",
         ),
         (&["check", "--help"], "loligo check -c /etc/loligo.toml"),
         (
@@ -142,6 +142,60 @@ fn a_profile_is_dumped_as_columns_and_as_json() {
     let output = loligo(&["profile", "dump", &other]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("this is not a profile file"));
+}
+
+#[test]
+fn a_start_without_configuration_warns_of_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    // Fewer files than the defaults would like; ports of the system's choice, for the others may be taken.
+    let mut child = Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -n 2000; exec \"$0\" \"$@\"",
+            env!("CARGO_BIN_EXE_loligo"),
+        ])
+        .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+        .args(["--store-size", "64MiB"])
+        .env("XDG_CACHE_HOME", dir.path())
+        .env("NO_COLOR", "1")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    while !said.contains("ready, ") {
+        assert!(stderr.read_line(&mut said).unwrap() > 0, "it ended: {said}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(said.contains("connections are limited to"), "{said}");
+    assert!(!said.contains("WARN") && !said.contains("ERROR"), "{said}");
+}
+
+#[test]
+fn check_looks_where_serve_would() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(
+        dir.path(),
+        "a.toml",
+        "memory = \"900GiB\"\n[tls]\nca-file = \"ca.pem\"\n[log]\naccess = \"no/access.log\"\n\
+         [store]\npath = \"store\"\nsize = \"2TiB\"\n[[listeners]]\n",
+    );
+    for command in ["check", "serve"] {
+        let output = loligo(&[command, "-c", &file]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        for told in [
+            "a.toml:1: memory = \"900GiB\": this process may use ",
+            "a.toml:3: tls.ca-file = \"ca.pem\": ",
+            "a.toml:5: log.access = \"no/access.log\": there is no directory ",
+            "a.toml:8: store.size = \"2TiB\": 2TiB do not fit: only ",
+            "a.toml:9: listeners: there is no such table; did you mean \"listener\"?",
+        ] {
+            assert!(said.contains(told), "{told} in {said}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 /// A proxy of the binary itself, on ports of the system's choice.

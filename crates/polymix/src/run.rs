@@ -22,7 +22,7 @@ use tokio::task::LocalSet;
 
 use crate::lru::HEAD_BYTES;
 use crate::name::{Servers, nth_address};
-use crate::phases::{Phase, Sizing, phases};
+use crate::phases::{Ends, Phase, Sizing, phases};
 use crate::report::{About, Parts, Plan, Report};
 use crate::robots::{self, Progress, robots_for};
 use crate::server::{self, Counters};
@@ -141,6 +141,21 @@ impl Test {
             all.retain(|phase| self.only.iter().any(|name| name == phase.name));
         }
         all
+    }
+
+    /// How long it should take, and how long at most.
+    #[must_use]
+    pub fn lasts(&self) -> (Duration, Duration) {
+        let phases = self.phases();
+        let planned = phases.iter().map(|phase| match phase.ends {
+            Ends::Filled { planned_s, .. } => planned_s,
+            Ends::After(_) | Ends::ServersSeen(_) => phase.length_s(),
+        });
+        let at_most = phases.iter().map(Phase::length_s).sum();
+        (
+            Duration::from_secs_f64(planned.sum()),
+            Duration::from_secs_f64(at_most),
+        )
     }
 
     fn robots(&self, servers: Servers, with_origin: bool) -> robots::Settings {

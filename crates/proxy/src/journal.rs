@@ -212,15 +212,16 @@ fn run(
     mut profile: Option<ProfileFile>,
     lost: &AtomicU64,
 ) {
+    let (mut of_access, mut of_profile) = (Trouble::default(), Trouble::default());
     while let Ok(message) = receiver.recv() {
-        let (result, entries) = match message {
+        let (trouble, written, entries) = match message {
             Message::Access(batch, entries) => {
                 let written = access.as_mut().map_or(Ok(()), |f| f.write(&batch));
-                (written, entries)
+                (&mut of_access, written, entries)
             }
             Message::Profile(batch, entries) => {
                 let written = profile.as_mut().map_or(Ok(()), |f| f.write(&batch));
-                (written, entries)
+                (&mut of_profile, written, entries)
             }
             Message::Reopen => {
                 let access = access.as_mut().map_or(Ok(()), AccessFile::reopen);
@@ -232,9 +233,58 @@ fn run(
             }
             Message::Stop => break,
         };
-        if let Err(error) = result {
+        if written.is_err() {
             lost.fetch_add(entries, Ordering::Relaxed);
-            tracing::error!(%error, "cannot write the log; records are lost until it can be written again");
+        }
+        match trouble.after(written, entries) {
+            Some(Turn::Begins(error)) => {
+                tracing::error!(%error, "cannot write the log; records are lost until it can be written again");
+            }
+            Some(Turn::Over { lost }) => {
+                tracing::warn!(
+                    lost,
+                    "the log can be written again; so many records are missing in it"
+                );
+            }
+            None => {}
+        }
+    }
+    let lost = of_access.lost + of_profile.lost;
+    if lost > 0 {
+        tracing::warn!(
+            lost,
+            "the log could not be written to the end; so many records are missing in it"
+        );
+    }
+}
+
+/// Whether a file can be written, so that a full disk is told once and not with every batch.
+#[derive(Default)]
+struct Trouble {
+    is_on: bool,
+    /// Records since it began.
+    lost: u64,
+}
+
+/// What is worth telling.
+#[derive(Debug)]
+enum Turn {
+    Begins(io::Error),
+    Over { lost: u64 },
+}
+
+impl Trouble {
+    /// After an attempt to write so many records.
+    fn after(&mut self, written: io::Result<()>, records: u64) -> Option<Turn> {
+        let was_on = mem::replace(&mut self.is_on, written.is_err());
+        match written {
+            Ok(()) => was_on.then(|| Turn::Over {
+                lost: mem::take(&mut self.lost),
+            }),
+            Err(error) => {
+                self.lost += records;
+                (!was_on).then_some(Turn::Begins(error))
+            }
         }
     }
 }
@@ -376,6 +426,29 @@ mod tests {
             .map(|r| r.began_unix_us)
             .collect();
         assert_eq!(began, [1, 4, 5]);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_when_it_begins_and_when_it_is_over() {
+        let mut trouble = Trouble::default();
+        let full = || Err(io::Error::from(io::ErrorKind::StorageFull));
+        let told: Vec<String> = [
+            (Ok(()), 1),
+            (full(), 7),
+            (full(), 8),
+            (Ok(()), 1),
+            (Ok(()), 1),
+            (full(), 2),
+        ]
+        .into_iter()
+        .map(|(written, records)| match trouble.after(written, records) {
+            Some(Turn::Begins(_)) => "begins".into(),
+            Some(Turn::Over { lost }) => format!("over, {lost} lost"),
+            None => "-".into(),
+        })
+        .collect();
+        assert_eq!(told, ["-", "begins", "-", "over, 15 lost", "-", "begins"]);
+        assert_eq!(trouble.lost, 2);
     }
 
     #[test]

@@ -80,4 +80,5 @@ mod worker;
 
 pub use clock::Clock;
 pub use opening::StoreError;
+pub use origin::check_certificates;
 pub use serve::{Ready, ServeError, Stopper, serve, start, start_at};

@@ -208,7 +208,7 @@ fn candidate(plan: &StorePlan) -> Result<Candidate<'_>, StoreError> {
         },
     )?;
     if let Some(why) = &opened.buffered_because {
-        tracing::warn!(%why, path, "the file system has no direct I/O; the store goes through the page cache");
+        tracing::info!(%why, path, "the file system has no direct I/O; the store goes through the page cache");
     }
     let device = opened.device;
     let chunk_bytes = plan.chunk_bytes.max(device.logical_block_bytes());

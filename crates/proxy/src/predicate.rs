@@ -37,6 +37,18 @@ const SOFT_PREFIX: u8 = 4;
 /// That makes stale what has a tag.
 const SOFT_TAG: u8 = 5;
 
+/// What a kind of predicate is called, for people and machines.
+pub fn name(kind: u8) -> &'static str {
+    match kind {
+        PREFIX => "prefix",
+        TAG => "tag",
+        SOFT_PRIMARY => "soft-url",
+        SOFT_PREFIX => "soft-prefix",
+        SOFT_TAG => "soft-tag",
+        _ => "of-another-version",
+    }
+}
+
 /// The longest tag, bytes; a store takes patterns of as much.
 pub const TAG_BYTES_MAX: usize = 1024;
 

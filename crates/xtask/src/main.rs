@@ -15,6 +15,7 @@ mod idle_client;
 mod interrupt;
 mod memory_group;
 mod origin;
+mod ports;
 mod process;
 mod procfs;
 mod progress;
@@ -24,9 +25,11 @@ mod sim;
 mod size;
 mod tidy;
 mod torture;
+mod wire;
 mod workspace;
 mod wrk;
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
@@ -36,6 +39,12 @@ use crate::failure::{During, Result, fail};
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", about = "Development tasks of this workspace")]
 struct Cli {
+    /// This loligo instead of one built now, for benches, rivals and torture; nothing is built then
+    #[arg(long, global = true, value_name = "LOLIGO")]
+    binary: Option<PathBuf>,
+    /// Another build of loligo, measured beside it as `loligo-beside` (bench hits, rivals compare)
+    #[arg(long, global = true, value_name = "LOLIGO")]
+    beside: Option<PathBuf>,
     #[command(subcommand)]
     task: Task,
 }
@@ -90,10 +99,27 @@ impl Task {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let outcome = if cfg!(debug_assertions) && cli.task.measures() {
-        become_release_build()
-    } else {
-        interrupt::listen().and_then(|()| run(cli.task))
+    if let Some(beside) = &cli.beside
+        && let Err(failure) = rivals::use_beside(beside)
+    {
+        eprintln!("{failure}");
+        return ExitCode::FAILURE;
+    }
+    let is_slow = cfg!(debug_assertions) && cli.task.measures();
+    let outcome = match &cli.binary {
+        None if is_slow => become_release_build(),
+        None => interrupt::listen().and_then(|()| run(cli.task)),
+        Some(binary) => {
+            if is_slow {
+                eprintln!(
+                    "this is a debug build of xtask: what it does itself (origins, checks) is slow; \
+                     `cargo build --release -p xtask` makes target/release/xtask, which takes the same arguments"
+                );
+            }
+            rivals::use_loligo(binary)
+                .and_then(|()| interrupt::listen())
+                .and_then(|()| run(cli.task))
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -98,6 +98,37 @@ pub fn resident_bytes(roots: &[u32]) -> u64 {
         * rustix::param::page_size() as u64
 }
 
+/// Does one of these processes, or of their descendants, listen on this TCP port?
+pub fn listens(roots: &[u32], port: u16) -> bool {
+    let sockets: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .flat_map(|text| listening(&text, port))
+        .collect();
+    family(roots).iter().any(|process| {
+        let files = fs::read_dir(format!("/proc/{}/fd", process.pid));
+        let mut links = files.into_iter().flatten().flatten();
+        links.any(|file| {
+            let link = fs::read_link(file.path()).unwrap_or_default();
+            sockets
+                .iter()
+                .any(|socket| link.as_os_str() == socket.as_str())
+        })
+    })
+}
+
+/// The sockets of a table like `/proc/net/tcp` that listen on a port, as their descriptors are linked.
+fn listening(table: &str, port: u16) -> Vec<String> {
+    const LISTEN: &str = "0A";
+    let port = format!(":{port:04X}");
+    let socket = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_it = words.get(1)?.ends_with(&port) && *words.get(3)? == LISTEN;
+        is_it.then(|| words.get(9).map(|inode| format!("socket:[{inode}]")))?
+    };
+    table.lines().skip(1).filter_map(socket).collect()
+}
+
 /// What `/proc/<pid>/io` counts of bytes that went to and came from devices, and of system calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Io {
@@ -169,5 +200,24 @@ mod tests {
         assert!(resident_bytes(&[std::process::id()]) > 0);
         let io = Io::of(std::process::id()).unwrap();
         assert_eq!(io.since(&io), Io::default());
+    }
+
+    #[test]
+    fn who_listens_is_known() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let me = [std::process::id()];
+        assert!(listens(&me, port));
+        // A process that has no socket at all.
+        let mut other = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let is_its = listens(&[other.id()], port);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(!is_its);
+        drop(listener);
+        assert!(!listens(&me, port));
     }
 }

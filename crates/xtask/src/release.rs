@@ -15,7 +15,6 @@
 //! Not known here: what is measured afterwards.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -24,6 +23,7 @@ use clap::Args;
 
 use crate::failure::{During, Result, fail};
 use crate::interrupt;
+use crate::ports;
 use crate::process::CommandLine;
 use crate::workspace;
 
@@ -169,7 +169,7 @@ fn build(rustc: &Rustc, home: &Path, flags: &str) -> Result<PathBuf> {
 fn train(program: &Path, home: &Path, rate: u32) -> Result<()> {
     let store = home.join("store.loligo");
     let log = home.join("train.log");
-    let (listen, origin) = (free_port()?, free_port()?);
+    let (listen, origin) = (ports::free()?, ports::free()?);
     let origin = format!("127.1.0.1:{origin}");
     let program = program.display().to_string();
     let mut server = CommandLine::new(
@@ -241,15 +241,6 @@ fn merge(profdata: &Path, raw: &Path, merged: &Path) -> Result<()> {
         fail!("{} did not put the counters together", profdata.display());
     }
     Ok(())
-}
-
-fn free_port() -> Result<u16> {
-    let listener =
-        TcpListener::bind(("127.0.0.1", 0)).during(|| "looking for a free port".into())?;
-    let address = listener
-        .local_addr()
-        .during(|| "asking for a port".into())?;
-    Ok(address.port())
 }
 
 #[cfg(test)]

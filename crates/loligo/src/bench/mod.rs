@@ -62,6 +62,9 @@ pub fn run(command: &BenchCommand) -> ExitCode {
 fn load(flags: &LoadFlags, with_origin: bool) -> Result<ExitCode, String> {
     let test = flags.test()?;
     is_listened_to(test.proxy)?;
+    if !flags.quiet {
+        eprintln!("loligo: this takes {}", lasts(&test));
+    }
     let mut live = Live::new(flags.quiet);
     let show = |progress: &_| live.show("", progress);
     let report = if with_origin {
@@ -73,6 +76,39 @@ fn load(flags: &LoadFlags, with_origin: bool) -> Result<ExitCode, String> {
     let mut report = report.map_err(|e| e.to_string())?;
     report.label.clone_from(&flags.label);
     tell_run(&report, &flags.out)
+}
+
+/// How long a run takes, in words.
+fn lasts(test: &run::Test) -> String {
+    let (planned, at_most) = test.lasts();
+    let mut words = format!("about {}", roughly(planned));
+    if roughly(at_most) != roughly(planned) {
+        words += &format!(", {} at most if the cache fills slowly", roughly(at_most));
+    }
+    words
+}
+
+/// The two largest units of a time, such as `1h 20m` or `45s`.
+fn roughly(time: Duration) -> String {
+    let seconds = time.as_secs_f64().ceil() as u64;
+    let units = [(3600, "h"), (60, "m"), (1, "s")];
+    let largest = units.iter().position(|(unit, _)| seconds >= *unit);
+    let mut rest = seconds;
+    let parts = units[largest.unwrap_or(2)..]
+        .iter()
+        .take(2)
+        .map(|(unit, name)| {
+            let n = rest / unit;
+            rest %= unit;
+            (n, name)
+        });
+    let parts: Vec<_> = parts.collect();
+    let shown = parts
+        .iter()
+        .enumerate()
+        .filter(|(at, (n, _))| *at == 0 || *n > 0);
+    let shown: Vec<_> = shown.map(|(_, (n, name))| format!("{n}{name}")).collect();
+    shown.join(" ")
 }
 
 /// A load on nobody would go on to its end, and say so then.
@@ -97,6 +133,14 @@ fn tell_run(report: &Report, out: &OutFlags) -> Result<ExitCode, String> {
 
 fn search(flags: &SearchFlags) -> Result<ExitCode, String> {
     let (bounds, conditions) = (flags.bounds()?, flags.conditions());
+    if !flags.quiet {
+        let halvings = (1.0 / flags.tolerance).log2().ceil();
+        eprintln!(
+            "loligo: each step takes {}; there is one for each doubling of the rate from {} req/s on, then {halvings} or so",
+            lasts(&flags.test(0, flags.first)),
+            flags.first
+        );
+    }
     let mut live = Live::new(flags.quiet);
     let mut setup = None;
     let run_at = |step: usize, rate: f64| {
@@ -186,4 +230,16 @@ fn compare(flags: &ReportFlags) -> Result<ExitCode, String> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_its_two_largest_units() {
+        let said = [0.0, 44.2, 60.0, 61.0, 3600.0, 4810.0, 46_800.0];
+        let said = said.map(|s| roughly(Duration::from_secs_f64(s)));
+        assert_eq!(said, ["0s", "45s", "1m", "1m 1s", "1h", "1h 20m", "13h"]);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use proxy::stored::predicate_name;
 use serde_json::{Value, json};
 use store::{CheckpointSummary, FORMAT_VERSION, State};
 
@@ -85,7 +86,7 @@ fn as_json(store: &ReadStore) -> Value {
                 "whole": log.whole,
                 "horizon": log.horizon,
                 "keys": log.keys,
-                "matching": log.matching.iter().map(|(kind, n)| (predicate(*kind), json!(n)))
+                "matching": log.matching.iter().map(|(kind, n)| (predicate_name(*kind).to_owned(), json!(n)))
                     .collect::<serde_json::Map<_, _>>(),
                 "markers": log.markers,
                 "replaced": log.replaced,
@@ -108,15 +109,6 @@ fn as_json(store: &ReadStore) -> Value {
     })
 }
 
-/// Kinds of predicates are the proxy's.
-fn predicate(kind: u8) -> String {
-    match kind {
-        1 => "prefix".into(),
-        2 => "tag".into(),
-        _ => format!("kind {kind}"),
-    }
-}
-
 fn as_text(store: &ReadStore, path: &str) -> String {
     let superblock = store.inspection.superblock();
     let geometry = &superblock.geometry;
@@ -134,17 +126,15 @@ fn as_text(store: &ReadStore, path: &str) -> String {
         ),
     );
     let left = match superblock.state {
-        State::Clean => "clean: stopped in order",
-        State::Open => "open: never used, or not stopped in order",
+        State::Clean => "clean: its proxy stopped in order",
+        State::Open => "open: never used, or its proxy was killed or lost power",
     };
     row("state", left.to_owned());
-    row(
-        "",
-        format!(
-            "epoch {}, generation {}",
-            superblock.epoch, superblock.generation
-        ),
-    );
+    let emptied = match superblock.epoch {
+        0 | 1 => "never emptied since it was made".to_owned(),
+        epoch => format!("emptied {} since it was made", times(epoch - 1)),
+    };
+    row("", emptied);
     row(
         "size",
         format!(
@@ -164,24 +154,23 @@ fn as_text(store: &ReadStore, path: &str) -> String {
         ),
     );
     let policy = match superblock.policy {
-        0 => "second-chance",
-        _ => "one that evicts record by record; which one the proxy's settings say",
+        0 => "second-chance: room is made region by region, in the order of writing",
+        _ => "room is made object by object; by which rule the proxy's settings say",
     };
     row("policy", policy.to_owned());
     if superblock.set_uuid != [0; 16] {
         row(
             "set",
             format!(
-                "{}, generation {}, placement {:016x}",
+                "member of {}, started {}",
                 uuid(&superblock.set_uuid),
-                superblock.set_generation,
-                superblock.placement
+                times(superblock.set_generation)
             ),
         );
     }
     row("checkpoint", checkpoint(store));
-    row("log", log(store));
-    row("journal", journal(store));
+    row("purges", log(store));
+    row("regions", journal(store));
     row("a start", recovered.words.clone());
     if recovered.scan_bytes > 0 {
         row("", format!("{} to scan", show::size(recovered.scan_bytes)));
@@ -200,52 +189,75 @@ fn checkpoint(store: &ReadStore) -> String {
                     show::count(n.into(), "part")
                 ),
             };
-            format!(
-                "generation {}, covers all up to sequence {}, {}{left_out}",
-                read.generation,
-                read.covers,
-                show::size(place.bytes)
-            )
+            let size = show::size(place.bytes);
+            format!("the index as it was written last, {size}{left_out}")
         }
-        (Some(_), Some(Err(error))) => format!("of no use: {error}"),
-        _ => "none yet".into(),
+        (Some(_), Some(Err(error))) => {
+            format!("of no use: {error}; a start reads the records instead")
+        }
+        _ => "none yet: a start reads the records".into(),
     }
 }
 
 fn log(store: &ReadStore) -> String {
     let log = match &store.summary.log {
         Ok(log) => log,
-        Err(error) => return format!("of no use: {error}"),
+        Err(error) => {
+            return format!(
+                "of no use: {error}; nobody knows what was purged, so a start empties the store"
+            );
+        }
     };
     let mut kinds = vec![show::count(log.keys, "URL")];
     for (&kind, &n) in &log.matching {
-        kinds.push(format!("{n} by {}", predicate(kind)));
+        kinds.push(show::count(n, &predicate_name(kind).replace('-', " ")));
     }
-    kinds.push(show::count(log.markers, "marker"));
     if log.replaced > 0 {
-        kinds.push(format!("{} replaced", log.replaced));
+        kinds.push(show::count(log.replaced, "replaced object"));
     }
-    let whole = if log.whole { "" } else { ", a page is missing" };
-    format!(
-        "{}: {}; complete above sequence {}{whole}",
-        show::count(log.pages, "page"),
-        kinds.join(", "),
-        log.horizon
-    )
+    let mut text = format!("not to come back: {}", kinds.join(", "));
+    if log.markers > 0 {
+        let _ = write!(text, "; {} with variants", show::count(log.markers, "URL"));
+    }
+    if !log.whole {
+        text.push_str("; a page is missing: what is older than it may count as purged");
+    }
+    text
 }
 
 fn journal(store: &ReadStore) -> String {
     let journal = &store.summary.journal;
-    let mut text = format!("{} of {} regions opened", journal.opened, journal.regions);
+    let mut text = format!("{} of {} written to", journal.opened, journal.regions);
     if let (Some(oldest), Some(newest)) = (journal.oldest, journal.newest) {
-        let _ = write!(
-            text,
-            ", the oldest {} (sequence {}), the newest {} (sequence {})",
-            oldest.0, oldest.1, newest.0, newest.1
-        );
+        let _ = write!(text, ", number {} longest ago, {} last", oldest.0, newest.0);
     }
     if journal.unknown > 0 {
-        let _ = write!(text, "; {} unknown: a page is damaged", journal.unknown);
+        let _ = write!(
+            text,
+            "; of {} nothing is known, for a page is damaged: a start takes them as empty",
+            journal.unknown
+        );
     }
     text
+}
+
+/// `once`, `3 times`.
+fn times(n: u64) -> String {
+    match n {
+        0 => "never".to_owned(),
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_kind_of_purge_has_a_name() {
+        let names: Vec<_> = (1..=5).map(super::predicate_name).collect();
+        assert_eq!(
+            names,
+            ["prefix", "tag", "soft-url", "soft-prefix", "soft-tag"]
+        );
+    }
 }

@@ -40,7 +40,7 @@ mod tls;
 pub use connect::{Connector, Settings};
 pub use dns::DnsSettings;
 pub use pool::{Lease, Limits};
-pub use tls::Tls;
+pub use tls::{Tls, check_certificates};
 
 /// Where a request goes: what a pooled connection is filed under.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -172,6 +172,14 @@ fn fault(error: io::Error) -> ConnectError {
     ConnectError::Tls(kind, inner.to_string().into())
 }
 
+/// Could a start take the certificates of this PEM file?
+///
+/// # Errors
+/// As a start would have them.
+pub fn check_certificates(path: &Path) -> io::Result<()> {
+    Tls::read_pem(path).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

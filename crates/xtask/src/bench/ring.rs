@@ -53,6 +53,7 @@ fn candidates(kind: Kind) -> &'static [Rival] {
     match kind {
         Kind::Memory => &[
             Loligo,
+            LoligoBeside,
             Haproxy,
             Nginx,
             NginxSendfile,
@@ -62,13 +63,21 @@ fn candidates(kind: Kind) -> &'static [Rival] {
         ],
         Kind::Disk => &[
             Loligo,
+            LoligoBeside,
             Nginx,
             NginxSendfile,
             TrafficServer,
             VarnishFile,
             SquidRock,
         ],
-        Kind::Miss => &[Loligo, Nginx, TrafficServer, VarnishFile, SquidRock],
+        Kind::Miss => &[
+            Loligo,
+            LoligoBeside,
+            Nginx,
+            TrafficServer,
+            VarnishFile,
+            SquidRock,
+        ],
     }
 }
 
@@ -98,6 +107,9 @@ pub(super) fn measure_kind(
     for rival in Rival::ALL {
         let has_disk = kind == Kind::Memory || rival != Rival::Haproxy;
         if !wants(options, rival, candidates(kind)) || !has_disk {
+            continue;
+        }
+        if rival == Rival::LoligoBeside && !rival.is_installed() {
             continue;
         }
         if !rival.is_installed() {
@@ -294,7 +306,7 @@ fn measure(
     let fetched = origin.served() - served;
     let hit_percent = match case.kind {
         // Ours must be; of a rival the row shows the share.
-        Kind::Memory if fetched > 0 && running.rival == Rival::Loligo => {
+        Kind::Memory if fetched > 0 && running.rival.is_ours() => {
             return Err(Failure::new(format!(
                 "{fetched} of {} hits came from the origin",
                 figures.requests

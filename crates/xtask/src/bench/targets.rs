@@ -22,7 +22,7 @@ pub fn judge(rows: &[Row]) -> Vec<Verdict> {
     for ours in rows.iter().filter(|r| r.server == "loligo") {
         let peers: Vec<&Row> = rows
             .iter()
-            .filter(|r| r.case == ours.case && r.server != "loligo")
+            .filter(|r| r.case == ours.case && r.server.split('-').next() != Some("loligo"))
             .collect();
         match ours.case.kind {
             Kind::Memory => verdicts.extend(memory_hit(ours, &peers)),
@@ -129,6 +129,8 @@ mod tests {
             row("loligo", Kind::Memory, 1024, 6.0, 1.0),
             row("haproxy", Kind::Memory, 1024, 8.0, 1.0),
             row("nginx-sendfile", Kind::Memory, 1024, 7.0, 1.0),
+            // Another build of ours is no rival.
+            row("loligo-beside", Kind::Memory, 1024, 5.0, 1.0),
         ];
         let verdicts = judge(&rows);
         assert_eq!(verdicts.len(), 1);

@@ -11,16 +11,32 @@ use crate::workspace;
 
 /// What is run instead of the release build.
 static GIVEN: OnceLock<PathBuf> = OnceLock::new();
+/// Another build, to be compared with that.
+static BESIDE: OnceLock<PathBuf> = OnceLock::new();
 
 /// Has this program run instead of one built now. To be said once, before anything else.
 pub fn use_binary(path: &Path) -> Result<()> {
+    give(path, &GIVEN)
+}
+
+/// Has this program run as `loligo-beside`. To be said once, before anything else.
+pub fn use_beside(path: &Path) -> Result<()> {
+    give(path, &BESIDE)
+}
+
+/// The other build, if one was given.
+pub fn beside() -> Option<PathBuf> {
+    BESIDE.get().cloned()
+}
+
+fn give(path: &Path, to: &OnceLock<PathBuf>) -> Result<()> {
     if !path.is_file() {
         fail!("there is no program {}", path.display());
     }
     let path = path
         .canonicalize()
         .during(|| format!("looking for {}", path.display()))?;
-    if GIVEN.set(path).is_err() {
+    if to.set(path).is_err() {
         fail!("another program was given before");
     }
     Ok(())
@@ -52,7 +68,7 @@ pub fn build() -> Result<()> {
     Ok(())
 }
 
-pub(super) fn plan(setup: &Setup) -> Plan {
+pub(super) fn plan(program: &Path, setup: &Setup) -> Plan {
     let run = setup.run.display();
     let store = match &setup.device {
         Some(device) => device.clone(),
@@ -83,7 +99,7 @@ pub(super) fn plan(setup: &Setup) -> Plan {
     }
     args.extend(setup.extra.iter().cloned());
     Plan {
-        servers: vec![CommandLine::new(&binary().display().to_string(), args)],
+        servers: vec![CommandLine::new(&program.display().to_string(), args)],
         ..Plan::default()
     }
 }

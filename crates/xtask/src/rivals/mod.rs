@@ -29,7 +29,9 @@ use crate::process::CommandLine;
 use crate::size::Bytes;
 use crate::workspace;
 
-pub use loligo::{binary as loligo_binary, build as build_loligo, use_binary as use_loligo};
+pub use loligo::{
+    binary as loligo_binary, build as build_loligo, use_beside, use_binary as use_loligo,
+};
 pub use record::{Record, all_records};
 pub use running::{Halt, Place, Request, Running, launch};
 
@@ -37,6 +39,7 @@ pub use running::{Halt, Place, Request, Running, launch};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rival {
     Loligo,
+    LoligoBeside,
     Haproxy,
     Nginx,
     NginxSendfile,
@@ -52,8 +55,9 @@ pub enum Rival {
 
 impl Rival {
     /// Every one, ourselves first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Loligo,
+        Self::LoligoBeside,
         Self::Haproxy,
         Self::Nginx,
         Self::NginxSendfile,
@@ -71,6 +75,7 @@ impl Rival {
     pub fn name(self) -> &'static str {
         match self {
             Self::Loligo => "loligo",
+            Self::LoligoBeside => "loligo-beside",
             Self::Haproxy => "haproxy",
             Self::Nginx => "nginx",
             Self::NginxSendfile => "nginx-sendfile",
@@ -98,7 +103,8 @@ impl Rival {
     /// One line: what is special about it here.
     pub fn description(self) -> &'static str {
         match self {
-            Self::Loligo => "the release build of this workspace",
+            Self::Loligo => "the release build of this workspace, or --binary",
+            Self::LoligoBeside => "another build of it: --beside",
             Self::Haproxy => "cache in memory only",
             Self::Nginx => "proxy_cache, sendfile off",
             Self::NginxSendfile => "proxy_cache, sendfile on",
@@ -115,7 +121,7 @@ impl Rival {
 
     fn program(self) -> &'static str {
         match self {
-            Self::Loligo => "loligo",
+            Self::Loligo | Self::LoligoBeside => "loligo",
             Self::Haproxy => "haproxy",
             Self::Nginx | Self::NginxSendfile | Self::NginxAio => "nginx",
             Self::TrafficServer => "traffic_server",
@@ -128,13 +134,19 @@ impl Rival {
     pub fn is_installed(self) -> bool {
         match self {
             Self::Loligo => loligo::binary().is_file(),
+            Self::LoligoBeside => loligo::beside().is_some(),
             other => workspace::program(other.program()).is_some(),
         }
     }
 
     /// Does it take a raw device itself, or does the device need a file system?
     fn takes_device(self) -> bool {
-        matches!(self, Self::TrafficServer | Self::Loligo)
+        self == Self::TrafficServer || self.is_ours()
+    }
+
+    /// Is it Loligo, in whichever build?
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Loligo | Self::LoligoBeside)
     }
 
     /// Does it keep anything on a disk?
@@ -146,6 +158,7 @@ impl Rival {
     pub fn version(self) -> Option<String> {
         let (program, flag) = match self {
             Self::Loligo => (loligo::binary(), "--version"),
+            Self::LoligoBeside => (loligo::beside()?, "--version"),
             Self::Haproxy
             | Self::SquidRock
             | Self::SquidAufs
@@ -168,7 +181,10 @@ impl Rival {
     pub fn plan(self, setup: &Setup) -> Plan {
         let nginx = |sendfile, aio| nginx::plan(setup, nginx::Variant { sendfile, aio });
         match self {
-            Self::Loligo => loligo::plan(setup),
+            Self::Loligo => loligo::plan(&loligo::binary(), setup),
+            Self::LoligoBeside => {
+                loligo::plan(&loligo::beside().unwrap_or_else(loligo::binary), setup)
+            }
             Self::Haproxy => haproxy::plan(setup),
             Self::Nginx => nginx(false, false),
             Self::NginxSendfile => nginx(true, false),

@@ -5,7 +5,7 @@
 //! stored ([`Running::halt`], [`Running::start_again`]); nothing is prepared anew and nothing cleaned up then.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use crate::failure::{During, Failure, Result, fail};
 use crate::http::Client;
 use crate::interrupt;
 use crate::origin::{self, Origin};
+use crate::ports;
 use crate::process::{CommandLine, Identity, Server, tail};
 use crate::procfs;
 use crate::size::Bytes;
@@ -81,14 +82,6 @@ pub struct Running {
     armed: bool,
 }
 
-/// A port nobody listens on now.
-pub fn free_port() -> Result<u16> {
-    let listener =
-        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).during(|| "finding a port".into())?;
-    let address = listener.local_addr().during(|| "finding a port".into())?;
-    Ok(address.port())
-}
-
 /// Starts a server and waits until it answers.
 pub fn launch(rival: Rival, request: &Request) -> Result<Running> {
     if !rival.is_installed() {
@@ -111,11 +104,11 @@ pub fn launch(rival: Rival, request: &Request) -> Result<Running> {
     fs::create_dir_all(&run).during(|| format!("making {}", run.display()))?;
 
     let port = match request.port {
-        0 => free_port()?,
+        0 => ports::free()?,
         port => port,
     };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+    let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
     let mut running = Running {
         rival,
         address,
@@ -202,16 +195,26 @@ impl Running {
         self.record.write(&self.run)
     }
 
+    /// Waits until it listens: this server, and not another on the same port, which would be measured in its place.
     fn await_port(&mut self, output: &Path) -> Result<()> {
-        let address = self.address;
-        let mut ended = false;
+        let (address, roots) = (self.address, self.roots());
+        let (mut ended, mut answers) = (false, false);
         let servers = &mut self.servers;
-        let answers = interrupt::wait_until(READY_MAX, || {
+        let listens = interrupt::wait_until(READY_MAX, || {
             ended = servers.iter_mut().any(Server::has_ended);
-            ended || TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+            answers = TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
+            ended || answers && procfs::listens(&roots, address.port())
         })?;
-        match (ended, answers) {
+        match (ended, listens) {
+            (true, _) if answers => {
+                let why = format!("ended at once; another process listens on {address}");
+                Err(self.failure(&why, output))
+            }
             (true, _) => Err(self.failure("ended at once", output)),
+            (false, false) if answers => {
+                let why = format!("does not listen, but another process does on {address}");
+                Err(self.failure(&why, output))
+            }
             (false, false) => Err(self.failure("does not listen", output)),
             (false, true) => Ok(()),
         }

@@ -177,3 +177,11 @@ fn a_raw_device_goes_to_those_who_take_one() {
     assert!(configuration(Rival::TrafficServer, &setup).contains("/dev/loop9\n"));
     assert!(!Rival::SquidRock.takes_device());
 }
+
+#[test]
+fn another_build_is_there_only_when_it_was_given() {
+    assert!(!Rival::LoligoBeside.is_installed());
+    assert_eq!(Rival::of_name("loligo-beside"), Some(Rival::LoligoBeside));
+    assert_eq!(Rival::LoligoBeside.product(), "loligo");
+    assert!(Rival::LoligoBeside.is_ours() && !Rival::Nginx.is_ours());
+}

@@ -10,7 +10,7 @@ use std::fmt;
 
 use super::bodies::{Body, Catalogue, Url, Variant};
 use super::ledger::{Floor, Ledger};
-use super::wire::{Ended, Head, Receiver};
+use crate::wire::{Ended, Head, Receiver};
 
 /// What is wrong with an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

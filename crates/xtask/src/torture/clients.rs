@@ -8,6 +8,9 @@
 //! turns over before it kills and after the next start. While the device fails, and from the first damage on, one more
 //! thing is forgiven and counted: that an answer of several fragments is cut off, since its head is out already.
 //!
+//! Some download a large object slowly and have it purged, in a new version, before they have it: what began before the purge must end
+//! whole, of the version it began with. While the device hangs nobody may wait for a byte longer than [`HANG_WAIT_MAX`].
+//!
 //! Limits: [`CLIENTS`] threads; [`WRONGS_MAX`] wrong answers are kept.
 
 use std::net::SocketAddr;
@@ -19,8 +22,9 @@ use super::bodies::{Catalogue, Kind, LARGE, Url, Variant};
 use super::chance::{Chance, mix};
 use super::check::{Asked, Inspection, Seen};
 use super::ledger::{Deed, Ledger};
+use super::origin::PACE;
 use super::report::Figures;
-use super::wire::{Connection, Ended, Head, Receiver};
+use crate::wire::{Connection, Ended, Head, Receiver};
 
 /// How many at a time.
 pub const CLIENTS: usize = 32;
@@ -29,6 +33,15 @@ pub const WRONGS_MAX: usize = 50;
 const AWAIT_EVERY: Duration = Duration::from_millis(2);
 /// Between two requests of one client, at most: all of them together must leave the machine some air.
 const THINK_MS_MAX: u64 = 30;
+/// A read that a hanging device does not answer is given up after 5 s (`store.read-wait`) and asked of the origin; the rest is for a
+/// machine that has other things to do.
+pub const HANG_WAIT_MAX: Duration = Duration::from_secs(8);
+/// A slow download takes so long.
+const DOWNLOAD_S: (f64, f64) = (0.5, 2.0);
+/// Looked at to find an object large enough for one.
+const PICKS_MAX: usize = 200;
+/// Milliseconds between two pieces that the origin sends of one that is fetched anew.
+const PACE_MS: &str = "15";
 
 /// Which life of the proxy this is, and whether it is one: even while it lives.
 #[derive(Debug, Default)]
@@ -63,6 +76,10 @@ pub struct Shared {
     pub stop: AtomicBool,
     /// Going back behind a replacement is wrong.
     pub strict: bool,
+    /// So is a download that a purge cuts.
+    pub whole_downloads: bool,
+    /// So is a wait longer than [`HANG_WAIT_MAX`].
+    pub bounded_waits: bool,
     pub address: SocketAddr,
     pub admin: SocketAddr,
     /// For messages.
@@ -92,6 +109,16 @@ pub struct Get {
     pub range: Option<(u64, u64)>,
     pub no_cache: bool,
     pub hang_up_after: u64,
+    pub slowly: Option<Slowly>,
+}
+
+/// A slow download.
+#[derive(Debug, Clone, Copy)]
+pub struct Slowly {
+    /// Until its end.
+    pub time: Duration,
+    /// Purged when so many bytes have come.
+    pub purge_at: u64,
 }
 
 impl Get {
@@ -103,6 +130,7 @@ impl Get {
             range: None,
             no_cache: false,
             hang_up_after: u64::MAX,
+            slowly: None,
         }
     }
 }
@@ -158,6 +186,7 @@ impl<'a> Client<'a> {
                 get.no_cache = true;
                 self.get(&get);
             }
+            60..64 => self.download(chance),
             35..60 if url.bytes > 1 => {
                 get.hang_up_after = 1 + chance.below(url.bytes);
                 self.get(&get);
@@ -171,6 +200,26 @@ impl<'a> Client<'a> {
                 self.get(&get);
             }
         }
+    }
+
+    /// A large object, slowly, which is purged and changed meanwhile.
+    fn download(&mut self, chance: &mut Chance) {
+        let shared = self.shared;
+        let large = |url: &Url| {
+            url.bytes >= LARGE.start && url.lasts() && !shared.ledger.is_reserved(url.id)
+        };
+        let mut picks = (0..PICKS_MAX).map(|_| shared.catalogue.pick(chance));
+        let Some(url) = picks.find(large) else {
+            return;
+        };
+        let mut get = Get::plain(url, Variant::Identity);
+        get.slowly = Some(Slowly {
+            time: chance.seconds(DOWNLOAD_S.0, DOWNLOAD_S.1),
+            purge_at: 1 + chance.below(url.bytes / 2),
+        });
+        // From the store, or still on its way from the origin.
+        get.no_cache = chance.percent(50);
+        self.get(&get);
     }
 
     /// The number of this life; connections of an earlier one are closed.
@@ -218,9 +267,42 @@ impl<'a> Client<'a> {
             fields.push(("Cache-Control", "no-cache"));
         }
         let mut inspection = Inspection::new(&shared.catalogue, &shared.ledger, asked);
-        let ended = self
-            .proxy
-            .ask("GET", &get.url.path(), &fields, b"", &mut inspection);
+        let path = get.url.path();
+        let mut purged = false;
+        let (ended, wait) = match get.slowly {
+            None => {
+                let ended = self.proxy.ask("GET", &path, &fields, b"", &mut inspection);
+                (ended, self.proxy.longest_wait())
+            }
+            Some(slowly) => {
+                if get.no_cache {
+                    fields.push((PACE, PACE_MS));
+                }
+                let mut download = Download {
+                    shared,
+                    get,
+                    slowly,
+                    inspection: &mut inspection,
+                    came: 0,
+                    purged: false,
+                };
+                let mut narrow = Connection::narrow(shared.address);
+                let ended = narrow.ask("GET", &path, &fields, b"", &mut download);
+                purged = download.purged;
+                (ended, narrow.longest_wait())
+            }
+        };
+        if shared.ledger.was_device_hanging(begun) && !self.is_forgiven(life) {
+            figures.waited(wait);
+            if wait > HANG_WAIT_MAX {
+                Figures::add(&figures.waited, 1);
+                if shared.bounded_waits {
+                    shared.wrong(&format!(
+                        "{get:?}: nothing came for {wait:?} while the device hung"
+                    ));
+                }
+            }
+        }
         let ended_at = Instant::now();
         let whole = ended == Ended::Whole;
         let alone = shared.ledger.ended(get.url.id, number, whole, ended_at);
@@ -241,7 +323,7 @@ impl<'a> Client<'a> {
         Figures::add(&figures.compared_bytes, seen.compared_bytes);
         match ended {
             Ended::Broken { after_head, reason } => {
-                self.broken(life, after_head, &reason, get);
+                self.broken(life, after_head, &reason, get, purged);
                 return None;
             }
             Ended::HungUp => {
@@ -250,7 +332,10 @@ impl<'a> Client<'a> {
             }
             Ended::Whole => {}
         }
-        figures.answered(ended_at - begun);
+        match get.slowly {
+            Some(_) => Figures::add(&figures.downloads, u64::from(purged)),
+            None => figures.answered(ended_at - begun),
+        }
         Figures::add(&figures.compared, 1);
         if seen.hit {
             Figures::add(&figures.hits, 1);
@@ -260,7 +345,8 @@ impl<'a> Client<'a> {
         }
         Figures::add(&figures.went_back, u64::from(seen.went_back));
         Figures::add(&figures.parts, u64::from(get.range.is_some()));
-        if seen.is_all {
+        // What was purged meanwhile is not there any more.
+        if seen.is_all && !purged {
             let (id, version) = (get.url.id, seen.version);
             if get.url.lasts() && (seen.hit || seen.stored) {
                 shared
@@ -277,7 +363,7 @@ impl<'a> Client<'a> {
         Some(seen)
     }
 
-    fn broken(&mut self, life: u64, after_head: bool, reason: &str, get: &Get) {
+    fn broken(&mut self, life: u64, after_head: bool, reason: &str, get: &Get, purged: bool) {
         let figures = &self.shared.figures;
         if self.is_forgiven(life) {
             Figures::add(&figures.broken_by_kills, 1);
@@ -285,11 +371,16 @@ impl<'a> Client<'a> {
             // Its next part was lost to a fault, or to a purge or an eviction before its turn came, and the origin has another
             // version by now.
             let by_fault = self.shared.cuts_forgiven.load(Ordering::SeqCst);
-            let figure = match by_fault {
-                true => &figures.cut_by_faults,
-                false => &figures.cut_in_mid_body,
+            let figure = match (by_fault, purged) {
+                (true, _) => &figures.cut_by_faults,
+                (false, true) => &figures.downloads_cut,
+                (false, false) => &figures.cut_in_mid_body,
             };
             Figures::add(figure, 1);
+            if purged && !by_fault && self.shared.whole_downloads {
+                self.shared
+                    .wrong(&format!("{get:?}: cut off behind a purge: {reason}"));
+            }
         } else {
             self.shared.wrong(&format!("{get:?}: broken: {reason}"));
             Figures::add(&figures.failed, 1);
@@ -351,6 +442,33 @@ impl<'a> Client<'a> {
             Figures::add(&figures.failed, 1);
         }
         false
+    }
+}
+
+/// A slow download under way.
+struct Download<'a, 'b> {
+    shared: &'a Shared,
+    get: &'b Get,
+    slowly: Slowly,
+    inspection: &'b mut Inspection<'a>,
+    came: u64,
+    purged: bool,
+}
+
+impl Receiver for Download<'_, '_> {
+    fn head(&mut self, head: &Head) -> bool {
+        self.inspection.head(head)
+    }
+
+    fn body(&mut self, piece: &[u8]) -> bool {
+        self.came += piece.len() as u64;
+        if !self.purged && self.came >= self.slowly.purge_at {
+            Client::new(self.shared).purge(&self.get.url);
+            self.purged = true;
+        }
+        let share = piece.len() as f64 / self.get.url.bytes.max(1) as f64;
+        std::thread::sleep(self.slowly.time.mul_f64(share));
+        self.inspection.body(piece)
     }
 }
 

@@ -7,6 +7,8 @@
 //!             in records; in the data area also blocks emptied, and blocks that changed places
 //!   detach    while it runs: the file is made immutable, so that the kernel refuses writes; or it is cut short, so that
 //!             reads behind the cut fail and writes there leave holes. On a loop device these come up as I/O errors
+//!   hang      nothing at all is answered until it is over, by the same controller: a byte a second, so that the first operation
+//!             would take an hour
 //!   throttle  a few operations a second, by the block I/O controller (cgroup v1). Loop devices only: another device is
 //!             not ours to slow
 //!
@@ -40,12 +42,29 @@ const SPAN_BLOCKS: u64 = 64;
 /// What a quarry takes from the data area.
 const QUARRY_BYTES: usize = 1 << 20;
 const THROTTLE_DIR: &str = "/sys/fs/cgroup/blkio";
-const THROTTLE_FILES: [&str; 2] = [
-    "blkio.throttle.read_iops_device",
-    "blkio.throttle.write_iops_device",
-];
 /// Operations a second of a throttled device.
-const CRAWL: u32 = 1;
+const CRAWL: Limit = Limit {
+    files: [
+        "blkio.throttle.read_iops_device",
+        "blkio.throttle.write_iops_device",
+    ],
+    value: 1,
+};
+/// Bytes a second of one that hangs.
+const HANG: Limit = Limit {
+    files: [
+        "blkio.throttle.read_bps_device",
+        "blkio.throttle.write_bps_device",
+    ],
+    value: 1,
+};
+
+/// What the block I/O controller lets through.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    files: [&'static str; 2],
+    value: u32,
+}
 
 /// File or device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize)]
@@ -62,6 +81,7 @@ pub enum Fault {
     Flip,
     Detach,
     Throttle,
+    Hang,
 }
 
 /// The place of a store.
@@ -125,10 +145,8 @@ impl Ground {
                 let file = File::create(&probe).during(|| format!("making {}", probe.display()))?;
                 Immutable::make(&file, &probe).map(drop)
             }
-            Fault::Throttle if self.device.is_none() => {
-                fail!("only a loop device can be slowed without slowing others")
-            }
             Fault::Throttle => self.throttle().map(drop),
+            Fault::Hang => self.hang().map(drop),
         }
     }
 
@@ -211,6 +229,15 @@ impl Ground {
 
     /// From now on the device crawls, until the guard is dropped.
     pub fn throttle(&self) -> Result<Throttled> {
+        self.limit(CRAWL)
+    }
+
+    /// From now on the device answers nothing, until the guard is dropped; then it answers all that waited.
+    pub fn hang(&self) -> Result<Throttled> {
+        self.limit(HANG)
+    }
+
+    fn limit(&self, limit: Limit) -> Result<Throttled> {
         let Some(device) = &self.device else {
             fail!("only a loop device can be slowed without slowing others");
         };
@@ -223,8 +250,9 @@ impl Ground {
                 rustix::fs::major(number),
                 rustix::fs::minor(number)
             ),
+            files: limit.files,
         };
-        throttled.set(CRAWL)?;
+        throttled.set(limit.value)?;
         Ok(throttled)
     }
 }
@@ -361,17 +389,18 @@ impl Drop for Immutable {
     }
 }
 
-/// A device that crawls; dropping this lets it run.
+/// A device that crawls or hangs; dropping this lets it run.
 #[derive(Debug)]
 pub struct Throttled {
     device: String,
+    files: [&'static str; 2],
 }
 
 impl Throttled {
-    fn set(&self, operations: u32) -> Result<()> {
-        for file in THROTTLE_FILES {
+    fn set(&self, value: u32) -> Result<()> {
+        for file in self.files {
             let path = Path::new(THROTTLE_DIR).join(file);
-            fs::write(&path, format!("{} {operations}", self.device))
+            fs::write(&path, format!("{} {value}", self.device))
                 .during(|| format!("{}", path.display()))?;
         }
         Ok(())
@@ -427,5 +456,26 @@ mod tests {
             assert_eq!(fs::metadata(&ground.store).unwrap().len(), 8 << 20);
         }
         assert!(refused > 0);
+    }
+
+    #[test]
+    fn a_hanging_device_answers_when_it_is_over() {
+        let ground = match Ground::make(On::Loop, Bytes(8 << 20), "test-hang") {
+            Ok(ground) if ground.bears(Fault::Hang).is_ok() => ground,
+            _ => {
+                eprintln!("no loop device can be held up here");
+                return;
+            }
+        };
+        let file = ground.open().unwrap();
+        let hung = ground.hang().unwrap();
+        let writing = std::thread::spawn(move || {
+            file.write_all_at(&[7; BLOCK], 0)
+                .and_then(|()| file.sync_all())
+        });
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert!(!writing.is_finished());
+        drop(hung);
+        writing.join().unwrap().unwrap();
     }
 }

@@ -137,6 +137,7 @@ pub struct Ledger {
     killed_at: Mutex<Option<Instant>>,
     io_fails: Trouble,
     io_crawls: Trouble,
+    io_hangs: Trouble,
     sent_bytes: AtomicU64,
 }
 
@@ -148,6 +149,7 @@ impl Ledger {
             killed_at: Mutex::new(None),
             io_fails: Trouble::default(),
             io_crawls: Trouble::default(),
+            io_hangs: Trouble::default(),
             sent_bytes: AtomicU64::new(0),
         }
     }
@@ -246,6 +248,17 @@ impl Ledger {
     /// From now on, until told otherwise, the device takes next to nothing a second.
     pub fn device_crawls(&self, crawls: bool) {
         self.io_crawls.set(crawls);
+    }
+
+    /// From now on, until told otherwise, the device answers nothing.
+    pub fn device_hangs(&self, hangs: bool) {
+        self.io_hangs.set(hangs);
+        self.io_crawls.set(hangs);
+    }
+
+    /// Did it hang at any time since?
+    pub fn was_device_hanging(&self, since: Instant) -> bool {
+        self.io_hangs.was_since(since)
     }
 
     /// A no-cache GET has brought this version, whole.

@@ -21,11 +21,10 @@ mod subject;
 #[cfg(test)]
 mod tests;
 mod trial;
-mod wire;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 
 use self::ground::{Fault, On};
 use self::report::Report;
@@ -40,10 +39,15 @@ const EXPECTED_HITS_PERCENT: f64 = 99.0;
 /// In smaller ones, large objects are evicted while they are being read.
 const STORE_BYTES_MIN: u64 = 64 << 20;
 const KILLS_MAX: u64 = 100_000;
+/// Does the proxy promise that what began before a purge ends whole?
+const WHOLE_DOWNLOADS: bool = false;
+/// Does it promise that nobody waits for a hanging device beyond the deadline of a read?
+const BOUNDED_WAITS: bool = false;
 
 const AFTER_HELP: &str = "\
 What happens: loligo is built (release), started as a reverse proxy on 127.0.0.1 in front of an origin of
-this command's own, and put under load: GETs, ranges, POSTs, purges, no-cache GETs, clients that hang up.
+this command's own, and put under load: GETs, ranges, POSTs, purges, no-cache GETs, clients that hang up,
+slow downloads whose object is purged and changed meanwhile.
 At random moments it is killed (SIGKILL) and started again on the same store. Every byte of every answer
 is compared, and no answer may be older than what was acknowledged before the request began. The exit
 status is not 0 if one was, if a request failed that no kill explains, or if a restart failed.
@@ -61,6 +65,8 @@ Faults:
   detach    while it runs: reads and writes fail (the file is cut short, or made immutable); needs root
   throttle  while it runs: one operation a second; needs root, a loop device and the cgroup v1 blkio
             controller
+  hang      while it runs: no operation ends for some ten seconds; needs the same. No request may wait
+            for a byte longer than the deadline of a read and the origin take
 
 Everything lies in a directory loligo-torture-* below the system's temporary directory (TMPDIR), and is
 removed at the end, also after Ctrl-C. A seed repeats URLs, bodies and the plan of kills, but not how the
@@ -94,12 +100,15 @@ pub struct Options {
     /// Fails, too, if a version comes back that a no-cache GET had replaced (its store may have refused the new one)
     #[arg(long)]
     strict: bool,
+    /// Fails, too, if a download is cut off because its object was purged meanwhile
+    #[arg(long, value_name = "BOOL", default_value_t = WHOLE_DOWNLOADS, action = ArgAction::Set)]
+    whole_downloads: bool,
+    /// Fails, too, if a request waits longer than a read may take while the device hangs
+    #[arg(long, value_name = "BOOL", default_value_t = BOUNDED_WAITS, action = ArgAction::Set)]
+    bounded_waits: bool,
     /// Writes what was found here too, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// This program instead of one built now
-    #[arg(long, value_name = "LOLIGO")]
-    binary: Option<PathBuf>,
     /// Further arguments for `loligo serve`
     #[arg(last = true)]
     extra: Vec<String>,
@@ -118,6 +127,7 @@ enum Faults {
     Flip,
     Detach,
     Throttle,
+    Hang,
     All,
 }
 
@@ -128,7 +138,8 @@ impl Faults {
             Self::Flip => vec![Fault::Flip],
             Self::Detach => vec![Fault::Detach],
             Self::Throttle => vec![Fault::Throttle],
-            Self::All => vec![Fault::Flip, Fault::Detach, Fault::Throttle],
+            Self::Hang => vec![Fault::Hang],
+            Self::All => vec![Fault::Flip, Fault::Detach, Fault::Throttle, Fault::Hang],
         }
     }
 }
@@ -160,13 +171,8 @@ pub fn run(options: &Options) -> Result<()> {
         None if root => vec![On::File, On::Loop],
         None => vec![On::File],
     };
-    let binary = match &options.binary {
-        Some(binary) => binary.clone(),
-        None => {
-            rivals::build_loligo()?;
-            rivals::loligo_binary()
-        }
-    };
+    rivals::build_loligo()?;
+    let binary = rivals::loligo_binary();
     let mut reports: Vec<Report> = Vec::new();
     {
         let mut progress = Progress::new("torture: kills", options.kills);
@@ -182,6 +188,8 @@ pub fn run(options: &Options) -> Result<()> {
                 faults: options.faults.list(),
                 store: options.store_size,
                 strict: options.strict,
+                whole_downloads: options.whole_downloads,
+                bounded_waits: options.bounded_waits,
                 extra: options.extra.clone(),
                 kills_before: before,
                 name: format!("{}-{n}", std::process::id()),

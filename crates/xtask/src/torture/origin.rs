@@ -10,7 +10,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,6 +23,9 @@ use crate::failure::{During, Result};
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const POST_BYTES_MAX: usize = 64 << 10;
 const SEND_BYTES: usize = 64 << 10;
+/// With this field a request asks for its body in pieces, so many milliseconds apart.
+pub const PACE: &str = "X-Pace";
+const PACE_MS_MAX: u64 = 1000;
 /// Fresh longer than any run.
 const LASTING: &str = "max-age=86400";
 
@@ -233,6 +236,8 @@ async fn answer(
     if request.method == "HEAD" {
         return stream.write_all(&out).await;
     }
+    let pace = request.field(PACE).and_then(|ms| ms.parse().ok());
+    let pace = pace.map(|ms: u64| Duration::from_millis(ms.min(PACE_MS_MAX)));
     let mut at = from;
     while at < to {
         let n = (to - at).min(SEND_BYTES as u64) as usize;
@@ -248,6 +253,9 @@ async fn answer(
         stream.write_all(&out).await?;
         out.clear();
         at += n as u64;
+        if let Some(pace) = pace {
+            tokio::time::sleep(pace).await;
+        }
     }
     if chunked {
         out.extend_from_slice(b"0\r\n\r\n");

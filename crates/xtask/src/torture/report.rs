@@ -27,6 +27,13 @@ pub struct Figures {
     pub replacements: AtomicU64,
     pub went_back: AtomicU64,
     pub hung_up: AtomicU64,
+    /// Slow downloads whose object was purged meanwhile, and which ended whole.
+    pub downloads: AtomicU64,
+    /// And those that did not.
+    pub downloads_cut: AtomicU64,
+    /// Requests that waited too long while the device hung.
+    pub waited: AtomicU64,
+    longest_wait_us: AtomicU64,
     pub broken_by_kills: AtomicU64,
     pub cut_by_faults: AtomicU64,
     /// Large answers cut off without a fault.
@@ -40,6 +47,12 @@ impl Figures {
     /// Counts.
     pub fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Nothing came for so long while the device hung.
+    pub fn waited(&self, wait: Duration) {
+        let us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        self.longest_wait_us.fetch_max(us, Ordering::Relaxed);
     }
 
     /// An answer took so long.
@@ -58,6 +71,7 @@ pub struct Deeds {
     pub flips: u64,
     pub detaches: u64,
     pub throttles: u64,
+    pub hangs: u64,
     /// Durable objects that were asked for after a kill and a restart, and those among them that were hits.
     pub durable_asked: u64,
     pub durable_hits: u64,
@@ -97,6 +111,12 @@ pub struct Report {
     pub cut_by_faults: u64,
     /// Large answers cut off without a fault: their next part was purged or evicted before its turn came.
     pub cut_in_mid_body: u64,
+    /// Downloads whose object was purged while they were under way: whole, and cut off.
+    pub downloads_purged: u64,
+    pub downloads_purged_and_cut: u64,
+    /// While the device hung: the longest time without a byte, and how many requests waited longer than they may.
+    pub longest_wait_s: f64,
+    pub waited_too_long: u64,
     pub slowest_answer_s: f64,
     /// These two must be 0.
     pub wrong_answers: u64,
@@ -148,6 +168,10 @@ impl Report {
             broken_by_kills: 0,
             cut_by_faults: 0,
             cut_in_mid_body: 0,
+            downloads_purged: 0,
+            downloads_purged_and_cut: 0,
+            longest_wait_s: 0.0,
+            waited_too_long: 0,
             slowest_answer_s: 0.0,
             wrong_answers: 0,
             failed_requests: 0,
@@ -178,6 +202,10 @@ impl Report {
         self.broken_by_kills = of(&figures.broken_by_kills);
         self.cut_by_faults = of(&figures.cut_by_faults);
         self.cut_in_mid_body = of(&figures.cut_in_mid_body);
+        self.downloads_purged = of(&figures.downloads);
+        self.downloads_purged_and_cut = of(&figures.downloads_cut);
+        self.longest_wait_s = of(&figures.longest_wait_us) as f64 / 1e6;
+        self.waited_too_long = of(&figures.waited);
         self.slowest_answer_s = of(&figures.slowest_us) as f64 / 1e6;
         self.wrong_answers = of(&figures.wrong);
         self.failed_requests = of(&figures.failed);
@@ -232,13 +260,21 @@ impl Report {
                 self.seed
             ),
             format!(
-                "  faults: {} times bits turned over, {} times a failing device ({} answers cut off, {} more without a fault, {} purges refused), {} times a crawling one",
+                "  faults: {} times bits turned over, {} times a failing device ({} answers cut off, {} more without a fault, {} purges refused), {} times a crawling one, {} times a hanging one",
                 deeds.flips,
                 deeds.detaches,
                 self.cut_by_faults,
                 self.cut_in_mid_body,
                 self.purges_refused_by_a_failing_device,
-                deeds.throttles
+                deeds.throttles,
+                deeds.hangs
+            ),
+            format!(
+                "  purged while they were being downloaded: {} ended whole, {} were cut off; while the device hung the longest wait was {:.3} s, and {} requests waited too long",
+                self.downloads_purged,
+                self.downloads_purged_and_cut,
+                self.longest_wait_s,
+                self.waited_too_long
             ),
             format!(
                 "  compared: {} objects, {:.1} MiB; {} hits ({} large), {} misses, {} for a part",

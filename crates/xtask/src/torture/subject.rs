@@ -6,7 +6,8 @@
 //!
 //! Limits: [`READY_MAX`] from the start to the first answer, [`END_MAX`] from the kill to the end.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,11 +15,12 @@ use rustix::process::Signal;
 
 use super::ground::Ground;
 use super::origin::PING;
-use super::wire::{Connection, Ended, Head, Receiver};
 use crate::failure::{During, Result, fail};
 use crate::http::Client;
 use crate::interrupt;
+use crate::ports;
 use crate::process::{CommandLine, Server, tail};
+use crate::wire::{Connection, Ended, Head, Receiver};
 
 /// The member of `/status` that says how far recovery has come.
 const RECOVERY: &str = "recovery";
@@ -27,6 +29,8 @@ const END_MAX: Duration = Duration::from_secs(20);
 /// Less than one large object, so that next to nothing is answered from memory.
 const MEMORY: &str = "1MiB";
 const WORKERS: &str = "2";
+/// Reads go to the disk at once, and not through the queue for slow ones.
+const AS_FAST: &str = "store.lazy-reads = 0\n";
 
 /// A proxy, running or not; dropping it kills it.
 pub struct Subject {
@@ -41,19 +45,16 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Not started yet.
+    /// Not started yet. `as_fast`: it takes the disk for a fast one, whatever it measures (unless `extra` brings a configuration).
     pub fn new(
         binary: &Path,
         origin: SocketAddr,
         ground: &Ground,
+        as_fast: bool,
         extra: &[String],
     ) -> Result<Self> {
-        // Both held until both are known, or the second could be the first again.
-        let ports = [free_port()?, free_port()?];
-        let [address, admin] = [
-            ports[0].local_addr().during(|| "finding a port".into())?,
-            ports[1].local_addr().during(|| "finding a port".into())?,
-        ];
+        let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let [address, admin] = [local(ports::free()?), local(ports::free()?)];
         let mut args: Vec<String> = [
             "serve",
             "--listen",
@@ -73,6 +74,12 @@ impl Subject {
         ]
         .map(String::from)
         .to_vec();
+        let is_config = |arg: &String| arg.starts_with("-c") || arg.starts_with("--config");
+        if as_fast && !extra.iter().any(is_config) {
+            let config = ground.dir.join("loligo.toml");
+            fs::write(&config, AS_FAST).during(|| format!("writing {}", config.display()))?;
+            args.extend(["-c".into(), config.display().to_string()]);
+        }
         args.extend(extra.iter().cloned());
         Ok(Self {
             command: CommandLine::new(&binary.display().to_string(), args),
@@ -157,10 +164,6 @@ impl Drop for Subject {
             eprintln!("{failure}");
         }
     }
-}
-
-fn free_port() -> Result<TcpListener> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).during(|| "finding a port".into())
 }
 
 /// The member of this name, at any depth.

@@ -33,6 +33,8 @@ fn two_kills() {
         faults: vec![Fault::Flip],
         store: Bytes(64 << 20),
         strict: false,
+        whole_downloads: super::WHOLE_DOWNLOADS,
+        bounded_waits: super::BOUNDED_WAITS,
         extra: Vec::new(),
         kills_before: 0,
         name: format!("test-{}", std::process::id()),

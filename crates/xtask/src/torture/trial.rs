@@ -42,6 +42,10 @@ const CLEAN_STOPS_PERCENT: u64 = 10;
 const FAULTS_PERCENT: u64 = 40;
 const DETACHED_S: (f64, f64) = (2.0, 4.0);
 const THROTTLED_S: (f64, f64) = (3.0, 6.0);
+/// Longer than anybody may wait, or nobody would be seen waiting.
+const HUNG_S: (f64, f64) = (9.0, 11.0);
+const AFTER_A_HANG: Duration = Duration::from_secs(2);
+const _: () = assert!(HUNG_S.0 > clients::HANG_WAIT_MAX.as_secs() as f64);
 
 /// What to do.
 #[derive(Debug, Clone)]
@@ -55,6 +59,10 @@ pub struct Plan {
     pub store: Bytes,
     /// Going back behind a replacement is wrong.
     pub strict: bool,
+    /// A download that a purge cuts is wrong.
+    pub whole_downloads: bool,
+    /// Waiting long for a hanging device is wrong.
+    pub bounded_waits: bool,
     /// Further arguments of the proxy.
     pub extra: Vec<String>,
     /// Of other trials, for the progress.
@@ -77,7 +85,9 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
     let catalogue = Arc::new(Catalogue::new(plan.seed, plan.store.0));
     let ledger = Arc::new(Ledger::new(catalogue.len()));
     let origin = Origin::start(Arc::clone(&catalogue), Arc::clone(&ledger))?;
-    let subject = Subject::new(binary, origin.address(), &ground, &plan.extra)?;
+    // Trials come in twos, and on a slow and on a fast disk reads take different ways.
+    let as_fast = plan.seed.is_multiple_of(2);
+    let subject = Subject::new(binary, origin.address(), &ground, as_fast, &plan.extra)?;
     let shared = Arc::new(Shared {
         catalogue,
         ledger,
@@ -87,6 +97,8 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
         cuts_forgiven: AtomicBool::new(false),
         stop: AtomicBool::new(false),
         strict: plan.strict,
+        whole_downloads: plan.whole_downloads,
+        bounded_waits: plan.bounded_waits,
         address: subject.address,
         admin: subject.admin,
         begun: Instant::now(),
@@ -215,6 +227,19 @@ impl Trial<'_> {
                 shared.ledger.device_crawls(false);
                 lived?;
                 self.report.deeds.throttles += 1;
+            }
+            Some(Fault::Hang) => {
+                progress.say("on a hanging device");
+                shared.ledger.device_hangs(true);
+                let hung = self.ground.hang()?;
+                let time = self.chance.seconds(HUNG_S.0, HUNG_S.1);
+                let lived = self.live(time);
+                drop(hung);
+                shared.ledger.device_hangs(false);
+                lived?;
+                // Whoever waited is answered now, and told on; a kill would forgive it.
+                self.live(AFTER_A_HANG)?;
+                self.report.deeds.hangs += 1;
             }
             Some(Fault::Detach) => {
                 shared.ledger.device_fails(true);

@@ -23,7 +23,7 @@ use super::options::{Allowance, Conditions};
 use super::page_limit::PageLimit;
 use super::peak::{self, Seen, objection};
 use crate::block::{self, Loop, Mounted};
-use crate::failure::{During, Result};
+use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::rivals::{Place, Request, Rival, Running, launch};
 use crate::size::Bytes;
@@ -31,6 +31,8 @@ use crate::size::Bytes;
 /// Room beside the cache on a device with a file system. With less, ext4 takes blocks of 1 KiB and a journal of 4 MiB, which is
 /// full at once and then written back block by block: not how anybody runs a cache.
 const FILE_SYSTEM_BYTES: u64 = 2 << 30;
+/// By then the load has asked for something.
+const LOAD_BEGINS_MAX: Duration = Duration::from_secs(2);
 /// For what a proxy does after the load before its counters are read no more.
 const SETTLE: Duration = Duration::from_millis(500);
 
@@ -101,7 +103,10 @@ pub struct Measured {
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Measured(Box<Measured>),
+    /// It fell over under this load.
     Failed(String),
+    /// It was asked for nothing: it did not start, or the load did not. That says nothing of the rate.
+    NotAsked(String),
 }
 
 /// A run of one proxy.
@@ -122,8 +127,13 @@ impl Run {
     pub fn measured(&self) -> Option<&Measured> {
         match &self.outcome {
             Outcome::Measured(measured) => Some(measured),
-            Outcome::Failed(_) => None,
+            Outcome::Failed(_) | Outcome::NotAsked(_) => None,
         }
+    }
+
+    /// Was it asked for anything? Else it is no figure.
+    pub fn was_asked(&self) -> bool {
+        !matches!(self.outcome, Outcome::NotAsked(_))
     }
 
     /// Was this rate carried?
@@ -141,11 +151,15 @@ pub fn run(
     dir: &Path,
 ) -> Result<Run> {
     let (load, begun) = (load_average(), Instant::now());
-    let outcome = match measure(rival, rate, conditions, watched, dir) {
+    let mut asked = false;
+    let outcome = match measure(rival, rate, conditions, watched, dir, &mut asked) {
         Ok(measured) => Outcome::Measured(Box::new(measured)),
         Err(failure) => {
             interrupt::check()?;
-            Outcome::Failed(failure.to_string())
+            match asked {
+                true => Outcome::Failed(failure.to_string()),
+                false => Outcome::NotAsked(failure.to_string()),
+            }
         }
     };
     Ok(Run {
@@ -165,6 +179,7 @@ fn measure(
     conditions: &Conditions,
     watched: bool,
     dir: &Path,
+    asked: &mut bool,
 ) -> Result<Measured> {
     let device = Loop::attach(
         &dir.join("disk.img"),
@@ -200,7 +215,21 @@ fn measure(
         device: &device.device,
     };
     drop(held);
-    let loaded = load::run(target, conditions, rate, dir, || running.check_alive())?;
+    let begun = Instant::now();
+    let loaded = load::run(target, conditions, rate, dir, || {
+        let alive = running.check_alive();
+        *asked = begun.elapsed() > LOAD_BEGINS_MAX;
+        alive
+    })?;
+    let total = &loaded.report.total;
+    *asked = total.replies > 0;
+    if !*asked {
+        fail!(
+            "not one of {} requests was answered: {:?}",
+            total.requests,
+            total.faults
+        );
+    }
     let file_pages_bytes = pages.as_ref().and_then(|pages| pages.file_bytes().ok());
     let top = loaded.top()?;
     let calls = match watching {
@@ -287,11 +316,7 @@ fn request(
         profile: false,
         workers: conditions.workers,
         place,
-        extra: if rival == Rival::Loligo {
-            extra
-        } else {
-            Vec::new()
-        },
+        extra: if rival.is_ours() { extra } else { Vec::new() },
     }
 }
 

@@ -10,6 +10,7 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use crate::failure::{During, Result};
+use crate::ports;
 
 /// A port of 127.0.0.1 on which connections wait; dropping it frees the port.
 #[derive(Debug)]
@@ -22,7 +23,8 @@ impl HeldPort {
     /// One that nobody had.
     pub fn new() -> Result<Self> {
         let finding = || "finding a port".to_owned();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).during(finding)?;
+        let port = ports::free()?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).during(finding)?;
         let address = listener.local_addr().during(finding)?;
         Ok(Self {
             _listener: listener,

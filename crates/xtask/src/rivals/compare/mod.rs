@@ -41,7 +41,7 @@ use self::options::{Allowance, Conditions, Workload};
 use self::peak::Search;
 use self::report::{Comparison, Contestant, PeakOf};
 use super::commands::named;
-use super::{Rival, build_loligo, use_loligo};
+use super::{Rival, build_loligo};
 use crate::failure::{During, Result, fail};
 use crate::progress::Progress;
 use crate::workspace;
@@ -64,9 +64,6 @@ struct Plan<'a> {
 /// Compares and prints.
 pub fn run(options: &Options) -> Result<()> {
     let Workload::Polymix = options.workload;
-    if let Some(path) = &options.binary {
-        use_loligo(path)?;
-    }
     let plan = Plan {
         title: "PolyMix beside rivals",
         rivals: options.chosen()?,
@@ -135,12 +132,13 @@ fn carry_out(plans: &[Plan<'_>], layout: Layout<'_>) -> Result<()> {
 fn make_runs(plan: &Plan<'_>, dir: &Path, book: &mut Book<'_>) -> Result<()> {
     let mut progress = Progress::new("runs", planned_runs(plan));
     for &rival in &plan.rivals {
-        let mut one = |rate: f64, watched: bool| -> Result<bool> {
+        // None: it was asked for nothing.
+        let mut one = |rate: f64, watched: bool| -> Result<Option<bool>> {
             progress.say(format!("{} at {rate}/s", rival.name()));
             let run = contest::run(rival, rate, plan.conditions, watched, dir)?;
             eprintln!("{}", line(&run));
             progress.step();
-            let carried = run.carried();
+            let carried = run.was_asked().then(|| run.carried());
             book.part().runs.push(run);
             book.write()?;
             Ok(carried)
@@ -150,14 +148,18 @@ fn make_runs(plan: &Plan<'_>, dir: &Path, book: &mut Book<'_>) -> Result<()> {
         }
         let mut tried = Vec::new();
         for &rate in &plan.rates {
-            tried.push((rate, one(rate, false)?));
+            tried.extend(one(rate, false)?.map(|carried| (rate, carried)));
         }
         let Some(runs_max) = plan.peak_runs else {
             continue;
         };
         let mut search = Search::after(&tried, runs_max);
         while let Some(rate) = search.next_rate() {
-            search.tried(rate, one(rate, false)?);
+            match one(rate, false)? {
+                Some(carried) => search.tried(rate, carried),
+                // The next would hardly fare better, and a search that goes on from it finds nothing.
+                None => break,
+            }
         }
         book.part().peaks.push(PeakOf {
             server: rival.name().to_owned(),
@@ -251,7 +253,12 @@ fn command() -> String {
 /// A run in a line, while others are still to come.
 fn line(run: &Run) -> String {
     let Some(m) = run.measured() else {
-        return format!("{} at {}/s: failed", run.server, run.rate);
+        let what = if run.was_asked() {
+            "failed"
+        } else {
+            "not asked"
+        };
+        return format!("{} at {}/s: {what}", run.server, run.rate);
     };
     format!(
         "{} at {}/s: {:.1} replies/s, mean {:.1} ms, hit {:.2} ms, DHR {:.1} of {:.1} % (LRU {:.1}), {} errors, CPU {:.3} ms, {:.0} reads/s, {:.0} writes/s ({:.0} s)",

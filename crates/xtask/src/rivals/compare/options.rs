@@ -173,9 +173,6 @@ pub struct Options {
     /// Only these, by name (`cargo xtask rivals list`)
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
-    /// This Loligo instead of one built now: that of `cargo xtask release`, or an earlier one
-    #[arg(long)]
-    pub binary: Option<std::path::PathBuf>,
     /// Peak rate of the load, requests a second; several give the curve
     #[arg(long, value_delimiter = ',', default_value = "100")]
     pub rate: Vec<f64>,
@@ -207,8 +204,9 @@ Examples:
     cargo xtask rivals compare --only loligo -- -c loligo.toml";
 
 /// Those that are compared unless others are named.
-pub const DEFAULT: [Rival; 9] = [
+pub const DEFAULT: [Rival; 10] = [
     Rival::Loligo,
+    Rival::LoligoBeside,
     Rival::SquidUfs,
     Rival::SquidAufs,
     Rival::SquidDiskd,

@@ -188,7 +188,8 @@ fn as_printed() -> Table {
 
 /// What is known of a proxy's peak: from the search, if there was one, and the rates.
 fn peak(comparison: &Comparison, server: &str) -> Peak {
-    let runs = comparison.runs.iter().filter(|run| !run.watched);
+    let runs = comparison.runs.iter();
+    let runs = runs.filter(|run| !run.watched && run.was_asked());
     let of_server = runs.filter(|run| run.server == server);
     let tried: Vec<_> = of_server.map(|run| (run.rate, run.carried())).collect();
     Peak::of(&tried)

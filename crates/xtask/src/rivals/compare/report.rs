@@ -161,6 +161,11 @@ impl Comparison {
             let name = format!("{} at {}/s", run.server, run.rate);
             match &run.outcome {
                 Outcome::Failed(why) => lines.push(format!("{name} failed: {why}")),
+                Outcome::NotAsked(why) => {
+                    lines.push(format!(
+                        "{name} was asked for nothing, so this is no figure: {why}"
+                    ));
+                }
                 Outcome::Measured(m) => {
                     for (fault, count) in &m.faults {
                         lines.push(format!("{name}: {count} times {fault}"));

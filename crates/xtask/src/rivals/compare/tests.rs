@@ -190,6 +190,28 @@ fn table_3_of_paper_000_has_both_disks() {
     }
 }
 
+#[test]
+fn a_run_that_asked_for_nothing_is_no_figure() {
+    let taken = |rate| {
+        run(
+            "squid-ufs",
+            rate,
+            Outcome::NotAsked("its port is taken".into()),
+        )
+    };
+    let fast = Comparison {
+        disk: Speed::Fast,
+        runs: vec![taken(25.0), taken(50.0)],
+        ..comparison()
+    };
+    assert!(!fast.runs[0].was_asked());
+    let text = words(&paper000::laid_out(&[comparison()], &fast).tables);
+    assert!(text.contains("\nhere: squid-ufs 50~100 -\n"), "{text}");
+    let text = fast.text(&Extra::default());
+    let told = "squid-ufs at 25/s was asked for nothing, so this is no figure: its port is taken";
+    assert!(text.contains(told), "{text}");
+}
+
 /// The comparison as if its runs had been a search.
 fn searched() -> Comparison {
     let peak = |server: &str, carried, refused| PeakOf {

@@ -1,19 +1,22 @@
-//! HTTP as the clients of a torture need it: bodies are handed on as they come, and how an answer ended is told apart.
+//! HTTP/1.1 as the clients of checks, benches and tortures need it: bodies are handed on as they come, and how an answer ended is
+//! told apart.
 //!
 //! An answer that stops before its framing says so is [`Ended::Broken`], which a kill may cause; one that ends by its
-//! framing is [`Ended::Whole`], and whether that was the right length is for the receiver to say. Shares nothing with the
-//! proxy, like `http`, which keeps whole bodies in memory and takes every broken answer for an error.
+//! framing is [`Ended::Whole`], and whether that was the right length is for the receiver to say. Blocking. It shares nothing with
+//! the proxy: the answers of a server under test are looked at by other code than its own.
 //!
 //! Limits: waits of [`WAIT_MAX`]; a head of [`HEAD_BYTES_MAX`].
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest wait for a byte: what a patient client bears.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 64 << 10;
+/// What the kernel may receive ahead of a slow reader.
+const NARROW_BYTES: usize = 8 << 10;
 
 /// The head of an answer.
 #[derive(Debug, Clone, Default)]
@@ -68,6 +71,9 @@ pub struct Connection {
     stream: Option<TcpStream>,
     buffer: Vec<u8>,
     after_head: bool,
+    is_untouched: bool,
+    is_narrow: bool,
+    longest_wait: Duration,
 }
 
 enum Stop {
@@ -93,7 +99,38 @@ impl Connection {
             stream: None,
             buffer: Vec::new(),
             after_head: false,
+            is_untouched: true,
+            is_narrow: false,
+            longest_wait: Duration::ZERO,
         }
+    }
+
+    /// To this server, for a slow reader: next to nothing waits in this end's kernel, so that the other end is held up.
+    pub fn narrow(address: SocketAddr) -> Self {
+        Self {
+            is_narrow: true,
+            ..Self::new(address)
+        }
+    }
+
+    /// To whom.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Does a connection of an earlier request wait for the next?
+    pub fn is_open(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Of the last request: nothing of an answer had come, so another attempt can do no harm.
+    pub fn is_untouched(&self) -> bool {
+        self.is_untouched
+    }
+
+    /// During the last request: how long nothing came while something was waited for.
+    pub fn longest_wait(&self) -> Duration {
+        self.longest_wait
     }
 
     /// Closes it; the next request opens another.
@@ -111,11 +148,16 @@ impl Connection {
         to: &mut dyn Receiver,
     ) -> Ended {
         self.after_head = false;
-        let Some(mut stream) = self.stream.take().or_else(|| self.open()) else {
-            return Ended::Broken {
-                after_head: false,
-                reason: "no connection".into(),
-            };
+        self.is_untouched = true;
+        self.longest_wait = Duration::ZERO;
+        let mut stream = match self.stream.take().map_or_else(|| self.open(), Ok) {
+            Ok(stream) => stream,
+            Err(e) => {
+                return Ended::Broken {
+                    after_head: false,
+                    reason: e.to_string(),
+                };
+            }
         };
         match self.exchange(&mut stream, method, target, fields, body, to) {
             Ok(keep) => {
@@ -130,12 +172,15 @@ impl Connection {
         }
     }
 
-    fn open(&self) -> Option<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.address, WAIT_MAX).ok()?;
-        stream.set_nodelay(true).ok()?;
-        stream.set_read_timeout(Some(WAIT_MAX)).ok()?;
-        stream.set_write_timeout(Some(WAIT_MAX)).ok()?;
-        Some(stream)
+    fn open(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.address, WAIT_MAX)?;
+        stream.set_nodelay(true)?;
+        if self.is_narrow {
+            rustix::net::sockopt::set_socket_recv_buffer_size(&stream, NARROW_BYTES)?;
+        }
+        stream.set_read_timeout(Some(WAIT_MAX))?;
+        stream.set_write_timeout(Some(WAIT_MAX))?;
+        Ok(stream)
     }
 
     fn exchange(
@@ -206,10 +251,17 @@ impl Connection {
     }
 
     fn fill(&mut self, stream: &mut TcpStream) -> Result<usize, Stop> {
+        // A server that writes head and body apart with Nagle's algorithm on (Squid does) waits for our acknowledgement,
+        // and without this we would take 40 ms for it. The kernel forgets the setting, so it is set each time.
+        let _ = rustix::net::sockopt::set_tcp_quickack(&*stream, true);
         let old = self.buffer.len();
         self.buffer.resize(old + READ_BYTES, 0);
+        let begun = Instant::now();
         let read = stream.read(&mut self.buffer[old..]);
-        self.buffer.truncate(old + *read.as_ref().unwrap_or(&0));
+        self.longest_wait = self.longest_wait.max(begun.elapsed());
+        let came = *read.as_ref().unwrap_or(&0);
+        self.buffer.truncate(old + came);
+        self.is_untouched &= came == 0;
         match read {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 Err(broken("nothing came for too long"))

@@ -1,0 +1,124 @@
+//! What a plan needs of the machine: files it can open, memory it has, cores for its workers.
+//!
+//! `serve` would meet the same at its start, after it has bound its sockets. Looked at here, `check` tells it too, with the line it
+//! was written in. Nothing is created or changed.
+//!
+//! What cannot work is a problem. What works, but hardly as it was meant, is a note.
+//!
+//! Not known here: stores (`stores` looks at those), and what the machine is (`machine`).
+
+use proxy::plan::LogTarget;
+
+use crate::draft::Draft;
+use crate::machine::Machine;
+use crate::units::Size;
+
+/// More workers than so many for each core only wait for each other.
+pub const WORKERS_A_CORE_MAX: usize = 4;
+
+/// What is wrong, by setting; and what may surprise.
+#[derive(Default)]
+pub struct Found {
+    /// Setting and message.
+    pub problems: Vec<(&'static str, String)>,
+    /// In words.
+    pub notes: Vec<String>,
+}
+
+/// Looks at all of it.
+pub fn look(draft: &Draft, machine: &Machine) -> Found {
+    let mut found = Found::default();
+    let mut problem = |key, message| found.problems.push((key, message));
+    if let Some(path) = &draft.plan.tls.ca_file
+        && let Err(why) = (machine.certificates)(path)
+    {
+        problem("tls.ca-file", format!("{}: {why}", path.display()));
+    }
+    let access = match &draft.access {
+        Some(LogTarget::File(path)) => Some(path),
+        _ => None,
+    };
+    let logs = [
+        ("log.access", access),
+        ("log.profile", draft.plan.logs.profile.as_ref()),
+    ];
+    for (key, path) in logs {
+        if let Some(path) = path
+            && let Err(why) = (machine.appendable)(path)
+        {
+            problem(key, why);
+        }
+    }
+    let ram = machine.ram_bytes;
+    let sizes = [
+        ("memory", draft.memory.unwrap_or(0)),
+        (
+            "limits.transfer-buffer",
+            draft.plan.limits.transfer_buffer_bytes,
+        ),
+    ];
+    for (key, bytes) in sizes {
+        if bytes > ram {
+            let ram = Size(ram >> 20 << 20);
+            let message = format!("this process may use {ram} of memory; give it less than that");
+            problem(key, message);
+        }
+    }
+    let (workers, cores) = (draft.workers.unwrap_or(1), machine.cores);
+    if workers > WORKERS_A_CORE_MAX * cores {
+        let cores = if cores == 1 {
+            "1 core"
+        } else {
+            &format!("{cores} cores")
+        };
+        found.notes.push(format!(
+            "{workers} workers are more than {cores} can use; one a core is the default"
+        ));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use crate::testing::{complaints, settle};
+
+    #[track_caller]
+    fn wrong(text: &str, expected: Expect) {
+        expected.assert_eq(&complaints(text));
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_told_with_its_line() {
+        wrong(
+            "[tls]\nca-file = \"/missing/ca.pem\"\n\n[log]\nlevel = \"warn\"\naccess = \"/missing/access.log\"\n\
+             profile = \"/missing/profile\"\n",
+            expect![[r#"
+                loligo.toml:2: tls.ca-file = "/missing/ca.pem": /missing/ca.pem: No such file or directory
+                loligo.toml:6: log.access = "/missing/access.log": there is no directory /missing; make it first
+                loligo.toml:7: log.profile = "/missing/profile": there is no directory /missing; make it first
+            "#]],
+        );
+    }
+
+    #[test]
+    fn more_memory_than_there_is_cannot_be() {
+        wrong(
+            "memory = \"5GiB\"\nlimits.transfer-buffer = \"8GiB\"\n",
+            expect![[r#"
+                loligo.toml:1: memory = "5GiB": this process may use 4GiB of memory; give it less than that
+                loligo.toml:2: limits.transfer-buffer = "8GiB": this process may use 4GiB of memory; give it less than that
+            "#]],
+        );
+    }
+
+    #[test]
+    fn more_workers_than_cores_can_use_are_noted() {
+        assert_eq!(settle("workers = 16").unwrap().notes, [""; 0]);
+        assert_eq!(
+            settle("workers = 17").unwrap().notes,
+            ["17 workers are more than 4 cores can use; one a core is the default"]
+        );
+    }
+}
