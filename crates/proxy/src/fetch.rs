@@ -352,8 +352,11 @@ async fn deliver(
     let mut body = upstream.body(worker, head);
     let result = loop {
         // The budget is shared: when all transfers together use it up, each gets a small window.
-        let over = shared.flights.kept_bytes() > shared.plan.limits.transfer_buffer_bytes;
-        let window = if over { SMALL_WINDOW_BYTES } else { window };
+        let window = if shared.is_crowded() {
+            SMALL_WINDOW_BYTES
+        } else {
+            window
+        };
         if !flight.room(window).await {
             break Err(Broken::Origin); // nobody reads and nobody stores
         }

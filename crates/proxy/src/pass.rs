@@ -326,7 +326,9 @@ async fn ask(
             continue;
         }
         if waits_for_continue {
-            let answered = watch.limit(CONTINUE_WAIT, pin!(upstream.readable())).await;
+            let answered = watch
+                .limit(CONTINUE_WAIT, pin!(upstream.readable(worker)))
+                .await;
             match answered {
                 Ok(()) => {
                     let response = upstream.head(worker, &watch, &head.method).await?;
@@ -350,7 +352,7 @@ async fn ask(
         let early = match &mut body.unsent {
             None => tokio::select! {
                 biased;
-                () = upstream.readable() => true,
+                () = upstream.readable(worker) => true,
                 piece = body.next(worker, conn) => {
                     body.unsent = piece?;
                     false

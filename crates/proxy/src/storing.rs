@@ -100,7 +100,7 @@ impl Storing {
         if response.length.is_some_and(|l| l > object_bytes_max) {
             return Storing::No;
         }
-        if shared.flights.kept_bytes() > shared.plan.limits.transfer_buffer_bytes {
+        if shared.is_crowded() {
             return Storing::No;
         }
         let place = place(worker, flight.began, errand, &response.fields);

@@ -333,6 +333,8 @@ pub struct Facts {
     pub connections_max: u64,
     /// The memory tier.
     pub memory: MemoryFacts,
+    /// Bytes kept of heads that are not complete.
+    pub head_bytes: u64,
     /// Bytes of bodies on their way from origins to clients and store.
     pub transfer_bytes: u64,
     /// The bound on them.
@@ -369,6 +371,7 @@ impl Facts {
                 objects: shared.memory.objects(),
                 evicted: shared.memory.evicted(),
             },
+            head_bytes: shared.heads.bytes(),
             transfer_bytes: shared.flights.kept_bytes(),
             transfer_bytes_max: shared.plan.limits.transfer_buffer_bytes,
             stores: stores.collect(),

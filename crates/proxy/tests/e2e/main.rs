@@ -13,6 +13,7 @@
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
 //! | `framing` | messages as RFC 9112 wants them, and those it forbids |
 //! | `bodies` | request bodies, early responses |
+//! | `budgets` | what many may take together, and the slow |
 //! | `negative` | failures that are remembered |
 //! | `smuggling`, `forged` | requests and responses that two readers could read differently |
 //! | `targeted` | fields for caches like us |
@@ -26,6 +27,7 @@
 //! | `workers` | several threads that accept |
 
 mod bodies;
+mod budgets;
 mod cache;
 mod disk;
 mod forged;
