@@ -595,15 +595,14 @@ async fn adopted(
     let mut status = Vec::with_capacity(64);
     let mut line =
         CacheStatus::forwarded(&asking.worker.shared.cache_name, asking.why, &mut status);
-    if response.stored {
-        line = line.stored(true);
-    } else {
+    line = response.say_stored(line);
+    if !response.stored {
         asking.turn = None; // there is nothing to wait for
     }
-    if let Err(reason) = response.storable {
+    if response.storable.is_err() {
         worker.unkept.note(wanted.primary, worker.now_ms());
-        line.detail(reason.as_str());
     }
+    response.say_why_not(line);
     let answered = exchange::deliver(worker, conn, on, wanted, &reader, &response, class, &status);
     Outcome::Answered(answered.await)
 }

@@ -94,6 +94,8 @@ pub struct Place<'a> {
     route: Option<&'a RouteState>,
     /// Behind the URI in the key.
     tag: &'a [u8],
+    /// No resource of it is meant, but the server.
+    is_server: bool,
 }
 
 /// Finds the resource of a request that is neither CONNECT nor asterisk-form.
@@ -131,6 +133,8 @@ pub fn locate<'a>(
             return Err(Misplaced::NotAProxyRequest);
         }
     };
+    //= rfc9112 §3.2.4   OPTIONS with an empty path and no query: the last proxy on the way MUST send "*"
+    let is_server = forward && path.is_empty() && method == "OPTIONS";
     let path = if path.is_empty() { "/" } else { path };
     let (name, port) = if authority.is_empty() {
         ("", None)
@@ -146,6 +150,7 @@ pub fn locate<'a>(
             path,
             route: None,
             tag: &listener.key_tag,
+            is_server,
         });
     }
     let route = listener
@@ -160,6 +165,7 @@ pub fn locate<'a>(
         path,
         route: Some(route),
         tag: &route.key_tag,
+        is_server,
     })
 }
 
@@ -241,6 +247,9 @@ impl Place<'_> {
 
     /// The target in origin form, behind a route's own path.
     fn target(&self, base: &str) -> String {
+        if self.is_server {
+            return "*".to_owned();
+        }
         //= rfc9112 §3.2.1   an empty path (`http://host?query`) is sent as "/"
         let slash = if self.path.starts_with('/') { "" } else { "/" };
         [base, slash, self.path].concat()
@@ -368,6 +377,7 @@ impl<'a> Named<'a> {
             path: self.path,
             route: None,
             tag,
+            is_server: false,
         }
     }
 
@@ -380,6 +390,7 @@ impl<'a> Named<'a> {
             path,
             route: Some(route),
             tag: &route.key_tag,
+            is_server: false,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! | file | for |
 //! |---|---|
 //! | `cache` | what is stored and found again, and what makes it go |
+//! | `details` | smaller rules of HTTP |
 //! | `disk` | crashes, several stores, parts that are lost |
 //! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
 //! | `rules` | the operator's cache rules |
@@ -29,6 +30,7 @@
 mod bodies;
 mod budgets;
 mod cache;
+mod details;
 mod disk;
 mod forged;
 mod forward;
