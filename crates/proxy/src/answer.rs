@@ -336,7 +336,12 @@ fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u64) -> 
 }
 
 /// The head of a 206 with one part, but for Age, Cache-Status and its end.
-pub fn write_part_head(fields: &Fields, part: Span, total: u64, out: &mut Vec<u8>) {
+pub fn write_part_head(
+    fields: &Fields,
+    part: Span,
+    total: impl Into<Option<u64>>,
+    out: &mut Vec<u8>,
+) {
     let mut fields = fields.clone();
     let mut value = Vec::new();
     httpcache::write_content_range(part.first, part.last, total, &mut value);
