@@ -22,7 +22,7 @@ const SAFE_METHODS: [&str; 9] = [
 
 /// Does this exchange invalidate stored responses of the target URI? (RFC 9111 §4.4)
 pub fn invalidates(method: &str, status: u16) -> bool {
-    //= rfc9110 §9.2.1, §16.1.1   safe as defined by the method; methods are case-sensitive
+    //= rfc9110 §9.2.1   safe as the registry says; methods are case-sensitive
     let safe = SAFE_METHODS.contains(&method);
     //= rfc9111 §4.4   a "non-error response" is one with a 2xx or 3xx status code
     !safe && (200..=399).contains(&status)

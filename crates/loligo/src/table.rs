@@ -270,7 +270,7 @@ pub const TOP: &[Setting<Draft>] = &[
         Kind::Size(Limits::TRANSFER_BUFFER_BYTES, |d, n| {
             d.plan.limits.transfer_buffer_bytes = n
         }),
-        "Bodies on their way between origins and clients, all together, with the fragments of large objects that are read from disk for them. Beyond it origins are read in small steps, nothing more is stored, and clients that stand still give back what is held for them.",
+        "Bodies on their way between origins and clients, all together, with the fragments of large objects that are read from disk for them. Beyond it origins are read in small steps, and nothing more is stored. When fragments take half of it, clients that stand still give back what is held for them.",
     ),
     setting(
         "limits.transfer-max",

@@ -465,7 +465,7 @@ pub async fn arriving(
     let mut gone = false;
     let mut begun = false;
     let mut holding = Holding::default();
-    let mut held = worker.shared.flights.hold();
+    let mut held = worker.shared.flights.hold_fragment();
     loop {
         if on.head_only() || response.bodiless || left == 0 {
             // A part is through: the fetch goes on for the others and the store.
@@ -497,7 +497,7 @@ pub async fn arriving(
                         let small = pieces::SMALL_PIECE_BYTES;
                         let piece = match found.len() - skip {
                             // What is behind it is read again.
-                            len if len > small && worker.shared.is_crowded() => {
+                            len if len > small && worker.shared.is_crowded_by_fragments() => {
                                 Bytes::copy_from_slice(&found[skip..skip + small])
                             }
                             _ => found.slice(skip..),

@@ -69,7 +69,7 @@ struct Member {
 
 /// Fragments of one store that a worker reads at once. Each takes it about a millisecond to verify: of hundreds that came at the same
 /// moment, all would be ahead of every other request. More do not make a disk faster, since each of them is long.
-const FRAGMENTS_AT_ONCE: usize = 16;
+const FRAGMENTS_AT_ONCE: usize = 8;
 
 /// A record that was read.
 struct Found {

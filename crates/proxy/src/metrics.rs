@@ -77,7 +77,7 @@ counters! {
     log_records_lost, "Log and profile records dropped because the disk could not keep up";
     bodies_completed, "Large bodies of which a part was lost from disk while they were sent, and asked of the origin";
     tunnels, "CONNECT tunnels and upgraded connections";
-    fragments_given_back, "Times a client that took nothing gave back the fragment that was held for it, because the bodies on their way took more than limits.transfer-buffer";
+    fragments_given_back, "Times a client that took nothing gave back the fragment that was held for it, because fragments on their way took more than half of limits.transfer-buffer";
     body_laggards_cut, "Clients disconnected because they fell behind a shared fetch";
 }
 

@@ -23,6 +23,9 @@ use crate::{client::Conn, metrics, state::Worker};
 /// Over how much waiting the rate is taken.
 const WINDOW: Duration = Duration::from_secs(60);
 
+/// How often the kernel is asked what the client has taken. Not oftener: it is for those who are slow.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+
 /// What one client has taken lately, and how long it was waited for.
 #[derive(Default)]
 pub struct Pace {
@@ -32,6 +35,10 @@ pub struct Pace {
     taken: u64,
     /// Waited for since it took something.
     stalled: Duration,
+    /// Waited for since the kernel was asked what it has taken.
+    unasked: Duration,
+    /// What it had not taken then, and what was written since, bytes.
+    untaken: u64,
     /// It was too slow: the connection ends with a reset.
     pub is_cut: bool,
 }
@@ -51,11 +58,18 @@ impl Pace {
     fn wait(&mut self, waited: Duration) {
         self.waited += waited;
         self.stalled += waited;
+        self.unasked += waited;
     }
 
-    fn take(&mut self, bytes: usize, rate_min: u64) {
+    /// So much is not taken now.
+    fn ask(&mut self, untaken: u64, rate_min: u64) {
+        let taken = self.untaken.saturating_sub(untaken);
+        (self.untaken, self.unasked) = (untaken, Duration::ZERO);
+        if taken == 0 {
+            return;
+        }
         self.stalled = Duration::ZERO;
-        self.taken = self.taken.saturating_add(bytes as u64);
+        self.taken = self.taken.saturating_add(taken);
         if self.waited >= WINDOW && self.taken / self.waited.as_secs().max(1) >= rate_min {
             (self.waited, self.taken) = (Duration::ZERO, 0);
         }
@@ -64,15 +78,19 @@ impl Pace {
 
 /// What became of a write.
 pub enum Wrote {
-    /// The client took so many bytes.
+    /// The socket took so many bytes.
     Some(usize),
     /// It took none in the time given.
     Nothing,
-    /// It has gone, or is too slow.
+    /// The client has gone, or is too slow.
     Gone,
 }
 
-/// Writes of `head` and `body` what the client takes. `at_most`: the longest that it is waited for; without it, until it is too slow.
+/// Writes of `head` and `body` what the socket takes. `at_most`: the longest that it is waited for; without it, until the client is
+/// too slow.
+///
+/// The socket says that it takes more when much of what the kernel keeps for the client, megabytes, is gone, so a client that is merely
+/// slow would look as if it took nothing. The kernel knows.
 pub async fn write_once(
     worker: &Worker,
     conn: &mut Conn,
@@ -82,35 +100,44 @@ pub async fn write_once(
 ) -> Wrote {
     let plan = &worker.shared.plan;
     let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
-    let patience = conn.pace.patience(stall_max, rate_min);
-    let limit = at_most.map_or(patience, |most| most.min(patience));
     let began = Instant::now();
-    let stream = &mut conn.stream;
-    let write = async {
-        if body.is_empty() {
-            stream.write(head).await
-        } else if head.is_empty() {
-            stream.write(body).await
-        } else {
-            let slices = [IoSlice::new(head), IoSlice::new(body)];
-            stream.write_vectored(&slices).await
+    loop {
+        let slice_began = Instant::now();
+        let patience = conn.pace.patience(stall_max, rate_min);
+        let left = at_most.map_or(patience, |most| most.saturating_sub(began.elapsed()));
+        let slice = patience.min(left).min(ASK_EVERY);
+        let stream = &mut conn.stream;
+        let write = async {
+            if body.is_empty() {
+                stream.write(head).await
+            } else if head.is_empty() {
+                stream.write(body).await
+            } else {
+                let slices = [IoSlice::new(head), IoSlice::new(body)];
+                stream.write_vectored(&slices).await
+            }
+        };
+        let written = conn.watch.limit(slice, pin!(write)).await;
+        conn.pace.wait(slice_began.elapsed());
+        if written.is_err() || conn.pace.unasked >= ASK_EVERY {
+            let untaken = device::unacknowledged_bytes(&conn.stream).unwrap_or_default();
+            conn.pace.ask(untaken, rate_min);
         }
-    };
-    let written = conn.watch.limit(limit, pin!(write)).await;
-    conn.pace.wait(began.elapsed());
-    match written {
-        Ok(Ok(n)) if n > 0 => {
-            conn.pace.take(n, rate_min);
-            Wrote::Some(n)
-        }
-        Ok(_) => Wrote::Gone,
-        Err(_) if limit < patience => Wrote::Nothing,
-        Err(_) => {
-            conn.pace.is_cut = true;
-            metrics::add(&worker.counters.client_connections_slow, 1);
-            // What it has not taken is not left to the kernel, which would keep it for a long time.
-            let _ = socket2::SockRef::from(&conn.stream).set_linger(Some(Duration::ZERO));
-            Wrote::Gone
+        match written {
+            Ok(Ok(n)) if n > 0 => {
+                conn.pace.untaken += n as u64;
+                return Wrote::Some(n);
+            }
+            Ok(_) => return Wrote::Gone,
+            Err(_) if conn.pace.patience(stall_max, rate_min).is_zero() => {
+                conn.pace.is_cut = true;
+                metrics::add(&worker.counters.client_connections_slow, 1);
+                // What it has not taken is not left to the kernel, which would keep it for a long time.
+                let _ = socket2::SockRef::from(&conn.stream).set_linger(Some(Duration::ZERO));
+                return Wrote::Gone;
+            }
+            Err(_) if at_most.is_some_and(|most| began.elapsed() >= most) => return Wrote::Nothing,
+            Err(_) => {}
         }
     }
 }
@@ -122,6 +149,12 @@ mod tests {
     const STALL_MAX: Duration = Duration::from_secs(600);
     const RATE: u64 = 100;
 
+    /// So much was written, and is taken.
+    fn take(pace: &mut Pace, bytes: u64, rate: u64) {
+        pace.untaken += bytes;
+        pace.ask(pace.untaken - bytes, rate);
+    }
+
     /// The client takes `bytes` after every `pause_s` seconds: after how many of them is it cut?
     fn cut_after(pause_s: u64, bytes: usize, rate: u64) -> Option<usize> {
         let mut pace = Pace::default();
@@ -129,7 +162,7 @@ mod tests {
         (0..1000).find(|_| {
             let is_cut = pace.patience(STALL_MAX, rate) < pause;
             pace.wait(pause);
-            pace.take(bytes, rate);
+            take(&mut pace, bytes as u64, rate);
             is_cut
         })
     }
@@ -160,11 +193,11 @@ mod tests {
     #[test]
     fn what_was_taken_long_ago_pays_for_a_minute_and_no_more() {
         let mut pace = Pace::default();
-        pace.take(1 << 30, RATE);
+        take(&mut pace, 1 << 30, RATE);
         assert_eq!(pace.patience(STALL_MAX, RATE), 2 * WINDOW);
         pace.wait(WINDOW);
         assert_eq!(pace.patience(STALL_MAX, RATE), WINDOW);
-        pace.take(1, RATE);
+        take(&mut pace, 1, RATE);
         pace.wait(WINDOW);
         assert_eq!(pace.patience(STALL_MAX, RATE), Duration::ZERO);
     }
@@ -175,7 +208,7 @@ mod tests {
         let stall_max = Duration::from_secs(5);
         pace.wait(Duration::from_secs(4));
         assert_eq!(pace.patience(stall_max, RATE), Duration::from_secs(1));
-        pace.take(1, RATE);
+        take(&mut pace, 1, RATE);
         assert_eq!(pace.patience(stall_max, RATE), stall_max);
     }
 }

@@ -3,7 +3,7 @@
 //! A fragment of a large object may be gone when its turn comes. As long as nothing has been sent the caller can do something
 //! else; later, the rest of the stretch comes from the origin (`rest`), or the client sees that it has not got all.
 //!
-//! A fragment that is being sent is held in memory, and counted into the budget of all transfers. When that is used up, a client
+//! A fragment that is being sent is held in memory, and counted into the budget of all transfers. When half of that is used up by them, a client
 //! that takes nothing for [`CROWDED_WAIT`] is held a small piece of it, and the rest is read again when that piece is through:
 //! the slow ones cost a slow one's worth of memory, and the fast ones are not touched.
 //!
@@ -29,7 +29,7 @@ use crate::{
 /// So long may a client take nothing before it gives back what is held for it, if there is need.
 const CROWDED_WAIT: Duration = Duration::from_secs(1);
 
-/// What is left to such a client. With as many of them as there may be by default, the default budget suffices.
+/// What is left to such a client.
 pub const SMALL_PIECE_BYTES: usize = 16 << 10;
 
 /// How the sending went.
@@ -178,7 +178,7 @@ async fn write_held(
     part: Range<usize>,
     bytes: &mut u64,
 ) -> Result<usize, Gone> {
-    let mut held = worker.shared.flights.hold();
+    let mut held = worker.shared.flights.hold_fragment();
     held.set(fragment.len() as u64);
     let mut body = fragment.slice(part);
     drop(fragment);
@@ -194,7 +194,7 @@ async fn write_held(
             }
             Wrote::Nothing => {
                 let small = SMALL_PIECE_BYTES;
-                if body.len() > small && worker.shared.is_crowded() {
+                if body.len() > small && worker.shared.is_crowded_by_fragments() {
                     metrics::add(&worker.counters.fragments_given_back, 1);
                     body = Bytes::copy_from_slice(&body[..small]);
                     held.set(small as u64);

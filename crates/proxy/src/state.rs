@@ -207,9 +207,16 @@ impl Shared {
         }
     }
 
-    /// Do the bodies that are on their way take more than they may?
+    /// Do the bodies that are on their way take more than they may? Fragments that are being sent count for half of it at most, so
+    /// that clients who stand still do not keep everything else out of the store.
     pub fn is_crowded(&self) -> bool {
-        self.flights.kept_bytes() > self.plan.limits.transfer_buffer_bytes
+        let most = self.plan.limits.transfer_buffer_bytes;
+        self.flights.kept_bytes() + self.flights.sent_bytes().min(most / 2) > most
+    }
+
+    /// Do fragments that are being sent take more than half of it?
+    pub fn is_crowded_by_fragments(&self) -> bool {
+        self.flights.sent_bytes() > self.plan.limits.transfer_buffer_bytes / 2
     }
 
     /// Is the process on its way out?

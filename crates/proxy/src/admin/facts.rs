@@ -372,7 +372,7 @@ impl Facts {
                 evicted: shared.memory.evicted(),
             },
             head_bytes: shared.heads.bytes(),
-            transfer_bytes: shared.flights.kept_bytes(),
+            transfer_bytes: shared.flights.kept_bytes() + shared.flights.sent_bytes(),
             transfer_bytes_max: shared.plan.limits.transfer_buffer_bytes,
             stores: stores.collect(),
             counted,

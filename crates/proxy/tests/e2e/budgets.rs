@@ -212,10 +212,11 @@ fn who_takes_nothing_is_reset_and_counted() {
 
 #[test]
 fn fragments_that_nobody_takes_are_given_back_and_read_again() {
-    const CLIENTS: usize = 100;
-    let body = pattern(12 << 20);
+    // Each holds a fragment of 512 KiB; there is room for four of them.
+    const CLIENTS: usize = 8;
+    let body = pattern(20 << 20);
     let origin = Origin::sending(ok(&[FRESH], &body));
-    let disk = Disk::of_mib(64);
+    let disk = Disk::of_mib(512);
     let mut plan = with_admin(disk.under(plan_for(&origin)));
     plan.memory_bytes = MIB;
     plan.limits.transfer_buffer_bytes = 4 * MIB;
@@ -225,14 +226,15 @@ fn fragments_that_nobody_takes_are_given_back_and_read_again() {
     for client in &mut clients {
         client.ask("GET", "/a", &[]);
     }
-    // Each holds a fragment of 64 KiB, which is more than there is room for.
     eventually("some are given back", || {
-        let given_back = proxy.counter("fragments_given_back") >= 30;
-        (given_back && gauge(&proxy, "transfer_bytes") <= 4 * MIB).then_some(())
+        let given_back = proxy.counter("fragments_given_back") >= 2;
+        (given_back && gauge(&proxy, "transfer_bytes") <= 2 * MIB).then_some(())
     });
+    // What is fetched meanwhile is stored all the same.
+    assert!(proxy.get("/b").cache().ends_with("; stored"));
     // Others are served as if nothing was, and nobody gets less than all.
     assert_same(&proxy.get("/a").body, &body);
-    for client in clients.iter_mut().take(8) {
+    for client in clients.iter_mut().take(2) {
         let answer = client.read("GET");
         assert!(answer.is_hit());
         assert_same(&answer.body, &body);

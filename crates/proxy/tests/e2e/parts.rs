@@ -318,7 +318,11 @@ fn less_than_was_asked_for_is_sent_on_and_kept() {
     let mut client = proxy.client();
     for _ in 0..3 {
         expect_part(&ask_range(&mut client, "/b", "bytes=50-"), &body, (50, 99));
-        expect_part(&ask_range(&mut client, "/c", "bytes=500-"), &body, (500, 599));
+        expect_part(
+            &ask_range(&mut client, "/c", "bytes=500-"),
+            &body,
+            (500, 599),
+        );
     }
     assert_eq!(origin.count("/b"), 3);
     // The first did not reach as far as what was wanted.
@@ -338,7 +342,10 @@ fn less_than_fills_a_hole_is_sent_on_and_kept() {
     expect_part(&answer, &body, (100, 3 * F - 1));
     assert_eq!(
         asked(&origin),
-        ["bytes=0-65023".to_owned(), format!("bytes={F}-{}", 6 * F - 1)]
+        [
+            "bytes=0-65023".to_owned(),
+            format!("bytes={F}-{}", 6 * F - 1)
+        ]
     );
     let answer = ask_range(&mut client, "/a", &format!("bytes=100-{}", 3 * F - 1));
     expect_part(&answer, &body, (100, 3 * F - 1));
