@@ -200,10 +200,10 @@ mod tests {
             content_range(&fields(&format!("Content-Range: {value}")))
                 .map(|r| (r.span.first, r.span.last, r.complete_length))
         };
-        assert_eq!(place("bytes 0-499/1234"), Some((0, 499, 1234)));
-        assert_eq!(place("Bytes 1233-1233/1234"), Some((1233, 1233, 1234)));
+        assert_eq!(place("bytes 0-499/1234"), Some((0, 499, Some(1234))));
+        assert_eq!(place("Bytes 1233-1233/1234"), Some((1233, 1233, Some(1234))));
+        assert_eq!(place("bytes 0-499/*"), Some((0, 499, None)));
         for wrong in [
-            "bytes 0-499/*",
             "bytes */1234",
             "bytes 5-4/10",
             "bytes 0-10/10",
