@@ -14,6 +14,7 @@
 //!     threads   a process-wide pread/pwrite pool, where io_uring is refused
 //!     inline    at once, on the caller's thread: memory devices in tests
 //!   latency   how long reads take
+//!   socket    what of a socket's bytes is not taken yet: no device, but a system call without a safe wrapper
 //!   faults    what a test can make go wrong on a memory device
 //! ```
 //!
@@ -40,6 +41,7 @@ mod latency;
 mod open;
 mod open_error;
 mod signature;
+mod socket;
 mod table;
 mod threads;
 mod transfer;
@@ -55,5 +57,6 @@ pub use latency::Latency;
 pub use open::{Access, OpenOptions, Opened};
 pub use open_error::OpenError;
 pub use signature::{SPAN_BYTES, Signature, foreign};
+pub use socket::unacknowledged_bytes;
 pub use table::{IN_FLIGHT_MAX, QUEUE_MAX};
 pub use uring::uring_available;

@@ -9,7 +9,7 @@
 //! how the bytes were cut into reads. Body bytes are not copied: the caller is told where they lie.
 //!
 //! Strict: lines end in CRLF; a size is 1 to 16 hex digits at the very start of its line, [`BODY_BYTES_MAX`] at most; blanks are taken
-//! only before a `;`. Extensions are checked for control bytes, counted and dropped (we write our own chunks).
+//! only where the grammar has them. Extensions are read by their grammar, counted and dropped (we write our own chunks).
 //! Trailers are collected, parsed like a head, and those that could change what the message is are dropped.
 //!
 //! Limits: [`EXTENSION_BYTES_MAX`] over a whole body; [`TRAILER_BYTES_MAX`], or `Limits::head_bytes_max` if
@@ -18,7 +18,10 @@
 use fields::Fields;
 use httparse::{EMPTY_HEADER, Status};
 
-use crate::{BODY_BYTES_MAX, FIELDS_MAX, Fault, Limits, Reject, Seen, lines};
+use crate::{
+    BODY_BYTES_MAX, FIELDS_MAX, Fault, Limits, Reject, Seen,
+    lines::{self, is_token_byte},
+};
 
 /// The most bytes of chunk extensions in one body, blanks and semicolons counted.
 //= rfc9112 §7.1.1   a recipient ought to limit the total length of chunk extensions
@@ -53,6 +56,7 @@ enum State {
     /// Behind a semicolon.
     Extension {
         value: u64,
+        at: Ext,
     },
     /// The CR of a size line was read.
     SizeEnd {
@@ -70,6 +74,55 @@ enum State {
         line: usize,
     },
     Done,
+}
+
+/// Where in a chunk extension.
+//= rfc9112 §7.1.1   chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ext {
+    /// Behind the semicolon: a name must come.
+    Begin,
+    Name,
+    /// Blanks behind the name: `=` or `;` must come.
+    NameBlank,
+    /// Behind the `=`: a value must come.
+    Equals,
+    Token,
+    Quoted,
+    /// Behind a backslash in quotes.
+    Escaped,
+    /// Behind the closing quote.
+    QuotedEnd,
+    /// Blanks behind the value: `;` must come.
+    ValueBlank,
+}
+
+impl Ext {
+    /// May the line end here?
+    fn is_complete(self) -> bool {
+        matches!(self, Ext::Name | Ext::Token | Ext::QuotedEnd)
+    }
+
+    /// Where the byte leads.
+    fn next(self, byte: u8) -> Option<Ext> {
+        let is_blank = matches!(byte, b' ' | b'\t');
+        Some(match (self, byte) {
+            (Ext::Begin | Ext::Equals | Ext::NameBlank | Ext::ValueBlank, _) if is_blank => self,
+            (Ext::Begin | Ext::Name, _) if is_token_byte(byte) => Ext::Name,
+            (Ext::Equals | Ext::Token, _) if is_token_byte(byte) => Ext::Token,
+            (Ext::Name, _) if is_blank => Ext::NameBlank,
+            (Ext::Token | Ext::QuotedEnd, _) if is_blank => Ext::ValueBlank,
+            (Ext::Name | Ext::NameBlank, b'=') => Ext::Equals,
+            (Ext::Equals, b'"') => Ext::Quoted,
+            (Ext::Quoted, b'"') => Ext::QuotedEnd,
+            (Ext::Quoted, b'\\') => Ext::Escaped,
+            (Ext::Quoted | Ext::Escaped, b'\t' | b' '..=0x7e | 0x80..) => Ext::Quoted,
+            (Ext::Name | Ext::NameBlank | Ext::Token | Ext::QuotedEnd | Ext::ValueBlank, b';') => {
+                Ext::Begin
+            }
+            _ => return None,
+        })
+    }
 }
 
 /// What [`ChunkedDecoder::next`] found.
@@ -169,7 +222,8 @@ impl ChunkedDecoder {
             (State::Size { digits: 1.., value }, b'\r') => State::SizeEnd { value },
             (State::Size { digits: 1.., value } | State::Blank { value }, b';') => {
                 self.extension_byte()?;
-                State::Extension { value }
+                let at = Ext::Begin;
+                State::Extension { value, at }
             }
             //= rfc9112 §7.1.1   bad white space before the semicolon is taken
             (State::Size { digits: 1.., value } | State::Blank { value }, b' ' | b'\t') => {
@@ -192,12 +246,12 @@ impl ChunkedDecoder {
                 }
             }
             (State::Blank { .. }, _) => return Err(Fault::ChunkSize),
-            (State::Extension { value }, b'\r') => State::SizeEnd { value },
-            (State::Extension { value }, b'\t' | b' '..=0x7e | 0x80..) => {
+            (State::Extension { value, at }, b'\r') if at.is_complete() => State::SizeEnd { value },
+            (State::Extension { value, at }, _) => {
                 self.extension_byte()?;
-                State::Extension { value }
+                let at = at.next(byte).ok_or(Fault::ChunkExtension)?;
+                State::Extension { value, at }
             }
-            (State::Extension { .. }, _) => return Err(Fault::ChunkExtension),
             (State::SizeEnd { value: 0 }, b'\n') => State::Trailers { line: 0 },
             (State::SizeEnd { value }, b'\n') => State::Data { left: value },
             (State::SizeEnd { .. }, _) => return Err(Fault::ChunkSize),

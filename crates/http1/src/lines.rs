@@ -69,6 +69,15 @@ pub(crate) fn ends_are_strict_so_far(part: &[u8]) -> bool {
     ends_are_strict(part.strip_suffix(b"\r").unwrap_or(part))
 }
 
+/// Where the minor digit stands in `HTTP/1.1`.
+pub(crate) const MINOR_AT: usize = 7;
+
+/// Does it begin with `HTTP/1.2` or a later minor version? httparse knows none.
+#[cold]
+pub(crate) fn is_later_minor(version: &[u8]) -> bool {
+    version.starts_with(b"HTTP/1.") && matches!(version.get(MINOR_AT), Some(b'2'..=b'9'))
+}
+
 /// Has the first line ended?
 pub(crate) fn has_line(part: &[u8]) -> bool {
     memchr(b'\n', part).is_some()
@@ -76,10 +85,11 @@ pub(crate) fn has_line(part: &[u8]) -> bool {
 
 /// Is it a token (RFC 9110 §5.6.2)?
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty()
-        && bytes
-            .iter()
-            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b))
+    !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
+}
+
+pub(crate) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Comma-separated tokens: no quoted strings, so that a stray quote cannot hide a member. Empty members are

@@ -11,7 +11,7 @@
 //! Differences from RFC 9112, all on the strict side: bare LF is refused (§2.2 allows it), white space around
 //! the words of the request line is refused (§3), a Host with no host in it is refused (§3.2 wants one for
 //! targets without authority), several equal Content-Length values are refused (§6.3), bodies of CONNECT and
-//! TRACE are refused. HTTP/1.2 and above are refused with 505 rather than read as 1.1.
+//! TRACE are refused. HTTP/1.2 and later minor versions are read as 1.1; other major versions are refused with 505.
 
 use std::mem::MaybeUninit;
 
@@ -28,6 +28,8 @@ pub const METHOD_BYTES_MAX: usize = 32;
 /// Space for the field lines of one parse. Lives on the caller's stack, costs nothing to make.
 pub struct Scratch<'b> {
     headers: [MaybeUninit<Header<'b>>; FIELDS_MAX],
+    /// Those of a version that httparse does not know; empty, and nothing allocated, but for such a request.
+    later: Vec<Header<'b>>,
 }
 
 impl Scratch<'_> {
@@ -36,6 +38,7 @@ impl Scratch<'_> {
     pub fn new() -> Self {
         Self {
             headers: [const { MaybeUninit::uninit() }; FIELDS_MAX],
+            later: Vec::new(),
         }
     }
 
@@ -165,7 +168,13 @@ fn parse<'s, 'b>(
     let bytes = &window[skipped..];
 
     let mut request = httparse::Request::new(&mut []);
-    let head = match request.parse_with_uninit_headers(bytes, scratch.lines(limits)) {
+    let Scratch { headers, later } = scratch;
+    let headers = &mut headers[..Scratch::fields_max(limits)];
+    let mut parsed = request.parse_with_uninit_headers(bytes, headers);
+    if parsed == Err(Error::Version) {
+        parsed = parse_later_minor(&mut request, bytes, limits, later);
+    }
+    let head = match parsed {
         Ok(Status::Complete(len)) => &bytes[..len],
         Ok(Status::Partial) => {
             judge_part(bytes, limits)?;
@@ -209,6 +218,48 @@ fn parse<'s, 'b>(
         head_bytes: skipped + head.len(),
         fields,
     }))
+}
+
+/// Parses the head of a request in HTTP/1.2 or a later minor version, of which httparse says [`Error::Version`].
+//= rfc9110 §2.5   a higher minor version of the same major one is read as the highest that we know
+#[cold]
+fn parse_later_minor<'s, 'b>(
+    request: &mut httparse::Request<'s, 'b>,
+    bytes: &'b [u8],
+    limits: &Limits,
+    space: &'s mut Vec<Header<'b>>,
+) -> httparse::Result<usize> {
+    // The line is read as that of an HTTP/1.1 request: of a copy, since the buffer is not ours to write to.
+    let word_at = memchr::memmem::find(bytes, b" HTTP/1.").map_or(bytes.len(), |at| at + 1);
+    let (line, rest) = bytes.split_at(word_at.min(bytes.len()));
+    if !lines::is_later_minor(rest) {
+        return Err(Error::Version);
+    }
+    let copy = [line, b"HTTP/1.1\r\n\r\n"].concat();
+    let mut as_known = httparse::Request::new(&mut []);
+    if as_known.parse(&copy)?.is_partial() {
+        return Err(Error::Version);
+    }
+    let text = |len, at: usize| std::str::from_utf8(&bytes[at..at + len]).ok();
+    let method_len = as_known.method.map_or(0, str::len);
+    let target_len = as_known.path.map_or(0, str::len);
+    request.method = text(method_len, 0);
+    request.path = text(target_len, method_len + 1);
+    request.version = Some(1);
+    match &rest[lines::MINOR_AT + 1..] {
+        [] | [b'\r'] => Ok(Status::Partial),
+        [b'\r', b'\n', fields @ ..] => {
+            space.resize(Scratch::fields_max(limits), httparse::EMPTY_HEADER);
+            let parsed = httparse::parse_headers(fields, space)?;
+            let Status::Complete((len, headers)) = parsed else {
+                return Ok(Status::Partial);
+            };
+            let count = headers.len();
+            request.headers = &mut space[..count];
+            Ok(Status::Complete(bytes.len() - fields.len() + len))
+        }
+        _ => Err(Error::NewLine),
+    }
 }
 
 //= rfc9112 §3.2   missing in HTTP/1.1, more than one, or invalid: 400

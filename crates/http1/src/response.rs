@@ -68,6 +68,12 @@ fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<ResponseHead>, 
         Ok(Status::Partial) if !lines::ends_are_strict_so_far(bytes) => return Err(Fault::LineEnd),
         Ok(Status::Partial) if bytes.len() < limits.head_bytes_max => return Ok(None),
         Ok(Status::Partial) => return Err(Fault::HeadTooLarge),
+        Err(Error::Version) if lines::is_later_minor(bytes) => {
+            //= rfc9110 §2.5   a higher minor version of the same major one is read as the highest that we know
+            let mut as_known = bytes.to_vec();
+            as_known[lines::MINOR_AT] = b'1';
+            return parse(&as_known, limits, to);
+        }
         Err(error) => return Err(fault_of(error)),
     };
     if !lines::ends_are_strict(&bytes[..head_bytes]) {

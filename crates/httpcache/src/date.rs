@@ -1,8 +1,9 @@
 //! Which instant an HTTP date means.
 //!
-//! All three forms are read (RFC 9110 §5.6.7) by `httpdate`; on top of it we forgive letter case, as caches should, and
-//! read the leap second, which the grammar allows. Nothing else: another zone, a missing digit or the 30th of February
-//! is no date. What that means differs by field, so [`date_of`] tells absent from invalid: an invalid `Expires` has
+//! All three forms are read (RFC 9110 §5.6.7), the older two by way of the preferred one, so that one rule holds for all.
+//! We forgive letter case, as caches should, and a weekday that is not that of the date, which says nothing that the date
+//! does not; and read the leap second, which the grammar allows. Nothing else: another zone, a missing digit or the 30th of
+//! February is no date. What that means differs by field, so [`date_of`] tells absent from invalid: an invalid `Expires` has
 //! passed, an invalid `Last-Modified` is as good as none.
 //!
 //! Limits: years 1970 to 9999; two-digit years from 70 on belong to the last century.
@@ -91,9 +92,7 @@ fn parse_preferred(text: &[u8; DATE_BYTES]) -> Option<u64> {
 
 /// Any of the three forms, letter case forgiven.
 fn parse_any(value: &[u8]) -> Option<u64> {
-    // The parser would trim blanks, all that Unicode knows.
-    let ends_well = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    if value.len() > LONGEST_BYTES || !ends_well(value.first()) || !ends_well(value.last()) {
+    if value.len() > LONGEST_BYTES {
         return None;
     }
     let mut copy = [0; LONGEST_BYTES];
@@ -102,12 +101,66 @@ fn parse_any(value: &[u8]) -> Option<u64> {
     //= rfc9111 §4.2   a cache should match dates case-insensitively
     unify_case(text);
     let leap = lower_leap_second(text);
-    let parsed: HttpDate = std::str::from_utf8(text).ok()?.parse().ok()?;
-    let time = SystemTime::from(parsed);
-    // The parser takes the 31st of any month and lets it run over into the next one.
-    let day_exists = format(time)[5..7] == day_of_month(text)?;
-    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
-    day_exists.then_some(seconds + u64::from(leap))
+    let preferred = match <[u8; DATE_BYTES]>::try_from(&*text) {
+        Ok(preferred) if preferred[3] == b',' => preferred,
+        _ => of_rfc850(text).or_else(|| of_asctime(text))?,
+    };
+    Some(parse_preferred(&preferred)? + u64::from(leap))
+}
+
+/// `Sunday, 06-Nov-94 08:49:37 GMT` in the preferred form.
+fn of_rfc850(text: &[u8]) -> Option<[u8; DATE_BYTES]> {
+    const WEEKDAYS: [&[u8]; 7] = [
+        b"Sunday",
+        b"Monday",
+        b"Tuesday",
+        b"Wednesday",
+        b"Thursday",
+        b"Friday",
+        b"Saturday",
+    ];
+    let comma = text.iter().position(|&byte| byte == b',')?;
+    let (weekday, rest) = text.split_at(comma);
+    let rest: &[u8; 24] = rest.try_into().ok()?;
+    let marks = rest[1] == b' ' && rest[4] == b'-' && rest[8] == b'-' && rest[11] == b' ';
+    if !marks || !WEEKDAYS.contains(&weekday) {
+        return None;
+    }
+    let century = if rest[9] < b'7' { b"20" } else { b"19" };
+    join([
+        &weekday[..3],
+        b", ",
+        &rest[2..4],
+        b" ",
+        &rest[5..8],
+        b" ",
+        century,
+        &rest[9..],
+    ])
+}
+
+/// `Sun Nov  6 08:49:37 1994` in the preferred form.
+fn of_asctime(text: &[u8]) -> Option<[u8; DATE_BYTES]> {
+    let text: &[u8; 24] = text.try_into().ok()?;
+    if text[3] != b' ' || text[7] != b' ' || text[10] != b' ' || text[19] != b' ' {
+        return None;
+    }
+    let tens = if text[8] == b' ' { b'0' } else { text[8] };
+    let (day, time) = ([tens, text[9]], &text[10..20]);
+    join([
+        &text[..3],
+        b", ",
+        &day,
+        b" ",
+        &text[4..7],
+        b" ",
+        &text[20..],
+        &[time, b"GMT"].concat(),
+    ])
+}
+
+fn join(parts: [&[u8]; 8]) -> Option<[u8; DATE_BYTES]> {
+    parts.concat().try_into().ok()
 }
 
 /// The date in the form that senders must use: `Sun, 06 Nov 1994 08:49:37 GMT`. (RFC 9110 §5.6.7)
@@ -190,16 +243,6 @@ fn lower_leap_second(text: &mut [u8]) -> bool {
     true
 }
 
-/// The day in its two-digit form, from any of the three forms.
-fn day_of_month(text: &[u8]) -> Option<[u8; 2]> {
-    let start = match text.iter().position(|&byte| byte == b',') {
-        Some(comma) => comma + 2,
-        None => 8, // Sun Nov  6 08:49:37 1994
-    };
-    let day: [u8; 2] = text.get(start..start + 2)?.try_into().ok()?;
-    Some(if day[0] == b' ' { [b'0', day[1]] } else { day })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,6 +291,20 @@ mod tests {
     fn letter_case_is_forgiven() {
         check("sun, 06 NOV 1994 08:49:37 gmt", Some(EXAMPLE));
         check("SUN NOV  6 08:49:37 1994", Some(EXAMPLE));
+    }
+
+    #[test]
+    fn a_wrong_weekday_is_forgiven_in_each_form() {
+        check("Mon, 06 Nov 1994 08:49:37 GMT", Some(EXAMPLE));
+        check("mon, 06 nov 1994 08:49:37 GMT", Some(EXAMPLE));
+        check("Monday, 06-Nov-94 08:49:37 GMT", Some(EXAMPLE));
+        check("Mon Nov  6 08:49:37 1994", Some(EXAMPLE));
+        check("Mon Nov 06 08:49:37 1994", Some(EXAMPLE));
+        // But it must be one.
+        check("Xyz, 06 Nov 1994 08:49:37 GMT", None);
+        check("Sun, 06-Nov-94 08:49:37 GMT", None);
+        check("Someday, 06-Nov-94 08:49:37 GMT", None);
+        check("Xyz Nov  6 08:49:37 1994", None);
     }
 
     #[test]

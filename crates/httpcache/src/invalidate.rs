@@ -14,10 +14,16 @@ use crate::uri::{resolve, split_uri};
 /// No more URIs are taken from one response.
 pub const INVALIDATED_URIS_MAX: usize = 8;
 
+/// Methods that ask for no change (IANA HTTP Method Registry, column "Safe"; RFC 9110, 3253, 4918, 5323, QUERY). In the order of
+/// the alphabet.
+const SAFE_METHODS: [&str; 9] = [
+    "GET", "HEAD", "OPTIONS", "PRI", "PROPFIND", "QUERY", "REPORT", "SEARCH", "TRACE",
+];
+
 /// Does this exchange invalidate stored responses of the target URI? (RFC 9111 §4.4)
 pub fn invalidates(method: &str, status: u16) -> bool {
-    //= rfc9110 §9.2.1   GET, HEAD, OPTIONS and TRACE are safe; methods are case-sensitive
-    let safe = matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE");
+    //= rfc9110 §9.2.1   safe as the registry says; methods are case-sensitive
+    let safe = SAFE_METHODS.contains(&method);
     //= rfc9111 §4.4   a "non-error response" is one with a 2xx or 3xx status code
     !safe && (200..=399).contains(&status)
 }
@@ -68,6 +74,13 @@ mod tests {
             ("HEAD", 200, false),
             ("OPTIONS", 200, false),
             ("TRACE", 200, false),
+            ("PROPFIND", 207, false),
+            ("REPORT", 200, false),
+            ("SEARCH", 200, false),
+            ("QUERY", 200, false),
+            ("query", 200, true),
+            ("PROPPATCH", 207, true),
+            ("LOCK", 200, true),
         ] {
             assert_eq!(invalidates(method, status), expected, "{method} {status}");
         }

@@ -99,12 +99,11 @@ pub fn is_part(
 pub struct ContentRange {
     /// Which bytes.
     pub span: Span,
-    /// Of how many.
-    pub complete_length: u64,
+    /// Of how many, if that is told.
+    pub complete_length: Option<u64>,
 }
 
-/// The place of a single part; `None` if the field is absent, cannot be read, contradicts itself, or does not tell the
-/// whole length. (RFC 9110 §14.4)
+/// The place of a single part; `None` if the field is absent, cannot be read, or contradicts itself. (RFC 9110 §14.4)
 pub fn content_range(answer: &Fields) -> Option<ContentRange> {
     let Single::Value(value) = single(answer, b"content-range") else {
         return None;
@@ -117,9 +116,13 @@ pub fn content_range(answer: &Fields) -> Option<ContentRange> {
     let slash = rest.iter().position(|&byte| byte == b'/')?;
     let first = number(&rest[..dash])?;
     let last = number(rest.get(dash + 1..slash)?)?;
-    let complete_length = number(&rest[slash + 1..])?;
+    let complete_length = match &rest[slash + 1..] {
+        b"*" => None,
+        digits => Some(number(digits)?),
+    };
     //= rfc9110 §14.4   invalid if last is less than first, or the length not greater than last
-    (first <= last && last < complete_length).then_some(ContentRange {
+    let is_within = complete_length.is_none_or(|bytes| last < bytes);
+    (first <= last && last < u64::MAX && is_within).then_some(ContentRange {
         span: Span { first, last },
         complete_length,
     })
@@ -197,10 +200,10 @@ mod tests {
             content_range(&fields(&format!("Content-Range: {value}")))
                 .map(|r| (r.span.first, r.span.last, r.complete_length))
         };
-        assert_eq!(place("bytes 0-499/1234"), Some((0, 499, 1234)));
-        assert_eq!(place("Bytes 1233-1233/1234"), Some((1233, 1233, 1234)));
+        assert_eq!(place("bytes 0-499/1234"), Some((0, 499, Some(1234))));
+        assert_eq!(place("Bytes 1233-1233/1234"), Some((1233, 1233, Some(1234))));
+        assert_eq!(place("bytes 0-499/*"), Some((0, 499, None)));
         for wrong in [
-            "bytes 0-499/*",
             "bytes */1234",
             "bytes 5-4/10",
             "bytes 0-10/10",

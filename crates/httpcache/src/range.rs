@@ -160,13 +160,22 @@ fn parts(specs: &[RangeSpec], complete_length: u64) -> ByteRange {
 }
 
 /// Appends the value of Content-Range for a 206: `bytes 0-499/1234`. (RFC 9110 §14.4)
-pub fn write_content_range(first: u64, last: u64, complete_length: u64, out: &mut Vec<u8>) {
+pub fn write_content_range(
+    first: u64,
+    last: u64,
+    complete_length: impl Into<Option<u64>>,
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(b"bytes ");
     write_decimal(first, out);
     out.push(b'-');
     write_decimal(last, out);
     out.push(b'/');
-    write_decimal(complete_length, out);
+    match complete_length.into() {
+        Some(bytes) => write_decimal(bytes, out),
+        //= rfc9110 §14.4   an asterisk: the complete length is unknown
+        None => out.push(b'*'),
+    }
 }
 
 /// Appends the value of Content-Range for a 416: `bytes */1234`. (RFC 9110 §14.4)
@@ -499,6 +508,8 @@ mod tests {
         write_content_range(0, 499, 1234, &mut out);
         out.push(b' ');
         write_unsatisfied_range(1234, &mut out);
-        assert_eq!(out, b"bytes 0-499/1234 bytes */1234");
+        out.push(b' ');
+        write_content_range(0, 499, None, &mut out);
+        assert_eq!(out, b"bytes 0-499/1234 bytes */1234 bytes 0-499/*");
     }
 }

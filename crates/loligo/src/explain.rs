@@ -69,9 +69,10 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
         &mut out,
         "heads",
         &format!(
-            "at most {} and {} fields",
+            "at most {} and {} fields, {} of those that are not complete",
             Size(plan.limits.head_bytes_max as u64),
-            plan.limits.fields_max
+            plan.limits.fields_max,
+            Size(plan.limits.head_buffer_bytes)
         ),
     );
     line(
@@ -533,7 +534,7 @@ mod tests {
                 runs with
                   workers       4 threads
                   clients       at most 16384 connections at once
-                  heads         at most 64KiB and 128 fields
+                  heads         at most 16KiB and 128 fields, 64MiB of those that are not complete
                   transfers     at most 256MiB of bodies on their way
                   stopping      waits up to 30s for running requests
                   access log    none
@@ -603,7 +604,7 @@ mod tests {
                 runs with
                   workers       1 thread
                   clients       at most 16384 connections at once
-                  heads         at most 64KiB and 128 fields
+                  heads         at most 16KiB and 128 fields, 64MiB of those that are not complete
                   transfers     at most 256MiB of bodies on their way
                   stopping      waits up to 1m for running requests
                   access log    standard output, Squid's format

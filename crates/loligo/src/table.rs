@@ -215,7 +215,21 @@ pub const TOP: &[Setting<Draft>] = &[
         Kind::Size(Limits::HEAD_BYTES_MAX, |d, n| {
             d.plan.limits.head_bytes_max = n as usize
         }),
-        "A message head. Longer requests get 431, longer responses become 502.",
+        "A request head; longer ones get 431. The default is what HAProxy and Node.js take, and room for a Kerberos ticket or many cookies. Larger where a browser is answered 431.",
+    ),
+    setting(
+        "limits.response-head-max",
+        Kind::Size(Limits::RESPONSE_HEAD_BYTES_MAX, |d, n| {
+            d.plan.limits.response_head_bytes_max = n as usize
+        }),
+        "A response head; longer ones become 502. Origins are trusted with more than clients: policies and cookies of large applications make long heads.",
+    ),
+    setting(
+        "limits.head-buffer",
+        Kind::Size(Limits::HEAD_BUFFER_BYTES, |d, n| {
+            d.plan.limits.head_buffer_bytes = n
+        }),
+        "Heads that are not complete, and what comes behind requests, all together. Beyond it the largest and slowest are given up: 431 or 408 for clients, 502 for origins' answers. Heads that come whole take nothing of it.",
     ),
     setting(
         "limits.fields-max",
@@ -230,6 +244,13 @@ pub const TOP: &[Setting<Draft>] = &[
             d.plan.limits.target_bytes_max = n as usize
         }),
         "A request target; longer ones get 414.",
+    ),
+    setting(
+        "limits.client-rate-min",
+        Kind::Count(Limits::CLIENT_RATE_MIN, |d, n| {
+            d.plan.limits.client_rate_min = n
+        }),
+        "Bytes a second that a client must take, on the average of a minute in which there is something for it and it takes nothing; then its connection is reset. Pauses of less than a minute, waiting for an origin and tunnels do not count. `0`: no such rule.",
     ),
     setting(
         "limits.connections-max",
@@ -258,7 +279,7 @@ pub const TOP: &[Setting<Draft>] = &[
         Kind::Size(Limits::TRANSFER_BUFFER_BYTES, |d, n| {
             d.plan.limits.transfer_buffer_bytes = n
         }),
-        "Bodies on their way between origins and clients, all together.",
+        "Bodies on their way between origins and clients, all together, with the fragments of large objects that are read from disk for them. Beyond it origins are read in small steps, and nothing more is stored. When fragments take half of it, clients that stand still give back what is held for them.",
     ),
     setting(
         "limits.transfer-max",
@@ -312,7 +333,7 @@ pub const TOP: &[Setting<Draft>] = &[
         Kind::Time(Timeouts::ORIGIN_FIRST_BYTE, |d, t| {
             d.plan.timeouts.origin_first_byte = t
         }),
-        "For the head of a response; then 504. Longer for origins that compute.",
+        "For the whole head of a response, and anew behind each interim one; then 504. Longer for origins that compute.",
     ),
     setting(
         "timeouts.origin-idle-read",

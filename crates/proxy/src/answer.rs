@@ -6,14 +6,13 @@
 //!
 //! Not known here: what to answer (`exchange`), where it comes from (`fetch`).
 
-use std::{io, io::IoSlice, pin::pin, rc::Rc, time::Instant};
+use std::{io, rc::Rc, time::Instant};
 
 use bytes::{Buf, Bytes};
 use fields::Fields;
 use http1::{Version, reason_phrase, write_decimal};
 use httpcache::{ByteRange, Condition, Span, StandingFlags};
 use profile::{Class, StageName, access::Hierarchy};
-use tokio::io::AsyncWriteExt;
 
 use crate::{
     client::{After, Conn, Incoming},
@@ -24,6 +23,7 @@ use crate::{
     metrics,
     multipart::{Multipart, Piece},
     object::{self, Object},
+    pace::{self, Wrote},
     pieces::{self, Sending},
     state::{Finished, Stages, Worker},
 };
@@ -170,23 +170,11 @@ pub async fn write_both(
     head: Bytes,
     body: Bytes,
 ) -> Result<u64, (Gone, u64)> {
-    let limit = worker.shared.plan.timeouts.client_write;
     let (mut head, mut body) = (head, body);
     let total = (head.len() + body.len()) as u64;
     while head.has_remaining() || body.has_remaining() {
-        let stream = &mut conn.stream;
-        let write = async {
-            if body.is_empty() {
-                stream.write(&head).await
-            } else if head.is_empty() {
-                stream.write(&body).await
-            } else {
-                let slices = [IoSlice::new(&head), IoSlice::new(&body)];
-                stream.write_vectored(&slices).await
-            }
-        };
-        match conn.watch.limit(limit, pin!(write)).await {
-            Ok(Ok(n)) if n > 0 => {
+        match pace::write_once(worker, conn, &head, &body, None).await {
+            Wrote::Some(n) => {
                 let of_head = n.min(head.len());
                 head.advance(of_head);
                 body.advance(n - of_head);
@@ -348,7 +336,12 @@ fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u64) -> 
 }
 
 /// The head of a 206 with one part, but for Age, Cache-Status and its end.
-pub fn write_part_head(fields: &Fields, part: Span, total: u64, out: &mut Vec<u8>) {
+pub fn write_part_head(
+    fields: &Fields,
+    part: Span,
+    total: impl Into<Option<u64>>,
+    out: &mut Vec<u8>,
+) {
     let mut fields = fields.clone();
     let mut value = Vec::new();
     httpcache::write_content_range(part.first, part.last, total, &mut value);
@@ -472,6 +465,7 @@ pub async fn arriving(
     let mut gone = false;
     let mut begun = false;
     let mut holding = Holding::default();
+    let mut held = worker.shared.flights.hold_fragment();
     loop {
         if on.head_only() || response.bodiless || left == 0 {
             // A part is through: the fetch goes on for the others and the store.
@@ -481,6 +475,7 @@ pub async fn arriving(
             }
             break;
         }
+        held.set(0);
         let piece = match reader.next().await {
             Next::Piece(piece) => piece,
             Next::Stored {
@@ -499,8 +494,17 @@ pub async fn arriving(
                 };
                 match found.filter(|f| f.len() > skip) {
                     Some(found) => {
-                        reader.advance((found.len() - skip) as u64);
-                        found.slice(skip..)
+                        let small = pieces::SMALL_PIECE_BYTES;
+                        let piece = match found.len() - skip {
+                            // What is behind it is read again.
+                            len if len > small && worker.shared.is_crowded_by_fragments() => {
+                                Bytes::copy_from_slice(&found[skip..skip + small])
+                            }
+                            _ => found.slice(skip..),
+                        };
+                        held.set(piece.len() as u64);
+                        reader.advance(piece.len() as u64);
+                        piece
                     }
                     None if !begun => return None,
                     None => {

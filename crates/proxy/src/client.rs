@@ -5,8 +5,8 @@
 //! head that comes in parts, or a request that needs more, gets a buffer ([`Conn::input`]) and a task-sized
 //! future of its own ([`crate::exchange`]), boxed, so that an idle connection stays small.
 //!
-//! Limits: head size, fields, target (431, 414), time to send a head (408), idle time, time without progress
-//! in writing.
+//! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`crate::heads`]), idle
+//! time, time without progress in writing.
 
 use std::{
     future::poll_fn,
@@ -22,7 +22,7 @@ use std::{
 use bytes::{Buf, BytesMut};
 use http1::{Reject, RequestHead, Scratch, parse_request};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 
@@ -31,7 +31,9 @@ use crate::{
     deadline::{Deadlines, Watch},
     exchange,
     fast::{self, Fast, FromDisk, OnDisk, Unsent},
+    heads::Kept,
     metrics,
+    pace::Pace,
     state::{ConnectionCount, ListenerState, READ_BYTES, Worker},
 };
 
@@ -52,6 +54,10 @@ pub struct Conn {
     pub listener: Rc<ListenerState>,
     /// Bytes read and not yet used.
     pub input: BytesMut,
+    /// What `input` takes of the budget of all heads, if anything is kept in it.
+    kept: Option<Kept>,
+    /// How it takes what it is sent.
+    pub pace: Pace,
     /// Time-outs of this task.
     pub watch: Rc<Watch>,
     /// When it was accepted; taken by the first request.
@@ -83,8 +89,21 @@ enum Turn {
     Request(Box<Incoming>),
     Rejected(Reject, Instant),
     TimedOut(Instant),
+    /// There is no room for what was sent, this long after the first byte.
+    Crowded(Instant),
     Closed,
 }
+
+/// What came when more of a head was read.
+enum More {
+    Bytes,
+    Closed,
+    /// It has to go, to make room.
+    Crowded,
+}
+
+/// A head that has not come in so long is a slow one; what has to go earlier is large.
+const SLOW_HEAD: Duration = Duration::from_secs(1);
 
 /// Says it once a minute: whoever has reached the limit has many of them.
 fn warn_of_limit(worker: &Worker, peer: SocketAddr) {
@@ -131,6 +150,8 @@ pub async fn serve(
         peer,
         listener,
         input: BytesMut::new(),
+        kept: None,
+        pace: Pace::default(),
         watch: Rc::new(Deadlines::watch(&worker.deadlines)),
         accepted: Some(Instant::now()),
     };
@@ -138,7 +159,7 @@ pub async fn serve(
         match conn.turn(&worker).await {
             Turn::Request(incoming) => {
                 let after = Box::pin(exchange::handle(&worker, &mut conn, *incoming)).await;
-                if after == After::Abort {
+                if after == After::Abort || conn.pace.is_cut {
                     let zero = Some(Duration::ZERO);
                     let _ = socket2::SockRef::from(&conn.stream).set_linger(zero);
                     return;
@@ -149,6 +170,7 @@ pub async fn serve(
                 }
                 if conn.input.is_empty() {
                     conn.input = BytesMut::new();
+                    conn.kept = None;
                 }
             }
             Turn::Rejected(reject, began) => {
@@ -166,6 +188,24 @@ pub async fn serve(
                     began,
                 )
                 .await;
+                return;
+            }
+            Turn::Crowded(began) => {
+                metrics::add(&worker.counters.heads_shed, 1);
+                (conn.input, conn.kept) = (BytesMut::new(), None);
+                let (status, reason) = if began.elapsed() >= SLOW_HEAD {
+                    (
+                        408,
+                        "the request took too long to arrive while there were many",
+                    )
+                } else {
+                    (
+                        431,
+                        "there is no room for a request as large as this at the moment",
+                    )
+                };
+                answer::refuse(&worker, &mut conn, status, reason, began).await;
+                conn.linger(&worker).await;
                 return;
             }
             Turn::Closed => return,
@@ -230,6 +270,7 @@ impl Conn {
             match progress {
                 Progress::Answered(n) => {
                     self.drop_input(n);
+                    self.kept = None;
                     (scanned, head_began) = (0, None);
                     answered += 1;
                     if worker.shared.is_draining() {
@@ -242,17 +283,26 @@ impl Conn {
                 Progress::Unsent(n, unsent) => {
                     self.drop_input(n);
                     (scanned, head_began) = (0, None);
+                    if !self.holds_input(worker) {
+                        return Turn::Closed;
+                    }
                     if !fast::send_rest(worker, self, *unsent).await {
                         return Turn::Closed;
                     }
                 }
                 Progress::Request(n, incoming) => {
                     self.drop_input(n);
+                    if !self.holds_input(worker) {
+                        return Turn::Crowded(began);
+                    }
                     return Turn::Request(incoming);
                 }
                 Progress::OnDisk(n, on_disk) => {
                     self.drop_input(n);
                     (scanned, head_began) = (0, None);
+                    if !self.holds_input(worker) {
+                        return Turn::Crowded(began);
+                    }
                     // Boxed, so that an idle connection stays small.
                     match Box::pin(fast::from_disk(worker, self, on_disk)).await {
                         FromDisk::Sent(true) if !worker.shared.is_draining() => {}
@@ -266,13 +316,21 @@ impl Conn {
                     self.drop_input(n);
                     scanned = self.input.len();
                     head_began = Some(began);
-                    self.input.reserve(4096);
-                    let wait = timeouts.client_head.saturating_sub(began.elapsed());
-                    let read = self.stream.read_buf(&mut self.input);
-                    match self.watch.limit(wait, pin!(read)).await {
+                    let kept = self.kept.get_or_insert_with(|| worker.heads.place());
+                    if !kept.grow(self.input.len(), began) {
+                        return Turn::Crowded(began);
+                    }
+                    // Asked here too: a byte that is there at once ends no wait.
+                    let left = timeouts.client_head.saturating_sub(began.elapsed());
+                    if left.is_zero() {
+                        return Turn::TimedOut(began);
+                    }
+                    let watch = Rc::clone(&self.watch);
+                    match watch.limit(left, pin!(self.read_more(worker))).await {
                         Err(_) => return Turn::TimedOut(began),
-                        Ok(Ok(n)) if n > 0 => {}
-                        Ok(_) => return Turn::Closed,
+                        Ok(More::Bytes) => {}
+                        Ok(More::Crowded) => return Turn::Crowded(began),
+                        Ok(More::Closed) => return Turn::Closed,
                     }
                 }
             }
@@ -280,9 +338,40 @@ impl Conn {
     }
 
     fn drop_input(&mut self, n: usize) {
-        if !self.input.is_empty() {
+        if !self.input.is_empty() && n > 0 {
             self.input.advance(n.min(self.input.len()));
+            // A copy, so that no more is kept than what is left.
+            self.input = BytesMut::from(&self.input[..]);
         }
+    }
+
+    /// Counts what is left behind a request. False: there is no room for it.
+    #[inline]
+    fn holds_input(&mut self, worker: &Worker) -> bool {
+        if self.input.is_empty() {
+            self.kept = None;
+            return true;
+        }
+        let kept = self.kept.get_or_insert_with(|| worker.heads.place());
+        kept.hold(self.input.len())
+    }
+
+    /// Reads more of a head. It comes by way of the worker's space, so that no more is kept than what has come.
+    async fn read_more(&mut self, worker: &Worker) -> More {
+        poll_fn(|cx| {
+            if self.kept.as_ref().is_some_and(|kept| kept.poll_must_go(cx)) {
+                return Poll::Ready(More::Crowded);
+            }
+            let mut space = worker.input.borrow_mut();
+            let mut buf = ReadBuf::new(&mut space);
+            let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf));
+            if result.is_err() || buf.filled().is_empty() {
+                return Poll::Ready(More::Closed);
+            }
+            self.input.extend_from_slice(buf.filled());
+            Poll::Ready(More::Bytes)
+        })
+        .await
     }
 
     /// Reads once into the worker's space and answers what is there. What is left over is copied to `input`.

@@ -28,7 +28,7 @@ use store::{
     Companion, Corrupt, Fragment, Inserted, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, Read,
     ReadGuard, RecordParts, Renewal, Sequence, Set, Store, Writes,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     clock::Clock,
@@ -63,7 +63,13 @@ pub struct DiskIo {
 struct Member {
     store: Arc<Store>,
     reads: LazyReads,
+    /// Who may read a fragment now; see [`FRAGMENTS_AT_ONCE`].
+    fragments: Semaphore,
 }
+
+/// Fragments of one store that a worker reads at once. Each takes it about a millisecond to verify: of hundreds that came at the same
+/// moment, all would be ahead of every other request. More do not make a disk faster, since each of them is long.
+const FRAGMENTS_AT_ONCE: usize = 8;
 
 /// A record that was read.
 struct Found {
@@ -125,7 +131,11 @@ impl DiskIo {
         let members = stores.zip(reads);
         DiskIo {
             members: members
-                .map(|(store, reads)| Member { store, reads })
+                .map(|(store, reads)| Member {
+                    store,
+                    reads,
+                    fragments: Semaphore::new(FRAGMENTS_AT_ONCE),
+                })
                 .collect(),
             set,
             counters,
@@ -171,9 +181,11 @@ impl DiskIo {
     ) -> Option<Bytes> {
         let key = fragment_key(key, fetch_id, number);
         let hash = self.set.hasher().hash(&key);
+        let turn = self.member(primary).fragments.acquire().await;
         let found = self
             .read_record(primary, hash, Waits::AsLongAsItTakes)
             .await?;
+        drop(turn);
         if found.parts.key != key {
             return None;
         }

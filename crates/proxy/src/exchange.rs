@@ -113,6 +113,14 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         extras: extras.unwrap_or_default(),
         upgrade,
     };
+    //= rfc9111 §5.2.1.7   only what is stored is wanted, whatever stands beside it
+    if plain_method
+        && (passes || wanted.bypass)
+        && RequestDirectives::parse(&wanted.request).only_if_cached
+    {
+        on.keep_open &= wanted.head.framing == Framing::None;
+        return not_cached(worker, conn, &mut on).await;
+    }
     if passes {
         return Box::pin(pass::exchange(
             worker,
@@ -124,9 +132,6 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         .await;
     }
     if wanted.bypass {
-        if RequestDirectives::parse(&wanted.request).only_if_cached {
-            return not_cached(worker, conn, &mut on).await;
-        }
         let why = Forward::Bypass;
         return Box::pin(pass::exchange(worker, conn, &mut on, &wanted, why)).await;
     }
@@ -398,16 +403,12 @@ async fn fetched(
             }
             let class = class_of(&response, joined);
             let mut line = CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status);
-            if response.stored {
-                line = line.stored(true);
-            }
+            line = response.say_stored(line);
             //= rfc9211 §2.6   false: collapsing was attempted, and did not succeed
             if joined || in_vain {
                 line = line.collapsed(joined);
             }
-            if let Err(reason) = response.storable {
-                line.detail(reason.as_str());
-            }
+            response.say_why_not(line);
             deliver(worker, conn, on, wanted, &reader, &response, class, &status).await
         }
         News::Validated(validated) => {

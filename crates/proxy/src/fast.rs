@@ -8,19 +8,19 @@
 //! [`from_disk`] reads, verifies and sends it. Should that come to nothing (stale, corrupt, gone), the request is
 //! parsed again and takes the long way too.
 
-use std::{io::ErrorKind, io::IoSlice, pin::pin, rc::Rc, time::Instant};
+use std::{io::ErrorKind, io::IoSlice, rc::Rc, time::Instant};
 
 use bytes::{Buf, Bytes};
 use http1::{Framing, RequestView, Seen, Version, write_decimal};
 use httpcache::{StandingFlags, UnixMillis};
 use profile::{Class, StageName, access::Hierarchy};
 use store::{KeyHash, Lookup, ReadGuard, Sequence};
-use tokio::io::AsyncWriteExt;
 
 use crate::{
     client::{Conn, Incoming},
     metrics,
     object::Object,
+    pace::{self, Wrote},
     rulebook::Shape,
     state::{Finished, Stages, Worker},
     target,
@@ -396,15 +396,10 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
 
 /// Sends what the socket did not take at once. False when the connection is over.
 pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, mut unsent: Unsent) -> bool {
-    let limit = worker.shared.plan.timeouts.client_write;
     let mut whole = true;
     while unsent.head.has_remaining() || unsent.body.has_remaining() {
-        let write = async {
-            let slices = [IoSlice::new(&unsent.head), IoSlice::new(&unsent.body)];
-            conn.stream.write_vectored(&slices).await
-        };
-        match conn.watch.limit(limit, pin!(write)).await {
-            Ok(Ok(n)) if n > 0 => {
+        match pace::write_once(worker, conn, &unsent.head, &unsent.body, None).await {
+            Wrote::Some(n) => {
                 let of_head = n.min(unsent.head.len());
                 unsent.head.advance(of_head);
                 unsent.body.advance(n - of_head);

@@ -16,7 +16,7 @@ use std::{borrow::Cow, rc::Rc, sync::Arc, time::Instant};
 use bytes::Bytes;
 use fields::Fields;
 use http1::{Framing, ResponseHead, Version, reason_phrase};
-use httpcache::{NotStorable, Request, Standing, UnixMillis, VaryList};
+use httpcache::{NotStorable, Request, Standing, UnixMillis, VaryList, cache_status::CacheStatus};
 use store::{Fragment, KeyHash, Sequence};
 
 use crate::{
@@ -84,12 +84,33 @@ pub struct Response {
     pub storable: Result<(), NotStorable>,
     /// Is the answer on its way into the store or the memory tier?
     pub stored: bool,
+    /// Why not, though it may be stored.
+    pub not_stored: Option<&'static str>,
     /// The fields of the request it answers, for [`httpcache::may_share`].
     pub asked_with: Arc<Fields>,
     /// What the operator's rules say of it.
     pub decision: Decision,
     /// When things happened.
     pub moments: Moments,
+}
+
+impl Response {
+    /// Adds what is known of its being stored when its head goes out. Of a body without a length nobody knows how long it will be.
+    //= rfc9211 §2.5   stored: whether the cache stored the response
+    pub fn say_stored<'a>(&self, line: CacheStatus<'a>) -> CacheStatus<'a> {
+        match self.stored && self.length.is_some() {
+            true => line.stored(true),
+            false => line,
+        }
+    }
+
+    /// Adds why it is not stored.
+    pub fn say_why_not(&self, line: CacheStatus<'_>) {
+        let forbidden = self.storable.err().map(|reason| reason.as_str());
+        if let Some(reason) = forbidden.or(self.not_stored) {
+            line.detail(reason);
+        }
+    }
 }
 
 /// What to fetch.
@@ -319,7 +340,10 @@ async fn deliver(
         response.storable = Err(NotStorable::Status);
     }
     let mut storing = if response.storable.is_ok() {
-        Storing::begin(worker, flight, errand, &response)
+        Storing::begin(worker, flight, errand, &response).unwrap_or_else(|reason| {
+            response.not_stored = Some(reason);
+            Storing::No
+        })
     } else {
         Storing::No
     };
@@ -352,8 +376,11 @@ async fn deliver(
     let mut body = upstream.body(worker, head);
     let result = loop {
         // The budget is shared: when all transfers together use it up, each gets a small window.
-        let over = shared.flights.kept_bytes() > shared.plan.limits.transfer_buffer_bytes;
-        let window = if over { SMALL_WINDOW_BYTES } else { window };
+        let window = if shared.is_crowded() {
+            SMALL_WINDOW_BYTES
+        } else {
+            window
+        };
         if !flight.room(window).await {
             break Err(Broken::Origin); // nobody reads and nobody stores
         }
@@ -551,6 +578,7 @@ pub fn prepare(
         standing,
         storable,
         stored: false,
+        not_stored: None,
         asked_with: Arc::clone(&errand.request),
         decision,
         moments,
@@ -603,9 +631,16 @@ pub fn freshened(
     if !fields.contains(b"date") {
         fields.push(b"Date", &httpcache::format_date(received));
     }
-    if !fields.all(b"via").any(|v| is_own_via(worker, v)) {
-        fields.push(b"Via", &via_of(worker, version));
+    if !not_modified.contains(b"via") {
+        // The last line that is stored is ours, of this process or an earlier one.
+        let mut left = fields.count(b"via");
+        fields.retain(|name, _| {
+            let is_via = name.eq_ignore_ascii_case(b"via");
+            left -= usize::from(is_via);
+            !(is_via && left == 0)
+        });
     }
+    fields.push(b"Via", &via_of(worker, version));
     let mut wire = Vec::with_capacity(stale.head.len() + 64);
     let content_type = object::write_head(
         stale.status,

@@ -59,7 +59,7 @@ impl Filling {
         let shared = &worker.shared;
         let large = object.large?;
         worker.disk.as_ref()?;
-        if shared.flights.kept_bytes() > shared.plan.limits.transfer_buffer_bytes {
+        if shared.is_crowded() {
             return None;
         }
         let fragment_bytes = u64::from(shared.store.of(object.primary).fragment_bytes());

@@ -51,9 +51,7 @@ pub async fn join_for_part(
     metrics::add(&worker.counters.flights_joined, 1);
     let mut status = Vec::with_capacity(96);
     let line = CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status).collapsed(true);
-    if response.stored {
-        line.stored(true);
-    }
+    let _ = response.say_stored(line);
     on.hierarchy = Hierarchy::Direct;
     on.peer = wanted.asked.destination.host.as_bytes().to_vec();
     let class = Class::Collapsed;

@@ -5,7 +5,7 @@
 //! | step | file |
 //! |---|---|
 //! | accepted by a worker | `accepting`, `worker` |
-//! | read and parsed | `client` |
+//! | read and parsed | `client`, `heads` |
 //! | answered from memory, the short way | `fast`, `memory` |
 //! | its resource and key | `target`, `ports` |
 //! | everything else: stored? fresh? whom to ask? | `exchange`, `find` |
@@ -13,7 +13,7 @@
 //! | fetched, shared, stored | `fetch`, `flight`, `unshared`, `interim`, `storing`, `upstream`, `origin` |
 //! | a part of what is not stored, or not all | `parts`, `part_sending`, `filling`, `joining`, `turns`, `unkept` |
 //! | passed through | `pass`, `head`, `client_body`, `switch`, `tunnel` |
-//! | written | `answer`, `pieces`, `multipart`, `rest` |
+//! | written | `answer`, `pace`, `pieces`, `multipart`, `rest` |
 //! | counted and logged | `state`, `metrics`, `journal` |
 //!
 //! Beside the requests, one thread does what the stores need done in the background: `keeper`; `opening` opens them.
@@ -43,6 +43,7 @@ mod find;
 mod flight;
 mod forwarded;
 mod head;
+mod heads;
 mod holding;
 mod interim;
 mod joining;
@@ -56,6 +57,7 @@ mod named;
 mod object;
 mod opening;
 mod origin;
+mod pace;
 mod part_sending;
 mod parts;
 mod pass;

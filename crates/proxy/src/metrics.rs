@@ -40,6 +40,8 @@ counters! {
     client_connections, "Client connections accepted since the start";
     client_connections_refused, "Client connections closed at once, because the limit was reached or the client is not served";
     requests_malformed, "Requests refused because their framing was wrong or ambiguous";
+    heads_shed, "Heads given up, of clients with 408 or 431 and of origins, because those that are not complete took more than limits.head-buffer";
+    client_connections_slow, "Clients disconnected because they took what they were sent too slowly (timeouts.client-write, limits.client-rate-min)";
     client_aborts, "Responses a client did not stay for";
     origin_requests, "Requests sent to origins";
     origin_connections, "Connections opened to origins";
@@ -75,6 +77,7 @@ counters! {
     log_records_lost, "Log and profile records dropped because the disk could not keep up";
     bodies_completed, "Large bodies of which a part was lost from disk while they were sent, and asked of the origin";
     tunnels, "CONNECT tunnels and upgraded connections";
+    fragments_given_back, "Times a client that took nothing gave back the fragment that was held for it, because fragments on their way took more than half of limits.transfer-buffer";
     body_laggards_cut, "Clients disconnected because they fell behind a shared fetch";
 }
 

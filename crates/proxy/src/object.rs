@@ -51,6 +51,12 @@ pub struct Large {
     pub bytes: u64,
 }
 
+/// What an object with this head and key costs in the memory tier beside its body, bytes; the tables around it included, roughly.
+pub fn memory_bytes(head: &[u8], key: &[u8]) -> u64 {
+    const OVERHEAD_BYTES: u64 = 256;
+    head.len() as u64 + key.len() as u64 + OVERHEAD_BYTES
+}
+
 impl Object {
     /// Length of the body in bytes, wherever it is kept.
     pub fn body_bytes(&self) -> u64 {
@@ -59,8 +65,7 @@ impl Object {
 
     /// What the object costs in the memory tier, bytes; the tables around it included, roughly.
     pub fn memory_bytes(&self) -> u64 {
-        const OVERHEAD_BYTES: u64 = 256;
-        self.head.len() as u64 + self.body.len() as u64 + self.key.len() as u64 + OVERHEAD_BYTES
+        memory_bytes(&self.head, &self.key) + self.body.len() as u64
     }
 
     /// Moves key, head and body into memory of just their size.

@@ -49,8 +49,8 @@ pub struct Flow {
     pub object: Option<Object>,
     /// What it needs of that.
     pub holding: Holding,
-    /// Length of the whole representation.
-    pub total: u64,
+    /// Length of the whole representation; always there if all of it is sent.
+    pub total: Option<u64>,
     /// The bytes that the origin sends.
     pub span: Span,
     /// The bytes that the client gets. What lies outside of `span` is stored.
@@ -97,7 +97,7 @@ pub async fn send(
     } else {
         let mut fields = flow.fields;
         let mut value = Vec::new();
-        http1::write_decimal(total, &mut value);
+        http1::write_decimal(total.unwrap_or(want.end), &mut value);
         fields.set(b"Content-Length", &value);
         object::write_head(200, http1::reason_phrase(200), &fields, &mut head);
         200

@@ -262,10 +262,15 @@ async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> O
         Ok(answered) => answered,
         Err(error) => return failed(asking, conn, on, &error).await,
     };
-    let is_ours = head.status == 206
-        && has_length(&head, span)
-        && httpcache::is_part(&stored, &head.fields, span.first, span.last, total);
-    if is_ours {
+    let wanted_from_origin = is_part.then(|| want.start.max(span.first));
+    if let Some(got) = part_of_ours(&head, &stored, span, total, wanted_from_origin) {
+        // An origin may send less than it was asked for, and the client then gets less, and is told so.
+        let end = if got == span {
+            want.end
+        } else {
+            want.end.min(got.last + 1)
+        };
+        let (span, want) = (got, want.start..end);
         //= rfc9111 §3.4   must update the stored header fields with those of the new response
         let update = httpcache::as_if_whole(&head.fields);
         let (fresh, decision) = fetch::freshened(
@@ -296,7 +301,7 @@ async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> O
             age_s: Some(fresh.standing.age_s(worker.now_ms())),
             object: Some(fresh),
             holding,
-            total,
+            total: Some(total),
             span,
             want,
             why: asking.why,
@@ -312,6 +317,7 @@ async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> O
         // Parts of another representation, or of what was not asked for. Nothing here can be trusted to belong together.
         206 | 416 => {
             store.forget(object.hash);
+            worker.unkept.note(wanted.primary, worker.now_ms());
             Outcome::Pass
         }
         101 | 304 => Outcome::Pass,
@@ -334,6 +340,9 @@ async fn validate(
     let conditional = request.contains(b"if-none-match") || request.contains(b"if-modified-since");
     if conditional || worker.disk.is_none() {
         return Outcome::Fetch;
+    }
+    if worker.unkept.contains(wanted.primary, worker.now_ms()) {
+        return Outcome::Pass;
     }
     let stored = stale.fields();
     let size = u64::from(worker.shared.store.of(wanted.primary).fragment_bytes());
@@ -396,16 +405,15 @@ async fn new_part(
     head: ResponseHead,
 ) -> Outcome {
     let (worker, wanted) = (asking.worker, asking.wanted);
-    let Some(place) = httpcache::content_range(&head.fields) else {
-        return Outcome::Pass; // several parts, or nobody knows of how much
-    };
-    let ContentRange {
+    let place = httpcache::content_range(&head.fields);
+    let Some(ContentRange {
         span,
         complete_length: total,
-    } = place;
-    if !has_length(&head, span) {
-        return Outcome::Pass;
-    }
+    }) = place.filter(|place| has_length(&head, place.span))
+    else {
+        // Several parts, or nobody knows which: it is of no use for a client that has asked for something else.
+        return passed_from_now_on(asking);
+    };
     let size = u64::from(worker.shared.store.of(wanted.primary).fragment_bytes());
     let whole = ResponseHead {
         status: 200,
@@ -413,16 +421,24 @@ async fn new_part(
         fields: httpcache::as_if_whole(&head.fields),
         ..head.clone()
     };
-    if span.len() == total && total <= size && head.framing == Framing::Length(total) {
+    let is_whole = |total| span.len() == total && total <= size;
+    if total.is_some_and(|total| is_whole(total) && head.framing == Framing::Length(total)) {
         //= rfc9110 §15.3.7.3   the entire range of the representation: as if it were a complete 200
         return adopted(asking, conn, on, upstream, whole).await;
     }
-    let want = match httpcache::byte_range(&wanted.request, &whole.fields, total) {
-        ByteRange::One { first, last } if span.contains(Span { first, last }) => first..last + 1,
-        ByteRange::Unsatisfiable => return unsatisfied(asking, conn, on, total).await,
+    // Without a length of all, a range that counts from the end lies nowhere.
+    let reckoned = total.unwrap_or(u64::MAX);
+    let want = match httpcache::byte_range(&wanted.request, &whole.fields, reckoned) {
+        //= rfc9110 §15.3.7   a server may send a subset of what was asked for; Content-Range says which
+        ByteRange::One { first, last } if (span.first..=span.last).contains(&first) => {
+            first..last.min(span.last) + 1
+        }
+        ByteRange::Unsatisfiable if let Some(total) = total => {
+            return unsatisfied(asking, conn, on, total).await;
+        }
         //= rfc9110 §13.1.5   If-Range does not hold: Range is ignored
         ByteRange::Whole if wanted.request.contains(b"if-range") => return Outcome::Fetch,
-        _ => return Outcome::Pass,
+        _ => return passed_from_now_on(asking),
     };
     let moments = upstream.moments;
     let response = fetch::prepare(worker, &asking.errand, &whole, asking.asked_at, moments);
@@ -467,11 +483,11 @@ async fn keep(
     asking: &Asking<'_>,
     response: &Response,
     span: Span,
-    total: u64,
+    total: Option<u64>,
 ) -> Result<Option<Object>, bool> {
     let (worker, wanted) = (asking.worker, asking.wanted);
     let shared = &worker.shared;
-    let Some(disk) = &worker.disk else {
+    let (Some(disk), Some(total)) = (&worker.disk, total) else {
         return Err(true);
     };
     let store = shared.store.of(wanted.primary);
@@ -595,15 +611,14 @@ async fn adopted(
     let mut status = Vec::with_capacity(64);
     let mut line =
         CacheStatus::forwarded(&asking.worker.shared.cache_name, asking.why, &mut status);
-    if response.stored {
-        line = line.stored(true);
-    } else {
+    line = response.say_stored(line);
+    if !response.stored {
         asking.turn = None; // there is nothing to wait for
     }
-    if let Err(reason) = response.storable {
+    if response.storable.is_err() {
         worker.unkept.note(wanted.primary, worker.now_ms());
-        line.detail(reason.as_str());
     }
+    response.say_why_not(line);
     let answered = exchange::deliver(worker, conn, on, wanted, &reader, &response, class, &status);
     Outcome::Answered(answered.await)
 }
@@ -622,6 +637,35 @@ async fn relayed(
     CacheStatus::forwarded(&asking.worker.shared.cache_name, asking.why, &mut status)
         .detail("pass");
     Outcome::Answered(pass::relay(worker, conn, on, upstream, head, body, &status).await)
+}
+
+/// The origin sends other parts than it is asked for: the client's own range goes to it as it is, now and the next times.
+fn passed_from_now_on(asking: &Asking<'_>) -> Outcome {
+    let worker = asking.worker;
+    worker.unkept.note(asking.wanted.primary, worker.now_ms());
+    Outcome::Pass
+}
+
+/// The bytes in this answer to a request for `span` of what is stored, which is so long: that, or less of it from its beginning on, as
+/// long as that reaches the byte `less_from`. `None`: it is something else, or less where that is of no use.
+fn part_of_ours(
+    head: &ResponseHead,
+    stored: &Fields,
+    span: Span,
+    total: u64,
+    less_from: Option<u64>,
+) -> Option<Span> {
+    let place = httpcache::content_range(&head.fields).filter(|_| head.status == 206)?;
+    let got = place.span;
+    let is_enough = got == span
+        || got.first == span.first
+            && got.last < span.last
+            && less_from.is_some_and(|from| from <= got.last);
+    let is_ours = is_enough
+        && place.complete_length == Some(total)
+        && has_length(head, got)
+        && httpcache::is_of_same(stored, &head.fields);
+    is_ours.then_some(got)
 }
 
 async fn unsatisfied(

@@ -31,6 +31,7 @@ use crate::{
     named::named_uris,
     object,
     origin::Destination,
+    plan::Role,
     state::{ListenerState, Worker},
     switch, target,
     upstream::{self, Body, Moved, Upstream, UpstreamError},
@@ -55,17 +56,27 @@ pub async fn final_recipient(
     on.keep_open &= head.framing == Framing::None;
     if head.method == "TRACE" {
         // Reflecting a request shows a script the cookies it may not read; nobody needs it.
-        let allow: [(&[u8], &[u8]); 1] = [(b"Allow", ALLOW)];
+        let allow = [allow(&conn.listener)];
         return Some(answer::own(worker, conn, on, 405, "TRACE is not served", &allow, b"").await);
     }
     if last || head.target == "*" {
-        let allow: [(&[u8], &[u8]); 1] = [(b"Allow", ALLOW)];
+        let allow = [allow(&conn.listener)];
         return Some(answer::own(worker, conn, on, 200, "", &allow, b"").await);
     }
     None
 }
 
-const ALLOW: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
+/// The Allow field of a listener.
+pub fn allow(listener: &ListenerState) -> (&'static [u8], &'static [u8]) {
+    const ALL: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
+    const CONNECT: &[u8] = b", CONNECT";
+    let is_forward = matches!(listener.listener.role, Role::Forward(_));
+    let allowed = match is_forward && !listener.destinations.connect_ports.is_empty() {
+        true => ALL,
+        false => &ALL[..ALL.len() - CONNECT.len()],
+    };
+    (b"Allow", allowed)
+}
 
 /// Moves a request and its answer without storing either.
 pub async fn exchange(
@@ -326,7 +337,9 @@ async fn ask(
             continue;
         }
         if waits_for_continue {
-            let answered = watch.limit(CONTINUE_WAIT, pin!(upstream.readable())).await;
+            let answered = watch
+                .limit(CONTINUE_WAIT, pin!(upstream.readable(worker)))
+                .await;
             match answered {
                 Ok(()) => {
                     let response = upstream.head(worker, &watch, &head.method).await?;
@@ -350,7 +363,7 @@ async fn ask(
         let early = match &mut body.unsent {
             None => tokio::select! {
                 biased;
-                () = upstream.readable() => true,
+                () = upstream.readable(worker) => true,
                 piece = body.next(worker, conn) => {
                     body.unsent = piece?;
                     false

@@ -3,22 +3,34 @@
 //! A fragment of a large object may be gone when its turn comes. As long as nothing has been sent the caller can do something
 //! else; later, the rest of the stretch comes from the origin (`rest`), or the client sees that it has not got all.
 //!
+//! A fragment that is being sent is held in memory, and counted into the budget of all transfers. When half of that is used up by them, a client
+//! that takes nothing for [`CROWDED_WAIT`] is held a small piece of it, and the rest is read again when that piece is through:
+//! the slow ones cost a slow one's worth of memory, and the fast ones are not touched.
+//!
 //! Not known here: heads, which stretches, what becomes of the request.
 
-use std::{ops::Range, rc::Rc};
+use std::{ops::Range, rc::Rc, time::Duration};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use crate::{
     answer::{self, Gone},
     client::Conn,
     exchange::Wanted,
     holding::Holding,
+    metrics,
     multipart::Piece,
     object::Object,
+    pace::{self, Wrote},
     rest::{self, Rest},
     state::Worker,
 };
+
+/// So long may a client take nothing before it gives back what is held for it, if there is need.
+const CROWDED_WAIT: Duration = Duration::from_secs(1);
+
+/// What is left to such a client.
+pub const SMALL_PIECE_BYTES: usize = 16 << 10;
 
 /// How the sending went.
 #[derive(Debug, PartialEq, Eq)]
@@ -120,10 +132,10 @@ pub async fn from_disk(
             }
             _ => None,
         };
-        holding.read(worker.disk.as_ref(), number);
         let skip = (at % size) as usize;
         let expected = size.min(object.body_bytes() - u64::from(number) * size);
         let Some(piece) = piece.filter(|p| p.len() as u64 == expected) else {
+            holding.read(worker.disk.as_ref(), number);
             if !httpcache::has_strong_validator(&object.fields()) {
                 // Nobody can fill the hole, so the rest is of no use either.
                 store.forget(object.hash);
@@ -143,12 +155,53 @@ pub async fn from_disk(
             return sent.into();
         };
         let len = (piece.len() - skip).min((range.end - at) as usize);
-        let body = piece.slice(skip..skip + len);
-        let sent = write(worker, conn, std::mem::take(lead), body, bytes).await;
-        if sent != Sending::Sent {
-            return sent;
+        let sent = write_held(worker, conn, lead, piece, skip..skip + len, bytes).await;
+        let Ok(sent) = sent else {
+            return Sending::Gone;
+        };
+        at += sent as u64;
+        if sent == len {
+            // Not before: what was given back is read again.
+            holding.read(worker.disk.as_ref(), number);
         }
-        at += len as u64;
     }
     Sending::Sent
+}
+
+/// Sends `lead` and this part of a fragment, which is counted as long as it is held. Returns how much of the part was sent: less
+/// than all if the rest had to be given back.
+async fn write_held(
+    worker: &Worker,
+    conn: &mut Conn,
+    lead: &mut Bytes,
+    fragment: Bytes,
+    part: Range<usize>,
+    bytes: &mut u64,
+) -> Result<usize, Gone> {
+    let mut held = worker.shared.flights.hold_fragment();
+    held.set(fragment.len() as u64);
+    let mut body = fragment.slice(part);
+    drop(fragment);
+    let (mut sent, mut head) = (0, std::mem::take(lead));
+    while head.has_remaining() || body.has_remaining() {
+        match pace::write_once(worker, conn, &head, &body, Some(CROWDED_WAIT)).await {
+            Wrote::Some(n) => {
+                let of_head = n.min(head.len());
+                head.advance(of_head);
+                body.advance(n - of_head);
+                sent += n - of_head;
+                *bytes += n as u64;
+            }
+            Wrote::Nothing => {
+                let small = SMALL_PIECE_BYTES;
+                if body.len() > small && worker.shared.is_crowded_by_fragments() {
+                    metrics::add(&worker.counters.fragments_given_back, 1);
+                    body = Bytes::copy_from_slice(&body[..small]);
+                    held.set(small as u64);
+                }
+            }
+            Wrote::Gone => return Err(Gone),
+        }
+    }
+    Ok(sent)
 }

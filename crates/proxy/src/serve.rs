@@ -27,6 +27,7 @@ use crate::{
     admin,
     clock::Clock,
     flight::Flights,
+    heads::HeadBudget,
     journal::{Journal, Reopener},
     keeper::Keeper,
     memory::MemoryTier,
@@ -179,11 +180,9 @@ fn run(
     let cache_name = cache_status::member_name(&plan.name);
     let shared = Arc::new(Shared {
         rules: rules(&plan),
-        limits: http1::Limits {
-            head_bytes_max: plan.limits.head_bytes_max,
-            fields_max: plan.limits.fields_max,
-            target_bytes_max: plan.limits.target_bytes_max,
-        },
+        limits: head_limits(&plan, plan.limits.head_bytes_max),
+        response_limits: head_limits(&plan, plan.limits.response_head_bytes_max),
+        heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
         store: match &opened {
             Some(opened) => Arc::clone(&opened.set),
@@ -384,6 +383,14 @@ fn tls(plan: &Plan) -> Result<Tls, ServeError> {
         None => Vec::new(),
     };
     Ok(Tls::system(extra))
+}
+
+fn head_limits(plan: &Plan, head_bytes_max: usize) -> http1::Limits {
+    http1::Limits {
+        head_bytes_max,
+        fields_max: plan.limits.fields_max,
+        target_bytes_max: plan.limits.target_bytes_max,
+    }
 }
 
 fn rules(plan: &Plan) -> httpcache::Rules {

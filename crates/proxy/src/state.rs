@@ -27,6 +27,7 @@ use crate::{
     deadline::Deadlines,
     disk::DiskIo,
     flight::Flights,
+    heads::{HeadBudget, Heads},
     journal::JournalWriter,
     keeper::Bell,
     lazy::ReadQueue,
@@ -59,8 +60,12 @@ pub struct Shared {
     pub plan: Plan,
     /// The caching rules in the form `httpcache` wants.
     pub rules: httpcache::Rules,
-    /// The heads' limits in the form `http1` wants.
+    /// The limits of a request head in the form `http1` wants.
     pub limits: http1::Limits,
+    /// Those of a response head.
+    pub response_limits: http1::Limits,
+    /// What is kept of heads that are not complete.
+    pub heads: Arc<HeadBudget>,
     /// Objects in memory.
     pub memory: MemoryTier,
     /// Index and invalidations and, with devices, the objects on disk.
@@ -202,6 +207,18 @@ impl Shared {
         }
     }
 
+    /// Do the bodies that are on their way take more than they may? Fragments that are being sent count for half of it at most, so
+    /// that clients who stand still do not keep everything else out of the store.
+    pub fn is_crowded(&self) -> bool {
+        let most = self.plan.limits.transfer_buffer_bytes;
+        self.flights.kept_bytes() + self.flights.sent_bytes().min(most / 2) > most
+    }
+
+    /// Do fragments that are being sent take more than half of it?
+    pub fn is_crowded_by_fragments(&self) -> bool {
+        self.flights.sent_bytes() > self.plan.limits.transfer_buffer_bytes / 2
+    }
+
     /// Is the process on its way out?
     pub fn is_draining(&self) -> bool {
         *self.phase.borrow() != Phase::Running
@@ -220,6 +237,8 @@ pub struct Worker {
     pub connector: Connector,
     /// Time-outs.
     pub deadlines: Deadlines,
+    /// What is kept of heads that are not complete.
+    pub heads: Rc<Heads>,
     /// Counters.
     pub counters: Arc<Counters>,
     /// Log buffers.
@@ -261,12 +280,14 @@ impl Worker {
         let hasher = shared.hasher();
         let logs_access = journal.wants_access();
         let clock = Cell::new(read_clock(&shared.clock));
+        let heads = Heads::new(Arc::clone(&shared.heads));
         Worker {
             shared,
             index,
             disk,
             connector,
             deadlines: Deadlines::new(),
+            heads,
             counters,
             journal: RefCell::new(journal),
             front: RefCell::new(Front::new()),

@@ -21,7 +21,7 @@ use store::{KeyHash, Sequence};
 use crate::{
     fetch::{self, Errand, Response},
     flight::{Flight, Keeping},
-    object::{Large, Object},
+    object::{self, Large, Object},
     state::Worker,
 };
 
@@ -77,18 +77,19 @@ pub struct Cut {
 }
 
 impl Storing {
-    /// Decides whether and how a storable response is kept.
+    /// Decides whether and how a storable response is kept; if not, why, for Cache-Status.
     pub fn begin(
         worker: &Rc<Worker>,
         flight: &Flight,
         errand: &Errand,
         response: &Response,
-    ) -> Storing {
+    ) -> Result<Storing, &'static str> {
         let shared = &worker.shared;
         let store = shared.store.of(flight.primary);
         let rule_bytes_max = response.decision.object_bytes_max;
         let length = response.length.unwrap_or(0);
-        let to_disk = shared.has_disk && shared.admits(flight.primary, length);
+        let admitted = shared.has_disk && shared.admits(flight.primary, length);
+        let to_disk = admitted && !store.is_paused(crate::disk::unix_ms());
         let (fragment_bytes, object_bytes_max) = if to_disk {
             let of_plan = shared.plan.limits.object_bytes_max;
             let most = of_plan.min(store.object_bytes_max()).min(rule_bytes_max);
@@ -97,17 +98,28 @@ impl Storing {
             let most = shared.memory.object_bytes_max().min(rule_bytes_max);
             (most, most)
         };
-        if response.length.is_some_and(|l| l > object_bytes_max) {
-            return Storing::No;
+        let beside = object::memory_bytes(&response.head, &errand.key);
+        let is_too_long = |length: u64| {
+            let fits_memory = || shared.memory.admits(length.saturating_add(beside));
+            length > object_bytes_max || !(to_disk || fits_memory())
+        };
+        if response.length.is_some_and(is_too_long) {
+            let fits_disk =
+                shared.has_disk && length <= rule_bytes_max.min(store.object_bytes_max());
+            return Err(match fits_disk {
+                true if !admitted => "not-admitted",
+                true if !to_disk => "store-paused",
+                _ => "too-large",
+            });
         }
-        if shared.flights.kept_bytes() > shared.plan.limits.transfer_buffer_bytes {
-            return Storing::No;
+        if shared.is_crowded() {
+            return Err("no-room");
         }
         let place = place(worker, flight.began, errand, &response.fields);
         let Some(place) = place else {
-            return Storing::No;
+            return Err("vary");
         };
-        Storing::Whole(Kept {
+        Ok(Storing::Whole(Kept {
             place,
             head: response.head.clone(),
             response: Arc::new(Draft {
@@ -121,7 +133,7 @@ impl Storing {
             fragment_bytes,
             object_bytes_max,
             to_disk,
-        })
+        }))
     }
 
     /// What the flight must keep for this.

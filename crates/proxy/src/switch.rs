@@ -14,7 +14,7 @@ use crate::{
     client::{After, Conn},
     metrics, object,
     origin::{ConnectTimes, Destination, Lease},
-    pass::nothing_sent,
+    pass::{self, nothing_sent},
     state::{Phase, Worker},
     tunnel,
     upstream::Upstream,
@@ -102,16 +102,9 @@ pub async fn connect(
     let listener = Rc::clone(&conn.listener);
     on.keep_open = false;
     if !matches!(listener.listener.role, crate::plan::Role::Forward(_)) {
-        return answer::own(
-            worker,
-            conn,
-            on,
-            405,
-            "CONNECT is for forward proxies",
-            &[],
-            b"",
-        )
-        .await;
+        let allow = [pass::allow(&listener)];
+        let reason = "CONNECT is for forward proxies";
+        return answer::own(worker, conn, on, 405, reason, &allow, b"").await;
     }
     let parts = http1::split_authority(&head.target).and_then(|(h, p)| Some((h, p?)));
     let Some((host, port)) = parts else {

@@ -105,6 +105,8 @@ pub struct Place<'a> {
     route: Option<&'a RouteState>,
     /// Behind the URI in the key.
     tag: &'a [u8],
+    /// No resource of it is meant, but the server.
+    is_server: bool,
 }
 
 /// Finds the resource of a request that is neither CONNECT nor asterisk-form.
@@ -142,6 +144,8 @@ pub fn locate<'a>(
             return Err(Misplaced::NotAProxyRequest);
         }
     };
+    //= rfc9112 §3.2.4   OPTIONS with an empty path and no query: the last proxy on the way MUST send "*"
+    let is_server = forward && path.is_empty() && method == "OPTIONS";
     let path = if path.is_empty() { "/" } else { path };
     let (name, port) = if authority.is_empty() {
         ("", None)
@@ -162,6 +166,7 @@ pub fn locate<'a>(
             path,
             route: None,
             tag: &listener.key_tag,
+            is_server,
         });
     }
     let route = listener
@@ -176,6 +181,7 @@ pub fn locate<'a>(
         path,
         route: Some(route),
         tag: &route.key_tag,
+        is_server,
     })
 }
 
@@ -264,6 +270,9 @@ impl Place<'_> {
 
     /// The target in origin form, behind a route's own path.
     fn target(&self, base: &str) -> String {
+        if self.is_server {
+            return "*".to_owned();
+        }
         //= rfc9112 §3.2.1   an empty path (`http://host?query`) is sent as "/"
         let slash = if self.path.starts_with('/') { "" } else { "/" };
         [base, slash, self.path].concat()
@@ -391,6 +400,7 @@ impl<'a> Named<'a> {
             path: self.path,
             route: None,
             tag,
+            is_server: false,
         }
     }
 
@@ -403,6 +413,7 @@ impl<'a> Named<'a> {
             path,
             route: Some(route),
             tag: &route.key_tag,
+            is_server: false,
         }
     }
 }

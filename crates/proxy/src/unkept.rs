@@ -1,10 +1,12 @@
 //! Resources of which nothing could be kept in parts lately.
 //!
 //! A range of what is not stored is asked for in a widened form, since what comes is kept. Where nothing may be kept,
-//! that would bring up to two fragments for each byte a client wants, again and again; so those are remembered, and passed
-//! through as they are.
+//! that would bring up to two fragments for each byte a client wants, again and again; and where an origin sends other parts than
+//! it is asked for, it would have to be asked twice. So those are remembered, and passed through as they are.
 //!
-//! Limits: a small table of a worker's own. What is pushed out of it, or has been in it for a minute, is tried again.
+//! Limits: a small table of a worker's own. What has been in it for a minute is tried again, and if it is noted again then, only
+//! after twice as long, up to an hour. What is pushed out of it is tried again at its next request: that costs one request
+//! to the origin, and nothing else.
 
 use std::cell::Cell;
 
@@ -13,35 +15,62 @@ use store::KeyHash;
 
 /// Entries; a power of two.
 const UNKEPT_MAX: usize = 1024;
-/// How long an entry counts.
+/// How long an entry counts at first,
 const UNKEPT_MS: u64 = 60_000;
+/// and at most.
+const UNKEPT_MS_MAX: u64 = 3_600_000;
 
 /// The table.
-pub struct Unkept(Box<[Cell<(KeyHash, u64)>]>);
+pub struct Unkept(Box<[Cell<Entry>]>);
+
+#[derive(Clone, Copy)]
+struct Entry {
+    primary: KeyHash,
+    until_ms: u64,
+    length_ms: u64,
+}
 
 impl Unkept {
     /// An empty table.
     pub fn new() -> Unkept {
         Unkept(
             (0..UNKEPT_MAX)
-                .map(|_| Cell::new((KeyHash(0), 0)))
+                .map(|_| {
+                    Cell::new(Entry {
+                        primary: KeyHash(0),
+                        until_ms: 0,
+                        length_ms: 0,
+                    })
+                })
                 .collect(),
         )
     }
 
-    fn slot(&self, primary: KeyHash) -> &Cell<(KeyHash, u64)> {
+    fn slot(&self, primary: KeyHash) -> &Cell<Entry> {
         &self.0[primary.0 as usize & (UNKEPT_MAX - 1)]
     }
 
     /// Nothing of it could be kept.
     pub fn note(&self, primary: KeyHash, now: UnixMillis) {
-        self.slot(primary).set((primary, now.0 + UNKEPT_MS));
+        let slot = self.slot(primary);
+        let entry = slot.get();
+        let length_ms = match entry.primary == primary {
+            // Two requests that were under way at once count as one.
+            true if now.0 < entry.until_ms => entry.length_ms,
+            true => (entry.length_ms * 2).clamp(UNKEPT_MS, UNKEPT_MS_MAX),
+            false => UNKEPT_MS,
+        };
+        slot.set(Entry {
+            primary,
+            until_ms: now.0 + length_ms,
+            length_ms,
+        });
     }
 
     /// Is it in here?
     pub fn contains(&self, primary: KeyHash, now: UnixMillis) -> bool {
-        let (hash, until) = self.slot(primary).get();
-        hash == primary && now.0 < until
+        let entry = self.slot(primary).get();
+        entry.primary == primary && now.0 < entry.until_ms
     }
 }
 
@@ -63,5 +92,28 @@ mod tests {
         assert!(unkept.contains(KeyHash(7), UnixMillis(60_004)));
         assert!(!unkept.contains(KeyHash(7), UnixMillis(60_005)));
         assert!(!unkept.contains(KeyHash(8), UnixMillis(6)));
+    }
+
+    #[test]
+    fn what_is_noted_again_is_tried_less_often() {
+        let unkept = Unkept::new();
+        let mut now = 0;
+        let mut lengths = Vec::new();
+        for _ in 0..8 {
+            unkept.note(KeyHash(7), UnixMillis(now));
+            unkept.note(KeyHash(7), UnixMillis(now));
+            let mut minutes = 0;
+            while unkept.contains(KeyHash(7), UnixMillis(now)) {
+                now += 60_000;
+                minutes += 1;
+            }
+            lengths.push(minutes);
+        }
+        assert_eq!(lengths, [1, 2, 4, 8, 16, 32, 60, 60]);
+        // Who takes its place begins anew.
+        unkept.note(KeyHash(7 + UNKEPT_MAX as u64), UnixMillis(now));
+        assert!(!unkept.contains(KeyHash(7), UnixMillis(now)));
+        unkept.note(KeyHash(7), UnixMillis(now));
+        assert!(!unkept.contains(KeyHash(7), UnixMillis(now + 60_000)));
     }
 }

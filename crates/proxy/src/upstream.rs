@@ -25,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use crate::{
     access::Destinations,
     deadline::Watch,
+    heads::Kept,
     interim::{INTERIM_MAX, is_interim},
     metrics,
     origin::{ConnectError, ConnectTimes, Destination, Lease},
@@ -101,6 +102,8 @@ impl Moments {
 pub struct Upstream {
     lease: Lease,
     input: BytesMut,
+    /// What `input` takes of the budget of all heads, while one is not complete.
+    kept: Option<Kept>,
     /// Interim responses that may still come.
     interim_left: usize,
     /// An interim response announced a body, or the end: what comes behind this answer is not looked at.
@@ -185,6 +188,7 @@ impl Upstream {
         Upstream {
             lease,
             input: BytesMut::new(),
+            kept: None,
             interim_left: INTERIM_MAX,
             unsound: false,
             moments,
@@ -214,22 +218,25 @@ impl Upstream {
         write_or_hear(worker, watch, &mut self.lease, unsent, &mut self.input).await
     }
 
-    /// The next head, interim ones included; of those only so many.
+    /// The next head, interim ones included; of those only so many, and each in its time.
     pub async fn head(
         &mut self,
         worker: &Worker,
         watch: &Watch,
         method: &str,
     ) -> Result<ResponseHead, UpstreamError> {
+        let limits = &worker.shared.response_limits;
+        // For the whole head: one that dribbles in, however fast the bytes follow each other, does not begin it anew.
         let limit = worker.shared.plan.timeouts.origin_first_byte;
+        let began = Instant::now();
         let mut scanned = 0;
         loop {
             // A head that is not complete is not parsed again for every byte that dribbles in.
             if let Some(end) = http1::scan_end(&self.input, scanned) {
-                let head = http1::parse_response(&self.input, &worker.shared.limits, method)?
-                    .ok_or(UpstreamError::Malformed(Reject::Response(
-                        http1::Fault::HeadTooLarge,
-                    )))?;
+                self.kept = None;
+                let head = http1::parse_response(&self.input, limits, method)?.ok_or(
+                    UpstreamError::Malformed(Reject::Response(http1::Fault::HeadTooLarge)),
+                )?;
                 debug_assert!(head.head_bytes <= end.max(head.head_bytes));
                 self.input.advance(head.head_bytes);
                 if is_interim(&head) {
@@ -241,35 +248,61 @@ impl Upstream {
                 }
                 return Ok(head);
             }
-            if self.input.len() > worker.shared.limits.head_bytes_max {
+            if self.input.len() > limits.head_bytes_max {
                 return Err(UpstreamError::Malformed(Reject::Response(
                     http1::Fault::HeadTooLarge,
                 )));
             }
             scanned = self.input.len();
             let empty = self.input.is_empty();
-            self.input.reserve(FIRST_READ_BYTES);
-            let n = watch
-                .limit(limit, pin!(self.lease.stream().read_buf(&mut self.input)))
-                .await
-                .map_err(|_| UpstreamError::Timeout)?
-                .map_err(UpstreamError::Closed)?;
+            if !empty {
+                let kept = self.kept.get_or_insert_with(|| worker.heads.place());
+                if !kept.grow(self.input.len(), began) {
+                    return Err(crowded(worker));
+                }
+            }
+            let left = limit.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Err(UpstreamError::Timeout);
+            }
+            match watch.limit(left, pin!(self.read_more(worker))).await {
+                Err(_) => return Err(UpstreamError::Timeout),
+                Ok(None) => return Err(crowded(worker)),
+                Ok(Some(Err(error))) => return Err(UpstreamError::Closed(error)),
+                Ok(Some(Ok(0))) => {
+                    return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Ok(Some(Ok(_))) => {}
+            }
             if empty {
                 self.moments.first = Instant::now();
-            }
-            if n == 0 {
-                return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
             }
         }
     }
 
     /// Waits until the origin has something to say (or has closed), without taking it.
-    pub async fn readable(&mut self) {
+    pub async fn readable(&mut self, worker: &Worker) {
         if !self.input.is_empty() {
             return;
         }
-        self.input.reserve(FIRST_READ_BYTES);
-        let _ = self.lease.stream().read_buf(&mut self.input).await;
+        let _ = self.read_more(worker).await;
+    }
+
+    /// Reads once, by way of the worker's space, so that no more is kept than what has come. `None`: what has come must go.
+    async fn read_more(&mut self, worker: &Worker) -> Option<io::Result<usize>> {
+        poll_fn(|cx| {
+            if self.kept.as_ref().is_some_and(|kept| kept.poll_must_go(cx)) {
+                return Poll::Ready(None);
+            }
+            let mut space = worker.input.borrow_mut();
+            let mut buf = ReadBuf::new(&mut space[..FIRST_READ_BYTES]);
+            let read = Pin::new(self.lease.stream()).poll_read(cx, &mut buf);
+            read.map(|result| {
+                self.input.extend_from_slice(buf.filled());
+                Some(result.map(|()| buf.filled().len()))
+            })
+        })
+        .await
     }
 
     /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
@@ -277,9 +310,9 @@ impl Upstream {
         let state = match head.framing {
             Framing::None => BodyState::Length(0),
             Framing::Length(bytes) => BodyState::Length(bytes),
-            Framing::Chunked => {
-                BodyState::Chunked(Box::new(ChunkedDecoder::new(&worker.shared.limits)))
-            }
+            Framing::Chunked => BodyState::Chunked(Box::new(ChunkedDecoder::new(
+                &worker.shared.response_limits,
+            ))),
             Framing::UntilClose => BodyState::UntilClose,
         };
         Body {
@@ -295,6 +328,12 @@ impl Upstream {
     pub fn into_parts(self) -> (Lease, BytesMut) {
         (self.lease, self.input)
     }
+}
+
+/// There is no room for the head.
+fn crowded(worker: &Worker) -> UpstreamError {
+    metrics::add(&worker.counters.heads_shed, 1);
+    UpstreamError::Malformed(Reject::Response(http1::Fault::HeadTooLarge))
 }
 
 async fn write_all(

@@ -141,7 +141,9 @@ async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
                 if let Some(disk) = &worker.disk {
                     disk.tick();
                 }
-                worker.deadlines.sweep(Instant::now());
+                let now = Instant::now();
+                worker.deadlines.sweep(now);
+                worker.heads.sweep(now);
                 if ticks.is_multiple_of(TICKS_A_SECOND) {
                     worker.every_second();
                 }

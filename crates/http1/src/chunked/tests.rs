@@ -93,11 +93,45 @@ fn what_follows_is_left() {
 fn extensions_are_dropped() {
     accepted("1;a\r\nx\r\n0;b=\"c;\\\"\u{e4}\"\r\n\r\n", "x", "");
     accepted("1 \t;a = b\r\nx\r\n0\r\n\r\n", "x", "");
-    accepted("1;\r\nx\r\n0\r\n\r\n", "x", "");
+    accepted("1;a=\"\";b ; c= \"d\" ;e\r\nx\r\n0\r\n\r\n", "x", "");
     refused("1;a\n\r\nx", Fault::ChunkExtension);
     refused("1;a\0\r\nx", Fault::ChunkExtension);
     refused("1;a\x7f\r\nx", Fault::ChunkExtension);
     refused("1;a\rb\r\nx", Fault::ChunkSize);
+}
+
+#[test]
+fn malformed_extensions_are_refused() {
+    for extension in [
+        ";",
+        "; ",
+        ";;a",
+        ";a;",
+        ";a ",
+        ";a=",
+        ";a= ",
+        ";a=;b",
+        ";a=b ",
+        ";a=b=c",
+        ";a b",
+        ";a=b c",
+        ";=b",
+        ";bad[=x",
+        ";a=[",
+        ";a=\"b",
+        ";a=\"b\\\"",
+        ";a=\"b\"c",
+        ";a=\"b\" ",
+        ";a=b\"c\"",
+        ";\u{e4}",
+        ";a=\u{e4}",
+        ";a,b",
+    ] {
+        refused(
+            &format!("1{extension}\r\nx\r\n0\r\n\r\n"),
+            Fault::ChunkExtension,
+        );
+    }
 }
 
 #[test]

@@ -276,7 +276,9 @@ fn request_lines() {
         ("GET / HTTP/1.01", LineEnd),
         ("GET / HTTP/11", StartLine),
         ("GET / HTTPS/1.1", StartLine),
-        ("GET / HTTP/1.2", Version),
+        ("GET / HTTP/1.20", LineEnd),
+        ("GET / HTTP/1.2 ", LineEnd),
+        ("GET  / HTTP/1.2", Target),
         ("GET / HTTP/0.9", Version),
         ("GET / HTTP/3.0", Version),
         ("PRI * HTTP/2.0", Version),
@@ -451,4 +453,51 @@ fn limits_hold() {
         with_limits(wide, &many(FIELDS_MAX + 1)),
         Err(Fault::TooManyFields)
     );
+}
+
+#[test]
+fn a_later_minor_version_is_read_as_1_1() {
+    for minor in 2..=9 {
+        let text = format!("\r\nGET /a HTTP/1.{minor}\r\nHost: a\r\nX: y\r\n\r\nrest");
+        let text = text.as_bytes();
+        let mut scratch = Scratch::new();
+        let view = parse_request(text, &Limits::default(), &mut scratch);
+        let view = view.unwrap().unwrap();
+        assert_eq!((view.method, view.target), ("GET", "/a"));
+        assert_eq!(
+            (view.version, view.keep_alive),
+            (crate::Version::Http11, true)
+        );
+        assert_eq!((view.host, view.first(b"x")), (Some("a"), Some(&b"y"[..])));
+        assert_eq!(view.head_bytes, text.len() - 4);
+        for cut in 0..view.head_bytes {
+            let mut scratch = Scratch::new();
+            let part = parse_request(&text[..cut], &Limits::default(), &mut scratch);
+            assert!(matches!(part, Ok(None)), "{cut}");
+        }
+    }
+    let limits = Limits {
+        head_bytes_max: 64,
+        fields_max: 2,
+        ..Limits::default()
+    };
+    let long = format!("GET / HTTP/1.2\r\nHost: a\r\nX: {}", "y".repeat(64));
+    assert_eq!(
+        with_limits(limits, long.as_bytes()),
+        Err(Fault::HeadTooLarge)
+    );
+    let many = b"GET / HTTP/1.2\r\nHost: a\r\nX: y\r\nX: y\r\n\r\n";
+    assert_eq!(with_limits(limits, many), Err(Fault::TooManyFields));
+    for (text, fault) in [
+        ("GET / HTTP/1.2\n", Fault::LineEnd),
+        ("GET / HTTP/1.2\r\nHost: a\nX", Fault::LineEnd),
+        ("GET / HTTP/1.2\r\n X", Fault::FieldName),
+        ("GET / HTTP/1.2\r\nX: y\r\n\r\n", Fault::HostMissing),
+    ] {
+        assert_eq!(
+            with_limits(Limits::default(), text.as_bytes()),
+            Err(fault),
+            "{text:?}"
+        );
+    }
 }

@@ -63,7 +63,8 @@ fn status_lines() {
         ("HTTP/1.1 200 a\0b", Fault::StartLine),
         ("HTTP/1.1 200 a\rb", Fault::StartLine),
         ("HTTP/2.0 200 OK", Fault::Version),
-        ("HTTP/1.2 200 OK", Fault::Version),
+        ("HTTP/1.20 200 OK", Fault::Version),
+        ("HTTP/1.2\t200 OK", Fault::Version),
         ("ICY 200 OK", Fault::Version),
         ("\r\nHTTP/1.1 200 OK", Fault::LineEnd),
         ("HTTP/1.1 200 OK\n", Fault::LineEnd),
@@ -212,4 +213,20 @@ fn limits_hold() {
     assert_eq!(of(&text[..39]), Ok(false));
     assert_eq!(of(&ok(&"y".repeat(40))), Err(Fault::HeadTooLarge));
     assert_eq!(of(&ok("A:\r\nB:\r\nC:")), Err(Fault::TooManyFields));
+}
+
+#[test]
+fn a_later_minor_version_is_read_as_1_1() {
+    for minor in 2..=9 {
+        let text = format!("HTTP/1.{minor} 200 OK\r\nContent-Length: 3\r\n\r\nabc");
+        let head = parse_response(text.as_bytes(), &Limits::default(), "GET");
+        let head = head.unwrap().unwrap();
+        assert_eq!((head.status, head.framing), (200, Framing::Length(3)));
+        assert_eq!((head.version, head.keep_alive), (Version::Http11, true));
+        assert_eq!(head.head_bytes, text.len() - 3);
+        for cut in 0..head.head_bytes {
+            let part = parse_response(&text.as_bytes()[..cut], &Limits::default(), "GET");
+            assert!(matches!(part, Ok(None)), "{cut}");
+        }
+    }
 }

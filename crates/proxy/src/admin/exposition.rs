@@ -141,6 +141,11 @@ impl Exposition {
             memory.evicted,
         )?;
         e.gauge(
+            "head_bytes",
+            "Bytes kept of heads that are not complete, and behind requests",
+            self.0.head_bytes,
+        )?;
+        e.gauge(
             "transfer_bytes",
             "Bytes of bodies on their way from origins to clients and store",
             self.0.transfer_bytes,

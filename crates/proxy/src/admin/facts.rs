@@ -333,6 +333,8 @@ pub struct Facts {
     pub connections_max: u64,
     /// The memory tier.
     pub memory: MemoryFacts,
+    /// Bytes kept of heads that are not complete.
+    pub head_bytes: u64,
     /// Bytes of bodies on their way from origins to clients and store.
     pub transfer_bytes: u64,
     /// The bound on them.
@@ -369,7 +371,8 @@ impl Facts {
                 objects: shared.memory.objects(),
                 evicted: shared.memory.evicted(),
             },
-            transfer_bytes: shared.flights.kept_bytes(),
+            head_bytes: shared.heads.bytes(),
+            transfer_bytes: shared.flights.kept_bytes() + shared.flights.sent_bytes(),
             transfer_bytes_max: shared.plan.limits.transfer_buffer_bytes,
             stores: stores.collect(),
             counted,

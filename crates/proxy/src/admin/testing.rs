@@ -32,6 +32,8 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
     Arc::new(Shared {
         rules: httpcache::Rules::default(),
         limits: http1::Limits::default(),
+        response_limits: http1::Limits::default(),
+        heads: Arc::new(crate::heads::HeadBudget::new(1 << 20, 2)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
         store: opening::without_device().unwrap(),
         bell: Arc::default(),

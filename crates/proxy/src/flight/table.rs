@@ -44,6 +44,8 @@ pub struct Flights {
     shards: Box<[Mutex<Table>]>,
     waiters_max: usize,
     kept: Arc<AtomicU64>,
+    /// Bytes of fragments that are being sent.
+    sent: Arc<AtomicU64>,
     /// Keys for which nobody waits for somebody else's answer.
     pub unshared: Unshared,
     /// Fetches of parts.
@@ -67,6 +69,7 @@ impl Flights {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             waiters_max,
             kept: Arc::default(),
+            sent: Arc::default(),
             unshared: Unshared::default(),
             turns: Arc::default(),
         }
@@ -81,6 +84,11 @@ impl Flights {
     /// Bytes of bodies kept by all flights: the shared budget's measure.
     pub fn kept_bytes(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of fragments that are held for clients while they are sent. A fragment that several hold at once counts for each.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// Joins the flight for this key, or starts one. `began` is read under the table's lock, which
@@ -124,6 +132,14 @@ impl Flights {
         Held {
             bytes: 0,
             in_all: Arc::clone(&self.kept),
+        }
+    }
+
+    /// Counts bytes of a fragment that is held while it is sent.
+    pub fn hold_fragment(&self) -> Held {
+        Held {
+            bytes: 0,
+            in_all: Arc::clone(&self.sent),
         }
     }
 

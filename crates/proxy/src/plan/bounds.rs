@@ -10,12 +10,18 @@ use super::{Bounds, GIB, IoEngine, KIB, MIB, seconds};
 /// Bounds on what one party may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes of a request or response head; longer requests get 431, responses 502.
+    /// Bytes of a request head; longer ones get 431.
     pub head_bytes_max: usize,
+    /// Bytes of a response head; longer ones become 502.
+    pub response_head_bytes_max: usize,
+    /// Bytes of heads that are not complete, all together; beyond it the largest and slowest are given up.
+    pub head_buffer_bytes: u64,
     /// Field lines of a head; more get 431 or 502.
     pub fields_max: usize,
     /// Bytes of a request target; longer ones get 414.
     pub target_bytes_max: usize,
+    /// Bytes a second that a client must take of what there is for it, on the average of a minute; then its connection is reset. 0: none.
+    pub client_rate_min: u64,
     /// Client connections of the process; further ones are closed at once and counted.
     pub connections_max: usize,
     /// Objects longer than this are passed through, not stored.
@@ -32,11 +38,17 @@ pub struct Limits {
 
 impl Limits {
     /// Range of `head_bytes_max`.
-    pub const HEAD_BYTES_MAX: Bounds<u64> = Bounds::new(4 * KIB, 64 * KIB, MIB);
+    pub const HEAD_BYTES_MAX: Bounds<u64> = Bounds::new(4 * KIB, 16 * KIB, MIB);
+    /// Range of `response_head_bytes_max`.
+    pub const RESPONSE_HEAD_BYTES_MAX: Bounds<u64> = Bounds::new(4 * KIB, 64 * KIB, MIB);
+    /// Range of `head_buffer_bytes`. The default is a head of full length for each of 4,096 clients at the same time.
+    pub const HEAD_BUFFER_BYTES: Bounds<u64> = Bounds::new(MIB, 64 * MIB, 64 * GIB);
     /// Range of `fields_max`; the parser's scratch space ends at `max`.
     pub const FIELDS_MAX: Bounds<u64> = Bounds::new(16, 128, 128);
     /// Range of `target_bytes_max`.
     pub const TARGET_BYTES_MAX: Bounds<u64> = Bounds::new(256, 16 * KIB, 64 * KIB);
+    /// Range of `client_rate_min`.
+    pub const CLIENT_RATE_MIN: Bounds<u64> = Bounds::new(0, 100, MIB);
     /// Range of `connections_max`. The command lowers the default to what the file limit (RLIMIT_NOFILE) bears.
     pub const CONNECTIONS_MAX: Bounds<u64> = Bounds::new(1, 16 * KIB, MIB);
     /// Range of `object_bytes_max`.
@@ -55,6 +67,9 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             head_bytes_max: Self::HEAD_BYTES_MAX.default as usize,
+            response_head_bytes_max: Self::RESPONSE_HEAD_BYTES_MAX.default as usize,
+            head_buffer_bytes: Self::HEAD_BUFFER_BYTES.default,
+            client_rate_min: Self::CLIENT_RATE_MIN.default,
             fields_max: Self::FIELDS_MAX.default as usize,
             target_bytes_max: Self::TARGET_BYTES_MAX.default as usize,
             connections_max: Self::CONNECTIONS_MAX.default as usize,
@@ -80,7 +95,7 @@ pub struct Timeouts {
     pub client_body: Duration,
     /// For a connection to an origin, TLS included, over all its addresses; then 504.
     pub connect: Duration,
-    /// From the end of the request to the head of the response; then 504.
+    /// From the end of the request to the end of the response's head, and as long again behind each interim response; then 504.
     pub origin_first_byte: Duration,
     /// Without a byte of a response body; then the transfer fails.
     pub origin_idle_read: Duration,

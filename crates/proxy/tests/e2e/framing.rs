@@ -381,7 +381,9 @@ fn a_header_of_almost_64_kib_goes_both_ways() {
         exchange.send(ok(&[FRESH, &format!("X-Long: {long}")], "hello"));
     });
     let disk = Disk::of_mib(16);
-    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    let mut plan = disk.under(plan_for(&origin));
+    plan.limits.head_bytes_max = 64 << 10;
+    let proxy = Proxy::start(plan);
     let long = "y".repeat((64 << 10) - 300);
     for hit in [false, true] {
         let answer = proxy.ask("GET", "/a", &[&format!("X-Long: {long}")]);

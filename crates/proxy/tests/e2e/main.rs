@@ -6,6 +6,7 @@
 //! | file | for |
 //! |---|---|
 //! | `cache` | what is stored and found again, and what makes it go |
+//! | `details` | smaller rules of HTTP |
 //! | `disk` | crashes, several stores, parts that are lost |
 //! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
 //! | `rules` | the operator's cache rules |
@@ -13,6 +14,7 @@
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
 //! | `framing` | messages as RFC 9112 wants them, and those it forbids |
 //! | `bodies` | request bodies, early responses |
+//! | `budgets` | what many may take together, and the slow |
 //! | `negative` | failures that are remembered |
 //! | `smuggling`, `forged` | requests and responses that two readers could read differently |
 //! | `targeted` | fields for caches like us |
@@ -28,7 +30,9 @@
 
 mod access;
 mod bodies;
+mod budgets;
 mod cache;
+mod details;
 mod disk;
 mod forged;
 mod forward;

@@ -213,7 +213,6 @@ fn an_origin_that_lies_about_its_parts_gets_nothing_stored() {
     // What it says, and what it sends, when it is asked for a fragment.
     let lies: &[(&str, usize)] = &[
         ("bytes 0-65023/195072", 100),
-        ("bytes 0-65023/*", F),
         ("bytes 1-65024/195072", F),
         ("bytes 100-50/195072", F),
         ("bytes 0-65023/1000", F),
@@ -244,6 +243,113 @@ fn an_origin_that_lies_about_its_parts_gets_nothing_stored() {
             assert!(!answer.is_hit(), "{said}");
         }
     }
+}
+
+/// An origin that sends at most so many bytes of what is asked for, and says of how many, or not.
+fn frugal(body: Vec<u8>, most: usize, says_length: bool) -> Origin {
+    Origin::start(move |exchange| {
+        let Some(range) = exchange.field("range").map(str::to_owned) else {
+            return exchange.send(ok(&[FRESH, TAG], &body));
+        };
+        let (first, last) = bounds(&range, body.len());
+        let last = last.min(first + most - 1);
+        let total = match says_length {
+            true => body.len().to_string(),
+            false => "*".to_owned(),
+        };
+        let place = format!("Content-Range: bytes {first}-{last}/{total}");
+        let fields = [FRESH, TAG, &place];
+        exchange.send(answer("206 Partial Content", &fields, &body[first..=last]));
+    })
+}
+
+#[test]
+fn a_part_of_nobody_knows_how_much_is_sent_on() {
+    let body = pattern(3 * F);
+    let origin = frugal(body.clone(), usize::MAX / 2, false);
+    let disk = Disk::of_mib(32);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    let mut client = proxy.client();
+    let mut expected = vec!["bytes=0-65023".to_owned()];
+    for (first, last) in [(10, 99), (10, 99), (F, F + 9)] {
+        let range = format!("bytes={first}-{last}");
+        let answer = ask_range(&mut client, "/a", &range);
+        let place = format!("bytes {first}-{last}/*");
+        assert_eq!(answer.field("content-range"), Some(&place[..]));
+        assert_same(&answer.body, &body[first..=last]);
+        expected.push(range);
+    }
+    // The first was one request for more than it; then the client's own went on.
+    expected.remove(1);
+    assert_eq!(asked(&origin), expected);
+    // What counts from the end lies nowhere, so it is asked for as it is.
+    let answer = ask_range(&mut client, "/b", "bytes=-10");
+    assert_same(&answer.body, &body[body.len() - 10..]);
+    ask_range(&mut client, "/b", "bytes=-10");
+    assert_eq!(origin.count("/b"), 3);
+}
+
+#[test]
+fn less_than_was_asked_for_is_sent_on_and_kept() {
+    let body = pattern(6 * F);
+    let origin = frugal(body.clone(), 2 * F, true);
+    let disk = Disk::of_mib(32);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    let mut client = proxy.client();
+    // As a player does: on from where the last answer ended.
+    let mut at = 0;
+    while at < body.len() {
+        let answer = ask_range(&mut client, "/a", &format!("bytes={at}-"));
+        expect_part(&answer, &body, (at, at + 2 * F - 1));
+        at += 2 * F;
+    }
+    assert_eq!(origin.count("/a"), 3);
+    assert!(ask_range(&mut client, "/a", "bytes=0-").is_hit());
+
+    // Where what comes is less than a fragment.
+    let origin = frugal(body.clone(), 100, true);
+    let proxy = Proxy::before(&origin);
+    for _ in 0..2 {
+        let answer = proxy.ask("GET", "/a", &["Range: bytes=500-"]);
+        expect_part(&answer, &body, (500, 599));
+    }
+    let disk = Disk::of_mib(32);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    let mut client = proxy.client();
+    for _ in 0..3 {
+        expect_part(&ask_range(&mut client, "/b", "bytes=50-"), &body, (50, 99));
+        expect_part(
+            &ask_range(&mut client, "/c", "bytes=500-"),
+            &body,
+            (500, 599),
+        );
+    }
+    assert_eq!(origin.count("/b"), 3);
+    // The first did not reach as far as what was wanted.
+    assert_eq!(origin.count("/c"), 4);
+}
+
+#[test]
+fn less_than_fills_a_hole_is_sent_on_and_kept() {
+    let body = pattern(6 * F);
+    let origin = frugal(body.clone(), 2 * F, true);
+    let disk = Disk::of_mib(32);
+    let proxy = Proxy::start(disk.under(plan_for(&origin)));
+    let mut client = proxy.client();
+    expect_part(&ask_range(&mut client, "/a", "bytes=0-9"), &body, (0, 9));
+    // Of what begins in a stored fragment the rest comes as far as the origin sends it.
+    let answer = ask_range(&mut client, "/a", &format!("bytes=100-{}", 5 * F));
+    expect_part(&answer, &body, (100, 3 * F - 1));
+    assert_eq!(
+        asked(&origin),
+        [
+            "bytes=0-65023".to_owned(),
+            format!("bytes={F}-{}", 6 * F - 1)
+        ]
+    );
+    let answer = ask_range(&mut client, "/a", &format!("bytes=100-{}", 3 * F - 1));
+    expect_part(&answer, &body, (100, 3 * F - 1));
+    assert!(answer.is_hit());
 }
 
 #[test]

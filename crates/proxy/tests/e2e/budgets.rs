@@ -1,0 +1,243 @@
+//! What many may take together, and the slow: heads without an end, bodies that nobody reads.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use proxy::plan::{Admin, Plan};
+
+use crate::harness::*;
+
+fn with_admin(mut plan: Plan) -> Plan {
+    plan.admin = Some(Admin {
+        address: "127.0.0.1:0".parse().unwrap(),
+        allow: Vec::new(),
+    });
+    plan
+}
+
+/// A gauge by its name in `/metrics`.
+fn gauge(proxy: &Proxy, name: &str) -> u64 {
+    let admin = proxy.ready.admin.unwrap();
+    let host = format!("Host: {admin}");
+    let mut client = Client::connect(admin);
+    let answer = client.ask("GET", "/metrics", &[&host]).read("GET");
+    let name = format!("loligo_{name} ");
+    let value = answer.text().lines().find_map(|l| l.strip_prefix(&name));
+    value.expect("it is exposed").parse().unwrap()
+}
+
+/// A request head without an end.
+fn unfinished(bytes: usize) -> String {
+    let start = "GET /a HTTP/1.1\r\nHost: a\r\n";
+    let lines = (0..).map(|n| format!("X-{n}: {}\r\n", "y".repeat(1000)));
+    let mut head = start.to_owned();
+    head.extend(lines.take(bytes / 1010));
+    head
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn heads_without_an_end_have_a_budget_and_others_do_not_suffer() {
+    let origin = Origin::sending(ok(&[FRESH], "whole"));
+    for workers in [1, 2] {
+        let mut plan = with_admin(plan_for(&origin));
+        plan.workers = workers;
+        plan.limits.head_buffer_bytes = MIB;
+        let proxy = Proxy::start(plan);
+        // An ordinary request, of which half has come.
+        let mut ordinary = proxy.client();
+        ordinary.send("GET /a HTTP/1.1\r\nHost: a\r\n");
+        let mut greedy: Vec<Client> = (0..300).map(|_| proxy.client()).collect();
+        for client in &mut greedy {
+            client.wire.send(unfinished(14_000));
+        }
+        eventually("some of them have gone", || {
+            let kept = gauge(&proxy, "head_bytes");
+            (proxy.counter("heads_shed") >= 200 && kept <= MIB).then_some(())
+        });
+        ordinary.send("\r\n");
+        assert_eq!(ordinary.read("GET").text(), "whole");
+        let answer = greedy.swap_remove(0).read("GET");
+        assert!(matches!(answer.status, 408 | 431), "{}", answer.status);
+        // Nothing is left of those that have left.
+        drop(greedy);
+        eventually("it is all given back", || {
+            (gauge(&proxy, "head_bytes") == 0).then_some(())
+        });
+        assert_eq!(proxy.get("/a").text(), "whole");
+    }
+}
+
+#[test]
+fn what_comes_behind_requests_counts_too() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |exchange| {
+        held.pass();
+        exchange.send(ok(&["Cache-Control: no-store"], "whole"));
+    });
+    let mut plan = with_admin(plan_for(&origin));
+    plan.limits.head_buffer_bytes = MIB;
+    let proxy = Proxy::start(plan);
+    let mut clients: Vec<Client> = (0..100).map(|_| proxy.client()).collect();
+    let further =
+        client::request("GET", "/b", &[&format!("X: {}", "y".repeat(6_000))], "").repeat(5);
+    for (n, client) in clients.iter_mut().enumerate() {
+        client
+            .wire
+            .send(client::request("GET", &format!("/{n}"), &[], "") + &further);
+    }
+    eventually("some are refused", || {
+        (proxy.counter("heads_shed") > 0).then_some(())
+    });
+    assert!(gauge(&proxy, "head_bytes") < 2 * MIB);
+    drop(clients);
+    gate.open();
+}
+
+#[test]
+fn how_long_a_head_may_be() {
+    let long = format!("X: {}", "y".repeat(20_000));
+    let origin = Origin::start({
+        let long = format!("X: {}", "y".repeat(60_000));
+        move |exchange| exchange.send(ok(&[FRESH, &long], "whole"))
+    });
+    let proxy = Proxy::before(&origin);
+    let answer = proxy.get("/a");
+    assert_eq!((answer.status, answer.text()), (200, "whole"));
+    assert_eq!(proxy.ask("GET", "/a", &[&long]).status, 431);
+    let long = format!("X: {}", "y".repeat(15_000));
+    assert_eq!(proxy.ask("GET", "/a", &[&long]).status, 200);
+}
+
+/// Sends a byte at a time, faster than any single wait is long, as long as somebody listens, for ten seconds at most.
+fn dribble(wire: &mut wire::Wire) {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(10) && wire.send("y") {
+        thread::sleep(Duration::from_millis(40));
+    }
+}
+
+#[test]
+fn a_head_that_dribbles_in_from_a_client_has_an_end() {
+    let origin = Origin::sending(ok(&[FRESH], "whole"));
+    let mut plan = plan_for(&origin);
+    plan.timeouts.client_head = Duration::from_secs(1);
+    let proxy = Proxy::start(plan);
+    let mut client = proxy.client();
+    let mut writing = wire::Wire::new(client.wire.stream().try_clone().unwrap());
+    let began = Instant::now();
+    let writer = thread::spawn(move || {
+        writing.send("GET /a HTTP/1.1\r\nHost: a\r\nX: ");
+        dribble(&mut writing);
+    });
+    assert_eq!(client.read_whatever("GET").status, 408);
+    assert!(began.elapsed() < Duration::from_secs(8));
+    drop(client);
+    writer.join().unwrap();
+}
+
+#[test]
+fn a_head_that_dribbles_in_from_an_origin_has_an_end() {
+    let origin = Origin::start(|exchange| {
+        if exchange.path().ends_with("hints") {
+            // Each interim response has a time of its own; there are not many.
+            for _ in 0..100 {
+                exchange.send(head("103 Early Hints", &["Link: </a>"]));
+                thread::sleep(Duration::from_millis(100));
+            }
+        }
+        exchange.send("HTTP/1.1 200 OK\r\nX: ");
+        dribble(&mut exchange.wire);
+        exchange.close();
+    });
+    let mut plan = plan_for(&origin);
+    plan.timeouts.origin_first_byte = Duration::from_secs(1);
+    let proxy = Proxy::start(plan);
+    let upgrade = &["Connection: upgrade", "Upgrade: x"][..];
+    let asked = [
+        ("GET", "/a", &[][..], 504),
+        ("HEAD", "/b", &[], 504),
+        ("GET", "/c", upgrade, 504),
+        ("GET", "/d", &["Range: bytes=0-1"], 504),
+        ("POST", "/e", &["Content-Length: 0"], 504),
+        ("GET", "/hints", &[], 502),
+    ];
+    let askers = asked.map(|(method, path, fields, status)| {
+        let mut client = proxy.client();
+        thread::spawn(move || {
+            let began = Instant::now();
+            client.ask(method, path, fields);
+            let answer = loop {
+                let head = client.read_head();
+                if head.status >= 200 {
+                    break head;
+                }
+            };
+            assert_eq!(answer.status, status, "{method} {path}");
+            assert!(began.elapsed() < Duration::from_secs(8), "{method} {path}");
+        })
+    });
+    for asker in askers {
+        asker.join().unwrap();
+    }
+}
+
+#[test]
+fn who_takes_nothing_is_reset_and_counted() {
+    let body = pattern(16 << 20);
+    let origin = Origin::sending(ok(&[FRESH], &body));
+    for memory in [0, 64 * MIB] {
+        let mut plan = with_admin(plan_for(&origin));
+        plan.memory_bytes = memory;
+        plan.limits.memory_object_bytes_max = 32 * MIB;
+        plan.timeouts.client_write = Duration::from_secs(1);
+        let proxy = Proxy::start(plan);
+        if memory > 0 {
+            assert_same(&proxy.get("/a").body, &body);
+        }
+        let mut client = proxy.client();
+        client.ask("GET", "/a", &[]);
+        eventually("it is cut", || {
+            (proxy.counter("client_connections_slow") == 1).then_some(())
+        });
+        // What the kernel has of it is gone with the reset.
+        let (_, end) = client.wire.read_to_end();
+        assert_eq!(end, End::Reset);
+    }
+}
+
+#[test]
+fn fragments_that_nobody_takes_are_given_back_and_read_again() {
+    // Each holds a fragment of 512 KiB; there is room for four of them.
+    const CLIENTS: usize = 8;
+    let body = pattern(20 << 20);
+    let origin = Origin::sending(ok(&[FRESH], &body));
+    let disk = Disk::of_mib(512);
+    let mut plan = with_admin(disk.under(plan_for(&origin)));
+    plan.memory_bytes = MIB;
+    plan.limits.transfer_buffer_bytes = 4 * MIB;
+    let proxy = Proxy::start(plan);
+    assert_same(&proxy.get("/a").body, &body);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| proxy.client()).collect();
+    for client in &mut clients {
+        client.ask("GET", "/a", &[]);
+    }
+    eventually("some are given back", || {
+        let given_back = proxy.counter("fragments_given_back") >= 2;
+        (given_back && gauge(&proxy, "transfer_bytes") <= 2 * MIB).then_some(())
+    });
+    // What is fetched meanwhile is stored all the same.
+    assert!(proxy.get("/b").cache().ends_with("; stored"));
+    // Others are served as if nothing was, and nobody gets less than all.
+    assert_same(&proxy.get("/a").body, &body);
+    for client in clients.iter_mut().take(2) {
+        let answer = client.read("GET");
+        assert!(answer.is_hit());
+        assert_same(&answer.body, &body);
+    }
+    assert_eq!(origin.count("/a"), 1);
+}
