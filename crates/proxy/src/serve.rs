@@ -12,14 +12,14 @@ use std::{
     time::Instant,
 };
 
-use device::EngineKind;
+use device::{Device, EngineKind};
 use httpcache::cache_status;
 use replacement::Admission;
 use tokio::{
     net::TcpListener,
     runtime::{self, LocalOptions, LocalRuntime},
     signal::unix::{Signal, SignalKind, signal},
-    sync::{oneshot, watch},
+    sync::{oneshot, watch as state_watch},
 };
 
 use crate::{
@@ -33,9 +33,11 @@ use crate::{
     metrics::Counters,
     opening::{self, Opened, StoreError},
     origin::Tls,
+    panicking,
     plan::{AdmissionKind, IoEngine, Plan},
+    pulse::Pulse,
     state::{Phase, Shared},
-    worker,
+    watch, worker,
 };
 
 /// Why the proxy cannot run.
@@ -50,7 +52,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The store.
-    #[error("store: {0}")]
+    #[error("store: {0}; with `store.required = false` the proxy serves without it")]
     Store(#[from] StoreError),
     /// A log file.
     #[error("log.access or log.profile: {0}")]
@@ -90,7 +92,7 @@ pub struct Ready {
 
 /// Ends a running proxy from another thread; for tests and embedding.
 #[derive(Clone)]
-pub struct Stopper(watch::Sender<Phase>);
+pub struct Stopper(state_watch::Sender<Phase>);
 
 impl Stopper {
     /// Begins to drain.
@@ -115,9 +117,12 @@ impl Stopper {
     }
 }
 
-/// Serves until SIGTERM or SIGINT, then drains.
+/// Serves until SIGTERM, SIGINT or SIGQUIT, then drains. A panic ends the process.
 pub fn serve(plan: Plan, on_ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
-    run(plan, Clock::default(), true, |ready, _| on_ready(ready))
+    panicking::end_the_process();
+    run(plan, Clock::default(), true, None, |ready, _| {
+        on_ready(ready)
+    })
 }
 
 /// Serves without taking signals, until the [`Stopper`] is used.
@@ -131,13 +136,23 @@ pub fn start_at(
     clock: Clock,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
-    run(plan, clock, false, on_ready)
+    run(plan, clock, false, None, on_ready)
+}
+
+/// The same on these devices instead of the plan's files, one for each of its stores: for tests, of devices that fail.
+pub fn start_on(
+    plan: Plan,
+    devices: Vec<Arc<Device>>,
+    on_ready: impl FnOnce(&Ready, Stopper),
+) -> Result<(), ServeError> {
+    run(plan, Clock::default(), false, Some(devices), on_ready)
 }
 
 fn run(
     mut plan: Plan,
     clock: Clock,
     signals: bool,
+    devices: Option<Vec<Arc<Device>>>,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
     let runtime = runtime::Builder::new_current_thread()
@@ -146,6 +161,9 @@ fn run(
     let _inside = runtime.enter();
     // First of all: what comes before it is ready waits, instead of ending the process in the middle of its opening.
     let signals = signals.then(Signals::take).transpose()?;
+    // Before anybody can connect: without its stores the proxy may not be wanted at all.
+    let (engine, io_engine, io_engine_reason) = choose_engine(&plan, devices.is_some());
+    let candidates = opening::look(&plan, devices)?;
     // For each worker one of every listener.
     let mut sockets: Vec<Vec<net::TcpListener>> = (0..plan.workers).map(|_| Vec::new()).collect();
     for listener in &mut plan.listeners {
@@ -165,13 +183,9 @@ fn run(
         None => None,
     };
     let mut journal = Journal::open(&plan.logs).map_err(ServeError::Log)?;
-    let opened = match plan.stores.is_empty() {
-        true => None,
-        false => Some(opening::open(&plan)?),
-    };
-    let (engine, io_engine, io_engine_reason) = choose_engine(&plan);
+    let (opened, absent) = candidates.open(&plan)?;
     let tls = tls(&plan)?;
-    let (phase, mut phases) = watch::channel(Phase::Running);
+    let (phase, mut phases) = state_watch::channel(Phase::Running);
     let stopper = Stopper(phase.clone());
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
     let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
@@ -196,10 +210,12 @@ fn run(
             .map(|_| Arc::default())
             .collect(),
         has_disk: opened.is_some(),
+        absent,
         flights: Flights::new(plan.limits.waiters_max),
         counters: (0..plan.workers)
             .map(|_| Arc::new(Counters::default()))
             .collect(),
+        pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
         own_addresses,
         connections: AtomicUsize::new(0),
         phase,
@@ -233,6 +249,7 @@ fn run(
     on_ready(&ready, stopper.clone());
 
     runtime.block_on(async {
+        tokio::task::spawn_local(watch::run(Arc::clone(&shared)));
         if let Some(socket) = admin_socket {
             let shared = Arc::clone(&shared);
             tokio::task::spawn_local(admin::serve(shared, socket));
@@ -336,7 +353,10 @@ fn listen(address: &mut SocketAddr, sockets: usize) -> Result<Vec<net::TcpListen
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
     hang_up: Signal,
+    user_1: Signal,
+    user_2: Signal,
 }
 
 impl Signals {
@@ -345,23 +365,33 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
             hang_up: signal(SignalKind::hangup())?,
+            user_1: signal(SignalKind::user_defined1())?,
+            user_2: signal(SignalKind::user_defined2())?,
         })
     }
 
-    /// Does what they say: stop, and asked again at once; open the logs anew.
+    /// Does what they say: stop, and asked again at once; open the logs anew. SIGQUIT and SIGUSR1 are for those who are used to
+    /// nginx; SIGUSR2 means nothing here, and must not end the process either.
     async fn obey(mut self, stopper: Stopper, reopen: Reopener) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => stopper.stop_or_cut(),
                 _ = self.interrupt.recv() => stopper.stop_or_cut(),
+                _ = self.quit.recv() => stopper.stop_or_cut(),
                 _ = self.hang_up.recv() => reopen.reopen(),
+                _ = self.user_1.recv() => reopen.reopen(),
+                _ = self.user_2.recv() => tracing::warn!("SIGUSR2 means nothing here; it is ignored"),
             }
         }
     }
 }
 
-fn choose_engine(plan: &Plan) -> (EngineKind, &'static str, Option<String>) {
+fn choose_engine(plan: &Plan, in_memory: bool) -> (EngineKind, &'static str, Option<String>) {
+    if in_memory {
+        return (EngineKind::Auto, "inline", None);
+    }
     if plan.stores.is_empty() {
         return (EngineKind::Threads, "none", None);
     }
@@ -421,7 +451,7 @@ fn admission(plan: &Plan, opened: Option<&Opened>) -> Option<Mutex<Admission>> {
 }
 
 fn describe(opened: &Opened) -> Vec<String> {
-    let words = |(device, found): (Arc<device::Device>, &String)| {
+    let words = |(device, found): (Arc<Device>, &String)| {
         let path = device.path().display();
         let mib = device.size() >> 20;
         let how = if device.is_direct() {

@@ -33,9 +33,11 @@ use crate::{
     memory::{Front, MemoryTier},
     metrics::{self, Counters},
     object::Object,
+    opening::Absent,
     origin::Connector,
     plan::{Listener, Plan},
     predicate::Predicate,
+    pulse::Pulse,
     unkept::Unkept,
 };
 
@@ -75,10 +77,14 @@ pub struct Shared {
     pub read_queues: Vec<Arc<ReadQueue>>,
     /// Is there a device at all?
     pub has_disk: bool,
+    /// Stores of the plan that could not be opened.
+    pub absent: Vec<Absent>,
     /// Fetches in progress.
     pub flights: Flights,
     /// Every worker's counters.
     pub counters: Vec<Arc<Counters>>,
+    /// Whether the workers move.
+    pub pulses: Vec<Pulse>,
     /// Addresses we listen on, the admin interface included.
     pub own_addresses: Vec<SocketAddr>,
     /// Client connections of the process.
@@ -139,6 +145,10 @@ impl Shared {
 
     /// Waits until invalidations are durable, for so long at most. False: they are not.
     pub async fn settle(&self, all: &[Tickets], longest: Duration) -> bool {
+        // What a store that was left out holds is served again when it is back, unless the others know of its absence.
+        if !self.has_disk && !self.absent.is_empty() {
+            return false;
+        }
         let deadline = Instant::now() + longest;
         let mut durable = true;
         for tickets in all {
