@@ -119,7 +119,7 @@ impl Engine {
         let bytes = transfer.buffer_bytes();
         let held = Held::new(Arc::clone(&self.device), bytes);
         let _waiting = Waiting::new(self.device.health(), bytes);
-        let measured = self.meter.begin();
+        let measured = self.meter.begin(len);
         let answer = self.run(transfer, Order::Read, Some(held)).await;
         measured.answered(answer.is_ok());
         answer

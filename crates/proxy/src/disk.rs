@@ -628,8 +628,7 @@ impl DiskIo {
     pub async fn room_for_object(&self, primary: KeyHash, bytes: u64) {
         let member = self.member(primary);
         let store = &member.store;
-        let is_full =
-            || !member.is_shut() && (store.is_behind() || !store.has_room_for(bytes));
+        let is_full = || !member.is_shut() && (store.is_behind() || !store.has_room_for(bytes));
         if !is_full() {
             self.writes.waited_in_vain.set(None);
             return;

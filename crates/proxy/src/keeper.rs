@@ -9,8 +9,8 @@
 use std::{
     path::Path,
     rc::Rc,
-    sync::{Arc, OnceLock},
-    thread::{self, JoinHandle},
+    sync::{Arc, OnceLock, mpsc},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -34,6 +34,9 @@ const SCAN_TOLD_EVERY: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(100);
 /// How long a clean stop may take; then the next start goes on as after a crash.
 const CLOSE_MAX: Duration = Duration::from_secs(30);
+
+/// How long a stop waits for all that: for what is under way, the last writes, the checkpoint, and the engines.
+const CLOSED_MAX: Duration = Duration::from_secs(120);
 
 /// Wakes the keeper, and those who wait for it.
 #[derive(Debug, Default)]
@@ -97,7 +100,7 @@ impl Bell {
 /// The running keeper.
 pub struct Keeper {
     stop: watch::Sender<bool>,
-    thread: JoinHandle<Vec<Result<(), String>>>,
+    closed: mpsc::Receiver<Vec<Result<(), String>>>,
 }
 
 impl Keeper {
@@ -115,18 +118,19 @@ impl Keeper {
         let _ = bell.signs.set(signs);
         let (stop, stopped) = watch::channel(false);
         let (ready, is_ready) = oneshot::channel();
-        let thread = thread::Builder::new()
+        let (done, closed) = mpsc::channel();
+        thread::Builder::new()
             .name("keeper".into())
-            .spawn(move || run(stores, kind, bell, stopped, ready))?;
-        Ok((Keeper { stop, thread }, is_ready))
+            .spawn(move || done.send(run(stores, kind, bell, stopped, ready)))?;
+        Ok((Keeper { stop, closed }, is_ready))
     }
 
     /// Closes the stores in order: all workers have ended. What became of each.
     pub fn close(self) -> Vec<Result<(), String>> {
         self.stop.send_replace(true);
-        self.thread
-            .join()
-            .unwrap_or_else(|_| vec![Err("the keeper's thread has failed".into())])
+        // Not until the thread has ended: if a disk hangs, that is when the disk likes.
+        let closed = self.closed.recv_timeout(CLOSED_MAX);
+        closed.unwrap_or_else(|_| vec![Err("the keeper does not end, or has failed".into())])
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     net::{self, SocketAddr},
     sync::{Arc, Mutex, atomic::AtomicUsize},
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use device::{Device, EngineKind};
@@ -39,6 +39,11 @@ use crate::{
     state::{Phase, Shared},
     watch, worker,
 };
+
+/// How long a stop waits for workers that are told to cut everything: longer than they wait for their disks.
+const STOP_MAX: Duration = Duration::from_secs(60);
+/// How often it looks.
+const STOP_STEP: Duration = Duration::from_millis(5);
 
 /// Why the proxy cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -259,17 +264,15 @@ fn run(
         }
         let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
         tracing::info!("draining");
-        let workers = tokio::task::spawn_blocking(move || {
-            for thread in threads {
-                let _ = thread.join();
-            }
-        });
         let limit = shared.plan.timeouts.drain;
-        let mut workers = workers;
-        if tokio::time::timeout(limit, &mut workers).await.is_err() {
+        let ended = all_ended(&threads);
+        if tokio::time::timeout(limit, ended).await.is_err() {
             tracing::warn!(?limit, "requests are still in progress; cutting them");
             shared.phase.send_replace(Phase::Stopping);
-            let _ = workers.await;
+            let ended = all_ended(&threads);
+            if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
+                tracing::error!("a worker does not end; what it was doing is given up");
+            }
         }
     });
     drop(_inside);
@@ -288,6 +291,14 @@ fn run(
         }
     }
     Ok(())
+}
+
+/// Waits until each thread has done what it was started for. It may take the kernel longer to end one: a thread whose disk
+/// operations hang ends when they do.
+async fn all_ended(threads: &[JoinHandle<()>]) {
+    while !threads.iter().all(JoinHandle::is_finished) {
+        tokio::time::sleep(STOP_STEP).await;
+    }
 }
 
 fn start_workers(
@@ -417,7 +428,7 @@ fn tls(plan: &Plan) -> Result<Tls, ServeError> {
 }
 
 fn rules(plan: &Plan) -> httpcache::Rules {
-    let seconds = |d: std::time::Duration| u32::try_from(d.as_secs()).unwrap_or(u32::MAX);
+    let seconds = |d: Duration| u32::try_from(d.as_secs()).unwrap_or(u32::MAX);
     httpcache::Rules {
         heuristic_fraction_percent: plan.cache.heuristic_percent,
         heuristic_max_s: seconds(plan.cache.heuristic_max),

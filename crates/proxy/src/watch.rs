@@ -76,6 +76,9 @@ fn silent_max(shared: &Shared) -> Duration {
 
 /// Why the process is not well, if it cannot go on serving.
 pub fn standstill(shared: &Shared) -> Option<String> {
+    if shared.is_draining() {
+        return None; // threads end now
+    }
     let age = |age: Duration| age.as_secs();
     for (index, pulse) in shared.pulses.iter().enumerate() {
         if pulse.age() > WORKER_STILL_MAX {

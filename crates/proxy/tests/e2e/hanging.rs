@@ -90,7 +90,9 @@ fn what_lies_on_a_disk_that_hangs_comes_from_the_origin() {
 
     faults.release(Operation::Read);
     faults.release(Operation::Write);
-    eventually("it is used again", || (health(&proxy).1 == "ok").then_some(()));
+    eventually("it is used again", || {
+        (health(&proxy).1 == "ok").then_some(())
+    });
     proxy.get("/1");
     await_hit_by_read(&proxy, "/1");
     proxy.stop();
@@ -113,7 +115,9 @@ fn a_large_object_on_a_disk_that_hangs_comes_from_the_origin() {
     assert!(!answer.is_hit());
     assert_same(&answer.body, &body);
     faults.release(Operation::Read);
-    eventually("it is used again", || (health(&proxy).1 == "ok").then_some(()));
+    eventually("it is used again", || {
+        (health(&proxy).1 == "ok").then_some(())
+    });
     await_hit_by_read(&proxy, "/1");
     proxy.stop();
 }
@@ -130,7 +134,9 @@ fn a_proxy_whose_disk_hangs_can_be_stopped() {
         faults.hold(kind);
     }
     proxy.get("/1");
-    eventually("it is set aside", || (health(&proxy).1 != "ok").then_some(()));
+    eventually("it is set aside", || {
+        (health(&proxy).1 != "ok").then_some(())
+    });
     let start = Instant::now();
     proxy.stop();
     assert!(start.elapsed() < LONG);

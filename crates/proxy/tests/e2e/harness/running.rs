@@ -38,9 +38,7 @@ impl Proxy {
         Proxy::run(move |on_ready| proxy::start_at(plan, clock, on_ready))
     }
 
-    fn run(
-        start: impl FnOnce(OnReady) -> Result<(), ServeError> + Send + 'static,
-    ) -> Proxy {
+    fn run(start: impl FnOnce(OnReady) -> Result<(), ServeError> + Send + 'static) -> Proxy {
         let (sender, receiver) = mpsc::channel();
         let on_ready = move |ready: &Ready, stopper| {
             let _ = sender.send((ready.clone(), stopper));
