@@ -35,6 +35,15 @@ impl Pulse {
         Duration::from_millis(self.now_ms().saturating_sub(self.beat_ms.load(Relaxed)))
     }
 
+    /// One that has not moved for so long.
+    #[cfg(test)]
+    pub fn still_for(age: Duration) -> Pulse {
+        Pulse {
+            base: Instant::now() - age,
+            beat_ms: AtomicU64::new(0),
+        }
+    }
+
     fn now_ms(&self) -> u64 {
         u64::try_from(self.base.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
