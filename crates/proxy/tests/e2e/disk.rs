@@ -19,7 +19,7 @@ fn await_written(store: &Path, body: &[u8]) {
 }
 
 /// Answers with this body under a strong tag, or with the part of it that is asked for under that tag.
-fn send_tagged(exchange: &mut Exchange, body: &[u8]) {
+pub fn send_tagged(exchange: &mut Exchange, body: &[u8]) {
     let range = exchange.field("range").map(|range| {
         let (first, last) = range
             .strip_prefix("bytes=")

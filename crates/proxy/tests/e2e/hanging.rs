@@ -13,6 +13,7 @@ use proxy::{
     plan::{Admin, Plan, StorePlan},
 };
 
+use super::disk::send_tagged;
 use super::harness::{
     Client, Disk, FRESH, Origin, Proxy, assert_same, eventually, ok, pattern, plan_for, running,
 };
@@ -119,6 +120,34 @@ fn a_large_object_on_a_disk_that_hangs_comes_from_the_origin() {
         (health(&proxy).1 == "ok").then_some(())
     });
     await_hit_by_read(&proxy, "/1");
+    proxy.stop();
+}
+
+#[test]
+fn a_large_body_that_has_begun_when_the_disk_hangs_is_completed_from_the_origin() {
+    // More than the sockets between here and there hold.
+    let body = pattern(24 << 20);
+    let sent = body.clone();
+    let origin = Origin::start(move |exchange| send_tagged(exchange, &sent));
+    let faults = FaultPlan::new();
+    let device = Device::faulty(STORE_BYTES, faults.clone());
+    let mut plan = hasty(&origin);
+    plan.storing.read_wait = Duration::from_millis(500);
+    let proxy = Proxy::start_on(plan, device);
+    proxy.get("/1");
+    await_hit_by_read(&proxy, "/1");
+    assert_eq!(origin.count("/1"), 1);
+
+    let mut client = proxy.client();
+    let answer = client.ask("GET", "/1", &[]).read_head();
+    assert!(answer.is_hit());
+    let first = client.bytes(100_000);
+    faults.hold(Operation::Read);
+    let rest = client.bytes(body.len() - first.len());
+    assert_same(&first, &body[..first.len()]);
+    assert_same(&rest, &body[first.len()..]);
+    assert_eq!(origin.count("/1"), 2, "for the rest");
+    faults.release(Operation::Read);
     proxy.stop();
 }
 
