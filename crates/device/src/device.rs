@@ -10,12 +10,12 @@
 //! Limits: blocking transfers of any length go through bounce buffers of at most 1 MiB.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use bytes::{Buf, Bytes};
 use rustix::fs::OFlags;
@@ -23,7 +23,10 @@ use rustix::fs::OFlags;
 use crate::buffer::{ALIGN_BYTES, AlignedBuf, RawBuf};
 use crate::fault::IoFault;
 use crate::faults::{Begun, FaultPlan, Operation};
+use crate::filesystem;
+use crate::health::Health;
 use crate::signature::SPAN_BYTES;
+use crate::threads::Pool;
 use crate::transfer::{Progress, Step, Transfer};
 
 /// The bounce buffer of blocking transfers.
@@ -37,6 +40,9 @@ pub struct Device {
     path: PathBuf,
     size: u64,
     block_bytes: u32,
+    health: Health,
+    /// The threads that read and write it where io_uring is refused; made at first use.
+    pool: OnceLock<Arc<Pool>>,
 }
 
 enum Backend {
@@ -62,11 +68,14 @@ impl Device {
             block_bytes.is_power_of_two() && block_bytes as usize <= ALIGN_BYTES,
             "block {block_bytes}"
         );
+        let health = Health::new(!filesystem::is_prompt(&file));
         Arc::new(Self {
             backend: Backend::File { file, direct },
             path,
             size,
             block_bytes,
+            health,
+            pool: OnceLock::new(),
         })
     }
 
@@ -86,6 +95,8 @@ impl Device {
             path: PathBuf::from("memory"),
             size: size as u64,
             block_bytes: BLOCK_BYTES_LEAST,
+            health: Health::new(false),
+            pool: OnceLock::new(),
         })
     }
 
@@ -116,6 +127,37 @@ impl Device {
             Backend::File { file, .. } => crate::head::is_rotational(file),
             Backend::Memory { .. } => false,
         }
+    }
+
+    /// Whether it answers.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Reads a block somewhere, on this thread and for as long as that takes, to find out whether the device answers. An
+    /// error is an answer too. `nth` says where: another number is another place, so that no cache answers for the disk.
+    pub fn probe(&self, nth: u64) {
+        /// Far from each other, whatever the size: 2^64 by the golden ratio.
+        const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
+        if let Some(faults) = self.faults() {
+            faults.wait_blocking(Operation::Read);
+        }
+        let blocks = (self.size / ALIGN_BYTES as u64).max(1);
+        let at = (nth.wrapping_mul(STRIDE) % blocks) * ALIGN_BYTES as u64;
+        if let Ok(transfer) = self.plan(at, ALIGN_BYTES) {
+            let _ = self.read_blocking(transfer);
+        }
+        self.health.answered();
+    }
+
+    /// Its threads; the error is of starting the first one.
+    pub(crate) fn pool(&self) -> io::Result<Arc<Pool>> {
+        if let Some(pool) = self.pool.get() {
+            return Ok(Arc::clone(pool));
+        }
+        let pool = Pool::start()?;
+        // Of two that come together one is kept, and the threads of the other end.
+        Ok(Arc::clone(self.pool.get_or_init(|| pool)))
     }
 
     /// Fills `out` from byte `at`, blocking. For start and stop; any alignment will do.

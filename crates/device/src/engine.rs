@@ -14,6 +14,7 @@ use bytes::Bytes;
 
 use crate::device::Device;
 use crate::fault::IoFault;
+use crate::health::{Held, Waiting};
 use crate::inline::Inline;
 use crate::latency::{Latency, Meter};
 use crate::table::{Answer, Order};
@@ -115,8 +116,11 @@ impl Engine {
             return Ok(Bytes::new());
         }
         let transfer = self.device.plan(at, len)?;
-        let measured = self.meter.begin();
-        let answer = self.run(transfer, Order::Read).await;
+        let bytes = transfer.buffer_bytes();
+        let held = Held::new(Arc::clone(&self.device), bytes);
+        let _waiting = Waiting::new(self.device.health(), bytes);
+        let measured = self.meter.begin(len);
+        let answer = self.run(transfer, Order::Read, Some(held)).await;
         measured.answered(answer.is_ok());
         answer
     }
@@ -134,12 +138,12 @@ impl Engine {
         if data.is_empty() {
             return Ok(());
         }
-        self.run(transfer, Order::Write(data)).await.map(drop)
+        self.run(transfer, Order::Write(data), None).await.map(drop)
     }
 
     /// Waits until all writes that were *answered* before this call will survive a power failure.
     pub async fn flush(&self) -> Result<(), IoFault> {
-        self.run(self.device.plan(0, 0)?, Order::Flush)
+        self.run(self.device.plan(0, 0)?, Order::Flush, None)
             .await
             .map(drop)
     }
@@ -153,11 +157,11 @@ impl Engine {
         }
     }
 
-    async fn run(&self, transfer: Transfer, order: Order) -> Answer {
+    async fn run(&self, transfer: Transfer, order: Order, held: Option<Held>) -> Answer {
         match &self.backend {
-            Backend::Uring(uring) => uring.run(transfer, order).await,
-            Backend::Threads(threads) => threads.run(transfer, order).await,
-            Backend::Inline(inline) => inline.run(transfer, order).await,
+            Backend::Uring(uring) => uring.run(transfer, order, held).await,
+            Backend::Threads(threads) => threads.run(transfer, order, held).await,
+            Backend::Inline(inline) => inline.run(transfer, order, held).await,
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::device::Device;
 use crate::fault::IoFault;
+use crate::health::Held;
 use crate::table::{Answer, Order};
 use crate::threads::{carry_out, operation};
 use crate::transfer::Transfer;
@@ -31,7 +32,7 @@ impl Inline {
         }
     }
 
-    pub(crate) async fn run(&self, transfer: Transfer, order: Order) -> Answer {
+    pub(crate) async fn run(&self, transfer: Transfer, order: Order, held: Option<Held>) -> Answer {
         let kind = operation(&order);
         if !self
             .device
@@ -48,7 +49,9 @@ impl Inline {
                 faults.wait(kind).await;
             }
             in_flight.set(in_flight.get() - 1);
-            let _ = sender.send(carry_out(&device, transfer, order));
+            let answer = carry_out(&device, transfer, order);
+            drop(held);
+            let _ = sender.send(answer);
         });
         waiter.await.unwrap_or(Err(IoFault::Closed))
     }

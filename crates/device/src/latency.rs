@@ -5,14 +5,21 @@
 //! answers many at once; those that a busy thread finds done together count once. So a thread that has much to do, and looks
 //! at its answers late, does not make a fast disk look slow: at 2,000 answers a second the mean is at most half a millisecond.
 //!
-//! A mean that forgets: each read moves it by 1/32 of the difference, so about the last hundred reads count. The mean
+//! How long a read takes before its first byte, and how long for each further one, are judged apart: a disk without a head is
+//! not slow because somebody reads a mebibyte of it. *Long* reads tell the time a byte takes; *short* ones, less that for their
+//! bytes, tell the rest, the latency. Before the first long read a byte is taken to need as long as on a disk of
+//! 100 MB/s. What lies between the two lengths tells neither.
+//!
+//! A mean that forgets: each short read moves it by 1/32 of the difference, so about the last hundred reads count. The mean
 //! distance from it, kept the same way, says how much one read may differ. A read that fails says nothing about
 //! speed; one whose waiter went away counts if it had already waited longer than the mean, or a disk that stands
-//! still would look as fast as it last was.
+//! still would look as fast as it last was. No read counts as more than a second, or one that hung would be remembered for
+//! hundreds.
 //!
 //! Not known here: what is slow. Who asks compares.
 //!
-//! Limits: a disk that nobody reads keeps its last mean; `reads` tells whether it is news.
+//! Limits: a disk that nobody reads keeps its last mean; `reads` tells whether it is news. One of which only long reads are made
+//! has no latency that could be told from the time its bytes take.
 //!
 //! Source: RFC 6298 section 2, which estimates round-trip times so.
 
@@ -22,12 +29,23 @@ use std::time::Instant;
 /// The share of a new read in the mean: one of 2^SHIFT.
 const SHIFT: u32 = 5;
 
+/// The longest read that tells the latency: the longest that several who wait share (`proxy`'s windows).
+const SHORT_BYTES_MAX: usize = 256 << 10;
+/// The shortest that tells the time of a byte. Twice as long, so that what a seek adds to it is not taken for the time of
+/// all bytes of a short one.
+const LONG_BYTES_MIN: usize = 512 << 10;
+/// The time of 1024 bytes at 100 MB/s, in nanoseconds.
+const NANOS_A_KIB_FIRST: u64 = 10_240;
+/// No read counts as more, in nanoseconds.
+const NANOS_MAX: u64 = 1_000_000_000;
+
 /// How long the reads of an engine took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Reads measured since the engine was made.
+    /// Short reads measured since the engine was made.
     pub reads: u64,
-    /// The mean of the last hundred or so, in microseconds, those apart that were answered together. 0 before the first.
+    /// The mean of the last hundred or so without the time for their bytes, in microseconds, those apart that were answered
+    /// together. 0 before the first.
     pub mean_us: u64,
     /// How far a read is from the mean, on average, in microseconds.
     pub spread_us: u64,
@@ -39,6 +57,8 @@ pub(crate) struct Meter {
     reads: Cell<u64>,
     mean: Cell<u64>,
     spread: Cell<u64>,
+    /// What 1024 bytes take; `None` before the first long read.
+    a_kib: Cell<Option<u64>>,
     /// When the last answer came.
     answered_at: Cell<Option<Instant>>,
 }
@@ -46,18 +66,20 @@ pub(crate) struct Meter {
 /// A read that is being measured.
 pub(crate) struct Measured<'a> {
     meter: &'a Meter,
+    bytes: usize,
     begun: Instant,
     answered: bool,
 }
 
 impl Meter {
-    pub(crate) fn begin(&self) -> Measured<'_> {
-        self.begin_at(Instant::now())
+    pub(crate) fn begin(&self, bytes: usize) -> Measured<'_> {
+        self.begin_at(Instant::now(), bytes)
     }
 
-    fn begin_at(&self, begun: Instant) -> Measured<'_> {
+    fn begin_at(&self, begun: Instant, bytes: usize) -> Measured<'_> {
         Measured {
             meter: self,
+            bytes,
             begun,
             answered: false,
         }
@@ -72,22 +94,41 @@ impl Meter {
         }
     }
 
-    fn count(&self, nanos: u64) {
-        // Ten years fit, scaled; nothing that is measured lasts longer.
-        let scaled = nanos.min(u64::MAX >> (SHIFT + 1)) << SHIFT;
-        let first = self.reads.get() == 0;
-        self.reads.set(self.reads.get() + 1);
-        if first {
-            self.mean.set(scaled);
-            self.spread.set(scaled / 2);
-            return;
+    fn count(&self, nanos: u64, bytes: usize) {
+        let nanos = nanos.min(NANOS_MAX);
+        if bytes >= LONG_BYTES_MIN {
+            let scaled = (nanos << SHIFT) / (bytes as u64 >> 10);
+            let mean = self.a_kib.get().unwrap_or(scaled);
+            self.a_kib.set(Some(nearer(mean, scaled, 1 << SHIFT)));
+        } else if bytes <= SHORT_BYTES_MAX {
+            self.count_latency((nanos << SHIFT).saturating_sub(self.of_bytes(bytes)));
         }
-        let (mean, spread) = (self.mean.get(), self.spread.get());
-        let distance = mean.abs_diff(scaled);
-        self.spread
-            .set(spread - (spread >> SHIFT) + (distance >> SHIFT));
-        self.mean.set(mean - (mean >> SHIFT) + (scaled >> SHIFT));
     }
+
+    fn count_latency(&self, scaled: u64) {
+        let reads = self.reads.get() + 1;
+        self.reads.set(reads);
+        let (mean, spread) = (self.mean.get(), self.spread.get());
+        let distance = match reads {
+            1 => scaled / 2,
+            _ => mean.abs_diff(scaled),
+        };
+        // The first few count alike, or the very first would be remembered as a hundred others.
+        let share = reads.min(1 << SHIFT);
+        self.spread.set(nearer(spread, distance, share));
+        self.mean.set(nearer(mean, scaled, share));
+    }
+
+    /// What these bytes take behind the first one, scaled.
+    fn of_bytes(&self, bytes: usize) -> u64 {
+        let a_kib = self.a_kib.get().unwrap_or(NANOS_A_KIB_FIRST << SHIFT);
+        a_kib.saturating_mul(bytes as u64) >> 10
+    }
+}
+
+/// A mean, and one more that counts as one of so many.
+fn nearer(mean: u64, one: u64, share: u64) -> u64 {
+    mean - mean / share + one / share
 }
 
 impl Measured<'_> {
@@ -101,7 +142,7 @@ impl Measured<'_> {
         let nanos = self.nanos(now);
         self.meter.answered_at.set(Some(now));
         if well {
-            self.meter.count(nanos);
+            self.meter.count(nanos, self.bytes);
         }
     }
 
@@ -117,8 +158,13 @@ impl Drop for Measured<'_> {
     fn drop(&mut self) {
         if !self.answered {
             let nanos = self.nanos(Instant::now());
-            if nanos > self.meter.mean.get() >> SHIFT {
-                self.meter.count(nanos);
+            let expected = self
+                .meter
+                .mean
+                .get()
+                .saturating_add(self.meter.of_bytes(self.bytes));
+            if nanos > expected >> SHIFT {
+                self.meter.count(nanos, self.bytes);
             }
         }
     }
@@ -129,10 +175,18 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn of(nanos: impl IntoIterator<Item = u64>) -> Latency {
+    const MIB: usize = 1 << 20;
+    const PAGE: usize = 4096;
+
+    fn meter_of(reads: impl IntoIterator<Item = (u64, usize)>) -> Meter {
         let meter = Meter::default();
-        nanos.into_iter().for_each(|nanos| meter.count(nanos));
-        meter.latency()
+        (reads.into_iter()).for_each(|(us, bytes)| meter.count(us * 1000, bytes));
+        meter
+    }
+
+    /// Of reads of one byte.
+    fn of(us: impl IntoIterator<Item = u64>) -> Latency {
+        meter_of(us.into_iter().map(|us| (us, 1))).latency()
     }
 
     #[test]
@@ -142,7 +196,7 @@ mod tests {
 
     #[test]
     fn equal_reads_have_their_own_mean_and_no_spread() {
-        let latency = of([100_000; 1000]);
+        let latency = of([100; 1000]);
         assert_eq!(
             (latency.reads, latency.mean_us, latency.spread_us),
             (1000, 100, 0)
@@ -151,21 +205,74 @@ mod tests {
 
     #[test]
     fn the_mean_follows_a_disk_that_slows_down() {
-        let slow = of([[100_000; 500].as_slice(), &[5_000_000; 150]].concat());
+        let slow = of([[100; 500].as_slice(), &[5000; 150]].concat());
         assert!((4900..=5000).contains(&slow.mean_us), "{slow:?}");
     }
 
     #[test]
     fn one_slow_read_is_one_of_32() {
-        let latency = of([[100_000; 500].as_slice(), &[3_300_000]].concat());
+        let latency = of([[100; 500].as_slice(), &[3300]].concat());
         assert_eq!((latency.mean_us, latency.spread_us), (200, 100));
+    }
+
+    #[test]
+    fn long_reads_of_a_quick_disk_are_no_latency() {
+        // 80 us and 2 GB/s; a hundred pages, then a gigabyte in fragments.
+        let pages = [(82, PAGE); 100];
+        let fragments = [(604, MIB); 1024];
+        let latency = meter_of(pages.into_iter().chain(fragments).chain(pages)).latency();
+        assert_eq!(latency.reads, 200);
+        assert!((60..=85).contains(&latency.mean_us), "{latency:?}");
+    }
+
+    #[test]
+    fn short_reads_are_not_slow_for_their_bytes_either() {
+        // A volume at 40 MB/s that answers after 300 us.
+        let us = |bytes: usize| 300 + bytes as u64 / 40;
+        let fragments = [(us(MIB), MIB); 200];
+        let windows = [(us(256 << 10), 256 << 10), (us(PAGE), PAGE)].repeat(200);
+        let latency = meter_of(fragments.into_iter().chain(windows)).latency();
+        assert!((200..=300).contains(&latency.mean_us), "{latency:?}");
+    }
+
+    #[test]
+    fn a_disk_of_a_hundred_reads_a_second_is_slow_by_any_short_read() {
+        // With a head: 9 ms, then 150 MB/s.
+        let us = |bytes: usize| 9000 + bytes as u64 / 150;
+        for bytes in [512, 13 << 10, 64 << 10, 256 << 10] {
+            for long in [0, 300] {
+                let fragments = std::iter::repeat_n((us(MIB), MIB), long);
+                let reads = std::iter::repeat_n((us(bytes), bytes), 200);
+                let latency = meter_of(fragments.chain(reads)).latency();
+                assert!(
+                    (6500..=9200).contains(&latency.mean_us),
+                    "{bytes} {latency:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_disk_that_was_asleep_is_not_slow_for_long() {
+        let latency = of([[1_000_000].as_slice(), &[100; 127]].concat());
+        assert!(latency.mean_us < 2000, "{latency:?}");
+        let latency = of([[1_000_000].as_slice(), &[100; 160]].concat());
+        assert!(latency.mean_us < 1000, "{latency:?}");
+    }
+
+    #[test]
+    fn what_hung_is_forgotten_as_what_was_slow() {
+        let latency = of([[100; 500].as_slice(), &[90_000_000], &[100; 200]].concat());
+        assert!(latency.mean_us < 200, "{latency:?}");
     }
 
     /// Reads that are all begun at once and answered so many milliseconds later.
     fn together(answered_ms: &[u64]) -> Latency {
         let meter = Meter::default();
         let begun = Instant::now();
-        let reads: Vec<_> = answered_ms.iter().map(|_| meter.begin_at(begun)).collect();
+        let reads: Vec<_> = (answered_ms.iter())
+            .map(|_| meter.begin_at(begun, 1))
+            .collect();
         for (read, ms) in reads.into_iter().zip(answered_ms) {
             read.answered_at(true, begun + Duration::from_millis(*ms));
         }
@@ -190,21 +297,25 @@ mod tests {
 
     #[test]
     fn numbers_beyond_all_sense_do_no_harm() {
-        let latency = of([0, u64::MAX, u64::MAX, 0]);
-        assert_eq!(latency.reads, 4);
+        let meter = Meter::default();
+        for nanos in [0, u64::MAX, u64::MAX, 0] {
+            meter.count(nanos, 1);
+            meter.count(nanos, usize::MAX);
+        }
+        assert_eq!(meter.latency().reads, 4);
     }
 
     #[test]
     fn failures_say_nothing_and_a_waiter_who_leaves_at_least_so_long() {
         let meter = Meter::default();
-        meter.begin().answered(false);
+        meter.begin(0).answered(false);
         assert_eq!(meter.latency().reads, 0);
-        meter.begin().answered(true);
+        meter.begin(0).answered(true);
         meter.mean.set(0);
-        drop(meter.begin());
+        drop(meter.begin(0));
         assert_eq!(meter.latency().reads, 2);
         meter.mean.set(u64::MAX);
-        drop(meter.begin());
+        drop(meter.begin(0));
         assert_eq!(meter.latency().reads, 2);
     }
 }

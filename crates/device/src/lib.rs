@@ -15,6 +15,8 @@
 //!     inline    at once, on the caller's thread: memory devices in tests
 //!   latency   how long reads take
 //!   socket    what of a socket's bytes is not taken yet: no device, but a system call without a safe wrapper
+//!   health    whether they end at all
+//!     filesystem  which file systems take a submission without carrying it out (pure but for one look)
 //!   faults    what a test can make go wrong on a memory device
 //! ```
 //!
@@ -34,7 +36,9 @@ mod device;
 mod engine;
 mod fault;
 mod faults;
+mod filesystem;
 mod head;
+mod health;
 mod holders;
 mod inline;
 mod latency;
@@ -52,6 +56,7 @@ pub use device::Device;
 pub use engine::{Engine, EngineError, EngineKind};
 pub use fault::IoFault;
 pub use faults::{Counts, FaultPlan, Operation};
+pub use health::Health;
 pub use holders::Process;
 pub use latency::Latency;
 pub use open::{Access, OpenOptions, Opened};

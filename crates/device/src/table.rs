@@ -30,6 +30,7 @@ use bytes::Bytes;
 use crate::buffer::RawBuf;
 use crate::device::wanted_part;
 use crate::fault::IoFault;
+use crate::health::Held;
 use crate::transfer::{Progress, Transfer};
 
 /// Operations of one engine that may be with the kernel at once. More would only wait in the disk's own queue.
@@ -88,6 +89,8 @@ struct Slot {
     memory: Memory,
     waiter: Waiter,
     answer: Option<Answer>,
+    /// Until the kernel is done with it.
+    held: Option<Held>,
 }
 
 /// See the module.
@@ -103,7 +106,12 @@ pub(crate) struct Table {
 
 impl Table {
     /// Takes an operation in; its slot.
-    pub(crate) fn submit(&mut self, transfer: Transfer, order: Order) -> Result<u32, IoFault> {
+    pub(crate) fn submit(
+        &mut self,
+        transfer: Transfer,
+        order: Order,
+        held: Option<Held>,
+    ) -> Result<u32, IoFault> {
         if let Some(errno) = self.broken {
             return Err(fault(&transfer, errno));
         }
@@ -122,6 +130,7 @@ impl Table {
             memory,
             waiter: Waiter::Unseen,
             answer: None,
+            held,
         };
         let index = match self.free.pop() {
             Some(index) => {
@@ -298,6 +307,7 @@ impl Table {
     fn finish(&mut self, index: u32, answer: Answer, woken: &mut Vec<Waker>) {
         let slot = &mut self.slots[index as usize];
         slot.memory = Memory::Flush;
+        slot.held = None;
         slot.stage = Stage::Done;
         match std::mem::replace(&mut slot.waiter, Waiter::Unseen) {
             Waiter::Gone => self.vacate(index),
@@ -318,6 +328,7 @@ impl Table {
         );
         slot.stage = Stage::Free;
         slot.memory = Memory::Flush;
+        slot.held = None;
         self.free.push(index);
     }
 

@@ -17,14 +17,14 @@ impl Bench {
 
     fn read(&mut self, at: u64, len: usize) -> u32 {
         self.table
-            .submit(Transfer::new(at, len, 512).unwrap(), Order::Read)
+            .submit(Transfer::new(at, len, 512).unwrap(), Order::Read, None)
             .unwrap()
     }
 
     fn write(&mut self, at: u64, data: &'static [u8]) -> u32 {
         let transfer = Transfer::new(at, data.len(), 1).unwrap();
         self.table
-            .submit(transfer, Order::Write(Bytes::from_static(data)))
+            .submit(transfer, Order::Write(Bytes::from_static(data)), None)
             .unwrap()
     }
 
@@ -161,7 +161,9 @@ fn an_early_end_is_short() {
 fn the_two_limits_hold() {
     let mut b = Bench::new();
     let slots: Vec<_> = (0..QUEUE_MAX).map(|_| b.read(0, 512)).collect();
-    let refused = b.table.submit(Transfer::new(0, 1, 1).unwrap(), Order::Read);
+    let refused = b
+        .table
+        .submit(Transfer::new(0, 1, 1).unwrap(), Order::Read, None);
     assert!(matches!(refused, Err(IoFault::Busy)));
     let flown: Vec<_> = std::iter::from_fn(|| b.table.next()).collect();
     assert_eq!(
@@ -177,7 +179,7 @@ fn a_flush_waits_its_turn_and_runs_though_nobody_waits_for_it() {
     let mut b = Bench::new();
     let reads: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| b.read(0, 512)).collect();
     let flush = Transfer::new(0, 0, 1).unwrap();
-    let flush = b.table.submit(flush, Order::Flush).unwrap();
+    let flush = b.table.submit(flush, Order::Flush, None).unwrap();
     let flown: Vec<_> = std::iter::from_fn(|| b.table.next()).collect();
     assert_eq!(flown.len(), reads.len(), "no room for the flush yet");
     drop(b.table.abandon(flush));
@@ -202,7 +204,7 @@ fn a_broken_ring_answers_all_and_keeps_what_flies() {
     assert_eq!((b.table.flying(), b.woken.len()), (1, 1));
     assert!(
         b.table
-            .submit(Transfer::new(0, 1, 1).unwrap(), Order::Flush)
+            .submit(Transfer::new(0, 1, 1).unwrap(), Order::Flush, None)
             .is_err()
     );
     let moved = Bench::fill(&call, 1, 512);

@@ -1,14 +1,15 @@
 //! A pread/pwrite pool for where io_uring is refused.
 //!
-//! One pool for the process, made at first use and kept. A job owns its buffer and its device, so a waiter may go
-//! away at any time; a read nobody waits for is then not made.
+//! One pool a device, made at first use and ended with it: the threads of a device that hangs hang with it, and nobody
+//! else's may. A job owns its buffer and its device, so a waiter may go away at any time; a read nobody waits for is then
+//! not made.
 //!
-//! Limits: 16 threads; at most `QUEUE_MAX` jobs wait, the next is refused as `IoFault::Busy`.
+//! Limits: 16 threads a device; at most `QUEUE_MAX` jobs wait, the next is refused as `IoFault::Busy`.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use tokio::sync::oneshot;
 use crate::device::Device;
 use crate::fault::IoFault;
 use crate::faults::Operation;
+use crate::health::Held;
 use crate::table::{Answer, Order, QUEUE_MAX};
 use crate::transfer::Transfer;
 
@@ -24,17 +26,19 @@ use crate::transfer::Transfer;
 const THREADS: usize = 16;
 const NO_PANIC: &str = "the queue's lock is never held across a job";
 
-static POOL: OnceLock<Pool> = OnceLock::new();
-/// Held while the pool is made, so that it is made once.
-static MAKING: Mutex<()> = Mutex::new(());
-
-#[derive(Clone)]
-struct Pool(Arc<Queue>);
+/// The threads of one device; they end when it is dropped.
+pub(crate) struct Pool(Arc<Queue>);
 
 #[derive(Default)]
 struct Queue {
-    jobs: Mutex<VecDeque<Job>>,
+    jobs: Mutex<Jobs>,
     filled: Condvar,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    is_closed: bool,
 }
 
 struct Job {
@@ -42,6 +46,7 @@ struct Job {
     transfer: Transfer,
     order: Order,
     answer: oneshot::Sender<Answer>,
+    held: Option<Held>,
     _counted: Counted,
 }
 
@@ -56,7 +61,7 @@ impl Drop for Counted {
 
 /// An engine's handle on the pool.
 pub(crate) struct Threads {
-    pool: &'static Pool,
+    pool: Arc<Pool>,
     device: Arc<Device>,
     in_flight: Arc<AtomicUsize>,
 }
@@ -65,14 +70,14 @@ impl Threads {
     /// Makes the pool if it is not there yet; the error is of starting the first thread.
     pub(crate) fn new(device: Arc<Device>) -> io::Result<Self> {
         Ok(Self {
-            pool: pool()?,
+            pool: device.pool()?,
             device,
             in_flight: Arc::default(),
         })
     }
 
     /// Hands an operation to the pool and waits for its answer.
-    pub(crate) async fn run(&self, transfer: Transfer, order: Order) -> Answer {
+    pub(crate) async fn run(&self, transfer: Transfer, order: Order, held: Option<Held>) -> Answer {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let counted = Counted(Arc::clone(&self.in_flight));
         let (answer, waiter) = oneshot::channel();
@@ -81,14 +86,15 @@ impl Threads {
             transfer,
             order,
             answer,
+            held,
             _counted: counted,
         };
         {
             let mut jobs = self.pool.0.jobs.lock().expect(NO_PANIC);
-            if jobs.len() >= QUEUE_MAX {
+            if jobs.waiting.len() >= QUEUE_MAX {
                 return Err(IoFault::Busy);
             }
-            jobs.push_back(job);
+            jobs.waiting.push_back(job);
         }
         self.pool.0.filled.notify_one();
         waiter.await.unwrap_or(Err(IoFault::Closed))
@@ -99,30 +105,33 @@ impl Threads {
     }
 }
 
-fn pool() -> io::Result<&'static Pool> {
-    if let Some(pool) = POOL.get() {
-        return Ok(pool);
-    }
-    let _making = MAKING.lock().expect("making the pool does not panic");
-    if let Some(pool) = POOL.get() {
-        return Ok(pool);
-    }
-    let pool = Pool(Arc::default());
-    for number in 0..THREADS {
-        let queue = Arc::clone(&pool.0);
-        match thread::Builder::new()
-            .name(format!("disk-{number}"))
-            .spawn(move || queue.serve())
-        {
-            Ok(_) => {}
-            Err(error) if number == 0 => return Err(error),
-            Err(error) => {
-                tracing::warn!(%error, threads = number, "fewer disk threads than wanted");
-                break;
+impl Pool {
+    /// Starts the threads; the error is of the first one.
+    pub(crate) fn start() -> io::Result<Arc<Self>> {
+        let pool = Self(Arc::default());
+        for number in 0..THREADS {
+            let queue = Arc::clone(&pool.0);
+            match thread::Builder::new()
+                .name(format!("disk-{number}"))
+                .spawn(move || queue.serve())
+            {
+                Ok(_) => {}
+                Err(error) if number == 0 => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, threads = number, "fewer disk threads than wanted");
+                    break;
+                }
             }
         }
+        Ok(Arc::new(pool))
     }
-    Ok(POOL.get_or_init(|| pool))
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.0.jobs.lock().expect(NO_PANIC).is_closed = true;
+        self.0.filled.notify_all();
+    }
 }
 
 impl Queue {
@@ -132,8 +141,9 @@ impl Queue {
             let job = {
                 let mut jobs = self.jobs.lock().expect(NO_PANIC);
                 loop {
-                    match jobs.pop_front() {
+                    match jobs.waiting.pop_front() {
                         Some(job) => break job,
+                        None if jobs.is_closed => return,
                         None => jobs = self.filled.wait(jobs).expect(NO_PANIC),
                     }
                 }
@@ -150,6 +160,7 @@ impl Job {
             transfer,
             order,
             answer,
+            held,
             _counted,
         } = self;
         if matches!(order, Order::Read) && answer.is_closed() {
@@ -160,6 +171,7 @@ impl Job {
         }
         let result = carry_out(&device, transfer, order);
         // The device is let go before the answer is given: who awaited it may count on that.
+        drop(held);
         drop(device);
         drop(_counted);
         let _ = answer.send(result);

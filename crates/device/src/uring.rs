@@ -8,6 +8,8 @@
 //! The kernel is told that one thread submits (SINGLE_ISSUER) and that completions need no interrupt of that thread
 //! (COOP_TASKRUN); kernels before 6.0 get a plain ring.
 //!
+//! Where a transfer may be carried out within that call (`health`), the kernel is told to use its own threads.
+//!
 //! Invariants:
 //!   U1  every submission queue entry points to memory owned by its table slot (O1)
 //!   U2  `Shared`, with table, ring and device, is not dropped while an operation flies: `Uring::drop` waits, or
@@ -34,6 +36,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::device::Device;
 use crate::fault::IoFault;
+use crate::health::Held;
 use crate::table::{Answer, Call, IN_FLIGHT_MAX, Order, Table};
 use crate::transfer::Transfer;
 
@@ -145,8 +148,12 @@ impl Uring {
     }
 
     /// Submits an operation and waits for its answer.
-    pub(crate) async fn run(&self, transfer: Transfer, order: Order) -> Answer {
-        let slot = self.shared.table.borrow_mut().submit(transfer, order)?;
+    pub(crate) async fn run(&self, transfer: Transfer, order: Order, held: Option<Held>) -> Answer {
+        let slot = self
+            .shared
+            .table
+            .borrow_mut()
+            .submit(transfer, order, held)?;
         self.shared.kick();
         Wait {
             shared: &self.shared,
@@ -228,7 +235,15 @@ impl Shared {
             if !self.fill() {
                 return true;
             }
-            if let Err(error) = self.ring.borrow().submit() {
+            let begun = Instant::now();
+            let submitted = self.ring.borrow().submit();
+            if self.device.health().submitted_in(begun.elapsed()) {
+                tracing::warn!(
+                    device = %self.device.path().display(),
+                    "a disk operation was carried out while it was submitted, and held up everything else; from now on the kernel's threads carry them out"
+                );
+            }
+            if let Err(error) = submitted {
                 match error.raw_os_error() {
                     Some(EINTR) => {}
                     // Completions must be taken first, or memory become free: try again behind the other tasks.
@@ -262,11 +277,15 @@ impl Shared {
     fn fill(&self) -> bool {
         let (mut ring, mut table) = (self.ring.borrow_mut(), self.table.borrow_mut());
         let mut queue = ring.submission();
+        let flags = match self.device.health().submits_aside() {
+            true => squeue::Flags::ASYNC,
+            false => squeue::Flags::empty(),
+        };
         while !queue.is_full() {
             let Some((slot, call)) = table.next() else {
                 break;
             };
-            let entry = entry_for(&call).user_data(slot.into());
+            let entry = entry_for(&call).flags(flags).user_data(slot.into());
             // SAFETY: U1: the call's memory belongs to its slot until `complete` (O1), the table is dropped with
             // `Shared`, and that outlives all flying operations (U2). The file is registered with the ring.
             unsafe { queue.push(&entry) }.expect("the submission queue was not full");

@@ -318,3 +318,17 @@ fn auto_takes_the_best_there_is() {
         );
     });
 }
+
+#[test]
+fn what_the_kernels_threads_carry_out_is_the_same() {
+    on_every_file(8 * MIB, async |engine| {
+        engine.device().health().submit_aside();
+        for at in (0..8 * MIB).step_by(1 << 20) {
+            engine.write(at, pattern(at, 1 << 20).into()).await.unwrap();
+        }
+        engine.flush().await.unwrap();
+        for at in [0, 4096, 700_001] {
+            assert_eq!(engine.read(at, 70_000).await.unwrap(), pattern(at, 70_000));
+        }
+    });
+}

@@ -142,3 +142,74 @@ fn content_stays_from_engine_to_engine() {
         assert_eq!(engine.read(0, 5).await.unwrap(), &b"squid"[..]);
     });
 }
+
+#[test]
+fn a_device_that_hangs_holds_up_no_other() {
+    let plan = FaultPlan::new();
+    let hanging = Device::faulty(1 << 20, plan.clone());
+    plan.hold(Operation::Read);
+    on_worker(EngineKind::Threads, hanging, async |engine| {
+        // More than one device has threads.
+        let reads = (0..40).map(|_| {
+            let engine = Rc::clone(&engine);
+            spawn_local(async move { engine.read(0, 512).await })
+        });
+        let reads: Vec<_> = reads.collect();
+        plan.until_held(16).await;
+        let other = Engine::new(EngineKind::Threads, Device::memory(4096)).unwrap();
+        other.read(0, 512).await.unwrap();
+        plan.release(Operation::Read);
+        for read in reads {
+            read.await.unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_was_left_at_a_silent_device_is_counted_until_it_answers() {
+    on_memory(async |engine, plan| {
+        let health = Rc::clone(&engine);
+        let health = health.device().health();
+        plan.hold(Operation::Read);
+        let reads: Vec<_> = (0..3)
+            .map(|_| {
+                let engine = Rc::clone(&engine);
+                spawn_local(async move { engine.read(0, 512).await })
+            })
+            .collect();
+        plan.until_held(3).await;
+        assert_eq!(health.abandoned_bytes(), 0);
+        for read in reads {
+            read.abort();
+            assert!(read.await.unwrap_err().is_cancelled());
+        }
+        assert_eq!(health.abandoned_bytes(), 3 * 512);
+        while health.silent_for().is_zero() {
+            tokio::task::yield_now().await;
+        }
+        plan.release(Operation::Read);
+        while engine.in_flight() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(health.abandoned_bytes(), 0);
+        assert!(health.silent_for().is_zero());
+    });
+}
+
+#[test]
+fn a_probe_waits_as_reads_do_and_then_says_that_the_device_answers() {
+    let plan = FaultPlan::new();
+    let device = Device::faulty(1 << 20, plan.clone());
+    plan.hold(Operation::Read);
+    let probing = std::thread::spawn({
+        let device = Arc::clone(&device);
+        move || device.probe(1)
+    });
+    while plan.held() == 0 {
+        std::thread::yield_now();
+    }
+    plan.fail_all(Operation::Read);
+    plan.release(Operation::Read);
+    probing.join().unwrap();
+    assert_eq!(plan.counts().faults, 1, "an error is an answer");
+}

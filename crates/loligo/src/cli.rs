@@ -80,7 +80,7 @@ Flags override the file: --store replaces its stores, --listen and --reverse its
 networks of every listener, --store-size the size of every store. Sizes are written 64KiB, 256MiB, 10GiB, networks 10.0.0.0/8,2001:db8::/32.
 `loligo check` with the same flags explains what they mean; `loligo settings` lists all that a file may say.
 
-SIGTERM and SIGINT finish running requests and leave the store clean; SIGHUP reopens the logs.";
+SIGTERM, SIGINT and SIGQUIT finish running requests and leave the store clean; SIGHUP and SIGUSR1 reopen the logs.";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:

@@ -374,13 +374,11 @@ fn explain_storing(plan: &Plan, out: &mut String) {
         let group = Size(u64::from(storing.group_bytes));
         let _ = write!(reads, ", and then {group} at a time, for what lies beside");
     }
-    if is_lazy {
-        let patience = Time(storing.read_wait);
-        let _ = write!(
-            reads,
-            "; after {patience} in a slow disk's queue, from the origin"
-        );
-    }
+    let patience = Time(storing.read_wait);
+    let _ = write!(
+        reads,
+        "; what has not come after {patience}, from the origin"
+    );
     line(out, "read", &reads);
     let engine = match storing.io_engine {
         IoEngine::Auto => "io_uring where the kernel allows it, else threads",
@@ -528,7 +526,7 @@ mod tests {
                   comes in      all that may be stored
                   goes out      what was written longest ago and is not used
                   written       where reads are slow, objects of one server together, for 128 servers at a time
-                  read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms, and then 64KiB at a time, for what lies beside; after 5s in a slow disk's queue, from the origin
+                  read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms, and then 64KiB at a time, for what lies beside; what has not come after 5s, from the origin
                   disk I/O      io_uring where the kernel allows it, else threads; past the page cache
 
                 runs with
@@ -598,7 +596,7 @@ mod tests {
                   comes in      all that may be stored
                   goes out      what was written longest ago and is not used
                   written       where reads are slow, objects of one server together, for 128 servers at a time
-                  read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms, and then 64KiB at a time, for what lies beside; after 5s in a slow disk's queue, from the origin
+                  read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms, and then 64KiB at a time, for what lies beside; what has not come after 5s, from the origin
                   disk I/O      io_uring where the kernel allows it, else threads
 
                 runs with
@@ -652,7 +650,7 @@ mod tests {
               comes in      what was missed before, lately
               goes out      what was used longest ago; nothing longer than 1MiB comes in; from 97% full down to 95%
               written       objects of one server together, for 32 servers at a time
-              read          up to 10 together, waiting up to 2ms; after 5s in a slow disk's queue, from the origin
+              read          up to 10 together, waiting up to 2ms; what has not come after 5s, from the origin
               disk I/O      io_uring where the kernel allows it, else threads
         "#]].assert_eq(cache);
         let (_, rest) = said.split_once("set differently").unwrap();

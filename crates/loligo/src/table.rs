@@ -70,6 +70,11 @@ pub const TOP: &[Setting<Draft>] = &[
         },
         "Names by which it may be asked, beside IP addresses and localhost: for a Prometheus that scrapes it by name. Requests under other names get 421, since a web page may have made such a name point here.",
     ),
+    setting(
+        "store.required",
+        Kind::Switch(true, |d, on| d.plan.storing.required = on),
+        "Of all stores. `true`: one that cannot be opened or written ends the start, before anybody can connect. `false`: it is left out, and the proxy serves with the others, or from memory; the log, `/healthz` and the metric `loligo_stores_absent` say so. While none is left, purges are answered 503, because what the lost store holds may come back.",
+    ),
     flagged(
         "store.io-engine",
         "--io-engine",
@@ -126,7 +131,7 @@ pub const TOP: &[Setting<Draft>] = &[
     setting(
         "store.read-wait",
         Kind::Time(Storing::READ_WAIT, |d, t| d.plan.storing.read_wait = t),
-        "Where reads take long (`lazy-reads`), an answer that has waited so long for the disk comes from the origin instead: a disk that is asked for more than it can read serves what it can, and nobody waits in a queue that grows.",
+        "An answer that has waited so long for the disk comes from the origin instead: a disk that is asked for more than it can read serves what it can, and nobody waits in a queue that grows. A device that has answered nothing for as long (within 1s and 30s) is set aside until it answers: nobody asks it, and nothing is stored on it.",
     ),
     setting(
         "store.group-reads",
@@ -178,7 +183,7 @@ pub const TOP: &[Setting<Draft>] = &[
             default: "none",
             set: own::access_log,
         },
-        "The access log; `-` is standard output. SIGHUP reopens the file.",
+        "The access log; `-` is standard output. SIGHUP or SIGUSR1 reopens the file.",
     ),
     flagged(
         "log.access-format",
@@ -364,7 +369,7 @@ pub const TOP: &[Setting<Draft>] = &[
     setting(
         "timeouts.drain",
         Kind::Time(Timeouts::DRAIN, |d, t| d.plan.timeouts.drain = t),
-        "For running requests after SIGTERM or SIGINT; then they are cut.",
+        "For running requests after SIGTERM, SIGINT or SIGQUIT; then they are cut.",
     ),
     setting(
         "cache.heuristic-percent",

@@ -83,6 +83,8 @@ pub struct Incoming {
     pub began: Instant,
     /// When the connection was accepted, for the first request on it.
     pub accepted: Option<Instant>,
+    /// The short way has waited for the disk in vain; nobody is to wait once more.
+    pub skips_disk: bool,
 }
 
 enum Turn {
@@ -449,6 +451,7 @@ impl Conn {
                         head: view.to_owned(),
                         began,
                         accepted,
+                        skips_disk: false,
                     });
                     return Progress::Request(used + head_bytes, incoming);
                 }

@@ -73,6 +73,11 @@ impl Deadlines {
         self.0.draining.set(true);
     }
 
+    /// From now on they last again as long as they may.
+    pub fn resume(&self) {
+        self.0.draining.set(false);
+    }
+
     /// Looks through the table; to be called every [`TICK`].
     pub fn sweep(&self, now: Instant) {
         let ticks = now.duration_since(self.0.began).as_millis() / TICK.as_millis();

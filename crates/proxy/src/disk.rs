@@ -10,12 +10,13 @@
 //! Life of a stored miss: the record is copied into the cluster buffer; whoever fills the buffer carries the
 //! write out in a task of its own.
 //!
-//! Every failure here is a miss, counted and visible; no request fails because of the disk.
+//! Every failure here is a miss, counted and visible; no request fails because of the disk, and none waits for it without a
+//! limit. A device that is set aside (`watch`) is not asked at all: what is there counts as absent, and nothing is stored.
 
 use std::{
-    cell::{Cell, RefCell},
-    collections::HashSet,
+    cell::Cell,
     ops::Range,
+    pin::pin,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -32,6 +33,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     clock::Clock,
+    deadline::{Deadlines, Elapsed},
     keeper::Bell,
     lazy::{Brought, Gathered, LazyReads},
     metrics::{self, Counters},
@@ -53,10 +55,8 @@ pub struct DiskIo {
     locality: LocalityMode,
     /// How far a read may reach where reads take long; 0: no further than its record.
     group_bytes: usize,
-    /// How long a whole object waits for a slow disk.
+    /// How long an answer waits for the disk.
     read_wait: Duration,
-    /// What the short way of a request waited for in vain: the long way, which comes next, need not.
-    given_up: Rc<RefCell<HashSet<KeyHash>>>,
     clock: Clock,
 }
 
@@ -65,6 +65,8 @@ struct Member {
     reads: LazyReads,
     /// Who may read a fragment now; see [`FRAGMENTS_AT_ONCE`].
     fragments: Semaphore,
+    /// Of those who wait for a read.
+    deadlines: Deadlines,
 }
 
 /// Fragments of one store that a worker reads at once. Each takes it about a millisecond to verify: of hundreds that came at the same
@@ -90,15 +92,33 @@ pub struct Loaded {
     pub beside: Vec<Object>,
 }
 
-/// How long a read may wait for a slow disk.
+/// How long a read may wait for the disk.
 #[derive(Clone, Copy)]
-enum Waits {
+pub enum Waits {
     /// [`Storing::read_wait`](crate::plan::Storing); then the origin is asked.
     ForAWhile,
-    /// As long, and the long way is not to wait once more.
-    OnTheShortWay,
-    /// The answer has begun, and the origin may have another body by now.
-    AsLongAsItTakes,
+    /// The answer has begun, and the origin may have another body by now: [`PATIENCE`] times as long, while the device
+    /// answers others.
+    WhileItAnswers,
+}
+
+impl Waits {
+    /// For an answer that has begun, or has not.
+    pub fn for_answer(has_begun: bool) -> Waits {
+        match has_begun {
+            true => Waits::WhileItAnswers,
+            false => Waits::ForAWhile,
+        }
+    }
+}
+
+/// Why a record that was to be read is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unread {
+    /// It is not, or not any more, or it is damaged.
+    Absent,
+    /// The device did not give it in time.
+    GivenUp,
 }
 
 #[derive(Default)]
@@ -115,6 +135,14 @@ pub struct SwapIn {
     pub start: Instant,
     /// When it was there and verified.
     pub end: Instant,
+}
+
+impl Member {
+    /// Is its device not to be asked now?
+    fn is_shut(&self) -> bool {
+        let health = self.reads.engine().device().health();
+        health.is_aside() || health.abandoned_bytes() >= ABANDONED_BYTES_MAX
+    }
 }
 
 impl DiskIo {
@@ -135,6 +163,7 @@ impl DiskIo {
                     store,
                     reads,
                     fragments: Semaphore::new(FRAGMENTS_AT_ONCE),
+                    deadlines: Deadlines::new(),
                 })
                 .collect(),
             set,
@@ -144,7 +173,6 @@ impl DiskIo {
             locality: storing.locality,
             group_bytes: storing.group_bytes as usize,
             read_wait: storing.read_wait,
-            given_up: Rc::default(),
             clock,
         }
     }
@@ -157,13 +185,16 @@ impl DiskIo {
         &self.members[self.set.owner(primary)]
     }
 
+    /// Is the device that has everything of a primary key not to be asked now?
+    pub fn is_shut(&self, primary: KeyHash) -> bool {
+        self.member(primary).is_shut()
+    }
+
     /// The object stored under exactly this key, by one read.
     pub async fn load(&self, primary: KeyHash, hash: KeyHash, key: &[u8]) -> Option<Loaded> {
-        if self.given_up.borrow_mut().remove(&hash) {
-            return None;
-        }
         let start = Instant::now();
-        let found = self.read_record(primary, hash, Waits::ForAWhile).await?;
+        let waits = Waits::ForAWhile;
+        let found = self.read_record(primary, hash, waits).await.ok()?;
         let swap_in = found.from_device.then(|| SwapIn {
             start,
             end: Instant::now(),
@@ -178,13 +209,12 @@ impl DiskIo {
         key: &[u8],
         fetch_id: u64,
         number: u32,
+        waits: Waits,
     ) -> Option<Bytes> {
         let key = fragment_key(key, fetch_id, number);
         let hash = self.set.hasher().hash(&key);
         let turn = self.member(primary).fragments.acquire().await;
-        let found = self
-            .read_record(primary, hash, Waits::AsLongAsItTakes)
-            .await?;
+        let found = self.read_record(primary, hash, waits).await.ok()?;
         drop(turn);
         if found.parts.key != key {
             return None;
@@ -240,16 +270,22 @@ impl DiskIo {
     }
 
     /// A record, verified.
-    async fn read_record(&self, primary: KeyHash, hash: KeyHash, waits: Waits) -> Option<Found> {
+    async fn read_record(
+        &self,
+        primary: KeyHash,
+        hash: KeyHash,
+        waits: Waits,
+    ) -> Result<Found, Unread> {
         let member = self.member(primary);
         match member.store.look_up(hash) {
-            Lookup::Absent => None,
+            Lookup::Absent => Err(Unread::Absent),
             Lookup::Buffered(bytes) => {
                 // A copy: the object may be kept for long, and the buffer holds a whole cluster.
                 let bytes = Bytes::copy_from_slice(&bytes);
                 let decoded = member.store.decode(&bytes, hash);
-                Some(Found {
-                    parts: self.verified(&member.store, decoded, hash)?,
+                let parts = self.verified(&member.store, decoded, hash);
+                Ok(Found {
+                    parts: parts.ok_or(Unread::Absent)?,
                     renewal: None,
                     from_device: false,
                     beside: Vec::new(),
@@ -264,10 +300,20 @@ impl DiskIo {
     }
 
     /// Reads a pinned record and verifies it.
-    async fn read_pinned(&self, member: &Member, guard: ReadGuard, waits: Waits) -> Option<Found> {
+    async fn read_pinned(
+        &self,
+        member: &Member,
+        guard: ReadGuard,
+        waits: Waits,
+    ) -> Result<Found, Unread> {
+        if member.is_shut() {
+            metrics::add(&self.counters.disk_reads_untried, 1);
+            return Err(Unread::GivenUp);
+        }
         metrics::add(&self.counters.disk_reads, 1);
         let (offset, len, hash) = (guard.read().offset, guard.read().len, guard.read().hash());
-        let Brought { bytes, is_part } = match self.read_in_time(member, &guard, waits).await? {
+        let answer = self.read_in_time(member, &guard, waits).await;
+        let Brought { bytes, is_part } = match answer.ok_or(Unread::GivenUp)? {
             Ok(brought) => brought,
             Err(error) => {
                 metrics::add(&self.counters.disk_read_errors, 1);
@@ -275,7 +321,7 @@ impl DiskIo {
                 if matches!(error, IoFault::Device { .. } | IoFault::Short { .. }) {
                     guard.failed();
                 }
-                return None;
+                return Err(Unread::Absent);
             }
         };
         let companions = member.store.companions(&bytes, guard.read());
@@ -287,9 +333,10 @@ impl DiskIo {
         let decoded = member.store.decode_read(&own, guard.read());
         let renewal = guard.read().renewal();
         if !guard.done() {
-            return None; // killed while it was read
+            return Err(Unread::Absent); // killed while it was read
         }
-        let parts = self.verified(&member.store, decoded, hash)?;
+        let parts = self.verified(&member.store, decoded, hash);
+        let parts = parts.ok_or(Unread::Absent)?;
         let mut beside = companions;
         if !beside.is_empty() {
             let server = target::server_of_key(&parts.key);
@@ -300,7 +347,7 @@ impl DiskIo {
                     && self.set.owner(it.parts.primary) == owner
             });
         }
-        Some(Found {
+        Ok(Found {
             renewal,
             from_device: true,
             beside,
@@ -308,26 +355,29 @@ impl DiskIo {
         })
     }
 
-    /// A read, if it does not wait for too long where reads take long.
+    /// A read, if it does not wait for too long.
     async fn read_in_time(
         &self,
         member: &Member,
         guard: &ReadGuard,
         waits: Waits,
     ) -> Option<Result<Brought, IoFault>> {
-        let read = self.read_with_group(member, guard.read());
-        if matches!(waits, Waits::AsLongAsItTakes) || !member.reads.is_lazy() {
-            return Some(read.await);
-        }
-        let answer = tokio::time::timeout(self.read_wait, read).await.ok();
-        if answer.is_none() {
-            metrics::add(&self.counters.disk_reads_given_up, 1);
-            let mut given_up = self.given_up.borrow_mut();
-            if matches!(waits, Waits::OnTheShortWay) && given_up.len() < GIVEN_UP_MAX {
-                given_up.insert(guard.read().hash());
+        let mut read = pin!(self.read_with_group(member, guard.read()));
+        let watch = member.deadlines.watch();
+        let patience = match waits {
+            Waits::ForAWhile => 1,
+            Waits::WhileItAnswers => PATIENCE,
+        };
+        for _ in 0..patience {
+            // Idle: a device that is set aside ends all waits at once (`tick`).
+            match watch.limit_idle(self.read_wait, read.as_mut()).await {
+                Ok(answer) => return Some(answer),
+                Err(Elapsed) if member.is_shut() => break,
+                Err(Elapsed) => {}
             }
         }
-        answer
+        metrics::add(&self.counters.disk_reads_given_up, 1);
+        None
     }
 
     /// A record, and where reads take long what lies behind it.
@@ -392,12 +442,13 @@ impl DiskIo {
         guard: ReadGuard,
         primary: KeyHash,
         key: &[u8],
-    ) -> Option<Loaded> {
+    ) -> Result<Loaded, Unread> {
         let hash = guard.read().hash();
         let member = self.member(primary);
-        let waits = Waits::OnTheShortWay;
+        let waits = Waits::ForAWhile;
         let found = self.read_pinned(member, guard, waits).await?;
-        self.loaded(primary, hash, key, found, None)
+        let loaded = self.loaded(primary, hash, key, found, None);
+        loaded.ok_or(Unread::Absent)
     }
 
     fn verified(
@@ -488,9 +539,11 @@ impl DiskIo {
 
     fn insert(&self, record: &NewRecord<'_>) -> bool {
         let member = self.member(record.primary);
-        let Inserted { outcome, writes } = member.store.insert(record, unix_ms());
-        self.carry_out(member, writes);
-        let stored = matches!(outcome, Outcome::Stored);
+        let stored = !member.is_shut() && {
+            let Inserted { outcome, writes } = member.store.insert(record, unix_ms());
+            self.carry_out(member, writes);
+            matches!(outcome, Outcome::Stored)
+        };
         if stored {
             let bytes: usize = record.body.iter().map(|p| p.len()).sum();
             metrics::add(&self.counters.stored_objects, 1);
@@ -529,9 +582,14 @@ impl DiskIo {
         })
     }
 
-    /// Writes clusters out that have waited for long enough.
+    /// Writes clusters out that have waited for long enough, and ends waits for reads that are over due.
     pub fn tick(&self) {
         for member in &*self.members {
+            match member.is_shut() {
+                true => member.deadlines.drain(),
+                false => member.deadlines.resume(),
+            }
+            member.deadlines.sweep(Instant::now());
             self.carry_out(member, member.store.tick(unix_ms()));
         }
     }
@@ -541,23 +599,35 @@ impl DiskIo {
         for member in &*self.members {
             self.carry_out(member, member.store.flush());
         }
+        let begun = Instant::now();
         loop {
             let one_done = self.writes.one_done.notified();
-            if self.writes.count.get() == 0 {
+            let longest = match self.members.iter().any(Member::is_shut) {
+                true => SETTLE_SHUT_MAX,
+                false => SETTLE_MAX,
+            };
+            let writes = self.writes.count.get();
+            if writes == 0 {
                 return;
             }
-            one_done.await;
+            if begun.elapsed() >= longest {
+                tracing::warn!(writes, "the disk does not take what is left to write");
+                return;
+            }
+            let _ = tokio::time::timeout(SETTLE_STEP, one_done).await;
         }
     }
 
     /// Waits while many writes are under way, or while there is no room for a fragment, but not for ever.
     pub async fn room_for_fragment(&self, primary: KeyHash) {
-        let store = &self.member(primary).store;
+        let member = self.member(primary);
+        let store = &member.store;
         let bytes = u64::from(store.fragment_bytes());
         let is_full = || {
-            self.writes.count.get() >= WRITES_BEFORE_WAIT
-                || store.is_behind()
-                || !store.has_room_for(bytes)
+            !member.is_shut()
+                && (self.writes.count.get() >= WRITES_BEFORE_WAIT
+                    || store.is_behind()
+                    || !store.has_room_for(bytes))
         };
         self.wait_while(is_full, ROOM_WAIT).await;
     }
@@ -565,8 +635,9 @@ impl DiskIo {
     /// Waits while the disk is behind, so that an object is stored rather than not; but not for long, and not again and
     /// again on a disk that takes nothing.
     pub async fn room_for_object(&self, primary: KeyHash, bytes: u64) {
-        let store = &self.member(primary).store;
-        let is_full = || store.is_behind() || !store.has_room_for(bytes);
+        let member = self.member(primary);
+        let store = &member.store;
+        let is_full = || !member.is_shut() && (store.is_behind() || !store.has_room_for(bytes));
         if !is_full() {
             self.writes.waited_in_vain.set(None);
             return;
@@ -633,8 +704,15 @@ impl DiskIo {
     }
 }
 
-/// Reads remembered that were waited for in vain: more than a worker gives up on before it comes to ask again.
-const GIVEN_UP_MAX: usize = 1024;
+/// How many times `store.read-wait` an answer that has begun waits for its next part.
+const PATIENCE: u32 = 12;
+/// A device that still has so many bytes to read for nobody is asked for nothing more: each read holds its memory until
+/// it is ended.
+const ABANDONED_BYTES_MAX: u64 = 64 << 20;
+/// How long a worker that ends waits for its writes; how long if a device has been set aside; how often it looks.
+const SETTLE_MAX: Duration = Duration::from_secs(30);
+const SETTLE_SHUT_MAX: Duration = Duration::from_secs(2);
+const SETTLE_STEP: Duration = Duration::from_millis(100);
 /// Writes of one worker under way before a long body has to wait.
 const WRITES_BEFORE_WAIT: usize = 4;
 /// How often it looks.

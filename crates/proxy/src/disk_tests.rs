@@ -4,6 +4,7 @@ use super::*;
 use crate::{keeper::Keeper, plan::LazyMode, target::KEY_PREFIX};
 use device::{Device, Engine, EngineKind, FaultPlan, Operation};
 use httpcache::{Standing, StandingFlags};
+use std::sync::atomic::Ordering;
 use store::{Geometry, Identity, Settings};
 
 const STORE_BYTES: u64 = 32 << 20;
@@ -44,10 +45,13 @@ impl Rig {
 
     /// What a worker has, with `set` as the stores; only the first of them is used.
     fn disk(&self, set: Set) -> DiskIo {
+        self.disk_reading(set, LazyMode::Gather(2))
+    }
+
+    fn disk_reading(&self, set: Set, lazily: LazyMode) -> DiskIo {
         let engine = Engine::new(EngineKind::Auto, Arc::clone(&self.device)).unwrap();
         engine.start();
         let soon = Duration::from_millis(1);
-        let lazily = LazyMode::Gather(2);
         let reads = LazyReads::new(Rc::new(engine), lazily, soon, Arc::default());
         DiskIo::new(
             Arc::new(set),
@@ -189,6 +193,46 @@ fn what_another_store_has_taken_over_does_not_come_along() {
         let beside = load(rig.disk(set), &ours[0]).await.beside;
         let came: Vec<_> = beside.iter().map(|object| object.hash).collect();
         assert_eq!(came, ours[1..].iter().map(|o| o.hash).collect::<Vec<_>>());
+    });
+    rig.close();
+}
+
+#[test]
+fn a_device_that_keeps_too_much_for_nobody_is_asked_for_nothing_more() {
+    let rig = Rig::new();
+    on_worker(async {
+        let set = Set::of_one(Arc::clone(&rig.store));
+        let disk = rig.disk_reading(set, LazyMode::Gather(0));
+        let mut long = object(&rig.store, 1);
+        long.body = vec![7; 60_000].into();
+        assert!(put(&disk, &long));
+        disk.settle().await;
+        let load = || disk.load(long.primary, long.hash, &long.key);
+        assert!(load().await.is_some());
+
+        rig.faults.hold(Operation::Read);
+        let mut left = 0;
+        while !disk.is_shut(long.primary) {
+            let mut load = Box::pin(load());
+            std::future::poll_fn(|cx| {
+                assert!(load.as_mut().poll(cx).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+            left += 1;
+        }
+        assert!((1000..=1125).contains(&left), "{left}");
+        let untried = || (rig.counters.disk_reads_untried).load(Ordering::Relaxed);
+        assert_eq!(untried(), 0);
+        assert!(load().await.is_none());
+        assert_eq!(untried(), 1);
+        assert!(!put(&disk, &object(&rig.store, 2)), "and nothing is stored");
+
+        rig.faults.release(Operation::Read);
+        while disk.is_shut(long.primary) {
+            tokio::task::yield_now().await;
+        }
+        assert!(load().await.is_some());
     });
     rig.close();
 }

@@ -41,6 +41,7 @@ use crate::{
 /// Answers one request.
 pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> After {
     let mut on = Answering::new(&incoming);
+    let skips_disk = incoming.skips_disk;
     let mut head = incoming.head;
     if head.method == "CONNECT" {
         // The ways less travelled are boxed, so that the future of every request stays small.
@@ -112,6 +113,7 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         bypass: ruled.bypass,
         extras: extras.unwrap_or_default(),
         upgrade,
+        skips_disk,
     };
     //= rfc9111 §5.2.1.7   only what is stored is wanted, whatever stands beside it
     if plain_method
@@ -173,6 +175,8 @@ pub struct Wanted {
     pub extras: Vec<u8>,
     /// The protocols it asks to switch to, where it may.
     pub upgrade: Option<Vec<u8>>,
+    /// See [`Incoming::skips_disk`].
+    pub skips_disk: bool,
 }
 
 impl Wanted {

@@ -18,6 +18,7 @@ use store::{KeyHash, Lookup, ReadGuard, Sequence};
 
 use crate::{
     client::{Conn, Incoming},
+    disk::Unread,
     metrics,
     object::Object,
     pace::{self, Wrote},
@@ -74,7 +75,7 @@ pub struct OnDisk {
 
 impl OnDisk {
     /// The request for the long way.
-    fn into_incoming(self, worker: &Worker) -> Option<Box<Incoming>> {
+    fn into_incoming(self, worker: &Worker, skips_disk: bool) -> Option<Box<Incoming>> {
         let head = &self.key_and_head[self.key_len..];
         let mut scratch = http1::Scratch::new();
         let parsed = http1::parse_request(head, &worker.shared.limits, &mut scratch);
@@ -83,6 +84,7 @@ impl OnDisk {
             head: view.to_owned(),
             began: self.began,
             accepted: self.accepted,
+            skips_disk,
         }))
     }
 }
@@ -154,8 +156,9 @@ pub fn answer(
     let hash = worker.hasher.hash(&key);
     let mut front = worker.front.borrow_mut();
     let Some(resident) = front.get(&worker.shared.memory, hash, &key) else {
-        if worker.disk.is_none() {
-            return Fast::NotHere;
+        match &worker.disk {
+            Some(disk) if !disk.is_shut(hash) => {}
+            _ => return Fast::NotHere,
         }
         // Noted before the look-up: what is invalidated after it is not served.
         let store = worker.shared.store.of(hash);
@@ -306,9 +309,10 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
             let key = &on_disk.key_and_head[..on_disk.key_len];
             disk.finish_load(guard, on_disk.hash, key).await
         }
-        None => None,
+        None => Err(Unread::Absent),
     };
-    let object = loaded.map(|loaded| {
+    let skips_disk = matches!(loaded, Err(Unread::GivenUp));
+    let object = loaded.ok().map(|loaded| {
         shared.take_along(loaded.beside, on_disk.sequence);
         loaded.object
     });
@@ -318,7 +322,7 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
         o.large.is_none() && o.standing.is_fresh(now) && shared.still_valid(o, on_disk.sequence)
     });
     let Some(object) = object else {
-        return match on_disk.into_incoming(worker) {
+        return match on_disk.into_incoming(worker, skips_disk) {
             Some(incoming) => FromDisk::NotServed(incoming),
             None => FromDisk::Sent(false),
         };

@@ -92,7 +92,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
             (hash, &variant)
         }
     };
-    let disk = worker.disk.as_ref()?;
+    let disk = worker.disk.as_ref().filter(|_| !wanted.skips_disk)?;
     let loaded = disk.load(wanted.primary, hash, key).await?;
     let Loaded {
         object,

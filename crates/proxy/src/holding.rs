@@ -14,7 +14,7 @@ use httpcache::ByteRange;
 use store::{KeyHash, KeyHasher, Needed, Needs};
 
 use crate::{
-    disk::{DiskIo, fragment_key},
+    disk::{DiskIo, Waits, fragment_key},
     object::Object,
 };
 
@@ -96,7 +96,8 @@ impl Holding {
                 is_growing: true,
             });
         }
-        let found = disk.load_fragment(primary, key, fetch_id, number).await;
+        let waits = Waits::for_answer(true);
+        let found = (disk.load_fragment(primary, key, fetch_id, number, waits)).await;
         self.read(Some(disk), number);
         found
     }

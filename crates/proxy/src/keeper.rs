@@ -9,8 +9,8 @@
 use std::{
     path::Path,
     rc::Rc,
-    sync::Arc,
-    thread::{self, JoinHandle},
+    sync::{Arc, OnceLock, mpsc},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -21,7 +21,10 @@ use tokio::{
     sync::{Notify, oneshot, watch},
 };
 
-use crate::disk::unix_ms;
+use crate::{
+    disk::unix_ms,
+    pulse::{Pulse, StoreWork},
+};
 
 /// How long a start waits for the first room to be made, so that the first answers are stored too.
 const ROOM_MAX: Duration = Duration::from_millis(500);
@@ -32,17 +35,40 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long a clean stop may take; then the next start goes on as after a crash.
 const CLOSE_MAX: Duration = Duration::from_secs(30);
 
+/// How long a stop waits for all that: for what is under way, the last writes, the checkpoint, and the engines.
+const CLOSED_MAX: Duration = Duration::from_secs(120);
+
 /// Wakes the keeper, and those who wait for it.
 #[derive(Debug, Default)]
 pub struct Bell {
     wake: Notify,
     done: Notify,
+    /// Of the keeper, once there is one.
+    signs: OnceLock<Signs>,
+}
+
+/// The keeper's signs of life.
+#[derive(Debug)]
+struct Signs {
+    pulse: Pulse,
+    /// In the set's order.
+    works: Vec<StoreWork>,
 }
 
 impl Bell {
     /// There is work.
     pub fn ring(&self) {
         self.wake.notify_waiters();
+    }
+
+    /// Whether the keeper moves; `None`: there is none.
+    pub fn keeper_pulse(&self) -> Option<&Pulse> {
+        self.signs.get().map(|signs| &signs.pulse)
+    }
+
+    /// Whether its work at each store ends, in the set's order.
+    pub fn works(&self) -> &[StoreWork] {
+        self.signs.get().map_or(&[], |signs| &signs.works)
     }
 
     /// Waits until some work was done, for so long at most.
@@ -74,7 +100,7 @@ impl Bell {
 /// The running keeper.
 pub struct Keeper {
     stop: watch::Sender<bool>,
-    thread: JoinHandle<Vec<Result<(), String>>>,
+    closed: mpsc::Receiver<Vec<Result<(), String>>>,
 }
 
 impl Keeper {
@@ -84,20 +110,27 @@ impl Keeper {
         kind: EngineKind,
         bell: Arc<Bell>,
     ) -> std::io::Result<(Keeper, oneshot::Receiver<Result<(), String>>)> {
+        let paths = stores.iter().map(|(_, device)| device.path().to_owned());
+        let signs = Signs {
+            pulse: Pulse::default(),
+            works: paths.map(StoreWork::of).collect(),
+        };
+        let _ = bell.signs.set(signs);
         let (stop, stopped) = watch::channel(false);
         let (ready, is_ready) = oneshot::channel();
-        let thread = thread::Builder::new()
+        let (done, closed) = mpsc::channel();
+        thread::Builder::new()
             .name("keeper".into())
-            .spawn(move || run(stores, kind, bell, stopped, ready))?;
-        Ok((Keeper { stop, thread }, is_ready))
+            .spawn(move || done.send(run(stores, kind, bell, stopped, ready)))?;
+        Ok((Keeper { stop, closed }, is_ready))
     }
 
     /// Closes the stores in order: all workers have ended. What became of each.
     pub fn close(self) -> Vec<Result<(), String>> {
         self.stop.send_replace(true);
-        self.thread
-            .join()
-            .unwrap_or_else(|_| vec![Err("the keeper's thread has failed".into())])
+        // Not until the thread has ended: if a disk hangs, that is when the disk likes.
+        let closed = self.closed.recv_timeout(CLOSED_MAX);
+        closed.unwrap_or_else(|_| vec![Err("the keeper does not end, or has failed".into())])
     }
 }
 
@@ -121,13 +154,14 @@ fn run(
     runtime.block_on(async move {
         let kept: Vec<_> = stores.iter().map(|(store, _)| Arc::clone(store)).collect();
         let mut keeping = Vec::new();
-        for (store, device) in stores {
+        for (index, (store, device)) in stores.into_iter().enumerate() {
             match Engine::new(kind, device) {
                 Ok(engine) => {
                     engine.start();
                     let bell = Arc::clone(&bell);
                     let stopped = stopped.clone();
                     keeping.push(tokio::task::spawn_local(keep(
+                        index,
                         store,
                         Rc::new(engine),
                         bell,
@@ -140,6 +174,7 @@ fn run(
                 }
             }
         }
+        tokio::task::spawn_local(beat(Arc::clone(&bell)));
         let until = Instant::now() + ROOM_MAX;
         while !kept.iter().all(|store| store.has_room_for(1)) && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -153,8 +188,17 @@ fn run(
     })
 }
 
-/// Keeps one store until it is closed.
+/// Says that this thread moves, whatever its operations wait for.
+async fn beat(bell: Arc<Bell>) {
+    while let Some(pulse) = bell.keeper_pulse() {
+        pulse.beat();
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Keeps one store, one of the set, until it is closed.
 async fn keep(
+    index: usize,
     store: Arc<Store>,
     engine: Rc<Engine>,
     bell: Arc<Bell>,
@@ -171,7 +215,10 @@ async fn keep(
             let (store, engine) = (Arc::clone(&store), Rc::clone(&engine));
             let (bell, step) = (Arc::clone(&bell), Rc::clone(&step));
             tokio::task::spawn_local(async move {
+                let signs = bell.works().get(index);
+                signs.inspect(|work| work.begin());
                 carry_out(&store, &engine, work).await;
+                signs.inspect(|work| work.end());
                 bell.done.notify_waiters();
                 step.notify_one();
             });
@@ -202,7 +249,7 @@ async fn keep(
                     Some(_) => Err("what a crash left was still being looked through".into()),
                 };
             }
-            if Instant::now() >= until {
+            if Instant::now() >= until || engine.device().health().is_aside() {
                 return Err("the disk did not take the last checkpoint in time".into());
             }
         }
@@ -216,8 +263,12 @@ async fn keep(
                     let _ = tokio::time::timeout(TICK, step.notified()).await;
                 }
                 for write in store.flush() {
-                    let ok = engine.write(write.offset, write.data).await.is_ok();
-                    store.write_done(write.id, ok, unix_ms());
+                    let left = until.saturating_duration_since(Instant::now());
+                    let write_out = engine.write(write.offset, write.data);
+                    match tokio::time::timeout(left, write_out).await {
+                        Ok(written) => store.write_done(write.id, written.is_ok(), unix_ms()),
+                        Err(_) => return Err("the disk did not take the last writes in time".into()),
+                    }
                 }
                 store.begin_close();
                 closing_until = Some(Instant::now() + CLOSE_MAX);

@@ -8,7 +8,8 @@
 //! A disk without a head gains nothing and would only wait, so by default it is *measured* whether a read takes long
 //! (`device::Latency`). It is switched on and off at different values, and not again before the mean has
 //! forgotten the reads from before the last switch; else it would flap, because gathering changes what is measured: reads
-//! that go together wait for each other at the disk. That only holds it on while reads are many. Before the first reads, what the
+//! that go together wait for each other at the disk. And only when the mean has been slow for as many reads in a row: one hiccup
+//! of any disk lasts as long as a thousand of its reads. That only holds it on while reads are many. Before the first reads, what the
 //! kernel says of a block device counts (`Device::has_head`).
 //!
 //! Life of a read: it joins those that are gathered, and if nobody drives them, a task is spawned that does, until nobody waits; full or due, they
@@ -326,7 +327,9 @@ struct Switch {
     on: bool,
     /// Reads measured when it was last switched.
     switched_at: u64,
-    /// Reads measured when the mean was last as long as a slow disk's.
+    /// Reads measured when the mean became as long as a slow disk's, and has been since.
+    slow_since: Option<u64>,
+    /// Reads measured when it was last so.
     slow_at: Option<u64>,
 }
 
@@ -340,17 +343,24 @@ impl Switch {
     }
 
     fn after(mut self, latency: Latency) -> Self {
+        let is_slow = latency.mean_us >= ON_US;
+        match is_slow {
+            true => _ = self.slow_since.get_or_insert(latency.reads),
+            false => self.slow_since = None,
+        }
         if latency.reads < self.switched_at.saturating_add(READS_BETWEEN_SWITCHES) {
             return self;
         }
-        if latency.mean_us >= ON_US {
+        if is_slow {
             self.slow_at = Some(latency.reads);
         }
+        let stays_slow = (self.slow_since)
+            .is_some_and(|since| latency.reads >= since.saturating_add(READS_BETWEEN_SWITCHES));
         let was_slow = (self.slow_at)
             .is_some_and(|at| latency.reads < at.saturating_add(READS_UNTIL_FORGIVEN));
         let on = match self.on {
             true => latency.mean_us > OFF_US || was_slow,
-            false => latency.mean_us >= ON_US,
+            false => stays_slow,
         };
         if on == self.on {
             return self;
@@ -359,6 +369,7 @@ impl Switch {
         Self {
             on,
             switched_at: latency.reads,
+            slow_since: self.slow_since,
             slow_at: self.slow_at,
         }
     }

@@ -16,7 +16,8 @@
 //! | written | `answer`, `pace`, `pieces`, `multipart`, `rest` |
 //! | counted and logged | `state`, `metrics`, `journal` |
 //!
-//! Beside the requests, one thread does what the stores need done in the background: `keeper`; `opening` opens them.
+//! Beside the requests, one thread does what the stores need done in the background: `keeper`; `opening` opens them. Another looks
+//! whether all of them move, devices included: `watch`, `pulse`.
 //!
 //! What the process shares is in `state::Shared`, what a worker owns in `state::Worker`. Deciding is left to the
 //! pure crates (`http1`, `httpcache`, `store`); this crate moves bytes and waits, and every wait has a limit
@@ -58,6 +59,7 @@ mod object;
 mod opening;
 mod origin;
 mod pace;
+mod panicking;
 mod part_sending;
 mod parts;
 mod pass;
@@ -65,6 +67,7 @@ mod pieces;
 pub mod plan;
 mod ports;
 mod predicate;
+mod pulse;
 mod rest;
 mod rulebook;
 mod serve;
@@ -78,9 +81,11 @@ mod turns;
 mod unkept;
 mod unshared;
 mod upstream;
+mod watch;
 mod worker;
 
 pub use clock::Clock;
 pub use opening::StoreError;
 pub use origin::check_certificates;
 pub use serve::{Ready, ServeError, Stopper, serve, start, start_at};
+pub use serve::{Ready, ServeError, Stopper, serve, start, start_at, start_on};

@@ -62,7 +62,8 @@ counters! {
     not_stored, "Storable responses the store did not take";
     disk_reads, "Records read from the device";
     disk_read_errors, "Reads that failed";
-    disk_reads_given_up, "Reads that waited too long for a slow disk, so that the origin was asked";
+    disk_reads_given_up, "Reads that waited too long for the disk, so that the origin was asked";
+    disk_reads_untried, "Records that were not read because their device does not answer";
     disk_corrupt, "Records that failed verification";
     disk_companions, "Objects that came along with the read of another one of their server";
     disk_waits, "Responses whose end waited for a disk that was behind with writing";

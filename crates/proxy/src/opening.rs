@@ -1,10 +1,13 @@
 //! Opening the stores at the start.
 //!
 //! The store says step by step what to read and write (`store::OpenPlan`); here it is done, synchronously, before the
-//! first request. What a store does from then on, closing included, is the keeper's (`keeper`). Of several stores one that cannot be
-//! opened is left out, loudly; its share goes to the others.
+//! first request. What a store does from then on, closing included, is the keeper's (`keeper`).
+//!
+//! Two steps: first all files and devices are opened, locked and looked at ([`look`]), which is where a broken one shows, before
+//! anybody can connect; then their books are read ([`Candidates::open`]). A store that cannot be opened ends the start or, with
+//! `required` off, is left out, loudly: its share goes to the others, and if there are none the proxy serves from memory.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use device::{Device, OpenOptions};
 use store::{
@@ -49,6 +52,22 @@ pub enum StoreError {
     Random(getrandom::Error),
 }
 
+/// A store that is left out.
+#[derive(Clone, Debug)]
+pub struct Absent {
+    /// Its file or device.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// Stores that can be opened, and those that can not.
+pub struct Candidates {
+    all: Vec<Candidate>,
+    absent: Vec<Absent>,
+    required: bool,
+}
+
 /// The opened stores.
 pub struct Opened {
     /// All of them as one.
@@ -67,14 +86,14 @@ impl Opened {
 }
 
 /// A device that was opened, and what its start says.
-struct Candidate<'a> {
-    plan: &'a StorePlan,
+struct Candidate {
+    plan: StorePlan,
     device: Arc<Device>,
     geometry: Geometry,
     start: OpenPlan,
 }
 
-impl Candidate<'_> {
+impl Candidate {
     fn superblock(&self) -> Option<&Superblock> {
         match &self.start {
             OpenPlan::Recover { superblock, .. } => Some(superblock),
@@ -102,30 +121,67 @@ impl Candidate<'_> {
     }
 }
 
-/// Opens the stores of a plan: goes on with what they hold, or starts them empty, and marks them in use.
-pub fn open(plan: &Plan) -> Result<Opened, StoreError> {
-    let mut candidates = Vec::new();
-    let mut failed = None;
-    let several = plan.stores.len() > 1;
+/// Opens and locks the files and devices of a plan's stores, and tries whether they can be read and written. `found`: they are
+/// these, and nothing is opened.
+///
+/// # Errors
+/// One cannot be used, and all are required.
+pub fn look(plan: &Plan, found: Option<Vec<Arc<Device>>>) -> Result<Candidates, StoreError> {
+    let required = plan.storing.required;
+    let mut found = found.into_iter().flatten();
+    let (mut all, mut absent) = (Vec::new(), Vec::new());
     for store in &plan.stores {
-        let candidate = candidate(store).and_then(|candidate| {
-            if several {
-                candidate.check_writing()?;
-            }
-            Ok(candidate)
-        });
-        match candidate {
-            Ok(candidate) => candidates.push(candidate),
-            Err(error) if several => {
-                tracing::error!(%error, "this store is left out; its share goes to the others");
-                failed = Some(error);
-            }
-            Err(error) => return Err(error),
+        let candidate = candidate(store, found.next());
+        let checked = candidate.and_then(|it| it.check_writing().map(|()| it));
+        match checked {
+            Ok(candidate) => all.push(candidate),
+            Err(error) if required => return Err(error),
+            Err(error) => absent.push(Absent::of(store, &error)),
         }
     }
-    if let (true, Some(error)) = (candidates.is_empty(), failed) {
-        return Err(error);
+    Ok(Candidates {
+        all,
+        absent,
+        required,
+    })
+}
+
+impl Absent {
+    /// Says so.
+    fn of(plan: &StorePlan, error: &StoreError) -> Absent {
+        let path = plan.path.clone();
+        tracing::error!(path = %path.display(), %error, "this store cannot be opened: it is left out");
+        let why = error.to_string();
+        Absent { path, why }
     }
+}
+
+impl Candidates {
+    /// Opens what can be opened, if anything can; and what is left out.
+    ///
+    /// # Errors
+    /// It cannot be done, and all stores are required.
+    pub fn open(self, plan: &Plan) -> Result<(Option<Opened>, Vec<Absent>), StoreError> {
+        let mut absent = self.absent;
+        if self.all.is_empty() {
+            return Ok((None, absent));
+        }
+        match open(plan, &self.all) {
+            Ok(opened) => Ok((Some(opened), absent)),
+            Err(error) if self.required => Err(error),
+            // Rare: all of them could be written a moment ago. Which of them are marked as in use by now is not certain, and
+            // so who may be trusted beside whom is not either.
+            Err(error) => {
+                let left_out = |candidate: &Candidate| Absent::of(&candidate.plan, &error);
+                absent.extend(self.all.iter().map(left_out));
+                Ok((None, absent))
+            }
+        }
+    }
+}
+
+/// Goes on with what the stores hold, or starts them empty, and marks them in use.
+fn open(plan: &Plan, candidates: &[Candidate]) -> Result<Opened, StoreError> {
     let superblocks: Vec<_> = candidates.iter().map(|c| c.superblock().cloned()).collect();
     let (numbers, joining) = join(&superblocks, fresh_numbers()?);
     // Who everybody is must be known before the placement is, and that before anything is opened.
@@ -189,28 +245,13 @@ pub fn open(plan: &Plan) -> Result<Opened, StoreError> {
     })
 }
 
-fn candidate(plan: &StorePlan) -> Result<Candidate<'_>, StoreError> {
+/// Opens the file or device; `found`: it is this one.
+fn candidate(plan: &StorePlan, found: Option<Arc<Device>>) -> Result<Candidate, StoreError> {
     let path = plan.path.display().to_string();
-    if let Some(folder) = plan.path.parent()
-        && !folder.as_os_str().is_empty()
-        && let Err(error) = std::fs::create_dir_all(folder)
-    {
-        tracing::debug!(%error, "cannot create the store's folder");
-    }
-    let opened = Device::open(
-        &plan.path,
-        OpenOptions {
-            size_bytes: plan.size_bytes,
-            create: true,
-            direct: plan.direct,
-            force: plan.force,
-            ..OpenOptions::default()
-        },
-    )?;
-    if let Some(why) = &opened.buffered_because {
-        tracing::info!(%why, path, "the file system has no direct I/O; the store goes through the page cache");
-    }
-    let device = opened.device;
+    let device = match found {
+        Some(device) => device,
+        None => device_at(plan)?,
+    };
     let chunk_bytes = plan.chunk_bytes.max(device.logical_block_bytes());
     let geometry =
         Geometry::plan(device.size(), chunk_bytes).map_err(|source| StoreError::Size {
@@ -233,16 +274,39 @@ fn candidate(plan: &StorePlan) -> Result<Candidate<'_>, StoreError> {
         start => start,
     };
     Ok(Candidate {
-        plan,
+        plan: plan.clone(),
         device,
         geometry,
         start,
     })
 }
 
+fn device_at(plan: &StorePlan) -> Result<Arc<Device>, StoreError> {
+    if let Some(folder) = plan.path.parent()
+        && !folder.as_os_str().is_empty()
+        && let Err(error) = std::fs::create_dir_all(folder)
+    {
+        tracing::debug!(%error, "cannot create the store's folder");
+    }
+    let opened = Device::open(
+        &plan.path,
+        OpenOptions {
+            size_bytes: plan.size_bytes,
+            create: true,
+            direct: plan.direct,
+            force: plan.force,
+            ..OpenOptions::default()
+        },
+    )?;
+    if let Some(why) = &opened.buffered_because {
+        tracing::info!(%why, path = %plan.path.display(), "the file system has no direct I/O; the store goes through the page cache");
+    }
+    Ok(opened.device)
+}
+
 /// The store of one candidate, and what was found, in words.
 fn start(
-    candidate: &Candidate<'_>,
+    candidate: &Candidate,
     joining: &Joining,
     settings: &Settings,
     identity: Identity,

@@ -16,6 +16,7 @@ use bytes::{Buf, Bytes};
 use crate::{
     answer::{self, Gone},
     client::Conn,
+    disk::Waits,
     exchange::Wanted,
     holding::Holding,
     metrics,
@@ -127,7 +128,8 @@ pub async fn from_disk(
         let number = (at / size) as u32;
         let piece = match (&worker.disk, object.large) {
             (Some(disk), Some(large)) => {
-                disk.load_fragment(object.primary, &object.key, large.fetch_id, number)
+                let waits = Waits::for_answer(*bytes > 0);
+                disk.load_fragment(object.primary, &object.key, large.fetch_id, number, waits)
                     .await
             }
             _ => None,
@@ -136,7 +138,8 @@ pub async fn from_disk(
         let expected = size.min(object.body_bytes() - u64::from(number) * size);
         let Some(piece) = piece.filter(|p| p.len() as u64 == expected) else {
             holding.read(worker.disk.as_ref(), number);
-            if !httpcache::has_strong_validator(&object.fields()) {
+            let is_late = is_indexed(worker, object, number);
+            if !is_late && !httpcache::has_strong_validator(&object.fields()) {
                 // Nobody can fill the hole, so the rest is of no use either.
                 store.forget(object.hash);
             }
@@ -204,4 +207,14 @@ async fn write_held(
         }
     }
     Ok(sent)
+}
+
+/// Is a fragment that could not be read all the same there? Then its device was too slow, and may give it another time.
+fn is_indexed(worker: &Worker, object: &Object, number: u32) -> bool {
+    match (&worker.disk, object.large) {
+        (Some(disk), Some(large)) => {
+            disk.has_fragment(object.primary, &object.key, large.fetch_id, number)
+        }
+        _ => false,
+    }
 }

@@ -9,17 +9,17 @@ use std::{
     net::{self, SocketAddr},
     sync::{Arc, Mutex, atomic::AtomicUsize},
     thread::JoinHandle,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use device::EngineKind;
+use device::{Device, EngineKind};
 use httpcache::cache_status;
 use replacement::Admission;
 use tokio::{
     net::TcpListener,
     runtime::{self, LocalOptions, LocalRuntime},
     signal::unix::{Signal, SignalKind, signal},
-    sync::{oneshot, watch},
+    sync::{oneshot, watch as state_watch},
 };
 
 use crate::{
@@ -34,10 +34,17 @@ use crate::{
     metrics::Counters,
     opening::{self, Opened, StoreError},
     origin::Tls,
+    panicking,
     plan::{AdmissionKind, IoEngine, Plan},
+    pulse::Pulse,
     state::{Phase, Shared},
-    worker,
+    watch, worker,
 };
+
+/// How long a stop waits for workers that are told to cut everything: longer than they wait for their disks.
+const STOP_MAX: Duration = Duration::from_secs(60);
+/// How often it looks.
+const STOP_STEP: Duration = Duration::from_millis(5);
 
 /// Why the proxy cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +58,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The store.
-    #[error("store: {0}")]
+    #[error("store: {0}; with `store.required = false` the proxy serves without it")]
     Store(#[from] StoreError),
     /// A log file.
     #[error("log.access or log.profile: {0}")]
@@ -91,7 +98,7 @@ pub struct Ready {
 
 /// Ends a running proxy from another thread; for tests and embedding.
 #[derive(Clone)]
-pub struct Stopper(watch::Sender<Phase>);
+pub struct Stopper(state_watch::Sender<Phase>);
 
 impl Stopper {
     /// Begins to drain.
@@ -116,9 +123,12 @@ impl Stopper {
     }
 }
 
-/// Serves until SIGTERM or SIGINT, then drains.
+/// Serves until SIGTERM, SIGINT or SIGQUIT, then drains. A panic ends the process.
 pub fn serve(plan: Plan, on_ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
-    run(plan, Clock::default(), true, |ready, _| on_ready(ready))
+    panicking::end_the_process();
+    run(plan, Clock::default(), true, None, |ready, _| {
+        on_ready(ready)
+    })
 }
 
 /// Serves without taking signals, until the [`Stopper`] is used.
@@ -132,13 +142,23 @@ pub fn start_at(
     clock: Clock,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
-    run(plan, clock, false, on_ready)
+    run(plan, clock, false, None, on_ready)
+}
+
+/// The same on these devices instead of the plan's files, one for each of its stores: for tests, of devices that fail.
+pub fn start_on(
+    plan: Plan,
+    devices: Vec<Arc<Device>>,
+    on_ready: impl FnOnce(&Ready, Stopper),
+) -> Result<(), ServeError> {
+    run(plan, Clock::default(), false, Some(devices), on_ready)
 }
 
 fn run(
     mut plan: Plan,
     clock: Clock,
     signals: bool,
+    devices: Option<Vec<Arc<Device>>>,
     on_ready: impl FnOnce(&Ready, Stopper),
 ) -> Result<(), ServeError> {
     let runtime = runtime::Builder::new_current_thread()
@@ -147,6 +167,9 @@ fn run(
     let _inside = runtime.enter();
     // First of all: what comes before it is ready waits, instead of ending the process in the middle of its opening.
     let signals = signals.then(Signals::take).transpose()?;
+    // Before anybody can connect: without its stores the proxy may not be wanted at all.
+    let (engine, io_engine, io_engine_reason) = choose_engine(&plan, devices.is_some());
+    let candidates = opening::look(&plan, devices)?;
     // For each worker one of every listener.
     let mut sockets: Vec<Vec<net::TcpListener>> = (0..plan.workers).map(|_| Vec::new()).collect();
     for listener in &mut plan.listeners {
@@ -166,13 +189,9 @@ fn run(
         None => None,
     };
     let mut journal = Journal::open(&plan.logs).map_err(ServeError::Log)?;
-    let opened = match plan.stores.is_empty() {
-        true => None,
-        false => Some(opening::open(&plan)?),
-    };
-    let (engine, io_engine, io_engine_reason) = choose_engine(&plan);
+    let (opened, absent) = candidates.open(&plan)?;
     let tls = tls(&plan)?;
-    let (phase, mut phases) = watch::channel(Phase::Running);
+    let (phase, mut phases) = state_watch::channel(Phase::Running);
     let stopper = Stopper(phase.clone());
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
     let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
@@ -195,10 +214,12 @@ fn run(
             .map(|_| Arc::default())
             .collect(),
         has_disk: opened.is_some(),
+        absent,
         flights: Flights::new(plan.limits.waiters_max),
         counters: (0..plan.workers)
             .map(|_| Arc::new(Counters::default()))
             .collect(),
+        pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
         own_addresses,
         connections: AtomicUsize::new(0),
         phase,
@@ -232,6 +253,7 @@ fn run(
     on_ready(&ready, stopper.clone());
 
     runtime.block_on(async {
+        tokio::task::spawn_local(watch::run(Arc::clone(&shared)));
         if let Some(socket) = admin_socket {
             let shared = Arc::clone(&shared);
             tokio::task::spawn_local(admin::serve(shared, socket));
@@ -241,17 +263,15 @@ fn run(
         }
         let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
         tracing::info!("draining");
-        let workers = tokio::task::spawn_blocking(move || {
-            for thread in threads {
-                let _ = thread.join();
-            }
-        });
         let limit = shared.plan.timeouts.drain;
-        let mut workers = workers;
-        if tokio::time::timeout(limit, &mut workers).await.is_err() {
+        let ended = all_ended(&threads);
+        if tokio::time::timeout(limit, ended).await.is_err() {
             tracing::warn!(?limit, "requests are still in progress; cutting them");
             shared.phase.send_replace(Phase::Stopping);
-            let _ = workers.await;
+            let ended = all_ended(&threads);
+            if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
+                tracing::error!("a worker does not end; what it was doing is given up");
+            }
         }
     });
     drop(_inside);
@@ -270,6 +290,14 @@ fn run(
         }
     }
     Ok(())
+}
+
+/// Waits until each thread has done what it was started for. It may take the kernel longer to end one: a thread whose disk
+/// operations hang ends when they do.
+async fn all_ended(threads: &[JoinHandle<()>]) {
+    while !threads.iter().all(JoinHandle::is_finished) {
+        tokio::time::sleep(STOP_STEP).await;
+    }
 }
 
 fn start_workers(
@@ -335,7 +363,10 @@ fn listen(address: &mut SocketAddr, sockets: usize) -> Result<Vec<net::TcpListen
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
     hang_up: Signal,
+    user_1: Signal,
+    user_2: Signal,
 }
 
 impl Signals {
@@ -344,23 +375,33 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
             hang_up: signal(SignalKind::hangup())?,
+            user_1: signal(SignalKind::user_defined1())?,
+            user_2: signal(SignalKind::user_defined2())?,
         })
     }
 
-    /// Does what they say: stop, and asked again at once; open the logs anew.
+    /// Does what they say: stop, and asked again at once; open the logs anew. SIGQUIT and SIGUSR1 are for those who are used to
+    /// nginx; SIGUSR2 means nothing here, and must not end the process either.
     async fn obey(mut self, stopper: Stopper, reopen: Reopener) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => stopper.stop_or_cut(),
                 _ = self.interrupt.recv() => stopper.stop_or_cut(),
+                _ = self.quit.recv() => stopper.stop_or_cut(),
                 _ = self.hang_up.recv() => reopen.reopen(),
+                _ = self.user_1.recv() => reopen.reopen(),
+                _ = self.user_2.recv() => tracing::warn!("SIGUSR2 means nothing here; it is ignored"),
             }
         }
     }
 }
 
-fn choose_engine(plan: &Plan) -> (EngineKind, &'static str, Option<String>) {
+fn choose_engine(plan: &Plan, in_memory: bool) -> (EngineKind, &'static str, Option<String>) {
+    if in_memory {
+        return (EngineKind::Auto, "inline", None);
+    }
     if plan.stores.is_empty() {
         return (EngineKind::Threads, "none", None);
     }
@@ -394,7 +435,7 @@ fn head_limits(plan: &Plan, head_bytes_max: usize) -> http1::Limits {
 }
 
 fn rules(plan: &Plan) -> httpcache::Rules {
-    let seconds = |d: std::time::Duration| u32::try_from(d.as_secs()).unwrap_or(u32::MAX);
+    let seconds = |d: Duration| u32::try_from(d.as_secs()).unwrap_or(u32::MAX);
     httpcache::Rules {
         heuristic_fraction_percent: plan.cache.heuristic_percent,
         heuristic_max_s: seconds(plan.cache.heuristic_max),
@@ -428,7 +469,7 @@ fn admission(plan: &Plan, opened: Option<&Opened>) -> Option<Mutex<Admission>> {
 }
 
 fn describe(opened: &Opened) -> Vec<String> {
-    let words = |(device, found): (Arc<device::Device>, &String)| {
+    let words = |(device, found): (Arc<Device>, &String)| {
         let path = device.path().display();
         let mib = device.size() >> 20;
         let how = if device.is_direct() {

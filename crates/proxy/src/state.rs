@@ -34,9 +34,11 @@ use crate::{
     memory::{Front, MemoryTier},
     metrics::{self, Counters},
     object::Object,
+    opening::Absent,
     origin::Connector,
     plan::{Listener, Plan},
     predicate::Predicate,
+    pulse::Pulse,
     unkept::Unkept,
 };
 
@@ -80,10 +82,14 @@ pub struct Shared {
     pub read_queues: Vec<Arc<ReadQueue>>,
     /// Is there a device at all?
     pub has_disk: bool,
+    /// Stores of the plan that could not be opened.
+    pub absent: Vec<Absent>,
     /// Fetches in progress.
     pub flights: Flights,
     /// Every worker's counters.
     pub counters: Vec<Arc<Counters>>,
+    /// Whether the workers move.
+    pub pulses: Vec<Pulse>,
     /// Addresses we listen on, the admin interface included.
     pub own_addresses: Vec<SocketAddr>,
     /// Client connections of the process.
@@ -144,6 +150,10 @@ impl Shared {
 
     /// Waits until invalidations are durable, for so long at most. False: they are not.
     pub async fn settle(&self, all: &[Tickets], longest: Duration) -> bool {
+        // What a store that was left out holds is served again when it is back, unless the others know of its absence.
+        if !self.has_disk && !self.absent.is_empty() {
+            return false;
+        }
         let deadline = Instant::now() + longest;
         let mut durable = true;
         for tickets in all {

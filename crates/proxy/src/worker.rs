@@ -136,6 +136,7 @@ async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
             // Only now is each end of one worth a wake-up; before, the tick clears away what has ended.
             () = house.one_ended(), if is_draining && !house.is_empty() => {}
             _ = tick.tick() => {
+                shared.pulses[start.index].beat();
                 house.clear_away();
                 ticks = ticks.wrapping_add(1);
                 if let Some(disk) = &worker.disk {

@@ -68,6 +68,8 @@ impl Exposition {
         )?;
         let running = u64::from(facts.phase == crate::state::Phase::Running);
         e.gauge("running", "1 while serving, 0 while draining", running)?;
+        let words = "Stores that could not be opened and are left out";
+        e.gauge("stores_absent", words, facts.stores_absent)?;
         e.gauge(
             "client_connections_max",
             "The bound on open client connections",
@@ -172,6 +174,12 @@ impl Exposition {
         let words = "1 while nothing is stored because a write failed";
         let paused = each(&|s| u64::from(s.paused));
         e.by_store("store_paused", words, gauge, paused)?;
+        let words = "1 while nobody asks the store's device, because it does not answer";
+        let aside = each(&|s| u64::from(s.aside));
+        e.by_store("store_aside", words, gauge, aside)?;
+        let words = "Bytes of reads that nobody waits for any more and the device has not ended";
+        let abandoned = each(&|s| s.abandoned_bytes);
+        e.by_store("store_abandoned_read_bytes", words, gauge, abandoned)?;
         let words = "Bytes still to be looked through after an unclean stop";
         let left = |s: &StoreFacts| s.recovery.map_or(0, |p| p.total_bytes - p.done_bytes);
         e.by_store("store_recovery_left_bytes", words, gauge, each(&left))?;

@@ -312,6 +312,10 @@ pub struct StoreFacts {
     pub bytes: u64,
     /// Did a write fail lately, so that nothing is stored for a while?
     pub paused: bool,
+    /// Has its device given no answer for so long that nobody asks it?
+    pub aside: bool,
+    /// Bytes of reads that nobody waits for any more and the device has not ended.
+    pub abandoned_bytes: u64,
     /// How far the scan after an unclean stop has come; `None`: there is nothing left of it.
     pub recovery: Option<Progress>,
     /// What the store counts.
@@ -341,6 +345,8 @@ pub struct Facts {
     pub transfer_bytes_max: u64,
     /// The stores.
     pub stores: Vec<StoreFacts>,
+    /// Stores that could not be opened.
+    pub stores_absent: u64,
     /// The workers' counters, and our own purges.
     pub counted: Snapshot,
 }
@@ -356,6 +362,8 @@ impl Facts {
             path: device.path().display().to_string(),
             bytes: store.geometry().total_bytes,
             paused: store.is_paused(crate::disk::unix_ms()),
+            aside: device.health().is_aside(),
+            abandoned_bytes: device.health().abandoned_bytes(),
             recovery: store.recovery(),
             figures: store.figures(),
         });
@@ -375,6 +383,7 @@ impl Facts {
             transfer_bytes: shared.flights.kept_bytes() + shared.flights.sent_bytes(),
             transfer_bytes_max: shared.plan.limits.transfer_buffer_bytes,
             stores: stores.collect(),
+            stores_absent: shared.absent.len() as u64,
             counted,
         }
     }

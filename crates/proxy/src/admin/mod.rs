@@ -6,7 +6,7 @@
 //! | `GET /dashboard` | a page that shows `/status` as it changes |
 //! | `GET /status` | JSON (`status`) |
 //! | `GET /metrics` | OpenMetrics text for Prometheus (`exposition`) |
-//! | `GET /healthz` | 200 while running, 503 while draining |
+//! | `GET /healthz` | 200 while running, a line for each store that is of no use now; 503 while draining, or when something stands still |
 //! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
 //! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |
 //! | `DELETE /cache?soft=1&...` | makes it stale instead |
@@ -52,7 +52,7 @@ use crate::{
     },
     plan::host_fits,
     state::{ListenerState, Phase, Shared},
-    worker,
+    watch, worker,
 };
 
 /// Connections at once; further ones wait in the kernel's backlog. Idle ones are closed soon, so not for long.
@@ -197,7 +197,14 @@ impl Admin {
 
     fn health(&self) -> Answer {
         match *self.shared.phase.borrow() {
-            Phase::Running => Answer::text(200, "ok"),
+            Phase::Running => match watch::standstill(&self.shared) {
+                Some(cause) => Answer::text(503, &cause),
+                None => {
+                    let mut lines = vec!["ok".to_owned()];
+                    lines.extend(watch::ailments(&self.shared));
+                    Answer::text(200, &lines.join("\n"))
+                }
+            },
             Phase::Draining | Phase::Stopping => Answer::text(503, "draining"),
         }
     }
@@ -277,7 +284,7 @@ const INDEX: &str = "Loligo, admin interface
 GET /dashboard             a page that shows what goes on
 GET /status                the same as JSON
 GET /metrics               for Prometheus (OpenMetrics text)
-GET /healthz               200 while running, 503 while draining
+GET /healthz               200 while running, 503 while draining or at a standstill
 PURGE /http://HOST/PATH    forgets a stored URL
 DELETE /cache?url=URL      the same; URL percent-encoded
 DELETE /cache?prefix=URL   forgets all stored URLs that begin so

@@ -118,6 +118,8 @@ struct Store {
     bytes: u64,
     io_engine: &'static str,
     paused: bool,
+    /// Nobody asks its device, because it does not answer.
+    aside: bool,
     /// While what was written before an unclean stop is looked through.
     recovery: Option<Recovery>,
     /// Used chunks among all.
@@ -263,6 +265,7 @@ impl Store {
             bytes: store.bytes,
             io_engine,
             paused: store.paused,
+            aside: store.aside,
             recovery: store.recovery.map(|progress| Recovery {
                 done_bytes: progress.done_bytes,
                 total_bytes: progress.total_bytes,

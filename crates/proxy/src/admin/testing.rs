@@ -13,6 +13,7 @@ use crate::{
     metrics::Counters,
     opening,
     plan::{self, Listener, Plan},
+    pulse::Pulse,
     state::{Phase, Shared},
 };
 
@@ -41,8 +42,10 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         devices: Vec::new(),
         read_queues: Vec::new(),
         has_disk: false,
+        absent: Vec::new(),
         flights: Flights::new(plan.limits.waiters_max),
         counters: vec![Arc::new(Counters::default()), Arc::new(Counters::default())],
+        pulses: vec![Pulse::default(), Pulse::default()],
         own_addresses: Vec::new(),
         connections: AtomicUsize::new(0),
         phase: watch::Sender::new(Phase::Running),

@@ -1,6 +1,8 @@
 //! Who may ask for what, and what is answered.
 
 use super::*;
+use crate::{opening::Absent, pulse::Pulse};
+use std::time::Duration;
 
 fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {
     let request = Request {
@@ -72,6 +74,32 @@ fn health_follows_the_phase() {
     assert_eq!(health(), 200);
     admin.shared.phase.send_replace(Phase::Draining);
     assert_eq!(health(), 503);
+}
+
+#[test]
+fn health_fails_when_a_worker_stands_still_and_tells_of_stores_left_out() {
+    let mut shared = testing::shared();
+    let inner = Arc::get_mut(&mut shared).unwrap();
+    inner.absent.push(Absent {
+        path: "/x/store".into(),
+        why: "it is broken".to_owned(),
+    });
+    let admin = Admin::new(shared);
+    let answer = ask_as(&admin, None, "GET", "/healthz");
+    assert_eq!(answer.status, 200);
+    let said = String::from_utf8(answer.body).unwrap();
+    assert!(said.contains("/x/store: left out: it is broken"), "{said}");
+
+    let mut shared = testing::shared();
+    let pulses = &mut Arc::get_mut(&mut shared).unwrap().pulses;
+    pulses[1] = Pulse::still_for(Duration::from_secs(11));
+    let admin = Admin::new(shared);
+    let answer = ask_as(&admin, None, "GET", "/healthz");
+    assert_eq!(answer.status, 503);
+    let said = String::from_utf8(answer.body).unwrap();
+    assert!(said.contains("worker 1 has not moved"), "{said}");
+    admin.shared.pulses[1].beat();
+    assert_eq!(ask_as(&admin, None, "GET", "/healthz").status, 200);
 }
 
 #[test]

@@ -297,6 +297,8 @@ pub struct OriginTls {
 /// What all stores have in common.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Storing {
+    /// Must every store be opened, or there is no start? Else those that cannot be are left out.
+    pub required: bool,
     /// See [`IoEngine`].
     pub io_engine: IoEngine,
     /// What leaves a full store.
@@ -392,6 +394,7 @@ impl Storing {
 impl Default for Storing {
     fn default() -> Self {
         Storing {
+            required: true,
             io_engine: IoEngine::default(),
             replacement: Replacement::default(),
             admission: AdmissionKind::default(),

@@ -19,7 +19,7 @@ fn await_written(store: &Path, body: &[u8]) {
 }
 
 /// Answers with this body under a strong tag, or with the part of it that is asked for under that tag.
-fn send_tagged(exchange: &mut Exchange, body: &[u8]) {
+pub fn send_tagged(exchange: &mut Exchange, body: &[u8]) {
     let range = exchange.field("range").map(|range| {
         let (first, last) = range
             .strip_prefix("bytes=")
@@ -316,12 +316,12 @@ fn who_waits_too_long_for_the_disk_is_answered_by_the_origin() {
         let n: usize = exchange.path()[1..].parse().unwrap();
         exchange.send(ok(&[FRESH], pattern(7_000 + n)));
     });
-    // A read waits 100 ms for others, and none comes: longer than it is worth waiting for, or not.
+    // A read waits 2 s for others, and none comes: longer than it is worth waiting for, or not.
     for (read_wait_ms, is_hit) in [(5, false), (20_000, true)] {
         let disk = Disk::of_mib(64);
         let mut plan = disk.under(plan_for(&origin));
         plan.storing.lazy_reads = LazyMode::Gather(64);
-        plan.storing.lazy_reads_deadline = Duration::from_millis(100);
+        plan.storing.lazy_reads_deadline = Duration::from_secs(2);
         plan.storing.read_wait = Duration::from_millis(read_wait_ms);
         plan.admin = Some(Admin {
             address: running::local(),

@@ -8,6 +8,7 @@
 //! | `cache` | what is stored and found again, and what makes it go |
 //! | `details` | smaller rules of HTTP |
 //! | `disk` | crashes, several stores, parts that are lost |
+//! | `hanging` | a disk that hangs, stores that cannot be opened |
 //! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
 //! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
@@ -37,6 +38,7 @@ mod disk;
 mod forged;
 mod forward;
 mod framing;
+mod hanging;
 mod harness;
 mod head;
 mod hostile;

@@ -3,11 +3,12 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::mpsc,
+    sync::{Arc, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
+use device::Device;
 use proxy::{
     Clock, Ready, ServeError, Stopper,
     plan::{Forward, Listener, OriginUrl, Plan, Role, StorePlan},
@@ -17,6 +18,8 @@ use tempfile::TempDir;
 use super::{Client, Origin, PATIENCE, Response};
 
 const LOCAL: &str = "127.0.0.1:0";
+
+type OnReady = Box<dyn FnOnce(&Ready, Stopper) + Send>;
 
 /// A running proxy; stops when dropped.
 pub struct Proxy {
@@ -32,12 +35,15 @@ impl Proxy {
 
     /// By a clock of the test's.
     pub fn start_at(plan: Plan, clock: Clock) -> Proxy {
+        Proxy::run(move |on_ready| proxy::start_at(plan, clock, on_ready))
+    }
+
+    fn run(start: impl FnOnce(OnReady) -> Result<(), ServeError> + Send + 'static) -> Proxy {
         let (sender, receiver) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            proxy::start_at(plan, clock, |ready, stopper| {
-                let _ = sender.send((ready.clone(), stopper));
-            })
-        });
+        let on_ready = move |ready: &Ready, stopper| {
+            let _ = sender.send((ready.clone(), stopper));
+        };
+        let thread = thread::spawn(move || start(Box::new(on_ready)));
         match receiver.recv_timeout(PATIENCE) {
             Ok((ready, stopper)) => Proxy {
                 ready,
@@ -46,6 +52,12 @@ impl Proxy {
             },
             Err(_) => panic!("no proxy: {:?}", thread.join()),
         }
+    }
+
+    /// On this device instead of the plan's one store.
+    pub fn start_on(mut plan: Plan, device: Arc<Device>) -> Proxy {
+        plan.stores = vec![StorePlan::at("in-memory", None)];
+        Proxy::run(|on_ready| proxy::start_on(plan, vec![device], on_ready))
     }
 
     /// In front of this origin, with memory and no disk.

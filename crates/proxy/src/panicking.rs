@@ -1,0 +1,54 @@
+//! A failed assertion ends the process.
+//!
+//! A thread that unwinds leaves locks poisoned, requests without an answer and work undone, while all else says that it is
+//! well: nobody starts a zombie anew. So whatever panics while the proxy serves, on whichever thread, ends the process at once,
+//! with a message; the store goes on as after a crash.
+//!
+//! Only where the process is the proxy's own: tools, tests and who embeds the proxy may unwind.
+
+use std::io::Write as _;
+
+/// From now on a panic of any thread ends the process, by SIGABRT, when the message is out.
+pub fn end_the_process() {
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        told(panic);
+        // Not by the log: it may be what has failed.
+        let _ = std::io::stderr().write_all(
+            b"this is a defect of the proxy; it ends here, so that it can be started anew\n",
+        );
+        std::process::abort();
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
+
+    const CHILD: &str = "LOLIGO_TEST_PANICS";
+
+    /// What a process does of which a thread panics: this test again, as a child.
+    #[test]
+    fn a_panic_of_any_thread_ends_the_process_with_a_message() {
+        if std::env::var_os(CHILD).is_some() {
+            super::end_the_process();
+            let _ = std::thread::spawn(|| panic!("seven is not eight")).join();
+            return;
+        }
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "panicking::tests::a_panic_of_any_thread_ends_the_process_with_a_message",
+                "--nocapture",
+            ])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        const SIGABRT: i32 = 6;
+        assert_eq!(output.status.signal(), Some(SIGABRT), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("seven is not eight"), "{said}");
+        assert!(said.contains("started anew"), "{said}");
+    }
+}

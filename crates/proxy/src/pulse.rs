@@ -1,0 +1,112 @@
+//! Signs of life: who should move says so, and others see for how long it has not.
+//!
+//! A beat is a store to memory, so those who watch (`watch`, the admin interface) cost those who work nothing.
+
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+/// When somebody moved last.
+#[derive(Debug)]
+pub struct Pulse {
+    base: Instant,
+    beat_ms: AtomicU64,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Pulse {
+            base: Instant::now(),
+            beat_ms: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Pulse {
+    /// It moves.
+    pub fn beat(&self) {
+        self.beat_ms.store(self.now_ms(), Relaxed);
+    }
+
+    /// Since the last beat, or since it was made.
+    pub fn age(&self) -> Duration {
+        Duration::from_millis(self.now_ms().saturating_sub(self.beat_ms.load(Relaxed)))
+    }
+
+    /// One that has not moved for so long.
+    #[cfg(test)]
+    pub fn still_for(age: Duration) -> Pulse {
+        Pulse {
+            base: Instant::now() - age,
+            beat_ms: AtomicU64::new(0),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.base.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What the keeper does for one store: how much of it is under way, and when some of it ended.
+#[derive(Debug)]
+pub struct StoreWork {
+    /// The store's file or device.
+    pub path: PathBuf,
+    under_way: AtomicU64,
+    moved: Pulse,
+}
+
+impl StoreWork {
+    /// None yet.
+    pub fn of(path: PathBuf) -> StoreWork {
+        StoreWork {
+            path,
+            under_way: AtomicU64::new(0),
+            moved: Pulse::default(),
+        }
+    }
+
+    /// Some begins.
+    pub fn begin(&self) {
+        if self.under_way.fetch_add(1, Relaxed) == 0 {
+            self.moved.beat();
+        }
+    }
+
+    /// Some has ended.
+    pub fn end(&self) {
+        self.moved.beat();
+        self.under_way.fetch_sub(1, Relaxed);
+    }
+
+    /// For how long there has been some and none has ended.
+    pub fn still_for(&self) -> Duration {
+        match self.under_way.load(Relaxed) {
+            0 => Duration::ZERO,
+            _ => self.moved.age(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_without_work_is_not_still() {
+        let work = StoreWork::of("store".into());
+        while work.moved.age() < Duration::from_millis(3) {
+            std::thread::yield_now();
+        }
+        assert!(work.still_for().is_zero());
+        work.begin();
+        assert!(work.still_for() < Duration::from_millis(3));
+        while work.still_for() < Duration::from_millis(3) {
+            std::thread::yield_now();
+        }
+        work.end();
+        assert!(work.still_for().is_zero());
+    }
+}
