@@ -124,6 +124,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
                 &format!("forward proxy on {}", address(listener.address)),
             );
             line(out, "for", &clients(&listener.allow));
+            explain_purges(listener, out);
             line(out, "fetches", &destinations(&forward.destinations));
             line(out, "tunnels", &tunnels(forward));
         }
@@ -133,6 +134,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
                 &format!("reverse proxy on {}", address(listener.address)),
             );
             line(out, "for", &clients(&listener.allow));
+            explain_purges(listener, out);
             for route in routes {
                 line(out, "route", &explain_route(route));
             }
@@ -143,6 +145,12 @@ fn explain_listener(listener: &Listener, out: &mut String) {
                 line(out, "otherwise", "requests are refused");
             }
         }
+    }
+}
+
+fn explain_purges(listener: &Listener, out: &mut String) {
+    if !listener.purge_from.is_empty() {
+        line(out, "purges from", &networks(&listener.purge_from));
     }
 }
 

@@ -206,6 +206,7 @@ impl Making<'_> {
 
     fn listener(&mut self, mut draft: ListenerDraft) -> (Listener, Place) {
         let allow = std::mem::take(&mut draft.allow);
+        let purge_from = std::mem::take(&mut draft.purge_from);
         let address = draft.address.unwrap_or(LISTEN);
         let place = draft.place.clone();
         let role = if draft.origin.is_some() || !draft.routes.is_empty() {
@@ -237,6 +238,7 @@ impl Making<'_> {
                 address,
                 role,
                 allow,
+                purge_from,
             },
             place,
         )

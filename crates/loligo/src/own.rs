@@ -226,6 +226,11 @@ pub fn allow(listener: &mut ListenerDraft, given: &Given) -> Done {
     Ok(())
 }
 
+pub fn purge_from(listener: &mut ListenerDraft, given: &Given) -> Done {
+    listener.purge_from = networks(given)?;
+    Ok(())
+}
+
 pub fn listener_origin(listener: &mut ListenerDraft, given: &Given) -> Done {
     listener.origin = Some(origin(given)?);
     Ok(())

@@ -519,6 +519,15 @@ pub const LISTENER: &[Setting<ListenerDraft>] = &[
         },
         "Who may use it beside this machine. Required when it listens beyond loopback.",
     ),
+    setting(
+        "purge-from",
+        Kind::Own {
+            form: "networks or `any`",
+            default: "none: PURGE is refused",
+            set: own::purge_from,
+        },
+        "Whose `PURGE` is obeyed on this port, as modules of WordPress and Drupal send it: addresses of the machines the application runs on. This machine too must be named (`127.0.0.1`, `::1`), but not where a proxy on it passes on what the world asks: that is a client at 127.0.0.1 as well.",
+    ),
     flagged(
         "origin",
         "--reverse",

@@ -30,7 +30,7 @@ use crate::{
     metrics,
     object::Object,
     parts::{self, Held, Outcome},
-    pass,
+    pass, port_purge,
     rulebook::Met,
     state::Worker,
     switch,
@@ -45,6 +45,9 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     if head.method == "CONNECT" {
         // The ways less travelled are boxed, so that the future of every request stays small.
         return Box::pin(switch::connect(worker, conn, &mut on, &head)).await;
+    }
+    if head.method == "PURGE" {
+        return Box::pin(port_purge::answer(worker, conn, &mut on, &head)).await;
     }
     if (head.method == "OPTIONS" || head.method == "TRACE")
         && let Some(after) = Box::pin(pass::final_recipient(worker, conn, &mut on, &head)).await

@@ -14,6 +14,7 @@
 //! | a part of what is not stored, or not all | `parts`, `part_sending`, `filling`, `joining`, `turns`, `unkept` |
 //! | passed through | `pass`, `head`, `client_body`, `switch`, `tunnel` |
 //! | written | `answer`, `pieces`, `multipart`, `rest` |
+//! | a PURGE | `port_purge`, `admin` |
 //! | counted and logged | `state`, `metrics`, `journal` |
 //!
 //! Beside the requests, one thread does what the stores need done in the background: `keeper`; `opening` opens them.
@@ -60,6 +61,7 @@ mod parts;
 mod pass;
 mod pieces;
 pub mod plan;
+mod port_purge;
 mod predicate;
 mod rest;
 mod rulebook;

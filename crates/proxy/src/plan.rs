@@ -144,6 +144,9 @@ pub struct Listener {
     pub role: Role,
     /// The client networks served. Loopback clients are served always and need not be listed.
     pub allow: Vec<IpNet>,
+    /// The networks whose PURGE is obeyed here; empty: nobody's. Loopback only if it is listed: behind a proxy on the same
+    /// machine every client comes from there.
+    pub purge_from: Vec<IpNet>,
 }
 
 /// What a listener is for.
@@ -164,6 +167,7 @@ impl Listener {
             address,
             role,
             allow,
+            purge_from: Vec::new(),
         }
     }
 
@@ -174,6 +178,7 @@ impl Listener {
             address,
             role,
             allow,
+            purge_from: Vec::new(),
         }
     }
 }

@@ -9,7 +9,7 @@
 //! | `GET /healthz` | 200 while running, 503 while draining |
 //! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
 //! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |
-//! | `DELETE /cache?soft=1&...` | makes it stale instead |
+//! | `DELETE /cache?...&soft=1` | makes it stale instead |
 //!
 //! It runs on the control thread, so that asking costs the workers nothing but some shared cache lines. Two parts
 //! gather (`facts`), two render, one speaks HTTP (`http`); here is decided who may ask for what.
@@ -23,7 +23,7 @@
 mod exposition;
 mod facts;
 mod http;
-mod purge;
+pub(crate) mod purge;
 mod status;
 
 use std::{
@@ -270,7 +270,7 @@ PURGE /http://HOST/PATH    forgets a stored URL
 DELETE /cache?url=URL      the same; URL percent-encoded
 DELETE /cache?prefix=URL   forgets all stored URLs that begin so
 DELETE /cache?tag=TAG      forgets all with TAG in Surrogate-Key or Cache-Tag
-DELETE /cache?soft=1&url=URL  makes it stale instead; with prefix= and tag= too";
+DELETE /cache?url=URL&soft=1  makes it stale instead; with prefix= and tag= too";
 
 #[cfg(test)]
 mod testing;

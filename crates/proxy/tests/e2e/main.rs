@@ -8,6 +8,7 @@
 //! | `cache` | what is stored and found again, and what makes it go |
 //! | `disk` | crashes, several stores, parts that are lost |
 //! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
+//! | `purge_port` | PURGE on a listener's own port |
 //! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
@@ -39,6 +40,7 @@ mod large;
 mod negative;
 mod parts;
 mod purge;
+mod purge_port;
 mod ranges;
 mod rules;
 mod rules_parts;
