@@ -391,6 +391,7 @@ fn explain_logs(settled: &Settled, out: &mut String) {
             let format = match log.format {
                 AccessFormat::Squid => "Squid's format",
                 AccessFormat::Json => "JSON lines",
+                AccessFormat::Combined => "the combined format",
             };
             match &log.target {
                 LogTarget::Stdout => format!("standard output, {format}"),

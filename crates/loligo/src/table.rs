@@ -175,11 +175,11 @@ pub const TOP: &[Setting<Draft>] = &[
         "log.access-format",
         "--access-log-format",
         Kind::Own {
-            form: "`squid`, `json`",
+            form: "`squid`, `json`, `combined`",
             default: "squid",
             set: own::access_format,
         },
-        "Squid's native format, or one JSON object a line.",
+        "Squid's native format, one JSON object a line (all there is, the origin and the listener among it), or the combined format of Apache and nginx, which most analysers read. Each shows the URL as the client asked for it.",
     ),
     flagged(
         "log.profile",

@@ -9,6 +9,7 @@
 //! in writing.
 
 use std::{
+    cell::Cell,
     future::poll_fn,
     io,
     net::SocketAddr,
@@ -56,6 +57,8 @@ pub struct Conn {
     pub watch: Rc<Watch>,
     /// When it was accepted; taken by the first request.
     pub accepted: Option<Instant>,
+    /// Bytes of body, or of a tunnel, that came with the request in progress.
+    pub body_bytes: Cell<u64>,
 }
 
 /// What the connection does after a request.
@@ -73,6 +76,8 @@ pub enum After {
 pub struct Incoming {
     /// Its head.
     pub head: RequestHead,
+    /// How long the head was.
+    pub head_bytes: usize,
     /// When its first byte was seen.
     pub began: Instant,
     /// When the connection was accepted, for the first request on it.
@@ -133,6 +138,7 @@ pub async fn serve(
         input: BytesMut::new(),
         watch: Rc::new(Deadlines::watch(&worker.deadlines)),
         accepted: Some(Instant::now()),
+        body_bytes: Cell::new(0),
     };
     loop {
         match conn.turn(&worker).await {
@@ -358,6 +364,7 @@ impl Conn {
                     let head_bytes = view.head_bytes;
                     let incoming = Box::new(Incoming {
                         head: view.to_owned(),
+                        head_bytes,
                         began,
                         accepted,
                     });

@@ -40,7 +40,7 @@ use crate::{
 
 /// Answers one request.
 pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> After {
-    let mut on = Answering::new(&incoming);
+    let mut on = Answering::new(worker, &incoming);
     let mut head = incoming.head;
     if head.method == "CONNECT" {
         // The ways less travelled are boxed, so that the future of every request stays small.
@@ -84,7 +84,7 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     let mut key = Vec::with_capacity(128);
     place.write_shaped_key(ruled.shape, &mut key);
-    on.uri = target::uri_of_key(&key).to_vec();
+    on.route = place.route_number();
     let asked = place.ask();
     let plain_method = head.method == "GET" || head.method == "HEAD";
     let passes = !plain_method

@@ -273,6 +273,7 @@ impl AccessFile {
             match self.log.format {
                 AccessFormat::Squid => access::squid_line(&entry, &mut self.lines),
                 AccessFormat::Json => access::json_line(&entry, &mut self.lines),
+                AccessFormat::Combined => access::combined_line(&entry, &mut self.lines),
             }
             rest = &rest[len..];
         }
@@ -395,11 +396,18 @@ mod tests {
         Entry {
             record: Record::begun(1),
             client: [127, 0, 0, 1].into(),
+            listener: b"",
             method: b"GET",
-            uri: b"http://a.example/",
+            host: b"a.example",
+            target: b"/",
+            protocol: access::Protocol::Http11,
+            bytes_in: 0,
+            referer: b"",
+            user_agent: b"",
             content_type: b"",
             hierarchy: access::Hierarchy::None,
             peer: b"",
+            origin: b"",
             cache_status: b"",
         }
         .encode(&mut entry);

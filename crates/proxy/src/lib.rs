@@ -15,7 +15,7 @@
 //! | passed through | `pass`, `head`, `client_body`, `switch`, `tunnel` |
 //! | written | `answer`, `pieces`, `multipart`, `rest` |
 //! | a PURGE | `port_purge`, `admin` |
-//! | counted and logged | `state`, `metrics`, `journal` |
+//! | counted and logged | `asking`, `state`, `metrics`, `journal` |
 //!
 //! Beside the requests, one thread does what the stores need done in the background: `keeper`; `opening` opens them.
 //!
@@ -30,6 +30,7 @@ mod accepting;
 mod access;
 mod admin;
 mod answer;
+mod asking;
 mod client;
 mod client_body;
 mod clock;

@@ -435,6 +435,8 @@ pub enum AccessFormat {
     Squid,
     /// One JSON object a line.
     Json,
+    /// The combined format of Apache and nginx.
+    Combined,
 }
 
 #[cfg(test)]

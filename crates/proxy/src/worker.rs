@@ -305,7 +305,7 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             ),
             // The operator named the origins: any address but our own is fine.
             Role::Reverse(routes) => (
-                routes.iter().map(RouteState::new).collect(),
+                routes.iter().enumerate().map(RouteState::new).collect(),
                 Destinations {
                     loopback: true,
                     link_local: true,
@@ -322,6 +322,7 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             clients: Clients {
                 allow: listener.allow.clone(),
             },
+            name: listener.address.to_string().into(),
             listener: listener.clone(),
             book: Arc::clone(&book),
         })

@@ -9,6 +9,7 @@
 //! | `disk` | crashes, several stores, parts that are lost |
 //! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
 //! | `purge_port` | PURGE on a listener's own port |
+//! | `access_log` | what is logged of a request |
 //! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
@@ -26,6 +27,7 @@
 //! | `large` | bodies larger than memory should be |
 //! | `workers` | several threads that accept |
 
+mod access_log;
 mod bodies;
 mod cache;
 mod disk;
