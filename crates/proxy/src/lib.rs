@@ -15,7 +15,7 @@
 //! | passed through | `pass`, `head`, `client_body`, `switch`, `tunnel` |
 //! | written | `answer`, `pieces`, `multipart`, `rest` |
 //! | a PURGE | `port_purge`, `admin` |
-//! | counted and logged | `asking`, `state`, `metrics`, `journal` |
+//! | counted and logged | `asking`, `state`, `metrics`, `labels`, `journal` |
 //!
 //! Beside the requests, one thread does what the stores need done in the background: `keeper`; `opening` opens them.
 //!
@@ -49,6 +49,7 @@ mod interim;
 mod joining;
 mod journal;
 mod keeper;
+mod labels;
 mod lazy;
 mod memory;
 mod metrics;

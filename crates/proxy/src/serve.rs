@@ -29,6 +29,7 @@ use crate::{
     flight::Flights,
     journal::{Journal, Reopener},
     keeper::Keeper,
+    labels,
     memory::MemoryTier,
     metrics::Counters,
     opening::{self, Opened, StoreError},
@@ -176,6 +177,7 @@ fn run(
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
     let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
     own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
+    let (labels, _) = labels::rows(&plan.listeners);
     let cache_name = cache_status::member_name(&plan.name);
     let shared = Arc::new(Shared {
         rules: rules(&plan),
@@ -198,8 +200,9 @@ fn run(
         has_disk: opened.is_some(),
         flights: Flights::new(plan.limits.waiters_max),
         counters: (0..plan.workers)
-            .map(|_| Arc::new(Counters::default()))
+            .map(|_| Arc::new(Counters::with_rows(labels.len())))
             .collect(),
+        labels,
         own_addresses,
         connections: AtomicUsize::new(0),
         phase,

@@ -30,6 +30,7 @@ use crate::{
     flight::Flights,
     journal::JournalWriter,
     keeper::Bell,
+    labels::{Label, Rows},
     lazy::ReadQueue,
     memory::{Front, MemoryTier},
     metrics::{self, Counters},
@@ -81,6 +82,8 @@ pub struct Shared {
     pub flights: Flights,
     /// Every worker's counters.
     pub counters: Vec<Arc<Counters>>,
+    /// What their rows count.
+    pub labels: Vec<Label>,
     /// Addresses we listen on, the admin interface included.
     pub own_addresses: Vec<SocketAddr>,
     /// Client connections of the process.
@@ -324,6 +327,8 @@ impl Worker {
         let us =
             u32::try_from(done.ended.duration_since(done.began).as_micros()).unwrap_or(u32::MAX);
         self.counters.finish(done.class, done.bytes_out, us);
+        let row = done.listener.rows.of(done.route);
+        self.counters.answered(row, done.status, done.bytes_out);
         if !self.journals {
             return;
         }
@@ -496,6 +501,8 @@ pub struct ListenerState {
     pub listener: Listener,
     /// Its address, as it is logged.
     pub name: Box<str>,
+    /// Where its requests are counted.
+    pub rows: Rows,
     /// The plan's route table turned into destinations and key prefixes.
     pub routes: Vec<RouteState>,
     /// Where its requests may go.

@@ -23,6 +23,7 @@
 mod exposition;
 mod facts;
 mod http;
+mod process;
 pub(crate) mod purge;
 mod status;
 

@@ -120,11 +120,12 @@ struct Store {
     paused: bool,
     /// While what was written before an unclean stop is looked through.
     recovery: Option<Recovery>,
-    /// Used chunks among all.
-    used_ratio: f64,
-    used_bytes: u64,
-    free_bytes: u64,
-    largest_free_bytes: u64,
+    /// Taken by records that can be looked up.
+    live_bytes: u64,
+    /// Written, and of no record any more.
+    dead_bytes: u64,
+    /// Not written since the store was made.
+    never_written_bytes: u64,
     now: InOrder<u64>,
     since_opened: InOrder<u64>,
 }
@@ -257,7 +258,6 @@ impl Recent {
 impl Store {
     fn of(store: StoreFacts, io_engine: &'static str) -> Store {
         let figures = &store.figures;
-        let used_chunks = figures.total_chunks.saturating_sub(figures.free_chunks);
         Store {
             path: store.path,
             bytes: store.bytes,
@@ -268,10 +268,9 @@ impl Store {
                 total_bytes: progress.total_bytes,
                 records: progress.records,
             }),
-            used_ratio: rounded(used_chunks as f64 / figures.total_chunks.max(1) as f64),
-            used_bytes: used_chunks * figures.chunk_bytes,
-            free_bytes: figures.free_chunks * figures.chunk_bytes,
-            largest_free_bytes: figures.largest_free_chunks * figures.chunk_bytes,
+            live_bytes: figures.live_bytes,
+            dead_bytes: figures.dead_bytes,
+            never_written_bytes: figures.never_written_bytes,
             now: InOrder(figures.gauges().collect()),
             since_opened: InOrder(figures.counters().collect()),
         }

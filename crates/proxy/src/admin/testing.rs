@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::{
     flight::Flights,
+    labels,
     memory::MemoryTier,
     metrics::Counters,
     opening,
@@ -29,6 +30,7 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         address: "127.0.0.1:3129".parse().unwrap(),
         allow: Vec::new(),
     });
+    let (labels, _) = labels::rows(&plan.listeners);
     Arc::new(Shared {
         rules: httpcache::Rules::default(),
         limits: http1::Limits::default(),
@@ -40,7 +42,10 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         read_queues: Vec::new(),
         has_disk: false,
         flights: Flights::new(plan.limits.waiters_max),
-        counters: vec![Arc::new(Counters::default()), Arc::new(Counters::default())],
+        counters: (0..2)
+            .map(|_| Arc::new(Counters::with_rows(labels.len())))
+            .collect(),
+        labels,
         own_addresses: Vec::new(),
         connections: AtomicUsize::new(0),
         phase: watch::Sender::new(Phase::Running),
