@@ -61,6 +61,11 @@ pub const TOP: &[Setting<Draft>] = &[
         },
         "Who may use the admin interface beside this machine. Required when it listens beyond loopback.",
     ),
+    setting(
+        "admin.top",
+        Kind::Switch(false, |d, on| d.plan.logs.top = on),
+        "Count which hosts and URLs are asked for most, of late, and show them in `/status` and on the dashboard. It costs what an access log does, but for the writing. Off, because whoever may use the admin interface then sees what people ask for.",
+    ),
     flagged(
         "store.io-engine",
         "--io-engine",

@@ -15,7 +15,7 @@
 //! | passed through | `pass`, `head`, `client_body`, `switch`, `tunnel` |
 //! | written | `answer`, `pieces`, `multipart`, `rest` |
 //! | a PURGE | `port_purge`, `admin` |
-//! | counted and logged | `asking`, `state`, `metrics`, `labels`, `journal` |
+//! | counted and logged | `asking`, `state`, `metrics`, `labels`, `journal`, `top` |
 //!
 //! Beside the requests, one thread does what the stores need done in the background: `keeper`; `opening` opens them.
 //!
@@ -73,6 +73,7 @@ pub mod stored;
 mod storing;
 mod switch;
 mod target;
+mod top;
 mod tunnel;
 mod turns;
 mod unkept;

@@ -407,6 +407,8 @@ pub struct Logs {
     pub access: Option<AccessLog>,
     /// The profile file (crate `profile`), appended to; `None`: none.
     pub profile: Option<PathBuf>,
+    /// Count which hosts and URLs are asked for most, for the admin interface?
+    pub top: bool,
 }
 
 /// The access log.

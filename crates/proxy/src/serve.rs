@@ -203,6 +203,7 @@ fn run(
             .map(|_| Arc::new(Counters::with_rows(labels.len())))
             .collect(),
         labels,
+        top: journal.top(),
         own_addresses,
         connections: AtomicUsize::new(0),
         phase,
@@ -285,7 +286,6 @@ fn start_workers(
     sockets: Vec<Vec<net::TcpListener>>,
 ) -> Result<Vec<JoinHandle<()>>, ServeError> {
     let (dealers, receivers) = Dealers::new(sockets.len());
-    let logs = &shared.plan.logs;
     let mut threads = Vec::new();
     let mut readies = Vec::new();
     for (index, (sockets, dealt)) in sockets.into_iter().zip(receivers).enumerate() {
@@ -296,7 +296,7 @@ fn start_workers(
             engine,
             tls: tls.clone(),
             journal: journal.writer(),
-            journals: logs.access.is_some() || logs.profile.is_some(),
+            journals: journal.is_wanted(),
             sockets,
             dealt,
             dealers: dealers.clone(),

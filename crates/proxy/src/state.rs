@@ -39,6 +39,7 @@ use crate::{
     plan::{Listener, Plan},
     predicate::Predicate,
     target::RouteState,
+    top::Top,
     unkept::Unkept,
 };
 
@@ -84,6 +85,8 @@ pub struct Shared {
     pub counters: Vec<Arc<Counters>>,
     /// What their rows count.
     pub labels: Vec<Label>,
+    /// What is asked for most, if that is counted.
+    pub top: Option<Arc<Mutex<Top>>>,
     /// Addresses we listen on, the admin interface included.
     pub own_addresses: Vec<SocketAddr>,
     /// Client connections of the process.

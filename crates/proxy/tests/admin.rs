@@ -29,6 +29,10 @@ struct House {
 
 impl House {
     fn start() -> House {
+        House::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut Plan)) -> House {
         let folder = tempfile::tempdir().unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
         let mut plan = Plan::with_listeners(vec![Listener::forward(any, Vec::new())]);
@@ -38,6 +42,7 @@ impl House {
         });
         plan.workers = 2;
         plan.stores = vec![StorePlan::at(folder.path().join("store"), Some(16 << 20))];
+        change(&mut plan);
         let (sender, ready) = mpsc::channel();
         let running = thread::spawn(move || {
             proxy::start(plan, |ready, stopper| {
@@ -371,6 +376,28 @@ fn answers_are_counted_by_listener_origin_and_status() {
     stopper.stop();
     running.join().unwrap().unwrap();
     house.stop();
+}
+
+#[test]
+fn what_is_asked_for_most_is_told_where_it_is_wanted() {
+    let house = House::start();
+    assert!(house.status()["top"].is_null());
+    let house_of_top = House::with(|plan| plan.logs.top = true);
+    for _ in 0..3 {
+        house_of_top.make_hit("/a?u=1");
+    }
+    house_of_top.make_hit("/b");
+    let url = house_of_top.url("/a?u=1");
+    let host = house_of_top.origin.address.to_string();
+    until(|| {
+        let top = &house_of_top.status()["top"];
+        top["hosts"][0]["name"] == host
+            && top["hosts"][0]["share"] == 1.0
+            && top["urls"][0]["name"] == url
+            && top["urls"].as_array().is_some_and(|urls| urls.len() == 2)
+    });
+    house.stop();
+    house_of_top.stop();
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! | `GET /` | what there is |
 //! | `GET /dashboard` | a page that shows `/status` as it changes |
 //! | `GET /status` | JSON (`status`) |
+//! | `GET /history` | the last hour as JSON (`history`) |
 //! | `GET /metrics` | OpenMetrics text for Prometheus (`exposition`) |
 //! | `GET /healthz` | 200 while running, 503 while draining |
 //! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
@@ -22,6 +23,7 @@
 
 mod exposition;
 mod facts;
+mod history;
 mod http;
 mod process;
 pub(crate) mod purge;
@@ -46,7 +48,9 @@ use tokio::{
 use crate::{
     admin::{
         facts::{Facts, HISTORY_STEP, History, Snapshot},
+        history::Hour,
         http::{Answer, Request},
+        process::Process,
         purge::Order,
         status::Status,
     },
@@ -69,6 +73,8 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
     let mut connections = JoinSet::new();
     let mut step = interval(HISTORY_STEP);
     step.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut sample = interval(history::STEP);
+    sample.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             accepted = socket.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
@@ -92,6 +98,7 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
             },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             _ = step.tick() => admin.note_history(),
+            _ = sample.tick() => admin.note_hour(),
         }
     }
 }
@@ -101,6 +108,7 @@ struct Admin {
     listeners: Vec<Rc<ListenerState>>,
     limits: http1::Limits,
     history: RefCell<History>,
+    hour: RefCell<Hour>,
     /// Purges asked for here. (The workers' counters have one writer each.)
     purges: Cell<u64>,
 }
@@ -117,6 +125,7 @@ impl Admin {
                 ..http1::Limits::default()
             },
             history: RefCell::default(),
+            hour: RefCell::default(),
             purges: Cell::new(0),
             shared,
         }
@@ -132,6 +141,11 @@ impl Admin {
     fn note_history(&self) {
         let now = Snapshot::of(&self.shared.counters, Instant::now());
         self.history.borrow_mut().note(now);
+    }
+
+    fn note_hour(&self) {
+        let now = Snapshot::of(&self.shared.counters, Instant::now());
+        self.hour.borrow_mut().note(now, Process::now());
     }
 
     fn facts(&self) -> Facts {
@@ -173,6 +187,7 @@ impl Admin {
                 let status = Status::of(&self.shared, self.facts(), &self.history.borrow());
                 Answer::json(200, &status)
             }
+            "/history" if gets => Answer::json_in_a_line(&self.hour.borrow().columns()),
             "/metrics" if gets => Answer {
                 content_type: exposition::CONTENT_TYPE,
                 body: exposition::render(self.facts()).into_bytes(),
@@ -183,7 +198,9 @@ impl Admin {
                 body: include_bytes!("dashboard.html").to_vec(),
                 ..Answer::text(200, "")
             },
-            "" | "/" | "/healthz" | "/status" | "/metrics" | "/dashboard" => not_allowed(GET),
+            "" | "/" | "/healthz" | "/status" | "/history" | "/metrics" | "/dashboard" => {
+                not_allowed(GET)
+            }
             _ => Answer::text(404, &format!("there is no {path} here\n\n{INDEX}")),
         }
     }
@@ -261,10 +278,16 @@ fn is_local_name(authority: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
 }
 
+/// Three digits behind the point are enough for everybody.
+fn rounded(x: f64) -> f64 {
+    (x * 1000.0).round() / 1000.0
+}
+
 const INDEX: &str = "Loligo, admin interface
 
 GET /dashboard             a page that shows what goes on
 GET /status                the same as JSON
+GET /history               the last hour as JSON, a sample every 10 s
 GET /metrics               for Prometheus (OpenMetrics text)
 GET /healthz               200 while running, 503 while draining
 PURGE /http://HOST/PATH    forgets a stored URL

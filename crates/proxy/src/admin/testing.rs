@@ -46,6 +46,7 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
             .map(|_| Arc::new(Counters::with_rows(labels.len())))
             .collect(),
         labels,
+        top: None,
         own_addresses: Vec::new(),
         connections: AtomicUsize::new(0),
         phase: watch::Sender::new(Phase::Running),
