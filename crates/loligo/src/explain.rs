@@ -35,6 +35,9 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
             );
             line(&mut out, "for", &clients(&admin.allow));
             line(&mut out, "offers", "/metrics, /status, /healthz, PURGE");
+            if plan.logs.top {
+                line(&mut out, "counts", "the hosts and URLs asked for most");
+            }
         }
         None => head(&mut out, "no admin interface"),
     }
@@ -510,6 +513,19 @@ mod tests {
                   says          info on standard error
             "#]],
         );
+    }
+
+    #[test]
+    fn who_purges_and_what_is_counted_is_said() {
+        let text = "admin.top = true\n[[listener]]\naddress = 8080\norigin = \"http://o\"\npurge-from = [\"10.0.0.1\"]";
+        let (raw, settled) = settle_raw(text);
+        let words = explain(&settled.unwrap(), &raw);
+        for line in [
+            "  counts        the hosts and URLs asked for most\n",
+            "  purges from   10.0.0.1\n",
+        ] {
+            assert!(words.contains(line), "{words}");
+        }
     }
 
     #[test]

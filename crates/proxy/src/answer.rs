@@ -16,7 +16,7 @@ use profile::{Class, StageName, access::Hierarchy};
 use tokio::io::AsyncWriteExt;
 
 use crate::{
-    asking::Asked,
+    asking::Kept,
     client::{After, Conn, Incoming},
     exchange::Wanted,
     fetch::Response,
@@ -36,7 +36,7 @@ pub struct Answering {
     /// Stages so far.
     pub stages: Stages,
     /// What was asked.
-    pub asked: Asked,
+    pub asking: Kept,
     /// The number of the route that took it, on a reverse listener.
     pub route: Option<usize>,
     /// Will the connection stay open?
@@ -75,7 +75,7 @@ impl Answering {
         Answering {
             began: incoming.began,
             stages,
-            asked: Asked::of(&incoming.head, incoming.head_bytes, worker.logs_access),
+            asking: Kept::of(&incoming.head, incoming.head_bytes, worker.logs_access),
             route: None,
             keep_open: incoming.head.keep_alive,
             abort: false,
@@ -88,7 +88,7 @@ impl Answering {
 
     /// Is this a request for the head alone?
     pub fn head_only(&self) -> bool {
-        self.asked.method == "HEAD"
+        self.asking.method == "HEAD"
     }
 
     /// Counts and logs the request; says what happens to the connection.
@@ -115,7 +115,7 @@ impl Answering {
             client: conn.peer,
             listener: &conn.listener,
             route: self.route,
-            asking: self.asked.with_body(conn.body_bytes.take()),
+            asking: self.asking.with_body(conn.body_bytes.take()),
             content_type: sent.content_type,
             hierarchy: self.hierarchy,
             peer: &self.peer,
@@ -681,7 +681,7 @@ pub async fn refuse(worker: &Worker, conn: &mut Conn, status: u16, reason: &str,
     let mut on = Answering {
         began,
         stages: Stages::default(),
-        asked: Asked::nonsense(),
+        asking: Kept::nonsense(),
         route: None,
         keep_open: false,
         abort: false,

@@ -1,6 +1,6 @@
 //! What a client asked, as it came: for the access log.
 //!
-//! The short way of a request logs slices of its head ([`Asking`]); a request that outlives its head keeps copies ([`Asked`]). Without an
+//! The short way of a request logs slices of its head ([`Asking`]); a request that outlives its head keeps copies ([`Kept`]). Without an
 //! access log neither looks at a field.
 
 use http1::{RequestHead, RequestView, Version};
@@ -26,7 +26,7 @@ pub struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    /// Of a head without a body; with fields only where they are `logged`.
+    /// Of a head without a body. Reads the two fields only if an access log is written (`logged`).
     #[inline]
     pub fn of(view: &RequestView<'_, 'a>, logged: bool) -> Asking<'a> {
         let field = |name: &[u8]| match logged {
@@ -54,7 +54,7 @@ fn protocol(version: Version) -> Protocol {
 
 /// What a client asked, kept.
 #[derive(Default)]
-pub struct Asked {
+pub struct Kept {
     /// Method.
     pub method: String,
     host: String,
@@ -65,18 +65,18 @@ pub struct Asked {
     user_agent: Vec<u8>,
 }
 
-impl Asked {
-    /// Of a head; all but the method only where it is `logged`.
-    pub fn of(head: &RequestHead, head_bytes: usize, logged: bool) -> Asked {
+impl Kept {
+    /// Of a head. Without an access log (`logged`) keeps the method alone, so that nothing is copied in vain.
+    pub fn of(head: &RequestHead, head_bytes: usize, logged: bool) -> Kept {
         let method = head.method.clone();
         if !logged {
-            return Asked {
+            return Kept {
                 method,
-                ..Asked::default()
+                ..Kept::default()
             };
         }
         let field = |name: &[u8]| head.fields.first(name).unwrap_or_default().to_vec();
-        Asked {
+        Kept {
             method,
             host: head.host.clone().unwrap_or_default(),
             target: head.target.clone(),
@@ -88,10 +88,10 @@ impl Asked {
     }
 
     /// Of a head that was not understood.
-    pub fn nonsense() -> Asked {
-        Asked {
+    pub fn nonsense() -> Kept {
+        Kept {
             target: "error:invalid-request".to_owned(),
-            ..Asked::default()
+            ..Kept::default()
         }
     }
 
@@ -109,10 +109,10 @@ impl Asked {
     }
 }
 
-impl From<Asking<'_>> for Asked {
-    fn from(asking: Asking<'_>) -> Asked {
+impl From<Asking<'_>> for Kept {
+    fn from(asking: Asking<'_>) -> Kept {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Asked {
+        Kept {
             method: text(asking.method),
             host: text(asking.host),
             target: text(asking.target),

@@ -18,7 +18,7 @@ use store::{KeyHash, Lookup, ReadGuard, Sequence};
 use tokio::io::AsyncWriteExt;
 
 use crate::{
-    asking::{Asked, Asking},
+    asking::{Asking, Kept},
     client::{Conn, Incoming},
     metrics,
     object::Object,
@@ -135,7 +135,7 @@ struct Done {
     status: u16,
     bytes_out: u64,
     route: Option<usize>,
-    asked: Asked,
+    asking: Kept,
     content_type: Vec<u8>,
     cache_status: Vec<u8>,
 }
@@ -234,7 +234,7 @@ pub fn answer(
             status: object.status,
             bytes_out: total as u64,
             route: place.route_number(),
-            asked: Asking::of(view, worker.logs_access).into(),
+            asking: Asking::of(view, worker.logs_access).into(),
             content_type: object.content_type().to_vec(),
             cache_status: out[status_from..status_to].to_vec(),
         };
@@ -399,7 +399,7 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
                     status: object.status,
                     bytes_out: total as u64,
                     route: on_disk.route,
-                    asked: asking.into(),
+                    asking: asking.into(),
                     content_type: object.content_type().to_vec(),
                     cache_status: out[from..to].to_vec(),
                 };
@@ -464,7 +464,7 @@ pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, mut unsent: Unsent)
         client: conn.peer,
         listener: &conn.listener,
         route: done.route,
-        asking: done.asked.with_body(0),
+        asking: done.asking.with_body(0),
         content_type: &done.content_type,
         hierarchy: Hierarchy::None,
         peer: b"",
