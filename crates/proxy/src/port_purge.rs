@@ -61,7 +61,7 @@ pub async fn answer(
         target::locate(&listener, &head.method, &head.target, head.host.as_deref())
     {
         let (status, reason) = misplaced.answer();
-        return answer::own(worker, conn, on, status, reason, &[], b"").await;
+        return answer::own(worker, conn, on, status, &reason, &[], b"").await;
     }
     let Some(order) = order(head, &listener.listener.address.to_string()) else {
         let reason = "purging by expression is not served, but for one that ends in .* and has no other operator";
