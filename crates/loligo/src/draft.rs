@@ -97,6 +97,8 @@ pub struct ListenerDraft {
     pub address: Option<SocketAddr>,
     /// Who may use it.
     pub allow: Vec<IpNet>,
+    /// Whose PURGE is obeyed.
+    pub purge_from: Vec<IpNet>,
     /// The origin of what no route takes.
     pub origin: Option<OriginUrl>,
     /// For `origin`.
@@ -120,6 +122,7 @@ impl ListenerDraft {
             place,
             address: None,
             allow: Vec::new(),
+            purge_from: Vec::new(),
             origin: None,
             pass_host: None,
             connect_ports: None,

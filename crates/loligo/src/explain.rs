@@ -42,6 +42,9 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
             .concat();
             line(&mut out, "asked by", &names.join(", "));
             line(&mut out, "offers", "/metrics, /status, /healthz, PURGE");
+            if plan.logs.top {
+                line(&mut out, "counts", "the hosts and URLs asked for most");
+            }
         }
         None => head(&mut out, "no admin interface"),
     }
@@ -132,6 +135,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
                 &format!("forward proxy on {}", address(listener.address)),
             );
             line(out, "for", &clients(&listener.allow));
+            explain_purges(listener, out);
             line(out, "fetches", &destinations(&forward.destinations));
             line(out, "to ports", &http_ports(forward));
             line(out, "tunnels", &tunnels(forward));
@@ -145,6 +149,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
                 &format!("reverse proxy on {}", address(listener.address)),
             );
             line(out, "for", &clients(&listener.allow));
+            explain_purges(listener, out);
             for route in routes {
                 line(out, "route", &explain_route(route));
             }
@@ -156,6 +161,12 @@ fn explain_listener(listener: &Listener, out: &mut String) {
             }
             line(out, "says", &forwarded(listener));
         }
+    }
+}
+
+fn explain_purges(listener: &Listener, out: &mut String) {
+    if !listener.purge_from.is_empty() {
+        line(out, "purges from", &networks(&listener.purge_from));
     }
 }
 
@@ -420,6 +431,7 @@ fn explain_logs(settled: &Settled, out: &mut String) {
             let format = match log.format {
                 AccessFormat::Squid => "Squid's format",
                 AccessFormat::Json => "JSON lines",
+                AccessFormat::Combined => "the combined format",
             };
             match &log.target {
                 LogTarget::Stdout => format!("standard output, {format}"),
@@ -540,6 +552,19 @@ mod tests {
                   says          info on standard error
             "#]],
         );
+    }
+
+    #[test]
+    fn who_purges_and_what_is_counted_is_said() {
+        let text = "admin.top = true\n[[listener]]\naddress = 8080\norigin = \"http://o\"\npurge-from = [\"10.0.0.1\"]";
+        let (raw, settled) = settle_raw(text);
+        let words = explain(&settled.unwrap(), &raw);
+        for line in [
+            "  counts        the hosts and URLs asked for most\n",
+            "  purges from   10.0.0.1\n",
+        ] {
+            assert!(words.contains(line), "{words}");
+        }
     }
 
     #[test]

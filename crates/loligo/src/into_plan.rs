@@ -228,6 +228,7 @@ impl Making<'_> {
 
     fn listener(&mut self, mut draft: ListenerDraft) -> (Listener, Place) {
         let allow = std::mem::take(&mut draft.allow);
+        let purge_from = std::mem::take(&mut draft.purge_from);
         let address = draft.address.unwrap_or(LISTEN);
         let place = draft.place.clone();
         let forwarded = draft.forwarded;
@@ -266,6 +267,7 @@ impl Making<'_> {
                 address,
                 role,
                 allow,
+                purge_from,
                 forwarded,
             },
             place,

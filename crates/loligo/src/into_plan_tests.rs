@@ -38,6 +38,15 @@ fn nothing_said_is_a_forward_proxy_for_this_machine() {
 }
 
 #[test]
+fn nobody_purges_on_a_listener_but_whom_it_names() {
+    let named = "[[listener]]\naddress = 8080\norigin = \"http://o\"\npurge-from = [\"127.0.0.1\", \"10.0.0.0/8\"]\n";
+    let plan = settle(named).unwrap().plan;
+    let from = ["127.0.0.1/32", "10.0.0.0/8"].map(|net| net.parse().unwrap());
+    assert_eq!(plan.listeners[0].purge_from, from);
+    assert_eq!(settle("").unwrap().plan.listeners[0].purge_from, []);
+}
+
+#[test]
 fn memory_is_an_eighth_of_the_ram_within_bounds() {
     assert_eq!(memory_default(4 << 30), 512 << 20);
     assert_eq!(memory_default(1 << 40), 1 << 30);

@@ -167,7 +167,8 @@ pub fn access_format(draft: &mut Draft, given: &Given) -> Done {
     draft.access_format = match given.text()? {
         "squid" => AccessFormat::Squid,
         "json" => AccessFormat::Json,
-        _ => return Err(given.problem("expected squid or json")),
+        "combined" => AccessFormat::Combined,
+        _ => return Err(given.problem("expected squid, json or combined")),
     };
     Ok(())
 }
@@ -223,6 +224,11 @@ pub fn address(listener: &mut ListenerDraft, given: &Given) -> Done {
 
 pub fn allow(listener: &mut ListenerDraft, given: &Given) -> Done {
     listener.allow = networks(given)?;
+    Ok(())
+}
+
+pub fn purge_from(listener: &mut ListenerDraft, given: &Given) -> Done {
+    listener.purge_from = networks(given)?;
     Ok(())
 }
 

@@ -71,6 +71,11 @@ pub const TOP: &[Setting<Draft>] = &[
         "Names by which it may be asked, beside IP addresses and localhost: for a Prometheus that scrapes it by name. Requests under other names get 421, since a web page may have made such a name point here.",
     ),
     setting(
+        "admin.top",
+        Kind::Switch(false, |d, on| d.plan.logs.top = on),
+        "Count which hosts and URLs are asked for most, of late, and show them in `/status` and on the dashboard. It costs what an access log does, but for the writing. Off, because whoever may use the admin interface then sees what people ask for.",
+    ),
+    setting(
         "store.required",
         Kind::Switch(true, |d, on| d.plan.storing.required = on),
         "Of all stores. `true`: one that cannot be opened or written ends the start, before anybody can connect. `false`: it is left out, and the proxy serves with the others, or from memory; the log, `/healthz` and the metric `loligo_stores_absent` say so. While none is left, purges are answered 503, because what the lost store holds may come back.",
@@ -189,11 +194,11 @@ pub const TOP: &[Setting<Draft>] = &[
         "log.access-format",
         "--access-log-format",
         Kind::Own {
-            form: "`squid`, `json`",
+            form: "`squid`, `json`, `combined`",
             default: "squid",
             set: own::access_format,
         },
-        "Squid's native format, or one JSON object a line.",
+        "Squid's native format, one JSON object a line (all there is, the origin and the listener among it), or the combined format of Apache and nginx, which most analysers read. Each shows the URL as the client asked for it.",
     ),
     flagged(
         "log.profile",
@@ -553,6 +558,15 @@ pub const LISTENER: &[Setting<ListenerDraft>] = &[
             set: own::allow,
         },
         "Who may use it beside this machine. Required when it listens beyond loopback.",
+    ),
+    setting(
+        "purge-from",
+        Kind::Own {
+            form: "networks or `any`",
+            default: "none: PURGE is refused",
+            set: own::purge_from,
+        },
+        "Whose `PURGE` is obeyed on this port, as modules of WordPress and Drupal send it: addresses of the machines the application runs on. This machine too must be named (`127.0.0.1`, `::1`), but not where a proxy on it passes on what the world asks: that is a client at 127.0.0.1 as well.",
     ),
     flagged(
         "origin",

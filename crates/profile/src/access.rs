@@ -7,21 +7,36 @@
 //! record         as in the profile file
 //! client         1 byte length (4 or 16), then the address
 //! hierarchy      1 byte
-//! method, uri, content type, peer, cache status   each: varint length, bytes
+//! protocol       1 byte
+//! bytes in       varint
+//! method, host, target, referer, user agent, listener, content type, peer, origin, cache status
+//!                each: varint length, bytes
 //! ```
 //!
-//! Limits: a URI is cut after `URI_BYTES_MAX`, the others after `WORD_BYTES_MAX`, as Squid cuts its own.
+//! What a client wrote is hostile: in a line it cannot end the line, a column or a string. A user name and password in a URL
+//! are left out wherever one is written.
+//!
+//! Limits: a target is cut after `URI_BYTES_MAX`, the others after `REFERER_BYTES_MAX`, `AGENT_BYTES_MAX` and
+//! `WORD_BYTES_MAX`, as Squid cuts its own.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use crate::dump::json_members;
 use crate::record::Record;
 use crate::{text, varint};
 
-/// The most bytes of a URI that are logged.
+/// The most bytes of a request target that are logged.
 pub const URI_BYTES_MAX: usize = 8192;
-/// The most bytes of a method, content type, peer or Cache-Status that are logged.
+/// The most bytes of a Referer that are logged.
+pub const REFERER_BYTES_MAX: usize = 2048;
+/// The most bytes of a User-Agent that are logged.
+pub const AGENT_BYTES_MAX: usize = 1024;
+/// The most bytes of a method, host, listener, content type, peer, origin or Cache-Status that are logged.
 pub const WORD_BYTES_MAX: usize = 512;
+
+/// No authority is longer: what does not end here is cut off, for its user name and password may go on behind.
+const AUTHORITY_BYTES_MAX: usize = 300;
 
 /// Where the answer came from, in Squid's words.
 #[repr(u8)]
@@ -49,23 +64,63 @@ impl Hierarchy {
     }
 }
 
-/// One access-log entry. Empty slices are logged as `-`.
+/// The protocol a request came by.
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Protocol {
+    /// The request was not understood.
+    #[default]
+    Unknown = 0,
+    /// HTTP/1.0
+    Http10 = 1,
+    /// HTTP/1.1
+    Http11 = 2,
+}
+
+impl Protocol {
+    const ALL: [Protocol; 3] = [Protocol::Unknown, Protocol::Http10, Protocol::Http11];
+
+    /// As it stands in a request line; empty if it is not known.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Protocol::Unknown => "",
+            Protocol::Http10 => "HTTP/1.0",
+            Protocol::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+/// One access-log entry. Empty slices are logged as `-`, in JSON as `""`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry<'a> {
     /// The request's record.
     pub record: Record,
     /// The client's address.
     pub client: IpAddr,
+    /// The listener's address.
+    pub listener: &'a [u8],
     /// The method as it came.
     pub method: &'a [u8],
-    /// The absolute URI; for CONNECT the authority.
-    pub uri: &'a [u8],
+    /// The value of Host as it came.
+    pub host: &'a [u8],
+    /// The request target as it came: a path, an absolute URI, or for CONNECT the authority.
+    pub target: &'a [u8],
+    /// The protocol of the request.
+    pub protocol: Protocol,
+    /// Bytes of the request, head and body; for a tunnel all that the client sent.
+    pub bytes_in: u64,
+    /// The request's Referer.
+    pub referer: &'a [u8],
+    /// The request's User-Agent.
+    pub user_agent: &'a [u8],
     /// The response's Content-Type.
     pub content_type: &'a [u8],
     /// Where the answer came from.
     pub hierarchy: Hierarchy,
-    /// The origin's host.
+    /// The host that was asked.
     pub peer: &'a [u8],
+    /// The origin that a route of a reverse listener names, asked or not.
+    pub origin: &'a [u8],
     /// The Cache-Status sent (RFC 9211).
     pub cache_status: &'a [u8],
 }
@@ -85,11 +140,18 @@ impl<'a> Entry<'a> {
             }
         }
         out.push(self.hierarchy as u8);
+        out.push(self.protocol as u8);
+        varint::push(self.bytes_in, out);
         for (bytes, max) in [
             (self.method, WORD_BYTES_MAX),
-            (self.uri, URI_BYTES_MAX),
+            (self.host, WORD_BYTES_MAX),
+            (self.target, URI_BYTES_MAX),
+            (self.referer, REFERER_BYTES_MAX),
+            (self.user_agent, AGENT_BYTES_MAX),
+            (self.listener, WORD_BYTES_MAX),
             (self.content_type, WORD_BYTES_MAX),
             (self.peer, WORD_BYTES_MAX),
+            (self.origin, WORD_BYTES_MAX),
             (self.cache_status, WORD_BYTES_MAX),
         ] {
             let bytes = &bytes[..bytes.len().min(max)];
@@ -109,17 +171,57 @@ impl<'a> Entry<'a> {
             _ => return None,
         };
         let hierarchy = *Hierarchy::ALL.get(usize::from(cut(rest, 1)?[0]))?;
+        let protocol = *Protocol::ALL.get(usize::from(cut(rest, 1)?[0]))?;
+        let bytes_in = varint::take(rest)?;
+        // In the order of `encode`.
         let entry = Entry {
             record,
             client,
             hierarchy,
+            protocol,
+            bytes_in,
             method: word(rest, WORD_BYTES_MAX)?,
-            uri: word(rest, URI_BYTES_MAX)?,
+            host: word(rest, WORD_BYTES_MAX)?,
+            target: word(rest, URI_BYTES_MAX)?,
+            referer: word(rest, REFERER_BYTES_MAX)?,
+            user_agent: word(rest, AGENT_BYTES_MAX)?,
+            listener: word(rest, WORD_BYTES_MAX)?,
             content_type: word(rest, WORD_BYTES_MAX)?,
             peer: word(rest, WORD_BYTES_MAX)?,
+            origin: word(rest, WORD_BYTES_MAX)?,
             cache_status: word(rest, WORD_BYTES_MAX)?,
         };
         Some((entry, buf.len() - rest.len()))
+    }
+
+    /// The URI the client asked for, without user name and password: as it came, or put together from Host and path.
+    pub fn uri(&self) -> Cow<'a, [u8]> {
+        match self.target {
+            [b'/', ..] => {
+                let host = match self.host {
+                    [] => self.listener,
+                    host => host,
+                };
+                Cow::Owned([b"http://", host, self.target].concat())
+            }
+            target => without_user(target),
+        }
+    }
+}
+
+/// A URI, or an authority, without the user name and password that it may hold.
+fn without_user(uri: &[u8]) -> Cow<'_, [u8]> {
+    let scheme = uri.windows(3).position(|three| three == b"://");
+    let authority = scheme.map_or(0, |at| at + 3);
+    let rest = &uri[authority..];
+    let end = rest.iter().position(|b| b"/?#".contains(b));
+    let user = rest[..end.unwrap_or(rest.len())]
+        .iter()
+        .rposition(|&b| b == b'@');
+    match user {
+        Some(at) => Cow::Owned([&uri[..authority], &rest[at + 1..]].concat()),
+        None if end.unwrap_or(rest.len()) > AUTHORITY_BYTES_MAX => Cow::Borrowed(&uri[..authority]),
+        None => Cow::Borrowed(uri),
     }
 }
 
@@ -134,6 +236,40 @@ fn word<'a>(buf: &mut &'a [u8], max: usize) -> Option<&'a [u8]> {
         .ok()
         .filter(|&len| len <= max)?;
     cut(buf, len)
+}
+
+/// Appends the entry in the combined format of Apache and nginx: client, two `-` for the names of a person nobody asked for, when
+/// the request began (UTC), request line, status, bytes sent (head included), Referer and User-Agent.
+pub fn combined_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    text::address(entry.client, out);
+    out.extend_from_slice(b" - - [");
+    text::common_time(entry.record.began_unix_us, out);
+    out.extend_from_slice(b"] \"");
+    if entry.method.is_empty() {
+        out.push(b'-');
+    } else {
+        text::quoted(entry.method, out);
+        out.push(b' ');
+        match entry.target {
+            [b'/', ..] => text::quoted(entry.target, out),
+            target => text::quoted(&without_user(target), out),
+        }
+        out.push(b' ');
+        out.extend_from_slice(entry.protocol.as_str().as_bytes());
+    }
+    out.extend_from_slice(b"\" ");
+    text::decimal(entry.record.status.into(), 3, b'0', out);
+    out.push(b' ');
+    text::number(entry.record.bytes_out, out);
+    for value in [&without_user(entry.referer)[..], entry.user_agent] {
+        out.extend_from_slice(b" \"");
+        match value {
+            [] => out.push(b'-'),
+            value => text::quoted(value, out),
+        }
+        out.push(b'"');
+    }
+    out.push(b'\n');
 }
 
 /// Appends the entry in Squid's native format: the time the request ended, milliseconds it took, client, result
@@ -157,7 +293,7 @@ pub fn squid_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.push(b' ');
     text::word(entry.method, out);
     out.push(b' ');
-    text::word(entry.uri, out);
+    text::word(&entry.uri(), out);
     out.extend_from_slice(b" - ");
     out.extend_from_slice(entry.hierarchy.as_str().as_bytes());
     out.push(b'/');
@@ -183,13 +319,25 @@ pub fn json_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"client\":\"");
     text::address(entry.client, out);
     out.extend_from_slice(b"\",\"uri\":");
-    text::json_string(entry.uri, out);
+    text::json_string(&entry.uri(), out);
     out.extend_from_slice(b",\"content_type\":");
     text::json_string(entry.content_type, out);
     out.extend_from_slice(b",\"hierarchy\":\"");
     out.extend_from_slice(entry.hierarchy.as_str().as_bytes());
     out.extend_from_slice(b"\",\"peer\":");
     text::json_string(entry.peer, out);
+    out.extend_from_slice(b",\"origin\":");
+    text::json_string(entry.origin, out);
+    out.extend_from_slice(b",\"listener\":");
+    text::json_string(entry.listener, out);
+    out.extend_from_slice(b",\"protocol\":");
+    text::json_string(entry.protocol.as_str().as_bytes(), out);
+    out.extend_from_slice(b",\"bytes_in\":");
+    text::number(entry.bytes_in, out);
+    out.extend_from_slice(b",\"referer\":");
+    text::json_string(&without_user(entry.referer), out);
+    out.extend_from_slice(b",\"user_agent\":");
+    text::json_string(entry.user_agent, out);
     out.extend_from_slice(b",\"cache_status\":");
     text::json_string(entry.cache_status, out);
     out.extend_from_slice(b"}\n");
@@ -207,10 +355,17 @@ mod tests {
             record: memory_hit(),
             client: "192.0.2.7".parse().unwrap(),
             method: b"GET",
-            uri: b"http://example.org/a b\n\"x\"",
+            listener: b"127.0.0.1:3128",
+            host: b"example.org",
+            target: b"http://example.org/a b\n\"x\"",
+            protocol: Protocol::Http11,
+            bytes_in: 321,
+            referer: b"",
+            user_agent: b"curl/8.0",
             content_type: b"text/html; charset=utf-8",
             hierarchy: Hierarchy::None,
             peer: b"",
+            origin: b"",
             cache_status: b"loligo; hit; ttl=59",
         }
     }
@@ -235,7 +390,7 @@ mod tests {
     fn a_request_that_was_never_understood_still_makes_a_line() {
         let mut entry = entry();
         entry.record = Record::begun(0);
-        (entry.method, entry.uri, entry.content_type) = (b"", b"", b"");
+        (entry.method, entry.host, entry.target, entry.content_type) = (b"", b"", b"", b"");
         expect![[r#"
             0.000      0 192.0.2.7 NONE/000 0 - - - HIER_NONE/- -
         "#]]
@@ -253,28 +408,101 @@ mod tests {
         assert_eq!(value["stages"]["proxy-reply"]["total_us"], 44);
     }
 
+    /// A reverse listener's request, with what an attacker would write into a log.
+    fn reverse() -> Entry<'static> {
+        Entry {
+            target: b"/a?b=\"c\"",
+            referer: b"https://me:secret@www.example.org/from",
+            user_agent: b"x\" 200 1 \"\\\r\n10.0.0.1 - - [",
+            hierarchy: Hierarchy::Parent,
+            peer: b"origin.internal",
+            origin: b"http://origin.internal:8080",
+            ..entry()
+        }
+    }
+
+    #[test]
+    fn a_combined_line_is_what_analysers_read() {
+        expect![[r#"
+            192.0.2.7 - - [14/Nov/2023:22:13:20 +0000] "GET /a?b=\x22c\x22 HTTP/1.1" 200 10480 "https://www.example.org/from" "x\x22 200 1 \x22\x5C\x0D\x0A10.0.0.1 - - ["
+        "#]]
+        .assert_eq(&line(combined_line, &reverse()));
+        let mut nothing = entry();
+        (nothing.method, nothing.user_agent) = (b"", b"");
+        let text = line(combined_line, &nothing);
+        assert!(text.ends_with("] \"-\" 200 10480 \"-\" \"-\"\n"), "{text}");
+    }
+
+    #[test]
+    fn the_client_s_uri_is_logged_with_the_origin_beside_it() {
+        let text = line(squid_line, &reverse());
+        assert!(
+            text.contains(" GET http://example.org/a?b=\"c\" - FIRSTUP_PARENT/origin.internal "),
+            "{text}"
+        );
+        let value: serde_json::Value = serde_json::from_str(&line(json_line, &reverse())).unwrap();
+        for (member, is) in [
+            ("uri", "http://example.org/a?b=\"c\""),
+            ("origin", "http://origin.internal:8080"),
+            ("listener", "127.0.0.1:3128"),
+            ("protocol", "HTTP/1.1"),
+            ("referer", "https://www.example.org/from"),
+            ("user_agent", "x\" 200 1 \"\\\r\n10.0.0.1 - - ["),
+        ] {
+            assert_eq!(value[member], is, "{member}");
+        }
+        assert_eq!(value["bytes_in"], 321);
+    }
+
+    #[test]
+    fn no_password_is_logged() {
+        let endless = [b"http://u:", &[b'p'; 9000][..], b"@h/"].concat();
+        for (target, uri) in [
+            (&b"http://u:p@h:81/a@b"[..], &b"http://h:81/a@b"[..]),
+            (b"http://u@p@h", b"http://h"),
+            (b"http://h/?u:p@h", b"http://h/?u:p@h"),
+            (b"u:p@h:443", b"h:443"),
+            (b"/u:p@h", b"http://example.org/u:p@h"),
+            (&endless, b"http://h/"),
+            (&endless[..URI_BYTES_MAX], b"http://"),
+        ] {
+            let mut entry = entry();
+            entry.target = target;
+            assert_eq!(entry.uri(), uri);
+        }
+    }
+
     #[test]
     fn overlong_values_are_cut() {
         let long = vec![b'a'; URI_BYTES_MAX + 1];
         let mut entry = entry();
-        (entry.uri, entry.peer) = (&long, &long);
+        (entry.target, entry.peer) = (&long, &long);
+        (entry.referer, entry.user_agent) = (&long, &long);
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         let (back, len) = Entry::decode(&bytes).unwrap();
         assert_eq!(len, bytes.len());
         assert_eq!(
-            (back.uri.len(), back.peer.len()),
+            (back.target.len(), back.peer.len()),
             (URI_BYTES_MAX, WORD_BYTES_MAX)
+        );
+        assert_eq!(
+            (back.referer.len(), back.user_agent.len()),
+            (REFERER_BYTES_MAX, AGENT_BYTES_MAX)
         );
     }
 
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded_and_nothing_shorter(
-            record in any_record(), client: IpAddr, uri: Vec<u8>, content_type: Vec<u8>, hierarchy in 0..3usize
+            record in any_record(), client: IpAddr, target: Vec<u8>, content_type: Vec<u8>, host: Vec<u8>,
+            referer: Vec<u8>, user_agent: Vec<u8>, bytes_in: u64, hierarchy in 0..3usize, protocol in 0..3usize
         ) {
-            let hierarchy = Hierarchy::ALL[hierarchy];
-            let entry = Entry { record, client, uri: &uri, content_type: &content_type, hierarchy, ..entry() };
+            let (hierarchy, protocol) = (Hierarchy::ALL[hierarchy], Protocol::ALL[protocol]);
+            let entry = Entry {
+                record, client, host: &host, target: &target, content_type: &content_type, referer: &referer,
+                user_agent: &user_agent, bytes_in, hierarchy, protocol, ..entry()
+            };
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
             for cut in 0..bytes.len() {
@@ -289,6 +517,10 @@ mod tests {
             let json = line(json_line, &entry);
             prop_assert_eq!(json.matches('\n').count(), 1);
             prop_assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok());
+            let combined = line(combined_line, &entry);
+            prop_assert_eq!(combined.matches('\n').count(), 1);
+            prop_assert_eq!(combined.matches('"').count(), 6);
+            prop_assert!(combined.trim_end().bytes().all(|b| (b' '..0x7f).contains(&b)));
         }
 
         #[test]

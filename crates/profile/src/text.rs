@@ -58,6 +58,41 @@ pub(crate) fn time(unix_us: u64, out: &mut Vec<u8>) {
     out.push(b'Z');
 }
 
+/// `14/Nov/2023:22:13:20 +0000`, as in the common log format.
+pub(crate) fn common_time(unix_us: u64, out: &mut Vec<u8>) {
+    const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+    let seconds = unix_us / 1_000_000;
+    let (year, month, day) = civil(seconds / 86_400);
+    decimal(day, 2, b'0', out);
+    out.push(b'/');
+    let name = (month as usize - 1) * 3;
+    out.extend_from_slice(&MONTHS[name..name + 3]);
+    out.push(b'/');
+    decimal(year, 4, b'0', out);
+    for n in [seconds / 3600 % 24, seconds / 60 % 60, seconds % 60] {
+        out.push(b':');
+        decimal(n, 2, b'0', out);
+    }
+    out.extend_from_slice(b" +0000");
+}
+
+/// What stands between quotes in a line, as nginx writes it: `\xXX` for quotes, backslashes and what is not visible ASCII.
+pub(crate) fn quoted(bytes: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let is_plain = |b: u8| matches!(b, b' '..=b'~') && b != b'"' && b != b'\\';
+    for run in bytes.chunk_by(|&a, &b| is_plain(a) == is_plain(b)) {
+        if is_plain(run[0]) {
+            out.extend_from_slice(run);
+        } else {
+            for &byte in run {
+                let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+                out.extend_from_slice(b"\\x");
+                out.extend_from_slice(&digits);
+            }
+        }
+    }
+}
+
 /// Days since 1970 to year, month, day. The year is counted from March, so that the leap day comes last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 1 March of the year 0

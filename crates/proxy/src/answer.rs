@@ -15,6 +15,7 @@ use httpcache::{ByteRange, Condition, Span, StandingFlags};
 use profile::{Class, StageName, access::Hierarchy};
 
 use crate::{
+    asking::Kept,
     client::{After, Conn, Incoming},
     exchange::Wanted,
     fetch::Response,
@@ -34,10 +35,10 @@ pub struct Answering {
     pub began: Instant,
     /// Stages so far.
     pub stages: Stages,
-    /// Its method.
-    pub method: String,
-    /// The URI it is for (or its target, while that is not known).
-    pub uri: Vec<u8>,
+    /// What was asked.
+    pub asking: Kept,
+    /// The number of the route that took it, on a reverse listener.
+    pub route: Option<usize>,
     /// Will the connection stay open?
     pub keep_open: bool,
     /// The body broke off where only the end of the connection marks its end: it must not look like one.
@@ -58,7 +59,7 @@ pub struct Gone;
 
 impl Answering {
     /// Begins with what the head tells.
-    pub fn new(incoming: &Incoming) -> Answering {
+    pub fn new(worker: &Worker, incoming: &Incoming) -> Answering {
         let mut stages = Stages::default();
         if let Some(accepted) = incoming.accepted {
             let now = Instant::now();
@@ -74,8 +75,8 @@ impl Answering {
         Answering {
             began: incoming.began,
             stages,
-            method: incoming.head.method.clone(),
-            uri: incoming.head.target.clone().into_bytes(),
+            asking: Kept::of(&incoming.head, incoming.head_bytes, worker.logs_access),
+            route: None,
             keep_open: incoming.head.keep_alive,
             abort: false,
             http11,
@@ -87,7 +88,7 @@ impl Answering {
 
     /// Is this a request for the head alone?
     pub fn head_only(&self) -> bool {
-        self.method == "HEAD"
+        self.asking.method == "HEAD"
     }
 
     /// Counts and logs the request; says what happens to the connection.
@@ -112,8 +113,9 @@ impl Answering {
             bytes_out: sent.bytes,
             stages: self.stages,
             client: conn.peer,
-            method: self.method.as_bytes(),
-            uri: &self.uri,
+            listener: &conn.listener,
+            route: self.route,
+            asking: self.asking.with_body(conn.body_bytes.take()),
             content_type: sent.content_type,
             hierarchy: self.hierarchy,
             peer: &self.peer,
@@ -683,8 +685,8 @@ pub async fn refuse(worker: &Worker, conn: &mut Conn, status: u16, reason: &str,
     let mut on = Answering {
         began,
         stages: Stages::default(),
-        method: String::new(),
-        uri: b"error:invalid-request".to_vec(),
+        asking: Kept::nonsense(),
+        route: None,
         keep_open: false,
         abort: false,
         http11: true,

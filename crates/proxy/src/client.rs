@@ -9,6 +9,7 @@
 //! time, time without progress in writing.
 
 use std::{
+    cell::Cell,
     future::poll_fn,
     io,
     net::SocketAddr,
@@ -62,6 +63,8 @@ pub struct Conn {
     pub watch: Rc<Watch>,
     /// When it was accepted; taken by the first request.
     pub accepted: Option<Instant>,
+    /// Bytes of body, or of a tunnel, that came with the request in progress.
+    pub body_bytes: Cell<u64>,
 }
 
 /// What the connection does after a request.
@@ -79,6 +82,8 @@ pub enum After {
 pub struct Incoming {
     /// Its head.
     pub head: RequestHead,
+    /// How long the head was.
+    pub head_bytes: usize,
     /// When its first byte was seen.
     pub began: Instant,
     /// When the connection was accepted, for the first request on it.
@@ -156,6 +161,7 @@ pub async fn serve(
         pace: Pace::default(),
         watch: Rc::new(Deadlines::watch(&worker.deadlines)),
         accepted: Some(Instant::now()),
+        body_bytes: Cell::new(0),
     };
     loop {
         match conn.turn(&worker).await {
@@ -449,6 +455,7 @@ impl Conn {
                     let head_bytes = view.head_bytes;
                     let incoming = Box::new(Incoming {
                         head: view.to_owned(),
+                        head_bytes,
                         began,
                         accepted,
                         skips_disk: false,

@@ -83,6 +83,7 @@ impl ClientBody {
                             .min(conn.input.len());
                         *left -= n as u64;
                         let piece = conn.input.split_to(n).freeze();
+                        count(conn, n);
                         if *left == 0 {
                             self.state = BodyState::Done;
                         }
@@ -100,17 +101,22 @@ impl ClientBody {
                             out.extend_from_slice(&conn.input[start..end]);
                             out.extend_from_slice(b"\r\n");
                             conn.input.advance(end);
+                            count(conn, end);
                             return Ok(Some(out.into()));
                         }
                         Chunk::End { consumed, trailers } => {
                             conn.input.advance(consumed);
+                            count(conn, consumed);
                             self.state = BodyState::Done;
                             debug_assert!(self.chunked_out);
                             let mut out = Vec::new();
                             http1::write_trailers(&trailers, &mut out);
                             return Ok(Some(out.into()));
                         }
-                        Chunk::More { consumed } => conn.input.advance(consumed),
+                        Chunk::More { consumed } => {
+                            conn.input.advance(consumed);
+                            count(conn, consumed);
+                        }
                     }
                 }
             }
@@ -129,4 +135,9 @@ impl ClientBody {
             }
         }
     }
+}
+
+/// Counts bytes of the body, as the client framed it.
+fn count(conn: &Conn, bytes: usize) {
+    conn.body_bytes.set(conn.body_bytes.get() + bytes as u64);
 }

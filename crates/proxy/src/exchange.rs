@@ -30,7 +30,7 @@ use crate::{
     forwarded, metrics,
     object::Object,
     parts::{self, Held, Outcome},
-    pass,
+    pass, port_purge,
     rulebook::Met,
     state::Worker,
     switch,
@@ -40,12 +40,15 @@ use crate::{
 
 /// Answers one request.
 pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> After {
-    let mut on = Answering::new(&incoming);
+    let mut on = Answering::new(worker, &incoming);
     let skips_disk = incoming.skips_disk;
     let mut head = incoming.head;
     if head.method == "CONNECT" {
         // The ways less travelled are boxed, so that the future of every request stays small.
         return Box::pin(switch::connect(worker, conn, &mut on, &head)).await;
+    }
+    if head.method == "PURGE" {
+        return Box::pin(port_purge::answer(worker, conn, &mut on, &head)).await;
     }
     if (head.method == "OPTIONS" || head.method == "TRACE")
         && let Some(after) = Box::pin(pass::final_recipient(worker, conn, &mut on, &head)).await
@@ -91,7 +94,7 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     let mut key = Vec::with_capacity(128);
     place.write_shaped_key(ruled.shape, &mut key);
-    on.uri = target::uri_of_key(&key).to_vec();
+    on.route = place.route_number();
     let asked = place.ask();
     let plain_method = head.method == "GET" || head.method == "HEAD";
     let passes = !plain_method

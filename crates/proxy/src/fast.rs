@@ -17,6 +17,7 @@ use profile::{Class, StageName, access::Hierarchy};
 use store::{KeyHash, Lookup, ReadGuard, Sequence};
 
 use crate::{
+    asking::{Asking, Kept},
     client::{Conn, Incoming},
     disk::Unread,
     metrics,
@@ -66,6 +67,7 @@ pub struct OnDisk {
     /// The key, and behind it the request's head, in case the long way must be taken.
     key_and_head: Vec<u8>,
     key_len: usize,
+    route: Option<usize>,
     hash: KeyHash,
     sequence: Sequence,
     began: Instant,
@@ -74,6 +76,22 @@ pub struct OnDisk {
 }
 
 impl OnDisk {
+    /// What was asked, as far as it is wanted.
+    fn asking(&self, worker: &Worker) -> Asking<'_> {
+        let nothing = Asking {
+            method: b"GET",
+            ..Asking::default()
+        };
+        if !worker.logs_access {
+            return nothing;
+        }
+        let head = &self.key_and_head[self.key_len..];
+        let mut scratch = http1::Scratch::new();
+        let parsed = http1::parse_request(head, &worker.shared.limits, &mut scratch);
+        let view = parsed.ok().flatten();
+        view.map_or(nothing, |view| Asking::of(&view, true))
+    }
+
     /// The request for the long way.
     fn into_incoming(self, worker: &Worker, skips_disk: bool) -> Option<Box<Incoming>> {
         let head = &self.key_and_head[self.key_len..];
@@ -82,6 +100,7 @@ impl OnDisk {
         let view = parsed.ok().flatten()?;
         Some(Box::new(Incoming {
             head: view.to_owned(),
+            head_bytes: view.head_bytes,
             began: self.began,
             accepted: self.accepted,
             skips_disk,
@@ -117,7 +136,8 @@ struct Done {
     class: Class,
     status: u16,
     bytes_out: u64,
-    uri: Vec<u8>,
+    route: Option<usize>,
+    asking: Kept,
     content_type: Vec<u8>,
     cache_status: Vec<u8>,
 }
@@ -173,6 +193,7 @@ pub fn answer(
             guard: Some(store.guard(read)),
             key_and_head,
             key_len: key.len(),
+            route: place.route_number(),
             hash,
             sequence,
             began,
@@ -215,7 +236,8 @@ pub fn answer(
             class,
             status: object.status,
             bytes_out: total as u64,
-            uri: target::uri_of_key(&key).to_vec(),
+            route: place.route_number(),
+            asking: Asking::of(view, worker.logs_access).into(),
             content_type: object.content_type().to_vec(),
             cache_status: out[status_from..status_to].to_vec(),
         };
@@ -230,8 +252,9 @@ pub fn answer(
         bytes_out: total as u64,
         stages,
         client: conn.peer,
-        method: b"GET",
-        uri: target::uri_of_key(&key),
+        listener: &conn.listener,
+        route: place.route_number(),
+        asking: Asking::of(view, worker.logs_access),
         content_type: object.content_type(),
         hierarchy: Hierarchy::None,
         peer: b"",
@@ -339,7 +362,7 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
         }
         stages.set(StageName::SwapIn, began, start, read, read);
     }
-    let uri = target::uri_of_key(&on_disk.key_and_head[..on_disk.key_len]);
+    let asking = on_disk.asking(worker);
     let (unsent, whole) = {
         let mut out = worker.output.borrow_mut();
         let (from, to) = write_hit_head(worker, &object, now, on_disk.keep_open, &mut out);
@@ -362,8 +385,9 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
                     bytes_out: total as u64,
                     stages,
                     client: conn.peer,
-                    method: b"GET",
-                    uri,
+                    listener: &conn.listener,
+                    route: on_disk.route,
+                    asking,
                     content_type: object.content_type(),
                     hierarchy: Hierarchy::None,
                     peer: b"",
@@ -378,7 +402,8 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
                     class,
                     status: object.status,
                     bytes_out: total as u64,
-                    uri: uri.to_vec(),
+                    route: on_disk.route,
+                    asking: asking.into(),
                     content_type: object.content_type().to_vec(),
                     cache_status: out[from..to].to_vec(),
                 };
@@ -436,8 +461,9 @@ pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, mut unsent: Unsent)
         bytes_out: done.bytes_out - left,
         stages,
         client: conn.peer,
-        method: b"GET",
-        uri: &done.uri,
+        listener: &conn.listener,
+        route: done.route,
+        asking: done.asking.with_body(0),
         content_type: &done.content_type,
         hierarchy: Hierarchy::None,
         peer: b"",

@@ -229,7 +229,7 @@ async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &
         let (upstream, head) = match answered {
             Ok(answer) => answer,
             Err(error) => {
-                metrics::add(&worker.counters.origin_errors, 1);
+                worker.counters.origin_failed(error.token());
                 worker.shared.flights.remove(flight);
                 let news = News::Failed(Arc::new(error.into()));
                 flight.publish(news, false, Keeping::Nothing, window);
@@ -240,9 +240,9 @@ async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &
             || (head.status == 304 && validating.is_none() && !errand.is_conditional)
         {
             // Nobody asked for either. A client would take the 101 for an interim response.
-            metrics::add(&worker.counters.origin_errors, 1);
-            worker.shared.flights.remove(flight);
             let error = UpstreamError::Malformed(http1::Reject::Response(http1::Fault::StatusCode));
+            worker.counters.origin_failed(error.token());
+            worker.shared.flights.remove(flight);
             let news = News::Failed(Arc::new(error.into()));
             flight.publish(news, false, Keeping::Nothing, window);
             return;
@@ -397,7 +397,7 @@ async fn deliver(
             }
             Ok(None) => break Ok(()),
             Err(error) => {
-                metrics::add(&worker.counters.origin_errors, 1);
+                worker.counters.origin_failed(error.token());
                 tracing::debug!(%error, target = %errand.asked.target, "a response broke off");
                 break Err(Broken::Origin);
             }

@@ -2,7 +2,8 @@
 //!
 //! A worker appends binary entries to a buffer of its own and hands the buffer over when it is large or
 //! a second old. One thread turns entries into lines and writes both files. The queue between them is
-//! bounded: when the disk does not keep up, records are dropped and counted; requests never wait for a log.
+//! bounded: when the disk does not keep up, records are dropped and counted; requests never wait for a log. The same thread counts
+//! what is asked for most (`top`), where that is wanted.
 
 use std::{
     fmt,
@@ -11,11 +12,12 @@ use std::{
     mem,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread::{self, JoinHandle},
+    time::Instant,
 };
 
 use profile::{
@@ -23,7 +25,10 @@ use profile::{
     access::{self, Entry},
 };
 
-use crate::plan::{AccessFormat, AccessLog, LogTarget, Logs};
+use crate::{
+    plan::{AccessFormat, AccessLog, LogTarget, Logs},
+    top::Top,
+};
 
 /// A worker hands its buffer over at this size.
 const BATCH_BYTES: usize = 64 << 10;
@@ -45,6 +50,8 @@ pub struct Journal {
     thread: Option<JoinHandle<()>>,
     access: bool,
     profile: bool,
+    /// What is asked for most, if that is counted.
+    top: Option<Arc<Mutex<Top>>>,
     /// Records that could not be written, until a worker has counted them.
     lost: Arc<AtomicU64>,
 }
@@ -64,29 +71,43 @@ impl Journal {
     pub fn open(logs: &Logs) -> io::Result<Journal> {
         let access = logs.access.as_ref().map(AccessFile::open).transpose()?;
         let profile = logs.profile.as_deref().map(ProfileFile::open).transpose()?;
-        let (has_access, has_profile) = (access.is_some(), profile.is_some());
+        let top = (logs.top).then(|| Arc::new(Mutex::new(Top::new(Instant::now()))));
+        // It is counted from the same entries.
+        let (has_access, has_profile) = (access.is_some() || top.is_some(), profile.is_some());
         if !has_access && !has_profile {
             return Ok(Journal {
                 sender: None,
                 thread: None,
                 access: false,
                 profile: false,
+                top: None,
                 lost: Arc::default(),
             });
         }
         let (sender, receiver) = sync_channel(BATCHES_MAX);
         let lost = Arc::<AtomicU64>::default();
         let thread = thread::Builder::new().name("journal".into()).spawn({
-            let lost = Arc::clone(&lost);
-            move || run(&receiver, access, profile, &lost)
+            let (lost, top) = (Arc::clone(&lost), top.clone());
+            move || run(&receiver, access, profile, top.as_deref(), &lost)
         })?;
         Ok(Journal {
             sender: Some(sender),
             thread: Some(thread),
             access: has_access,
             profile: has_profile,
+            top,
             lost,
         })
+    }
+
+    /// What is asked for most, if that is counted.
+    pub fn top(&self) -> Option<Arc<Mutex<Top>>> {
+        self.top.clone()
+    }
+
+    /// Is there anything that a request is noted for?
+    pub fn is_wanted(&self) -> bool {
+        self.sender.is_some()
     }
 
     /// A worker's end.
@@ -210,12 +231,17 @@ fn run(
     receiver: &Receiver<Message>,
     mut access: Option<AccessFile>,
     mut profile: Option<ProfileFile>,
+    top: Option<&Mutex<Top>>,
     lost: &AtomicU64,
 ) {
     let (mut of_access, mut of_profile) = (Trouble::default(), Trouble::default());
     while let Ok(message) = receiver.recv() {
         let (trouble, written, entries) = match message {
             Message::Access(batch, entries) => {
+                if let Some(top) = top {
+                    let mut top = top.lock().unwrap_or_else(PoisonError::into_inner);
+                    top.note(&batch, Instant::now());
+                }
                 let written = access.as_mut().map_or(Ok(()), |f| f.write(&batch));
                 (&mut of_access, written, entries)
             }
@@ -323,6 +349,7 @@ impl AccessFile {
             match self.log.format {
                 AccessFormat::Squid => access::squid_line(&entry, &mut self.lines),
                 AccessFormat::Json => access::json_line(&entry, &mut self.lines),
+                AccessFormat::Combined => access::combined_line(&entry, &mut self.lines),
             }
             rest = &rest[len..];
         }
@@ -468,11 +495,18 @@ mod tests {
         Entry {
             record: Record::begun(1),
             client: [127, 0, 0, 1].into(),
+            listener: b"",
             method: b"GET",
-            uri: b"http://a.example/",
+            host: b"a.example",
+            target: b"/",
+            protocol: access::Protocol::Http11,
+            bytes_in: 0,
+            referer: b"",
+            user_agent: b"",
             content_type: b"",
             hierarchy: access::Hierarchy::None,
             peer: b"",
+            origin: b"",
             cache_status: b"",
         }
         .encode(&mut entry);
@@ -481,7 +515,7 @@ mod tests {
         sender.send(Message::Reopen).unwrap();
         sender.send(Message::Access(entry, 1)).unwrap();
         sender.send(Message::Stop).unwrap();
-        run(&receiver, Some(file), None, &lost);
+        run(&receiver, Some(file), None, None, &lost);
         assert_eq!(lost.load(Ordering::Relaxed), 7);
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<_> = text.lines().collect();

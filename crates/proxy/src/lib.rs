@@ -15,6 +15,9 @@
 //! | passed through | `pass`, `head`, `client_body`, `switch`, `tunnel` |
 //! | written | `answer`, `pace`, `pieces`, `multipart`, `rest` |
 //! | counted and logged | `state`, `metrics`, `journal` |
+//! | written | `answer`, `pieces`, `multipart`, `rest` |
+//! | a PURGE | `port_purge`, `admin` |
+//! | counted and logged | `asking`, `state`, `metrics`, `labels`, `journal`, `top` |
 //!
 //! Beside the requests, one thread does what the stores need done in the background: `keeper`; `opening` opens them. Another looks
 //! whether all of them move, devices included: `watch`, `pulse`.
@@ -30,6 +33,7 @@ mod accepting;
 mod access;
 mod admin;
 mod answer;
+mod asking;
 mod client;
 mod client_body;
 mod clock;
@@ -50,6 +54,7 @@ mod interim;
 mod joining;
 mod journal;
 mod keeper;
+mod labels;
 mod lazy;
 mod memory;
 mod metrics;
@@ -65,6 +70,7 @@ mod parts;
 mod pass;
 mod pieces;
 pub mod plan;
+mod port_purge;
 mod ports;
 mod predicate;
 mod pulse;
@@ -76,6 +82,7 @@ pub mod stored;
 mod storing;
 mod switch;
 mod target;
+mod top;
 mod tunnel;
 mod turns;
 mod unkept;
@@ -87,5 +94,4 @@ mod worker;
 pub use clock::Clock;
 pub use opening::StoreError;
 pub use origin::check_certificates;
-pub use serve::{Ready, ServeError, Stopper, serve, start, start_at};
 pub use serve::{Ready, ServeError, Stopper, serve, start, start_at, start_on};

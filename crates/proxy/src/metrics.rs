@@ -23,6 +23,12 @@ macro_rules! counters {
             pub latency: Box<Latency>,
             /// Latencies by class added up, microseconds.
             pub latency_us: [AtomicU64; 11],
+            /// Answers by listener, origin and class of status; see `labels`.
+            pub rows: Box<[Row]>,
+            /// Answers by status, but for 200: that is what is left of all.
+            pub statuses: Box<Statuses>,
+            /// Failures of origins by cause: see [`CAUSES`].
+            pub causes: [AtomicU64; CAUSES.len()],
             $(#[doc = $help] pub $field: AtomicU64,)*
         }
 
@@ -37,7 +43,7 @@ macro_rules! counters {
 
 counters! {
     client_connections_open, "Client connections open now";
-    client_connections, "Client connections accepted since the start";
+    client_connections, "Client connections accepted";
     client_connections_refused, "Client connections closed at once, because the limit was reached or the client is not served";
     requests_malformed, "Requests refused because their framing was wrong or ambiguous";
     heads_shed, "Heads given up, of clients with 408 or 431 and of origins, because those that are not complete took more than limits.head-buffer";
@@ -49,10 +55,10 @@ counters! {
     origin_connections_used_open, "Connections to origins in use, a second ago at most";
     origin_failures_noted, "Failures to connect that are remembered for a moment, a second ago at most";
     origin_failures_recalled, "Times a remembered failure was given instead of trying to connect, a second ago at most";
-    origin_errors, "Fetches that failed (connect, time-out, broken response)";
-    origin_bytes, "Body bytes received from origins";
-    revalidations, "Requests to origins with validators";
-    revalidations_not_modified, "Revalidations answered 304";
+    origin_errors, "Answers of origins that failed (connect, time-out, broken response); by cause in origin_failures";
+    origin_bytes, "Bytes of body received from origins";
+    revalidations, "Requests to origins that asked whether what is stored is still true (If-None-Match, If-Modified-Since)";
+    revalidations_not_modified, "Revalidations answered 304: what is stored is still true";
     flights_joined, "Requests that joined a fetch in progress";
     flights_left, "Requests that joined a fetch and then had to ask for themselves";
     flights_unshared, "Requests that fetched for themselves at once, because the last answer for their URL could not be shared";
@@ -61,19 +67,19 @@ counters! {
     stored_bytes, "Bytes of body handed to the store";
     not_stored, "Storable responses the store did not take";
     disk_reads, "Records read from the device";
-    disk_read_errors, "Reads that failed";
+    disk_read_errors, "Reads from the device that failed";
     disk_reads_given_up, "Reads that waited too long for the disk, so that the origin was asked";
     disk_reads_untried, "Records that were not read because their device does not answer";
-    disk_corrupt, "Records that failed verification";
+    disk_corrupt, "Records read whose checksum, key or place was wrong; the origin was asked";
     disk_companions, "Objects that came along with the read of another one of their server";
     disk_waits, "Responses whose end waited for a disk that was behind with writing";
     disk_lazy_reads, "Reads that waited for others, to go to the device in the order of their places, a second ago at most";
     disk_lazy_batches, "How many times such reads were due, all that were gathered at once; a second ago at most";
     disk_lazy_along, "Those of these reads that were answered by the read of another one close to it, a second ago at most";
-    disk_writes, "Writes given to the device";
+    disk_writes, "Writes of records given to the device";
     disk_write_bytes, "Bytes given to the device for writing";
-    disk_write_errors, "Writes that failed";
-    purges, "Purges";
+    disk_write_errors, "Writes of records that failed";
+    purges, "Purges carried out, through the admin interface or on a listener's port";
     invalidations_not_durable, "Unsafe requests whose invalidation the disk did not take in time: it holds until a crash";
     log_records_lost, "Log and profile records dropped because the disk could not keep up";
     bodies_completed, "Large bodies of which a part was lost from disk while they were sent, and asked of the origin";
@@ -81,6 +87,54 @@ counters! {
     fragments_given_back, "Times a client that took nothing gave back the fragment that was held for it, because fragments on their way took more than half of limits.transfer-buffer";
     body_laggards_cut, "Clients disconnected because they fell behind a shared fetch";
 }
+
+/// Answers of one row, by class of status, and their bytes: a cache line.
+#[derive(Default)]
+pub struct Row {
+    /// By the status's first digit; see [`STATUS_CLASSES`].
+    pub answers: [AtomicU64; STATUS_CLASSES.len()],
+    /// Bytes sent, heads included.
+    pub bytes: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Row>() <= 64);
+
+/// The classes of status, by their first digit. The first: nothing was sent.
+pub const STATUS_CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// Statuses counted one by one: 100 to 599. An origin's other ones count as none.
+pub const STATUSES_MAX: usize = 100 * STATUS_CLASSES.len();
+
+/// Counts by status.
+pub struct Statuses(pub [AtomicU64; STATUSES_MAX]);
+
+impl Default for Statuses {
+    fn default() -> Self {
+        Statuses([const { AtomicU64::new(0) }; STATUSES_MAX])
+    }
+}
+
+/// Why an origin's answer failed: the error types of RFC 9209 §2.3 that we use, as in Cache-Status. The last takes the others.
+pub const CAUSES: [&str; 18] = [
+    "dns_timeout",
+    "dns_error",
+    "destination_unavailable",
+    "destination_ip_prohibited",
+    "destination_ip_unroutable",
+    "connection_refused",
+    "connection_terminated",
+    "connection_timeout",
+    "connection_read_timeout",
+    "connection_limit_reached",
+    "tls_protocol_error",
+    "tls_certificate_error",
+    "tls_alert_received",
+    "http_protocol_error",
+    "proxy_loop_detected",
+    "proxy_configuration_error",
+    "proxy_internal_error",
+    "other",
+];
 
 /// Counts by latency bucket for each class.
 pub struct Latency(pub [[AtomicU64; BUCKETS]; 11]);
@@ -132,6 +186,37 @@ pub fn bucket_edge_us(bucket: usize) -> f64 {
 }
 
 impl Counters {
+    /// With so many rows.
+    pub fn with_rows(rows: usize) -> Counters {
+        Counters {
+            rows: (0..rows).map(|_| Row::default()).collect(),
+            ..Counters::default()
+        }
+    }
+
+    /// Counts what a finished request was answered with.
+    #[inline]
+    pub fn answered(&self, row: usize, status: u16, bytes: u64) {
+        let status = match usize::from(status) {
+            known @ 0..STATUSES_MAX => known,
+            _ => 0,
+        };
+        if let Some(row) = self.rows.get(row) {
+            add(&row.answers[status / 100], 1);
+            add(&row.bytes, bytes);
+        }
+        if status != 200 {
+            add(&self.statuses.0[status], 1);
+        }
+    }
+
+    /// Counts an origin's answer that failed, by the token that says why.
+    pub fn origin_failed(&self, cause: &str) {
+        add(&self.origin_errors, 1);
+        let found = CAUSES.iter().position(|known| *known == cause);
+        add(&self.causes[found.unwrap_or(CAUSES.len() - 1)], 1);
+    }
+
     /// Counts one finished request.
     #[inline]
     pub fn finish(&self, class: Class, bytes: u64, us: u32) {

@@ -29,7 +29,6 @@ use crate::{
     exchange::Wanted,
     filling::{self, Filling},
     holding::Holding,
-    metrics,
     object::{self, Object},
     pieces::{self, Sending},
     rest,
@@ -131,8 +130,8 @@ pub async fn send(
         let piece = match body.next(worker, &watch).await {
             Ok(Some(piece)) if piece.len() as u64 <= behind - at => piece,
             answered => {
-                if answered.is_err() {
-                    metrics::add(&worker.counters.origin_errors, 1);
+                if let Err(error) = answered {
+                    worker.counters.origin_failed(error.token());
                 }
                 filling = None;
                 sending = Sending::Lost;

@@ -570,7 +570,7 @@ async fn ask(
     let answered = upstream::ask_final(worker, &watch, to, rules, "GET", &request).await;
     match &answered {
         Ok((upstream, _)) => exchange::note_moments(on, &upstream.moments),
-        Err(_) => metrics::add(&worker.counters.origin_errors, 1),
+        Err(error) => worker.counters.origin_failed(error.token()),
     }
     answered
 }

@@ -115,7 +115,7 @@ pub async fn exchange(
             return answer::own(worker, conn, on, status, reason, &[], b"").await;
         }
         Err(Failure::Origin(error)) => {
-            metrics::add(&worker.counters.origin_errors, 1);
+            worker.counters.origin_failed(error.token());
             on.keep_open &= body.is_through();
             if on.head_only()
                 && !wanted.bypass
@@ -506,7 +506,7 @@ pub async fn relay(
         let piece = match next {
             Ok(piece) => piece,
             Err(error) => {
-                metrics::add(&worker.counters.origin_errors, 1);
+                worker.counters.origin_failed(error.token());
                 tracing::debug!(%error, "a response broke off");
                 if let Ok(n) = answer::write_both(worker, conn, lead.into(), Bytes::new()).await {
                     bytes += n;

@@ -148,6 +148,9 @@ pub struct Listener {
     pub role: Role,
     /// The client networks served. Loopback clients are served always and need not be listed.
     pub allow: Vec<IpNet>,
+    /// The networks whose PURGE is obeyed here; empty: nobody's. Loopback only if it is listed: behind a proxy on the same
+    /// machine every client comes from there.
+    pub purge_from: Vec<IpNet>,
     /// What origins are told of its clients.
     pub forwarded: Forwarded,
 }
@@ -181,6 +184,7 @@ impl Listener {
             address,
             role,
             allow,
+            purge_from: Vec::new(),
             forwarded: Forwarded::None,
         }
     }
@@ -192,6 +196,7 @@ impl Listener {
             address,
             role,
             allow,
+            purge_from: Vec::new(),
             forwarded: Forwarded::Replace,
         }
     }
@@ -431,6 +436,8 @@ pub struct Logs {
     pub access: Option<AccessLog>,
     /// The profile file (crate `profile`), appended to; `None`: none.
     pub profile: Option<PathBuf>,
+    /// Count which hosts and URLs are asked for most, for the admin interface?
+    pub top: bool,
 }
 
 /// The access log.
@@ -459,6 +466,8 @@ pub enum AccessFormat {
     Squid,
     /// One JSON object a line.
     Json,
+    /// The combined format of Apache and nginx.
+    Combined,
 }
 
 #[cfg(test)]

@@ -53,9 +53,12 @@ pub async fn send(
     let rules = &Rc::clone(&conn.listener).destinations;
     let answered =
         upstream::ask_final(worker, &watch, &asked.destination, rules, "GET", &request).await;
-    let Ok((upstream, head)) = answered else {
-        metrics::add(&worker.counters.origin_errors, 1);
-        return Rest::Lost;
+    let (upstream, head) = match answered {
+        Ok(answered) => answered,
+        Err(error) => {
+            worker.counters.origin_failed(error.token());
+            return Rest::Lost;
+        }
     };
     let total = object.body_bytes();
     if head.status != 206 || !httpcache::is_part(&stored, &head.fields, first, last, total) {

@@ -30,6 +30,7 @@ use crate::{
     heads::HeadBudget,
     journal::{Journal, Reopener},
     keeper::Keeper,
+    labels,
     memory::MemoryTier,
     metrics::Counters,
     opening::{self, Opened, StoreError},
@@ -196,6 +197,7 @@ fn run(
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
     let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
     own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
+    let (labels, _) = labels::rows(&plan.listeners);
     let cache_name = cache_status::member_name(&plan.name);
     let shared = Arc::new(Shared {
         rules: rules(&plan),
@@ -217,9 +219,11 @@ fn run(
         absent,
         flights: Flights::new(plan.limits.waiters_max),
         counters: (0..plan.workers)
-            .map(|_| Arc::new(Counters::default()))
+            .map(|_| Arc::new(Counters::with_rows(labels.len())))
             .collect(),
         pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
+        labels,
+        top: journal.top(),
         own_addresses,
         connections: AtomicUsize::new(0),
         phase,
@@ -309,7 +313,6 @@ fn start_workers(
     sockets: Vec<Vec<net::TcpListener>>,
 ) -> Result<Vec<JoinHandle<()>>, ServeError> {
     let (dealers, receivers) = Dealers::new(sockets.len());
-    let logs = &shared.plan.logs;
     let mut threads = Vec::new();
     let mut readies = Vec::new();
     for (index, (sockets, dealt)) in sockets.into_iter().zip(receivers).enumerate() {
@@ -320,7 +323,7 @@ fn start_workers(
             engine,
             tls: tls.clone(),
             journal: journal.writer(),
-            journals: logs.access.is_some() || logs.profile.is_some(),
+            journals: journal.is_wanted(),
             sockets,
             dealt,
             dealers: dealers.clone(),

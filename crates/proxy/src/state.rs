@@ -23,6 +23,7 @@ use store::{KeyHash, KeyHasher, Sequence, Set, Settled, TooLong, set::Tickets};
 use tokio::sync::watch;
 
 use crate::{
+    asking::Asking,
     clock::Clock,
     deadline::Deadlines,
     disk::DiskIo,
@@ -30,6 +31,7 @@ use crate::{
     heads::{HeadBudget, Heads},
     journal::JournalWriter,
     keeper::Bell,
+    labels::{Label, Rows},
     lazy::ReadQueue,
     memory::{Front, MemoryTier},
     metrics::{self, Counters},
@@ -39,6 +41,8 @@ use crate::{
     plan::{Listener, Plan},
     predicate::Predicate,
     pulse::Pulse,
+    target::RouteState,
+    top::Top,
     unkept::Unkept,
 };
 
@@ -90,6 +94,10 @@ pub struct Shared {
     pub counters: Vec<Arc<Counters>>,
     /// Whether the workers move.
     pub pulses: Vec<Pulse>,
+    /// What their rows count.
+    pub labels: Vec<Label>,
+    /// What is asked for most, if that is counted.
+    pub top: Option<Arc<Mutex<Top>>>,
     /// Addresses we listen on, the admin interface included.
     pub own_addresses: Vec<SocketAddr>,
     /// Client connections of the process.
@@ -353,15 +361,18 @@ impl Worker {
         let us =
             u32::try_from(done.ended.duration_since(done.began).as_micros()).unwrap_or(u32::MAX);
         self.counters.finish(done.class, done.bytes_out, us);
+        let row = done.listener.rows.of(done.route);
+        self.counters.answered(row, done.status, done.bytes_out);
         if !self.journals {
             return;
         }
+        let (asking, route) = (&done.asking, done.route());
         let record = Record {
             began_unix_us: self.unix_us(done.began),
             total_us: us,
             class: done.class,
             status: done.status,
-            method: Method::of(done.method),
+            method: Method::of(asking.method),
             bytes_out: done.bytes_out,
             stages: done.stages.0,
         };
@@ -370,11 +381,21 @@ impl Worker {
             journal.note(&Entry {
                 record,
                 client: done.client.ip(),
-                method: done.method,
-                uri: done.uri,
+                listener: done.listener.name.as_bytes(),
+                method: asking.method,
+                host: asking.host,
+                target: asking.target,
+                protocol: asking.protocol,
+                bytes_in: asking.bytes_in,
+                referer: asking.referer,
+                user_agent: asking.user_agent,
                 content_type: done.content_type,
-                hierarchy: done.hierarchy,
+                hierarchy: match done.hierarchy {
+                    Hierarchy::Direct if route.is_some() => Hierarchy::Parent,
+                    hierarchy => hierarchy,
+                },
                 peer: done.peer,
+                origin: route.map_or(b"", |route| route.origin.as_bytes()),
                 cache_status: done.cache_status,
             })
         } else {
@@ -461,10 +482,12 @@ pub struct Finished<'a> {
     pub stages: Stages,
     /// Who asked.
     pub client: SocketAddr,
-    /// Method.
-    pub method: &'a [u8],
-    /// Target URI.
-    pub uri: &'a [u8],
+    /// Where it came in.
+    pub listener: &'a ListenerState,
+    /// The number of the route that took it, on a reverse listener.
+    pub route: Option<usize>,
+    /// What was asked.
+    pub asking: Asking<'a>,
     /// Content-Type of the answer.
     pub content_type: &'a [u8],
     /// Where the answer came from.
@@ -473,6 +496,13 @@ pub struct Finished<'a> {
     pub peer: &'a [u8],
     /// Our Cache-Status value.
     pub cache_status: &'a [u8],
+}
+
+impl Finished<'_> {
+    /// The route that took it.
+    fn route(&self) -> Option<&RouteState> {
+        self.listener.routes.get(self.route?)
+    }
 }
 
 /// Counts client connections against the limit; one is given back when dropped.
@@ -503,8 +533,12 @@ impl Drop for ConnectionCount {
 pub struct ListenerState {
     /// Settings.
     pub listener: Listener,
+    /// Its address, as it is logged.
+    pub name: Box<str>,
+    /// Where its requests are counted.
+    pub rows: Rows,
     /// The plan's route table turned into destinations and key prefixes.
-    pub routes: Vec<crate::target::RouteState>,
+    pub routes: Vec<RouteState>,
     /// Where its requests may go.
     pub destinations: crate::access::Destinations,
     /// To which ports, if it is a forward listener.

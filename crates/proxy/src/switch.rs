@@ -79,7 +79,9 @@ async fn splice(
         }
     };
     on.keep_open = false;
-    let bytes = moved.map_or(0, |end| end.origin_to_client_bytes);
+    let bytes = moved.as_ref().map_or(0, |end| end.origin_to_client_bytes);
+    let sent = moved.map_or(0, |end| end.client_to_origin_bytes);
+    conn.body_bytes.set(conn.body_bytes.get() + sent);
     let sent = Sent {
         class: Class::Tunnel,
         status,

@@ -33,14 +33,20 @@ pub struct RouteState {
     pub destination: Destination,
     /// Host to send when the client's is not passed on.
     pub authority: Rc<str>,
+    /// Its number among the listener's routes.
+    pub number: usize,
+    /// The origin, as it is logged.
+    pub origin: Box<str>,
     /// Goes into the key: who answers, where the URI does not say it.
     key_tag: Vec<u8>,
 }
 
 impl RouteState {
     /// Works a configured route out.
-    pub fn new(route: &Route) -> RouteState {
+    pub fn new((number, route): (usize, &Route)) -> RouteState {
         RouteState {
+            number,
+            origin: route.origin.to_string().into(),
             destination: Destination {
                 tls: route.origin.tls,
                 host: route.origin.host.as_str().into(),
@@ -231,6 +237,11 @@ impl Place<'_> {
     /// What the operator's rules say of it.
     pub fn ruled<'b>(&self, book: &'b Rulebook, method: &str) -> Ruled<'b> {
         book.request(method, self.host, self.path)
+    }
+
+    /// The number of the reverse route that took it.
+    pub fn route_number(&self) -> Option<usize> {
+        self.route.map(|route| route.number)
     }
 
     /// Whom to ask, and how.

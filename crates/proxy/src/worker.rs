@@ -29,6 +29,7 @@ use crate::{
     client,
     disk::DiskIo,
     journal::JournalWriter,
+    labels::{self, Rows},
     lazy::LazyReads,
     origin::{Connector, Settings, Tls},
     plan::{Listener, Plan, Role},
@@ -295,7 +296,8 @@ async fn accept(house: Rc<House>, listener: usize, socket: tokio::net::TcpListen
 /// The listeners as a thread of its own sees them.
 pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
     let book = Arc::new(Rulebook::new(&shared.plan.rules));
-    let state = |listener: &Listener| {
+    let (_, rows) = labels::rows(&shared.plan.listeners);
+    let state = |(listener, rows): (&Listener, Rows)| {
         let (routes, destinations) = match &listener.role {
             Role::Forward(forward) => (
                 Vec::new(),
@@ -309,7 +311,7 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             ),
             // The operator named the origins: any address but our own is fine.
             Role::Reverse(routes) => (
-                routes.iter().map(RouteState::new).collect(),
+                routes.iter().enumerate().map(RouteState::new).collect(),
                 Destinations {
                     loopback: true,
                     link_local: true,
@@ -330,11 +332,13 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             clients: Clients {
                 allow: listener.allow.clone(),
             },
+            name: listener.address.to_string().into(),
+            rows,
             listener: listener.clone(),
             book: Arc::clone(&book),
         })
     };
-    shared.plan.listeners.iter().map(state).collect()
+    shared.plan.listeners.iter().zip(rows).map(state).collect()
 }
 
 fn connector_settings(plan: &Plan) -> Settings {

@@ -29,6 +29,10 @@ struct House {
 
 impl House {
     fn start() -> House {
+        House::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut Plan)) -> House {
         let folder = tempfile::tempdir().unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
         let mut plan = Plan::with_listeners(vec![Listener::forward(any, Vec::new())]);
@@ -38,6 +42,7 @@ impl House {
         });
         plan.workers = 2;
         plan.stores = vec![StorePlan::at(folder.path().join("store"), Some(16 << 20))];
+        change(&mut plan);
         let (sender, ready) = mpsc::channel();
         let running = thread::spawn(move || {
             proxy::start(plan, |ready, stopper| {
@@ -257,6 +262,18 @@ fn a_scrape_is_well_formed_and_complete() {
         "loligo_disk_writes_total ",
         "loligo_disk_read_errors_total 0\n",
         "loligo_io_engine_info{engine=\"",
+        &format!(
+            "loligo_answers_total{{listener=\"{}\",origin=\"other\",status=\"2xx\"}} 2\n",
+            house.proxy
+        ),
+        "loligo_origin_failures_total{cause=\"dns_timeout\"} 0\n",
+        "loligo_store_live_bytes{store=\"",
+        "loligo_store_never_written_bytes{store=\"",
+        "process_cpu_seconds_total ",
+        "process_resident_memory_bytes ",
+        "process_open_fds ",
+        "process_max_fds ",
+        "process_start_time_seconds ",
     ] {
         assert!(
             text.contains(&format!("\n{begin}")),
@@ -264,6 +281,123 @@ fn a_scrape_is_well_formed_and_complete() {
         );
     }
     house.stop();
+}
+
+#[test]
+fn every_metric_says_what_it_counts_and_in_what() {
+    let house = House::start();
+    let answer = house.ask("GET", "/metrics");
+    let helps: Vec<(&str, &str)> = (body(&answer).lines())
+        .filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '))
+        .collect();
+    assert!(helps.len() > 100, "{}", helps.len());
+    for (at, (name, help)) in helps.iter().enumerate() {
+        let bare = name.trim_start_matches("loligo_").replace('_', " ");
+        let says_more = |prefix: &str| {
+            let help = help.trim_start_matches(prefix).to_ascii_lowercase();
+            help.trim_end_matches('.') != bare.trim_start_matches("store ")
+        };
+        assert!(says_more("") && says_more("Store: "), "{name}: {help}");
+        assert!(help.len() > 12, "{name}: {help}");
+        for (unit, words) in [
+            ("_bytes", &["ytes", "emory"][..]),
+            ("_seconds", &["seconds"]),
+        ] {
+            let says = words.iter().any(|word| help.contains(word));
+            assert!(!name.ends_with(unit) || says, "{name}: {help}");
+        }
+        let twin = helps[..at].iter().find(|(_, other)| other == help);
+        assert_eq!(twin, None, "{name}");
+    }
+    house.stop();
+}
+
+#[test]
+fn answers_are_counted_by_listener_origin_and_status() {
+    let house = House::start();
+    let origin = house.origin.address;
+    let any = "127.0.0.1:0".parse().unwrap();
+    let url = proxy::plan::OriginUrl {
+        tls: false,
+        host: origin.ip().to_string(),
+        port: origin.port(),
+        path: String::new(),
+    };
+    let mut route = proxy::plan::Route::everything_to(url);
+    route.path_prefix = "/in".into();
+    let mut reverse = Listener::forward(any, Vec::new());
+    reverse.role = proxy::plan::Role::Reverse(vec![route]);
+    let mut plan = Plan::with_listeners(vec![Listener::forward(any, Vec::new()), reverse]);
+    plan.admin = Some(Admin {
+        address: any,
+        allow: Vec::new(),
+    });
+    let (sender, ready) = mpsc::channel();
+    let running = thread::spawn(move || {
+        proxy::start(plan, |ready, stopper| {
+            sender.send((ready.clone(), stopper)).unwrap();
+        })
+    });
+    let (ready, stopper) = ready.recv_timeout(PATIENCE).unwrap();
+    let (forward, reverse) = (ready.listeners[0], ready.listeners[1]);
+    let ask = |to: SocketAddr, target: &str| {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        exchange(to, &request)
+    };
+    assert!(ask(reverse, "/in/a").starts_with("HTTP/1.1 200"));
+    assert!(ask(reverse, "/in/a").starts_with("HTTP/1.1 200"));
+    assert!(ask(reverse, "/out").starts_with("HTTP/1.1 404"));
+    assert!(ask(reverse, " ").starts_with("HTTP/1.1 400"));
+    // Nobody listens there: it is the port of something that has gone.
+    let gone = TcpListener::bind(any).unwrap().local_addr().unwrap();
+    assert!(ask(forward, &format!("http://{gone}/")).starts_with("HTTP/1.1 502"));
+    let all = |text: &str| -> Option<()> {
+        for (listener, of, status, count) in [
+            (reverse, format!("http://{origin}"), "2xx", 2),
+            (reverse, "other".to_owned(), "4xx", 2),
+            (forward, "other".to_owned(), "5xx", 1),
+        ] {
+            text.contains(&format!(
+                "\nloligo_answers_total{{listener=\"{listener}\",origin=\"{of}\",status=\"{status}\"}} {count}\n"
+            ))
+            .then_some(())?;
+        }
+        text.contains("\nloligo_origin_failures_total{cause=\"connection_refused\"} 1\n")
+            .then_some(())
+    };
+    let mut text = String::new();
+    until(|| {
+        text = exchange(
+            ready.admin.unwrap(),
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        );
+        all(&text).is_some()
+    });
+    stopper.stop();
+    running.join().unwrap().unwrap();
+    house.stop();
+}
+
+#[test]
+fn what_is_asked_for_most_is_told_where_it_is_wanted() {
+    let house = House::start();
+    assert!(house.status()["top"].is_null());
+    let house_of_top = House::with(|plan| plan.logs.top = true);
+    for _ in 0..3 {
+        house_of_top.make_hit("/a?u=1");
+    }
+    house_of_top.make_hit("/b");
+    let url = house_of_top.url("/a?u=1");
+    let host = house_of_top.origin.address.to_string();
+    until(|| {
+        let top = &house_of_top.status()["top"];
+        top["hosts"][0]["name"] == host
+            && top["hosts"][0]["share"] == 1.0
+            && top["urls"][0]["name"] == url
+            && top["urls"].as_array().is_some_and(|urls| urls.len() == 2)
+    });
+    house.stop();
+    house_of_top.stop();
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! figures {
-    (gauges { $($(#[$gauge_doc:meta])* $gauge:ident)* } counters { $($(#[$doc:meta])* $counter:ident)* }) => {
+    (gauges { $(#[doc = $gauge_doc:literal] $gauge:ident)* } counters { $(#[doc = $doc:literal] $counter:ident)* }) => {
         /// The state of the store at one moment, and what it did since it was opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Figures {
-            $($(#[$gauge_doc])* pub $gauge: u64,)*
-            $($(#[$doc])* pub $counter: u64,)*
+            $(#[doc = $gauge_doc] pub $gauge: u64,)*
+            $(#[doc = $doc] pub $counter: u64,)*
         }
 
         #[derive(Debug, Default)]
@@ -24,6 +24,11 @@ macro_rules! figures {
         }
 
         impl Figures {
+            /// What each of [`Self::gauges`] means, in their order.
+            pub const GAUGE_HELP: &[&str] = &[$($gauge_doc.trim_ascii()),*];
+            /// What each of [`Self::counters`] means, in their order.
+            pub const COUNTER_HELP: &[&str] = &[$($doc.trim_ascii()),*];
+
             /// Names and values of what goes up and down.
             pub fn gauges(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($gauge), self.$gauge)),*].into_iter()
@@ -37,93 +42,100 @@ macro_rules! figures {
     };
 }
 
+// Each line is also the help text of a metric, so it must say what is counted without the lines around it.
 figures! {
     gauges {
-        /// Records that can be looked up.
+        /// Records that can be looked up, those in memory on their way to the disk included
         records
-        /// Variant markers in the index.
+        /// URLs known to have variants
         markers
-        /// Size of a chunk in bytes.
+        /// Size of a chunk, the unit of allocation, in bytes
         chunk_bytes
-        /// Chunks of the store.
+        /// Chunks of the data area
         total_chunks
-        /// Chunks that no record and no open cluster uses.
+        /// Chunks that hold no record that can be looked up and are next to be written to
         free_chunks
-        /// Free pieces.
+        /// Separate pieces that the allocator's free chunks lie in
         free_pieces
-        /// Chunks of the largest free piece.
+        /// Chunks of the largest free piece
         largest_free_chunks
-        /// Reads under way.
+        /// Bytes of the data area taken by records that can be looked up, padding to whole chunks included
+        live_bytes
+        /// Bytes of the data area that were written and belong to no record any more: evicted, replaced, purged, or left over at the end of a region
+        dead_bytes
+        /// Bytes of the data area that were not written since the store was made; with another policy than second-chance all that is free
+        never_written_bytes
+        /// Reads of records under way
         reads_pinned
-        /// Bytes of records that wait in locality buffers; of those killed meanwhile too, until their buffer is emptied.
+        /// Bytes of records that wait in locality buffers in memory; of those killed meanwhile too, until their buffer is emptied
         gathered_bytes
-        /// Bytes of records that answers under way need, and that are therefore not evicted.
+        /// Bytes of records that answers under way need, and that are therefore not evicted
         needed_bytes
-        /// Clusters handed out and not yet reported written.
+        /// Clusters (writes) handed to the device and not yet reported written
         clusters_in_flight
-        /// Memory of the index in bytes, without the allocator's.
+        /// Bytes of memory that the index takes, without the rounding of the memory allocator
         index_bytes
-        /// Memory of the allocator in bytes.
+        /// Bytes of memory that the allocator of chunks takes
         space_bytes
     }
     counters {
-        /// Records taken in.
+        /// Records taken in to be written
         inserts
-        /// Bytes of those: header, key, metadata, body, without padding.
+        /// Bytes of the records taken in: header, key, metadata, body, without padding
         insert_bytes
-        /// Device writes handed out.
+        /// Writes of records handed to the device, a cluster each
         writes
-        /// Bytes of those.
+        /// Bytes of the writes of records handed to the device
         write_bytes
-        /// Writes that failed; the records in them were dropped.
+        /// Writes of records that failed; the records in them were dropped
         write_failures
-        /// Records evicted to make room.
+        /// Records evicted to make room
         evictions
-        /// Records evicted because a stretch was cleared for a large record.
+        /// Records evicted because a stretch was cleared for a large record
         stretch_evictions
-        /// Chunks of all evicted records.
+        /// Chunks of the evicted records
         evicted_chunks
-        /// Records replaced by a newer one of the same key.
+        /// Records replaced by a newer one of the same key
         replaced
-        /// Invalidations asked for.
+        /// Invalidations asked for: purges, writes by clients, answers that make the stored one untrue
         invalidations
-        /// Records that these removed.
+        /// Records that invalidations removed
         invalidated
-        /// Records that failed verification.
+        /// Records read whose checksum, key or place was wrong; they were dropped
         corrupt
-        /// Records read that were another key's: two keys that the index takes for one.
+        /// Records read that were another key's: two keys that the index takes for one
         other_keys
-        /// Reads that the device refused.
+        /// Reads of records that the device refused
         read_failures
-        /// Records written again because they were read when room was to be made where they lay.
+        /// Records written again because they were read when room was to be made where they lay
         second_chances
-        /// Records written again because an answer under way needed them when room was to be made where they lay.
+        /// Records written again because an answer under way needed them when room was to be made where they lay
         moved
-        /// Needed records that could not be read, or for which there was no room, when it was time.
+        /// Records needed by an answer under way that could not be read, or for which there was no room, when room was made where they lay
         moves_failed
-        /// Records found by the scan after an unclean stop.
+        /// Records found by the scan after an unclean stop
         recovered
-        /// Commits of the invalidation log begun.
+        /// Commits of the invalidation log begun
         log_commits
-        /// Those that failed.
+        /// Commits of the invalidation log that failed
         log_failures
-        /// Invalidations that the log did not take, because too many waited.
+        /// Invalidations that the log did not take, because too many waited
         log_refused
-        /// Checkpoints published.
+        /// Checkpoints of the index published
         checkpoints
-        /// Bytes of those.
+        /// Bytes of the checkpoints published
         checkpoint_bytes
-        /// Checkpoints that failed.
+        /// Checkpoints that failed
         checkpoint_failures
-        /// Records refused: they were invalidated while being fetched.
+        /// Records refused because they were invalidated while being fetched
         refused_invalidated
-        /// Records refused: too large for this store.
+        /// Records refused because they are too large for this store
         refused_too_large
-        /// Records refused: no run of free chunks that long.
+        /// Records refused because no run of free chunks is that long
         refused_no_space
-        /// Records refused: caching pauses after a failed write.
+        /// Records refused because storing pauses after a failed write
         refused_paused
-        /// Records refused: the device is behind with writing.
+        /// Records refused because the device is behind with writing
         refused_behind
     }
 }

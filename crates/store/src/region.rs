@@ -351,6 +351,23 @@ impl Hand {
         self.ahead() as u64 * u64::from(self.grid.region_chunks)
     }
 
+    /// Chunks that nothing was written to since the store was made, if `free` are left of the current region.
+    ///
+    /// Regions are opened in order, so until the last one is, everything ahead of the writer is new. While the last ones are noted and not
+    /// yet written to they count as written.
+    pub(crate) fn chunks_never_written(&self, journal: &journal::Journal, free: u64) -> u64 {
+        let unopened = (0..self.grid.regions).filter(|&region| journal.opened_at(region) == 0);
+        let unopened = unopened.count() as u64;
+        if unopened == 0 {
+            return 0;
+        }
+        let noted = self.empty_regions();
+        let noted = noted
+            .filter(|&region| journal.opened_at(region) != 0)
+            .count() as u64;
+        (unopened + noted) * u64::from(self.grid.region_chunks) + free
+    }
+
     /// Regions that hold no record.
     pub(crate) fn empty_regions(&self) -> impl Iterator<Item = u32> {
         self.swept

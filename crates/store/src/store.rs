@@ -403,7 +403,9 @@ impl Store {
     /// What the store is like now and what it has done.
     pub fn figures(&self) -> Figures {
         let mut figures = self.counters.read();
+        let never_written;
         {
+            let background = self.background();
             let mut writer = self.writer();
             let mut ahead = 0;
             match &writer.room {
@@ -411,6 +413,11 @@ impl Store {
                 Room::Book(_) => self.reclaim(&mut writer),
             }
             let space = &writer.space;
+            let free = u64::from(space.free_chunks().0);
+            never_written = match &writer.room {
+                Room::Hand(hand) => hand.chunks_never_written(&background.journal, free),
+                Room::Book(_) => free,
+            };
             figures.total_chunks = u64::from(space.total().0);
             figures.free_chunks = u64::from(space.free_chunks().0) + ahead;
             figures.free_pieces = space.pieces() as u64;
@@ -427,7 +434,16 @@ impl Store {
             figures.markers += shard.markers.len() as u64;
             figures.reads_pinned += shard.pins() as u64;
             figures.index_bytes += shard.memory_bytes() as u64;
+            figures.live_bytes += shard.index.chunks();
         }
+        // One after the other, while others write: what does not add up for a moment is not below zero.
+        let chunks = [figures.live_bytes, never_written];
+        let dead = chunks
+            .iter()
+            .fold(figures.total_chunks, |all, part| all.saturating_sub(*part));
+        figures.live_bytes *= figures.chunk_bytes;
+        figures.dead_bytes = dead * figures.chunk_bytes;
+        figures.never_written_bytes = never_written * figures.chunk_bytes;
         figures
     }
 

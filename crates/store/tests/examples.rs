@@ -662,3 +662,46 @@ fn a_purge_by_pattern_is_compared_when_a_record_is_read() {
     assert_eq!(shell.get(b"/news/1").unwrap().body, "new");
     assert!(shell.store.invalidate_matching(1, &[0; 1025]).is_err());
 }
+
+#[test]
+fn every_byte_of_the_data_area_is_live_dead_or_was_never_written() {
+    for policy in ["second-chance", "lru"] {
+        let mut shell = Shell::with_policy(16 * MIB, policy);
+        let area = |shell: &Shell| {
+            let f = shell.store.figures();
+            let total = f.total_chunks * f.chunk_bytes;
+            assert_eq!(f.live_bytes + f.dead_bytes + f.never_written_bytes, total);
+            (f.live_bytes, f.dead_bytes, f.never_written_bytes)
+        };
+        let (live, dead, new) = area(&shell);
+        assert_eq!((live, dead), (0, 0), "{policy}: a new store, {new} bytes");
+        // 20 chunks each, with their headers.
+        for n in 0..100u64 {
+            shell.put(&n.to_le_bytes(), &body(n, 0, 10_000));
+            shell.complete_all();
+        }
+        shell.settle();
+        assert_eq!(area(&shell).0, 100 * 20 * 512, "{policy}");
+        assert!(area(&shell).2 < new, "{policy}");
+        let before = area(&shell);
+        for n in 0..40u64 {
+            shell.purge(&n.to_le_bytes());
+        }
+        shell.settle();
+        let after = area(&shell);
+        assert_eq!(after.0, 60 * 20 * 512, "{policy}");
+        // What another policy frees is written to again at once.
+        let freed = 40 * 20 * 512;
+        match policy {
+            "second-chance" => assert_eq!((after.1, after.2), (before.1 + freed, before.2)),
+            _ => assert_eq!((after.1, after.2), (before.1, before.2 + freed)),
+        }
+        shell.fill(24 * MIB, 10_000);
+        let (live, _, new) = area(&shell);
+        assert!(live > 8 * MIB, "{policy}: {live}");
+        if policy == "second-chance" {
+            assert_eq!(new, 0, "it has gone round");
+        }
+        shell.store.audit().unwrap();
+    }
+}

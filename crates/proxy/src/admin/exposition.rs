@@ -17,7 +17,15 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::admin::facts::{Facts, Histogram, StoreFacts};
+use store::Figures;
+
+use crate::{
+    admin::{
+        facts::{Facts, Histogram, StoreFacts},
+        process::Process,
+    },
+    metrics::STATUS_CLASSES,
+};
 
 /// The media type of what [`render`] gives.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -27,15 +35,62 @@ const EDGE_POWERS: std::ops::RangeInclusive<usize> = 3..=24;
 
 /// The whole exposition.
 pub fn render(facts: Facts) -> String {
-    let mut registry = Registry::with_prefix("loligo");
+    let mut all = Registry::default();
+    // Under the names that every program has them by.
+    all.register_collector(Box::new(Kernel(facts.process)));
+    let registry = all.sub_registry_with_prefix("loligo");
     let version = Info::new([("version", facts.version)]);
-    registry.register("build", "The program", version);
+    registry.register("build", "The version of the program", version);
     let engine = Info::new([("engine", facts.io_engine)]);
-    registry.register("io_engine", "How the disk is read and written", engine);
+    registry.register(
+        "io_engine",
+        "How the disk is read and written: io_uring, threads, or none without a store",
+        engine,
+    );
     registry.register_collector(Box::new(Arc::new(Exposition(facts))));
     let mut out = String::with_capacity(32 << 10);
-    text::encode(&mut out, &registry).expect("writing to a string does not fail");
+    text::encode(&mut out, &all).expect("writing to a string does not fail");
     out
+}
+
+#[derive(Debug)]
+struct Kernel(Process);
+
+impl Collector for Kernel {
+    fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
+        let mut e = Encoder(encoder);
+        let process = &self.0;
+        if let Some(seconds) = process.cpu_s {
+            let words = "Processor time of all threads, user and system, in seconds";
+            e.counter("process_cpu_seconds", words, seconds)?;
+        }
+        let started = "When the process started, in seconds since 1970";
+        if let Some(seconds) = process.started_unix_s {
+            e.gauge("process_start_time_seconds", started, seconds)?;
+        }
+        for (name, words, value) in [
+            (
+                "process_resident_memory_bytes",
+                "Memory of the process that is in RAM, in bytes",
+                process.resident_bytes,
+            ),
+            (
+                "process_open_fds",
+                "Open files of the process, sockets among them",
+                process.open_fds,
+            ),
+            (
+                "process_max_fds",
+                "How many files the process may have open (ulimit -n)",
+                process.max_fds,
+            ),
+        ] {
+            if let Some(value) = value {
+                e.gauge(name, words, value)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug)]
@@ -46,6 +101,7 @@ impl Collector for Exposition {
         let mut e = Encoder(encoder);
         self.process(&mut e)?;
         self.requests(&mut e)?;
+        self.answers(&mut e)?;
         for simple in self.0.counted.simple() {
             if simple.is_gauge() {
                 e.gauge(simple.name, simple.help, simple.value)?;
@@ -63,7 +119,7 @@ impl Exposition {
         let facts = &self.0;
         e.gauge(
             "uptime_seconds",
-            "Since the process came up",
+            "Time since the process came up, in seconds",
             facts.uptime.as_secs_f64(),
         )?;
         let running = u64::from(facts.phase == crate::state::Phase::Running);
@@ -86,27 +142,27 @@ impl Exposition {
         };
         e.by_class(
             "requests",
-            "Requests finished, by what became of them",
+            "Requests finished, by what became of them: the classes of the access log",
             by_class(|f| f.requests),
         )?;
         e.by_class(
             "response_bytes",
-            "Bytes sent to clients, heads included",
+            "Bytes sent to clients, heads included, by what became of the request",
             by_class(|f| f.bytes),
         )?;
         e.gauge(
             "hit_ratio_documents",
-            "Hits among requests since the start, without tunnels and errors",
+            "Part (0 to 1) of the requests since the start that were answered from the cache, without tunnels and errors",
             counted.hit_ratio_documents().unwrap_or(f64::NAN),
         )?;
         e.gauge(
             "hit_ratio_bytes",
-            "Bytes from cache among bytes sent since the start, without tunnels and errors",
+            "Part (0 to 1) of the bytes sent since the start that came from the cache, without tunnels and errors",
             counted.hit_ratio_bytes().unwrap_or(f64::NAN),
         )?;
         let mut family = e.0.encode_descriptor(
             "request_duration_seconds",
-            "From the first byte of a request to the last of its answer",
+            "Time from the first byte of a request to the last of its answer, in seconds",
             None,
             MetricType::Histogram,
         )?;
@@ -124,9 +180,49 @@ impl Exposition {
         Ok(())
     }
 
+    /// By listener, origin and class of status, as far as there were any; and why origins failed.
+    fn answers(&self, e: &mut Encoder<'_>) -> fmt::Result {
+        let Facts {
+            counted, labels, ..
+        } = &self.0;
+        let rows = || labels.iter().zip(counted.rows());
+        let words = "Requests finished, by the listener's address, the origin its route names (`other` on forward listeners), and the class of the status sent (`none`: the client had gone)";
+        let mut family =
+            e.0.encode_descriptor("answers", words, None, MetricType::Counter)?;
+        for (label, row) in rows() {
+            for (class, answers) in STATUS_CLASSES.into_iter().zip(row.answers) {
+                if answers > 0 {
+                    let labels = [
+                        ("listener", &label.listener[..]),
+                        ("origin", &label.origin),
+                        ("status", class),
+                    ];
+                    ConstCounter::new(answers).encode(family.encode_family(&labels)?)?;
+                }
+            }
+        }
+        let words = "Bytes sent to clients, heads included, by the listener's address and the origin its route names";
+        let mut family =
+            e.0.encode_descriptor("answer_bytes", words, None, MetricType::Counter)?;
+        for (label, row) in rows() {
+            let labels = [("listener", &label.listener[..]), ("origin", &label.origin)];
+            ConstCounter::new(row.bytes).encode(family.encode_family(&labels)?)?;
+        }
+        let words =
+            "Answers of origins that failed, by cause (RFC 9209 section 2.3, as in Cache-Status)";
+        let mut family =
+            e.0.encode_descriptor("origin_failures", words, None, MetricType::Counter)?;
+        for (cause, failures) in counted.causes() {
+            let labels = [("cause", cause)];
+            ConstCounter::new(failures).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
     fn memory(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let Facts { memory, .. } = &self.0;
-        e.gauge("memory_bytes", "Bytes in the memory tier", memory.bytes)?;
+        let words = "Bytes of the objects in the memory tier";
+        e.gauge("memory_bytes", words, memory.bytes)?;
         e.gauge(
             "memory_bytes_max",
             "The bound on bytes in the memory tier",
@@ -170,7 +266,12 @@ impl Exposition {
         };
         let gauge = MetricType::Gauge;
         let bytes = each(&|s| s.bytes);
-        e.by_store("store_bytes", "Size of the store", gauge, bytes)?;
+        e.by_store(
+            "store_bytes",
+            "Size of the store's file or device in bytes",
+            gauge,
+            bytes,
+        )?;
         let words = "1 while nothing is stored because a write failed";
         let paused = each(&|s| u64::from(s.paused));
         e.by_store("store_paused", words, gauge, paused)?;
@@ -184,12 +285,12 @@ impl Exposition {
         let left = |s: &StoreFacts| s.recovery.map_or(0, |p| p.total_bytes - p.done_bytes);
         e.by_store("store_recovery_left_bytes", words, gauge, each(&left))?;
         for (at, (name, _)) in first.figures.gauges().enumerate() {
-            let words = format!("Store: {}", name.replace('_', " "));
+            let words = Figures::GAUGE_HELP[at];
             let value = |s: &StoreFacts| s.figures.gauges().nth(at).map_or(0, |(_, value)| value);
-            e.by_store(&format!("store_{name}"), &words, gauge, each(&value))?;
+            e.by_store(&format!("store_{name}"), words, gauge, each(&value))?;
         }
         for (at, (name, _)) in first.figures.counters().enumerate() {
-            let words = format!("Store: {}, since it was opened", name.replace('_', " "));
+            let words = format!("{}, since the store was opened", Figures::COUNTER_HELP[at]);
             let value = |s: &StoreFacts| s.figures.counters().nth(at).map_or(0, |(_, value)| value);
             let counter = MetricType::Counter;
             e.by_store(&format!("store_{name}"), &words, counter, each(&value))?;

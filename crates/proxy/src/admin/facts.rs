@@ -14,7 +14,10 @@
 use std::{
     array,
     collections::VecDeque,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -22,7 +25,9 @@ use profile::Class;
 use store::{Figures, Progress};
 
 use crate::{
-    metrics::{BUCKETS, Counters, bucket_edge_us},
+    admin::process::Process,
+    labels::Label,
+    metrics::{BUCKETS, CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX, bucket_edge_us},
     state::{Phase, Shared},
 };
 
@@ -147,6 +152,20 @@ pub struct Snapshot {
     at: Instant,
     classes: Vec<ClassFigures>,
     simple: Vec<Simple>,
+    /// By row: see [`crate::labels`].
+    rows: Vec<RowFigures>,
+    /// Answers by status; 0: none was sent.
+    statuses: Vec<u64>,
+    causes: [u64; CAUSES.len()],
+}
+
+/// Answers of one listener with one origin.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RowFigures {
+    /// By class of status: see [`STATUS_CLASSES`].
+    pub answers: [u64; STATUS_CLASSES.len()],
+    /// Bytes sent, heads included.
+    pub bytes: u64,
 }
 
 impl Snapshot {
@@ -154,7 +173,17 @@ impl Snapshot {
     pub fn of(counters: &[Arc<Counters>], at: Instant) -> Snapshot {
         let mut classes = vec![ClassFigures::new(); CLASSES];
         let mut simple: Vec<Simple> = Vec::new();
+        let mut rows =
+            vec![RowFigures::default(); counters.first().map_or(0, |set| set.rows.len())];
+        let mut statuses = vec![0; STATUSES_MAX];
+        let mut causes = [0; CAUSES.len()];
         for set in counters {
+            for (sum, row) in rows.iter_mut().zip(&set.rows) {
+                add_all(&mut sum.answers, &row.answers);
+                sum.bytes += row.bytes.load(Ordering::Relaxed);
+            }
+            add_all(&mut statuses, &set.statuses.0);
+            add_all(&mut causes, &set.causes);
             for (class, sum) in classes.iter_mut().enumerate() {
                 sum.requests += set.requests[class].load(Ordering::Relaxed);
                 sum.bytes += set.bytes[class].load(Ordering::Relaxed);
@@ -171,16 +200,47 @@ impl Snapshot {
                 }
             }
         }
+        // 200 is not counted on its own.
+        let all: u64 = classes.iter().map(|class| class.requests).sum();
+        statuses[200] = all.saturating_sub(statuses.iter().sum());
         Snapshot {
             at,
             classes,
             simple,
+            rows,
+            statuses,
+            causes,
         }
     }
 
     /// The classes with their figures, in the order of [`Class::ALL`].
     pub fn classes(&self) -> impl Iterator<Item = (Class, &ClassFigures)> {
         Class::ALL.into_iter().zip(&self.classes)
+    }
+
+    /// Answers by listener and origin, in the order of their labels.
+    pub fn rows(&self) -> &[RowFigures] {
+        &self.rows
+    }
+
+    /// How many answers had each status, of those there were.
+    pub fn statuses(&self) -> impl Iterator<Item = (usize, u64)> {
+        let all = self.statuses.iter().copied().enumerate();
+        all.filter(|(_, answers)| *answers > 0)
+    }
+
+    /// How many answers had a status of each class: see [`STATUS_CLASSES`].
+    pub fn status_classes(&self) -> [u64; STATUS_CLASSES.len()] {
+        let mut classes = [0; STATUS_CLASSES.len()];
+        for (status, answers) in self.statuses() {
+            classes[status / 100] += answers;
+        }
+        classes
+    }
+
+    /// Failures of origins by cause, all causes.
+    pub fn causes(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        CAUSES.into_iter().zip(self.causes)
     }
 
     /// The counters and gauges without labels, in the order of their table.
@@ -262,12 +322,28 @@ impl Snapshot {
             },
             ..*now
         });
+        let pairs = self.rows.iter().zip(&earlier.rows);
+        let rows = pairs.map(|(now, then)| RowFigures {
+            answers: array::from_fn(|i| now.answers[i].wrapping_sub(then.answers[i])),
+            bytes: now.bytes.wrapping_sub(then.bytes),
+        });
+        let pairs = self.statuses.iter().zip(&earlier.statuses);
         let passed = Snapshot {
             at: self.at,
             classes: classes.collect(),
             simple: simple.collect(),
+            rows: rows.collect(),
+            // Saturating: 200 is a difference of sums that are not of one moment.
+            statuses: pairs.map(|(now, then)| now.saturating_sub(*then)).collect(),
+            causes: array::from_fn(|i| self.causes[i].wrapping_sub(earlier.causes[i])),
         };
         (passed, self.at.duration_since(earlier.at).as_secs_f64())
+    }
+}
+
+fn add_all(sums: &mut [u64], counters: &[AtomicU64]) {
+    for (sum, counter) in sums.iter_mut().zip(counters) {
+        *sum += counter.load(Ordering::Relaxed);
     }
 }
 
@@ -349,6 +425,10 @@ pub struct Facts {
     pub stores_absent: u64,
     /// The workers' counters, and our own purges.
     pub counted: Snapshot,
+    /// What their rows count.
+    pub labels: Vec<Label>,
+    /// The process, as the kernel sees it.
+    pub process: Process,
 }
 
 impl Facts {
@@ -385,6 +465,8 @@ impl Facts {
             stores: stores.collect(),
             stores_absent: shared.absent.len() as u64,
             counted,
+            labels: shared.labels.clone(),
+            process: Process::now(),
         }
     }
 }

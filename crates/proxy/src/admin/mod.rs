@@ -5,11 +5,12 @@
 //! | `GET /` | what there is |
 //! | `GET /dashboard` | a page that shows `/status` as it changes |
 //! | `GET /status` | JSON (`status`) |
+//! | `GET /history` | the last hour as JSON (`history`) |
 //! | `GET /metrics` | OpenMetrics text for Prometheus (`exposition`) |
 //! | `GET /healthz` | 200 while running, a line for each store that is of no use now; 503 while draining, or when something stands still |
 //! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
 //! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |
-//! | `DELETE /cache?soft=1&...` | makes it stale instead |
+//! | `DELETE /cache?...&soft=1` | makes it stale instead |
 //!
 //! It runs on the control thread, so that asking costs the workers nothing but some shared cache lines. Two parts
 //! gather (`facts`), two render, one speaks HTTP (`http`); here is decided who may ask for what.
@@ -23,8 +24,10 @@
 
 mod exposition;
 mod facts;
+mod history;
 mod http;
-mod purge;
+mod process;
+pub(crate) mod purge;
 mod status;
 
 use std::{
@@ -46,7 +49,9 @@ use tokio::{
 use crate::{
     admin::{
         facts::{Facts, HISTORY_STEP, History, Snapshot},
+        history::Hour,
         http::{Answer, Request},
+        process::Process,
         purge::Order,
         status::Status,
     },
@@ -70,6 +75,8 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
     let mut connections = JoinSet::new();
     let mut step = interval(HISTORY_STEP);
     step.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut sample = interval(history::STEP);
+    sample.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             accepted = socket.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
@@ -93,6 +100,7 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
             },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             _ = step.tick() => admin.note_history(),
+            _ = sample.tick() => admin.note_hour(),
         }
     }
 }
@@ -102,6 +110,7 @@ struct Admin {
     listeners: Vec<Rc<ListenerState>>,
     limits: http1::Limits,
     history: RefCell<History>,
+    hour: RefCell<Hour>,
     /// Purges asked for here. (The workers' counters have one writer each.)
     purges: Cell<u64>,
 }
@@ -118,6 +127,7 @@ impl Admin {
                 ..http1::Limits::default()
             },
             history: RefCell::default(),
+            hour: RefCell::default(),
             purges: Cell::new(0),
             shared,
         }
@@ -133,6 +143,11 @@ impl Admin {
     fn note_history(&self) {
         let now = Snapshot::of(&self.shared.counters, Instant::now());
         self.history.borrow_mut().note(now);
+    }
+
+    fn note_hour(&self) {
+        let now = Snapshot::of(&self.shared.counters, Instant::now());
+        self.hour.borrow_mut().note(now, Process::now());
     }
 
     fn facts(&self) -> Facts {
@@ -180,6 +195,7 @@ impl Admin {
                 let status = Status::of(&self.shared, self.facts(), &self.history.borrow());
                 Answer::json(200, &status)
             }
+            "/history" if gets => Answer::json_in_a_line(&self.hour.borrow().columns()),
             "/metrics" if gets => Answer {
                 content_type: exposition::CONTENT_TYPE,
                 body: exposition::render(self.facts()).into_bytes(),
@@ -190,7 +206,9 @@ impl Admin {
                 body: include_bytes!("dashboard.html").to_vec(),
                 ..Answer::text(200, "")
             },
-            "" | "/" | "/healthz" | "/status" | "/metrics" | "/dashboard" => not_allowed(GET),
+            "" | "/" | "/healthz" | "/status" | "/history" | "/metrics" | "/dashboard" => {
+                not_allowed(GET)
+            }
             _ => Answer::text(404, &format!("there is no {path} here\n\n{INDEX}")),
         }
     }
@@ -279,17 +297,23 @@ fn not_allowed(methods: &'static str) -> Answer {
 
 const FOREIGN_NAME: &str = "ask this interface by IP address, localhost or a name in admin.names: another name may be a web page's trick";
 
+/// Three digits behind the point are enough for everybody.
+fn rounded(x: f64) -> f64 {
+    (x * 1000.0).round() / 1000.0
+}
+
 const INDEX: &str = "Loligo, admin interface
 
 GET /dashboard             a page that shows what goes on
 GET /status                the same as JSON
+GET /history               the last hour as JSON, a sample every 10 s
 GET /metrics               for Prometheus (OpenMetrics text)
 GET /healthz               200 while running, 503 while draining or at a standstill
 PURGE /http://HOST/PATH    forgets a stored URL
 DELETE /cache?url=URL      the same; URL percent-encoded
 DELETE /cache?prefix=URL   forgets all stored URLs that begin so
 DELETE /cache?tag=TAG      forgets all with TAG in Surrogate-Key or Cache-Tag
-DELETE /cache?soft=1&url=URL  makes it stale instead; with prefix= and tag= too";
+DELETE /cache?url=URL&soft=1  makes it stale instead; with prefix= and tag= too";
 
 #[cfg(test)]
 mod testing;

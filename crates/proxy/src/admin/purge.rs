@@ -159,6 +159,8 @@ const NO_URL: &str =
     "that is not an absolute http or https URL; ask like this: PURGE /http://www.example.org/path";
 const TOO_LONG: &str = "a prefix or tag of more than 1000 bytes cannot be purged";
 
+const NO_ORDER: &str = "the query must be one of url=, prefix= and tag=, and soft=1 or not; what is behind them must be percent-encoded: & as %26, ? as %3F, = as %3D";
+
 fn is_there(shared: &Shared, primary: KeyHash, key: &[u8]) -> bool {
     let store = &shared.store;
     store.marker(primary).is_some()
@@ -200,28 +202,27 @@ pub fn url_of_target(target: &str) -> &str {
     }
 }
 
-/// What `DELETE /cache?...` is to forget: `url=`, `prefix=` or `tag=`, percent-encoded, with `soft=1&` before it or not,
-/// and nothing else. (A URL with `&` that was not encoded would lose its tail without a word, or gain a `soft=1`.)
+/// What `DELETE /cache?...` is to forget: one of `url=`, `prefix=` and `tag=`, percent-encoded, `soft=1` before or behind it or
+/// not at all, and nothing else. (A URL with `&` that was not encoded would lose its tail without a word.)
 pub fn order_of_query(query: Option<&str>) -> Result<Order, &'static str> {
-    let query = query.unwrap_or_default();
-    let (soft, query) = match query.strip_prefix("soft=1&") {
-        Some(rest) => (true, rest),
-        None => (false, query),
-    };
     let kinds = [
         ("url=", What::Url),
         ("prefix=", What::Prefix),
         ("tag=", What::Tag),
     ];
-    let found = kinds
-        .iter()
-        .find_map(|(name, what)| Some((*what, query.strip_prefix(name)?)));
-    let (what, value) =
-        found.ok_or("the query must be url=, prefix= or tag=, with soft=1& before it or not")?;
-    if value.contains(['&', '?', '=']) {
-        return Err(
-            "what is behind url=, prefix= or tag= must be percent-encoded: & as %26, ? as %3F, = as %3D; soft=1& comes first",
-        );
+    let (mut soft, mut found) = (false, None);
+    for part in query.unwrap_or_default().split('&') {
+        let mut named = kinds.iter();
+        let named = named.find_map(|(name, what)| Some((*what, part.strip_prefix(name)?)));
+        match named {
+            Some(named) if found.is_none() => found = Some(named),
+            None if part == "soft=1" && !soft => soft = true,
+            _ => return Err(NO_ORDER),
+        }
+    }
+    let (what, value) = found.ok_or(NO_ORDER)?;
+    if value.contains(['?', '=']) {
+        return Err(NO_ORDER);
     }
     let text = percent_decode(value)
         .ok_or("a percent sign must be followed by two hexadecimal digits of an ASCII character")?;
@@ -301,6 +302,7 @@ mod tests {
             ("soft=1&url=http://h/a", ok(What::Url, true, "http://h/a")),
             ("prefix=http://h/", ok(What::Prefix, false, "http://h/")),
             ("soft=1&tag=a%20b", ok(What::Tag, true, "a b")),
+            ("url=http://h/a&soft=1", ok(What::Url, true, "http://h/a")),
         ] {
             assert_eq!(told(Some(query)), order, "{query}");
         }
@@ -311,7 +313,9 @@ mod tests {
             Some("soft=1"),
             Some("soft=0&url=http://h/a"),
             Some("url=http://h/a?b"),
-            Some("url=http://h/a&soft=1"),
+            Some("soft=1&soft=1&tag=a"),
+            Some("url=http://h/a&b"),
+            Some("url=http://h/a&soft=0"),
             Some("tag=a&tag=b"),
         ] {
             assert!(told(refused).is_err(), "{refused:?}");

@@ -4,15 +4,23 @@
 //! is since the start. `counters` holds every counter under the name it has in `/metrics`, grouped by what it is
 //! about.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::PoisonError};
 
 use profile::Class;
 use serde::{Serialize, Serializer};
 
 use crate::{
-    admin::facts::{ClassFigures, Facts, Histogram, History, Simple, Snapshot, StoreFacts},
+    admin::{
+        facts::{
+            ClassFigures, Facts, Histogram, History, RowFigures, Simple, Snapshot, StoreFacts,
+        },
+        rounded,
+    },
+    labels::Label,
+    metrics::STATUS_CLASSES,
     plan::Role,
     state::{Phase, Shared},
+    top::Told,
 };
 
 /// The whole document.
@@ -32,6 +40,40 @@ pub struct Status {
     transfers: Transfers,
     stores: Vec<Store>,
     counters: InOrder<InOrder<u64>>,
+    /// Answers by status.
+    statuses: Vec<Answers>,
+    /// By listener and origin, as far as there were any.
+    answers: Vec<AnswersOf>,
+    /// Why origins failed, as far as they did.
+    origin_failures: InOrder<u64>,
+    process: ProcessFigures,
+    /// What is asked for most lately, if `admin.top` is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top: Option<Told>,
+}
+
+#[derive(Serialize)]
+struct Answers {
+    /// 0: none was sent, the client had gone.
+    status: usize,
+    answers: u64,
+}
+
+#[derive(Serialize)]
+struct AnswersOf {
+    listener: String,
+    /// The origin that a route names; `other` on forward listeners, and where no route took it.
+    origin: String,
+    response_bytes: u64,
+    by_status: InOrder<u64>,
+}
+
+#[derive(Serialize)]
+struct ProcessFigures {
+    cpu_s: Option<f64>,
+    resident_bytes: Option<u64>,
+    open_fds: Option<u64>,
+    max_fds: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -122,11 +164,12 @@ struct Store {
     aside: bool,
     /// While what was written before an unclean stop is looked through.
     recovery: Option<Recovery>,
-    /// Used chunks among all.
-    used_ratio: f64,
-    used_bytes: u64,
-    free_bytes: u64,
-    largest_free_bytes: u64,
+    /// Taken by records that can be looked up.
+    live_bytes: u64,
+    /// Written, and of no record any more.
+    dead_bytes: u64,
+    /// Not written since the store was made.
+    never_written_bytes: u64,
     now: InOrder<u64>,
     since_opened: InOrder<u64>,
 }
@@ -187,6 +230,21 @@ impl Status {
                 bytes_max: facts.transfer_bytes_max,
             },
             counters: grouped(counted.simple()),
+            statuses: (counted.statuses())
+                .map(|(status, answers)| Answers { status, answers })
+                .collect(),
+            answers: answers(&facts.labels, counted),
+            origin_failures: InOrder(counted.causes().filter(|(_, n)| *n > 0).collect()),
+            process: ProcessFigures {
+                cpu_s: facts.process.cpu_s,
+                resident_bytes: facts.process.resident_bytes,
+                open_fds: facts.process.open_fds,
+                max_fds: facts.process.max_fds,
+            },
+            top: shared.top.as_ref().map(|top| {
+                let top = top.lock().unwrap_or_else(PoisonError::into_inner);
+                top.told()
+            }),
             stores: facts
                 .stores
                 .into_iter()
@@ -259,7 +317,6 @@ impl Recent {
 impl Store {
     fn of(store: StoreFacts, io_engine: &'static str) -> Store {
         let figures = &store.figures;
-        let used_chunks = figures.total_chunks.saturating_sub(figures.free_chunks);
         Store {
             path: store.path,
             bytes: store.bytes,
@@ -271,14 +328,25 @@ impl Store {
                 total_bytes: progress.total_bytes,
                 records: progress.records,
             }),
-            used_ratio: rounded(used_chunks as f64 / figures.total_chunks.max(1) as f64),
-            used_bytes: used_chunks * figures.chunk_bytes,
-            free_bytes: figures.free_chunks * figures.chunk_bytes,
-            largest_free_bytes: figures.largest_free_chunks * figures.chunk_bytes,
+            live_bytes: figures.live_bytes,
+            dead_bytes: figures.dead_bytes,
+            never_written_bytes: figures.never_written_bytes,
             now: InOrder(figures.gauges().collect()),
             since_opened: InOrder(figures.counters().collect()),
         }
     }
+}
+
+fn answers(labels: &[Label], counted: &Snapshot) -> Vec<AnswersOf> {
+    let rows = labels.iter().zip(counted.rows());
+    let rows = rows.filter(|(_, row)| row.answers.iter().any(|n| *n > 0));
+    let of = |(label, row): (&Label, &RowFigures)| AnswersOf {
+        listener: label.listener.clone(),
+        origin: label.origin.clone(),
+        response_bytes: row.bytes,
+        by_status: InOrder(STATUS_CLASSES.into_iter().zip(row.answers).collect()),
+    };
+    rows.map(of).collect()
 }
 
 fn workers(shared: &Shared) -> Vec<Worker> {
@@ -326,11 +394,6 @@ fn grouped(simple: &[Simple]) -> InOrder<InOrder<u64>> {
         InOrder(inside.map(|s| (s.name, s.value)).collect())
     };
     InOrder(groups.map(|group| (group, members(group))).collect())
-}
-
-/// Three digits behind the point are enough for everybody.
-fn rounded(x: f64) -> f64 {
-    (x * 1000.0).round() / 1000.0
 }
 
 #[cfg(test)]

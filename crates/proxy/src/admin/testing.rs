@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::{
     flight::Flights,
+    labels,
     memory::MemoryTier,
     metrics::Counters,
     opening,
@@ -30,6 +31,7 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         address: "127.0.0.1:3129".parse().unwrap(),
         allow: Vec::new(),
     });
+    let (labels, _) = labels::rows(&plan.listeners);
     Arc::new(Shared {
         rules: httpcache::Rules::default(),
         limits: http1::Limits::default(),
@@ -44,7 +46,11 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         has_disk: false,
         absent: Vec::new(),
         flights: Flights::new(plan.limits.waiters_max),
-        counters: vec![Arc::new(Counters::default()), Arc::new(Counters::default())],
+        counters: (0..2)
+            .map(|_| Arc::new(Counters::with_rows(labels.len())))
+            .collect(),
+        labels,
+        top: None,
         pulses: vec![Pulse::default(), Pulse::default()],
         own_addresses: Vec::new(),
         connections: AtomicUsize::new(0),

@@ -195,3 +195,26 @@ fn only_allowed_clients_are_served() {
     assert!(admin.serves("127.0.0.1".parse().unwrap()));
     assert!(!admin.serves("192.0.2.1".parse().unwrap()));
 }
+
+#[test]
+fn the_dashboard_needs_nothing_from_elsewhere_and_finds_its_places() {
+    let page = include_str!("dashboard.html");
+    for outside in ["src=", "href=", "url(", "@import", "https://"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    for call in ["$(\"", "list(\"", "table(\"", "bar(\""] {
+        let mut found = page.split(call).skip(1).peekable();
+        assert!(found.peek().is_some(), "{call}");
+        for rest in found {
+            let id = rest.split('"').next().unwrap();
+            // `$("top-" + kind)`: one for each kind.
+            let ids = match id {
+                "top-" => vec!["top-hosts".to_owned(), "top-urls".to_owned()],
+                id => vec![id.to_owned()],
+            };
+            for id in ids {
+                assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
+            }
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::proxy::plan::{Forwarded, Listener, Role, Route};
+use ::proxy::plan::{Listener, Role, Route};
 
 use crate::harness::{
     client::request,
@@ -261,10 +261,8 @@ fn each_route_has_its_host_and_its_origin() {
         route(Some("*.b.example"), "/", &one, "", false),
     ];
     let proxy = Proxy::start(plan(Listener {
-        address: local(),
         role: Role::Reverse(routes),
-        allow: Vec::new(),
-        forwarded: Forwarded::None,
+        ..Listener::forward(local(), Vec::new())
     }));
     for (host, path, expected) in [
         ("a.example", "/x", "a.example /x".to_owned()),

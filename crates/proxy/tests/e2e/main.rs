@@ -10,6 +10,8 @@
 //! | `disk` | crashes, several stores, parts that are lost |
 //! | `hanging` | a disk that hangs, stores that cannot be opened |
 //! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
+//! | `purge_port` | PURGE on a listener's own port |
+//! | `access_log` | what is logged of a request |
 //! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
@@ -30,6 +32,7 @@
 //! | `workers` | several threads that accept |
 
 mod access;
+mod access_log;
 mod bodies;
 mod budgets;
 mod cache;
@@ -47,6 +50,7 @@ mod large;
 mod negative;
 mod parts;
 mod purge;
+mod purge_port;
 mod ranges;
 mod rules;
 mod rules_parts;

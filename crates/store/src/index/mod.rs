@@ -126,6 +126,11 @@ impl Index {
         self.segments.iter().map(Segment::len).sum()
     }
 
+    /// Chunks of all records; adds up the segments.
+    pub(crate) fn chunks(&self) -> u64 {
+        self.segments.iter().map(Segment::chunks).sum()
+    }
+
     /// How many segments.
     pub(crate) fn segments(&self) -> usize {
         self.segments.len()

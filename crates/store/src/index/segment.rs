@@ -199,6 +199,10 @@ struct Step {
 
 const _: () = assert!(SEARCH_MAX <= 256);
 
+fn chunks_of(entry: Entry) -> u64 {
+    u64::from(entry.extent().len.0)
+}
+
 /// One table. See the head of the file.
 #[derive(Clone)]
 pub(crate) struct Segment {
@@ -206,6 +210,8 @@ pub(crate) struct Segment {
     pages: Box<[Box<Page>]>,
     n: u32,
     len: u32,
+    /// Chunks of all entries' records.
+    chunks: u64,
 }
 
 impl Segment {
@@ -221,6 +227,7 @@ impl Segment {
             pages: (0..pages).map(|_| page()).collect(),
             n,
             len: 0,
+            chunks: 0,
         }
     }
 
@@ -244,6 +251,11 @@ impl Segment {
     /// How many entries.
     pub(crate) fn len(&self) -> usize {
         self.len as usize
+    }
+
+    /// Chunks of all entries' records.
+    pub(crate) fn chunks(&self) -> u64 {
+        self.chunks
     }
 
     /// How many buckets.
@@ -288,7 +300,9 @@ impl Segment {
     pub(crate) fn set(&mut self, place: Place, entry: Entry) {
         let word = self.word_mut(place);
         assert!(*word != 0, "the entry has left its place");
+        let before = chunks_of(Entry::from_word(*word));
         *word = entry.word(*word & KEY_MASK);
+        self.chunks = self.chunks - before + chunks_of(entry);
     }
 
     /// Adds an entry under a number that has none: that is the caller's to know. All places change. `expected`: how many there will
@@ -298,6 +312,7 @@ impl Segment {
         while !self.try_insert(short, entry) {
             self.grow(expected);
         }
+        self.chunks += chunks_of(entry);
     }
 
     /// Takes the entry at `place` out. The other places stay.
@@ -305,6 +320,7 @@ impl Segment {
         let entry = self.get(place);
         *self.word_mut(place) = 0;
         self.len -= 1;
+        self.chunks -= chunks_of(entry);
         entry
     }
 
@@ -314,9 +330,11 @@ impl Segment {
         let buckets = self.pages.iter_mut().flat_map(|page| &mut page.0);
         for (bucket, words) in (0..).zip(buckets) {
             for word in words.0.iter_mut().filter(|word| **word != 0) {
-                if !keep(shares.short_of(bucket, *word), Entry::from_word(*word)) {
+                let entry = Entry::from_word(*word);
+                if !keep(shares.short_of(bucket, *word), entry) {
                     *word = 0;
                     self.len -= 1;
+                    self.chunks -= chunks_of(entry);
                 }
             }
         }
@@ -435,6 +453,7 @@ impl Segment {
                 .iter()
                 .all(|(short, entry)| larger.try_insert(short, entry))
             {
+                larger.chunks = self.chunks;
                 *self = larger;
                 return;
             }
@@ -490,13 +509,26 @@ impl Segment {
                 map &= map - 1;
             }
         }
-        segment.audit()?;
+        // After a look at each entry: an unsound one has no length.
+        segment.audit_entries()?;
+        segment.chunks = segment.iter().map(|(_, entry)| chunks_of(entry)).sum();
         *bytes = rest;
         Ok(segment)
     }
 
     /// Checks every invariant in full, O(n); says what is wrong.
+    #[cfg(test)]
     pub(crate) fn audit(&self) -> Result<(), &'static str> {
+        self.audit_entries()?;
+        let chunks: u64 = self.iter().map(|(_, entry)| chunks_of(entry)).sum();
+        match chunks == self.chunks {
+            true => Ok(()),
+            false => Err("the entries' chunks were miscounted (X5)"),
+        }
+    }
+
+    /// Checks what the bytes of a checkpoint may have wrong.
+    fn audit_entries(&self) -> Result<(), &'static str> {
         let shares = self.shares();
         // Buckets differ by one in how many numbers they have; below this is within all of them.
         let numbers_min = (1 << Short::BITS) / shares.n;

@@ -1,0 +1,125 @@
+//! What a client asked, as it came: for the access log.
+//!
+//! The short way of a request logs slices of its head ([`Asking`]); a request that outlives its head keeps copies ([`Kept`]). Without an
+//! access log neither looks at a field.
+
+use http1::{RequestHead, RequestView, Version};
+use profile::access::Protocol;
+
+/// What a client asked, in its head.
+#[derive(Clone, Copy, Default)]
+pub struct Asking<'a> {
+    /// Method.
+    pub method: &'a [u8],
+    /// Value of Host.
+    pub host: &'a [u8],
+    /// Request target.
+    pub target: &'a [u8],
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Bytes of the request.
+    pub bytes_in: u64,
+    /// Referer.
+    pub referer: &'a [u8],
+    /// User-Agent.
+    pub user_agent: &'a [u8],
+}
+
+impl<'a> Asking<'a> {
+    /// Of a head without a body. Reads the two fields only if an access log is written (`logged`).
+    #[inline]
+    pub fn of(view: &RequestView<'_, 'a>, logged: bool) -> Asking<'a> {
+        let field = |name: &[u8]| match logged {
+            true => view.first(name).unwrap_or_default(),
+            false => b"",
+        };
+        Asking {
+            method: view.method.as_bytes(),
+            host: view.host.unwrap_or_default().as_bytes(),
+            target: view.target.as_bytes(),
+            protocol: protocol(view.version),
+            bytes_in: view.head_bytes as u64,
+            referer: field(b"referer"),
+            user_agent: field(b"user-agent"),
+        }
+    }
+}
+
+fn protocol(version: Version) -> Protocol {
+    match version {
+        Version::Http10 => Protocol::Http10,
+        Version::Http11 => Protocol::Http11,
+    }
+}
+
+/// What a client asked, kept.
+#[derive(Default)]
+pub struct Kept {
+    /// Method.
+    pub method: String,
+    host: String,
+    target: String,
+    protocol: Protocol,
+    head_bytes: u64,
+    referer: Vec<u8>,
+    user_agent: Vec<u8>,
+}
+
+impl Kept {
+    /// Of a head. Without an access log (`logged`) keeps the method alone, so that nothing is copied in vain.
+    pub fn of(head: &RequestHead, head_bytes: usize, logged: bool) -> Kept {
+        let method = head.method.clone();
+        if !logged {
+            return Kept {
+                method,
+                ..Kept::default()
+            };
+        }
+        let field = |name: &[u8]| head.fields.first(name).unwrap_or_default().to_vec();
+        Kept {
+            method,
+            host: head.host.clone().unwrap_or_default(),
+            target: head.target.clone(),
+            protocol: protocol(head.version),
+            head_bytes: head_bytes as u64,
+            referer: field(b"referer"),
+            user_agent: field(b"user-agent"),
+        }
+    }
+
+    /// Of a head that was not understood.
+    pub fn nonsense() -> Kept {
+        Kept {
+            target: "error:invalid-request".to_owned(),
+            ..Kept::default()
+        }
+    }
+
+    /// As it is logged, with so many bytes of body.
+    pub fn with_body(&self, body_bytes: u64) -> Asking<'_> {
+        Asking {
+            method: self.method.as_bytes(),
+            host: self.host.as_bytes(),
+            target: self.target.as_bytes(),
+            protocol: self.protocol,
+            bytes_in: self.head_bytes + body_bytes,
+            referer: &self.referer,
+            user_agent: &self.user_agent,
+        }
+    }
+}
+
+impl From<Asking<'_>> for Kept {
+    fn from(asking: Asking<'_>) -> Kept {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Kept {
+            method: text(asking.method),
+            host: text(asking.host),
+            target: text(asking.target),
+            protocol: asking.protocol,
+            head_bytes: asking.bytes_in,
+            referer: asking.referer.to_vec(),
+            user_agent: asking.user_agent.to_vec(),
+        }
+    }
+}

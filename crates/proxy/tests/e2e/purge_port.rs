@@ -1,0 +1,98 @@
+//! PURGE on a listener's own port, as an application sends it, and from whom it is taken.
+
+use ::proxy::plan::Plan;
+
+use crate::harness::{running::forward_plan, *};
+
+/// Where the clients of these tests are.
+const HERE: &str = "127.0.0.0/8";
+
+fn purging(mut plan: Plan, from: &str) -> Plan {
+    plan.listeners[0].purge_from = vec![from.parse().unwrap()];
+    plan
+}
+
+fn origin() -> Origin {
+    Origin::sending(ok(&[FRESH], "x"))
+}
+
+fn purge(proxy: &Proxy, target: &str, fields: &[&str]) -> Response {
+    proxy.ask("PURGE", target, fields)
+}
+
+#[test]
+fn an_application_purges_what_its_clients_ask_for() {
+    let origin = origin();
+    let proxy = Proxy::start(purging(plan_for(&origin), HERE));
+    proxy.get("/a?b=c");
+    assert!(proxy.get("/a?b=c").is_hit());
+    let answer = purge(&proxy, "/a?b=c", &["Content-Length: 0"]);
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.field("content-type"), Some("application/json"));
+    assert!(answer.text().contains("\"purged\": true"), "{answer:?}");
+    assert!(answer.text().contains("\"durable\": true"), "{answer:?}");
+    assert!(!proxy.get("/a?b=c").is_hit());
+    // And its connection stays.
+    let mut client = proxy.client();
+    for purged in ["\"purged\": true", "\"purged\": false"] {
+        let answer = client.ask("PURGE", "/a?b=c", &[]).read("PURGE");
+        assert!(answer.text().contains(purged), "{answer:?}");
+    }
+    assert_eq!(origin.requests().len(), 2, "no PURGE was forwarded");
+}
+
+#[test]
+fn a_forward_listener_takes_the_whole_url() {
+    let origin = origin();
+    let proxy = Proxy::start(purging(forward_plan(&[]), HERE));
+    let url = format!("http://{}/a", origin.address);
+    proxy.get(&url);
+    assert!(purge(&proxy, &url, &[]).text().contains("\"purged\": true"));
+    assert!(!proxy.get(&url).is_hit());
+    assert_eq!(purge(&proxy, "/a", &[]).status, 400);
+    assert_eq!(origin.requests().len(), 2);
+}
+
+#[test]
+fn nobody_else_purges_and_no_purge_goes_on() {
+    let origin = origin();
+    for (plan, status) in [
+        (plan_for(&origin), 405),
+        (purging(plan_for(&origin), "192.0.2.0/24"), 403),
+    ] {
+        let served = origin.requests().len();
+        let proxy = Proxy::start(plan);
+        proxy.get("/a");
+        let answer = purge(&proxy, "/a", &[]);
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.field("allow").is_some(), status == 405);
+        // What is behind a body is no request; it is not read.
+        let mut client = proxy.client();
+        client.ask("PURGE", "/a", &["Content-Length: 4"]);
+        assert_eq!(client.read("PURGE").field("connection"), Some("close"));
+        assert!(proxy.get("/a").is_hit(), "{status}");
+        assert_eq!(origin.requests().len(), served + 1, "{status}");
+    }
+}
+
+#[test]
+fn soft_and_everything_below_as_modules_ask_for_it() {
+    let origin = origin();
+    let proxy = Proxy::start(purging(plan_for(&origin), HERE));
+    let fill = || ["/a", "/shop/b", "/shop/c"].map(|path| proxy.get(path).is_hit());
+    fill();
+    assert_eq!(fill(), [true; 3]);
+    let answer = purge(&proxy, "/shop/b", &["Fastly-Soft-Purge: 1"]);
+    assert!(answer.text().contains("\"soft\": true"), "{answer:?}");
+    assert_eq!(fill(), [true, false, true]);
+    let regex = ["X-Purge-Method: regex"];
+    assert_eq!(purge(&proxy, "/shop/.*", &regex).status, 200);
+    assert_eq!(fill(), [true, false, false]);
+    assert_eq!(purge(&proxy, "/.*", &regex).status, 200);
+    assert_eq!(fill(), [false; 3]);
+    // What cannot be carried out is not said to have been.
+    for pattern in ["/(a|b).*", "/a$", "/a.*b.*"] {
+        assert_eq!(purge(&proxy, pattern, &regex).status, 501, "{pattern}");
+    }
+    assert_eq!(fill(), [true; 3]);
+}
