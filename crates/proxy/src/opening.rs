@@ -282,8 +282,8 @@ fn start(
 /// A store without a device: it keeps markers and invalidations for the memory tier, and no object.
 pub fn without_device() -> Result<Arc<Set>, StoreError> {
     let settings = Settings {
-        matches,
-        doubts,
+        manner,
+        words,
         ..Settings::default()
     };
     let store = Store::volatile(&settings, identity(None)?);
@@ -320,10 +320,10 @@ pub fn settings(plan: &Plan) -> Settings {
         watermarks: storing.watermarks,
         fragment_bytes: storing.fragment_bytes,
         locality_buffers: storing.locality.buffers(),
-        matches,
-        doubts,
+        manner,
+        words,
         ..Settings::default()
     }
 }
 
-pub use crate::predicate::{doubts, matches};
+pub use crate::predicate::{manner, words};

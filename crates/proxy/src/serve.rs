@@ -7,7 +7,10 @@
 use std::{
     io,
     net::{self, SocketAddr},
-    sync::{Arc, Mutex, atomic::AtomicUsize},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize},
+    },
     thread::JoinHandle,
     time::Instant,
 };
@@ -201,6 +204,7 @@ fn run(
             .map(|_| Arc::new(Counters::default()))
             .collect(),
         own_addresses,
+        predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
         phase,
         began: Instant::now(),

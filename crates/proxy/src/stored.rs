@@ -12,5 +12,5 @@
 pub use crate::disk::fragment_key;
 pub use crate::fetch::variant_key;
 pub use crate::object::{Large, Object};
-pub use crate::opening::matches;
+pub use crate::opening::{manner, words};
 pub use crate::target::KEY_PREFIX;

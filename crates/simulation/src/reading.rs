@@ -243,6 +243,7 @@ impl Run {
             key: &parts.key,
             meta: &parts.meta,
             body: &parts.body,
+            doubted: parts.doubted,
         };
         let knows_all = self.choice.fills_in_turn() && self.rig()?.recovery().is_none();
         let damages = self.disk.damages();

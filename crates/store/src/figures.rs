@@ -59,6 +59,12 @@ figures! {
         gathered_bytes
         /// Bytes of records that answers under way need, and that are therefore not evicted.
         needed_bytes
+        /// Purges by pattern that older records are still compared with.
+        predicates
+        /// Percent of the room for those that is taken; at 100 one more is refused.
+        predicates_percent
+        /// Memory of those in bytes.
+        predicates_bytes
         /// Clusters handed out and not yet reported written.
         clusters_in_flight
         /// Memory of the index in bytes, without the allocator's.
@@ -109,6 +115,14 @@ figures! {
         log_failures
         /// Invalidations that the log did not take, because too many waited.
         log_refused
+        /// Purges by pattern that were refused, because there was no room for one more.
+        predicates_refused
+        /// Times that all older records were read, so that purges by pattern could be dropped.
+        weedings
+        /// Bytes read for that.
+        weeding_bytes
+        /// Records that it took out: purged, or not to be verified.
+        weeded
         /// Checkpoints published.
         checkpoints
         /// Bytes of those.

@@ -78,10 +78,11 @@ mod shard;
 mod snapshot;
 mod store;
 mod superblock;
+mod weed;
 mod window;
 mod writer;
 
-pub use background::{Invalidated, Progress, Settled, Ticket, TooLong, Work, WorkId, WorkOp};
+pub use background::{Invalidated, Progress, Settled, NotTaken, Ticket, Work, WorkId, WorkOp};
 pub use cluster::{Write, WriteId, Writes};
 pub use companions::Companion;
 pub use figures::Figures;
@@ -105,7 +106,7 @@ pub use recover::Recovered;
 pub use set::Set;
 pub use settings::{
     CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFER_BYTES, LOCALITY_BUFFERS_MAX,
-    Matches, RECORD_BYTES_MAX, Replacement, Settings, UnknownReplacement,
+    About, Manner, RECORD_BYTES_MAX, Replacement, Settings, UnknownReplacement, Words,
 };
 pub use store::{Sequence, Store};
 pub use superblock::{FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError};

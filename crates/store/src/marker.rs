@@ -7,6 +7,7 @@
 //!
 //! Limits: [`MARKERS_MAX`] a shard, the oldest makes room; lists of [`LIST_BYTES_MAX`].
 
+use crate::Sequence;
 use crate::key::{KeyHash, NumberMap};
 use crate::layout::checkpoint_marker as field;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub(crate) struct Markers {
 struct Numbered {
     marker: Marker,
     number: u64,
+    /// Variants whose fetch began before are stale; 0: none.
+    doubted_at: Sequence,
 }
 
 impl Markers {
@@ -55,8 +58,29 @@ impl Markers {
                 self.by_primary.remove(&oldest);
             }
         }
+        let numbered = Numbered {
+            marker,
+            number,
+            doubted_at: 0,
+        };
+        self.by_primary.insert(primary.0, numbered);
+    }
+
+    /// All variants whose fetch began before `sequence` are stale from now on. False: there is no marker.
+    pub(crate) fn doubt(&mut self, primary: KeyHash, sequence: Sequence) -> bool {
+        let numbered = self.by_primary.get_mut(&primary.0);
+        if let Some(numbered) = numbered {
+            numbered.doubted_at = numbered.doubted_at.max(sequence);
+            return true;
+        }
+        false
+    }
+
+    /// Variants whose fetch began before are stale; 0: none.
+    pub(crate) fn doubted_at(&self, primary: KeyHash) -> Sequence {
         self.by_primary
-            .insert(primary.0, Numbered { marker, number });
+            .get(&primary.0)
+            .map_or(0, |numbered| numbered.doubted_at)
     }
 
     pub(crate) fn remove(&mut self, primary: KeyHash) -> bool {
@@ -72,12 +96,14 @@ impl Markers {
         let mut all: Vec<_> = self.by_primary.iter().collect();
         all.sort_unstable_by_key(|(_, numbered)| numbered.number);
         let mut bytes = Vec::new();
-        for (&primary, Numbered { marker, .. }) in all {
+        for (&primary, numbered) in all {
+            let marker = &numbered.marker;
             let start = bytes.len();
             bytes.resize(start + field::BYTES, 0);
             let place = &mut bytes[start..];
             field::PRIMARY.put_u64(place, primary);
             field::SALT.put_u64(place, marker.salt);
+            field::DOUBTED_AT.put_u64(place, numbered.doubted_at);
             field::LIST_LEN.put_u32(place, marker.list.len() as u32);
             bytes.extend_from_slice(&marker.list);
         }
@@ -99,7 +125,9 @@ impl Markers {
                 salt,
                 list: Arc::from(list),
             };
-            markers.set(KeyHash(field::PRIMARY.u64(fixed)), marker, salt);
+            let primary = KeyHash(field::PRIMARY.u64(fixed));
+            markers.set(primary, marker, salt);
+            markers.doubt(primary, field::DOUBTED_AT.u64(fixed));
             bytes = rest;
         }
         Some(markers)

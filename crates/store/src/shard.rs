@@ -52,6 +52,8 @@ struct Hold {
     extent: Extent,
     readers: u32,
     writing: bool,
+    /// A soft purge has met the record: its readers serve it as stale.
+    doubted: bool,
     /// None while the record is in the index.
     fate: Option<Fate>,
 }
@@ -73,6 +75,8 @@ pub(crate) struct Shard {
     pub needed: NeedMap,
     pub markers: Markers,
     pub invalidations: Invalidations,
+    /// Soft purges of single keys, lately: what began before is not published as fresh.
+    pub softened: Invalidations,
 }
 
 impl Shard {
@@ -85,6 +89,7 @@ impl Shard {
             needed: NeedMap::default(),
             markers: Markers::default(),
             invalidations: Invalidations::default(),
+            softened: Invalidations::default(),
         }
     }
 
@@ -185,6 +190,7 @@ impl Shard {
             extent,
             readers: 0,
             writing: false,
+            doubted: entry.is_doubted(),
             fate: None,
         };
         self.held.entry(extent.first.0).or_insert(unheld).readers += 1;
@@ -350,7 +356,52 @@ impl Shard {
 
     /// True if the record of that sequence may be published.
     pub(crate) fn admits(&self, primary: KeyHash, began: Sequence) -> bool {
-        !self.invalidations.since(primary, began)
+        !self.invalidations.since(primary, began) && !self.softened.since(primary, began)
+    }
+
+    /// The record at that spot is stale from now on, also for its present readers.
+    pub(crate) fn doubt(&mut self, spot: Spot) {
+        let entry = self.index.get(spot).with_doubt();
+        self.index.set(spot, entry);
+        if let Some(hold) = self.held.get_mut(&entry.first().0) {
+            hold.doubted = true;
+        }
+    }
+
+    /// Has a soft purge met the record of that hash, and is it still in the index? `first`: where it was read, if it was.
+    pub(crate) fn marks_of(&self, hash: KeyHash, first: Option<Chunk>) -> (bool, bool) {
+        if let Some(hold) = first.and_then(|first| self.held.get(&first.0)) {
+            return (hold.doubted, hold.fate.is_none());
+        }
+        let spot = self.find(hash);
+        let is_doubted = spot.is_some_and(|spot| self.entry(spot).is_doubted());
+        (is_doubted, true)
+    }
+
+    /// Drops the record of that segment that begins there, unless it is being written.
+    pub(crate) fn kill_at(&mut self, segment: usize, first: Chunk) -> (bool, Option<Extent>) {
+        let Self {
+            index, held, book, ..
+        } = self;
+        let (mut found, mut freed) = (false, None);
+        index.segment_mut(segment).retain(|_, entry| {
+            if entry.first() != first || entry.is_writing() {
+                return true;
+            }
+            if let Some(book) = book {
+                book.remove(first);
+            }
+            found = true;
+            freed = hold_or_free(held, entry, KeyHash(0), Fate::Killed);
+            false
+        });
+        (found, freed)
+    }
+
+    /// Is the record of that segment that begins there still being written?
+    pub(crate) fn is_writing_at(&self, segment: usize, first: Chunk) -> bool {
+        let mut entries = self.index.segment(segment).iter();
+        entries.any(|(_, entry)| entry.first() == first && entry.is_writing())
     }
 
     pub(crate) fn audit(&self) -> Result<(), String> {
@@ -398,6 +449,7 @@ fn hold_or_free(
             extent,
             readers: 0,
             writing: true,
+            doubted: entry.is_doubted(),
             fate: Some(fate),
         };
         held.insert(extent.first.0, hold);

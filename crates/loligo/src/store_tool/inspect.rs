@@ -88,6 +88,7 @@ fn as_json(store: &ReadStore) -> Value {
                 "matching": log.matching.iter().map(|(kind, n)| (predicate(*kind), json!(n)))
                     .collect::<serde_json::Map<_, _>>(),
                 "markers": log.markers,
+                "doubts": log.doubts,
                 "replaced": log.replaced,
             }),
             Err(error) => json!({ "error": error }),
@@ -222,6 +223,9 @@ fn log(store: &ReadStore) -> String {
         kinds.push(format!("{n} by {}", predicate(kind)));
     }
     kinds.push(show::count(log.markers, "marker"));
+    if log.doubts > 0 {
+        kinds.push(format!("{} made stale", log.doubts));
+    }
     if log.replaced > 0 {
         kinds.push(format!("{} replaced", log.replaced));
     }
