@@ -230,10 +230,10 @@ async fn invalidate(
         return;
     }
     let shared = &worker.shared;
-    let mut tickets = vec![shared.invalidate(wanted.primary).1];
+    let mut tickets = vec![shared.invalidate_stored(wanted.primary).1];
     for other in named_uris(listener, wanted, &response.fields) {
         for key in target::keys_beside(&wanted.key, &other, &listener.book) {
-            tickets.push(shared.invalidate(worker.hasher.hash(&key)).1);
+            tickets.push(shared.invalidate_stored(worker.hasher.hash(&key)).1);
         }
     }
     if !shared.settle(&tickets, REMEMBER_MAX).await {

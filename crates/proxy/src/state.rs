@@ -115,9 +115,18 @@ impl Shared {
     ///
     /// It holds at once; that it will also hold after a crash, when the tickets are settled: [`Self::settle`].
     pub fn invalidate(&self, primary: KeyHash) -> (bool, Tickets) {
+        self.forget_now(primary, self.store.invalidate(primary))
+    }
+
+    /// As [`Self::invalidate`], and where nothing of it is or was stored nothing has to be waited for: for unsafe methods, most of
+    /// which are of what is never stored.
+    pub fn invalidate_stored(&self, primary: KeyHash) -> (bool, Tickets) {
+        self.forget_now(primary, self.store.invalidate_stored(primary))
+    }
+
+    fn forget_now(&self, primary: KeyHash, (indexed, tickets): (bool, Tickets)) -> (bool, Tickets) {
         // The order matters: first recorded (and out of the index), then out of memory, so that whoever
         // publishes either sees the record or is removed after it (see `MemoryTier::insert`).
-        let (indexed, tickets) = self.store.invalidate(primary);
         self.flights.forget(primary);
         (self.memory.remove(primary) || indexed, tickets)
     }

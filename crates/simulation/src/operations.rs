@@ -307,7 +307,10 @@ impl Run {
         let full_key = self.plain(key);
         self.about(full_key, || format!("invalidation {number}"));
         let hash = self.rig()?.hash(&self.name(key));
-        let ticket = self.rig()?.invalidate(hash);
+        let ticket = match number % 2 {
+            0 => self.rig()?.invalidate(hash),
+            _ => self.rig()?.invalidate_stored(hash),
+        };
         self.report.invalidations += 1;
         self.tickets.push((ticket, number));
         self.tell("invalidation of key", u64::from(number), u64::from(key));

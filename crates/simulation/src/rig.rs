@@ -253,6 +253,11 @@ impl Rig {
         self.store.invalidate(primary).ticket
     }
 
+    /// Invalidates a primary key, and logs that only where something of it is or was stored.
+    pub fn invalidate_stored(&self, primary: KeyHash) -> Ticket {
+        self.store.invalidate_stored(primary).ticket
+    }
+
     /// Puts a primary key in doubt.
     pub fn doubt(&self, primary: KeyHash) -> Ticket {
         self.store.doubt(primary).ticket

@@ -241,6 +241,15 @@ impl Store {
     /// serve it, and fills that began before are refused. All of that holds at once; that it also holds after a crash, only
     /// when the ticket is settled.
     pub fn invalidate(&self, primary: KeyHash) -> Invalidated {
+        self.invalidate_as(primary, false)
+    }
+
+    /// As [`Self::invalidate`], but where nothing of the key is or was stored, nothing is logged and nothing has to be waited for.
+    pub fn invalidate_stored(&self, primary: KeyHash) -> Invalidated {
+        self.invalidate_as(primary, true)
+    }
+
+    fn invalidate_as(&self, primary: KeyHash, only_stored: bool) -> Invalidated {
         self.counters.invalidations.add(1);
         let mut shard = self.shard(self.shard_of(primary));
         // Drawn under the lock: whoever has seen this number finds the record gone.
@@ -254,14 +263,27 @@ impl Store {
         if let Some(kept) = kept {
             shard.waiting.insert(primary.0, kept);
         }
+        let indexed = had_marker || had_record;
+        // Under the lock that a sweep holds when a record leaves.
+        let is_needless = only_stored && !indexed && !self.may_come_back(primary);
         drop(shard);
         self.counters.invalidated.add(u64::from(had_record));
+        if is_needless && self.is_all_durable() {
+            let ticket = Ticket(Waits::No);
+            return Invalidated { indexed, ticket };
+        }
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
         let ticket = self.log(sequence, log::Entry::Key { primary });
-        Invalidated {
-            indexed: had_marker || had_record,
-            ticket,
+        if ticket == Ticket(Waits::Refused) {
+            self.has_left(primary);
         }
+        Invalidated { indexed, ticket }
+    }
+
+    /// Does no invalidation wait for the disk? One of the same key might.
+    fn is_all_durable(&self) -> bool {
+        let background = self.background();
+        background.log.durable() == background.log.end()
     }
 
     /// Puts a primary key in doubt: its record and its variants are still there, and each read of them says so
@@ -520,6 +542,9 @@ impl Store {
                 let mut writer = self.writer();
                 if let Room::Hand(hand) = &mut writer.room {
                     hand.end_note(noted.durable);
+                    if !hand.has_unnoted() {
+                        crate::lock(&self.left).swept_is_noted();
+                    }
                 }
                 drop(writer);
                 if noted.durable {
@@ -594,6 +619,7 @@ impl Store {
             .map(|region| background.journal.opened_at(region))
             .min()
             .unwrap_or(0);
+        crate::lock(&self.left).all_opened_since(oldest);
         let has_older = |predicates: &Predicates| {
             let first = predicates.oldest();
             first.is_some_and(|sequence| sequence <= oldest)
@@ -609,8 +635,10 @@ impl Store {
         // Readers whose record has left the index are no longer covered once the predicates are dropped, so kill those records first; and
         // what waits in a locality buffer. In that order, so that nothing older comes to wait afterwards, see `admits`.
         for number in 0..self.shards.len() {
-            let killed = self.shard(number).kill_outlived(upto);
-            self.counters.invalidated.add(killed);
+            let mut shard = self.shard(number);
+            let killed = shard.kill_outlived(upto);
+            killed.iter().for_each(|&hash| self.has_left(hash));
+            self.counters.invalidated.add(killed.len() as u64);
         }
         crate::lock(&self.predicates).prune(upto);
     }

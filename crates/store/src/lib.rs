@@ -55,6 +55,7 @@ mod invalidation;
 mod journal;
 mod key;
 pub mod layout;
+mod left;
 mod locality;
 mod log;
 mod look_up;

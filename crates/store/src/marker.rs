@@ -47,8 +47,9 @@ impl Markers {
             .map(|numbered| &numbered.marker)
     }
 
-    /// Sets a marker; `number` orders them by age.
-    pub(crate) fn set(&mut self, primary: KeyHash, marker: Marker, number: u64) {
+    /// Sets a marker; `number` orders them by age. Whose marker had to make room for it.
+    pub(crate) fn set(&mut self, primary: KeyHash, marker: Marker, number: u64) -> Option<KeyHash> {
+        let mut gone = None;
         if self.by_primary.len() >= MARKERS_MAX && !self.by_primary.contains_key(&primary.0) {
             let oldest = self
                 .by_primary
@@ -56,6 +57,7 @@ impl Markers {
                 .min_by_key(|(_, numbered)| numbered.number);
             if let Some(&oldest) = oldest.map(|(primary, _)| primary) {
                 self.by_primary.remove(&oldest);
+                gone = Some(KeyHash(oldest));
             }
         }
         let numbered = Numbered {
@@ -64,6 +66,7 @@ impl Markers {
             doubted_at: 0,
         };
         self.by_primary.insert(primary.0, numbered);
+        gone
     }
 
     /// All variants whose fetch began before `sequence` are stale from now on. False: there is no marker.
@@ -126,7 +129,7 @@ impl Markers {
                 list: Arc::from(list),
             };
             let primary = KeyHash(field::PRIMARY.u64(fixed));
-            markers.set(primary, marker, salt);
+            let _ = markers.set(primary, marker, salt);
             markers.doubt(primary, field::DOUBTED_AT.u64(fixed));
             bytes = rest;
         }

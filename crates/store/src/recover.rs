@@ -20,6 +20,7 @@ use crate::geometry::Geometry;
 use crate::index::{Index, Segment};
 use crate::journal::{self, Journal};
 use crate::key::{KeyHash, NumberMap};
+use crate::left::Left;
 use crate::log::{Entry, Replay};
 use crate::marker::{Marker, Markers};
 use crate::mistakes::Mistake;
@@ -75,6 +76,8 @@ struct Loaded {
     predicates: Vec<u8>,
     open_regions: Vec<u32>,
     frontier: Option<Frontier>,
+    /// What had left the index; None: anything may have.
+    left: Option<Vec<u8>>,
 }
 
 impl Store {
@@ -226,6 +229,9 @@ impl Store {
         store.set_opening(&store.background().superblock, log);
         let outcome = match loaded {
             Ok(mut loaded) => {
+                let left = loaded.left.take().filter(|_| clean && touched.is_empty());
+                let known = left.map(|left| Left::decode(&left, sequence));
+                *crate::lock(&store.left) = known.unwrap_or_else(|| Left::all(sequence));
                 let frontier = loaded
                     .frontier
                     .take()
@@ -239,7 +245,10 @@ impl Store {
                 }
                 Ok(named)
             }
-            Err(why) => Err(why),
+            Err(why) => {
+                *crate::lock(&store.left) = Left::all(sequence);
+                Err(why)
+            }
         };
         let covers = store.background().covers;
         store.take_log_over(&logged, covers);
@@ -345,7 +354,7 @@ impl Store {
             let mut shard = self.shard(self.shard_of(*primary));
             let newer = |there: &Marker| there.salt >= marker.salt;
             if !shard.markers.get(*primary).is_some_and(newer) {
-                shard.markers.set(*primary, marker.clone(), marker.salt);
+                let _ = shard.markers.set(*primary, marker.clone(), marker.salt);
             }
         }
         for (&primary, &sequence) in &logged.kills {
@@ -499,6 +508,7 @@ impl Loaded {
             predicates: Vec::new(),
             open_regions: Vec::new(),
             frontier: None,
+            left: None,
         };
         let mut shape = Vec::new();
         for part in read.parts() {
@@ -519,6 +529,10 @@ impl Loaded {
                 }
                 kind::OPEN_REGIONS => {
                     loaded.open_regions = numbers(&bytes);
+                    Some(())
+                }
+                kind::LEFT => {
+                    loaded.left = Some(bytes.to_vec());
                     Some(())
                 }
                 kind::FRONTIER => Frontier::of(&numbers(&bytes)).map(|f| loaded.frontier = Some(f)),

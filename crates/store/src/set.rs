@@ -158,6 +158,16 @@ impl Set {
         (indexed, Tickets(vec![(owner, ticket)]))
     }
 
+    /// As [`Self::invalidate`], and where nothing of the key is or was stored nothing has to be waited for
+    /// ([`Store::invalidate_stored`]). In a set of several everything is logged.
+    pub fn invalidate_stored(&self, primary: KeyHash) -> (bool, Tickets) {
+        if self.members.len() > 1 {
+            return self.invalidate(primary);
+        }
+        let Invalidated { indexed, ticket } = self.members[0].store.invalidate_stored(primary);
+        (indexed, Tickets(vec![(0, ticket)]))
+    }
+
     /// See [`Store::doubt`].
     pub fn doubt(&self, primary: KeyHash) -> (bool, Tickets) {
         let owner = self.owner(primary);

@@ -28,7 +28,7 @@
 use crate::Sequence;
 use crate::book::Book;
 use crate::gather::Waiting;
-use crate::index::{Entry, Index, Spot};
+use crate::index::{Entry, Index, Short, Spot};
 use crate::invalidation::Invalidations;
 use crate::key::{KeyHash, NumberMap};
 use crate::marker::Markers;
@@ -198,16 +198,16 @@ impl Shard {
     }
 
     /// What has left the index and is still being read may not be served any more. What waits in a locality buffer, and began before
-    /// `oldest`, is dropped: how many. (Its buffer counts it until that is emptied.)
-    pub(crate) fn kill_outlived(&mut self, oldest: Sequence) -> u64 {
-        let waited = self.waiting.len();
-        self.waiting.retain(|_, waiting| waiting.began() >= oldest);
+    /// `oldest`, is dropped: which. (Its buffer counts it until that is emptied.)
+    pub(crate) fn kill_outlived(&mut self, oldest: Sequence) -> Vec<KeyHash> {
+        let outlived = self.waiting.extract_if(|_, waiting| waiting.began() < oldest);
+        let outlived = outlived.map(|(hash, _)| KeyHash(hash)).collect();
         for hold in self.held.values_mut() {
             if hold.fate.is_some() {
                 hold.fate = Some(Fate::Killed);
             }
         }
-        (waited - self.waiting.len()) as u64
+        outlived
     }
 
     /// A reader is done. May it serve what it read? And the extent, if this was what held it.
@@ -260,13 +260,14 @@ impl Shard {
         }
     }
 
-    /// Takes everything out of one segment that begins in `stretch`, but what is needed, if `spares`: that goes to the list. Without a book: whose extents are freed is the caller's.
+    /// Takes everything out of one segment that begins in `stretch`, but what is needed, if `spares`: that goes to the list. `leaves` is told of each. Without a book: whose extents are freed is the caller's.
     pub(crate) fn sweep_segment(
         &mut self,
         segment: usize,
         stretch: Extent,
         spares: bool,
         spared: &mut Vec<KeyHash>,
+        mut leaves: impl FnMut(Short),
     ) -> Swept {
         debug_assert!(self.book.is_none());
         let mut swept = Swept::default();
@@ -275,7 +276,7 @@ impl Shard {
             false => Vec::new(),
         };
         let held = &mut self.held;
-        self.index.segment_mut(segment).retain(|_, entry| {
+        self.index.segment_mut(segment).retain(|short, entry| {
             // One that a policy before this one stored may reach into the stretch from the region before it.
             if !stretch.overlaps(entry.extent()) {
                 return true;
@@ -284,6 +285,7 @@ impl Shard {
                 spared.push(*hash);
                 return true;
             }
+            leaves(short);
             swept.records += 1;
             swept.chunks += u64::from(entry.extent().len.0);
             // Nobody can have pinned a record under another hash than its own and still care for its fate.
@@ -379,19 +381,19 @@ impl Shard {
     }
 
     /// Drops the record of that segment that begins there, unless it is being written.
-    pub(crate) fn kill_at(&mut self, segment: usize, first: Chunk) -> (bool, Option<Extent>) {
+    pub(crate) fn kill_at(&mut self, segment: usize, first: Chunk) -> (Option<Short>, Option<Extent>) {
         let Self {
             index, held, book, ..
         } = self;
-        let (mut found, mut freed) = (false, None);
-        index.segment_mut(segment).retain(|_, entry| {
+        let (mut found, mut freed) = (None, None);
+        index.segment_mut(segment).retain(|short, entry| {
             if entry.first() != first || entry.is_writing() {
                 return true;
             }
             if let Some(book) = book {
                 book.remove(first);
             }
-            found = true;
+            found = Some(short);
             freed = hold_or_free(held, entry, KeyHash(0), Fate::Killed);
             false
         });

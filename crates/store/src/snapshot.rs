@@ -53,6 +53,7 @@ pub(crate) mod kind {
     pub(crate) const OPEN_REGIONS: u8 = 5;
     pub(crate) const BOOK: u8 = 6;
     pub(crate) const FRONTIER: u8 = 7;
+    pub(crate) const LEFT: u8 = 8;
 }
 
 /// Bytes that predicates may take in a checkpoint.
@@ -174,6 +175,11 @@ impl Snapshot {
             if !book.is_empty() {
                 writer.push(kind::BOOK, number as u32, &book);
             }
+        }
+        // If it is missing, the next start takes everything for left.
+        let is_known = self.is_clean() && store.limits.policy().is_none();
+        if let Some(left) = crate::lock(&store.left).encode().filter(|_| is_known) {
+            writer.push(kind::LEFT, 0, &left);
         }
         let mut blocks: VecDeque<(u64, Bytes)> = VecDeque::new();
         while let Some(block) = writer.take_block() {

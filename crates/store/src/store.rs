@@ -7,7 +7,7 @@
 //!    `weeding`: what is read next for it; not held meanwhile.
 //! 3. `writer`: allocator, open cluster, locality buffers, eviction. No hit from disk takes it.
 //! 4. `shards`: each a part of the index, chosen by key hash. Held for a look-up, never two at once (but by `audit`).
-//! 5. `flights`, `freed`, `bad`, `predicates`, `pool`, `scan_reads`, `moves`: short. Nothing is taken while one is held.
+//! 5. `flights`, `freed`, `bad`, `predicates`, `left`, `pool`, `scan_reads`, `moves`: short. Nothing is taken while one is held.
 //!
 //! An extent freed under a shard's lock alone goes to `freed` (at most one a record), from where the writer takes it, so that
 //! the allocator needs no lock of its own. With the policy `second-chance` it is dead space instead, until the hand comes by.
@@ -21,6 +21,7 @@ use crate::figures::{Counters, Figures};
 use crate::geometry::Geometry;
 use crate::journal::{self, Journal};
 use crate::key::{KeyHash, KeyHasher};
+use crate::left::Left;
 use crate::locality::Buffers;
 use crate::log;
 use crate::marker::{LIST_BYTES_MAX, Marker};
@@ -81,6 +82,8 @@ pub struct Store {
     pub(crate) fills_from: AtomicU64,
     /// Older records are read, so that predicates can be dropped.
     pub(crate) weeding: Mutex<Bed>,
+    /// What has left the index and may be found after a crash.
+    pub(crate) left: Mutex<Left>,
     /// Where the next stretch to be swept begins.
     pub(crate) hand_at: AtomicU32,
     /// Chunks ahead of the hand in which a read record of middling length is written again (`window`).
@@ -178,6 +181,7 @@ impl Store {
             bad: Mutex::default(),
             predicates: Mutex::new(predicates),
             weeding: Mutex::default(),
+            left: Mutex::default(),
             predicates_until: AtomicU64::new(0),
             fills_from: AtomicU64::new(0),
             hand_at: AtomicU32::new(hand_chunk),
@@ -431,8 +435,11 @@ impl Store {
     /// stored.
     pub fn forget(&self, hash: KeyHash) {
         let mut shard = self.shard(self.shard_of(hash));
-        let (_, freed) = shard.kill(hash);
+        let (was_there, freed) = shard.kill(hash);
         self.queue_freed(freed);
+        if was_there {
+            self.has_left(hash);
+        }
     }
 
     /// How to find the variants of a primary key, if it has any.
@@ -462,7 +469,9 @@ impl Store {
             salt,
             list: Arc::from(list),
         };
-        shard.markers.set(primary, marker.clone(), salt);
+        if let Some(oldest) = shard.markers.set(primary, marker.clone(), salt) {
+            self.has_left(oldest);
+        }
         drop(shard);
         // Not waited for: a marker that is lost costs misses.
         let entry = log::Entry::Marker {

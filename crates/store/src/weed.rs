@@ -27,6 +27,7 @@
 use crate::Sequence;
 use crate::background::Background;
 use crate::journal;
+use crate::left::Name;
 use crate::record::{self, Expected, HEADER_BYTES, Header};
 use crate::shard::Fate;
 use crate::store::Store;
@@ -345,7 +346,11 @@ impl Store {
             let (number, segment) = self.segment_of_place(place);
             let (found, freed) = self.shard(number).kill_at(segment, Chunk(place.first));
             self.queue_freed(freed);
-            self.counters.weeded.add(u64::from(found));
+            if let Some(short) = found {
+                let name = Name::new(place.segment as usize, short);
+                crate::lock(&self.left).add(name, self.sequence());
+                self.counters.weeded.add(1);
+            }
         }
     }
 
@@ -380,6 +385,8 @@ impl Store {
         }
         if met.dead {
             let freed = shard.drop_record(spot, header.hash, Fate::Killed);
+            // What it had replaced was not purged, and may be found if this one's bytes are not.
+            self.has_left(header.hash);
             drop(shard);
             self.queue_freed(freed);
             self.counters.weeded.add(1);

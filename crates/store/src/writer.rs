@@ -533,6 +533,9 @@ impl Store {
             // Its place may be used again at once; look-ups see to it that the flight's buffer is not taken for what comes there.
             let freed = shard.written(hash, first, ok);
             self.queue_freed(freed);
+            if !ok {
+                self.has_left(hash);
+            }
         }
         let mut flights = crate::lock(&self.flights);
         let at = flights.iter().position(|flight| flight.id == id);

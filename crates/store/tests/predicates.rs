@@ -312,3 +312,79 @@ fn with_an_ordered_policy_predicates_are_worked_off_too() {
     assert_eq!(is_doubted(&shell, "/a"), None);
     assert_eq!(is_doubted(&shell, "/b"), Some(false));
 }
+
+fn commits_of_unsafe(shell: &mut Shell, key: &str) -> u64 {
+    let before = shell.store.figures().log_commits;
+    let invalidated = shell.store.invalidate_stored(shell.hash(key.as_bytes()));
+    shell.work();
+    assert_eq!(shell.store.settled(invalidated.ticket), Settled::Durable);
+    shell.store.figures().log_commits - before
+}
+
+#[test]
+fn what_was_never_stored_costs_no_commit() {
+    let mut shell = Shell::new(16 * MIB, settings());
+    for n in 0..300 {
+        put(&mut shell, &format!("/{n}"), "x");
+    }
+    shell.settle();
+    shell.work();
+    for round in 0..2 {
+        for n in 0..100 {
+            assert_eq!(commits_of_unsafe(&mut shell, &format!("/none/{n}")), 0);
+        }
+        assert!(commits_of_unsafe(&mut shell, &format!("/{round}")) > 0);
+        assert_eq!(commits_of_unsafe(&mut shell, &format!("/{round}")), 0, "once is enough");
+        shell.close();
+        shell.reopen();
+        shell.work();
+    }
+    // What is in doubt, or known by its variants only, is stored.
+    let primary = shell.hash(b"/variants");
+    shell.store.set_marker(primary, b"accept", shell.store.sequence()).unwrap();
+    shell.work();
+    assert!(commits_of_unsafe(&mut shell, "/variants") > 0);
+    // After a kill nobody knows what lies on the disk.
+    shell.reopen();
+    shell.work();
+    assert!(commits_of_unsafe(&mut shell, "/none/1") > 0);
+}
+
+#[test]
+fn what_left_the_index_and_may_be_found_is_logged() {
+    // Forgotten: an older version lies where the scan finds it.
+    let mut shell = Shell::new(16 * MIB, settings());
+    put(&mut shell, "/a", "x");
+    shell.settle();
+    shell.store.forget(shell.hash(b"/a"));
+    assert!(shell.get(b"/a").is_none());
+    assert!(commits_of_unsafe(&mut shell, "/a") > 0);
+    shell.reopen();
+    shell.work();
+    assert!(shell.get(b"/a").is_none(), "a scan would have found it");
+
+    // Evicted, and its region is not noted yet: nobody carries the notes out.
+    let mut shell = Shell::new(4 * MIB, settings());
+    put(&mut shell, "/a", "x");
+    shell.settle();
+    shell.work();
+    shell.by_hand = true;
+    let mut n = 0;
+    while shell.store.contains(shell.hash(b"/a")) {
+        let key = format!("/fill/{n}");
+        let outcome = shell.put(key.as_bytes(), &body(n, 0, 20_000));
+        shell.complete_all();
+        if outcome != Outcome::Stored {
+            // Room is wanted: as much work as makes a sweep, and a note at most begun.
+            shell.work_some(1);
+        }
+        n += 1;
+        assert!(n < 5000, "it is never evicted");
+    }
+    let invalidated = shell.store.invalidate_stored(shell.hash(b"/a"));
+    assert!(!invalidated.indexed);
+    assert_eq!(shell.store.settled(invalidated.ticket), Settled::Pending, "it is logged");
+    shell.by_hand = false;
+    shell.work();
+    assert_eq!(shell.store.settled(invalidated.ticket), Settled::Durable);
+}

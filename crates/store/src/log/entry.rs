@@ -204,7 +204,7 @@ mod tests {
             for len in 0..bytes.len() {
                 assert!(Entry::take(&bytes[..len]).is_none());
             }
-            for tag in [0, 5, 255] {
+            for tag in [0, 6, 255] {
                 bytes[0] = tag;
                 assert!(Entry::take(&bytes).is_none());
             }
