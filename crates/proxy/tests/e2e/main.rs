@@ -39,6 +39,7 @@ mod large;
 mod negative;
 mod parts;
 mod purge;
+mod purges;
 mod ranges;
 mod rules;
 mod rules_parts;
