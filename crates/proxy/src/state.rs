@@ -19,7 +19,7 @@ use device::Device;
 use httpcache::UnixMillis;
 use profile::{Class, Method, Record, Stage, StageName, access::Entry, access::Hierarchy};
 use replacement::Admission;
-use store::{KeyHash, KeyHasher, Sequence, Set, Settled, NotTaken, set::Tickets};
+use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::Tickets};
 use tokio::sync::watch;
 
 use crate::{

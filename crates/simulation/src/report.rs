@@ -130,7 +130,14 @@ impl Report {
 
     /// What a store did in its life: evictions, checkpoints, second chances, moves, weedings, records weeded.
     pub fn count_deeds(&mut self, deeds: [u64; 6]) {
-        let [evictions, checkpoints, second_chances, moved, weedings, weeded] = deeds;
+        let [
+            evictions,
+            checkpoints,
+            second_chances,
+            moved,
+            weedings,
+            weeded,
+        ] = deeds;
         self.evictions += evictions;
         self.checkpoints += checkpoints;
         self.second_chances += second_chances;

@@ -369,7 +369,9 @@ impl World {
         self.clock += 1;
         let number = self.invalidations.len() as u32;
         match &target {
-            Target::Primary(primary) | Target::Soft(primary) => self.of_primary.entry(*primary).or_default().push(number),
+            Target::Primary(primary) | Target::Soft(primary) => {
+                self.of_primary.entry(*primary).or_default().push(number)
+            }
             Target::Predicate(..) => self.predicates.push(number),
         }
         self.invalidations.push(Invalidation {
@@ -403,8 +405,7 @@ impl World {
                 Target::Primary(_) => !soft,
                 Target::Soft(_) => soft,
                 Target::Predicate(kind, pattern) => {
-                    (*kind == SOFT_TAG) == soft
-                        && matches(*kind, pattern, &full.key, &version.meta)
+                    (*kind == SOFT_TAG) == soft && matches(*kind, pattern, &full.key, &version.meta)
                 }
             })
     }

@@ -83,7 +83,7 @@ mod weed;
 mod window;
 mod writer;
 
-pub use background::{Invalidated, Progress, Settled, NotTaken, Ticket, Work, WorkId, WorkOp};
+pub use background::{Invalidated, NotTaken, Progress, Settled, Ticket, Work, WorkId, WorkOp};
 pub use cluster::{Write, WriteId, Writes};
 pub use companions::Companion;
 pub use figures::Figures;
@@ -106,8 +106,9 @@ pub use record::{
 pub use recover::Recovered;
 pub use set::Set;
 pub use settings::{
-    CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFER_BYTES, LOCALITY_BUFFERS_MAX,
-    About, Manner, RECORD_BYTES_MAX, Replacement, Settings, UnknownReplacement, Words,
+    About, CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFER_BYTES,
+    LOCALITY_BUFFERS_MAX, Manner, RECORD_BYTES_MAX, Replacement, Settings, UnknownReplacement,
+    Words,
 };
 pub use store::{Sequence, Store};
 pub use superblock::{FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError};

@@ -301,7 +301,8 @@ impl Group {
     fn has_prefix_of(&self, key: &[u8], began: Sequence) -> bool {
         let mut key = &key[..key.len().min(TEXT_BYTES_MAX)];
         loop {
-            let Some((pattern, &sequence)) = self.patterns.range::<[u8], _>(not_above(key)).next_back()
+            let Some((pattern, &sequence)) =
+                self.patterns.range::<[u8], _>(not_above(key)).next_back()
             else {
                 return false;
             };
@@ -311,8 +312,11 @@ impl Group {
                 return true;
             }
             // Every other prefix of the key is smaller than this pattern, so it is one of what the two have in common.
-            let Some(shorter) = (if is_prefix { common.checked_sub(1) } else { Some(common) })
-            else {
+            let Some(shorter) = (if is_prefix {
+                common.checked_sub(1)
+            } else {
+                Some(common)
+            }) else {
                 return false;
             };
             key = &key[..shorter];
@@ -407,7 +411,10 @@ mod tests {
         }
         assert!((100..1900).contains(&met), "{met}");
         table.note(PREFIX, b"", 500).unwrap();
-        assert!(kills(&table, 400, "zzz"), "the empty prefix is of every key");
+        assert!(
+            kills(&table, 400, "zzz"),
+            "the empty prefix is of every key"
+        );
     }
 
     #[test]
@@ -427,7 +434,10 @@ mod tests {
     fn a_full_table_refuses_and_what_was_dropped_counts_until_a_checkpoint_is_without_it() {
         let mut table = with_room(100);
         let mut n = 0;
-        while table.note(PREFIX, format!("/{n}/").as_bytes(), n + 1).is_ok() {
+        while table
+            .note(PREFIX, format!("/{n}/").as_bytes(), n + 1)
+            .is_ok()
+        {
             n += 1;
         }
         assert!(!kills(&table, 0, "/none/") && kills(&table, 0, "/0/"));

@@ -343,7 +343,10 @@ impl Store {
     /// Was it softly purged, by its key, or by a predicate that is no longer known?
     fn was_doubted(&self, scan: &Scan, header: &Header) -> bool {
         let is_covered = scan.covers.is_some_and(|covers| header.sequence <= covers);
-        let named = scan.named.get(&header.extent.first.0).filter(|_| is_covered);
+        let named = scan
+            .named
+            .get(&header.extent.first.0)
+            .filter(|_| is_covered);
         let doubted_at = scan.doubts.get(&header.primary.0);
         named.is_some_and(|&(.., doubted)| doubted)
             || doubted_at.is_some_and(|&sequence| sequence > header.began)

@@ -17,7 +17,7 @@
 //! Source: Thaler and Ravishankar, Using name-based mappings to increase hit rates (1998), for rendezvous hashing.
 
 use crate::Sequence;
-use crate::background::{Invalidated, Settled, Ticket, NotTaken};
+use crate::background::{Invalidated, NotTaken, Settled, Ticket};
 use crate::key::{KeyHash, KeyHasher};
 use crate::marker::Marker;
 use crate::store::Store;

@@ -200,7 +200,9 @@ impl Shard {
     /// What has left the index and is still being read may not be served any more. What waits in a locality buffer, and began before
     /// `oldest`, is dropped: which. (Its buffer counts it until that is emptied.)
     pub(crate) fn kill_outlived(&mut self, oldest: Sequence) -> Vec<KeyHash> {
-        let outlived = self.waiting.extract_if(|_, waiting| waiting.began() < oldest);
+        let outlived = self
+            .waiting
+            .extract_if(|_, waiting| waiting.began() < oldest);
         let outlived = outlived.map(|(hash, _)| KeyHash(hash)).collect();
         for hold in self.held.values_mut() {
             if hold.fate.is_some() {
@@ -381,7 +383,11 @@ impl Shard {
     }
 
     /// Drops the record of that segment that begins there, unless it is being written.
-    pub(crate) fn kill_at(&mut self, segment: usize, first: Chunk) -> (Option<Short>, Option<Extent>) {
+    pub(crate) fn kill_at(
+        &mut self,
+        segment: usize,
+        first: Chunk,
+    ) -> (Option<Short>, Option<Extent>) {
         let Self {
             index, held, book, ..
         } = self;

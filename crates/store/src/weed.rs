@@ -153,9 +153,10 @@ impl Store {
     /// In how many milliseconds [`Self::next_work`] may have something although nobody rang; at most `longest`.
     pub fn next_work_in_ms(&self, now_ms: u64, longest: u64) -> u64 {
         match &*crate::lock(&self.weeding) {
-            Bed::Here(weeding) if !weeding.handed_out => {
-                weeding.not_before_ms.saturating_sub(now_ms).clamp(1, longest)
-            }
+            Bed::Here(weeding) if !weeding.handed_out => weeding
+                .not_before_ms
+                .saturating_sub(now_ms)
+                .clamp(1, longest),
             _ => longest,
         }
     }
@@ -237,8 +238,7 @@ impl Store {
 
     fn is_being_written(&self, place: Place) -> bool {
         let (shard, segment) = self.segment_of_place(place);
-        self.shard(shard)
-            .is_writing_at(segment, Chunk(place.first))
+        self.shard(shard).is_writing_at(segment, Chunk(place.first))
     }
 
     fn segment_of_place(&self, place: Place) -> (usize, usize) {
@@ -371,7 +371,8 @@ impl Store {
             return false;
         };
         let number = self.shard_of(header.hash);
-        let is_its = |shard: usize, segment: usize| (shard, segment) == self.segment_of_place(place);
+        let is_its =
+            |shard: usize, segment: usize| (shard, segment) == self.segment_of_place(place);
         let (key, meta) = (&bytes[HEADER_BYTES..key_end], &bytes[key_end..meta_end]);
         let met = self.meet(header.began, key, meta);
         let mut shard = self.shard(number);

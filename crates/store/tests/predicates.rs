@@ -117,11 +117,18 @@ fn three_thousand_tags_leave_what_has_none_of_them() {
             purge(&mut shell, TAG, &format!("tag {n}"));
         }
         let figures = shell.store.figures();
-        assert!(figures.weedings > 0 && figures.predicates < 3000, "{figures:?}");
+        assert!(
+            figures.weedings > 0 && figures.predicates < 3000,
+            "{figures:?}"
+        );
         for round in 0..2 {
             for n in 0..500 {
                 let key = format!("/kept/{n}");
-                assert_eq!(is_doubted(&shell, &key), Some(false), "{key} {how:?} {round}");
+                assert_eq!(
+                    is_doubted(&shell, &key),
+                    Some(false),
+                    "{key} {how:?} {round}"
+                );
             }
             assert_eq!(is_doubted(&shell, "/gone/1"), None, "{how:?} {round}");
             assert_eq!(is_doubted(&shell, "/gone/2"), None, "{how:?} {round}");
@@ -148,7 +155,11 @@ fn a_soft_tag_holds_after_its_predicate_is_gone() {
         assert!(shell.store.figures().weedings > 0);
         for round in 0..3 {
             for n in 0..50 {
-                assert_eq!(is_doubted(&shell, &format!("/a/{n}")), Some(true), "{round}");
+                assert_eq!(
+                    is_doubted(&shell, &format!("/a/{n}")),
+                    Some(true),
+                    "{round}"
+                );
                 assert_eq!(is_doubted(&shell, &format!("/b/{n}")), Some(false));
             }
             end(&mut shell, how);
@@ -175,7 +186,9 @@ fn soft_purges_of_single_keys_take_no_room_and_leave_the_others() {
         }
         // What was never there.
         for n in 0..5000 {
-            let doubted = shell.store.doubt(shell.hash(format!("/none/{n}").as_bytes()));
+            let doubted = shell
+                .store
+                .doubt(shell.hash(format!("/none/{n}").as_bytes()));
             assert!(!doubted.indexed);
             shell.work();
         }
@@ -185,7 +198,11 @@ fn soft_purges_of_single_keys_take_no_room_and_leave_the_others() {
         for round in 0..3 {
             for n in 0..2000 {
                 let expected = Some(n < 1000);
-                assert_eq!(is_doubted(&shell, &format!("/{n}")), expected, "{n} {how:?} {round}");
+                assert_eq!(
+                    is_doubted(&shell, &format!("/{n}")),
+                    expected,
+                    "{n} {how:?} {round}"
+                );
             }
             end(&mut shell, how);
         }
@@ -231,7 +248,10 @@ fn a_reader_that_began_before_a_soft_purge_is_told() {
     shell.settle();
     let read = shell.read(b"/a");
     let _ = shell.store.doubt(shell.hash(b"/a"));
-    let parts = shell.store.decode_read(&shell.bytes_of(&read), &read).unwrap();
+    let parts = shell
+        .store
+        .decode_read(&shell.bytes_of(&read), &read)
+        .unwrap();
     assert!(parts.doubted);
     assert!(shell.store.read_done(read));
 }
@@ -246,7 +266,10 @@ fn without_room_a_purge_is_refused_and_nothing_is_lost() {
     // Nobody carries out what would make room.
     let mut taken = 0;
     let refused = loop {
-        match shell.store.invalidate_matching(TAG, format!("{taken:0900}").as_bytes()) {
+        match shell
+            .store
+            .invalidate_matching(TAG, format!("{taken:0900}").as_bytes())
+        {
             Ok(_) => taken += 1,
             Err(refused) => break refused,
         }
@@ -334,14 +357,21 @@ fn what_was_never_stored_costs_no_commit() {
             assert_eq!(commits_of_unsafe(&mut shell, &format!("/none/{n}")), 0);
         }
         assert!(commits_of_unsafe(&mut shell, &format!("/{round}")) > 0);
-        assert_eq!(commits_of_unsafe(&mut shell, &format!("/{round}")), 0, "once is enough");
+        assert_eq!(
+            commits_of_unsafe(&mut shell, &format!("/{round}")),
+            0,
+            "once is enough"
+        );
         shell.close();
         shell.reopen();
         shell.work();
     }
     // What is in doubt, or known by its variants only, is stored.
     let primary = shell.hash(b"/variants");
-    shell.store.set_marker(primary, b"accept", shell.store.sequence()).unwrap();
+    shell
+        .store
+        .set_marker(primary, b"accept", shell.store.sequence())
+        .unwrap();
     shell.work();
     assert!(commits_of_unsafe(&mut shell, "/variants") > 0);
     // After a kill nobody knows what lies on the disk.
@@ -383,7 +413,11 @@ fn what_left_the_index_and_may_be_found_is_logged() {
     }
     let invalidated = shell.store.invalidate_stored(shell.hash(b"/a"));
     assert!(!invalidated.indexed);
-    assert_eq!(shell.store.settled(invalidated.ticket), Settled::Pending, "it is logged");
+    assert_eq!(
+        shell.store.settled(invalidated.ticket),
+        Settled::Pending,
+        "it is logged"
+    );
     shell.by_hand = false;
     shell.work();
     assert_eq!(shell.store.settled(invalidated.ticket), Settled::Durable);

@@ -5,7 +5,9 @@ mod common;
 
 use common::{MIB, Shell, body, spoil_checkpoints};
 use store::set::Moves;
-use store::{About, Corrupt, Found, Identity, Manner, NewRecord, OpenPlan, Outcome, Settings, Store};
+use store::{
+    About, Corrupt, Found, Identity, Manner, NewRecord, OpenPlan, Outcome, Settings, Store,
+};
 
 /// A pattern is all of the metadata.
 const WHOLE_META: Manner = Manner {

@@ -164,7 +164,8 @@ pub async fn purge(
 
 const NO_URL: &str =
     "that is not an absolute http or https URL; ask like this: PURGE /http://www.example.org/path";
-const NO_ROOM: &str = "too many purges by prefix or tag are still being worked off; ask again later";
+const NO_ROOM: &str =
+    "too many purges by prefix or tag are still being worked off; ask again later";
 const TOO_LONG: &str = "a prefix or tag of more than 1000 bytes cannot be purged";
 
 /// All of them are short enough, or none is purged.

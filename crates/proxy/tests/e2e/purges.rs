@@ -47,7 +47,10 @@ impl House {
         let text = answer.text();
         match answer.status {
             200 => assert!(text.contains("\"durable\": true"), "{text}"),
-            503 => assert!(text.contains("\"durable\": false") && text.contains("reason"), "{text}"),
+            503 => assert!(
+                text.contains("\"durable\": false") && text.contains("reason"),
+                "{text}"
+            ),
             status => panic!("{status}: {text}"),
         }
         answer.status
@@ -128,12 +131,16 @@ fn unsafe_requests_to_what_was_never_stored_cost_no_commit() {
         for n in 0..100 {
             let method = ["POST", "PUT", "DELETE", "PATCH"][n % 4];
             let target = format!("/api/{n}");
-            let answer = client.ask(method, &target, &["Content-Length: 0"]).read(method);
+            let answer = client
+                .ask(method, &target, &["Content-Length: 0"])
+                .read(method);
             assert_eq!(answer.status, 200);
         }
         assert_eq!(house.figure("log_commits_total"), before);
         // What is stored is made untrue, durably.
-        let answer = client.ask("POST", "/1", &["Content-Length: 0"]).read("POST");
+        let answer = client
+            .ask("POST", "/1", &["Content-Length: 0"])
+            .read("POST");
         assert_eq!(answer.status, 200);
         assert!(house.figure("log_commits_total") > before);
         assert!(!client.get("/1").is_hit());
@@ -152,11 +159,15 @@ fn idempotent_requests_without_a_body_share_connections() {
     for n in 0..20 {
         let method = ["PUT", "DELETE"][n % 2];
         let target = format!("/api/{n}");
-        let answer = client.ask(method, &target, &["Content-Length: 0"]).read(method);
+        let answer = client
+            .ask(method, &target, &["Content-Length: 0"])
+            .read(method);
         assert_eq!(answer.status, 200);
     }
     assert_eq!(proxy.counter("origin_connections"), before);
-    let answer = client.ask("POST", "/api", &["Content-Length: 0"]).read("POST");
+    let answer = client
+        .ask("POST", "/api", &["Content-Length: 0"])
+        .read("POST");
     assert_eq!(answer.status, 200);
     assert_eq!(proxy.counter("origin_connections"), before + 1);
 }

@@ -77,7 +77,9 @@ impl Entry {
         out.resize(start + self.width() - text.len(), 0);
         let b = &mut out[start..];
         match self {
-            Self::Key { primary: hash } | Self::Doubt { primary: hash } | Self::Replaced { hash } => {
+            Self::Key { primary: hash }
+            | Self::Doubt { primary: hash }
+            | Self::Replaced { hash } => {
                 let tag = match self {
                     Self::Replaced { .. } => REPLACED,
                     Self::Doubt { .. } => DOUBT,
