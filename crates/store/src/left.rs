@@ -100,7 +100,7 @@ impl Left {
     /// All regions were opened after `oldest`.
     pub(crate) fn all_opened_since(&mut self, oldest: Sequence) {
         if oldest > self.older.last {
-            self.older = std::mem::replace(&mut self.newer, Names::default());
+            self.older = std::mem::take(&mut self.newer);
         }
         if oldest > self.older.last {
             self.older = Names::default();
