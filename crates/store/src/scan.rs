@@ -342,6 +342,9 @@ impl Store {
 
     /// Was it softly purged, by its key, or by a predicate that is no longer known?
     fn was_doubted(&self, scan: &Scan, header: &Header) -> bool {
+        if header.fragment.is_some() && header.total.is_none() {
+            return false; // it is asked through its head
+        }
         let is_covered = scan.covers.is_some_and(|covers| header.sequence <= covers);
         let named = scan
             .named

@@ -16,6 +16,8 @@
 //! ended, so it has the predicates, or after, so it has not the record. Without a checkpoint the log's horizon counts. A stale
 //! record's mark is part of its entry, and so of every later checkpoint.
 //!
+//! A read that the device refuses is tried again after one, ten and a hundred seconds; then what lies there leaves the index.
+//!
 //! A region that was opened after `upto` holds nothing older and is not read. A record that is being written is waited for.
 //!
 //! Limits: one read under way, of [`READ_BYTES`] or one record; a pause of at least [`PAUSE_TIMES`] its duration, and at most
@@ -49,6 +51,12 @@ const PAUSE_TIMES: u64 = 3;
 
 /// and long enough that no more is read than this: 32 MiB a second.
 const BYTES_A_MS: u64 = (32 << 20) / 1000;
+
+/// No pause is longer.
+const PAUSE_MS_MAX: u64 = 100_000;
+
+/// A read that failed is tried again so many times; the first time after a second, then each time after ten times as long.
+const TRIES: u32 = 3;
 
 /// Percent of the predicates' room: with more taken, pauses are shorter by [`HURRY_TIMES`].
 const HURRY_PERCENT: u64 = 50;
@@ -94,6 +102,7 @@ pub(crate) struct Weeding {
     /// Those of the read under way, and what was read.
     span: Range<usize>,
     bytes: Option<Bytes>,
+    failed_reads: u32,
     read_began_ms: u64,
     not_before_ms: u64,
 }
@@ -174,6 +183,7 @@ impl Store {
             at: 0,
             span: 0..0,
             bytes: None,
+            failed_reads: 0,
             read_began_ms: 0,
             not_before_ms: 0,
         }
@@ -194,7 +204,7 @@ impl Store {
         now_ms: u64,
     ) -> Option<WeedStep> {
         // A clock that was set back ends the pause.
-        weeding.not_before_ms = weeding.not_before_ms.min(now_ms + 60_000);
+        weeding.not_before_ms = weeding.not_before_ms.min(now_ms + PAUSE_MS_MAX);
         if now_ms < weeding.not_before_ms {
             return None;
         }
@@ -262,8 +272,14 @@ impl Store {
                 self.gather_places(&mut weeding);
                 weeding.stage = Stage::Read;
             }
+            Stage::Read if bytes.is_none() && weeding.failed_reads < TRIES => {
+                weeding.not_before_ms = now_ms + 1000 * 10u64.pow(weeding.failed_reads);
+                weeding.failed_reads += 1;
+                self.counters.read_failures.add(1);
+            }
             Stage::Read => {
                 self.pause_weeding(&mut weeding, now_ms);
+                weeding.failed_reads = 0;
                 weeding.bytes = bytes;
                 weeding.stage = Stage::Look;
             }
@@ -391,7 +407,8 @@ impl Store {
             drop(shard);
             self.queue_freed(freed);
             self.counters.weeded.add(1);
-        } else if met.stale {
+        } else if met.stale && (header.fragment.is_none() || header.total.is_some()) {
+            // A fragment is asked through its head, and stays as long as that.
             shard.doubt(spot);
         }
         true

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{MIB, Random, Shell, body};
-use store::{About, KeyHash, Lookup, Manner, NewRecord, NotTaken, Outcome, Settings, Settled};
+use store::{About, KeyHash, Lookup, Manner, NewRecord, NotTaken, Outcome, Settings, Settled, WorkOp};
 
 const PREFIX: u8 = 1;
 const TAG: u8 = 2;
@@ -421,4 +421,39 @@ fn what_left_the_index_and_may_be_found_is_logged() {
     shell.by_hand = false;
     shell.work();
     assert_eq!(shell.store.settled(invalidated.ticket), Settled::Durable);
+}
+
+#[test]
+fn a_device_that_refuses_reads_for_a_moment_costs_nothing() {
+    let mut shell = Shell::new(16 * MIB, settings());
+    put(&mut shell, "/a", "news");
+    put(&mut shell, "/b", "shop");
+    shell.settle();
+    purge(&mut shell, TAG, "news");
+    shell.by_hand = true;
+    for n in 0..400 {
+        let _ = shell
+            .store
+            .invalidate_matching(TAG, format!("something else {n}").as_bytes());
+    }
+    let mut refused = 0;
+    for _ in 0..300 {
+        shell.now_ms += 1000;
+        while let Some(work) = shell.store.next_work(shell.now_ms) {
+            match work.op {
+                WorkOp::Read { .. } if refused < 2 => {
+                    refused += 1;
+                    shell.store.work_done(work.id, Err(()), shell.now_ms);
+                }
+                _ => {
+                    let clock = shell.clock();
+                    shell.carry_out(work, clock);
+                }
+            }
+        }
+    }
+    assert_eq!(refused, 2);
+    assert!(shell.store.figures().weedings > 0);
+    assert_eq!(is_doubted(&shell, "/a"), None);
+    assert_eq!(is_doubted(&shell, "/b"), Some(false));
 }
