@@ -3,7 +3,9 @@
 mod common;
 
 use common::{MIB, Random, Shell, body};
-use store::{About, KeyHash, Lookup, Manner, NewRecord, NotTaken, Outcome, Settings, Settled, WorkOp};
+use store::{
+    About, KeyHash, Lookup, Manner, NewRecord, NotTaken, Outcome, Settings, Settled, WorkOp,
+};
 
 const PREFIX: u8 = 1;
 const TAG: u8 = 2;
