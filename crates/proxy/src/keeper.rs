@@ -256,7 +256,7 @@ async fn keep(
         tokio::select! {
             () = woken => {}
             () = step.notified() => {}
-            () = tokio::time::sleep(TICK) => {}
+            () = tokio::time::sleep(next_look(&store)) => {}
             _ = stopped.changed(), if closing_until.is_none() => {
                 let until = Instant::now() + CLOSE_MAX;
                 while Rc::strong_count(&moving) > 1 && Instant::now() < until {
@@ -275,6 +275,11 @@ async fn keep(
             }
         }
     }
+}
+
+/// When the store is to be asked again although nobody rings.
+fn next_look(store: &Store) -> Duration {
+    Duration::from_millis(store.next_work_in_ms(unix_ms(), TICK.as_millis() as u64))
 }
 
 /// The scan after an unclean stop, as it is told to the log.

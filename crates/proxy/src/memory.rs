@@ -252,6 +252,20 @@ impl MemoryTier {
         }
     }
 
+    /// Makes the object with this hash stale by `now`; true if there is one.
+    pub fn doubt(&self, hash: KeyHash, now: UnixMillis) -> bool {
+        let mut shard = self.shard(hash);
+        let Some(slot) = shard.find(hash) else {
+            return false;
+        };
+        let resident = &mut shard.slots[slot as usize];
+        let stale = resident.as_ref().map(|fresh| stale_copy(fresh, now));
+        if let Some(fresh) = std::mem::replace(resident, stale) {
+            fresh.gone.store(true, Ordering::Release);
+        }
+        true
+    }
+
     /// Looks at every object that was there when it was called: what `is_meant` is taken out, or (`soft`) made stale by `now`.
     /// Returns how many.
     ///
@@ -274,13 +288,7 @@ impl MemoryTier {
                         self.drop_slot(&mut shard, slot as u32);
                         continue;
                     };
-                    let mut object = meant.object.clone();
-                    object.standing.expire_at(now);
-                    let stale = Arc::new(Resident {
-                        object,
-                        gone: AtomicBool::new(false),
-                        asked: AtomicBool::new(false),
-                    });
+                    let stale = stale_copy(meant, now);
                     if let Some(fresh) = resident.replace(stale) {
                         fresh.gone.store(true, Ordering::Release);
                     }
@@ -333,6 +341,17 @@ impl MemoryTier {
     pub fn bytes_max(&self) -> u64 {
         self.shard_bytes_max * SHARDS as u64
     }
+}
+
+/// The same object, stale by `now`.
+fn stale_copy(fresh: &Resident, now: UnixMillis) -> Arc<Resident> {
+    let mut object = fresh.object.clone();
+    object.standing.expire_at(now);
+    Arc::new(Resident {
+        object,
+        gone: AtomicBool::new(false),
+        asked: AtomicBool::new(false),
+    })
 }
 
 impl Shard {

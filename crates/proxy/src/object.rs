@@ -144,12 +144,6 @@ pub fn head_of_meta(meta: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// The hash of the primary key in a record's metadata.
-pub fn primary_of_meta(meta: &[u8]) -> Option<KeyHash> {
-    let bytes = meta.get(8..16).filter(|_| meta[0] == META_VERSION)?;
-    Some(KeyHash(u64::from_le_bytes(bytes.try_into().ok()?)))
-}
-
 /// Splits a head written by [`write_head`] back into fields.
 pub fn fields_of_head(head: &[u8]) -> Fields {
     let mut fields = Fields::with_capacity(16, head.len());

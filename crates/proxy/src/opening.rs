@@ -346,8 +346,8 @@ fn start(
 /// A store without a device: it keeps markers and invalidations for the memory tier, and no object.
 pub fn without_device() -> Result<Arc<Set>, StoreError> {
     let settings = Settings {
-        matches,
-        doubts,
+        manner,
+        words,
         ..Settings::default()
     };
     let store = Store::volatile(&settings, identity(None)?);
@@ -384,10 +384,10 @@ pub fn settings(plan: &Plan) -> Settings {
         watermarks: storing.watermarks,
         fragment_bytes: storing.fragment_bytes,
         locality_buffers: storing.locality.buffers(),
-        matches,
-        doubts,
+        manner,
+        words,
         ..Settings::default()
     }
 }
 
-pub use crate::predicate::{doubts, matches};
+pub use crate::predicate::{manner, words};

@@ -241,10 +241,10 @@ async fn invalidate(
         return;
     }
     let shared = &worker.shared;
-    let mut tickets = vec![shared.invalidate(wanted.primary).1];
+    let mut tickets = vec![shared.invalidate_stored(wanted.primary).1];
     for other in named_uris(listener, wanted, &response.fields) {
         for key in target::keys_beside(&wanted.key, &other, &listener.book) {
-            tickets.push(shared.invalidate(worker.hasher.hash(&key)).1);
+            tickets.push(shared.invalidate_stored(worker.hasher.hash(&key)).1);
         }
     }
     if !shared.settle(&tickets, REMEMBER_MAX).await {
@@ -310,7 +310,12 @@ async fn ask(
     body: &mut ClientBody,
 ) -> Result<(Upstream, ResponseHead), Failure> {
     //= rfc9112 §9.3.1   only what can be repeated may be sent on a connection that may be dying
-    let repeatable = matches!(head.method.as_str(), "GET" | "HEAD" | "OPTIONS") && body.is_done();
+    //= rfc9110 §9.2.2   idempotent: PUT and DELETE as well. Not with a body, which is not kept to be sent again
+    let is_idempotent = matches!(
+        head.method.as_str(),
+        "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"
+    );
+    let repeatable = is_idempotent && body.is_done();
     let rules = &Rc::clone(&conn.listener).destinations;
     if repeatable {
         let watch = worker.deadlines.watch();

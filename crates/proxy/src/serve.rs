@@ -7,7 +7,10 @@
 use std::{
     io,
     net::{self, SocketAddr},
-    sync::{Arc, Mutex, atomic::AtomicUsize},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize},
+    },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -225,6 +228,7 @@ fn run(
         labels,
         top: journal.top(),
         own_addresses,
+        predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
         phase,
         began: Instant::now(),

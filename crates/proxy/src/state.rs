@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -19,7 +19,7 @@ use device::Device;
 use httpcache::UnixMillis;
 use profile::{Class, Method, Record, Stage, StageName, access::Entry, access::Hierarchy};
 use replacement::Admission;
-use store::{KeyHash, KeyHasher, Sequence, Set, Settled, TooLong, set::Tickets};
+use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::Tickets};
 use tokio::sync::watch;
 
 use crate::{
@@ -100,6 +100,8 @@ pub struct Shared {
     pub top: Option<Arc<Mutex<Top>>>,
     /// Addresses we listen on, the admin interface included.
     pub own_addresses: Vec<SocketAddr>,
+    /// A purge by pattern was refused for want of room, and that was said.
+    pub predicates_refused: AtomicBool,
     /// Client connections of the process.
     pub connections: AtomicUsize,
     /// Running, draining, stopping.
@@ -118,6 +120,9 @@ pub struct Shared {
     pub via_line: Vec<u8>,
 }
 
+/// Percent of the room for purges by pattern that are worth a warning.
+const PREDICATES_WARN_PERCENT: u64 = 80;
+
 impl Shared {
     /// The hash of a key.
     pub fn hasher(&self) -> KeyHasher {
@@ -129,9 +134,18 @@ impl Shared {
     ///
     /// It holds at once; that it will also hold after a crash, when the tickets are settled: [`Self::settle`].
     pub fn invalidate(&self, primary: KeyHash) -> (bool, Tickets) {
+        self.forget_now(primary, self.store.invalidate(primary))
+    }
+
+    /// As [`Self::invalidate`], and where nothing of it is or was stored nothing has to be waited for: for unsafe methods, most of
+    /// which are of what is never stored.
+    pub fn invalidate_stored(&self, primary: KeyHash) -> (bool, Tickets) {
+        self.forget_now(primary, self.store.invalidate_stored(primary))
+    }
+
+    fn forget_now(&self, primary: KeyHash, (indexed, tickets): (bool, Tickets)) -> (bool, Tickets) {
         // The order matters: first recorded (and out of the index), then out of memory, so that whoever
         // publishes either sees the record or is removed after it (see `MemoryTier::insert`).
-        let (indexed, tickets) = self.store.invalidate(primary);
         self.flights.forget(primary);
         (self.memory.remove(primary) || indexed, tickets)
     }
@@ -140,20 +154,58 @@ impl Shared {
     /// objects it met in memory: how many there are on disk is found out when they are read.
     ///
     /// # Errors
-    /// The pattern is too long for the log.
+    /// The pattern is too long for the log, or there is no room for one more.
     pub fn invalidate_matching(
         &self,
         predicate: &Predicate,
         now: UnixMillis,
-    ) -> Result<(u64, Tickets), TooLong> {
+    ) -> Result<(u64, Tickets), NotTaken> {
         let (kind, pattern) = predicate.encode();
         // In this order: see `invalidate`.
-        let tickets = self.store.invalidate_matching(kind, &pattern)?;
+        let before = self.store.predicates_percent();
+        let tickets = self.store.invalidate_matching(kind, &pattern);
+        self.warn_of_room(before, tickets.is_err());
+        let tickets = tickets?;
         self.flights
-            .forget_all(|primary, key| predicate.may_be_about(primary, key));
+            .forget_all(|_, key| predicate.may_be_about(key));
         let soft = predicate.soft.then_some(now);
         let met = self.memory.sweep(soft, |object| predicate.is_about(object));
         Ok((met, tickets))
+    }
+
+    /// Says once that the room for purges by pattern comes to its end.
+    fn warn_of_room(&self, before: u64, is_refused: bool) {
+        let now = self.store.predicates_percent();
+        if before < PREDICATES_WARN_PERCENT && now >= PREDICATES_WARN_PERCENT {
+            tracing::warn!(
+                "{now} % of the room for purges by prefix or tag is taken; what is stored is being compared with them, and \
+                 until that is done more are coming than it can hold"
+            );
+        }
+        if is_refused && !self.predicates_refused.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                "there is no room for one more purge by prefix or tag; such purges are answered 503 until what is stored has been \
+                 compared with those there are"
+            );
+        } else if now < PREDICATES_WARN_PERCENT {
+            self.predicates_refused.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes stale the object under `primary` and its variants, in memory and on disk. True if something was there.
+    ///
+    /// It holds at once; that it will also hold after a crash, when the tickets are settled.
+    pub fn doubt(&self, primary: KeyHash, now: UnixMillis) -> (bool, Tickets) {
+        // In this order: see `invalidate`.
+        let (indexed, tickets) = self.store.doubt(primary);
+        self.flights.forget(primary);
+        let met = self.memory.doubt(primary, now);
+        if self.store.marker(primary).is_some() {
+            // Its variants lie under hashes of their own.
+            self.memory
+                .sweep(Some(now), |object| object.primary == primary);
+        }
+        (indexed || met, tickets)
     }
 
     /// Waits until invalidations are durable, for so long at most. False: they are not.

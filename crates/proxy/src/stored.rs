@@ -12,6 +12,6 @@
 pub use crate::disk::fragment_key;
 pub use crate::fetch::variant_key;
 pub use crate::object::{Large, Object};
-pub use crate::opening::matches;
+pub use crate::opening::{manner, words};
 pub use crate::predicate::name as predicate_name;
 pub use crate::target::KEY_PREFIX;

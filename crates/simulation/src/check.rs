@@ -4,6 +4,7 @@
 //! * R2  That version is not dead: no invalidation of it has been acknowledged, and none was called in this life.
 //! * R3  It is not replaced: no later version of the key was taken in this life. Nor is one on the disk for sure, if the
 //!   recovery is complete and the policy fills one region after the other.
+//! * R6  Whoever is served what was softly purged, under the conditions of R2, is told so.
 //! * R4  Bytes that the disk brought unspoiled, of a record that is certainly there, verify: nobody has written over
 //!   what the index still names or a reader still reads.
 //! * R5  What was on the disk for sure, alive and in the index when a life ended is found in the next (99 of 100), but
@@ -37,6 +38,8 @@ pub struct Served<'a> {
     pub meta: &'a [u8],
     /// From the record.
     pub body: &'a [u8],
+    /// Does the store say that it is stale?
+    pub doubted: bool,
 }
 
 /// Rules that are known to be broken, so that a run goes on when they are: bit `n` for rule `n`.
@@ -44,9 +47,9 @@ pub struct Served<'a> {
 pub struct Waived(u8);
 
 impl Waived {
-    /// The rules of these numbers, 1 to 5.
+    /// The rules of these numbers, 1 to 6.
     pub fn of(rules: &[u8]) -> Self {
-        let bits = rules.iter().filter(|rule| (1..=5).contains(*rule));
+        let bits = rules.iter().filter(|rule| (1..=6).contains(*rule));
         Self(bits.fold(0, |sum, rule| sum | 1 << rule))
     }
 
@@ -73,6 +76,7 @@ pub fn served(
 ) -> Result<VersionNumber, String> {
     let number = is_what_was_stored(world, full_key, served)?;
     is_alive(world, number)?;
+    is_told_stale(world, number, served.doubted)?;
     is_not_replaced(world, damages, number, knows_all)?;
     Ok(number)
 }
@@ -130,6 +134,23 @@ fn is_alive(world: &World, number: VersionNumber) -> Result<(), String> {
             world.life,
             killer.target,
         )),
+    }
+}
+
+fn is_told_stale(world: &World, number: VersionNumber, doubted: bool) -> Result<(), String> {
+    let doubter = world
+        .doubters(number)
+        .find(|doubter| doubter.acknowledged || doubter.life == world.life);
+    match doubter {
+        Some(doubter) if !doubted => Err(format!(
+            "R6: version {number} of key {} was softly purged at {} (life {} of {}, {:?}) and is served as fresh",
+            world.versions[number as usize].full_key,
+            doubter.at,
+            doubter.life,
+            world.life,
+            doubter.target,
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -70,6 +70,7 @@ impl Scene {
             key,
             meta: &v.meta,
             body: v.content.bytes(),
+            doubted: false,
         };
         served(&self.world, &self.damages, v.full_key, answer, true)
     }
@@ -90,6 +91,20 @@ fn what_was_stored_last_may_be_served() {
 }
 
 #[test]
+fn what_was_softly_purged_must_be_told_stale() {
+    let mut scene = Scene::new();
+    let version = scene.put(0);
+    let other = scene.put(1);
+    let soft = scene.world.invalidate(Target::Soft(0));
+    scene.refused(version, "R6");
+    assert_eq!(scene.serve(other), Ok(other));
+    scene.crash(true);
+    assert_eq!(scene.serve(version), Ok(version), "it was not acknowledged");
+    scene.acknowledge(soft);
+    scene.refused(version, "R6");
+}
+
+#[test]
 fn other_bytes_are_noticed() {
     let mut scene = Scene::new();
     let (a, b) = (scene.put(0), scene.put(1));
@@ -98,6 +113,7 @@ fn other_bytes_are_noticed() {
         key: b"/a",
         meta: &v(a).meta,
         body: v(a).content.bytes(),
+        doubted: false,
     };
     let mut body = right.body.to_vec();
     body[999] ^= 1;

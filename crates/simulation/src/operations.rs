@@ -7,7 +7,7 @@ use store::{Fragment, Lookup, NewRecord, ObjectTotal, Outcome, Sequence};
 use crate::hostile::{self, Guess};
 use crate::reading::{fragment_key, variant_key};
 use crate::run::{Fill, Run};
-use crate::world::{Content, FullKey, PREFIX, TAG, TAGS, Target};
+use crate::world::{Content, FullKey, PREFIX, SOFT_TAG, TAG, TAGS, Target};
 
 /// Fetches under way.
 const FILLS_MAX: usize = 12;
@@ -41,7 +41,9 @@ impl Run {
                 let key = self.any_key();
                 self.invalidate(key)
             }
-            160..164 => self.invalidate_matching(),
+            160..162 => self.invalidate_matching(),
+            162 => self.crowd_predicates(),
+            163 => self.doubt(),
             164..168 => self.unsafe_method(),
             168..172 => self.put_in_fragments(),
             172..176 => self.put_hostile(),
@@ -305,7 +307,10 @@ impl Run {
         let full_key = self.plain(key);
         self.about(full_key, || format!("invalidation {number}"));
         let hash = self.rig()?.hash(&self.name(key));
-        let ticket = self.rig()?.invalidate(hash);
+        let ticket = match number % 2 {
+            0 => self.rig()?.invalidate(hash),
+            _ => self.rig()?.invalidate_stored(hash),
+        };
         self.report.invalidations += 1;
         self.tickets.push((ticket, number));
         self.tell("invalidation of key", u64::from(number), u64::from(key));
@@ -317,7 +322,8 @@ impl Run {
             return Ok(());
         }
         let (kind, pattern) = if self.random.one_in(2) {
-            (TAG, vec![self.random.below(u64::from(TAGS)) as u8])
+            let kind = self.random.pick(&[TAG, SOFT_TAG]);
+            (kind, vec![self.random.below(u64::from(TAGS)) as u8])
         } else {
             let host = self.random.below(self.habits.hosts);
             let digit = self.random.below(10);
@@ -336,6 +342,35 @@ impl Run {
         self.tickets.push((ticket, number));
         let target = &self.world.invalidations[number as usize].target;
         self.say(format!("invalidation {number} of {target:?}"));
+        Ok(())
+    }
+
+    /// A soft purge of one key.
+    fn doubt(&mut self) -> Result<(), String> {
+        let key = self.any_key();
+        let number = self.world.invalidate(Target::Soft(key));
+        let full_key = self.plain(key);
+        self.about(full_key, || format!("soft purge {number}"));
+        let hash = self.rig()?.hash(&self.name(key));
+        let ticket = self.rig()?.doubt(hash);
+        self.report.invalidations += 1;
+        self.tickets.push((ticket, number));
+        self.tell("soft purge of key", u64::from(number), u64::from(key));
+        Ok(())
+    }
+
+    /// Many purges by tags that nothing has, so that the store has to work them off.
+    fn crowd_predicates(&mut self) -> Result<(), String> {
+        if !self.habits.predicates {
+            return Ok(());
+        }
+        let mut taken = 0;
+        for _ in 0..20 + self.random.below(100) {
+            let pattern = [&[255], &self.random.number().to_le_bytes()[..]].concat();
+            taken += u64::from(self.rig()?.invalidate_matching(TAG, &pattern).is_some());
+        }
+        self.report.predicates += taken;
+        self.tell("purges by tags that nothing has", taken, 0);
         Ok(())
     }
 

@@ -243,6 +243,8 @@ impl Run {
             key: &parts.key,
             meta: &parts.meta,
             body: &parts.body,
+            // A fragment is reached through its head, which is asked.
+            doubted: parts.doubted || parts.fragment.is_some(),
         };
         let knows_all = self.choice.fills_in_turn() && self.rig()?.recovery().is_none();
         let damages = self.disk.damages();

@@ -37,6 +37,10 @@ pub struct Report {
     pub second_chances: u64,
     /// Records written again because somebody needed them.
     pub moved: u64,
+    /// Times that older records were read to work off predicates.
+    pub weedings: u64,
+    /// Records that this took out.
+    pub weeded: u64,
     /// Answers compared with the truth.
     pub compared: u64,
     /// Of those, what came along with the read of another record.
@@ -80,6 +84,8 @@ impl Report {
             checkpoints,
             second_chances,
             moved,
+            weedings,
+            weeded,
             compared,
             came_along,
             misses,
@@ -106,6 +112,8 @@ impl Report {
         self.checkpoints += checkpoints;
         self.second_chances += second_chances;
         self.moved += moved;
+        self.weedings += weedings;
+        self.weeded += weeded;
         self.compared += compared;
         self.came_along += came_along;
         self.misses += misses;
@@ -120,16 +128,26 @@ impl Report {
         self.faults.merge(faults);
     }
 
-    /// What a store did in its life: evictions, checkpoints, second chances, moves.
-    pub fn count_deeds(&mut self, [evictions, checkpoints, second_chances, moved]: [u64; 4]) {
+    /// What a store did in its life: evictions, checkpoints, second chances, moves, weedings, records weeded.
+    pub fn count_deeds(&mut self, deeds: [u64; 6]) {
+        let [
+            evictions,
+            checkpoints,
+            second_chances,
+            moved,
+            weedings,
+            weeded,
+        ] = deeds;
         self.evictions += evictions;
         self.checkpoints += checkpoints;
         self.second_chances += second_chances;
         self.moved += moved;
+        self.weedings += weedings;
+        self.weeded += weeded;
     }
 
     /// All but the faults, by name.
-    pub fn numbers(&self) -> [(&'static str, u64); 24] {
+    pub fn numbers(&self) -> [(&'static str, u64); 26] {
         [
             ("seeds", self.seeds),
             ("steps", self.steps),
@@ -144,6 +162,8 @@ impl Report {
             ("checkpoints", self.checkpoints),
             ("second chances", self.second_chances),
             ("records moved", self.moved),
+            ("weedings", self.weedings),
+            ("records weeded", self.weeded),
             ("answers compared", self.compared),
             ("of them came along", self.came_along),
             ("misses", self.misses),

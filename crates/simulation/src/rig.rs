@@ -56,7 +56,8 @@ fn settings(choice: &Choice) -> Settings {
         shards: choice.shards,
         locality_buffers: choice.locality_buffers,
         replacement: choice.policy.parse().expect("POLICIES names what there is"),
-        matches: world::matches,
+        manner: world::manner,
+        words: world::words,
         mistakes: choice.mistake.map(Mistakes::only).unwrap_or_default(),
         ..Settings::default()
     }
@@ -252,7 +253,17 @@ impl Rig {
         self.store.invalidate(primary).ticket
     }
 
-    /// Invalidates what matches; None if the pattern is too long.
+    /// Invalidates a primary key, and logs that only where something of it is or was stored.
+    pub fn invalidate_stored(&self, primary: KeyHash) -> Ticket {
+        self.store.invalidate_stored(primary).ticket
+    }
+
+    /// Puts a primary key in doubt.
+    pub fn doubt(&self, primary: KeyHash) -> Ticket {
+        self.store.doubt(primary).ticket
+    }
+
+    /// Invalidates what matches; None if there is no room for it.
     pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Option<Ticket> {
         self.store.invalidate_matching(kind, pattern).ok()
     }
@@ -315,14 +326,16 @@ impl Rig {
         self.store.audit()
     }
 
-    /// What it did in this life: records evicted, checkpoints, second chances, records moved.
-    pub fn deeds(&self) -> [u64; 4] {
+    /// What it did in this life: records evicted, checkpoints, second chances, records moved, weedings, records weeded.
+    pub fn deeds(&self) -> [u64; 6] {
         let figures = self.store.figures();
         [
             figures.evictions + figures.stretch_evictions,
             figures.checkpoints,
             figures.second_chances,
             figures.moved,
+            figures.weedings,
+            figures.weeded,
         ]
     }
 }

@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use store::{About, Manner};
 
 use crate::disk::Damage;
 use crate::random::Random;
@@ -42,12 +43,30 @@ pub const PREFIX: u8 = 1;
 /// Matches the tag in the metadata.
 pub const TAG: u8 = 2;
 
-/// Does a predicate match a record? What the store is given as `Settings.matches`.
+/// As [`TAG`], but what it matches is stale and not dead.
+pub const SOFT_TAG: u8 = 3;
+
+/// How predicates of a kind meet records: what the store is given.
+pub fn manner(kind: u8) -> Manner {
+    Manner {
+        about: match kind {
+            PREFIX => About::Prefix,
+            _ => About::Word,
+        },
+        soft: kind == SOFT_TAG,
+    }
+}
+
+/// The tag of a record: what the store is given.
+pub fn words(meta: &[u8], each: &mut dyn FnMut(&[u8])) {
+    meta.get(4..5).into_iter().for_each(each);
+}
+
+/// Does a predicate match a record?
 pub fn matches(kind: u8, pattern: &[u8], key: &[u8], meta: &[u8]) -> bool {
     match kind {
         PREFIX => key.starts_with(pattern),
-        TAG => meta.get(4) == pattern.first(),
-        _ => false,
+        _ => meta.get(4..5) == Some(pattern),
     }
 }
 
@@ -161,6 +180,8 @@ pub struct Full {
 pub enum Target {
     /// One primary key.
     Primary(u32),
+    /// One primary key, whose versions are stale then and not dead.
+    Soft(u32),
     /// What matches.
     Predicate(u8, Box<[u8]>),
 }
@@ -348,7 +369,9 @@ impl World {
         self.clock += 1;
         let number = self.invalidations.len() as u32;
         match &target {
-            Target::Primary(primary) => self.of_primary.entry(*primary).or_default().push(number),
+            Target::Primary(primary) | Target::Soft(primary) => {
+                self.of_primary.entry(*primary).or_default().push(number)
+            }
             Target::Predicate(..) => self.predicates.push(number),
         }
         self.invalidations.push(Invalidation {
@@ -362,6 +385,15 @@ impl World {
 
     /// The invalidations that kill a version, binding or not.
     pub fn killers(&self, number: VersionNumber) -> impl Iterator<Item = &Invalidation> {
+        self.met_by(number, false)
+    }
+
+    /// Those that make it stale.
+    pub fn doubters(&self, number: VersionNumber) -> impl Iterator<Item = &Invalidation> {
+        self.met_by(number, true)
+    }
+
+    fn met_by(&self, number: VersionNumber, soft: bool) -> impl Iterator<Item = &Invalidation> {
         let version = &self.versions[number as usize];
         let full = &self.full_keys[version.full_key as usize];
         let of_primary = self.of_primary.get(&full.primary).into_iter().flatten();
@@ -370,9 +402,10 @@ impl World {
             .map(|&n| &self.invalidations[n as usize])
             .filter(|invalidation| invalidation.at > version.began)
             .filter(move |invalidation| match &invalidation.target {
-                Target::Primary(_) => true,
+                Target::Primary(_) => !soft,
+                Target::Soft(_) => soft,
                 Target::Predicate(kind, pattern) => {
-                    matches(*kind, pattern, &full.key, &version.meta)
+                    (*kind == SOFT_TAG) == soft && matches(*kind, pattern, &full.key, &version.meta)
                 }
             })
     }

@@ -10,6 +10,7 @@
 //! | note | page, flush, second copy, flush | one |
 //! | checkpoint (`snapshot`) | blocks, header, flush, superblock, flush, second copy, flush | one, two blocks under way |
 //! | scan (`scan`) | reads, yields to look them through | eight reads under way |
+//! | weeding (`weed`) | reads, yields to look them through | one read under way |
 //!
 //! A job that fails is tried again, after a pause that doubles from [`RETRY_MS_MIN`] to [`RETRY_MS_MAX`].
 //!
@@ -23,12 +24,13 @@ use crate::key::KeyHash;
 use crate::log::{self, Log, Position};
 use crate::mistakes::Mistake;
 use crate::moves;
-use crate::predicates::Predicates;
+use crate::predicates::{Full, Predicates};
 use crate::scan_reads::ScanStep;
 use crate::script::{Script, Step};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::superblock::Superblock;
+use crate::weed::WeedStep;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -107,10 +109,16 @@ pub struct Invalidated {
     pub ticket: Ticket,
 }
 
-/// The pattern is longer than 1024 bytes.
+/// Why a purge by pattern was not taken: nothing was purged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a pattern may have at most {} bytes", log::TEXT_BYTES_MAX)]
-pub struct TooLong;
+pub enum NotTaken {
+    /// The pattern is longer than 1024 bytes.
+    #[error("a pattern may have at most {} bytes", log::TEXT_BYTES_MAX)]
+    TooLong,
+    /// There is no room for one more pattern before older records were compared with those there are. Later there will be.
+    #[error("too many purges by pattern are still being worked off")]
+    Full,
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Owner {
@@ -120,6 +128,7 @@ enum Owner {
     Scan(u64),
     Look,
     Sweep,
+    Weed,
 }
 
 /// When a job that failed is tried again.
@@ -232,6 +241,15 @@ impl Store {
     /// serve it, and fills that began before are refused. All of that holds at once; that it also holds after a crash, only
     /// when the ticket is settled.
     pub fn invalidate(&self, primary: KeyHash) -> Invalidated {
+        self.invalidate_as(primary, false)
+    }
+
+    /// As [`Self::invalidate`], but where nothing of the key is or was stored, nothing is logged and nothing has to be waited for.
+    pub fn invalidate_stored(&self, primary: KeyHash) -> Invalidated {
+        self.invalidate_as(primary, true)
+    }
+
+    fn invalidate_as(&self, primary: KeyHash, only_stored: bool) -> Invalidated {
         self.counters.invalidations.add(1);
         let mut shard = self.shard(self.shard_of(primary));
         // Drawn under the lock: whoever has seen this number finds the record gone.
@@ -245,39 +263,79 @@ impl Store {
         if let Some(kept) = kept {
             shard.waiting.insert(primary.0, kept);
         }
+        let indexed = had_marker || had_record;
+        // Under the lock that a sweep holds when a record leaves.
+        let is_needless = only_stored && !indexed && !self.may_come_back(primary);
         drop(shard);
         self.counters.invalidated.add(u64::from(had_record));
+        if is_needless && self.is_all_durable() {
+            let ticket = Ticket(Waits::No);
+            return Invalidated { indexed, ticket };
+        }
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
         let ticket = self.log(sequence, log::Entry::Key { primary });
-        Invalidated {
-            indexed: had_marker || had_record,
-            ticket,
+        if ticket == Ticket(Waits::Refused) {
+            self.has_left(primary);
         }
+        Invalidated { indexed, ticket }
     }
 
-    /// Invalidates everything a predicate matches, see [`crate::Settings::matches`]. What it matches is found when it is read.
+    /// Does no invalidation wait for the disk? One of the same key might.
+    fn is_all_durable(&self) -> bool {
+        let background = self.background();
+        background.log.durable() == background.log.end()
+    }
+
+    /// Puts a primary key in doubt: its record and its variants are still there, and each read of them says so
+    /// ([`crate::RecordParts::doubted`]). Fills that began before are refused. All of that holds at once; that it also holds after a crash,
+    /// only when the ticket is settled.
+    pub fn doubt(&self, primary: KeyHash) -> Invalidated {
+        self.counters.invalidations.add(1);
+        let mut shard = self.shard(self.shard_of(primary));
+        // Drawn under the lock: whoever has seen this number finds the record marked.
+        let sequence = self.next_sequence();
+        shard.softened.note(primary, sequence);
+        let has_variants = shard.markers.doubt(primary, sequence);
+        let spot = shard.find(primary);
+        spot.into_iter().for_each(|spot| shard.doubt(spot));
+        let indexed = has_variants || shard.has(primary);
+        drop(shard);
+        // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
+        let ticket = self.log(sequence, log::Entry::Doubt { primary });
+        Invalidated { indexed, ticket }
+    }
+
+    /// Invalidates everything a predicate is about, see [`crate::Settings::manner`]. Records are compared with it when they are read.
     ///
     /// # Errors
-    /// The pattern is too long.
-    pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Result<Ticket, TooLong> {
+    /// The pattern is too long, or there is no room for it now.
+    pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Result<Ticket, NotTaken> {
         if pattern.len() > log::TEXT_BYTES_MAX {
-            return Err(TooLong);
+            return Err(NotTaken::TooLong);
         }
-        self.counters.invalidations.add(1);
         let sequence = {
             let mut predicates = crate::lock(&self.predicates);
             let sequence = self.next_sequence();
-            predicates.note(kind, pattern, sequence);
+            if let Err(Full) = predicates.note(kind, pattern, sequence) {
+                self.counters.predicates_refused.add(1);
+                return Err(NotTaken::Full);
+            }
             self.predicates_until.fetch_max(sequence, Ordering::SeqCst);
             sequence
         };
+        self.counters.invalidations.add(1);
         let pattern = pattern.into();
         Ok(self.log(sequence, log::Entry::Matching { kind, pattern }))
     }
 
     fn log(&self, sequence: Sequence, entry: log::Entry) -> Ticket {
         let mut background = self.background();
-        if background.volatile || self.limits.mistakes.make(Mistake::NoLog) {
+        if background.volatile {
+            drop(background);
+            self.prune_without_records();
+            return Ticket(Waits::No);
+        }
+        if self.limits.mistakes.make(Mistake::NoLog) {
             return Ticket(Waits::No);
         }
         match background.log.append(sequence, entry) {
@@ -337,11 +395,36 @@ impl Store {
             Some(ScanStep::Look) => return background.work(Owner::Look, WorkOp::Yield),
             None => {}
         }
-        self.next_snapshot_step(background, now_ms)
+        if let Some(work) = self.next_snapshot_step(background, now_ms) {
+            return Some(work);
+        }
+        match self.next_weed_step(background, now_ms)? {
+            WeedStep::Read { offset, len } => {
+                background.work(Owner::Weed, WorkOp::Read { offset, len })
+            }
+            WeedStep::Look => background.work(Owner::Weed, WorkOp::Yield),
+        }
+    }
+
+    /// Is it closing, or without a device?
+    pub(crate) fn is_idle(background: &Background) -> bool {
+        background.closing || background.closed || background.volatile
+    }
+
+    /// Would the next commit overwrite what a start after a crash needs besides the last checkpoint, and is one being made? Then the
+    /// commit waits, and purges with it. Were it not to wait, the checkpoint would be worth nothing.
+    fn commit_waits(&self, background: &Background) -> bool {
+        let is_being_made = background.snapshot.is_some()
+            || (!self.is_scanning() && background.retry_snapshot.pause_ms == 0);
+        let covers = background.covers.filter(|_| is_being_made);
+        !background.closing && covers.is_some_and(|covers| background.log.would_forget(covers))
     }
 
     fn next_commit_step(&self, background: &mut Background, now_ms: u64) -> Option<Work> {
-        if background.commit.is_none() && background.retry_log.is_due(now_ms) {
+        if background.commit.is_none()
+            && background.retry_log.is_due(now_ms)
+            && !self.commit_waits(background)
+        {
             let at = self.geometry.invalidation_log_at;
             let mut commit = background.log.begin_commit()?;
             if self.limits.mistakes.make(Mistake::SingleLogCopy) {
@@ -409,7 +492,8 @@ impl Store {
             if background.closing && !quiet {
                 return None;
             }
-            if background.closing && self.is_scanning() {
+            let has_room = !crate::lock(&self.predicates).exceed_checkpoint();
+            if background.closing && (self.is_scanning() || !has_room) {
                 // The next start goes on from the last checkpoint, as after a crash.
                 background.closed = true;
                 return None;
@@ -417,7 +501,8 @@ impl Store {
             if !retry_snapshot.is_due(now_ms) {
                 return None;
             }
-            if !background.closing && (self.is_scanning() || !self.snapshot_is_due(background)) {
+            let is_due = has_room && !self.is_scanning() && self.snapshot_is_due(background);
+            if !background.closing && !is_due {
                 return None;
             }
             background.snapshot = Some(self.begin_snapshot(background));
@@ -457,14 +542,24 @@ impl Store {
                 let mut writer = self.writer();
                 if let Room::Hand(hand) = &mut writer.room {
                     hand.end_note(noted.durable);
+                    if !hand.has_unnoted() {
+                        crate::lock(&self.left).swept_is_noted();
+                    }
                 }
                 drop(writer);
+                if noted.durable {
+                    self.note_openings(&background.journal);
+                }
                 self.prune_predicates(background);
             }
             Owner::Scan(number) => {
                 let bytes = result.ok().flatten();
                 drop(guard);
                 self.scan_read_done(number, bytes);
+            }
+            Owner::Weed => {
+                drop(guard);
+                self.weed_on(result.ok().flatten(), now_ms);
             }
             // It goes on when the next work is asked for.
             Owner::Sweep => background.sweeping = false,
@@ -490,6 +585,7 @@ impl Store {
             return;
         };
         background.retry_snapshot.ended(ok, now_ms);
+        crate::lock(&self.predicates).checkpoint_ends(ok);
         let was_last = snapshot.is_clean();
         if ok {
             self.counters.checkpoints.add(1);
@@ -523,21 +619,38 @@ impl Store {
             .map(|region| background.journal.opened_at(region))
             .min()
             .unwrap_or(0);
+        crate::lock(&self.left).all_opened_since(oldest);
         let has_older = |predicates: &Predicates| {
             let first = predicates.oldest();
             first.is_some_and(|sequence| sequence <= oldest)
         };
-        if !has_older(&crate::lock(&self.predicates)) {
-            return;
+        if has_older(&crate::lock(&self.predicates)) {
+            self.drop_predicates(oldest);
         }
-        self.fills_from.fetch_max(oldest, Ordering::SeqCst);
-        // Who still reads what has left the index would find no predicate any more that is about it; nor would who is given what waits
-        // in a locality buffer. In that order, so that nothing older comes to wait afterwards, see `admits`.
+    }
+
+    /// Drops the predicates up to `upto`, with which every record that has a place was compared.
+    pub(crate) fn drop_predicates(&self, upto: Sequence) {
+        self.fills_from.fetch_max(upto, Ordering::SeqCst);
+        // Readers whose record has left the index are no longer covered once the predicates are dropped, so kill those records first; and
+        // what waits in a locality buffer. In that order, so that nothing older comes to wait afterwards, see `admits`.
         for number in 0..self.shards.len() {
-            let killed = self.shard(number).kill_outlived(oldest);
-            self.counters.invalidated.add(killed);
+            let mut shard = self.shard(number);
+            let killed = shard.kill_outlived(upto);
+            killed.iter().for_each(|&hash| self.has_left(hash));
+            self.counters.invalidated.add(killed.len() as u64);
         }
-        crate::lock(&self.predicates).prune(oldest);
+        crate::lock(&self.predicates).prune(upto);
+    }
+
+    /// Without a device there are no records, only fills under way: a few are refused, and no predicate is needed any more.
+    fn prune_without_records(&self) {
+        let mut predicates = crate::lock(&self.predicates);
+        if predicates.wants_weeding() {
+            let newest = predicates.newest();
+            self.fills_from.fetch_max(newest, Ordering::SeqCst);
+            predicates.clear();
+        }
     }
 
     /// Closes the store in order: nothing is stored from here on. All requests must have ended, and all clusters must have been

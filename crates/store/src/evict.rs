@@ -17,6 +17,7 @@
 
 use crate::cluster::Writes;
 use crate::geometry::Geometry;
+use crate::left::Name;
 use crate::mistakes::Mistake;
 use crate::moves;
 use crate::needed;
@@ -174,7 +175,11 @@ impl Store {
                 break;
             }
             let mut shard = self.shard(at / segments);
-            let swept = shard.sweep_segment(at % segments, stretch, spares, &mut sweep.spared);
+            let mut left = crate::lock(&self.left);
+            let leaves = |short| left.add_swept(Name::new(at, short));
+            let spared = &mut sweep.spared;
+            let swept = shard.sweep_segment(at % segments, stretch, spares, spared, leaves);
+            drop(left);
             drop(shard);
             self.counters.evictions.add(swept.records);
             self.counters.evicted_chunks.add(swept.chunks);

@@ -71,6 +71,12 @@ figures! {
         gathered_bytes
         /// Bytes of records that answers under way need, and that are therefore not evicted
         needed_bytes
+        /// Purges by pattern that older records are still compared with
+        predicates
+        /// Percent of the room for purges by pattern that is taken; at 100 one more is refused
+        predicates_percent
+        /// Bytes of memory that purges by pattern take
+        predicates_bytes
         /// Clusters (writes) handed to the device and not yet reported written
         clusters_in_flight
         /// Bytes of memory that the index takes, without the rounding of the memory allocator
@@ -121,6 +127,14 @@ figures! {
         log_failures
         /// Invalidations that the log did not take, because too many waited
         log_refused
+        /// Purges by pattern that were refused because there was no room for one more
+        predicates_refused
+        /// Times that all older records were read, so that purges by pattern could be dropped
+        weedings
+        /// Bytes read to drop purges by pattern
+        weeding_bytes
+        /// Records that such readings took out: purged, or not to be verified
+        weeded
         /// Checkpoints of the index published
         checkpoints
         /// Bytes of the checkpoints published

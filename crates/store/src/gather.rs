@@ -115,6 +115,10 @@ impl Store {
             let (replaced, freed) = shard.kill(record.hash);
             self.queue_freed(freed);
             shard.waiting.insert(record.hash.0, waiting);
+            // It waits under its whole hash: another key of that name is found no more.
+            if replaced {
+                self.has_left(record.hash);
+            }
             self.counters.replaced.add(u64::from(replaced));
         }
         let full = writer.buffers.add(record.server, gathered, incoming.now_ms);
@@ -235,6 +239,7 @@ impl Store {
         self.queue_freed(freed);
         if !stays {
             self.counters.invalidated.add(1);
+            self.has_left(record.hash);
             return None;
         }
         let stamp = || self.clock.fetch_add(1, Ordering::Relaxed);

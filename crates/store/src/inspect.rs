@@ -117,6 +117,8 @@ pub struct LogSummary {
     pub whole: bool,
     /// Invalidations of one primary key.
     pub keys: u64,
+    /// Soft purges of a primary key.
+    pub doubts: u64,
     /// Invalidations by a predicate, by its kind.
     pub matching: BTreeMap<u8, u64>,
     /// Markers set.
@@ -403,6 +405,7 @@ impl LogSummary {
                 }
                 log::Entry::Marker { .. } => summary.markers += 1,
                 log::Entry::Replaced { .. } => summary.replaced += 1,
+                log::Entry::Doubt { .. } => summary.doubts += 1,
             }
         }
         Ok(summary)

@@ -131,10 +131,11 @@ layout! {
 
 layout! {
     /// The fixed part of a marker in a checkpoint; the list follows.
-    checkpoint_marker, 20 bytes {
+    checkpoint_marker, 28 bytes {
         PRIMARY at 0 is 8
         SALT at 8 is 8
-        LIST_LEN at 16 is 4
+        DOUBTED_AT at 16 is 8
+        LIST_LEN at 24 is 4
     }
 }
 
@@ -273,9 +274,8 @@ layout! {
 
 layout! {
     /// The fixed part of the predicates in a checkpoint.
-    predicates, 12 bytes {
-        HORIZON at 0 is 8
-        COUNT at 8 is 4
+    predicates, 4 bytes {
+        COUNT at 0 is 4
     }
 }
 

@@ -55,6 +55,7 @@ mod invalidation;
 mod journal;
 mod key;
 pub mod layout;
+mod left;
 mod locality;
 mod log;
 mod look_up;
@@ -78,10 +79,11 @@ mod shard;
 mod snapshot;
 mod store;
 mod superblock;
+mod weed;
 mod window;
 mod writer;
 
-pub use background::{Invalidated, Progress, Settled, Ticket, TooLong, Work, WorkId, WorkOp};
+pub use background::{Invalidated, NotTaken, Progress, Settled, Ticket, Work, WorkId, WorkOp};
 pub use cluster::{Write, WriteId, Writes};
 pub use companions::Companion;
 pub use figures::Figures;
@@ -104,8 +106,9 @@ pub use record::{
 pub use recover::Recovered;
 pub use set::Set;
 pub use settings::{
-    CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFER_BYTES, LOCALITY_BUFFERS_MAX,
-    Matches, RECORD_BYTES_MAX, Replacement, Settings, UnknownReplacement,
+    About, CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFER_BYTES,
+    LOCALITY_BUFFERS_MAX, Manner, RECORD_BYTES_MAX, Replacement, Settings, UnknownReplacement,
+    Words,
 };
 pub use store::{Sequence, Store};
 pub use superblock::{FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError};

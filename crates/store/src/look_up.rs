@@ -117,6 +117,7 @@ impl Store {
             let _ = shard.drop_record(spot, hash, Fate::Killed);
         }
         let (_, freed) = shard.unpin(extent.first);
+        self.has_left(hash);
         self.counters.read_failures.add(1);
         let mut bad = crate::lock(&self.bad);
         let known = bad.contains(&extent);

@@ -7,6 +7,7 @@
 //!
 //! Limits: [`MARKERS_MAX`] a shard, the oldest makes room; lists of [`LIST_BYTES_MAX`].
 
+use crate::Sequence;
 use crate::key::{KeyHash, NumberMap};
 use crate::layout::checkpoint_marker as field;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub(crate) struct Markers {
 struct Numbered {
     marker: Marker,
     number: u64,
+    /// Variants whose fetch began before are stale; 0: none.
+    doubted_at: Sequence,
 }
 
 impl Markers {
@@ -44,8 +47,9 @@ impl Markers {
             .map(|numbered| &numbered.marker)
     }
 
-    /// Sets a marker; `number` orders them by age.
-    pub(crate) fn set(&mut self, primary: KeyHash, marker: Marker, number: u64) {
+    /// Sets a marker; `number` orders them by age. Whose marker had to make room for it.
+    pub(crate) fn set(&mut self, primary: KeyHash, marker: Marker, number: u64) -> Option<KeyHash> {
+        let mut gone = None;
         if self.by_primary.len() >= MARKERS_MAX && !self.by_primary.contains_key(&primary.0) {
             let oldest = self
                 .by_primary
@@ -53,10 +57,33 @@ impl Markers {
                 .min_by_key(|(_, numbered)| numbered.number);
             if let Some(&oldest) = oldest.map(|(primary, _)| primary) {
                 self.by_primary.remove(&oldest);
+                gone = Some(KeyHash(oldest));
             }
         }
+        let numbered = Numbered {
+            marker,
+            number,
+            doubted_at: 0,
+        };
+        self.by_primary.insert(primary.0, numbered);
+        gone
+    }
+
+    /// All variants whose fetch began before `sequence` are stale from now on. False: there is no marker.
+    pub(crate) fn doubt(&mut self, primary: KeyHash, sequence: Sequence) -> bool {
+        let numbered = self.by_primary.get_mut(&primary.0);
+        if let Some(numbered) = numbered {
+            numbered.doubted_at = numbered.doubted_at.max(sequence);
+            return true;
+        }
+        false
+    }
+
+    /// Variants whose fetch began before are stale; 0: none.
+    pub(crate) fn doubted_at(&self, primary: KeyHash) -> Sequence {
         self.by_primary
-            .insert(primary.0, Numbered { marker, number });
+            .get(&primary.0)
+            .map_or(0, |numbered| numbered.doubted_at)
     }
 
     pub(crate) fn remove(&mut self, primary: KeyHash) -> bool {
@@ -72,12 +99,14 @@ impl Markers {
         let mut all: Vec<_> = self.by_primary.iter().collect();
         all.sort_unstable_by_key(|(_, numbered)| numbered.number);
         let mut bytes = Vec::new();
-        for (&primary, Numbered { marker, .. }) in all {
+        for (&primary, numbered) in all {
+            let marker = &numbered.marker;
             let start = bytes.len();
             bytes.resize(start + field::BYTES, 0);
             let place = &mut bytes[start..];
             field::PRIMARY.put_u64(place, primary);
             field::SALT.put_u64(place, marker.salt);
+            field::DOUBTED_AT.put_u64(place, numbered.doubted_at);
             field::LIST_LEN.put_u32(place, marker.list.len() as u32);
             bytes.extend_from_slice(&marker.list);
         }
@@ -99,7 +128,9 @@ impl Markers {
                 salt,
                 list: Arc::from(list),
             };
-            markers.set(KeyHash(field::PRIMARY.u64(fixed)), marker, salt);
+            let primary = KeyHash(field::PRIMARY.u64(fixed));
+            let _ = markers.set(primary, marker, salt);
+            markers.doubt(primary, field::DOUBTED_AT.u64(fixed));
             bytes = rest;
         }
         Some(markers)

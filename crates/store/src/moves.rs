@@ -330,6 +330,7 @@ impl Store {
                 }
             }
             let _ = shard.drop_record(spot, hash, Fate::Evicted);
+            crate::lock(&self.left).add_swept(self.name_of(hash));
             self.counters.evictions.add(1);
             self.counters.evicted_chunks.add(u64::from(len.0));
             false

@@ -1,169 +1,280 @@
-//! Purges by pattern that are still to be applied: a record that matches a newer one is dead, wherever it lies.
+//! Purges by pattern that are still to be applied: a record that a newer one meets is dead or stale, wherever it lies.
 //!
-//! A purge of a prefix or a tag can't look for its records (the index holds no URLs), so it is kept here and each record is
-//! compared when it is read. Most records are newer than the newest predicate, and then one comparison of
-//! numbers is all. A predicate is dropped when nothing in the store is old enough for it.
+//! A purge of a prefix or a tag can't look for its records (the index holds no URLs), so the pattern is kept here, and each record is
+//! compared when it is read. Most records are newer than the newest predicate, and then one comparison of numbers is all.
 //!
-//! The table is bounded. When it is full the oldest predicate makes room and the *horizon* rises to it: of a
-//! record whose fetch began before, we can't tell, so it counts as killed. That costs old records, never
-//! a wrong answer.
+//! A predicate is dropped when every record that is older was compared with it: when all regions were opened after it, or when a
+//! weeding has read all older records (`weed`). Until then it takes room; when none is left, a further predicate is refused
+//! ([`Full`]). None is ever forgotten to make room, for nobody could tell which old records it was about.
 //!
-//! Limits: [`PREDICATES_MAX`], each of [`TEXT_BYTES_MAX`]; so at most a mebibyte or so, in memory and in a checkpoint.
-//! Not known here: what a kind means (the caller brings `matches`), the log.
+//! Patterns are kept in order, for each kind. A word is looked up as a whole. Of the prefixes in the table, those of a key are found from
+//! the greatest pattern that is not above the key downwards, each step cutting the key to what it has in common with the
+//! pattern met: a few steps, however many patterns there are.
+//!
+//! Limits: [`MEMORY_BYTES_MAX`] in memory. In a checkpoint the share that the store gives; what was dropped counts there too until
+//! a checkpoint without it is published, so that after a crash the last checkpoint and the log together have no more either.
+//! Not known here: what kinds there are (`Manner`), the log, the records.
 
 use crate::Sequence;
 use crate::layout::{predicate as field, predicates as fixed};
 use crate::log::TEXT_BYTES_MAX;
-use std::collections::VecDeque;
+use crate::settings::{About, Manner, Words};
+use std::collections::BTreeMap;
+use std::ops::Bound;
 
-/// Predicates kept; for one more the oldest makes room and the horizon rises.
-pub(crate) const PREDICATES_MAX: usize = 1024;
+/// Bytes of memory that all predicates of a store may take: a quarter of a million tags of 50 characters.
+pub(crate) const MEMORY_BYTES_MAX: usize = 32 << 20;
 
-/// Does a record of this key and metadata match: (kind, pattern, key, metadata).
-pub(crate) type Matches = fn(u8, &[u8], &[u8], &[u8]) -> bool;
+/// What one takes besides its pattern: sequence, pointer, its share of a tree's node, the allocator's rounding.
+const OVERHEAD_BYTES: usize = 80;
 
-/// One purge by pattern.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Predicate {
-    pub sequence: Sequence,
-    pub kind: u8,
-    pub pattern: Box<[u8]>,
+/// A weeding is worth its reads when this share of the room is taken.
+const WEED_SHARE: usize = 8;
+
+/// No room for one more predicate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Full;
+
+/// How predicates meet a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Met {
+    pub dead: bool,
+    pub stale: bool,
 }
 
-/// The active ones, oldest first.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// Those of one kind.
+#[derive(Clone, Debug)]
+struct Group {
+    manner: Manner,
+    newest: Sequence,
+    patterns: BTreeMap<Box<[u8]>, Sequence>,
+}
+
+/// See the head of this file.
+#[derive(Clone, Debug)]
 pub(crate) struct Predicates {
-    active: VecDeque<Predicate>,
-    horizon: Sequence,
+    manner: fn(u8) -> Manner,
+    words: Words,
+    groups: BTreeMap<u8, Group>,
+    count: usize,
+    memory_bytes: usize,
+    encoded_bytes: usize,
+    encoded_bytes_max: usize,
+    /// Dropped since the last checkpoint began: the one that counts still has them.
+    released_bytes: usize,
+    /// Dropped before the checkpoint under way began.
+    leaving_bytes: usize,
+}
+
+fn memory_of(pattern: &[u8]) -> usize {
+    OVERHEAD_BYTES + pattern.len()
+}
+
+fn encoded_of(pattern: &[u8]) -> usize {
+    field::BYTES + pattern.len()
 }
 
 impl Predicates {
-    /// Everything that matches and began before `sequence` is dead from now on. They may come in any order, and twice.
-    pub(crate) fn note(&mut self, kind: u8, pattern: &[u8], sequence: Sequence) {
+    /// None yet. A checkpoint has room for `encoded_bytes_max`.
+    pub(crate) fn new(manner: fn(u8) -> Manner, words: Words, encoded_bytes_max: usize) -> Self {
+        Self {
+            manner,
+            words,
+            groups: BTreeMap::new(),
+            count: 0,
+            memory_bytes: 0,
+            encoded_bytes: fixed::BYTES,
+            encoded_bytes_max,
+            released_bytes: 0,
+            leaving_bytes: 0,
+        }
+    }
+
+    /// Everything that matches and began before `sequence` is met from now on. They may come in any order, and twice.
+    ///
+    /// # Errors
+    /// There is no room; nothing was noted.
+    pub(crate) fn note(
+        &mut self,
+        kind: u8,
+        pattern: &[u8],
+        sequence: Sequence,
+    ) -> Result<(), Full> {
+        let is_known = self
+            .groups
+            .get(&kind)
+            .is_some_and(|group| group.patterns.contains_key(pattern));
+        if !is_known && !self.has_room_for(pattern) {
+            return Err(Full);
+        }
+        self.note_all_the_same(kind, pattern, sequence);
+        Ok(())
+    }
+
+    /// As [`Self::note`], whether there is room or not: what a start finds must not be forgotten.
+    pub(crate) fn note_all_the_same(&mut self, kind: u8, pattern: &[u8], sequence: Sequence) {
         assert!(pattern.len() <= TEXT_BYTES_MAX, "{} bytes", pattern.len());
-        if sequence <= self.horizon {
+        let manner = (self.manner)(kind);
+        let group = self.groups.entry(kind).or_insert_with(|| Group {
+            manner,
+            newest: 0,
+            patterns: BTreeMap::new(),
+        });
+        group.newest = group.newest.max(sequence);
+        if let Some(there) = group.patterns.get_mut(pattern) {
+            *there = sequence.max(*there);
             return;
         }
-        let same = |p: &Predicate| p.kind == kind && *p.pattern == *pattern;
-        if let Some(at) = self.active.iter().position(same) {
-            if self.active[at].sequence >= sequence {
-                return;
-            }
-            self.active.remove(at);
+        group.patterns.insert(Box::from(pattern), sequence);
+        self.count += 1;
+        self.memory_bytes += memory_of(pattern);
+        self.encoded_bytes += encoded_of(pattern);
+    }
+
+    fn has_room_for(&self, pattern: &[u8]) -> bool {
+        self.memory_bytes + memory_of(pattern) <= MEMORY_BYTES_MAX
+            && self.encoded_taken() + encoded_of(pattern) <= self.encoded_bytes_max
+    }
+
+    fn encoded_taken(&self) -> usize {
+        self.encoded_bytes + self.released_bytes + self.leaving_bytes
+    }
+
+    /// How the predicates since `began` meet a record.
+    pub(crate) fn meet(&self, began: Sequence, key: &[u8], meta: &[u8]) -> Met {
+        let mut met = Met::default();
+        let mut asks_words = false;
+        for group in self.groups.values().filter(|group| group.newest > began) {
+            let is_met = match group.manner.about {
+                About::All => true,
+                About::Prefix => group.has_prefix_of(key, began),
+                About::Word => {
+                    asks_words = true;
+                    false
+                }
+            };
+            met.note(group.manner, is_met);
         }
-        let place = self.active.partition_point(|p| p.sequence <= sequence);
-        let predicate = Predicate {
-            sequence,
-            kind,
-            pattern: Box::from(pattern),
-        };
-        self.active.insert(place, predicate);
-        if self.active.len() > PREDICATES_MAX
-            && let Some(oldest) = self.active.pop_front()
-        {
-            self.raise_horizon(oldest.sequence);
+        if asks_words {
+            (self.words)(meta, &mut |word| {
+                for group in self.groups.values() {
+                    let is_met = group.manner.about == About::Word
+                        && group.patterns.get(word).is_some_and(|&at| at > began);
+                    met.note(group.manner, is_met);
+                }
+            });
         }
+        met
     }
 
-    /// Is a record dead whose fetch began at `began`? Looks at the newest predicates first, and at none that is older.
-    pub(crate) fn kills(&self, began: Sequence, key: &[u8], meta: &[u8], matches: Matches) -> bool {
-        began < self.horizon
-            || self
-                .active
-                .iter()
-                .rev()
-                .take_while(|p| p.sequence > began)
-                .any(|p| matches(p.kind, &p.pattern, key, meta))
+    /// Drops those up to `upto`: nothing older is left that was not compared with them.
+    pub(crate) fn prune(&mut self, upto: Sequence) {
+        let before = self.encoded_bytes;
+        let (count, memory, encoded) = (
+            &mut self.count,
+            &mut self.memory_bytes,
+            &mut self.encoded_bytes,
+        );
+        self.groups.retain(|_, group| {
+            group.patterns.retain(|pattern, sequence| {
+                let stays = *sequence > upto;
+                if !stays {
+                    *count -= 1;
+                    *memory -= memory_of(pattern);
+                    *encoded -= encoded_of(pattern);
+                }
+                stays
+            });
+            !group.patterns.is_empty()
+        });
+        self.released_bytes += before - self.encoded_bytes;
     }
 
-    #[cfg(test)]
-    /// Can any record that began at `began` be dead? If not, its key and metadata need not be known.
-    pub(crate) fn may_kill(&self, began: Sequence) -> bool {
-        let newest = self.active.back().map_or(0, |p| p.sequence);
-        began < self.horizon.max(newest)
+    /// Drops all, of which no checkpoint knows.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.manner, self.words, self.encoded_bytes_max);
     }
 
-    /// Drops what can kill nothing more: no record in the store, no fill under way began before `oldest`.
-    pub(crate) fn prune(&mut self, oldest: Sequence) {
-        let dropped = self.active.partition_point(|p| p.sequence <= oldest);
-        self.active.drain(..dropped);
+    /// A checkpoint of what is here begins.
+    pub(crate) fn checkpoint_begins(&mut self) {
+        self.leaving_bytes += std::mem::take(&mut self.released_bytes);
     }
 
-    /// Everything that began before counts as dead.
-    pub(crate) fn raise_horizon(&mut self, horizon: Sequence) {
-        self.horizon = self.horizon.max(horizon);
-        // What began later survives them all, what began before is dead without them.
-        self.prune(self.horizon);
+    /// It was published, or not.
+    pub(crate) fn checkpoint_ends(&mut self, ok: bool) {
+        let left = std::mem::take(&mut self.leaving_bytes);
+        self.released_bytes += if ok { 0 } else { left };
+    }
+
+    /// Would a checkpoint make room that is wanted?
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        self.released_bytes > self.encoded_bytes_max / WEED_SHARE
+    }
+
+    /// Is it time to look for the records that they are about?
+    pub(crate) fn wants_weeding(&self) -> bool {
+        self.count > 0
+            && (self.memory_bytes > MEMORY_BYTES_MAX / WEED_SHARE
+                || self.encoded_bytes > self.encoded_bytes_max / WEED_SHARE)
+    }
+
+    /// Are there more than a checkpoint has room for? Only after a start without one, in the smallest stores.
+    pub(crate) fn exceed_checkpoint(&self) -> bool {
+        self.encoded_bytes > self.encoded_bytes_max
+    }
+
+    /// Percent of the room that is taken.
+    pub(crate) fn percent_taken(&self) -> u64 {
+        let percent = |bytes: usize, max: usize| (bytes as u64 * 100) / max.max(1) as u64;
+        percent(self.memory_bytes, MEMORY_BYTES_MAX)
+            .max(percent(self.encoded_taken(), self.encoded_bytes_max))
     }
 
     /// The sequence of the oldest one.
     pub(crate) fn oldest(&self) -> Option<Sequence> {
-        self.active.front().map(|p| p.sequence)
+        let patterns = self.groups.values().flat_map(|group| &group.patterns);
+        patterns.map(|(_, &sequence)| sequence).min()
     }
 
-    /// Nothing that began from here on can be dead.
+    /// Nothing that began from here on is met by any.
     pub(crate) fn newest(&self) -> Sequence {
-        self.active
-            .back()
-            .map_or(0, |p| p.sequence)
-            .max(self.horizon)
+        let newest = self.groups.values().map(|group| group.newest);
+        newest.max().unwrap_or(0)
     }
 
-    #[cfg(test)]
-    pub(crate) fn horizon(&self) -> Sequence {
-        self.horizon
-    }
-
-    #[cfg(test)]
+    /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.active.len()
+        self.count
     }
 
-    #[cfg(test)]
-    /// Oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Predicate> {
-        self.active.iter()
+    /// What they take in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory_bytes
     }
 
     /// The table as it goes into a checkpoint, which guards it with its own checksum.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![0; fixed::BYTES];
-        fixed::HORIZON.put_u64(&mut bytes, self.horizon);
-        fixed::COUNT.put_u32(&mut bytes, self.active.len() as u32);
-        for predicate in &self.active {
-            let start = bytes.len();
-            bytes.resize(start + field::BYTES, 0);
-            let b = &mut bytes[start..];
-            field::SEQUENCE.put_u64(b, predicate.sequence);
-            field::KIND.put(b, &[predicate.kind]);
-            field::PATTERN_LEN.put_u16(b, predicate.pattern.len() as u16);
-            bytes.extend_from_slice(&predicate.pattern);
+        let mut bytes = Vec::with_capacity(self.encoded_bytes);
+        bytes.resize(fixed::BYTES, 0);
+        fixed::COUNT.put_u32(&mut bytes, self.count as u32);
+        for (&kind, group) in &self.groups {
+            for (pattern, &sequence) in &group.patterns {
+                let start = bytes.len();
+                bytes.resize(start + field::BYTES, 0);
+                let b = &mut bytes[start..];
+                field::SEQUENCE.put_u64(b, sequence);
+                field::KIND.put(b, &[kind]);
+                field::PATTERN_LEN.put_u16(b, pattern.len() as u16);
+                bytes.extend_from_slice(pattern);
+            }
         }
         bytes
     }
 
-    /// As [`Self::encode`], in at most `bytes_max` bytes: the oldest are made into a higher horizon if there are too many.
-    pub(crate) fn encode_within(&self, bytes_max: usize) -> Vec<u8> {
-        let mut bytes = self.encode();
-        let mut fewer = self.clone();
-        while bytes.len() > bytes_max
-            && let Some(oldest) = fewer.oldest()
-        {
-            fewer.raise_horizon(oldest);
-            bytes = fewer.encode();
-        }
-        bytes
-    }
-
-    /// Reads what [`Self::encode`] wrote. None for anything else, never a panic.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// Notes what [`Self::encode`] wrote. None for anything else, never a panic.
+    pub(crate) fn take_encoded(&mut self, bytes: &[u8]) -> Option<()> {
         let (head, mut rest) = bytes.split_at_checked(fixed::BYTES)?;
-        let count = fixed::COUNT.u32(head) as usize;
-        if count > PREDICATES_MAX {
-            return None;
-        }
-        let mut active: VecDeque<Predicate> = VecDeque::with_capacity(count);
-        for _ in 0..count {
+        for _ in 0..fixed::COUNT.u32(head) {
             let (b, more) = rest.split_at_checked(field::BYTES)?;
             let len = usize::from(field::PATTERN_LEN.u16(b));
             if len > TEXT_BYTES_MAX {
@@ -171,20 +282,50 @@ impl Predicates {
             }
             let (pattern, more) = more.split_at_checked(len)?;
             let [kind] = field::KIND.array(b);
-            let sequence = field::SEQUENCE.u64(b);
-            if active.back().is_some_and(|p| p.sequence > sequence) {
-                return None;
-            }
-            active.push_back(Predicate {
-                sequence,
-                kind,
-                pattern: Box::from(pattern),
-            });
+            self.note_all_the_same(kind, pattern, field::SEQUENCE.u64(b));
             rest = more;
         }
-        let horizon = fixed::HORIZON.u64(head);
-        rest.is_empty().then_some(Self { active, horizon })
+        rest.is_empty().then_some(())
     }
+}
+
+impl Met {
+    fn note(&mut self, manner: Manner, is_met: bool) {
+        self.stale |= is_met && manner.soft;
+        self.dead |= is_met && !manner.soft;
+    }
+}
+
+impl Group {
+    /// Is a pattern that is newer than `began` a prefix of the key?
+    fn has_prefix_of(&self, key: &[u8], began: Sequence) -> bool {
+        let mut key = &key[..key.len().min(TEXT_BYTES_MAX)];
+        loop {
+            let Some((pattern, &sequence)) =
+                self.patterns.range::<[u8], _>(not_above(key)).next_back()
+            else {
+                return false;
+            };
+            let common = pattern.iter().zip(key).take_while(|(a, b)| a == b).count();
+            let is_prefix = common == pattern.len();
+            if is_prefix && sequence > began {
+                return true;
+            }
+            // Every other prefix of the key is smaller than this pattern, so it is one of what the two have in common.
+            let Some(shorter) = (if is_prefix {
+                common.checked_sub(1)
+            } else {
+                Some(common)
+            }) else {
+                return false;
+            };
+            key = &key[..shorter];
+        }
+    }
+}
+
+fn not_above(key: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    (Bound::Unbounded, Bound::Included(key))
 }
 
 #[cfg(test)]
@@ -192,93 +333,147 @@ mod tests {
     use super::*;
 
     const PREFIX: u8 = 1;
+    const WORD: u8 = 2;
+    const SOFT_WORD: u8 = 3;
 
-    fn prefix(kind: u8, pattern: &[u8], key: &[u8], _meta: &[u8]) -> bool {
-        kind == PREFIX && key.starts_with(pattern)
+    fn table() -> Predicates {
+        with_room(1 << 20)
+    }
+
+    fn with_room(encoded_bytes_max: usize) -> Predicates {
+        let manner = |kind| Manner {
+            about: match kind {
+                PREFIX => About::Prefix,
+                WORD | SOFT_WORD => About::Word,
+                _ => About::All,
+            },
+            soft: kind == SOFT_WORD,
+        };
+        let words: Words = |meta, each| meta.split(|&b| b == b' ').for_each(each);
+        Predicates::new(manner, words, encoded_bytes_max)
     }
 
     fn kills(table: &Predicates, began: Sequence, key: &str) -> bool {
-        let kills = table.kills(began, key.as_bytes(), b"", prefix);
-        assert!(!kills || table.may_kill(began));
-        kills
+        table.meet(began, key.as_bytes(), b"").dead
     }
 
     #[test]
     fn what_matches_and_began_before_is_dead() {
-        let mut table = Predicates::default();
-        table.note(PREFIX, b"/a/", 10);
-        table.note(PREFIX, b"/b/", 20);
+        let mut table = table();
+        table.note(PREFIX, b"/a/", 10).unwrap();
+        table.note(PREFIX, b"/b/", 20).unwrap();
         assert!(kills(&table, 9, "/a/1"));
         assert!(!kills(&table, 10, "/a/1"));
         assert!(kills(&table, 10, "/b/1"));
         assert!(!kills(&table, 9, "/c/1"));
-        assert!(!table.may_kill(20));
+        assert_eq!(table.newest(), 20);
+    }
+
+    #[test]
+    fn words_are_met_whole_and_soft_ones_leave_alive() {
+        let mut table = table();
+        table.note(WORD, b"news", 10).unwrap();
+        table.note(SOFT_WORD, b"shop", 10).unwrap();
+        let met = |meta: &[u8]| table.meet(5, b"", meta);
+        assert!(met(b"a news b").dead && !met(b"a news b").stale);
+        assert_eq!(met(b"newsletter"), Met::default());
+        assert!(met(b"shop").stale && !met(b"shop").dead);
+        assert!(!table.meet(10, b"", b"news").dead);
+    }
+
+    #[test]
+    fn every_prefix_is_found_among_many() {
+        let mut table = table();
+        let mut random = 1u64;
+        let mut letters = |most: u64| -> Vec<u8> {
+            let mut text = Vec::new();
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+            for n in 0..1 + (random >> 33) % most {
+                text.push(b'a' + (random >> (n * 3 % 60)) as u8 % 3);
+            }
+            text
+        };
+        let mut twin = Vec::new();
+        for sequence in 1..400 {
+            let pattern = letters(9);
+            table.note(PREFIX, &pattern, sequence).unwrap();
+            twin.push((pattern, sequence));
+        }
+        let mut met = 0;
+        for _ in 0..2000 {
+            let key = letters(12);
+            let began = 380;
+            let expected = twin
+                .iter()
+                .any(|(pattern, at)| *at > began && key.starts_with(pattern));
+            assert_eq!(table.meet(began, &key, b"").dead, expected);
+            met += u32::from(expected);
+        }
+        assert!((100..1900).contains(&met), "{met}");
+        table.note(PREFIX, b"", 500).unwrap();
+        assert!(
+            kills(&table, 400, "zzz"),
+            "the empty prefix is of every key"
+        );
     }
 
     #[test]
     fn the_same_pattern_again_takes_no_room() {
-        let mut table = Predicates::default();
+        let mut table = with_room(30);
         for sequence in [5, 9, 7] {
-            table.note(PREFIX, b"/a/", sequence);
+            table.note(PREFIX, b"/a/", sequence).unwrap();
         }
-        table.note(2, b"/a/", 6);
-        assert_eq!(table.iter().map(|p| p.sequence).collect::<Vec<_>>(), [6, 9]);
+        assert_eq!((table.len(), table.oldest()), (1, Some(9)));
         assert!(kills(&table, 8, "/a/1"));
+        assert_eq!(table.note(PREFIX, b"/another/", 10), Err(Full));
+        table.note(PREFIX, b"/a/", 11).unwrap();
+        assert!(kills(&table, 10, "/a/1"));
     }
 
     #[test]
-    fn a_full_table_kills_rather_than_forgets() {
-        let mut table = Predicates::default();
-        for n in 1..=PREDICATES_MAX as u64 + 1 {
-            table.note(PREFIX, format!("/{n}/").as_bytes(), 10 * n);
+    fn a_full_table_refuses_and_what_was_dropped_counts_until_a_checkpoint_is_without_it() {
+        let mut table = with_room(100);
+        let mut n = 0;
+        while table
+            .note(PREFIX, format!("/{n}/").as_bytes(), n + 1)
+            .is_ok()
+        {
+            n += 1;
         }
-        assert_eq!((table.len(), table.horizon()), (PREDICATES_MAX, 10));
-        assert!(kills(&table, 9, "/none/"));
-        assert!(!kills(&table, 10, "/none/"));
-        assert!(kills(&table, 10, "/2/"));
-        // One that is older than all others has no room either.
-        table.note(PREFIX, b"/late/", 15);
-        assert_eq!((table.len(), table.horizon()), (PREDICATES_MAX, 15));
-        table.note(PREFIX, b"/later/", 12);
-        assert_eq!((table.len(), table.horizon()), (PREDICATES_MAX, 15));
-    }
-
-    #[test]
-    fn what_is_older_than_every_record_is_dropped() {
-        let mut table = Predicates::default();
-        for n in 1..=5 {
-            table.note(PREFIX, &[n], u64::from(n));
-        }
-        table.prune(3);
-        assert_eq!(table.iter().map(|p| p.sequence).collect::<Vec<_>>(), [4, 5]);
-        table.raise_horizon(4);
-        assert_eq!(table.len(), 1);
-        table.prune(9);
-        assert_eq!((table.len(), table.horizon()), (0, 4));
+        assert!(!kills(&table, 0, "/none/") && kills(&table, 0, "/0/"));
+        table.prune(n);
+        assert_eq!(table.len(), 0);
+        assert_eq!(table.note(PREFIX, b"/new/", 90), Err(Full));
+        table.checkpoint_begins();
+        table.checkpoint_ends(false);
+        assert_eq!(table.note(PREFIX, b"/new/", 90), Err(Full));
+        table.checkpoint_begins();
+        table.checkpoint_ends(true);
+        table.note(PREFIX, b"/new/", 90).unwrap();
     }
 
     #[test]
     fn a_table_comes_back_from_its_bytes_and_only_from_them() {
-        let mut table = Predicates::default();
-        table.raise_horizon(3);
-        table.note(PREFIX, b"/a/", 10);
-        table.note(2, b"", 12);
-        let bytes = table.encode();
-        assert_eq!(Predicates::decode(&bytes), Some(table));
+        let mut from = table();
+        from.note(PREFIX, b"/a/", 10).unwrap();
+        from.note(WORD, b"", 12).unwrap();
+        let bytes = from.encode();
+        assert_eq!(bytes.len(), from.encoded_bytes);
+        let mut back = table();
+        back.take_encoded(&bytes).unwrap();
+        assert_eq!(back.encode(), bytes);
         for len in 0..bytes.len() {
-            assert_eq!(Predicates::decode(&bytes[..len]), None);
+            assert_eq!(table().take_encoded(&bytes[..len]), None);
         }
         let longer: Vec<u8> = bytes.iter().copied().chain([0]).collect();
-        assert_eq!(Predicates::decode(&longer), None);
+        assert_eq!(table().take_encoded(&longer), None);
         // Whatever is changed: no panic.
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut bytes = bytes.clone();
                 bytes[at] ^= 1 << bit;
-                let _ = Predicates::decode(&bytes);
+                let _ = table().take_encoded(&bytes);
             }
         }
-        let empty = Predicates::default();
-        assert_eq!(Predicates::decode(&empty.encode()), Some(empty));
     }
 }

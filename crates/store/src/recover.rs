@@ -20,6 +20,7 @@ use crate::geometry::Geometry;
 use crate::index::{Index, Segment};
 use crate::journal::{self, Journal};
 use crate::key::{KeyHash, NumberMap};
+use crate::left::Left;
 use crate::log::{Entry, Replay};
 use crate::marker::{Marker, Markers};
 use crate::mistakes::Mistake;
@@ -57,6 +58,7 @@ pub struct Recovered {
 /// What the log said.
 struct Logged {
     kills: NumberMap<u64, Sequence>,
+    doubts: NumberMap<u64, Sequence>,
     replaced: NumberMap<u64, Sequence>,
     markers: Vec<(KeyHash, Marker)>,
     predicates: Vec<(Sequence, u8, Box<[u8]>)>,
@@ -71,9 +73,11 @@ struct Loaded {
     indexes: Vec<Vec<Segment>>,
     markers: Vec<Markers>,
     books: Vec<Vec<(u64, KeyHash, Chunk)>>,
-    predicates: Predicates,
+    predicates: Vec<u8>,
     open_regions: Vec<u32>,
     frontier: Option<Frontier>,
+    /// What had left the index; None: anything may have.
+    left: Option<Vec<u8>>,
 }
 
 impl Store {
@@ -221,9 +225,13 @@ impl Store {
             hand_at,
             background,
         );
+        store.note_openings(&store.background().journal);
         store.set_opening(&store.background().superblock, log);
         let outcome = match loaded {
             Ok(mut loaded) => {
+                let left = loaded.left.take().filter(|_| clean && touched.is_empty());
+                let known = left.map(|left| Left::decode(&left, sequence));
+                *crate::lock(&store.left) = known.unwrap_or_else(|| Left::all(sequence));
                 let frontier = loaded
                     .frontier
                     .take()
@@ -237,9 +245,13 @@ impl Store {
                 }
                 Ok(named)
             }
-            Err(why) => Err(why),
+            Err(why) => {
+                *crate::lock(&store.left) = Left::all(sequence);
+                Err(why)
+            }
         };
-        store.take_log_over(&logged);
+        let covers = store.background().covers;
+        store.take_log_over(&logged, covers);
         let (named, why) = match outcome {
             Ok(named) => (named, None),
             Err(why) => (Named::default(), Some(why)),
@@ -276,7 +288,7 @@ impl Store {
                     let filled_to = &mut filled_to[region as usize];
                     *filled_to = extent.end().0.max(*filled_to);
                     if is_touched[region as usize] {
-                        named.insert(extent.first.0, (short, extent.len));
+                        named.insert(extent.first.0, (short, extent.len, entry.is_doubted()));
                         return false;
                     }
                     !entry.is_writing()
@@ -312,7 +324,17 @@ impl Store {
                 segment.retain(|_, entry| known.hash_of(entry.first()).is_some());
             }
         }
-        *crate::lock(&self.predicates) = loaded.predicates;
+        let taken = crate::lock(&self.predicates).take_encoded(&loaded.predicates);
+        debug_assert!(taken.is_some(), "it was decoded before");
+        // What came after the checkpoint; before it, it has the marks.
+        for (&hash, &sequence) in &logged.doubts {
+            let hash = KeyHash(hash);
+            if sequence > loaded.covers {
+                let mut shard = self.shard(self.shard_of(hash));
+                let spot = shard.find(hash);
+                spot.into_iter().for_each(|spot| shard.doubt(spot));
+            }
+        }
         let killed = logged.kills.iter().chain(&logged.replaced);
         for (&hash, &sequence) in killed {
             if sequence > loaded.covers {
@@ -327,12 +349,12 @@ impl Store {
     }
 
     /// Puts in what the log has, whether there was a checkpoint or not.
-    fn take_log_over(&self, logged: &Logged) {
+    fn take_log_over(&self, logged: &Logged, covers: Option<Sequence>) {
         for (primary, marker) in &logged.markers {
             let mut shard = self.shard(self.shard_of(*primary));
             let newer = |there: &Marker| there.salt >= marker.salt;
             if !shard.markers.get(*primary).is_some_and(newer) {
-                shard.markers.set(*primary, marker.clone(), marker.salt);
+                let _ = shard.markers.set(*primary, marker.clone(), marker.salt);
             }
         }
         for (&primary, &sequence) in &logged.kills {
@@ -346,9 +368,20 @@ impl Store {
                 shard.markers.remove(primary);
             }
         }
+        for (&primary, &sequence) in &logged.doubts {
+            let primary = KeyHash(primary);
+            let mut shard = self.shard(self.shard_of(primary));
+            let marker = shard.markers.get(primary);
+            if marker.is_some_and(|marker| marker.salt < sequence) {
+                shard.markers.doubt(primary, sequence);
+            }
+        }
         let mut predicates = crate::lock(&self.predicates);
-        for (sequence, kind, pattern) in &logged.predicates {
-            predicates.note(*kind, pattern, *sequence);
+        // Older ones are in the checkpoint, or were dropped before it.
+        let covers = covers.unwrap_or(0);
+        let newer = logged.predicates.iter().filter(|(at, ..)| *at > covers);
+        for (sequence, kind, pattern) in newer {
+            predicates.note_all_the_same(*kind, pattern, *sequence);
         }
         let newest = predicates.newest();
         self.predicates_until.store(newest, Ordering::SeqCst);
@@ -373,6 +406,7 @@ impl Store {
         }
         let mut scan = Scan::new(&self.geometry, &background.journal, self.shards.len());
         scan.kills.clone_from(&logged.kills);
+        scan.doubts.clone_from(&logged.doubts);
         scan.replaced.clone_from(&logged.replaced);
         scan.horizon = logged.horizon;
         scan.named = named;
@@ -415,6 +449,7 @@ impl Logged {
     fn of(replay: &Replay<'_>) -> Self {
         let mut logged = Self {
             kills: NumberMap::default(),
+            doubts: NumberMap::default(),
             replaced: NumberMap::default(),
             markers: Vec::new(),
             predicates: Vec::new(),
@@ -429,6 +464,7 @@ impl Logged {
             logged.highest = logged.highest.max(sequence);
             match entry {
                 Entry::Key { primary } => raise(&mut logged.kills, primary, sequence),
+                Entry::Doubt { primary } => raise(&mut logged.doubts, primary, sequence),
                 Entry::Replaced { hash } => raise(&mut logged.replaced, hash, sequence),
                 Entry::Matching { kind, pattern } => {
                     logged.predicates.push((sequence, kind, pattern));
@@ -469,9 +505,10 @@ impl Loaded {
                 .collect(),
             markers: (0..limits.shards).map(|_| Markers::default()).collect(),
             books: (0..limits.shards).map(|_| Vec::new()).collect(),
-            predicates: Predicates::default(),
+            predicates: Vec::new(),
             open_regions: Vec::new(),
             frontier: None,
+            left: None,
         };
         let mut shape = Vec::new();
         for part in read.parts() {
@@ -486,9 +523,16 @@ impl Loaded {
                 kind::MARKERS => Markers::decode(&bytes)
                     .and_then(|markers| loaded.markers.get_mut(number).map(|m| *m = markers)),
                 kind::BOOK => loaded.books.get_mut(number).map(|b| *b = book(&bytes)),
-                kind::PREDICATES => Predicates::decode(&bytes).map(|p| loaded.predicates = p),
+                kind::PREDICATES => {
+                    loaded.predicates = bytes.to_vec();
+                    Predicates::new(limits.manner, limits.words, 0).take_encoded(&bytes)
+                }
                 kind::OPEN_REGIONS => {
                     loaded.open_regions = numbers(&bytes);
+                    Some(())
+                }
+                kind::LEFT => {
+                    loaded.left = Some(bytes.to_vec());
                     Some(())
                 }
                 kind::FRONTIER => Frontier::of(&numbers(&bytes)).map(|f| loaded.frontier = Some(f)),

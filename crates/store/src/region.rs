@@ -307,6 +307,11 @@ impl Hand {
         }
     }
 
+    /// Is there a region that is being swept, or was and is not durably noted?
+    pub(crate) fn has_unnoted(&self) -> bool {
+        self.sweep.is_some() || !self.swept.is_empty() || !self.noting.is_empty()
+    }
+
     /// Is a region ready to be filled?
     pub(crate) fn is_ready(&self) -> bool {
         !self.ready.is_empty()

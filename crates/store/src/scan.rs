@@ -49,8 +49,8 @@ const BATCH: usize = 4096;
 /// Room made for what will be seen, for each key seen so far.
 const SEEN_GROWTH_MAX: usize = 7;
 
-/// Records by their first chunk: what the index knows of their keys, and their lengths.
-pub(crate) type Named = NumberMap<u32, (Short, Chunks)>;
+/// Records by their first chunk: what the index knows of their keys, their lengths, and whether they were in doubt.
+pub(crate) type Named = NumberMap<u32, (Short, Chunks, bool)>;
 
 /// What a scan under way has found.
 #[derive(Debug)]
@@ -70,6 +70,8 @@ pub(crate) struct Scan {
     opened_at: Vec<Sequence>,
     /// What the log knows: the last invalidation of each primary key.
     pub kills: NumberMap<u64, Sequence>,
+    /// The last soft purge of each primary key.
+    pub doubts: NumberMap<u64, Sequence>,
     /// The last replacement of each key, with an ordered policy.
     pub replaced: NumberMap<u64, Sequence>,
     /// Fills that began below may have been invalidated without the log knowing it any more.
@@ -93,6 +95,7 @@ struct Candidate {
     began: Sequence,
     extent: Extent,
     alive: bool,
+    doubted: bool,
 }
 
 impl Scan {
@@ -109,6 +112,7 @@ impl Scan {
                 .map(|region| journal.opened_at(region))
                 .collect(),
             kills: NumberMap::default(),
+            doubts: NumberMap::default(),
             replaced: NumberMap::default(),
             horizon: 0,
             covers: None,
@@ -259,6 +263,7 @@ impl Store {
                             began: header.began,
                             extent: header.extent,
                             alive: standing == Standing::Alive,
+                            doubted: self.was_doubted(scan, &header),
                         });
                         if scan.batch.len() == BATCH {
                             self.enter_batch(scan);
@@ -319,7 +324,8 @@ impl Store {
         // What was there when the checkpoint was begun is named by it, or was dropped.
         let is_covered = scan.covers.is_some_and(|covers| header.sequence <= covers);
         let name = (Short::of(header.hash), header.extent.len);
-        if is_covered && scan.named.get(&header.extent.first.0) != Some(&name) {
+        let named = scan.named.get(&header.extent.first.0);
+        if is_covered && named.is_none_or(|&(short, len, _)| (short, len) != name) {
             return Standing::Dropped;
         }
         // The log reaches back to the checkpoint.
@@ -327,11 +333,30 @@ impl Store {
         if header.sequence < self.accept_from
             || (is_too_old && !mistakes.make(Mistake::NoHorizon))
             || recover::is_killed(&scan.kills, &scan.replaced, header)
-            || self.is_invalid(header.primary, header.began, key, meta)
+            || self.is_dead(header.primary, header.began, key, meta)
         {
             return Standing::Dead;
         }
         Standing::Alive
+    }
+
+    /// Was it softly purged, by its key, or by a predicate that is no longer known?
+    fn was_doubted(&self, scan: &Scan, header: &Header) -> bool {
+        if header.fragment.is_some() && header.total.is_none() {
+            return false; // it is asked through its head
+        }
+        let is_covered = scan.covers.is_some_and(|covers| header.sequence <= covers);
+        let named = scan
+            .named
+            .get(&header.extent.first.0)
+            .filter(|_| is_covered);
+        let doubted_at = scan.doubts.get(&header.primary.0);
+        named.is_some_and(|&(.., doubted)| doubted)
+            || doubted_at.is_some_and(|&sequence| sequence > header.began)
+            || self
+                .shard(self.shard_of(header.primary))
+                .softened
+                .since(header.primary, header.began)
     }
 
     /// Enters what was found into the index.
@@ -390,7 +415,7 @@ impl Store {
             return false;
         }
         let mut alive = record.alive;
-        if record.primary == hash && !shard.admits(hash, record.began) {
+        if record.primary == hash && shard.invalidations.since(hash, record.began) {
             alive = false; // invalidated just now
         }
         seen.insert(hash.0, sequence);
@@ -412,7 +437,13 @@ impl Store {
         }
         let bytes = u64::from(extent.len.0) * u64::from(self.geometry.chunk_bytes);
         let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
-        shard.publish(hash, Entry::new(extent, false), bytes, stamp);
+        let entry = Entry::new(extent, false);
+        let is_soft = record.primary == hash && shard.softened.since(hash, record.began);
+        let entry = match record.doubted || is_soft {
+            true => entry.with_doubt(),
+            false => entry,
+        };
+        shard.publish(hash, entry, bytes, stamp);
         true
     }
 

@@ -17,7 +17,7 @@
 //! Source: Thaler and Ravishankar, Using name-based mappings to increase hit rates (1998), for rendezvous hashing.
 
 use crate::Sequence;
-use crate::background::{Invalidated, Settled, Ticket, TooLong};
+use crate::background::{Invalidated, NotTaken, Settled, Ticket};
 use crate::key::{KeyHash, KeyHasher};
 use crate::marker::Marker;
 use crate::store::Store;
@@ -130,6 +130,12 @@ impl Set {
         self.of(primary).predicates_since(began)
     }
 
+    /// How full the member is that has least room for further predicates, in percent.
+    pub fn predicates_percent(&self) -> u64 {
+        let taken = self.stores().map(|store| store.predicates_percent());
+        taken.max().unwrap_or(0)
+    }
+
     /// Is room made already, by evicting?
     pub fn is_full(&self) -> bool {
         self.stores().any(|store| store.has_evicted())
@@ -152,11 +158,28 @@ impl Set {
         (indexed, Tickets(vec![(owner, ticket)]))
     }
 
+    /// As [`Self::invalidate`], and where nothing of the key is or was stored nothing has to be waited for
+    /// ([`Store::invalidate_stored`]). In a set of several everything is logged.
+    pub fn invalidate_stored(&self, primary: KeyHash) -> (bool, Tickets) {
+        if self.members.len() > 1 {
+            return self.invalidate(primary);
+        }
+        let Invalidated { indexed, ticket } = self.members[0].store.invalidate_stored(primary);
+        (indexed, Tickets(vec![(0, ticket)]))
+    }
+
+    /// See [`Store::doubt`].
+    pub fn doubt(&self, primary: KeyHash) -> (bool, Tickets) {
+        let owner = self.owner(primary);
+        let Invalidated { indexed, ticket } = self.members[owner].store.doubt(primary);
+        (indexed, Tickets(vec![(owner, ticket)]))
+    }
+
     /// See [`Store::invalidate_matching`]: in all members.
     ///
     /// # Errors
-    /// The pattern is too long.
-    pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Result<Tickets, TooLong> {
+    /// The pattern is too long; or a member has no room for it, others may have taken it.
+    pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Result<Tickets, NotTaken> {
         let mut tickets = Vec::new();
         for (number, member) in self.members.iter().enumerate() {
             tickets.push((number, member.store.invalidate_matching(kind, pattern)?));

@@ -107,8 +107,29 @@ impl FromStr for Replacement {
     }
 }
 
-/// Says whether a predicate (its kind and pattern) is about a record (its key and metadata).
-pub type Matches = fn(kind: u8, pattern: &[u8], key: &[u8], meta: &[u8]) -> bool;
+/// What the pattern of a predicate is compared with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum About {
+    /// The beginning of a record's key.
+    Prefix,
+    /// Each of the words that [`Settings::words`] finds in a record's metadata.
+    Word,
+    /// Nothing: every record is meant.
+    All,
+}
+
+/// How the predicates of a kind meet records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Manner {
+    /// Which records they are about.
+    pub about: About,
+    /// They put a record in doubt instead of killing it: it is still there, and each read of it says so
+    /// ([`crate::RecordParts::doubted`]). But what began before is not stored any more, nor is it written again.
+    pub soft: bool,
+}
+
+/// Calls back with each word of a record's metadata, in the form that patterns have.
+pub type Words = fn(meta: &[u8], each: &mut dyn FnMut(&[u8]));
 
 /// What may be set. The defaults are meant to be left alone.
 #[derive(Clone, Debug)]
@@ -133,12 +154,10 @@ pub struct Settings {
     pub locality_buffers: usize,
     /// Parts of the index with a lock each: a power of two (rounded up to one), at most 1024. Default 64.
     pub shards: usize,
-    /// Says whether a predicate is about a record. The default: kind 1 is a prefix of the key, everything else matches all.
-    pub matches: Matches,
-    /// Says whether a predicate puts a record in doubt: it is still there, and each read of it says so
-    /// ([`crate::RecordParts::doubted`]), but what began before is not stored any more, nor is it written again. The default: none
-    /// does.
-    pub doubts: Matches,
+    /// How the predicates of a kind meet records. The default: kind 1 is a prefix of the key, any other kills everything.
+    pub manner: fn(kind: u8) -> Manner,
+    /// The words in a record's metadata, for kinds that are [`About::Word`]. The default: all of it is one.
+    pub words: Words,
     /// What to do wrong on purpose: nothing.
     #[doc(hidden)]
     pub mistakes: Mistakes,
@@ -158,8 +177,14 @@ impl Default for Settings {
             fragment_bytes: 1 << 20,
             locality_buffers: 0,
             shards: 64,
-            matches: |kind, pattern, key, _| kind != 1 || key.starts_with(pattern),
-            doubts: |_, _, _, _| false,
+            manner: |kind| Manner {
+                about: match kind {
+                    1 => About::Prefix,
+                    _ => About::All,
+                },
+                soft: false,
+            },
+            words: |meta, each| each(meta),
             mistakes: Mistakes::default(),
         }
     }
@@ -182,8 +207,8 @@ pub(crate) struct Limits {
     pub shards: usize,
     /// Segments of the index in each shard.
     pub segments: usize,
-    pub matches: Matches,
-    pub doubts: Matches,
+    pub manner: fn(u8) -> Manner,
+    pub words: Words,
     pub mistakes: Mistakes,
 }
 
@@ -221,8 +246,8 @@ impl Limits {
             needed_bytes_max: data_bytes / NEEDED_SHARE,
             shards,
             segments: segments as usize,
-            matches: settings.matches,
-            doubts: settings.doubts,
+            manner: settings.manner,
+            words: settings.words,
             mistakes: settings.mistakes,
         }
     }

@@ -28,7 +28,7 @@
 use crate::Sequence;
 use crate::book::Book;
 use crate::gather::Waiting;
-use crate::index::{Entry, Index, Spot};
+use crate::index::{Entry, Index, Short, Spot};
 use crate::invalidation::Invalidations;
 use crate::key::{KeyHash, NumberMap};
 use crate::marker::Markers;
@@ -52,6 +52,8 @@ struct Hold {
     extent: Extent,
     readers: u32,
     writing: bool,
+    /// A soft purge has met the record: its readers serve it as stale.
+    doubted: bool,
     /// None while the record is in the index.
     fate: Option<Fate>,
 }
@@ -73,6 +75,8 @@ pub(crate) struct Shard {
     pub needed: NeedMap,
     pub markers: Markers,
     pub invalidations: Invalidations,
+    /// Soft purges of single keys, lately: what began before is not published as fresh.
+    pub softened: Invalidations,
 }
 
 impl Shard {
@@ -85,6 +89,7 @@ impl Shard {
             needed: NeedMap::default(),
             markers: Markers::default(),
             invalidations: Invalidations::default(),
+            softened: Invalidations::default(),
         }
     }
 
@@ -185,6 +190,7 @@ impl Shard {
             extent,
             readers: 0,
             writing: false,
+            doubted: entry.is_doubted(),
             fate: None,
         };
         self.held.entry(extent.first.0).or_insert(unheld).readers += 1;
@@ -192,16 +198,18 @@ impl Shard {
     }
 
     /// What has left the index and is still being read may not be served any more. What waits in a locality buffer, and began before
-    /// `oldest`, is dropped: how many. (Its buffer counts it until that is emptied.)
-    pub(crate) fn kill_outlived(&mut self, oldest: Sequence) -> u64 {
-        let waited = self.waiting.len();
-        self.waiting.retain(|_, waiting| waiting.began() >= oldest);
+    /// `oldest`, is dropped: which. (Its buffer counts it until that is emptied.)
+    pub(crate) fn kill_outlived(&mut self, oldest: Sequence) -> Vec<KeyHash> {
+        let outlived = self
+            .waiting
+            .extract_if(|_, waiting| waiting.began() < oldest);
+        let outlived = outlived.map(|(hash, _)| KeyHash(hash)).collect();
         for hold in self.held.values_mut() {
             if hold.fate.is_some() {
                 hold.fate = Some(Fate::Killed);
             }
         }
-        (waited - self.waiting.len()) as u64
+        outlived
     }
 
     /// A reader is done. May it serve what it read? And the extent, if this was what held it.
@@ -254,13 +262,14 @@ impl Shard {
         }
     }
 
-    /// Takes everything out of one segment that begins in `stretch`, but what is needed, if `spares`: that goes to the list. Without a book: whose extents are freed is the caller's.
+    /// Takes everything out of one segment that begins in `stretch`, but what is needed, if `spares`: that goes to the list. `leaves` is told of each. Without a book: whose extents are freed is the caller's.
     pub(crate) fn sweep_segment(
         &mut self,
         segment: usize,
         stretch: Extent,
         spares: bool,
         spared: &mut Vec<KeyHash>,
+        mut leaves: impl FnMut(Short),
     ) -> Swept {
         debug_assert!(self.book.is_none());
         let mut swept = Swept::default();
@@ -269,7 +278,7 @@ impl Shard {
             false => Vec::new(),
         };
         let held = &mut self.held;
-        self.index.segment_mut(segment).retain(|_, entry| {
+        self.index.segment_mut(segment).retain(|short, entry| {
             // One that a policy before this one stored may reach into the stretch from the region before it.
             if !stretch.overlaps(entry.extent()) {
                 return true;
@@ -278,6 +287,7 @@ impl Shard {
                 spared.push(*hash);
                 return true;
             }
+            leaves(short);
             swept.records += 1;
             swept.chunks += u64::from(entry.extent().len.0);
             // Nobody can have pinned a record under another hash than its own and still care for its fate.
@@ -350,7 +360,56 @@ impl Shard {
 
     /// True if the record of that sequence may be published.
     pub(crate) fn admits(&self, primary: KeyHash, began: Sequence) -> bool {
-        !self.invalidations.since(primary, began)
+        !self.invalidations.since(primary, began) && !self.softened.since(primary, began)
+    }
+
+    /// The record at that spot is stale from now on, also for its present readers.
+    pub(crate) fn doubt(&mut self, spot: Spot) {
+        let entry = self.index.get(spot).with_doubt();
+        self.index.set(spot, entry);
+        if let Some(hold) = self.held.get_mut(&entry.first().0) {
+            hold.doubted = true;
+        }
+    }
+
+    /// Has a soft purge met the record of that hash, and is it still in the index? `first`: where it was read, if it was.
+    pub(crate) fn marks_of(&self, hash: KeyHash, first: Option<Chunk>) -> (bool, bool) {
+        if let Some(hold) = first.and_then(|first| self.held.get(&first.0)) {
+            return (hold.doubted, hold.fate.is_none());
+        }
+        let spot = self.find(hash);
+        let is_doubted = spot.is_some_and(|spot| self.entry(spot).is_doubted());
+        (is_doubted, true)
+    }
+
+    /// Drops the record of that segment that begins there, unless it is being written.
+    pub(crate) fn kill_at(
+        &mut self,
+        segment: usize,
+        first: Chunk,
+    ) -> (Option<Short>, Option<Extent>) {
+        let Self {
+            index, held, book, ..
+        } = self;
+        let (mut found, mut freed) = (None, None);
+        index.segment_mut(segment).retain(|short, entry| {
+            if entry.first() != first || entry.is_writing() {
+                return true;
+            }
+            if let Some(book) = book {
+                book.remove(first);
+            }
+            found = Some(short);
+            freed = hold_or_free(held, entry, KeyHash(0), Fate::Killed);
+            false
+        });
+        (found, freed)
+    }
+
+    /// Is the record of that segment that begins there still being written?
+    pub(crate) fn is_writing_at(&self, segment: usize, first: Chunk) -> bool {
+        let mut entries = self.index.segment(segment).iter();
+        entries.any(|(_, entry)| entry.first() == first && entry.is_writing())
     }
 
     pub(crate) fn audit(&self) -> Result<(), String> {
@@ -398,6 +457,7 @@ fn hold_or_free(
             extent,
             readers: 0,
             writing: true,
+            doubted: entry.is_doubted(),
             fate: Some(fate),
         };
         held.insert(extent.first.0, hold);

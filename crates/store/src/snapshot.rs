@@ -16,6 +16,7 @@ use crate::Sequence;
 use crate::background::Background;
 use crate::checkpoint::CheckpointWriter;
 use crate::evict::Room;
+use crate::geometry::Geometry;
 use crate::index::Entry;
 use crate::script::{Script, Stage, Step};
 use crate::store::Store;
@@ -34,7 +35,10 @@ const LEAST_SHARE: u64 = 16;
 /// Pages that the log must have left before it forgets what came after the last checkpoint.
 const LOG_PAGES_MIN: u64 = 4;
 
-/// Predicates take at most this part of the area; of more, the oldest become a horizon.
+/// And this share of all it has.
+const LOG_PAGES_SHARE: u64 = 4;
+
+/// Predicates take at most this part of the area; for more there is no room, see `predicates`.
 const PREDICATES_SHARE: u64 = 4;
 
 /// Blocks under way.
@@ -49,6 +53,12 @@ pub(crate) mod kind {
     pub(crate) const OPEN_REGIONS: u8 = 5;
     pub(crate) const BOOK: u8 = 6;
     pub(crate) const FRONTIER: u8 = 7;
+    pub(crate) const LEFT: u8 = 8;
+}
+
+/// Bytes that predicates may take in a checkpoint.
+pub(crate) fn predicates_bytes_max(geometry: &Geometry) -> usize {
+    (geometry.checkpoint_bytes / PREDICATES_SHARE) as usize
 }
 
 /// A checkpoint under way.
@@ -166,6 +176,11 @@ impl Snapshot {
                 writer.push(kind::BOOK, number as u32, &book);
             }
         }
+        // If it is missing, the next start takes everything for left.
+        let is_known = self.is_clean() && store.limits.policy().is_none();
+        if let Some(left) = crate::lock(&store.left).encode().filter(|_| is_known) {
+            writer.push(kind::LEFT, 0, &left);
+        }
         let mut blocks: VecDeque<(u64, Bytes)> = VecDeque::new();
         while let Some(block) = writer.take_block() {
             blocks.push_back(block);
@@ -205,7 +220,11 @@ impl Store {
         let covers = background.covers.unwrap_or(0);
         let written = self.writer().bytes_since_checkpoint;
         // Also when nothing was written since: else purges alone would make the last checkpoint worthless.
-        if background.log.pages_left_before(covers) < LOG_PAGES_MIN {
+        let pages_min = LOG_PAGES_MIN.max(background.log.ring_pages() / LOG_PAGES_SHARE);
+        if background.log.pages_left_before(covers) < pages_min {
+            return true;
+        }
+        if crate::lock(&self.predicates).wants_checkpoint() {
             return true;
         }
         let last = background.superblock.index.map_or(0, |place| place.bytes);
@@ -239,8 +258,11 @@ impl Store {
         let shape = [self.shards.len() as u32, self.limits.segments as u32];
         writer.push(kind::SHAPE, 0, &numbers(shape));
         // Before all that may be left out: without them, what was purged would come back. Later ones are in the log.
-        let predicates_max = self.geometry.checkpoint_bytes / PREDICATES_SHARE;
-        let predicates = crate::lock(&self.predicates).encode_within(predicates_max as usize);
+        let predicates = {
+            let mut predicates = crate::lock(&self.predicates);
+            predicates.checkpoint_begins();
+            predicates.encode()
+        };
         let fits = writer.push(kind::PREDICATES, 0, &predicates);
         assert!(fits, "a fourth of an empty area is room enough");
         space.bytes_since_checkpoint = 0;

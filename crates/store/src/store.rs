@@ -4,9 +4,10 @@
 //!
 //! 1. `background`: log, journal, checkpoint. No look-up takes it.
 //! 2. `scan`: what a start has yet to find. Held while a read is looked through, so nobody waits for it who holds another.
+//!    `weeding`: what is read next for it; not held meanwhile.
 //! 3. `writer`: allocator, open cluster, locality buffers, eviction. No hit from disk takes it.
 //! 4. `shards`: each a part of the index, chosen by key hash. Held for a look-up, never two at once (but by `audit`).
-//! 5. `flights`, `freed`, `bad`, `predicates`, `pool`, `scan_reads`, `moves`: short. Nothing is taken while one is held.
+//! 5. `flights`, `freed`, `bad`, `predicates`, `left`, `pool`, `scan_reads`, `moves`: short. Nothing is taken while one is held.
 //!
 //! An extent freed under a shard's lock alone goes to `freed` (at most one a record), from where the writer takes it, so that
 //! the allocator needs no lock of its own. With the policy `second-chance` it is dead space instead, until the hand comes by.
@@ -18,7 +19,9 @@ use crate::cluster::Flight;
 use crate::evict::{Book, Room};
 use crate::figures::{Counters, Figures};
 use crate::geometry::Geometry;
+use crate::journal::{self, Journal};
 use crate::key::{KeyHash, KeyHasher};
+use crate::left::Left;
 use crate::locality::Buffers;
 use crate::log;
 use crate::marker::{LIST_BYTES_MAX, Marker};
@@ -26,7 +29,7 @@ use crate::mistakes::Mistake;
 use crate::moves::{self, Moves};
 use crate::needed;
 use crate::pause::Pause;
-use crate::predicates::Predicates;
+use crate::predicates::{Met, Predicates};
 use crate::reading::Read;
 use crate::record::{Corrupt, Expected, RecordParts};
 use crate::region::{Grid, Hand};
@@ -34,7 +37,9 @@ use crate::scan::Scan;
 use crate::scan_reads::Reads;
 use crate::settings::{Limits, Replacement};
 use crate::shard::Shard;
+use crate::snapshot;
 use crate::superblock::{Secret, Superblock};
+use crate::weed::Bed;
 use crate::writer::Writer;
 use bytes::Bytes;
 use extent::{Chunk, Extent, SpaceManager, Unified};
@@ -53,6 +58,8 @@ pub struct Store {
     hasher: KeyHasher,
     pub(crate) accept_from: Sequence,
     pub(crate) shards: Box<[Mutex<Shard>]>,
+    /// Of each region, as durably noted: what has a lower sequence was left there by an earlier round. 0: nobody knows.
+    opened_at: Box<[AtomicU64]>,
     /// Uses so far: the stamps of exact LRU.
     pub(crate) clock: AtomicU64,
     pub(crate) sequence: AtomicU64,
@@ -73,6 +80,10 @@ pub struct Store {
     pub(crate) predicates_until: AtomicU64,
     /// Fills that began below are refused: predicates that might be about them were forgotten.
     pub(crate) fills_from: AtomicU64,
+    /// Older records are read, so that predicates can be dropped.
+    pub(crate) weeding: Mutex<Bed>,
+    /// What has left the index and may be found after a crash.
+    pub(crate) left: Mutex<Left>,
     /// Where the next stretch to be swept begins.
     pub(crate) hand_at: AtomicU32,
     /// Chunks ahead of the hand in which a read record of middling length is written again (`window`).
@@ -144,6 +155,11 @@ impl Store {
             Room::Book(_) => (0, 0),
         };
         let buffers = Buffers::new(&limits, geometry.chunk_bytes);
+        let predicates = Predicates::new(
+            limits.manner,
+            limits.words,
+            snapshot::predicates_bytes_max(&geometry),
+        );
         let shard = || Shard::new(limits.segments, limits.policy().map(book::Book::new));
         Self {
             secret: superblock.secret,
@@ -151,6 +167,7 @@ impl Store {
             hasher: KeyHasher::new(superblock.hash_seed),
             accept_from: superblock.accept_from,
             shards: (0..limits.shards).map(|_| Mutex::new(shard())).collect(),
+            opened_at: (0..geometry.regions()).map(|_| AtomicU64::new(0)).collect(),
             clock: AtomicU64::new(1),
             sequence: AtomicU64::new(sequence),
             background: Mutex::new(background),
@@ -162,7 +179,9 @@ impl Store {
             gathers: AtomicBool::new(false),
             freed: Mutex::default(),
             bad: Mutex::default(),
-            predicates: Mutex::default(),
+            predicates: Mutex::new(predicates),
+            weeding: Mutex::default(),
+            left: Mutex::default(),
             predicates_until: AtomicU64::new(0),
             fills_from: AtomicU64::new(0),
             hand_at: AtomicU32::new(hand_chunk),
@@ -219,7 +238,7 @@ impl Store {
         self.sequence.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Was `primary` invalidated since `began`? Errs on the side of yes. To be asked again before anything that
+    /// Was `primary` invalidated or put in doubt since `began`? Errs on the side of yes. To be asked again before anything that
     /// began then is published or served: [`Store::read_done`] knows only of the record, so a reader of
     /// a *variant* asks here as well.
     pub fn invalidated_since(&self, primary: KeyHash, began: Sequence) -> bool {
@@ -259,16 +278,17 @@ impl Store {
             mistakes: self.limits.mistakes,
         };
         let mut verified = crate::record::decode(bytes, expected);
-        if let Ok(parts) = &verified
-            && (parts.sequence < self.accept_from
-                || (extent.is_some() && self.is_stale(parts))
-                || (self.is_matched(parts.began, &parts.key, &parts.meta)
-                    && !self.limits.mistakes.make(Mistake::NoPredicateCheck)))
-        {
-            verified = Err(Corrupt::Invalidated);
-        }
         if let Ok(parts) = &mut verified {
-            parts.doubted = self.is_doubted(parts.began, &parts.key, &parts.meta);
+            let met = self.meet(parts.began, &parts.key, &parts.meta);
+            let standing = self.standing_of(parts, hash, extent);
+            if parts.sequence < self.accept_from
+                || standing.dead
+                || (met.dead && !self.limits.mistakes.make(Mistake::NoPredicateCheck))
+            {
+                verified = Err(Corrupt::Invalidated);
+            } else {
+                parts.doubted = met.stale || standing.stale;
+            }
         }
         match &verified {
             Ok(_) => {}
@@ -279,31 +299,73 @@ impl Store {
         verified
     }
 
-    /// A write that the device lost without a word may leave an older record of the same key in the same place, whole; and that one may
-    /// have been purged.
-    fn is_stale(&self, parts: &RecordParts) -> bool {
-        let shard = self.shard(self.shard_of(parts.primary));
-        shard
-            .invalidations
-            .is_known_since(parts.primary, parts.began)
+    /// A write that the device lost without a word may leave what was there in the round before, perhaps the same key, since purged.
+    fn is_of_earlier_round(&self, sequence: Sequence, extent: Extent) -> bool {
+        let region = extent.first.0 / self.geometry.region_chunks;
+        let opened_at = self.opened_at.get(region as usize);
+        opened_at.is_some_and(|opened_at| sequence <= opened_at.load(Ordering::Relaxed))
+            && !self.limits.mistakes.make(Mistake::NoOpenedAt)
+    }
+
+    /// The journal says when its regions were opened.
+    pub(crate) fn note_openings(&self, journal: &Journal) {
+        for (region, opened_at) in (0..).zip(&self.opened_at) {
+            let sequence = match journal.opened_at(region) {
+                journal::UNKNOWN => 0,
+                sequence => sequence,
+            };
+            opened_at.store(sequence, Ordering::Relaxed);
+        }
+    }
+
+    /// What purges of single keys say of a record.
+    fn standing_of(&self, parts: &RecordParts, hash: KeyHash, extent: Option<Extent>) -> Met {
+        let number = self.shard_of(parts.primary);
+        let shard = self.shard(number);
+        let (primary, began) = (parts.primary, parts.began);
+        // A write that the device lost without a word may leave an older record of the same key in the same place, whole; and that
+        // one may have been purged.
+        let mut dead = extent.is_some() && shard.invalidations.is_known_since(primary, began);
+        // What waits in a locality buffer has no entry to be marked.
+        let mut stale = shard.markers.doubted_at(primary) > began
+            || (extent.is_none() && shard.softened.since(primary, began));
+        let first = extent.map(|extent| extent.first);
+        let (is_doubted, is_indexed) = match self.shard_of(hash) == number {
+            true => shard.marks_of(hash, first),
+            false => {
+                // Never two at once.
+                drop(shard);
+                self.shard(self.shard_of(hash)).marks_of(hash, first)
+            }
+        };
+        stale |= is_doubted;
+        // One that was evicted while it was read may be served, though its region was noted meanwhile.
+        dead |= is_indexed
+            && extent.is_some_and(|extent| self.is_of_earlier_round(parts.sequence, extent));
+        Met { dead, stale }
+    }
+
+    /// How predicates since then meet a record.
+    pub(crate) fn meet(&self, began: Sequence, key: &[u8], meta: &[u8]) -> Met {
+        if began >= self.predicates_until.load(Ordering::SeqCst) {
+            return Met::default();
+        }
+        crate::lock(&self.predicates).meet(began, key, meta)
     }
 
     /// Was what began then invalidated by a predicate since?
     pub(crate) fn is_matched(&self, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
-        if began >= self.predicates_until.load(Ordering::SeqCst) {
-            return false;
-        }
-        let matches = self.limits.matches;
-        crate::lock(&self.predicates).kills(began, key, meta, matches)
+        self.meet(began, key, meta).dead
     }
 
-    /// Was what began then put in doubt by a predicate since ([`crate::Settings::doubts`])? Errs on the side of yes.
+    /// Was what began then put in doubt by a predicate since ([`crate::Manner::soft`])?
     pub fn is_doubted(&self, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
-        if began >= self.predicates_until.load(Ordering::SeqCst) {
-            return false;
-        }
-        let doubts = self.limits.doubts;
-        crate::lock(&self.predicates).kills(began, key, meta, doubts)
+        self.meet(began, key, meta).stale
+    }
+
+    /// Percent of the room for predicates that is taken; at 100 one more is refused.
+    pub fn predicates_percent(&self) -> u64 {
+        crate::lock(&self.predicates).percent_taken()
     }
 
     /// May a predicate be about what began then?
@@ -353,12 +415,31 @@ impl Store {
             || self.invalidated_since(primary, began)
     }
 
+    /// Is a record that a scan has found dead by what is known since the start?
+    pub(crate) fn is_dead(
+        &self,
+        primary: KeyHash,
+        began: Sequence,
+        key: &[u8],
+        meta: &[u8],
+    ) -> bool {
+        let killed = || {
+            let shard = self.shard(self.shard_of(primary));
+            shard.invalidations.since(primary, began)
+        };
+        !self.limits.mistakes.make(Mistake::IgnoreBegan)
+            && (self.is_matched(began, key, meta) || killed())
+    }
+
     /// Drops a record that failed verification (but not with [`Corrupt::Hash`]). No invalidation: what is fetched next may be
     /// stored.
     pub fn forget(&self, hash: KeyHash) {
         let mut shard = self.shard(self.shard_of(hash));
-        let (_, freed) = shard.kill(hash);
+        let (was_there, freed) = shard.kill(hash);
         self.queue_freed(freed);
+        if was_there {
+            self.has_left(hash);
+        }
     }
 
     /// How to find the variants of a primary key, if it has any.
@@ -388,7 +469,9 @@ impl Store {
             salt,
             list: Arc::from(list),
         };
-        shard.markers.set(primary, marker.clone(), salt);
+        if let Some(oldest) = shard.markers.set(primary, marker.clone(), salt) {
+            self.has_left(oldest);
+        }
         drop(shard);
         // Not waited for: a marker that is lost costs misses.
         let entry = log::Entry::Marker {
@@ -427,6 +510,12 @@ impl Store {
         figures.chunk_bytes = u64::from(self.geometry.chunk_bytes);
         figures.needed_bytes = self.needed_bytes.load(Ordering::Relaxed);
         figures.gathered_bytes = self.gathered_bytes.load(Ordering::Relaxed) as u64;
+        {
+            let predicates = crate::lock(&self.predicates);
+            figures.predicates = predicates.len() as u64;
+            figures.predicates_percent = predicates.percent_taken();
+            figures.predicates_bytes = predicates.memory_bytes() as u64;
+        }
         figures.clusters_in_flight = crate::lock(&self.flights).len() as u64;
         for number in 0..self.shards.len() {
             let shard = self.shard(number);

@@ -377,7 +377,9 @@ impl Store {
         if let Some(first) = incoming.copy_of {
             let now = shard.find(record.hash).map(|spot| shard.entry(spot));
             // Something newer lies there, or nothing any more.
-            if now.is_none_or(|entry| entry.first() != first || entry.is_writing()) {
+            // Or a soft purge has met it, which a copy would not show.
+            let is_other = |entry: Entry| entry.first() != first || entry.is_writing();
+            if now.is_none_or(|entry| is_other(entry) || entry.is_doubted()) {
                 return None;
             }
         }
@@ -531,6 +533,9 @@ impl Store {
             // Its place may be used again at once; look-ups see to it that the flight's buffer is not taken for what comes there.
             let freed = shard.written(hash, first, ok);
             self.queue_freed(freed);
+            if !ok {
+                self.has_left(hash);
+            }
         }
         let mut flights = crate::lock(&self.flights);
         let at = flights.iter().position(|flight| flight.id == id);

@@ -3,15 +3,16 @@
 mod common;
 
 use common::{MIB, Shell, body};
-use store::{Lookup, Outcome, Settings, Settled};
+use store::{About, Lookup, Manner, Outcome, Settings, Settled};
 
-const HARD: u8 = 1;
 const SOFT: u8 = 9;
 
 fn settings() -> Settings {
     Settings {
-        matches: |kind, pattern, key, _| kind == HARD && key.starts_with(pattern),
-        doubts: |kind, pattern, key, _| kind == SOFT && key.starts_with(pattern),
+        manner: |kind| Manner {
+            about: About::Prefix,
+            soft: kind == SOFT,
+        },
         ..Settings::default()
     }
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{MIB, Random, Shell, body, spoil_checkpoints};
-use store::{Lookup, NewRecord, Outcome, Sequence, Settings, Settled};
+use store::{About, Lookup, Manner, NewRecord, Outcome, Sequence, Settings, Settled};
 
 const PREFIX: u8 = 1;
 const TAG: u8 = 2;
@@ -12,9 +12,12 @@ const TAG: u8 = 2;
 fn settings(locality_buffers: usize) -> Settings {
     Settings {
         locality_buffers,
-        matches: |kind, pattern, key, meta| match kind {
-            PREFIX => key.starts_with(pattern),
-            _ => meta == pattern,
+        manner: |kind| Manner {
+            about: match kind {
+                PREFIX => About::Prefix,
+                _ => About::Word,
+            },
+            soft: false,
         },
         ..Settings::default()
     }

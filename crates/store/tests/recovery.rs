@@ -488,8 +488,9 @@ fn purges_by_pattern_for_which_the_checkpoint_has_no_room_hold_all_the_same() {
     shell.settle();
     let pattern = |n: u32| [b"/news/", &n.to_le_bytes()[..], &[b'x'; 1000]].concat();
     let _ = shell.store.invalidate_matching(1, b"/news/").unwrap();
+    // Refused without room; what is there already is not dropped for it.
     for n in 0..200u32 {
-        let _ = shell.store.invalidate_matching(1, &pattern(n)).unwrap();
+        let _ = shell.store.invalidate_matching(1, &pattern(n));
         shell.work();
     }
     shell.close();

@@ -5,7 +5,15 @@ mod common;
 
 use common::{MIB, Shell, body, spoil_checkpoints};
 use store::set::Moves;
-use store::{Corrupt, Found, Identity, NewRecord, OpenPlan, Outcome, Settings, Store};
+use store::{
+    About, Corrupt, Found, Identity, Manner, NewRecord, OpenPlan, Outcome, Settings, Store,
+};
+
+/// A pattern is all of the metadata.
+const WHOLE_META: Manner = Manner {
+    about: About::Word,
+    soft: false,
+};
 
 /// Where the record lies that is found under this key.
 fn place_of(shell: &Shell, key: &[u8]) -> u64 {
@@ -78,7 +86,7 @@ fn the_proof_that_something_was_replaced_is_not_overwritten() {
     // All that the last region holds is purged, so it seems empty. But the second version of "a" is there, and a purge that was
     // about that one only.
     let settings = Settings {
-        matches: |_, pattern, _, meta| pattern == meta,
+        manner: |_| WHOLE_META,
         ..Settings::default()
     };
     let mut shell = Shell::new(4 * MIB, settings);
@@ -328,12 +336,8 @@ fn what_is_killed_and_read_during_a_scan_is_freed_once() {
 /// Found by the simulation: of two versions a purge by pattern matched the newer only, and the older came back.
 #[test]
 fn what_a_purged_version_had_replaced_does_not_come_back() {
-    // Here a pattern is the beginning of the body's metadata.
-    fn matches(_: u8, pattern: &[u8], _: &[u8], meta: &[u8]) -> bool {
-        meta.starts_with(pattern)
-    }
     let settings = Settings {
-        matches,
+        manner: |_| WHOLE_META,
         ..Settings::default()
     };
     let mut shell = Shell::new(16 << 20, settings);

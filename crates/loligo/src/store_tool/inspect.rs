@@ -89,6 +89,7 @@ fn as_json(store: &ReadStore) -> Value {
                 "matching": log.matching.iter().map(|(kind, n)| (predicate_name(*kind).to_owned(), json!(n)))
                     .collect::<serde_json::Map<_, _>>(),
                 "markers": log.markers,
+                "doubts": log.doubts,
                 "replaced": log.replaced,
             }),
             Err(error) => json!({ "error": error }),
@@ -211,6 +212,9 @@ fn log(store: &ReadStore) -> String {
     let mut kinds = vec![show::count(log.keys, "URL")];
     for (&kind, &n) in &log.matching {
         kinds.push(show::count(n, &predicate_name(kind).replace('-', " ")));
+    }
+    if log.doubts > 0 {
+        kinds.push(format!("{} made stale", log.doubts));
     }
     if log.replaced > 0 {
         kinds.push(show::count(log.replaced, "replaced object"));

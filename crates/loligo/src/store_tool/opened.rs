@@ -246,7 +246,8 @@ fn found(device: &Device, superblock: &Superblock) -> Found {
 /// As the proxy has them, as far as they decide what counts.
 fn settings() -> Settings {
     Settings {
-        matches: proxy::stored::matches,
+        manner: proxy::stored::manner,
+        words: proxy::stored::words,
         ..Settings::default()
     }
 }

@@ -5,14 +5,15 @@
 //! | one URL, in all its variants | each key it may have, by its hash (`Shared::invalidate`) |
 //! | all URLs that begin so | a predicate (`crate::predicate`) |
 //! | all that carry a tag (`Surrogate-Key`, `Cache-Tag`) | a predicate |
-//! | *soft*: not gone, but stale | a predicate, also for one URL |
+//! | *soft*: not gone, but stale | for one URL a mark beside its record (`Shared::doubt`), else a predicate |
 //!
 //! A purge takes effect for what is stored in memory and on disk, in all its variants, and for fetches, reads
 //! and promotions under way: what was asked for before the purge is not stored after it. So a purge that finds
 //! nothing has still done something, and answers 200 with `"purged": false`, not 404.
 //!
 //! It is acknowledged when it is certain to hold after a crash, too. If the disk does not take it within [`DURABLE_WAIT`], the
-//! answer is 503 with `"durable": false`: purged until the next crash, so ask again.
+//! answer is 503 with `"durable": false`: purged until the next crash, so ask again. If there is no room for one more predicate the
+//! answer is that too, with a reason; then nothing was purged.
 //!
 //! The URL is taken as the client's (`http://www.example.org/a` on a reverse listener) and as the origin's.
 //!
@@ -23,7 +24,7 @@ use std::{rc::Rc, time::Duration};
 use http1::Target;
 use httpcache::UnixMillis;
 use serde::Serialize;
-use store::KeyHash;
+use store::NotTaken;
 
 use crate::{
     predicate::{About, Predicate, TAG_BYTES_MAX},
@@ -75,6 +76,9 @@ pub struct Purged {
     pub purged: Option<bool>,
     /// Will it hold after a crash?
     pub durable: bool,
+    /// Why it will not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
     /// Only made stale?
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub soft: bool,
@@ -125,27 +129,30 @@ pub async fn purge(
     }
     let mut tickets = Vec::new();
     let mut found = false;
+    let now = UnixMillis(shared.clock.now().as_millis() as u64);
     for key in keys {
         let primary = shared.hasher().hash(&key);
-        // Of what is not there only fetches under way are to be told; that takes no room among the predicates.
-        if order.soft && is_there(shared, primary, &key) {
-            found = true;
-            predicates.push(About::Primary(primary));
-        } else {
-            let (there, ticket) = shared.invalidate(primary);
-            found |= there;
-            tickets.push(ticket);
-        }
+        let (there, ticket) = match order.soft {
+            true => shared.doubt(primary, now),
+            false => shared.invalidate(primary),
+        };
+        found |= there;
+        tickets.push(ticket);
     }
-    let now = UnixMillis(shared.clock.now().as_millis() as u64);
     let mut met = 0;
     for about in predicates {
         let soft = order.soft;
-        let (here, ticket) = shared
-            .invalidate_matching(&Predicate { about, soft }, now)
-            .map_err(|_| TOO_LONG)?;
-        met += here;
-        tickets.push(ticket);
+        match shared.invalidate_matching(&Predicate { about, soft }, now) {
+            Ok((here, ticket)) => {
+                met += here;
+                tickets.push(ticket);
+            }
+            Err(NotTaken::TooLong) => return Err(TOO_LONG),
+            Err(NotTaken::Full) => {
+                done.reason = Some(NO_ROOM);
+                return Ok(done);
+            }
+        }
     }
     match &mut done.purged {
         Some(purged) => *purged = found || met > 0,
@@ -157,16 +164,11 @@ pub async fn purge(
 
 const NO_URL: &str =
     "that is not an absolute http or https URL; ask like this: PURGE /http://www.example.org/path";
+const NO_ROOM: &str =
+    "too many purges by prefix or tag are still being worked off; ask again later";
 const TOO_LONG: &str = "a prefix or tag of more than 1000 bytes cannot be purged";
 
 const NO_ORDER: &str = "the query must be one of url=, prefix= and tag=, and soft=1 or not; what is behind them must be percent-encoded: & as %26, ? as %3F, = as %3D";
-
-fn is_there(shared: &Shared, primary: KeyHash, key: &[u8]) -> bool {
-    let store = &shared.store;
-    store.marker(primary).is_some()
-        || store.of(primary).contains(primary)
-        || shared.memory.get(primary, key).is_some()
-}
 
 /// All of them are short enough, or none is purged.
 fn prefixes(listeners: &[Rc<ListenerState>], url: &str) -> Result<Vec<Vec<u8>>, &'static str> {

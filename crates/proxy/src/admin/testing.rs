@@ -1,7 +1,10 @@
 //! A process without workers, for tests.
 
 use std::{
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize},
+    },
     time::{Duration, Instant},
 };
 
@@ -53,6 +56,7 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         top: None,
         pulses: vec![Pulse::default(), Pulse::default()],
         own_addresses: Vec::new(),
+        predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
         phase: watch::Sender::new(Phase::Running),
         began: Instant::now() - Duration::from_secs(60),

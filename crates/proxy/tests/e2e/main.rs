@@ -51,6 +51,7 @@ mod negative;
 mod parts;
 mod purge;
 mod purge_port;
+mod purges;
 mod ranges;
 mod rules;
 mod rules_parts;

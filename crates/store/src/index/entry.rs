@@ -7,7 +7,8 @@
 //! | 4..24 | remainder | the table's: what the slot does not say of the key (`segment`) |
 //! | 3 | second | the table's: the entry lies in its second bucket |
 //! | 2 | writing | the record is in a buffer, its write has not completed |
-//! | 0..2 | uses | reads since the hand came by, at most 3 |
+//! | 1 | doubted | its origin is to be asked before it counts as fresh again: a soft purge met it |
+//! | 0 | uses | reads since the hand came by, at most 1 |
 //!
 //! An empty slot is the number 0.
 //!
@@ -30,13 +31,14 @@ pub(super) const REMAINDER_BITS: u32 = 20;
 /// The bit that says *in the second bucket*.
 pub(super) const SECOND: u64 = 1 << 3;
 const WRITING: u64 = 1 << 2;
-const USES_MASK: u64 = 3;
+const DOUBTED: u64 = 1 << 1;
+const USES_MASK: u64 = 1;
 
 /// The table's part of a word.
 pub(super) const KEY_MASK: u64 = ((1 << REMAINDER_BITS) - 1) << REMAINDER_SHIFT | SECOND;
 
 const _: () = assert!(
-    LENGTH_MASK ^ KEY_MASK ^ WRITING ^ USES_MASK == (1 << FIRST_SHIFT) - 1,
+    LENGTH_MASK ^ KEY_MASK ^ WRITING ^ DOUBTED ^ USES_MASK == (1 << FIRST_SHIFT) - 1,
     "the fields below the first chunk fill its lower half without overlap"
 );
 
@@ -137,6 +139,16 @@ impl Entry {
         Entry(self.0 & !WRITING | if writing { WRITING } else { 0 })
     }
 
+    /// A soft purge has met the record.
+    pub(crate) fn is_doubted(self) -> bool {
+        self.0 & DOUBTED != 0
+    }
+
+    /// The same record, met by a soft purge.
+    pub(crate) fn with_doubt(self) -> Self {
+        Entry(self.0 | DOUBTED)
+    }
+
     /// Reads since the count was last set, up to [`Entry::USES_MAX`].
     pub(crate) fn uses(self) -> u8 {
         (self.0 & USES_MASK) as u8
@@ -225,12 +237,17 @@ mod tests {
         assert_eq!(writing.extent(), plain.extent());
         assert_eq!(writing.with_writing(false), plain);
         let mut used = writing;
-        for uses in [1, 2, 3, 3, 3] {
+        for uses in [1, 1] {
             used = used.with_use();
             assert_eq!(used.uses(), uses);
         }
         assert_eq!(used.with_uses(200), used);
         assert_eq!(used.with_uses(0), writing);
+        let doubted = writing.with_doubt();
+        assert!(doubted.is_doubted() && !writing.is_doubted());
+        assert_eq!(doubted.with_use().uses(), 1);
+        assert!(doubted.with_writing(false).is_doubted());
+        assert_eq!(doubted.extent(), plain.extent());
     }
 
     #[test]

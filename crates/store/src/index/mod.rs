@@ -53,6 +53,12 @@ pub(crate) struct Index {
     expected: usize,
 }
 
+/// Which of so many segments a hash belongs to.
+pub(crate) fn segment_of(hash: KeyHash, segments: usize) -> usize {
+    let top = hash.0 >> (u64::BITS - SEGMENT_BITS);
+    ((top * segments as u64) >> SEGMENT_BITS) as usize
+}
+
 impl Index {
     /// An empty index of so many segments, 1 to [`SEGMENTS_MAX`] (asserted).
     pub(crate) fn new(segments: usize) -> Self {
@@ -79,8 +85,7 @@ impl Index {
 
     /// Which segment a hash belongs to.
     pub(crate) fn segment_of(&self, hash: KeyHash) -> usize {
-        let top = hash.0 >> (u64::BITS - SEGMENT_BITS);
-        ((top * self.segments.len() as u64) >> SEGMENT_BITS) as usize
+        segment_of(hash, self.segments.len())
     }
 
     /// The entry that `hash` leads to: of this key, or of another that shares the `Short`.

@@ -70,6 +70,11 @@ impl Short {
     pub(crate) fn of(hash: KeyHash) -> Self {
         Short(hash.0 as u32 & Self::MASK)
     }
+
+    /// As a number below 2^27.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
 }
 
 /// Where an entry lies. Good until the next `insert`, which may move any entry.

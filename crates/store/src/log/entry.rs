@@ -24,12 +24,15 @@ const KEY: u8 = 1;
 const MATCHING: u8 = 2;
 const MARKER: u8 = 3;
 const REPLACED: u8 = 4;
+const DOUBT: u8 = 5;
 
 /// What must not be forgotten.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
     /// Everything under a primary key was invalidated, indexed or not.
     Key { primary: KeyHash },
+    /// Everything under a primary key was put in doubt, indexed or not: it is stale from now on.
+    Doubt { primary: KeyHash },
     /// Everything that matches was invalidated. What kinds there are is the caller's.
     Matching { kind: u8, pattern: Box<[u8]> },
     /// A marker was set.
@@ -45,7 +48,7 @@ pub(crate) enum Entry {
 impl Entry {
     fn text(&self) -> &[u8] {
         match self {
-            Self::Key { .. } | Self::Replaced { .. } => &[],
+            Self::Key { .. } | Self::Doubt { .. } | Self::Replaced { .. } => &[],
             Self::Matching { pattern, .. } => pattern,
             Self::Marker { list, .. } => list,
         }
@@ -59,7 +62,7 @@ impl Entry {
     /// Its width on the disk.
     pub(crate) fn width(&self) -> usize {
         let fixed = match self {
-            Self::Key { .. } | Self::Replaced { .. } => log_key::BYTES,
+            Self::Key { .. } | Self::Doubt { .. } | Self::Replaced { .. } => log_key::BYTES,
             Self::Matching { .. } => log_matching::BYTES,
             Self::Marker { .. } => log_marker::BYTES,
         };
@@ -74,9 +77,15 @@ impl Entry {
         out.resize(start + self.width() - text.len(), 0);
         let b = &mut out[start..];
         match self {
-            Self::Key { primary: hash } | Self::Replaced { hash } => {
-                let replaced = matches!(self, Self::Replaced { .. });
-                log_key::TAG.put(b, &[if replaced { REPLACED } else { KEY }]);
+            Self::Key { primary: hash }
+            | Self::Doubt { primary: hash }
+            | Self::Replaced { hash } => {
+                let tag = match self {
+                    Self::Replaced { .. } => REPLACED,
+                    Self::Doubt { .. } => DOUBT,
+                    _ => KEY,
+                };
+                log_key::TAG.put(b, &[tag]);
                 log_key::SEQUENCE.put_u64(b, sequence);
                 log_key::HASH.put_u64(b, hash.0);
             }
@@ -100,11 +109,12 @@ impl Entry {
     /// Reads the first entry of `bytes`; also returns what follows it.
     pub(crate) fn take(bytes: &[u8]) -> Option<(Sequence, Self, &[u8])> {
         match *bytes.first()? {
-            tag @ (KEY | REPLACED) => {
+            tag @ (KEY | REPLACED | DOUBT) => {
                 let (fixed, rest) = bytes.split_at_checked(log_key::BYTES)?;
                 let hash = KeyHash(log_key::HASH.u64(fixed));
                 let entry = match tag {
                     KEY => Self::Key { primary: hash },
+                    DOUBT => Self::Doubt { primary: hash },
                     _ => Self::Replaced { hash },
                 };
                 Some((log_key::SEQUENCE.u64(fixed), entry, rest))
@@ -145,7 +155,7 @@ fn text(bytes: &[u8], len: u16) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    pub(crate) fn examples() -> [Entry; 5] {
+    pub(crate) fn examples() -> [Entry; 6] {
         [
             Entry::Key {
                 primary: KeyHash(7),
@@ -160,6 +170,9 @@ mod tests {
                 list: Arc::from(vec![9; TEXT_BYTES_MAX]),
             },
             Entry::Replaced { hash: KeyHash(1) },
+            Entry::Doubt {
+                primary: KeyHash(2),
+            },
             Entry::Matching {
                 kind: 1,
                 pattern: Box::from(&b""[..]),
@@ -193,7 +206,7 @@ mod tests {
             for len in 0..bytes.len() {
                 assert!(Entry::take(&bytes[..len]).is_none());
             }
-            for tag in [0, 5, 255] {
+            for tag in [0, 6, 255] {
                 bytes[0] = tag;
                 assert!(Entry::take(&bytes).is_none());
             }

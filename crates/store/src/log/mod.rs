@@ -260,6 +260,20 @@ impl Log {
         self.area.ring_pages() + own_place + expendable as u64 - self.held.len() as u64
     }
 
+    /// Would the next commit make the log forget what came after `sequence`?
+    pub(crate) fn would_forget(&self, sequence: Sequence) -> bool {
+        let to_ring = !self.changed && (self.closed || self.page_is_full());
+        to_ring
+            && self.ring == Ring::No
+            && self.horizon() <= sequence
+            && self.pages_left_before(sequence) == 0
+    }
+
+    /// How many pages it holds at most, besides the one being filled.
+    pub(crate) fn ring_pages(&self) -> u64 {
+        self.area.ring_pages()
+    }
+
     fn page_is_full(&self) -> bool {
         let next = self.waiting.front();
         next.is_some_and(|(_, entry)| !self.page.has_room_for(entry))
