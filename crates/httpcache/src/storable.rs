@@ -156,17 +156,31 @@ pub fn may_share(
     now: UnixMillis,
     rules: &Rules,
 ) -> bool {
+    let directives = RequestDirectives::parse(waiter.fields);
+    may_share_as(leader, waiter, response, standing, now, rules, &directives)
+}
+
+/// As [`may_share`], where `directives` are what counts of those that `waiter` said: who joined before the origin was asked
+/// has already been given what `no-cache` or `max-age=0` ask for.
+pub fn may_share_as(
+    leader: &Request,
+    waiter: &Request,
+    response: &Response,
+    standing: &Standing,
+    now: UnixMillis,
+    rules: &Rules,
+    directives: &RequestDirectives,
+) -> bool {
     let method = if waiter.method == "HEAD" {
         "GET"
     } else {
         waiter.method
     };
     let waiter = Request { method, ..*waiter };
-    let directives = RequestDirectives::parse(waiter.fields);
     storable(leader, response, rules).is_ok()
         && storable(&waiter, response, rules).is_ok()
         && vary_agrees(leader.fields, waiter.fields, response.fields)
-        && !matches!(judge(standing, &directives, now), Verdict::Validate(_))
+        && !matches!(judge(standing, directives, now), Verdict::Validate(_))
 }
 
 /// Defined as cacheable without explicit permission.

@@ -124,6 +124,14 @@ impl Storing {
         })
     }
 
+    /// The key it will be found under.
+    pub fn key(&self) -> Option<&Bytes> {
+        match self {
+            Storing::No => None,
+            Storing::Whole(kept) | Storing::Fragments(kept, _) => Some(&kept.place.key),
+        }
+    }
+
     /// What the flight must keep for this.
     pub fn keeping(&self) -> Keeping {
         match self {

@@ -11,6 +11,7 @@
 //! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
+//! | `herds` | many at once: how often the origin is asked |
 //! | `framing` | messages as RFC 9112 wants them, and those it forbids |
 //! | `bodies` | request bodies, early responses |
 //! | `negative` | failures that are remembered |
@@ -33,6 +34,7 @@ mod forward;
 mod framing;
 mod harness;
 mod head;
+mod herds;
 mod hostile;
 mod interim;
 mod large;
