@@ -493,7 +493,8 @@ pub async fn arriving(
                     Some(disk) => {
                         let primary = reader.flight.primary;
                         let fetch = (primary, &key[..], fetch_id);
-                        holding.load_of_fetch(disk, fetch, number).await
+                        let as_of = reader.flight.began;
+                        holding.load_of_fetch(disk, fetch, number, as_of).await
                     }
                     None => None,
                 };

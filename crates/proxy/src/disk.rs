@@ -153,7 +153,9 @@ impl DiskIo {
             return None;
         }
         let start = Instant::now();
-        let found = self.read_record(primary, hash, Waits::ForAWhile).await?;
+        let found = self
+            .read_record(primary, hash, Waits::ForAWhile, None)
+            .await?;
         let swap_in = found.from_device.then(|| SwapIn {
             start,
             end: Instant::now(),
@@ -161,24 +163,29 @@ impl DiskIo {
         self.loaded(primary, hash, key, found, swap_in)
     }
 
-    /// One fragment's body of a large object.
+    /// One fragment's body of a large object, for an answer that began `as_of` then: what was purged since ends whole where the
+    /// answer needs it ([`store::Needs`]).
     pub async fn load_fragment(
         &self,
         primary: KeyHash,
         key: &[u8],
         fetch_id: u64,
         number: u32,
+        as_of: Sequence,
     ) -> Option<Bytes> {
         let key = fragment_key(key, fetch_id, number);
         let hash = self.set.hasher().hash(&key);
-        let found = self
-            .read_record(primary, hash, Waits::AsLongAsItTakes)
-            .await?;
-        if found.parts.key != key {
+        let waits = Waits::AsLongAsItTakes;
+        let Found { parts, renewal, .. } =
+            self.read_record(primary, hash, waits, Some(as_of)).await?;
+        if parts.key != key {
             return None;
         }
-        self.renew(primary, found.renewal, &found.parts);
-        Some(found.parts.body)
+        // What is dead to all others is not written again.
+        if !(self.set).is_invalid(primary, parts.began, &parts.key, &parts.meta) {
+            self.renew(primary, renewal, &parts);
+        }
+        Some(parts.body)
     }
 
     /// Is the object cut into fragments as this store cuts them?
@@ -227,15 +234,28 @@ impl DiskIo {
         store.contains(store.hasher().hash(&fragment_key(key, fetch_id, number)))
     }
 
-    /// A record, verified.
-    async fn read_record(&self, primary: KeyHash, hash: KeyHash, waits: Waits) -> Option<Found> {
+    /// A record, verified; `as_of` then, if that is given.
+    async fn read_record(
+        &self,
+        primary: KeyHash,
+        hash: KeyHash,
+        waits: Waits,
+        as_of: Option<Sequence>,
+    ) -> Option<Found> {
         let member = self.member(primary);
-        match member.store.look_up(hash) {
+        let looked_up = match as_of {
+            Some(_) => member.store.look_up_needed(hash),
+            None => member.store.look_up(hash),
+        };
+        match looked_up {
             Lookup::Absent => None,
             Lookup::Buffered(bytes) => {
                 // A copy: the object may be kept for long, and the buffer holds a whole cluster.
                 let bytes = Bytes::copy_from_slice(&bytes);
-                let decoded = member.store.decode(&bytes, hash);
+                let decoded = match as_of {
+                    Some(as_of) => member.store.decode_as_of(&bytes, hash, None, as_of),
+                    None => member.store.decode(&bytes, hash),
+                };
                 Some(Found {
                     parts: self.verified(&member.store, decoded, hash)?,
                     renewal: None,
@@ -246,13 +266,19 @@ impl DiskIo {
             Lookup::OnDisk(read) => {
                 // The guard unpins, whatever happens to this future.
                 let guard = member.store.guard(read);
-                self.read_pinned(member, guard, waits).await
+                self.read_pinned(member, guard, waits, as_of).await
             }
         }
     }
 
     /// Reads a pinned record and verifies it.
-    async fn read_pinned(&self, member: &Member, guard: ReadGuard, waits: Waits) -> Option<Found> {
+    async fn read_pinned(
+        &self,
+        member: &Member,
+        guard: ReadGuard,
+        waits: Waits,
+        as_of: Option<Sequence>,
+    ) -> Option<Found> {
         metrics::add(&self.counters.disk_reads, 1);
         let (offset, len, hash) = (guard.read().offset, guard.read().len, guard.read().hash());
         let Brought { bytes, is_part } = match self.read_in_time(member, &guard, waits).await? {
@@ -272,9 +298,14 @@ impl DiskIo {
             true => Bytes::copy_from_slice(&bytes[..len]),
             false => bytes,
         };
-        let decoded = member.store.decode_read(&own, guard.read());
+        let decoded = match as_of {
+            Some(as_of) => member
+                .store
+                .decode_as_of(&own, hash, Some(guard.read()), as_of),
+            None => member.store.decode_read(&own, guard.read()),
+        };
         let renewal = guard.read().renewal();
-        if !guard.done() {
+        if !guard.done() && as_of.is_none() {
             return None; // killed while it was read
         }
         let parts = self.verified(&member.store, decoded, hash)?;
@@ -384,7 +415,7 @@ impl DiskIo {
         let hash = guard.read().hash();
         let member = self.member(primary);
         let waits = Waits::OnTheShortWay;
-        let found = self.read_pinned(member, guard, waits).await?;
+        let found = self.read_pinned(member, guard, waits, None).await?;
         self.loaded(primary, hash, key, found, None)
     }
 

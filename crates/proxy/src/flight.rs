@@ -133,6 +133,8 @@ struct State {
     end: u64,
     /// The body is being stored in fragments, so what is stored may be let go.
     storing: bool,
+    /// They are stored for the readers alone: without any the fetch ends.
+    for_readers: bool,
     /// Size of the fragments there are, also after storing was given up.
     fragment_bytes: u64,
     /// Body bytes already stored in fragments.
@@ -200,7 +202,7 @@ impl Flight {
         state.end += len;
         state.pieces.push_back(piece);
         self.kept_in_all.fetch_add(len, Ordering::Relaxed);
-        let stored = state.keep_all || state.storing;
+        let stored = (state.keep_all || state.storing) && !state.for_readers;
         self.trim(&mut state);
         state.wake_readers();
         stored || state.live().next().is_some()
@@ -246,6 +248,18 @@ impl Flight {
             state.fragments_of = Some((key.clone(), fetch_id));
         }
         self.trim(&mut state);
+    }
+
+    /// How many read along and have not been cut.
+    pub fn readers(&self) -> usize {
+        self.lock().live().count()
+    }
+
+    /// What is stored from here on is for the readers that there are: nobody else will find it.
+    pub fn store_for_readers(&self) {
+        let mut state = self.lock();
+        state.for_readers = true;
+        state.joinable = false;
     }
 
     /// The body will not be stored after all: keep only what readers need from here on.

@@ -74,6 +74,8 @@ pub struct Cut {
     fetch_id: u64,
     number: u32,
     stored: u64,
+    /// The invalidation sequence at which the fragments began. That of the fetch, unless it was purged since.
+    began: Sequence,
 }
 
 impl Storing {
@@ -213,6 +215,7 @@ impl Storing {
                 fetch_id: next_fetch_id(),
                 number: 0,
                 stored: 0,
+                began: flight.began,
             };
             *self = Storing::Fragments(kept, cut);
         }
@@ -305,6 +308,9 @@ impl Kept {
     }
 
     fn publish_large(self, worker: &Rc<Worker>, flight: &Flight, cut: &Cut) {
+        if cut.is_overtaken(flight) {
+            return;
+        }
         let large = Large {
             fetch_id: cut.fetch_id,
             fragments: cut.number,
@@ -320,18 +326,34 @@ impl Kept {
 }
 
 impl Cut {
+    /// A purge came after the fetch began: what is stored is for its readers alone.
+    fn is_overtaken(&self, flight: &Flight) -> bool {
+        self.began != flight.began
+    }
+
     fn store(&mut self, worker: &Worker, flight: &Flight, kept: &mut Kept) -> bool {
         let Some(disk) = &worker.disk else {
             return false;
         };
+        let Place { key, primary, .. } = &kept.place;
         let pieces: Vec<&[u8]> = kept.pieces.iter().map(|p| &p[..]).collect();
-        let stored = disk.store_fragment(
-            &kept.place.key,
-            kept.place.primary,
-            fetch::fragment(self.fetch_id, self.number),
-            &pieces,
-            flight.began,
-        );
+        let put = |began| {
+            let fragment = fetch::fragment(self.fetch_id, self.number);
+            disk.store_fragment(key, *primary, fragment, &pieces, began)
+        };
+        let mut stored = put(self.began);
+        if !stored && flight.readers() > 1 {
+            // They joined before a purge, and one of them may lag. No head will lead anybody else to these fragments.
+            let store = &worker.shared.store;
+            let is_purged = store.invalidated_since(*primary, self.began)
+                || store.predicates_since(*primary, self.began);
+            if is_purged {
+                let began = store.sequence(*primary);
+                stored = put(began);
+                self.began = began;
+                flight.store_for_readers();
+            }
+        }
         if stored {
             self.number += 1;
             self.stored += kept.bytes;

@@ -174,6 +174,22 @@ impl Rig {
         self.store.look_up(hash)
     }
 
+    /// Finds a record for one who needs it.
+    pub fn look_up_needed(&self, hash: KeyHash) -> Lookup {
+        self.store.look_up_needed(hash)
+    }
+
+    /// Verifies a record that somebody has needed since then. None: it is not to be served.
+    pub fn decode_as_of(
+        &self,
+        bytes: &Bytes,
+        hash: KeyHash,
+        read: Option<&Read>,
+        as_of: Sequence,
+    ) -> Option<RecordParts> {
+        self.store.decode_as_of(bytes, hash, read, as_of).ok()
+    }
+
     /// Where a record lies on the disk, if there is such a record, and its write is over.
     pub fn place_of(&self, hash: KeyHash) -> Option<u64> {
         match self.store.look_up(hash) {

@@ -21,6 +21,7 @@
 //! Not known here: who wants which of them.
 //! Source: paper 002 (locality buffers; what lies together is read together); DESIGN section 3.
 
+use crate::Sequence;
 use crate::journal;
 use crate::key::KeyHash;
 use crate::reading::{Read, Renewal};
@@ -98,7 +99,9 @@ impl Store {
     }
 
     fn companion(&self, header: &Header, bytes: &Bytes, read: &Read) -> Option<Companion> {
-        let parts = self.verify(bytes, header.hash, Some(header.extent)).ok()?;
+        let parts = self
+            .verify(bytes, header.hash, Some(header.extent), Sequence::MAX)
+            .ok()?;
         Some(Companion {
             hash: header.hash,
             parts,

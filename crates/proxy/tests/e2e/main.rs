@@ -6,6 +6,7 @@
 //! | file | for |
 //! |---|---|
 //! | `cache` | what is stored and found again, and what makes it go |
+//! | `downloads` | large downloads that a purge overtakes |
 //! | `disk` | crashes, several stores, parts that are lost |
 //! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
 //! | `rules` | the operator's cache rules |
@@ -29,6 +30,7 @@
 mod bodies;
 mod cache;
 mod disk;
+mod downloads;
 mod forged;
 mod forward;
 mod framing;
