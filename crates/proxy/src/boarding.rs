@@ -18,7 +18,7 @@ use std::{
 };
 
 use fields::Fields;
-use httpcache::{Request, RequestDirectives, Verdict, judge, may_share_as};
+use httpcache::{Request, RequestDirectives, Terms, VaryList, Verdict, judge, may_share_as};
 
 use crate::{
     answer::{self, Answering},
@@ -178,7 +178,7 @@ fn key_after(worker: &Worker, wanted: &Wanted, tried: &[u8], news: &News) -> Opt
         News::Response(response) if response.storable.is_ok() => {
             // It is not stored, so no marker tells the list. A salt of 0 is nobody's.
             let list = httpcache::vary_list(&response.fields).ok()??;
-            let key = variant_key(wanted, 0, list.as_bytes());
+            let key = variant_key(wanted, 0, &list.to_bytes());
             Some(for_party(key, &wanted.request)).filter(|key| key != tried)
         }
         // That fetch is not to be joined any more.
@@ -294,7 +294,12 @@ pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
     };
     let now = worker.now_ms();
     // Who joins asks for nothing special, or came before it was asked for.
-    let directives = RequestDirectives::default();
+    let marker = worker.shared.store.marker(wanted.primary);
+    let list = marker.and_then(|marker| VaryList::from_bytes(&marker.list));
+    let terms = Terms {
+        directives: &RequestDirectives::default(),
+        list: list.as_ref(),
+    };
     match news {
         News::Response(response) => {
             if response.storable.is_err() {
@@ -315,7 +320,7 @@ pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
                 &response.standing,
                 now,
                 &response.decision.rules,
-                &directives,
+                &terms,
             )
         }
         News::Validated(validated) => {
@@ -339,7 +344,7 @@ pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
                 standing,
                 now,
                 &validated.rules,
-                &directives,
+                &terms,
             )
         }
         // The same failure would await it; but it may have a stale object of its own, so it gets the news.

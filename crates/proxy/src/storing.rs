@@ -16,6 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use fields::Fields;
+use httpcache::VaryList;
 use store::{KeyHash, Sequence};
 
 use crate::{
@@ -372,13 +373,32 @@ pub fn place(
 ) -> Option<Place> {
     let shared = &worker.shared;
     let primary = worker.hasher.hash(&errand.key);
-    let list = httpcache::vary_list(response).ok()?;
-    let list = match &list {
-        Some(list) => list.as_bytes(),
-        // Without Vary, but variants are known: an empty list makes this the only one.
-        None if shared.store.marker(primary).is_some() => b"",
-        // What a rule makes part of the key is part of a variant's.
-        None if !errand.extras.is_empty() => b"",
+    let present = shared.store.marker(primary);
+    let marker = match httpcache::vary_list(response).ok()? {
+        Some(mut list) => {
+            let known = present.and_then(|marker| {
+                let list = VaryList::from_bytes(&marker.list)?;
+                Some((marker, list))
+            });
+            if let Some((_, before)) = &known {
+                list.resume(before);
+            }
+            list.learn(&errand.request, response);
+            let bytes = list.to_bytes();
+            let resumed = known
+                .filter(|(_, before)| list.continues(before))
+                .filter(|_| !shared.store.invalidated_since(primary, began))
+                .and_then(|(present, _)| {
+                    let store = &shared.store;
+                    store.resume_marker(primary, present.salt, &bytes)
+                });
+            resumed.or_else(|| shared.store.set_marker(primary, &bytes, began))?
+        }
+        // Without Vary, but variants are known: an empty list makes this the only one. And what a rule makes part of the key is
+        // part of a variant's.
+        None if present.is_some() || !errand.extras.is_empty() => {
+            shared.store.set_marker(primary, b"", began)?
+        }
         None => {
             return Some(Place {
                 key: Bytes::copy_from_slice(&errand.key),
@@ -387,11 +407,10 @@ pub fn place(
             });
         }
     };
-    let marker = shared.store.set_marker(primary, list, began)?;
     // What was stored without Vary would be found first.
     shared.memory.remove(primary);
     shared.store.of(primary).forget(primary);
-    let mut key = fetch::variant_key(&errand.key, marker.salt, list, &errand.request);
+    let mut key = fetch::variant_key(&errand.key, marker.salt, &marker.list, &errand.request);
     key.extend_from_slice(&errand.extras);
     Some(Place {
         hash: worker.hasher.hash(&key),

@@ -421,6 +421,16 @@ impl Store {
         Some(marker)
     }
 
+    /// The marker of that salt with another list, which leads to what was stored with the one before as well. It is not logged: a
+    /// crash may bring back the one before. None if there is no such marker any more, or the list is too long.
+    pub fn resume_marker(&self, primary: KeyHash, salt: u64, list: &[u8]) -> Option<Marker> {
+        let mut shard = self.shard(self.shard_of(primary));
+        if list.len() > LIST_BYTES_MAX {
+            return None;
+        }
+        shard.markers.resume(primary, salt, list).cloned()
+    }
+
     /// What the store is like now and what it has done.
     pub fn figures(&self) -> Figures {
         let mut figures = self.counters.read();

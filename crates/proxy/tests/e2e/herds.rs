@@ -75,6 +75,43 @@ fn a_herd_for_two_variants_makes_two_fetches() {
     assert!(proxy.ask("GET", "/a", &[BR]).is_hit());
 }
 
+/// However they spell it: those who accept what the first one got share it.
+#[test]
+fn a_herd_of_browsers_makes_as_many_fetches_as_there_are_codings() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |exchange| {
+        held.pass();
+        let accepted = exchange.field("accept-encoding").unwrap_or_default();
+        let coding = match accepted.contains("br") {
+            true => "br",
+            false => "gzip",
+        };
+        let coded = format!("Content-Encoding: {coding}");
+        exchange.send(ok(&[FRESH, VARY, &coded], coding));
+    });
+    let proxy = Proxy::before(&origin);
+    let browsers = [
+        "Accept-Encoding: gzip, deflate, br, zstd",
+        "Accept-Encoding: gzip, deflate, br",
+        "Accept-Encoding: br;q=1.0, gzip;q=0.8",
+        "Accept-Encoding: deflate, gzip",
+    ];
+    let asked = || browsers.into_iter().cycle().take(EACH);
+    let clients = herd(&proxy, asked());
+    gate.arrived(1);
+    fence(&proxy);
+    gate.open();
+    for (answer, asked) in read(clients).iter().zip(asked()) {
+        let coding = answer.field("content-encoding").unwrap();
+        assert!(asked.contains(coding), "{coding} for {asked}");
+    }
+    assert_eq!(origin.count("/a"), 2);
+    for field in browsers {
+        assert!(proxy.ask("GET", "/a", &[field]).is_hit(), "{field}");
+    }
+}
+
 /// The list is known from what is stored; nothing is known of what could not be kept.
 #[test]
 fn a_herd_for_variants_that_are_too_large_to_keep_makes_two_fetches() {
@@ -84,7 +121,8 @@ fn a_herd_for_variants_that_are_too_large_to_keep_makes_two_fetches() {
         held.pass();
         let coding = exchange.field("accept-encoding").unwrap_or("none");
         let body = coding.repeat(100_000);
-        exchange.send(ok(&[FRESH, VARY], body));
+        let coded = format!("Content-Encoding: {coding}");
+        exchange.send(ok(&[FRESH, VARY, &coded], body));
     });
     let mut plan = plan_for(&origin);
     plan.memory_bytes = 1 << 20;
@@ -108,7 +146,8 @@ fn when_they_are_stale_each_variant_is_validated_once() {
             held.pass();
             return exchange.send(head("304 Not Modified", &[FRESH, VARY, &tag]));
         }
-        let fields = [STALE, &[VARY, &tag]].concat();
+        let coded = format!("Content-Encoding: {coding}");
+        let fields = [STALE, &[VARY, &tag, &coded]].concat();
         exchange.send(ok(&fields, coding));
     });
     for workers in [1, 2] {
@@ -137,7 +176,8 @@ fn behind_the_back_of_those_who_get_it_stale_each_variant_is_fetched_once() {
         }
         let coding = exchange.field("accept-encoding").unwrap_or("none");
         let swr = "Cache-Control: max-age=0, stale-while-revalidate=600";
-        exchange.send(ok(&[swr, VARY, "ETag: \"1\""], coding));
+        let coded = format!("Content-Encoding: {coding}");
+        exchange.send(ok(&[swr, VARY, &coded], coding));
     });
     let proxy = Proxy::before(&origin);
     read(herd(&proxy, [GZIP, BR]));
