@@ -493,8 +493,7 @@ pub async fn arriving(
                     Some(disk) => {
                         let primary = reader.flight.primary;
                         let fetch = (primary, &key[..], fetch_id);
-                        let as_of = reader.flight.began;
-                        holding.load_of_fetch(disk, fetch, number, as_of).await
+                        holding.load_of_fetch(disk, fetch, number).await
                     }
                     None => None,
                 };

@@ -95,6 +95,13 @@ enum Waits {
     AsLongAsItTakes,
 }
 
+/// Is it read by an answer that has begun, and so may be dead to all others?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsNeeded {
+    Yes,
+    No,
+}
+
 #[derive(Default)]
 struct WritesUnderWay {
     count: Cell<usize>,
@@ -154,7 +161,7 @@ impl DiskIo {
         }
         let start = Instant::now();
         let found = self
-            .read_record(primary, hash, Waits::ForAWhile, None)
+            .read_record(primary, hash, Waits::ForAWhile, IsNeeded::No)
             .await?;
         let swap_in = found.from_device.then(|| SwapIn {
             start,
@@ -163,21 +170,21 @@ impl DiskIo {
         self.loaded(primary, hash, key, found, swap_in)
     }
 
-    /// One fragment's body of a large object, for an answer that began `as_of` then: what was purged since ends whole where the
-    /// answer needs it ([`store::Needs`]).
+    /// One fragment's body of a large object, for an answer that has begun: what was purged since ends whole where the answer needs
+    /// it ([`store::Needs`]).
     pub async fn load_fragment(
         &self,
         primary: KeyHash,
         key: &[u8],
         fetch_id: u64,
         number: u32,
-        as_of: Sequence,
     ) -> Option<Bytes> {
         let key = fragment_key(key, fetch_id, number);
         let hash = self.set.hasher().hash(&key);
         let waits = Waits::AsLongAsItTakes;
-        let Found { parts, renewal, .. } =
-            self.read_record(primary, hash, waits, Some(as_of)).await?;
+        let Found { parts, renewal, .. } = self
+            .read_record(primary, hash, waits, IsNeeded::Yes)
+            .await?;
         if parts.key != key {
             return None;
         }
@@ -234,27 +241,27 @@ impl DiskIo {
         store.contains(store.hasher().hash(&fragment_key(key, fetch_id, number)))
     }
 
-    /// A record, verified; `as_of` then, if that is given.
+    /// A record, verified.
     async fn read_record(
         &self,
         primary: KeyHash,
         hash: KeyHash,
         waits: Waits,
-        as_of: Option<Sequence>,
+        is_needed: IsNeeded,
     ) -> Option<Found> {
         let member = self.member(primary);
-        let looked_up = match as_of {
-            Some(_) => member.store.look_up_needed(hash),
-            None => member.store.look_up(hash),
+        let looked_up = match is_needed {
+            IsNeeded::Yes => member.store.look_up_needed(hash),
+            IsNeeded::No => member.store.look_up(hash),
         };
         match looked_up {
             Lookup::Absent => None,
             Lookup::Buffered(bytes) => {
                 // A copy: the object may be kept for long, and the buffer holds a whole cluster.
                 let bytes = Bytes::copy_from_slice(&bytes);
-                let decoded = match as_of {
-                    Some(as_of) => member.store.decode_as_of(&bytes, hash, None, as_of),
-                    None => member.store.decode(&bytes, hash),
+                let decoded = match is_needed {
+                    IsNeeded::Yes => member.store.decode_needed(&bytes, hash, None),
+                    IsNeeded::No => member.store.decode(&bytes, hash),
                 };
                 Some(Found {
                     parts: self.verified(&member.store, decoded, hash)?,
@@ -266,7 +273,7 @@ impl DiskIo {
             Lookup::OnDisk(read) => {
                 // The guard unpins, whatever happens to this future.
                 let guard = member.store.guard(read);
-                self.read_pinned(member, guard, waits, as_of).await
+                self.read_pinned(member, guard, waits, is_needed).await
             }
         }
     }
@@ -277,7 +284,7 @@ impl DiskIo {
         member: &Member,
         guard: ReadGuard,
         waits: Waits,
-        as_of: Option<Sequence>,
+        is_needed: IsNeeded,
     ) -> Option<Found> {
         metrics::add(&self.counters.disk_reads, 1);
         let (offset, len, hash) = (guard.read().offset, guard.read().len, guard.read().hash());
@@ -298,14 +305,12 @@ impl DiskIo {
             true => Bytes::copy_from_slice(&bytes[..len]),
             false => bytes,
         };
-        let decoded = match as_of {
-            Some(as_of) => member
-                .store
-                .decode_as_of(&own, hash, Some(guard.read()), as_of),
-            None => member.store.decode_read(&own, guard.read()),
+        let decoded = match is_needed {
+            IsNeeded::Yes => member.store.decode_needed(&own, hash, Some(guard.read())),
+            IsNeeded::No => member.store.decode_read(&own, guard.read()),
         };
         let renewal = guard.read().renewal();
-        if !guard.done() && as_of.is_none() {
+        if !guard.done() && is_needed == IsNeeded::No {
             return None; // killed while it was read
         }
         let parts = self.verified(&member.store, decoded, hash)?;
@@ -415,7 +420,7 @@ impl DiskIo {
         let hash = guard.read().hash();
         let member = self.member(primary);
         let waits = Waits::OnTheShortWay;
-        let found = self.read_pinned(member, guard, waits, None).await?;
+        let found = self.read_pinned(member, guard, waits, IsNeeded::No).await?;
         self.loaded(primary, hash, key, found, None)
     }
 

@@ -5,7 +5,7 @@
 //! the rest with the answer, however that ends. What the store does not note, since too much is needed already, is asked for
 //! again with each fragment that is read.
 //!
-//! What is purged meanwhile is read all the same, as it was when the answer began: it was right then
+//! What is purged meanwhile is read all the same: it was right when the answer began
 //! (docs/decisions/0036). An answer that begins afterwards gets nothing of it.
 //!
 //! Not known here: what the fragments are needed for, what becomes of those that are missing.
@@ -14,7 +14,7 @@ use std::{collections::VecDeque, ops::Range};
 
 use bytes::Bytes;
 use httpcache::ByteRange;
-use store::{KeyHash, KeyHasher, Needed, Needs, Sequence};
+use store::{KeyHash, KeyHasher, Needed, Needs};
 
 use crate::{
     disk::{DiskIo, fragment_key},
@@ -30,8 +30,6 @@ struct Held {
     hasher: KeyHasher,
     key: Vec<u8>,
     fetch_id: u64,
-    /// When the answer began.
-    as_of: Sequence,
     /// Not noted yet.
     ahead: VecDeque<Range<u32>>,
     /// They come one by one: behind the first that is missing there is none yet.
@@ -55,7 +53,6 @@ impl Holding {
             hasher: store.hasher(),
             key: object.key.to_vec(),
             fetch_id: large.fetch_id,
-            as_of: store.sequence(),
             ahead: stretches.iter().map(numbers).collect(),
             is_growing: false,
         };
@@ -84,13 +81,12 @@ impl Holding {
     }
 
     /// Reads a fragment of a fetch under way, named by the object's primary and key and its own id. Those behind it will be read
-    /// too, as far as they are there. `as_of`: when the fetch began.
+    /// too, as far as they are there.
     pub async fn load_of_fetch(
         &mut self,
         disk: &DiskIo,
         (primary, key, fetch_id): (KeyHash, &[u8], u64),
         number: u32,
-        as_of: Sequence,
     ) -> Option<Bytes> {
         if self.0.is_none() {
             let store = disk.store_of(primary);
@@ -99,22 +95,14 @@ impl Holding {
                 hasher: store.hasher(),
                 key: key.to_vec(),
                 fetch_id,
-                as_of,
                 ahead: std::iter::once(number..u32::MAX).collect(),
                 is_growing: true,
             });
             self.note(disk);
         }
-        let found = disk
-            .load_fragment(primary, key, fetch_id, number, as_of)
-            .await;
+        let found = disk.load_fragment(primary, key, fetch_id, number).await;
         self.read(Some(disk), number);
         found
-    }
-
-    /// When the answer began, as the store counts.
-    pub fn as_of(&self) -> Sequence {
-        self.0.as_ref().map_or(Sequence::MAX, |held| held.as_of)
     }
 
     fn note(&mut self, disk: &DiskIo) {

@@ -115,9 +115,7 @@ pub async fn from_disk(
         let number = (at / size) as u32;
         let piece = match (&worker.disk, object.large) {
             (Some(disk), Some(large)) => {
-                let (primary, as_of) = (object.primary, holding.as_of());
-                let fetch_id = large.fetch_id;
-                disk.load_fragment(primary, &object.key, fetch_id, number, as_of)
+                disk.load_fragment(object.primary, &object.key, large.fetch_id, number)
                     .await
             }
             _ => None,

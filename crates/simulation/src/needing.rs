@@ -8,10 +8,11 @@
 //! Not known here: what the hand does.
 
 use bytes::Bytes;
-use store::{Lookup, Move, Sequence};
+use store::{Lookup, Move};
 
 use crate::check::{self, Served};
 use crate::disk::Op;
+use crate::reading::Answer;
 use crate::run::{Run, Tag};
 use crate::world::FullKey;
 
@@ -22,9 +23,7 @@ const NEEDED_MAX: usize = 40;
 #[derive(Clone, Copy, Debug)]
 pub struct InUse {
     full_key: FullKey,
-    /// Since when, as the store counts,
-    since: Sequence,
-    /// and as the world does.
+    /// Since when.
     at: u64,
 }
 
@@ -48,14 +47,12 @@ impl Run {
         for _ in 0..10 {
             let key = self.any_key();
             let full_key = self.plain(key);
-            let (since, at) = (self.rig()?.sequence(), self.world.clock);
-            if self.rig()?.need(self.hash_of(full_key)?) {
+            let at = self.world.clock;
+            // As an answer does: what it has looked up it promises.
+            let is_alive = self.look_up_now(full_key)? == Answer::Served;
+            if is_alive && self.rig()?.need(self.hash_of(full_key)?) {
                 self.about(full_key, || "needed".into());
-                self.needed.push(InUse {
-                    full_key,
-                    since,
-                    at,
-                });
+                self.needed.push(InUse { full_key, at });
             }
         }
         Ok(())
@@ -63,11 +60,7 @@ impl Run {
 
     /// Reads what is needed, as an answer under way does, at once.
     fn read_needed(&mut self) -> Result<(), String> {
-        let InUse {
-            full_key,
-            since,
-            at,
-        } = self.random.pick(&self.needed);
+        let InUse { full_key, at } = self.random.pick(&self.needed);
         let hash = self.hash_of(full_key)?;
         let (bytes, read) = match self.rig()?.look_up_needed(hash) {
             Lookup::Absent => return Ok(()),
@@ -78,7 +71,7 @@ impl Run {
                 (bytes, Some(read))
             }
         };
-        let decoded = self.rig()?.decode_as_of(&bytes, hash, read.as_ref(), since);
+        let decoded = self.rig()?.decode_needed(&bytes, hash, read.as_ref());
         let mut may_serve_to_all = true;
         if let Some(read) = read {
             may_serve_to_all = self.rig()?.read_done(read);
@@ -95,7 +88,11 @@ impl Run {
             Ok(number) => {
                 self.report.read_needed += 1;
                 self.report.read_after_kill += u64::from(!may_serve_to_all);
-                self.tell("served as of", u64::from(full_key), u64::from(number));
+                self.tell(
+                    "served to who needs it",
+                    u64::from(full_key),
+                    u64::from(number),
+                );
                 Ok(())
             }
             Err(message) => self.waive(message),

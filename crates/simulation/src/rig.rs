@@ -179,15 +179,14 @@ impl Rig {
         self.store.look_up_needed(hash)
     }
 
-    /// Verifies a record that somebody has needed since then. None: it is not to be served.
-    pub fn decode_as_of(
+    /// Verifies a record that somebody needs. None: it is not to be served.
+    pub fn decode_needed(
         &self,
         bytes: &Bytes,
         hash: KeyHash,
         read: Option<&Read>,
-        as_of: Sequence,
     ) -> Option<RecordParts> {
-        self.store.decode_as_of(bytes, hash, read, as_of).ok()
+        self.store.decode_needed(bytes, hash, read).ok()
     }
 
     /// Where a record lies on the disk, if there is such a record, and its write is over.

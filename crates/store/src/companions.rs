@@ -21,7 +21,6 @@
 //! Not known here: who wants which of them.
 //! Source: paper 002 (locality buffers; what lies together is read together); DESIGN section 3.
 
-use crate::Sequence;
 use crate::journal;
 use crate::key::KeyHash;
 use crate::reading::{Read, Renewal};
@@ -99,9 +98,7 @@ impl Store {
     }
 
     fn companion(&self, header: &Header, bytes: &Bytes, read: &Read) -> Option<Companion> {
-        let parts = self
-            .verify(bytes, header.hash, Some(header.extent), Sequence::MAX)
-            .ok()?;
+        let parts = self.verify(bytes, header.hash, Some(header.extent)).ok()?;
         Some(Companion {
             hash: header.hash,
             parts,

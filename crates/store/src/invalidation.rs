@@ -29,17 +29,6 @@ impl Invalidations {
         self.last.get(&primary.0).is_some_and(|&last| last > began)
     }
 
-    /// The same, but of one that came no later than `as_of`; if a later one is remembered too, that one alone.
-    pub(crate) fn is_known_between(
-        &self,
-        primary: KeyHash,
-        began: Sequence,
-        as_of: Sequence,
-    ) -> bool {
-        let last = self.last.get(&primary.0);
-        last.is_some_and(|&last| last > began && last <= as_of)
-    }
-
     pub(crate) fn note(&mut self, primary: KeyHash, sequence: Sequence) {
         if self.last.len() >= REMEMBERED_MAX && !self.last.contains_key(&primary.0) {
             self.last.clear();

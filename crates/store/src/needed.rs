@@ -49,7 +49,7 @@ pub(crate) struct Need {
     pub moving: Moving,
     /// It could not be moved, and leaves like any other.
     pub given_up: bool,
-    /// It was killed, and lies here until it is released.
+    /// It has left the index, killed or with no room to be moved to, and lies here until it is released.
     pub kept: Option<Extent>,
 }
 
@@ -186,7 +186,7 @@ impl Store {
     }
 
     /// As [`Self::look_up`], for one who needs the record: also if it was killed since, and so is found by nobody else. What is read is
-    /// to be verified as of a time when it was alive, [`Self::decode_read_as_of`].
+    /// to be verified by [`Self::decode_needed`].
     pub fn look_up_needed(&self, hash: KeyHash) -> Lookup {
         let found = self.look_up(hash);
         if !matches!(found, Lookup::Absent) {

@@ -15,7 +15,6 @@ use crate::Sequence;
 use crate::layout::{predicate as field, predicates as fixed};
 use crate::log::TEXT_BYTES_MAX;
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
 
 /// Predicates kept; for one more the oldest makes room and the horizon rises.
 pub(crate) const PREDICATES_MAX: usize = 1024;
@@ -66,23 +65,14 @@ impl Predicates {
         }
     }
 
-    /// Was a record dead at the end of `times` whose fetch began at their beginning? Looks at the newest predicates first, and at
-    /// none that is older. (Who looked at it at the end of `times` was told of a horizon then; a later one says nothing.)
-    pub(crate) fn kills(
-        &self,
-        times: RangeInclusive<Sequence>,
-        key: &[u8],
-        meta: &[u8],
-        matches: Matches,
-    ) -> bool {
-        let (began, as_of) = times.into_inner();
-        (began < self.horizon && self.horizon <= as_of)
+    /// Is a record dead whose fetch began at `began`? Looks at the newest predicates first, and at none that is older.
+    pub(crate) fn kills(&self, began: Sequence, key: &[u8], meta: &[u8], matches: Matches) -> bool {
+        began < self.horizon
             || self
                 .active
                 .iter()
                 .rev()
                 .take_while(|p| p.sequence > began)
-                .filter(|p| p.sequence <= as_of)
                 .any(|p| matches(p.kind, &p.pattern, key, meta))
     }
 
@@ -208,7 +198,7 @@ mod tests {
     }
 
     fn kills(table: &Predicates, began: Sequence, key: &str) -> bool {
-        let kills = table.kills(began..=Sequence::MAX, key.as_bytes(), b"", prefix);
+        let kills = table.kills(began, key.as_bytes(), b"", prefix);
         assert!(!kills || table.may_kill(began));
         kills
     }

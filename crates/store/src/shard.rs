@@ -158,8 +158,8 @@ impl Shard {
         }
     }
 
-    /// A record was killed: who needs it keeps it from being overwritten until it is released. What is free all the same.
-    fn keep_if_needed(
+    /// A record has left the index: who needs it keeps it from being overwritten until it is released. What is free all the same.
+    pub(crate) fn keep_if_needed(
         &mut self,
         hash: KeyHash,
         extent: Extent,

@@ -232,7 +232,7 @@ impl Store {
     /// The bytes are not a whole record of this hash in this store. Never panics, whatever they are. The caller
     /// is to [`forget`](Self::forget) the record.
     pub fn decode(&self, bytes: &Bytes, expect: KeyHash) -> Result<RecordParts, Corrupt> {
-        self.verify(bytes, expect, None, Sequence::MAX)
+        self.verify(bytes, expect, None)
     }
 
     /// As [`Self::decode`], and the record must be the one of exactly this place, which also notices a misdirected
@@ -241,30 +241,34 @@ impl Store {
     /// # Errors
     /// As [`Self::decode`].
     pub fn decode_read(&self, bytes: &Bytes, read: &Read) -> Result<RecordParts, Corrupt> {
-        self.verify(bytes, read.hash, Some(read.extent), Sequence::MAX)
+        self.verify(bytes, read.hash, Some(read.extent))
     }
 
-    /// As [`Self::decode`], or, with the read that brought the bytes, as [`Self::decode_read`]; but what was invalidated after
-    /// `as_of` counts as whole. For who promised it to a client then, and [needs](crate::Needs) it since.
+    /// As [`Self::decode`], or, with the read that brought the bytes, as [`Self::decode_read`]; but an invalidation does not count. For
+    /// who has promised the record to a client while it was alive, and [needs](crate::Needs) it since.
     ///
     /// # Errors
     /// As [`Self::decode`].
-    pub fn decode_as_of(
+    pub fn decode_needed(
         &self,
         bytes: &Bytes,
         expect: KeyHash,
         read: Option<&Read>,
-        as_of: Sequence,
     ) -> Result<RecordParts, Corrupt> {
-        self.verify(bytes, expect, read.map(|read| read.extent), as_of)
+        let parts = self.decode_whole(bytes, expect, read.map(|read| read.extent))?;
+        // What an older store has left is not what was promised.
+        match parts.sequence < self.accept_from {
+            true => Err(Corrupt::Invalidated),
+            false => Ok(parts),
+        }
     }
 
-    pub(crate) fn verify(
+    /// A record's own proofs: that it is whole, of this store, of this key, and in its place.
+    fn decode_whole(
         &self,
         bytes: &Bytes,
         hash: KeyHash,
         extent: Option<Extent>,
-        as_of: Sequence,
     ) -> Result<RecordParts, Corrupt> {
         let expected = Expected {
             secret: &self.secret,
@@ -274,11 +278,20 @@ impl Store {
             chunk_bytes: self.geometry.chunk_bytes,
             mistakes: self.limits.mistakes,
         };
-        let mut verified = crate::record::decode(bytes, expected);
+        crate::record::decode(bytes, expected)
+    }
+
+    pub(crate) fn verify(
+        &self,
+        bytes: &Bytes,
+        hash: KeyHash,
+        extent: Option<Extent>,
+    ) -> Result<RecordParts, Corrupt> {
+        let mut verified = self.decode_whole(bytes, hash, extent);
         if let Ok(parts) = &verified
             && (parts.sequence < self.accept_from
-                || (extent.is_some() && self.is_stale(parts, as_of))
-                || (self.is_matched_by(parts.began, as_of, &parts.key, &parts.meta)
+                || (extent.is_some() && self.is_stale(parts))
+                || (self.is_matched(parts.began, &parts.key, &parts.meta)
                     && !self.limits.mistakes.make(Mistake::NoPredicateCheck)))
         {
             verified = Err(Corrupt::Invalidated);
@@ -297,25 +310,20 @@ impl Store {
 
     /// A write that the device lost without a word may leave an older record of the same key in the same place, whole; and that one may
     /// have been purged.
-    fn is_stale(&self, parts: &RecordParts, as_of: Sequence) -> bool {
+    fn is_stale(&self, parts: &RecordParts) -> bool {
         let shard = self.shard(self.shard_of(parts.primary));
         shard
             .invalidations
-            .is_known_between(parts.primary, parts.began, as_of)
+            .is_known_since(parts.primary, parts.began)
     }
 
     /// Was what began then invalidated by a predicate since?
     pub(crate) fn is_matched(&self, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
-        self.is_matched_by(began, Sequence::MAX, key, meta)
-    }
-
-    /// Had it been by then?
-    fn is_matched_by(&self, began: Sequence, as_of: Sequence, key: &[u8], meta: &[u8]) -> bool {
         if began >= self.predicates_until.load(Ordering::SeqCst) {
             return false;
         }
         let matches = self.limits.matches;
-        crate::lock(&self.predicates).kills(began..=as_of, key, meta, matches)
+        crate::lock(&self.predicates).kills(began, key, meta, matches)
     }
 
     /// Was what began then put in doubt by a predicate since ([`crate::Settings::doubts`])? Errs on the side of yes.
@@ -324,7 +332,7 @@ impl Store {
             return false;
         }
         let doubts = self.limits.doubts;
-        crate::lock(&self.predicates).kills(began..=Sequence::MAX, key, meta, doubts)
+        crate::lock(&self.predicates).kills(began, key, meta, doubts)
     }
 
     /// May a predicate be about what began then?
