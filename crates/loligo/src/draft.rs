@@ -1,9 +1,10 @@
 //! The plan in the making: what single settings say, before they are looked at together.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use proxy::plan::{AccessFormat, Destinations, LogTarget, OriginUrl, Plan, StorePlan};
+use proxy::plan::{AccessFormat, Destinations, Forwarded, LogTarget, OriginUrl, Plan, StorePlan};
 
 use ipnet::IpNet;
 
@@ -103,7 +104,11 @@ pub struct ListenerDraft {
     /// Forward only.
     pub connect_ports: Option<Vec<u16>>,
     /// Forward only.
+    pub http_ports: Option<Vec<RangeInclusive<u16>>>,
+    /// Forward only.
     pub destinations: Option<Destinations>,
+    /// What origins are told of clients.
+    pub forwarded: Option<Forwarded>,
     /// Its routes.
     pub routes: Vec<RouteDraft>,
 }
@@ -118,7 +123,9 @@ impl ListenerDraft {
             origin: None,
             pass_host: None,
             connect_ports: None,
+            http_ports: None,
             destinations: None,
+            forwarded: None,
             routes: Vec::new(),
         }
     }
@@ -147,7 +154,7 @@ impl RouteDraft {
             host: None,
             path: "/".to_owned(),
             origin: None,
-            pass_host: false,
+            pass_host: true,
         }
     }
 }
