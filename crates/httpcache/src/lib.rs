@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache_status;
+mod codings;
 mod date;
 mod directives;
 mod freshness;
@@ -62,7 +63,7 @@ pub use range::{
     ByteRange, PARTS_MAX, RangeAsked, RangeSpec, SPECS_MAX, Span, byte_range, range_asked,
     write_content_range, write_unsatisfied_range,
 };
-pub use storable::{NotStorable, assess, may_share, storable};
+pub use storable::{NotStorable, Terms, assess, may_share, may_share_as, storable};
 pub use structured::{Value as StructuredValue, parse_dictionary};
 pub use targeted::TARGETED_FIELDS;
 pub use uri::{UriParts, resolve, split_uri, write_uri};

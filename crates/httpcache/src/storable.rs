@@ -13,7 +13,7 @@ use crate::date::UnixMillis;
 use crate::directives::{RequestDirectives, ResponseDirectives};
 use crate::freshness::{Standing, StandingFlags, has_validator};
 use crate::judge::{Verdict, judge};
-use crate::vary::{vary_key, vary_list};
+use crate::vary::{VaryList, vary_list};
 use crate::withheld::is_withheld;
 use crate::{Request, Response, Rules};
 
@@ -156,17 +156,44 @@ pub fn may_share(
     now: UnixMillis,
     rules: &Rules,
 ) -> bool {
+    let directives = RequestDirectives::parse(waiter.fields);
+    let terms = Terms {
+        directives: &directives,
+        list: None,
+    };
+    may_share_as(leader, waiter, response, standing, now, rules, &terms)
+}
+
+/// What more is known of two who want to share.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// What counts of the directives that the waiter said: who joined before the origin was asked has already been given what
+    /// `no-cache` or `max-age=0` ask for.
+    pub directives: &'a RequestDirectives,
+    /// How variants of the resource are told apart, if that is known.
+    pub list: Option<&'a VaryList>,
+}
+
+/// As [`may_share`], on these terms.
+pub fn may_share_as(
+    leader: &Request,
+    waiter: &Request,
+    response: &Response,
+    standing: &Standing,
+    now: UnixMillis,
+    rules: &Rules,
+    terms: &Terms<'_>,
+) -> bool {
     let method = if waiter.method == "HEAD" {
         "GET"
     } else {
         waiter.method
     };
     let waiter = Request { method, ..*waiter };
-    let directives = RequestDirectives::parse(waiter.fields);
     storable(leader, response, rules).is_ok()
         && storable(&waiter, response, rules).is_ok()
-        && vary_agrees(leader.fields, waiter.fields, response.fields)
-        && !matches!(judge(standing, &directives, now), Verdict::Validate(_))
+        && vary_agrees(leader.fields, waiter.fields, response.fields, terms.list)
+        && !matches!(judge(standing, terms.directives, now), Verdict::Validate(_))
 }
 
 /// Defined as cacheable without explicit permission.
@@ -237,15 +264,13 @@ fn reusable(request: &Request, response: &Response, rules: &Rules) -> bool {
     usable && !standing.flags.contains(StandingFlags::NO_CACHE)
 }
 
-fn vary_agrees(a: &Fields, b: &Fields, response: &Fields) -> bool {
+fn vary_agrees(a: &Fields, b: &Fields, response: &Fields, known: Option<&VaryList>) -> bool {
     match vary_list(response) {
         Err(_) => false,
         Ok(None) => true,
         Ok(Some(list)) => {
-            let (mut key_a, mut key_b) = (Vec::new(), Vec::new());
-            vary_key(&list, a, &mut key_a);
-            vary_key(&list, b, &mut key_b);
-            key_a == key_b
+            let known = known.filter(|known| known.has_names_of(&list));
+            known.unwrap_or(&list).agrees(a, b, response)
         }
     }
 }

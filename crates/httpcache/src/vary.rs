@@ -4,13 +4,18 @@
 //! names are kept as a [`VaryList`], one per resource, and a request's values are turned into a key, so that looking up
 //! a variant is looking up a key and not a comparison with each stored request.
 //!
-//! Two requests get the same key only if RFC 9111 §4.1 says that they match. Lists whose grammar we know (Accept and its
+//! Of Accept-Encoding it counts which of the accepted codings the origin might choose, as far as its responses have shown what it
+//! prefers ([`VaryList::learn`], docs/decisions/0037): however a browser spells its list, there is one variant for each answer. Whatever
+//! is stored under a key is coded with one of the codings that the key names, so who has that key accepts it.
+//!
+//! Otherwise two requests get the same key only if RFC 9111 §4.1 says that they match. Lists whose grammar we know (Accept and its
 //! kin) are taken apart, so that blanks and line breaks do not matter; where letter case has no meaning it is dropped.
 //! Of all other fields the lines are put together, and compared byte by byte: in a User-Agent or a Cookie we do not know
 //! which comma separates.
 //!
 //! Invariants:
 //!   V1  names of a list are lower-case tokens, sorted, unique, at least one
+//!   V3  the coding of what is stored under a key with codings is among them, or none
 //!   V2  for a given list, key bytes can be read back unambiguously: every value goes with its length
 //!
 //! Not known here: where the lists are kept. Keys made with different lists must be kept apart by the caller.
@@ -20,8 +25,10 @@ use std::fmt;
 
 use fields::Fields;
 
+use crate::codings::{Accepted, Coding, Preferences, accepted, coding_of};
+
 /// The longest list of names that is understood, with its commas.
-pub const VARY_BYTES_MAX: usize = 1024;
+pub const VARY_BYTES_MAX: usize = 1017;
 
 /// No other request matches: the response says `*`, or something that cannot be understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,18 +42,75 @@ impl fmt::Display for VaryStar {
 
 impl std::error::Error for VaryStar {}
 
-/// The field names of Vary: lower-case, sorted, unique, joined by commas.
+/// The field names of Vary (lower-case, sorted, unique, joined by commas), and what is known of the codings of the responses.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct VaryList(Box<[u8]>);
+pub struct VaryList {
+    names: Box<[u8]>,
+    learned: Learned,
+}
+
+/// How Accept-Encoding selects.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Learned {
+    /// By the codings that the origin might choose.
+    Preferences(Preferences),
+    /// By its members as they are: the origin answers with codings that are not known here, or were not asked for.
+    Exactly,
+}
+
+impl Learned {
+    fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        Learned::Preferences(Preferences::default())
+    }
+}
+
+/// Ends the names, where more follows.
+const END: u8 = 0;
 
 impl VaryList {
     /// As kept in the store.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.names.to_vec();
+        match self.learned {
+            learned if learned.is_nothing() => {}
+            Learned::Preferences(preferences) => {
+                bytes.push(END);
+                bytes.extend(preferences.to_bytes());
+            }
+            Learned::Exactly => bytes.push(END),
+        }
+        bytes
     }
 
-    /// The inverse of [`VaryList::as_bytes`]; `None` if these bytes are no such list.
+    /// The inverse of [`VaryList::to_bytes`]; `None` if these bytes are no such list.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let end = bytes.iter().position(|&byte| byte == END);
+        let (names, learned) = bytes.split_at(end.unwrap_or(bytes.len()));
+        let learned = match learned {
+            [] => Learned::default(),
+            [_] => Learned::Exactly,
+            [_, preferences @ ..] => {
+                let preferences = Preferences::from_bytes(preferences.try_into().ok()?)?;
+                let learned = Learned::Preferences(preferences);
+                (!learned.is_nothing()).then_some(learned)?
+            }
+        };
+        let list = Self::of_names(names)?;
+        let is_sound = list.has_codings() || learned.is_nothing();
+        is_sound.then_some(Self { learned, ..list })
+    }
+
+    fn has_codings(&self) -> bool {
+        self.names().any(|name| name == ACCEPT_ENCODING)
+    }
+
+    fn of_names(bytes: &[u8]) -> Option<Self> {
         let mut previous: &[u8] = b"";
         for name in bytes.split(|&byte| byte == b',') {
             let lower_case = !name.iter().any(u8::is_ascii_uppercase);
@@ -55,14 +119,85 @@ impl VaryList {
             }
             previous = name;
         }
-        (bytes.len() <= VARY_BYTES_MAX).then(|| VaryList(bytes.into()))
+        (bytes.len() <= VARY_BYTES_MAX).then(|| VaryList {
+            names: bytes.into(),
+            learned: Learned::default(),
+        })
+    }
+
+    /// The same names?
+    pub fn has_names_of(&self, other: &VaryList) -> bool {
+        self.names == other.names
+    }
+
+    /// May keys that were made with `before` be found with this list, and what is found be used? (Else the two must be kept apart.)
+    pub fn continues(&self, before: &VaryList) -> bool {
+        let is_exact = |list: &VaryList| list.learned == Learned::Exactly;
+        self.has_names_of(before) && is_exact(self) == is_exact(before)
+    }
+
+    /// Takes over what was learned with a list of the same names.
+    pub fn resume(&mut self, before: &VaryList) {
+        if self.has_names_of(before) {
+            self.learned = before.learned;
+        }
+    }
+
+    /// Takes note of a response with this list: what was offered, and what came.
+    pub fn learn(&mut self, request: &Fields, response: &Fields) {
+        let Learned::Preferences(mut preferences) = self.learned else {
+            return;
+        };
+        let Accepted::These {
+            codings,
+            no_identity,
+        } = accepted(request)
+        else {
+            return;
+        };
+        if !self.has_codings() {
+            return;
+        }
+        let chosen = coding_of(response);
+        self.learned = match chosen {
+            Coding::Known(coding) if !codings.contains(coding) => Learned::Exactly,
+            Coding::Other => Learned::Exactly,
+            Coding::Known(_) | Coding::Identity => {
+                preferences.learn(codings, no_identity, chosen);
+                Learned::Preferences(preferences)
+            }
+        };
+    }
+
+    /// Agree the two requests in what this list names, and can the second be given `response`, which was made for the first?
+    pub fn agrees(&self, first: &Fields, second: &Fields, response: &Fields) -> bool {
+        let key = |list: &VaryList, request: &Fields| {
+            let mut key = Vec::new();
+            vary_key(list, request, &mut key);
+            key
+        };
+        if key(self, first) != key(self, second) {
+            return false;
+        }
+        let is_readable = match (accepted(second), coding_of(response)) {
+            (Accepted::These { codings, .. }, Coding::Known(coding)) => codings.contains(coding),
+            (Accepted::These { .. }, Coding::Other) => false,
+            _ => true,
+        };
+        let exactly = VaryList {
+            names: self.names.clone(),
+            learned: Learned::Exactly,
+        };
+        is_readable || key(&exactly, first) == key(&exactly, second)
     }
 
     /// The names in order.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.split(|&byte| byte == b',')
+        self.names.split(|&byte| byte == b',')
     }
 }
+
+const ACCEPT_ENCODING: &[u8] = b"accept-encoding";
 
 /// The field names of Vary; `None` without the field, an error for `*`. (RFC 9110 §12.5.5)
 pub fn vary_list(response: &Fields) -> Result<Option<VaryList>, VaryStar> {
@@ -80,17 +215,24 @@ pub fn vary_list(response: &Fields) -> Result<Option<VaryList>, VaryStar> {
     if names.is_empty() {
         return Ok(None);
     }
-    Ok(Some(VaryList(names.join(&b","[..]).into())))
+    Ok(Some(VaryList {
+        names: names.join(&b","[..]).into(),
+        learned: Learned::default(),
+    }))
 }
 
 /// Appends the request's values of those fields, in the order of the list: for each field 0 if it is absent, else one
 /// more than the number of its values, and each value behind its length (numbers in seven-bit groups, low first).
 pub fn vary_key(list: &VaryList, request: &Fields, out: &mut Vec<u8>) {
-    vary_key_of(list.as_bytes(), request, out);
+    put_key(&list.names, list.learned, request, out);
 }
 
-/// [`vary_key`] for a list as it is kept, [`VaryList::as_bytes`]: no allocation but for `out`.
+/// [`vary_key`] for names as a rule of the operator's gives them, sorted and joined by commas: their values as they are.
 pub fn vary_key_of(names: &[u8], request: &Fields, out: &mut Vec<u8>) {
+    put_key(names, Learned::Exactly, request, out);
+}
+
+fn put_key(names: &[u8], learned: Learned, request: &Fields, out: &mut Vec<u8>) {
     for name in names.split(|&byte| byte == b',') {
         //= rfc9111 §4.1   absent from a request, it can only match another request if it is also absent there
         if !request.contains(name) {
@@ -101,6 +243,13 @@ pub fn vary_key_of(names: &[u8], request: &Fields, out: &mut Vec<u8>) {
             b"accept" => put_values(out, request, name, |value, out| {
                 out.extend_from_slice(value)
             }),
+            //= rfc9111 §4.1   normalizing both header field values in a way that is known to have identical semantics
+            b"accept-encoding" if let Some(members) = codings_that_matter(learned, request) => {
+                put_number(out, members.len() + 1);
+                for member in members {
+                    put_counted(out, |out| out.extend_from_slice(member));
+                }
+            }
             //= rfc9110 §8.4.1   content codings are case-insensitive; so are charsets and language ranges
             b"accept-charset" | b"accept-encoding" | b"accept-language" => {
                 put_values(out, request, name, put_unified);
@@ -108,6 +257,26 @@ pub fn vary_key_of(names: &[u8], request: &Fields, out: &mut Vec<u8>) {
             _ => put_combined(out, request, name),
         }
     }
+}
+
+/// The codings that the request accepts and that make a difference, as members of a list. Nothing: its members count as they are. (At
+/// least one of those is malformed then, or contradicts another, as no list that is written here is.)
+fn codings_that_matter(learned: Learned, request: &Fields) -> Option<Vec<&'static [u8]>> {
+    let Learned::Preferences(preferences) = learned else {
+        return None;
+    };
+    let Accepted::These {
+        codings,
+        no_identity,
+    } = accepted(request)
+    else {
+        return None;
+    };
+    let mut members: Vec<_> = preferences.best(codings, no_identity).names().collect();
+    if no_identity {
+        members.push(b"identity;q=0");
+    }
+    Some(members)
 }
 
 fn put_values(out: &mut Vec<u8>, request: &Fields, name: &[u8], put: impl Fn(&[u8], &mut Vec<u8>)) {
@@ -175,8 +344,8 @@ mod tests {
 
     fn names(text: &str) -> String {
         let list = list(text).expect("not a star").expect("a list");
-        assert_eq!(VaryList::from_bytes(list.as_bytes()).as_ref(), Some(&list));
-        String::from_utf8(list.as_bytes().to_vec()).unwrap()
+        assert_eq!(VaryList::from_bytes(&list.to_bytes()).as_ref(), Some(&list));
+        String::from_utf8(list.to_bytes()).unwrap()
     }
 
     fn same(vary: &str, a: &str, b: &str) -> bool {
@@ -239,13 +408,13 @@ mod tests {
         ));
         assert!(!same(
             "accept-encoding",
-            "Accept-Encoding: gzip, br",
-            "Accept-Encoding: br, gzip"
-        ));
-        assert!(!same(
-            "accept-encoding",
             "Accept-Encoding: gzip",
             "Accept-Encoding: g zip"
+        ));
+        assert!(!same(
+            "accept-language",
+            "Accept-Language: de, en",
+            "Accept-Language: en, de"
         ));
         assert!(same("accept", "Accept: a/b, c/d", "Accept: a/b,c/d"));
         assert!(!same("accept", "Accept: a/b;x=Y", "Accept: a/b;x=y"));
@@ -278,5 +447,129 @@ mod tests {
         assert!(!same("foo", "Foo:", "Bar: 1"));
         assert!(!same("accept-encoding", "Accept-Encoding:", "Bar: 1"));
         assert!(!same("foo, bar", "Foo: 1", "Bar: 1"));
+    }
+
+    const CHROME: &str = "Accept-Encoding: gzip, deflate, br, zstd";
+    const SAFARI: &str = "Accept-Encoding: gzip, deflate, br";
+    const CURL: &str = "Accept-Encoding: deflate, gzip";
+    const NOTHING: &str = "Accept-Encoding: identity";
+
+    fn key(list: &VaryList, request: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        vary_key(list, &fields(request), &mut out);
+        out
+    }
+
+    fn learning(exchanges: &[(&str, &str)]) -> VaryList {
+        let mut list = list("Vary: Accept-Encoding").unwrap().unwrap();
+        for (request, coding) in exchanges {
+            let response = format!("Content-Encoding: {coding}");
+            list.learn(&fields(request), &fields(&response));
+            assert_eq!(VaryList::from_bytes(&list.to_bytes()).as_ref(), Some(&list));
+        }
+        list
+    }
+
+    #[test]
+    fn only_codings_that_the_origin_answers_with_make_variants() {
+        // The origin was offered all, and took br: who accepts that gets it, however he says it.
+        let list = learning(&[(CHROME, "br")]);
+        assert_eq!(key(&list, CHROME), key(&list, SAFARI));
+        assert_eq!(key(&list, CHROME), key(&list, "Accept-Encoding: br;q=0.1"));
+        assert_ne!(key(&list, CHROME), key(&list, CURL));
+        assert_ne!(key(&list, CURL), key(&list, NOTHING));
+        // Others get gzip: those who accept br are found where they were.
+        let also_gzip = learning(&[(CHROME, "br"), (CURL, "gzip")]);
+        for browser in [CHROME, SAFARI] {
+            assert_eq!(key(&also_gzip, browser), key(&list, CHROME));
+        }
+        assert_eq!(
+            key(&also_gzip, CURL),
+            key(&also_gzip, "Accept-Encoding: gzip")
+        );
+        assert_ne!(key(&also_gzip, CURL), key(&also_gzip, NOTHING));
+        assert_ne!(key(&also_gzip, CURL), key(&also_gzip, CHROME));
+        // What is not coded, though it could be, is one for all.
+        let plain = learning(&[(CHROME, "identity")]);
+        for request in [CHROME, SAFARI, CURL, NOTHING] {
+            assert_eq!(key(&plain, request), key(&plain, NOTHING));
+        }
+        // Now so, now so: then both count.
+        let wavering = learning(&[(CHROME, "br"), (CHROME, "gzip")]);
+        assert_eq!(
+            key(&wavering, CHROME),
+            key(&wavering, "Accept-Encoding: br, gzip")
+        );
+        assert_ne!(
+            key(&wavering, CHROME),
+            key(&wavering, "Accept-Encoding: br")
+        );
+    }
+
+    #[test]
+    fn what_the_origin_was_not_offered_is_offered_once() {
+        let list = learning(&[(CURL, "gzip")]);
+        assert_ne!(key(&list, CURL), key(&list, SAFARI));
+        assert_ne!(key(&list, SAFARI), key(&list, CHROME));
+        let list = learning(&[(CURL, "gzip"), (CHROME, "gzip")]);
+        assert_eq!(key(&list, CURL), key(&list, SAFARI));
+        assert_eq!(key(&list, CURL), key(&list, CHROME));
+    }
+
+    #[test]
+    fn who_says_nothing_and_who_is_not_understood_keep_apart() {
+        let list = learning(&[(CHROME, "gzip")]);
+        for apart in [
+            "Host: a",
+            "Accept-Encoding: gzip;q=2",
+            "Accept-Encoding: gzip, identity;q=0",
+        ] {
+            assert_ne!(key(&list, apart), key(&list, CURL), "{apart}");
+        }
+        let malformed = learning(&[("Accept-Encoding: gzip;q=2", "gzip"), ("Host: a", "gzip")]);
+        assert_eq!(malformed, learning(&[]));
+    }
+
+    #[test]
+    fn an_origin_that_sends_what_was_not_asked_for_or_is_not_known_is_asked_by_each_spelling() {
+        for exchange in [
+            (NOTHING, "gzip"),
+            (CHROME, "dcb"),
+            (CHROME, "gzip, br"),
+            (CURL, "br"),
+        ] {
+            let list = learning(&[(CHROME, "br"), exchange]);
+            assert_ne!(key(&list, CHROME), key(&list, SAFARI), "{exchange:?}");
+            assert_eq!(
+                key(&list, CHROME),
+                key(&list, "Accept-Encoding: GZIP,deflate,br,zstd")
+            );
+            assert!(!list.continues(&learning(&[(CHROME, "br")])));
+        }
+        let (before, after) = (learning(&[(CURL, "gzip")]), learning(&[(CHROME, "br")]));
+        assert!(after.continues(&before));
+    }
+
+    #[test]
+    fn nobody_shares_what_he_cannot_read() {
+        let shares = |a: &str, b: &str, coding: &str| {
+            let list = list("Vary: Accept-Encoding").unwrap().unwrap();
+            let response = fields(&format!("Content-Encoding: {coding}"));
+            list.agrees(&fields(a), &fields(b), &response)
+        };
+        assert!(shares(
+            CHROME,
+            "Accept-Encoding: zstd, br, gzip, deflate",
+            "br"
+        ));
+        assert!(!shares(CHROME, SAFARI, "br"));
+        assert!(shares(CURL, CURL, "foo"));
+        assert!(!shares(
+            "Accept-Encoding: gzip, foo",
+            "Accept-Encoding: gzip",
+            "foo"
+        ));
+        assert!(!shares(NOTHING, "Accept-Encoding:", "gzip"));
+        assert!(shares(NOTHING, "Accept-Encoding:", "identity"));
     }
 }

@@ -4,6 +4,7 @@ use fields::Fields;
 use httpcache::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::sample::select;
 
 /// Field values that look like what the readers look for, with damage.
 fn value() -> impl Strategy<Value = Vec<u8>> {
@@ -240,13 +241,62 @@ proptest! {
         prop_assert_eq!(key(&a) == key(&b), by_name(&a) == by_name(&b));
     }
 
+    /// Two requests have one key exactly if of what they accept the origin might choose the same; and what one of them was sent the
+    /// other can read.
+    #[test]
+    fn accept_encoding_selects_by_what_the_origin_might_choose(
+        history in vec((accept_encoding(), 0..8usize), 0..5),
+        a in accept_encoding(),
+        b in accept_encoding(),
+    ) {
+        let fields = |name: &str, value: &str| {
+            let mut fields = Fields::new();
+            fields.push(name.as_bytes(), value.as_bytes());
+            fields
+        };
+        let key = |list: &VaryList, said: &str| {
+            let mut out = Vec::new();
+            vary_key(list, &fields("Accept-Encoding", said), &mut out);
+            out
+        };
+        let mut list = VaryList::from_bytes(b"accept-encoding").expect("a name");
+        let mut preferred: Vec<(&str, &str)> = Vec::new();
+        for (said, choice) in &history {
+            // An origin that keeps to what was asked for.
+            let all = accepted_of(said);
+            let chosen = if all.is_empty() { "identity" } else { all[choice % all.len()] };
+            list.learn(&fields("Accept-Encoding", said), &fields("Content-Encoding", chosen));
+            preferred.extend(all.iter().filter(|&&other| other != chosen).map(|other| (chosen, *other)));
+            if is_clear(said) {
+                for other in [&a, &b] {
+                    let finds = key(&list, other) == key(&list, said);
+                    prop_assert!(!finds || chosen == "identity" || accepted_of(other).contains(&chosen));
+                }
+            }
+        }
+        let best = |said: &str| -> Vec<&str> {
+            let all = accepted_of(said);
+            let beats = |x: &str, y: &str| preferred.contains(&(x, y)) && !preferred.contains(&(y, x));
+            let is_best = |one: &&str| !all.iter().any(|other| beats(other, one));
+            let no_identity = !all.contains(&"identity");
+            let mut best: Vec<_> = all.iter().copied().filter(is_best).filter(|one| *one != "identity").collect();
+            best.extend(no_identity.then_some("no identity"));
+            best
+        };
+        if is_clear(&a) && is_clear(&b) {
+            prop_assert_eq!(key(&list, &a) == key(&list, &b), best(&a) == best(&b));
+        } else if is_clear(&a) || is_clear(&b) {
+            prop_assert_ne!(key(&list, &a), key(&list, &b));
+        }
+    }
+
     #[test]
     fn vary_lists_are_read_as_written(response in any_fields(), bytes in vec(any::<u8>(), 0..20)) {
         if let Ok(Some(list)) = vary_list(&response) {
-            prop_assert_eq!(VaryList::from_bytes(list.as_bytes()), Some(list));
+            prop_assert_eq!(VaryList::from_bytes(&list.to_bytes()), Some(list));
         }
         if let Some(list) = VaryList::from_bytes(&bytes) {
-            prop_assert_eq!(list.as_bytes(), &bytes[..]);
+            prop_assert_eq!(list.to_bytes(), &bytes[..]);
         }
     }
 
@@ -280,4 +330,63 @@ proptest! {
         cache_status::CacheStatus::hit(b"loligo", &mut out).ttl(ttl).key(&key).detail(&detail);
         prop_assert!(out.iter().all(|byte| (0x20..0x7f).contains(byte)));
     }
+}
+
+const KNOWN: &[&str] = &["br", "compress", "deflate", "gzip", "zstd"];
+
+fn accept_encoding() -> impl Strategy<Value = String> {
+    let names = &[
+        "br",
+        "GZIP",
+        "gzip",
+        "x-gzip",
+        "deflate",
+        "x-compress",
+        "zstd",
+        "identity",
+        "*",
+        "foo",
+    ];
+    let weights = &[
+        "", "", "", ";q=0", " ; Q=0.5", ";q=1.000", ";q=0.00", ";q=2",
+    ];
+    let member = (select(&names[..]), select(&weights[..]));
+    vec(member, 0..5).prop_map(|members| {
+        let members = members
+            .iter()
+            .map(|(name, weight)| format!("{name}{weight}"));
+        members.collect::<Vec<_>>().join(", ")
+    })
+}
+
+/// All that is said of a coding, by the letter.
+fn said_of(value: &str, coding: &str) -> Vec<bool> {
+    let lower = value.to_ascii_lowercase();
+    let members = lower.split(',').map(|member| member.replace(' ', ""));
+    let of_it = members.filter_map(|member| {
+        let (name, weight) = member.split_once(";q=").unwrap_or((&member, "1"));
+        let is_it = name == coding || name.strip_prefix("x-") == Some(coding);
+        is_it.then(|| weight.parse::<f64>().expect("a number") > 0.0)
+    });
+    of_it.collect()
+}
+
+fn is_clear(value: &str) -> bool {
+    let consistent = |coding: &&str| {
+        said_of(value, coding)
+            .windows(2)
+            .all(|two| two[0] == two[1])
+    };
+    !value.contains("q=2") && KNOWN.iter().chain(&["identity", "*"]).all(consistent)
+}
+
+/// What is accepted, by the letter; nothing if that is not clear.
+fn accepted_of(value: &str) -> Vec<&'static str> {
+    let is_accepted = |coding: &&str| {
+        let by_default = vec![*coding == "identity"];
+        [said_of(value, coding), said_of(value, "*"), by_default].concat()[0]
+    };
+    let all = KNOWN.iter().copied().chain(["identity"]);
+    all.filter(|coding| is_clear(value) && is_accepted(coding))
+        .collect()
 }

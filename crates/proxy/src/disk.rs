@@ -121,6 +121,13 @@ pub enum Unread {
     GivenUp,
 }
 
+/// Is it read by an answer that has begun, and so may be dead to all others?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsNeeded {
+    Yes,
+    No,
+}
+
 #[derive(Default)]
 struct WritesUnderWay {
     count: Cell<usize>,
@@ -194,7 +201,8 @@ impl DiskIo {
     pub async fn load(&self, primary: KeyHash, hash: KeyHash, key: &[u8]) -> Option<Loaded> {
         let start = Instant::now();
         let waits = Waits::ForAWhile;
-        let found = self.read_record(primary, hash, waits).await.ok()?;
+        let found = self.read_record(primary, hash, waits, IsNeeded::No);
+        let found = found.await.ok()?;
         let swap_in = found.from_device.then(|| SwapIn {
             start,
             end: Instant::now(),
@@ -202,7 +210,8 @@ impl DiskIo {
         self.loaded(primary, hash, key, found, swap_in)
     }
 
-    /// One fragment's body of a large object.
+    /// One fragment's body of a large object, for an answer that has begun: what was purged since ends whole where the answer needs
+    /// it ([`store::Needs`]).
     pub async fn load_fragment(
         &self,
         primary: KeyHash,
@@ -214,13 +223,17 @@ impl DiskIo {
         let key = fragment_key(key, fetch_id, number);
         let hash = self.set.hasher().hash(&key);
         let turn = self.member(primary).fragments.acquire().await;
-        let found = self.read_record(primary, hash, waits).await.ok()?;
+        let found = self.read_record(primary, hash, waits, IsNeeded::Yes);
+        let Found { parts, renewal, .. } = found.await.ok()?;
         drop(turn);
-        if found.parts.key != key {
+        if parts.key != key {
             return None;
         }
-        self.renew(primary, found.renewal, &found.parts);
-        Some(found.parts.body)
+        // What is dead to all others is not written again.
+        if !(self.set).is_invalid(primary, parts.began, &parts.key, &parts.meta) {
+            self.renew(primary, renewal, &parts);
+        }
+        Some(parts.body)
     }
 
     /// Is the object cut into fragments as this store cuts them?
@@ -275,14 +288,22 @@ impl DiskIo {
         primary: KeyHash,
         hash: KeyHash,
         waits: Waits,
+        is_needed: IsNeeded,
     ) -> Result<Found, Unread> {
         let member = self.member(primary);
-        match member.store.look_up(hash) {
+        let looked_up = match is_needed {
+            IsNeeded::Yes => member.store.look_up_needed(hash),
+            IsNeeded::No => member.store.look_up(hash),
+        };
+        match looked_up {
             Lookup::Absent => Err(Unread::Absent),
             Lookup::Buffered(bytes) => {
                 // A copy: the object may be kept for long, and the buffer holds a whole cluster.
                 let bytes = Bytes::copy_from_slice(&bytes);
-                let decoded = member.store.decode(&bytes, hash);
+                let decoded = match is_needed {
+                    IsNeeded::Yes => member.store.decode_needed(&bytes, hash, None),
+                    IsNeeded::No => member.store.decode(&bytes, hash),
+                };
                 let parts = self.verified(&member.store, decoded, hash);
                 Ok(Found {
                     parts: parts.ok_or(Unread::Absent)?,
@@ -294,7 +315,7 @@ impl DiskIo {
             Lookup::OnDisk(read) => {
                 // The guard unpins, whatever happens to this future.
                 let guard = member.store.guard(read);
-                self.read_pinned(member, guard, waits).await
+                self.read_pinned(member, guard, waits, is_needed).await
             }
         }
     }
@@ -305,6 +326,7 @@ impl DiskIo {
         member: &Member,
         guard: ReadGuard,
         waits: Waits,
+        is_needed: IsNeeded,
     ) -> Result<Found, Unread> {
         if member.is_shut() {
             metrics::add(&self.counters.disk_reads_untried, 1);
@@ -330,9 +352,12 @@ impl DiskIo {
             true => Bytes::copy_from_slice(&bytes[..len]),
             false => bytes,
         };
-        let decoded = member.store.decode_read(&own, guard.read());
+        let decoded = match is_needed {
+            IsNeeded::Yes => member.store.decode_needed(&own, hash, Some(guard.read())),
+            IsNeeded::No => member.store.decode_read(&own, guard.read()),
+        };
         let renewal = guard.read().renewal();
-        if !guard.done() {
+        if !guard.done() && is_needed == IsNeeded::No {
             return Err(Unread::Absent); // killed while it was read
         }
         let parts = self.verified(&member.store, decoded, hash);
@@ -446,7 +471,7 @@ impl DiskIo {
         let hash = guard.read().hash();
         let member = self.member(primary);
         let waits = Waits::ForAWhile;
-        let found = self.read_pinned(member, guard, waits).await?;
+        let found = self.read_pinned(member, guard, waits, IsNeeded::No).await?;
         let loaded = self.loaded(primary, hash, key, found, None);
         loaded.ok_or(Unread::Absent)
     }

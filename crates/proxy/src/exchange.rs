@@ -7,27 +7,28 @@
 //! 2. Memory, then disk, under the key or (Vary) the variant's key.
 //!    A range of what is not stored, or not wholly: [`crate::parts`].
 //! 3. Fresh enough: serve. Stale but allowed: serve, and revalidate behind.
-//! 4. Else join the fetch in progress or start one, and pass its answer on if this request may have it.
+//! 4. Else join the fetch in progress or start one ([`crate::boarding`]), and pass its answer on if this request may have it.
 
-use std::{borrow::Cow, rc::Rc, sync::Arc, time::Instant};
+use std::{rc::Rc, sync::Arc, time::Instant};
 
 use fields::Fields;
 use http1::{Framing, RequestHead, Seen};
 use httpcache::{
-    Condition, Request, RequestDirectives, Verdict,
+    Condition, RequestDirectives, Verdict,
     cache_status::{CacheStatus, Forward},
-    judge, may_serve_on_error, may_share,
+    judge, may_serve_on_error,
 };
 use profile::{Class, StageName, access::Hierarchy};
 use store::{KeyHash, Sequence};
 
 use crate::{
     answer::{self, Answering},
+    boarding::{self, Boarded},
     client::{After, Conn, Incoming},
-    fetch::{self, Errand, FetchError, Response},
+    fetch::{self, FetchError, Response},
     find::{Found, find},
-    flight::{Boarding, FlightReader, Heard, News},
-    forwarded, metrics,
+    flight::{FlightReader, News},
+    forwarded,
     object::Object,
     parts::{self, Held, Outcome},
     pass, port_purge,
@@ -182,17 +183,7 @@ pub struct Wanted {
     pub skips_disk: bool,
 }
 
-impl Wanted {
-    /// What those who share a fetch agree in.
-    pub fn flight_key(&self) -> Cow<'_, [u8]> {
-        if self.extras.is_empty() {
-            return Cow::Borrowed(&self.key);
-        }
-        Cow::Owned([&self.key[..], b"\n", &self.extras].concat())
-    }
-}
-
-/// `may_wait`: for a part that another request fetches.
+/// `may_wait`: for a part that another request fetches, and look again afterwards.
 async fn cached(
     worker: &Rc<Worker>,
     conn: &mut Conn,
@@ -233,7 +224,7 @@ async fn cached(
                 None
             }
             Verdict::StaleWhileRevalidate => {
-                revalidate_behind(worker, conn, wanted, found);
+                boarding::fetch_behind(worker, conn, wanted, found);
                 Some(Class::Stale)
             }
             Verdict::Validate(reason) => {
@@ -286,39 +277,11 @@ async fn cached(
             Outcome::Fetch => {}
         }
     }
-    fetched(worker, conn, on, wanted, directives, found, why).await
-}
-
-/// Serves stale and fetches behind the client's back: one fetch a key.
-fn revalidate_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &Found) {
-    let shared = &worker.shared;
-    let boarding = shared
-        .flights
-        .join_or_start(wanted.primary, &wanted.flight_key(), || {
-            shared.store.sequence(wanted.primary)
-        });
-    if let Boarding::Started(reader) = boarding {
-        let errand = errand(conn, wanted, Some(stale), false);
-        fetch::start(worker, Arc::clone(&reader.flight), errand);
-    }
-}
-
-fn errand(conn: &Conn, wanted: &Wanted, stale: Option<&Found>, is_conditional: bool) -> Errand {
-    Errand {
-        listener: Rc::clone(&conn.listener),
-        asked: wanted.asked.clone(),
-        request: Arc::clone(&wanted.request),
-        is_conditional,
-        version: wanted.head.version,
-        key: wanted.key.clone(),
-        met: wanted.met,
-        extras: wanted.extras.clone(),
-        stale: stale.map(|f| f.stored.object().clone()),
-        stale_began: stale.map_or(0, |f| f.began),
-    }
+    fetched(worker, conn, on, wanted, directives, found, why, may_wait).await
 }
 
 /// Joins or starts a fetch and passes its answer on.
+#[allow(clippy::too_many_arguments)]
 async fn fetched(
     worker: &Rc<Worker>,
     conn: &mut Conn,
@@ -327,64 +290,29 @@ async fn fetched(
     directives: RequestDirectives,
     found: Option<Found>,
     why: Forward,
+    may_look_again: bool,
 ) -> After {
-    let shared = &worker.shared;
-    let began = || shared.store.sequence(wanted.primary);
-    // What was purged after it was looked up is neither validated nor served instead.
-    let still_valid = |found: &&Found| shared.still_valid(found.stored.object(), found.began);
-    let stale = || found.as_ref().filter(still_valid);
-    let alone_for_now = shared
-        .flights
-        .unshared
-        .contains(wanted.primary, Instant::now());
-    if alone_for_now {
-        metrics::add(&worker.counters.flights_unshared, 1);
-    }
-    let asks_about_its_own = found.is_none() && is_conditional(&wanted.request);
-    let boarding = if !directives.is_plain() || alone_for_now {
-        Boarding::Alone
-    } else if asks_about_its_own {
-        let joined = shared.flights.join(wanted.primary, &wanted.flight_key());
-        joined.map_or(Boarding::Alone, Boarding::Joined)
-    } else {
-        shared
-            .flights
-            .join_or_start(wanted.primary, &wanted.flight_key(), began)
-    };
-    let (reader, mut joined) = match boarding {
-        Boarding::Joined(reader) => {
-            metrics::add(&worker.counters.flights_joined, 1);
-            (reader, true)
-        }
-        Boarding::Started(reader) => {
-            fetch::start(
-                worker,
-                Arc::clone(&reader.flight),
-                errand(conn, wanted, stale(), false),
-            );
-            (reader, false)
-        }
-        Boarding::Alone => (
-            alone(worker, conn, wanted, stale(), asks_about_its_own),
-            false,
-        ),
-    };
     let asked_at = Instant::now();
-    let mut reader = reader;
-    let Some(mut news) = news(worker, conn, on, wanted, &reader).await else {
-        return on.finish(worker, conn, &pass::nothing_sent(Class::Error));
+    let board = boarding::board(
+        worker,
+        conn,
+        on,
+        wanted,
+        &directives,
+        found.as_ref(),
+        may_look_again,
+    );
+    let (reader, news, joined, in_vain) = match board.await {
+        Boarded::Answer {
+            reader,
+            news,
+            joined,
+            in_vain,
+        } => (reader, news, joined, in_vain),
+        Boarded::LookAgain => return Box::pin(cached(worker, conn, on, wanted, false)).await,
+        Boarded::Gone => return on.finish(worker, conn, &pass::nothing_sent(Class::Error)),
     };
-    let mut in_vain = false;
-    if joined && !may_have(worker, wanted, &news) {
-        metrics::add(&worker.counters.flights_left, 1);
-        joined = false;
-        in_vain = true;
-        reader = alone(worker, conn, wanted, stale(), asks_about_its_own);
-        news = match self::news(worker, conn, on, wanted, &reader).await {
-            Some(news) => news,
-            None => return on.finish(worker, conn, &pass::nothing_sent(Class::Error)),
-        };
-    }
+    let stale = || boarding::valid(worker, found.as_ref());
     on.hierarchy = Hierarchy::Direct;
     on.peer = wanted.asked.destination.host.as_bytes().to_vec();
     let mut status = Vec::with_capacity(96);
@@ -490,51 +418,6 @@ async fn fetched(
     }
 }
 
-/// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone.
-async fn news(
-    worker: &Worker,
-    conn: &mut Conn,
-    on: &mut Answering,
-    wanted: &Wanted,
-    reader: &FlightReader,
-) -> Option<News> {
-    let mut heard = 0;
-    loop {
-        let hint = match reader.heard(heard).await {
-            Heard::News(news) => return Some(news),
-            Heard::Hint(hint) => hint,
-        };
-        heard += 1;
-        //= rfc9110 §15.2   a server MUST NOT send a 1xx response to an HTTP/1.0 client
-        let same =
-            Arc::ptr_eq(&hint.asked_with, &wanted.request) || hint.asked_with == wanted.request;
-        if on.http11 && same && answer::raw(worker, conn, hint.bytes.into()).await.is_err() {
-            on.keep_open = false;
-            return None;
-        }
-    }
-}
-
-fn alone(
-    worker: &Rc<Worker>,
-    conn: &Conn,
-    wanted: &Wanted,
-    stale: Option<&Found>,
-    is_conditional: bool,
-) -> FlightReader {
-    let shared = &worker.shared;
-    let sequence = shared.store.sequence(wanted.primary);
-    let reader = shared
-        .flights
-        .start_alone(wanted.primary, &wanted.flight_key(), sequence);
-    fetch::start(
-        worker,
-        Arc::clone(&reader.flight),
-        errand(conn, wanted, stale, is_conditional),
-    );
-    reader
-}
-
 /// The stale object, when the origin failed and the rules allow it.
 #[allow(clippy::too_many_arguments)]
 async fn instead(
@@ -559,56 +442,6 @@ async fn instead(
         .ttl(object.standing.ttl_s(now))
         .detail("stale-if-error");
     answer::object(worker, conn, on, wanted, object, Class::Stale, &line).await
-}
-
-/// May a request that joined be given what the fetch brought?
-pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
-    let waiter = Request {
-        method: &wanted.head.method,
-        fields: &wanted.request,
-    };
-    let now = worker.now_ms();
-    match news {
-        News::Response(response) => {
-            if response.storable.is_err() {
-                return false;
-            }
-            let leader = Request {
-                method: "GET",
-                fields: &response.asked_with,
-            };
-            let answer = httpcache::Response {
-                status: response.status,
-                fields: &response.fields,
-            };
-            may_share(
-                &leader,
-                &waiter,
-                &answer,
-                &response.standing,
-                now,
-                &response.decision.rules,
-            )
-        }
-        News::Validated(validated) => {
-            if !validated.storable {
-                return false;
-            }
-            let leader = Request {
-                method: "GET",
-                fields: &validated.asked_with,
-            };
-            let fields = validated.object.fields();
-            let answer = httpcache::Response {
-                status: validated.object.status,
-                fields: &fields,
-            };
-            let standing = &validated.object.standing;
-            may_share(&leader, &waiter, &answer, standing, now, &validated.rules)
-        }
-        // The same failure would await it; but it may have a stale object of its own, so it gets the news.
-        News::Failed(_) => true,
-    }
 }
 
 fn class_of(response: &Response, joined: bool) -> Class {
@@ -641,11 +474,6 @@ pub fn note_moments(on: &mut Answering, moments: &Moments) {
     );
 }
 
-/// Does the request hold a condition that a stored response can answer?
-fn is_conditional(request: &Fields) -> bool {
-    request.contains(b"if-none-match") || request.contains(b"if-modified-since")
-}
-
 /// Passes an arriving response on, or answers a condition of the client from its head.
 #[allow(clippy::too_many_arguments)]
 pub async fn deliver(
@@ -659,7 +487,7 @@ pub async fn deliver(
     cache_status: &[u8],
 ) -> After {
     let request: &Fields = &wanted.request;
-    if is_conditional(request)
+    if boarding::is_conditional(request)
         && response.status == 200
         && let Condition::NotModified = httpcache::evaluate(request, &response.fields)
     {

@@ -11,7 +11,7 @@
 //! What is published carries the invalidation sequence at which the fetch began, so that a purge in the
 //! meantime wins (ARCHITECTURE.md, invariant 3).
 
-use std::{borrow::Cow, rc::Rc, sync::Arc, time::Instant};
+use std::{borrow::Cow, pin::pin, rc::Rc, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use fields::Fields;
@@ -20,8 +20,9 @@ use httpcache::{NotStorable, Request, Standing, UnixMillis, VaryList, cache_stat
 use store::{Fragment, KeyHash, Sequence};
 
 use crate::{
+    boarding::{self, BEHIND_MAX},
     deadline::Watch,
-    flight::{Broken, Flight, Keeping, News, Validated},
+    flight::{Broken, Flight, FlightReader, Keeping, News, Validated},
     interim::{self, Hint, is_interim},
     metrics,
     object::{self, Object},
@@ -29,6 +30,7 @@ use crate::{
     state::{ListenerState, Worker},
     storing::Storing,
     target::Asked,
+    unshared::{Noted, Party},
     upstream::{self, Moments, Upstream, UpstreamError},
 };
 
@@ -178,6 +180,24 @@ pub fn start(worker: &Rc<Worker>, flight: Arc<Flight>, errand: Errand) {
             worker: &worker,
             flight: &flight,
         };
+        run(&worker, &watch, &flight, &errand).await;
+        drop(guard);
+    });
+}
+
+/// As [`start`], once the fetch before it is answered, or has taken too long.
+pub fn start_behind(worker: &Rc<Worker>, flight: Arc<Flight>, errand: Errand, ahead: FlightReader) {
+    let worker = Rc::clone(worker);
+    worker.fetches.set(worker.fetches.get() + 1);
+    tokio::task::spawn_local(async move {
+        let watch = worker.deadlines.watch();
+        let guard = Departure {
+            worker: &worker,
+            flight: &flight,
+        };
+        let _ = watch.limit(BEHIND_MAX, pin!(ahead.news())).await;
+        drop(ahead);
+        flight.begin();
         run(&worker, &watch, &flight, &errand).await;
         drop(guard);
     });
@@ -359,8 +379,18 @@ async fn deliver(
     // After the invalidation above, which forgets.
     let now = Instant::now();
     let unshared = &shared.flights.unshared;
-    if !errand.is_conditional && unshared.note(flight.primary, status, storable, now) {
-        metrics::add(&worker.counters.flights_unshared_noted, 1);
+    if !errand.is_conditional {
+        let party = Party::of(&errand.request);
+        let noted = unshared.note(flight.primary, party, status, storable, now);
+        let count = |counter, is_so| metrics::add(counter, u64::from(is_so));
+        count(&worker.counters.flights_unshared_noted, noted != Noted::No);
+        let is_dropped = noted == Noted::Dropped;
+        count(&worker.counters.flights_unshared_dropped, is_dropped);
+    }
+    if let Some(key) = storing.key() {
+        // Who comes now knows the variants, and looks for it there.
+        let key = boarding::for_party(key.to_vec(), &errand.request);
+        shared.flights.rename(flight, &key);
     }
     if !joinable {
         shared.flights.remove(flight);

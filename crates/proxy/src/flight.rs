@@ -4,7 +4,7 @@
 //! body piece by piece; readers, on any worker, each go through the pieces at their own pace. Pieces are
 //! reference-counted and shared.
 //!
-//! Who may join: a request for the same key while the flight is open to joiners, which it is until its head
+//! Who may join: a request for the same key (the variant's, once it is known) while the flight is open to joiners, which it is until its head
 //! turns out not to be storable, its key is invalidated, or its first bytes are no longer at hand. What a
 //! joiner may be *given* is decided by the caller from the head (`fetch`), not here.
 //!
@@ -124,6 +124,8 @@ struct State {
     hints: Vec<Hint>,
     /// Open to further readers?
     joinable: bool,
+    /// It has not been asked for yet: a reload that came now may have the answer.
+    is_waiting: bool,
     pieces: VecDeque<Bytes>,
     /// Body offset of the first piece kept.
     base: u64,
@@ -131,6 +133,8 @@ struct State {
     end: u64,
     /// The body is being stored in fragments, so what is stored may be let go.
     storing: bool,
+    /// They are stored for the readers alone: without any the fetch ends.
+    for_readers: bool,
     /// Size of the fragments there are, also after storing was given up.
     fragment_bytes: u64,
     /// Body bytes already stored in fragments.
@@ -150,9 +154,7 @@ struct State {
 
 /// A response on its way.
 pub struct Flight {
-    /// The key it was asked under (without variant).
-    pub key: Box<[u8]>,
-    /// Hash of `key`.
+    /// Hash of the resource's key (without variant).
     pub primary: KeyHash,
     /// The invalidation sequence at which it began.
     pub began: Sequence,
@@ -200,7 +202,7 @@ impl Flight {
         state.end += len;
         state.pieces.push_back(piece);
         self.kept_in_all.fetch_add(len, Ordering::Relaxed);
-        let stored = state.keep_all || state.storing;
+        let stored = (state.keep_all || state.storing) && !state.for_readers;
         self.trim(&mut state);
         state.wake_readers();
         stored || state.live().next().is_some()
@@ -248,6 +250,18 @@ impl Flight {
         self.trim(&mut state);
     }
 
+    /// How many read along and have not been cut.
+    pub fn readers(&self) -> usize {
+        self.lock().live().count()
+    }
+
+    /// What is stored from here on is for the readers that there are: nobody else will find it.
+    pub fn store_for_readers(&self) {
+        let mut state = self.lock();
+        state.for_readers = true;
+        state.joinable = false;
+    }
+
     /// The body will not be stored after all: keep only what readers need from here on.
     pub fn give_up_storing(&self) {
         let mut state = self.lock();
@@ -291,6 +305,11 @@ impl Flight {
     /// How much of the body has arrived, bytes.
     pub fn arrived_bytes(&self) -> u64 {
         self.lock().end
+    }
+
+    /// It is asked for now: a reload that comes later needs another one.
+    pub fn begin(&self) {
+        self.lock().is_waiting = false;
     }
 
     /// Closes the flight to further readers.
@@ -511,9 +530,8 @@ impl Drop for FlightReader {
 
 impl State {
     /// A new reader's place, if one more fits and can still see all.
-    fn seat(&mut self, flight: &Flight, key: &[u8], waiters_max: usize) -> Option<usize> {
-        let fits = *flight.key == *key
-            && self.joinable
+    fn seat(&mut self, waiters_max: usize) -> Option<usize> {
+        let fits = self.joinable
             && (self.base == 0 || self.storing)
             && self.readers.iter().flatten().count() < waiters_max;
         fits.then(|| self.add_reader())

@@ -5,6 +5,9 @@
 //! the rest with the answer, however that ends. What the store does not note, since too much is needed already, is asked for
 //! again with each fragment that is read.
 //!
+//! What is purged meanwhile is read all the same: it was right when the answer began
+//! (docs/decisions/0036). An answer that begins afterwards gets nothing of it.
+//!
 //! Not known here: what the fragments are needed for, what becomes of those that are missing.
 
 use std::{collections::VecDeque, ops::Range};
@@ -92,14 +95,21 @@ impl Holding {
                 hasher: store.hasher(),
                 key: key.to_vec(),
                 fetch_id,
-                ahead: std::iter::once(number + 1..u32::MAX).collect(),
+                ahead: std::iter::once(number..u32::MAX).collect(),
                 is_growing: true,
             });
+            self.note(disk);
         }
         let waits = Waits::for_answer(true);
         let found = (disk.load_fragment(primary, key, fetch_id, number, waits)).await;
         self.read(Some(disk), number);
         found
+    }
+
+    fn note(&mut self, disk: &DiskIo) {
+        if let Some(held) = &mut self.0 {
+            held.note(disk);
+        }
     }
 
     /// This fragment was read, or will not be.

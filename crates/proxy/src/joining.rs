@@ -15,6 +15,7 @@ use profile::{Class, access::Hierarchy};
 
 use crate::{
     answer::Answering,
+    boarding,
     client::{After, Conn},
     exchange::{self, Wanted},
     flight::News,
@@ -33,7 +34,7 @@ pub async fn join_for_part(
     why: Forward,
 ) -> Option<After> {
     let flights = &worker.shared.flights;
-    let reader = flights.join(wanted.primary, &wanted.flight_key())?;
+    let reader = flights.join(wanted.primary, &boarding::flight_key(worker, wanted))?;
     let News::Response(response) = reader.news().await else {
         return None;
     };
@@ -45,7 +46,7 @@ pub async fn join_for_part(
         ByteRange::Several(_) | ByteRange::Unsatisfiable => return None,
     };
     let soon = reader.flight.arrived_bytes().saturating_add(near);
-    if begins > soon || !exchange::may_have(worker, wanted, &news) {
+    if begins > soon || !boarding::may_have(worker, wanted, &news) {
         return None;
     }
     metrics::add(&worker.counters.flights_joined, 1);

@@ -10,7 +10,7 @@
 //! | its resource and key | `target`, `ports` |
 //! | everything else: stored? fresh? whom to ask? | `exchange`, `find` |
 //! | read from disk | `disk`, `lazy`, `elevator` |
-//! | fetched, shared, stored | `fetch`, `flight`, `unshared`, `interim`, `storing`, `upstream`, `origin` |
+//! | fetched, shared, stored | `boarding`, `fetch`, `flight`, `unshared`, `interim`, `storing`, `upstream`, `origin` |
 //! | a part of what is not stored, or not all | `parts`, `part_sending`, `filling`, `joining`, `turns`, `unkept` |
 //! | passed through | `pass`, `head`, `client_body`, `switch`, `tunnel` |
 //! | written | `answer`, `pace`, `pieces`, `multipart`, `rest` |
@@ -34,6 +34,7 @@ mod access;
 mod admin;
 mod answer;
 mod asking;
+mod boarding;
 mod client;
 mod client_body;
 mod clock;

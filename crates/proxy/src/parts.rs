@@ -37,6 +37,7 @@ use store::Sequence;
 
 use crate::{
     answer::{self, Answering},
+    boarding,
     client::{After, Conn},
     client_body::ClientBody,
     exchange::{self, Wanted},
@@ -96,7 +97,10 @@ impl Asking<'_> {
         if !self.may_wait {
             return true;
         }
-        self.turn = turns::take_or_wait(self.worker, self.wanted.primary, fragment).await;
+        // Those who want another variant do not wait for this one.
+        let key = boarding::flight_key(self.worker, self.wanted);
+        let hash = self.worker.hasher.hash(&key);
+        self.turn = turns::take_or_wait(self.worker, hash, fragment).await;
         self.turn.is_some()
     }
 }
@@ -586,7 +590,7 @@ async fn adopted(
     let (worker, wanted) = (asking.worker, asking.wanted);
     // Nobody else joins it: it began before whatever may have been purged by now.
     let flights = &worker.shared.flights;
-    let reader = flights.start_alone(wanted.primary, &wanted.flight_key(), asking.began);
+    let reader = flights.start_alone(wanted.primary, asking.began);
     let errand = Errand {
         listener: Rc::clone(&asking.errand.listener),
         asked: asking.errand.asked.clone(),

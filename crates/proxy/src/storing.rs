@@ -16,6 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use fields::Fields;
+use httpcache::VaryList;
 use store::{KeyHash, Sequence};
 
 use crate::{
@@ -74,6 +75,8 @@ pub struct Cut {
     fetch_id: u64,
     number: u32,
     stored: u64,
+    /// The invalidation sequence at which the fragments began. That of the fetch, unless it was purged since.
+    began: Sequence,
 }
 
 impl Storing {
@@ -134,6 +137,14 @@ impl Storing {
             object_bytes_max,
             to_disk,
         }))
+    }
+
+    /// The key it will be found under.
+    pub fn key(&self) -> Option<&Bytes> {
+        match self {
+            Storing::No => None,
+            Storing::Whole(kept) | Storing::Fragments(kept, _) => Some(&kept.place.key),
+        }
     }
 
     /// What the flight must keep for this.
@@ -217,6 +228,7 @@ impl Storing {
                 fetch_id: next_fetch_id(),
                 number: 0,
                 stored: 0,
+                began: flight.began,
             };
             *self = Storing::Fragments(kept, cut);
         }
@@ -309,6 +321,9 @@ impl Kept {
     }
 
     fn publish_large(self, worker: &Rc<Worker>, flight: &Flight, cut: &Cut) {
+        if cut.is_overtaken(flight) {
+            return;
+        }
         let large = Large {
             fetch_id: cut.fetch_id,
             fragments: cut.number,
@@ -324,18 +339,34 @@ impl Kept {
 }
 
 impl Cut {
+    /// A purge came after the fetch began: what is stored is for its readers alone.
+    fn is_overtaken(&self, flight: &Flight) -> bool {
+        self.began != flight.began
+    }
+
     fn store(&mut self, worker: &Worker, flight: &Flight, kept: &mut Kept) -> bool {
         let Some(disk) = &worker.disk else {
             return false;
         };
+        let Place { key, primary, .. } = &kept.place;
         let pieces: Vec<&[u8]> = kept.pieces.iter().map(|p| &p[..]).collect();
-        let stored = disk.store_fragment(
-            &kept.place.key,
-            kept.place.primary,
-            fetch::fragment(self.fetch_id, self.number),
-            &pieces,
-            flight.began,
-        );
+        let put = |began| {
+            let fragment = fetch::fragment(self.fetch_id, self.number);
+            disk.store_fragment(key, *primary, fragment, &pieces, began)
+        };
+        let mut stored = put(self.began);
+        if !stored && flight.readers() > 1 {
+            // They joined before a purge, and one of them may lag. No head will lead anybody else to these fragments.
+            let store = &worker.shared.store;
+            let is_purged = store.invalidated_since(*primary, self.began)
+                || store.predicates_since(*primary, self.began);
+            if is_purged {
+                let began = store.sequence(*primary);
+                stored = put(began);
+                self.began = began;
+                flight.store_for_readers();
+            }
+        }
         if stored {
             self.number += 1;
             self.stored += kept.bytes;
@@ -354,13 +385,32 @@ pub fn place(
 ) -> Option<Place> {
     let shared = &worker.shared;
     let primary = worker.hasher.hash(&errand.key);
-    let list = httpcache::vary_list(response).ok()?;
-    let list = match &list {
-        Some(list) => list.as_bytes(),
-        // Without Vary, but variants are known: an empty list makes this the only one.
-        None if shared.store.marker(primary).is_some() => b"",
-        // What a rule makes part of the key is part of a variant's.
-        None if !errand.extras.is_empty() => b"",
+    let present = shared.store.marker(primary);
+    let marker = match httpcache::vary_list(response).ok()? {
+        Some(mut list) => {
+            let known = present.and_then(|marker| {
+                let list = VaryList::from_bytes(&marker.list)?;
+                Some((marker, list))
+            });
+            if let Some((_, before)) = &known {
+                list.resume(before);
+            }
+            list.learn(&errand.request, response);
+            let bytes = list.to_bytes();
+            let resumed = known
+                .filter(|(_, before)| list.continues(before))
+                .filter(|_| !shared.store.invalidated_since(primary, began))
+                .and_then(|(present, _)| {
+                    let store = &shared.store;
+                    store.resume_marker(primary, present.salt, &bytes)
+                });
+            resumed.or_else(|| shared.store.set_marker(primary, &bytes, began))?
+        }
+        // Without Vary, but variants are known: an empty list makes this the only one. And what a rule makes part of the key is
+        // part of a variant's.
+        None if present.is_some() || !errand.extras.is_empty() => {
+            shared.store.set_marker(primary, b"", began)?
+        }
         None => {
             return Some(Place {
                 key: Bytes::copy_from_slice(&errand.key),
@@ -369,11 +419,10 @@ pub fn place(
             });
         }
     };
-    let marker = shared.store.set_marker(primary, list, began)?;
     // What was stored without Vary would be found first.
     shared.memory.remove(primary);
     shared.store.of(primary).forget(primary);
-    let mut key = fetch::variant_key(&errand.key, marker.salt, list, &errand.request);
+    let mut key = fetch::variant_key(&errand.key, marker.salt, &marker.list, &errand.request);
     key.extend_from_slice(&errand.extras);
     Some(Place {
         hash: worker.hasher.hash(&key),

@@ -24,7 +24,7 @@ use crate::state::Worker;
 /// The longest that a request waits for another one's part.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// A resource, and where the part begins: the number of a fragment.
+/// A resource or variant, and where the part begins: the number of a fragment.
 type Place = (u64, u64);
 type Table = HashMap<Place, watch::Receiver<()>>;
 
@@ -68,9 +68,9 @@ impl Drop for Turn {
 }
 
 /// The turn, if nobody else has it; else waits until it is over, for so long at most: `None`.
-pub async fn take_or_wait(worker: &Worker, primary: KeyHash, fragment: u64) -> Option<Turn> {
+pub async fn take_or_wait(worker: &Worker, hash: KeyHash, fragment: u64) -> Option<Turn> {
     let turns = &worker.shared.flights.turns;
-    match turns.take((primary.0, fragment)) {
+    match turns.take((hash.0, fragment)) {
         Ok(turn) => Some(turn),
         Err(mut over) => {
             let watch = worker.deadlines.watch();

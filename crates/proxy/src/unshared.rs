@@ -5,16 +5,21 @@
 //! at once (others call this hit-for-pass). They lose nothing but company: what they bring is stored if it may be, and
 //! then the key is forgotten here. So it is when it is invalidated, and after [`REMEMBERED`].
 //!
+//! What an answer says of others depends on who asked ([`Party`]): the answer to one who is logged in says nothing of those who
+//! are not. So it is remembered for his like, and only what even a stranger could not share is remembered for all.
+//!
 //! Errors of the origin (5xx) do not count: an origin in trouble is not helped by more requests.
 //!
-//! Limits: [`KEYS_MAX`] keys in all; a full shard begins anew. Two keys of one hash are taken for one.
+//! Limits: [`KEYS_MAX`] keys in all; the one remembered longest makes room, and whoever asks for it next waits once in vain
+//! (counted, `flights_unshared_dropped`). Two keys of one hash are taken for one.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
+use fields::Fields;
 use httpcache::NotStorable;
 use store::KeyHash;
 
@@ -25,8 +30,91 @@ pub const KEYS_MAX: usize = 16 << 10;
 
 const SHARDS: usize = 16;
 
-/// Hash of a key to the moment at which it is forgotten.
-type Table = HashMap<u64, Instant>;
+/// Whom an answer may have been made for, by what the request says of him.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Party {
+    /// Anybody.
+    Stranger,
+    /// Somebody the origin may know by a cookie.
+    WithCookie,
+    /// Somebody who has said who he is. His like share no fetch with others.
+    Authorised,
+}
+
+impl Party {
+    /// Of the one who sent these fields.
+    pub fn of(request: &Fields) -> Party {
+        if request.contains(b"authorization") {
+            Party::Authorised
+        } else if request.contains(b"cookie") {
+            Party::WithCookie
+        } else {
+            Party::Stranger
+        }
+    }
+
+    /// A key for what is remembered of his like.
+    fn of_key(self, key: KeyHash) -> KeyHash {
+        // Any constants: they keep the three apart.
+        KeyHash(match self {
+            Party::Stranger => key.0,
+            Party::WithCookie => key.0 ^ 0x9E37_79B9_7F4A_7C15,
+            Party::Authorised => key.0 ^ 0xC2B2_AE3D_27D4_EB4F,
+        })
+    }
+}
+
+/// What became of an answer that was noted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Noted {
+    /// The next one may be shared.
+    No,
+    /// Nobody waits for the next one.
+    Yes,
+    /// The same, and the key remembered longest is forgotten for it.
+    Dropped,
+}
+
+/// Some of the keys. What is remembered lasts equally long for all, so that the queue is in the order of both: of the noting
+/// and of the forgetting.
+#[derive(Default)]
+struct Table {
+    /// Until when.
+    keys: HashMap<u64, Instant>,
+    /// One that was forgotten or noted again since stays here until its time has come.
+    queue: VecDeque<(u64, Instant)>,
+}
+
+impl Table {
+    fn note(&mut self, key: u64, now: Instant) -> Noted {
+        let Self { keys, queue } = self;
+        if queue.len() >= 2 * KEYS_MAX / SHARDS {
+            // What was noted again and again is in it more often than in the table.
+            queue.retain(|(key, until)| keys.get(key) == Some(until));
+        }
+        while let Some(&(oldest, until)) = queue.front().filter(|(_, until)| *until <= now) {
+            queue.pop_front();
+            if keys.get(&oldest) == Some(&until) {
+                keys.remove(&oldest);
+            }
+        }
+        let mut noted = Noted::Yes;
+        while keys.len() >= KEYS_MAX / SHARDS && !keys.contains_key(&key) {
+            let Some((oldest, until)) = queue.pop_front() else {
+                break;
+            };
+            if keys.get(&oldest) == Some(&until) {
+                keys.remove(&oldest);
+                noted = Noted::Dropped;
+            }
+        }
+        let until = now + REMEMBERED;
+        if keys.insert(key, until) != Some(until) {
+            queue.push_back((key, until));
+        }
+        noted
+    }
+}
 
 /// The keys, for the whole process.
 #[derive(Default)]
@@ -41,48 +129,46 @@ impl Unshared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Did its last answer concern nobody else?
-    pub fn contains(&self, key: KeyHash, now: Instant) -> bool {
-        let mut shard = self.shard(key);
-        match shard.get(&key.0) {
-            Some(until) if now < *until => true,
-            Some(_) => {
-                shard.remove(&key.0);
-                false
-            }
-            None => false,
-        }
+    fn has(&self, key: KeyHash, now: Instant) -> bool {
+        let shard = self.shard(key);
+        shard.keys.get(&key.0).is_some_and(|until| now < *until)
     }
 
-    /// Takes note of an answer. True: nobody waits for the next one.
+    /// Did its last answer to a stranger, or to one like this, concern nobody else?
+    pub fn contains(&self, key: KeyHash, party: Party, now: Instant) -> bool {
+        self.has(key, now) || (party != Party::Stranger && self.has(party.of_key(key), now))
+    }
+
+    /// Takes note of an answer to one of these.
     pub fn note(
         &self,
         key: KeyHash,
+        party: Party,
         status: u16,
         storable: Result<(), NotStorable>,
         now: Instant,
-    ) -> bool {
+    ) -> Noted {
+        let own = party.of_key(key);
         match storable {
-            Ok(()) => self.forget(key),
-            Err(why) if status < 500 && is_lasting(why) => {
-                let mut shard = self.shard(key);
-                if shard.len() >= KEYS_MAX / SHARDS {
-                    shard.retain(|_, until| now < *until);
-                    if shard.len() >= KEYS_MAX / SHARDS {
-                        shard.clear();
-                    }
-                }
-                shard.insert(key.0, now + REMEMBERED);
-                return true;
+            Ok(()) => {
+                self.remove(key);
+                self.remove(own);
+                Noted::No
             }
-            Err(_) => {}
+            Err(why) if status < 500 && is_lasting(why) => self.shard(own).note(own.0, now),
+            Err(_) => Noted::No,
         }
-        false
+    }
+
+    fn remove(&self, key: KeyHash) {
+        self.shard(key).keys.remove(&key.0);
     }
 
     /// The next answer may be another one.
     pub fn forget(&self, key: KeyHash) {
-        self.shard(key).remove(&key.0);
+        for party in [Party::Stranger, Party::WithCookie, Party::Authorised] {
+            self.remove(party.of_key(key));
+        }
     }
 }
 
@@ -96,45 +182,79 @@ fn is_lasting(why: NotStorable) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Party::*, *};
 
     const A: KeyHash = KeyHash(7);
 
     #[test]
     fn an_answer_for_one_is_remembered_until_there_is_one_for_all() {
         let (keys, now) = (Unshared::default(), Instant::now());
-        assert!(!keys.contains(A, now));
-        keys.note(A, 200, Err(NotStorable::Private), now);
-        assert!(keys.contains(A, now));
-        keys.note(A, 200, Ok(()), now);
-        assert!(!keys.contains(A, now));
-        keys.note(A, 200, Err(NotStorable::NoStore), now);
+        assert!(!keys.contains(A, Stranger, now));
+        keys.note(A, Stranger, 200, Err(NotStorable::Private), now);
+        assert!(keys.contains(A, Stranger, now));
+        keys.note(A, Stranger, 200, Ok(()), now);
+        assert!(!keys.contains(A, Stranger, now));
+        keys.note(A, Stranger, 200, Err(NotStorable::NoStore), now);
         keys.forget(A);
-        assert!(!keys.contains(A, now));
+        assert!(!keys.contains(A, Stranger, now));
+    }
+
+    #[test]
+    fn the_answer_to_one_who_is_known_says_nothing_of_strangers() {
+        let (keys, now) = (Unshared::default(), Instant::now());
+        for (party, other) in [(WithCookie, Authorised), (Authorised, WithCookie)] {
+            keys.note(A, party, 200, Err(NotStorable::Private), now);
+            assert!(keys.contains(A, party, now));
+            assert!(!keys.contains(A, other, now));
+            assert!(!keys.contains(A, Stranger, now));
+            keys.forget(A);
+            assert!(!keys.contains(A, party, now));
+        }
+        keys.note(A, Stranger, 200, Err(NotStorable::Private), now);
+        assert!(keys.contains(A, WithCookie, now) && keys.contains(A, Authorised, now));
     }
 
     #[test]
     fn it_is_forgotten_after_a_while() {
         let (keys, now) = (Unshared::default(), Instant::now());
-        keys.note(A, 200, Err(NotStorable::NoStore), now);
-        assert!(!keys.contains(A, now + REMEMBERED));
+        keys.note(A, Stranger, 200, Err(NotStorable::NoStore), now);
+        assert!(!keys.contains(A, Stranger, now + REMEMBERED));
     }
 
     #[test]
     fn neither_failures_nor_whims_of_the_client_count() {
         let (keys, now) = (Unshared::default(), Instant::now());
-        keys.note(A, 503, Err(NotStorable::Status), now);
-        keys.note(A, 200, Err(NotStorable::RequestNoStore), now);
-        assert!(!keys.contains(A, now));
+        keys.note(A, Stranger, 503, Err(NotStorable::Status), now);
+        keys.note(A, Stranger, 200, Err(NotStorable::RequestNoStore), now);
+        assert!(!keys.contains(A, Stranger, now));
     }
 
     #[test]
-    fn the_table_is_bounded() {
+    fn the_table_is_bounded_and_the_oldest_makes_room() {
         let (keys, now) = (Unshared::default(), Instant::now());
-        for n in 0..(2 * KEYS_MAX as u64) {
-            keys.note(KeyHash(n), 200, Err(NotStorable::NoStore), now);
+        let spread = |n: u64| KeyHash(n << 32);
+        let all = KEYS_MAX as u64;
+        let note = |n| keys.note(spread(n), Stranger, 200, Err(NotStorable::NoStore), now);
+        for n in 0..all {
+            assert_eq!(note(n), Noted::Yes, "{n}");
         }
-        let kept: usize = keys.shards.iter().map(|s| s.lock().unwrap().len()).sum();
-        assert!(kept <= KEYS_MAX);
+        for n in all..all + 100 {
+            assert_eq!(note(n), Noted::Dropped, "{n}");
+        }
+        for n in 0..all + 100 {
+            assert_eq!(keys.contains(spread(n), Stranger, now), n >= 100, "{n}");
+        }
+        // One that is noted again and again does not push out the others.
+        for _ in 0..10 * KEYS_MAX {
+            note(all + 99);
+        }
+        let queued = |shard: &Mutex<Table>| shard.lock().unwrap().queue.len();
+        assert!(keys.shards.iter().map(queued).sum::<usize>() <= 2 * KEYS_MAX);
+        assert!(keys.contains(spread(all + 98), Stranger, now));
+        for n in 0..all {
+            note(n);
+        }
+        let kept = |shard: &Mutex<Table>| shard.lock().unwrap().keys.len();
+        assert!(keys.shards.iter().map(kept).sum::<usize>() <= KEYS_MAX);
     }
 }

@@ -81,6 +81,32 @@ pub fn served(
     Ok(number)
 }
 
+/// May this be served now to one who has needed `full_key` since `at`? It was alive then, or came later. (Of a key with several
+/// versions an older one may lie where the one that is needed was lost: those who need records give them keys that name one.)
+///
+/// # Errors
+/// Which rule is broken, and how.
+pub fn was_alive(
+    world: &World,
+    full_key: FullKey,
+    served: Served<'_>,
+    at: u64,
+) -> Result<VersionNumber, String> {
+    let number = is_what_was_stored(world, full_key, served)?;
+    let has_others = world.full_keys[full_key as usize].versions.len() > 1;
+    let killer = world
+        .killers(number)
+        .filter(|killer| killer.acknowledged || killer.life == world.life)
+        .find(|killer| killer.at <= at && !has_others);
+    match killer {
+        None => Ok(number),
+        Some(killer) => Err(format!(
+            "R2: version {number} was invalidated at {}, and is served to one who needs it since {at}",
+            killer.at
+        )),
+    }
+}
+
 fn is_what_was_stored(
     world: &World,
     full_key: FullKey,

@@ -45,6 +45,10 @@ pub struct Report {
     pub compared: u64,
     /// Of those, what came along with the read of another record.
     pub came_along: u64,
+    /// Records read by those who needed them.
+    pub read_needed: u64,
+    /// Of these: those that nobody else would have been given.
+    pub read_after_kill: u64,
     /// Look-ups that found nothing.
     pub misses: u64,
     /// Records that did not verify.
@@ -88,6 +92,8 @@ impl Report {
             weeded,
             compared,
             came_along,
+            read_needed,
+            read_after_kill,
             misses,
             unverified,
             invalidations,
@@ -116,6 +122,8 @@ impl Report {
         self.weeded += weeded;
         self.compared += compared;
         self.came_along += came_along;
+        self.read_needed += read_needed;
+        self.read_after_kill += read_after_kill;
         self.misses += misses;
         self.unverified += unverified;
         self.invalidations += invalidations;
@@ -147,7 +155,7 @@ impl Report {
     }
 
     /// All but the faults, by name.
-    pub fn numbers(&self) -> [(&'static str, u64); 26] {
+    pub fn numbers(&self) -> [(&'static str, u64); 28] {
         [
             ("seeds", self.seeds),
             ("steps", self.steps),
@@ -166,6 +174,8 @@ impl Report {
             ("records weeded", self.weeded),
             ("answers compared", self.compared),
             ("of them came along", self.came_along),
+            ("read by who needed them", self.read_needed),
+            ("of them killed before", self.read_after_kill),
             ("misses", self.misses),
             ("records not verified", self.unverified),
             ("invalidations", self.invalidations),

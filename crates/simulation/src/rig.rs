@@ -175,6 +175,21 @@ impl Rig {
         self.store.look_up(hash)
     }
 
+    /// Finds a record for one who needs it.
+    pub fn look_up_needed(&self, hash: KeyHash) -> Lookup {
+        self.store.look_up_needed(hash)
+    }
+
+    /// Verifies a record that somebody needs. None: it is not to be served.
+    pub fn decode_needed(
+        &self,
+        bytes: &Bytes,
+        hash: KeyHash,
+        read: Option<&Read>,
+    ) -> Option<RecordParts> {
+        self.store.decode_needed(bytes, hash, read).ok()
+    }
+
     /// Where a record lies on the disk, if there is such a record, and its write is over.
     pub fn place_of(&self, hash: KeyHash) -> Option<u64> {
         match self.store.look_up(hash) {

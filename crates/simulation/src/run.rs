@@ -18,6 +18,7 @@ use crate::check::Waived;
 use crate::disk::{Disk, Done, Op};
 use crate::faults::Faults;
 use crate::hostile::{self, Samples};
+use crate::needing::InUse;
 use crate::random::Random;
 use crate::reading::Reading;
 use crate::report::{Event, Failure, Report, Story};
@@ -102,7 +103,7 @@ pub(crate) struct Run {
     pub report: Report,
     pub fills: Vec<Fill>,
     /// What is not to be evicted.
-    pub needed: Vec<FullKey>,
+    pub needed: Vec<InUse>,
     pub tickets: Vec<(Ticket, u32)>,
     /// Has the superblock ever been durable?
     pub opened_once: bool,

@@ -84,7 +84,11 @@ impl Store {
     /// being worked in (it has no records any more) may outlive a record of its own: that is written already, and if it is dropped
     /// then, its place may be used again at once. So such a flight counts only where nothing newer can be at that place, that is, when
     /// the writer is locked, the open cluster was asked, and of the flights the newest is taken.
-    fn in_flight(&self, extent: Extent, counts: impl Fn(&Flight) -> bool) -> Option<Bytes> {
+    pub(crate) fn in_flight(
+        &self,
+        extent: Extent,
+        counts: impl Fn(&Flight) -> bool,
+    ) -> Option<Bytes> {
         let flights = crate::lock(&self.flights);
         let covering = flights
             .iter()

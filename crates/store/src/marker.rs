@@ -86,6 +86,16 @@ impl Markers {
             .map_or(0, |numbered| numbered.doubted_at)
     }
 
+    /// The marker of that salt, with another list.
+    pub(crate) fn resume(&mut self, primary: KeyHash, salt: u64, list: &[u8]) -> Option<&Marker> {
+        let numbered = self.by_primary.get_mut(&primary.0)?;
+        let marker = Some(&mut numbered.marker).filter(|marker| marker.salt == salt)?;
+        if *marker.list != *list {
+            marker.list = Arc::from(list);
+        }
+        Some(marker)
+    }
+
     pub(crate) fn remove(&mut self, primary: KeyHash) -> bool {
         self.by_primary.remove(&primary.0).is_some()
     }
@@ -154,5 +164,23 @@ mod tests {
         assert_eq!(markers.len(), MARKERS_MAX);
         assert!(markers.get(KeyHash(0)).is_none());
         assert_eq!(markers.get(KeyHash(1)).unwrap().salt, 1);
+    }
+
+    #[test]
+    fn a_list_is_replaced_only_behind_its_salt() {
+        let mut markers = Markers::default();
+        let marker = Marker {
+            salt: 5,
+            list: Arc::from(&b"accept"[..]),
+        };
+        markers.set(KeyHash(1), marker, 5);
+        assert!(markers.resume(KeyHash(1), 4, b"other").is_none());
+        assert!(markers.resume(KeyHash(2), 5, b"other").is_none());
+        assert_eq!(
+            &*markers.resume(KeyHash(1), 5, b"more").unwrap().list,
+            b"more"
+        );
+        let read = Markers::decode(&markers.encode()).unwrap();
+        assert_eq!(read.get(KeyHash(1)), markers.get(KeyHash(1)));
     }
 }

@@ -324,13 +324,13 @@ impl Store {
                     due += len;
                     return true;
                 }
-                if !need.given_up {
-                    need.given_up = true;
-                    self.counters.moves_failed.add(1);
-                }
+                self.counters.moves_failed.add(u64::from(!need.given_up));
             }
-            let _ = shard.drop_record(spot, hash, Fate::Evicted);
+            let extent = shard.entry(spot).extent();
+            let freed = shard.drop_record(spot, hash, Fate::Evicted);
             crate::lock(&self.left).add_swept(self.name_of(hash));
+            // What can be read, and not written again just now, stays where it is for those who need it.
+            let _ = shard.keep_if_needed(hash, extent, freed);
             self.counters.evictions.add(1);
             self.counters.evicted_chunks.add(u64::from(len.0));
             false

@@ -4,7 +4,9 @@
 //! soon says so ([`Store::need`], [`Needs`]); then it is treated as if it had just been used whenever its turn to leave comes:
 //! *by the hand* it is written again (`moves`), *by the book* it goes to the warm end (`evict`).
 //!
-//! To be needed keeps nothing from being killed: purged, replaced, forgotten.
+//! To be needed keeps nothing from being killed: purged, replaced, forgotten. Nobody finds it then, but those who need it: for them
+//! it stays where it lies, pinned, and is not written again ([`Store::look_up_needed`]). What they began to send was right
+//! when they began.
 //!
 //! Limits: records of a quarter of the data area ([`NEEDED_SHARE`]) and [`NEEDS_MAX`] needs in all; beyond them a record is not
 //! noted, and leaves when it is its turn.
@@ -13,7 +15,9 @@
 
 use crate::key::{KeyHash, NumberMap};
 use crate::moves::Moving;
+use crate::reading::{Lookup, Read};
 use crate::store::Store;
+use extent::Extent;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +49,8 @@ pub(crate) struct Need {
     pub moving: Moving,
     /// It could not be moved, and leaves like any other.
     pub given_up: bool,
+    /// It has left the index, killed or with no room to be moved to, and lies here until it is released.
+    pub kept: Option<Extent>,
 }
 
 /// A shard's table of what is needed, by whole hash.
@@ -147,6 +153,7 @@ impl Store {
             bytes,
             moving: Moving::queued(is_queued),
             given_up: false,
+            kept: None,
         };
         shard.needed.insert(hash.0, need);
         Needed::Noted
@@ -161,7 +168,11 @@ impl Store {
         need.count -= 1;
         let (is_last, bytes, is_counted) = (need.count == 0, need.bytes, !need.given_up);
         if is_last {
-            shard.needed.remove(&hash.0);
+            let kept = shard.needed.remove(&hash.0).and_then(|need| need.kept);
+            if let Some(extent) = kept {
+                let (_, freed) = shard.unpin(extent.first);
+                self.queue_freed(freed);
+            }
             // Room need not be kept for it any more.
             if let Some(spot) = shard.find(hash).filter(|_| is_counted) {
                 let extent = shard.entry(spot).extent();
@@ -172,6 +183,38 @@ impl Store {
             self.needed_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
         self.needs.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// As [`Self::look_up`], for one who needs the record: also if it was killed since, and so is found by nobody else. What is read is
+    /// to be verified by [`Self::decode_needed`].
+    pub fn look_up_needed(&self, hash: KeyHash) -> Lookup {
+        let found = self.look_up(hash);
+        if !matches!(found, Lookup::Absent) {
+            return found;
+        }
+        // It may be on its way to the disk still, in what is the writer's, whose lock comes first.
+        let writer = self.writer();
+        let mut shard = self.shard(self.shard_of(hash));
+        let Some(extent) = shard.needed.get(&hash.0).and_then(|need| need.kept) else {
+            return Lookup::Absent;
+        };
+        if !shard.is_held_for_writing(extent.first) {
+            shard.pin_again(extent.first);
+            return Lookup::OnDisk(Read {
+                offset: self.geometry.offset_of(extent.first.0),
+                len: extent.len.0 as usize * self.chunk_bytes(),
+                hash,
+                extent,
+                began: self.sequence(),
+                renew: false,
+            });
+        }
+        let open = writer.open.iter().find(|open| open.covers(extent));
+        let bytes = match open {
+            Some(open) => Some(open.copy(extent, self.chunk_bytes())),
+            None => self.in_flight(extent, |_| true),
+        };
+        bytes.map_or(Lookup::Absent, Lookup::Buffered)
     }
 
     pub(crate) fn is_needed(&self, hash: KeyHash) -> bool {

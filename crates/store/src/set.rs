@@ -151,6 +151,11 @@ impl Set {
         self.of(primary).set_marker(primary, list, began)
     }
 
+    /// See [`Store::resume_marker`].
+    pub fn resume_marker(&self, primary: KeyHash, salt: u64, list: &[u8]) -> Option<Marker> {
+        self.of(primary).resume_marker(primary, salt, list)
+    }
+
     /// See [`Store::invalidate`].
     pub fn invalidate(&self, primary: KeyHash) -> (bool, Tickets) {
         let owner = self.owner(primary);

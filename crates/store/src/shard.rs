@@ -154,8 +154,48 @@ impl Shard {
             }
         }
         match self.find(hash) {
-            Some(spot) => (true, self.drop_record(spot, hash, Fate::Killed)),
+            Some(spot) => {
+                let extent = self.entry(spot).extent();
+                let freed = self.drop_record(spot, hash, Fate::Killed);
+                (true, self.keep_if_needed(hash, extent, freed))
+            }
             None => (waited, None),
+        }
+    }
+
+    /// A record has left the index: who needs it keeps it from being overwritten until it is released. What is free all the same.
+    pub(crate) fn keep_if_needed(
+        &mut self,
+        hash: KeyHash,
+        extent: Extent,
+        freed: Option<Extent>,
+    ) -> Option<Extent> {
+        let need = self.needed.get_mut(&hash.0);
+        let Some(need) = need.filter(|need| !need.given_up && need.kept.is_none()) else {
+            return freed;
+        };
+        need.kept = Some(extent);
+        let unheld = Hold {
+            hash,
+            extent,
+            readers: 0,
+            writing: false,
+            doubted: false,
+            fate: Some(Fate::Killed),
+        };
+        self.held.entry(extent.first.0).or_insert(unheld).readers += 1;
+        None
+    }
+
+    /// Is what is held there still on its way to the disk?
+    pub(crate) fn is_held_for_writing(&self, first: Chunk) -> bool {
+        self.held.get(&first.0).is_some_and(|hold| hold.writing)
+    }
+
+    /// One more reader of what is held already.
+    pub(crate) fn pin_again(&mut self, first: Chunk) {
+        if let Some(hold) = self.held.get_mut(&first.0) {
+            hold.readers += 1;
         }
     }
 

@@ -263,7 +263,27 @@ impl Store {
         self.verify(bytes, read.hash, Some(read.extent))
     }
 
-    pub(crate) fn verify(
+    /// As [`Self::decode`], or, with the read that brought the bytes, as [`Self::decode_read`]; but an invalidation does not count. For
+    /// who has promised the record to a client while it was alive, and [needs](crate::Needs) it since.
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn decode_needed(
+        &self,
+        bytes: &Bytes,
+        expect: KeyHash,
+        read: Option<&Read>,
+    ) -> Result<RecordParts, Corrupt> {
+        let parts = self.decode_whole(bytes, expect, read.map(|read| read.extent))?;
+        // What an older store has left is not what was promised.
+        match parts.sequence < self.accept_from {
+            true => Err(Corrupt::Invalidated),
+            false => Ok(parts),
+        }
+    }
+
+    /// A record's own proofs: that it is whole, of this store, of this key, and in its place.
+    fn decode_whole(
         &self,
         bytes: &Bytes,
         hash: KeyHash,
@@ -277,7 +297,16 @@ impl Store {
             chunk_bytes: self.geometry.chunk_bytes,
             mistakes: self.limits.mistakes,
         };
-        let mut verified = crate::record::decode(bytes, expected);
+        crate::record::decode(bytes, expected)
+    }
+
+    pub(crate) fn verify(
+        &self,
+        bytes: &Bytes,
+        hash: KeyHash,
+        extent: Option<Extent>,
+    ) -> Result<RecordParts, Corrupt> {
+        let mut verified = self.decode_whole(bytes, hash, extent);
         if let Ok(parts) = &mut verified {
             let met = self.meet(parts.began, &parts.key, &parts.meta);
             let standing = self.standing_of(parts, hash, extent);
@@ -481,6 +510,16 @@ impl Store {
         };
         let _ = self.background().log.append(salt, entry);
         Some(marker)
+    }
+
+    /// The marker of that salt with another list, which leads to what was stored with the one before as well. It is not logged: a
+    /// crash may bring back the one before. None if there is no such marker any more, or the list is too long.
+    pub fn resume_marker(&self, primary: KeyHash, salt: u64, list: &[u8]) -> Option<Marker> {
+        let mut shard = self.shard(self.shard_of(primary));
+        if list.len() > LIST_BYTES_MAX {
+            return None;
+        }
+        shard.markers.resume(primary, salt, list).cloned()
     }
 
     /// What the store is like now and what it has done.

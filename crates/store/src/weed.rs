@@ -402,6 +402,7 @@ impl Store {
         }
         if met.dead {
             let freed = shard.drop_record(spot, header.hash, Fate::Killed);
+            let freed = shard.keep_if_needed(header.hash, place.extent(), freed);
             // What it had replaced was not purged, and may be found if this one's bytes are not.
             self.has_left(header.hash);
             drop(shard);

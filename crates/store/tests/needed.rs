@@ -2,8 +2,9 @@
 
 mod common;
 
+use bytes::Bytes;
 use common::{MIB, Shell, body};
-use store::{Lookup, Needed, Needs, Outcome};
+use store::{KeyHash, Lookup, Needed, Needs, NewRecord, Outcome};
 
 const BODY: usize = 20_000;
 
@@ -353,4 +354,87 @@ fn a_long_body_in_a_row_survives_a_burst() {
     };
     assert_eq!((0..RECORDS).filter(whole).count() as u64, RECORDS);
     shell.store.audit().unwrap();
+}
+
+/// A fragment of `http://large.example/`, whose fetch began then.
+fn put_fragment(shell: &mut Shell, n: u64) -> KeyHash {
+    let (key, primary) = (key(n), shell.hash(b"http://large.example/"));
+    let record = NewRecord {
+        hash: shell.hash(&key),
+        primary,
+        key: &key,
+        meta: b"",
+        body: &[&body(n, 0, BODY)],
+        fragment: None,
+        total: None,
+        began: shell.store.sequence(),
+        server: 0,
+    };
+    assert_eq!(shell.put_record(&record), Outcome::Stored);
+    record.hash
+}
+
+/// What one who needs it reads.
+fn read_needed(shell: &Shell, hash: KeyHash) -> Option<Bytes> {
+    let (bytes, read) = match shell.store.look_up_needed(hash) {
+        Lookup::Absent => return None,
+        Lookup::Buffered(bytes) => (bytes, None),
+        Lookup::OnDisk(read) => (shell.bytes_of(&read), Some(read)),
+    };
+    let parts = shell.store.decode_needed(&bytes, hash, read.as_ref());
+    if let Some(read) = read {
+        let _ = shell.store.read_done(read);
+    }
+    parts.ok().map(|parts| parts.body)
+}
+
+/// Killed on disk, in a write under way and in an open cluster; by a purge, a purge by pattern, and when it is found to be dead.
+#[test]
+fn what_is_purged_while_it_is_needed_is_read_by_who_needs_it_and_by_nobody_else() {
+    for policy in ["second-chance", "second-chance=0", "lru", "s3-fifo", "gdsf"] {
+        for (settled, by_pattern) in [(true, false), (true, true), (false, false)] {
+            let mut shell = Shell::with_policy(4 * MIB, policy);
+            shell.settings.matches = |_, pattern, key, _| key.starts_with(pattern);
+            let settings = shell.settings.clone();
+            let mut shell = Shell::new(4 * MIB, settings);
+            let hashes: Vec<_> = (0..8).map(|n| put_fragment(&mut shell, n)).collect();
+            if settled {
+                shell.settle();
+            }
+            let mut needs = Needs::new(&shell.store);
+            for &hash in &hashes {
+                assert_eq!(needs.add(hash), Needed::Noted);
+            }
+            if by_pattern {
+                let ticket = shell.store.invalidate_matching(1, b"http://large.example/");
+                let _ = ticket.unwrap();
+            } else {
+                let primary = shell.hash(b"http://large.example/");
+                let _ = shell.store.invalidate(primary);
+            }
+            // Some are found to be dead and dropped before, some after the store was filled with other things.
+            for &hash in &hashes[..4] {
+                shell.store.forget(hash);
+                assert!(matches!(shell.store.look_up(hash), Lookup::Absent));
+            }
+            shell.settle();
+            for times in [0, 3] {
+                others(&mut shell, times, 1);
+                shell.store.audit().unwrap();
+                for (n, &hash) in (0..).zip(&hashes) {
+                    let read = read_needed(&shell, hash);
+                    assert!(read == Some(body(n, 0, BODY).into()), "{policy}: {n}");
+                    assert!(shell.get_if_alive(&key(n)).is_none(), "{policy}: {n}");
+                }
+            }
+            drop(needs);
+            shell.store.audit().unwrap();
+            assert_eq!(shell.store.figures().needed_bytes, 0);
+            let is_absent = |hash: &KeyHash| read_needed(&shell, *hash).is_none();
+            assert!(hashes[..4].iter().all(is_absent));
+            // Where they lay, other things can lie again.
+            others(&mut shell, 3, 2);
+            shell.store.audit().unwrap();
+        }
+    }
 }

@@ -253,7 +253,7 @@ mod tests {
         let (salt, values) = key.variant.unwrap();
         assert_eq!(salt, 9);
         let expected = [
-            ("accept-encoding".to_owned(), Some("gzip, br".to_owned())),
+            ("accept-encoding".to_owned(), Some("br, gzip".to_owned())),
             ("cookie".to_owned(), None),
         ];
         assert_eq!(selection(&marker, values), expected);

@@ -1,6 +1,14 @@
 //! The table of flights: who joins which, and what all of them together keep.
 //!
-//! Limits: `waiters_max` readers a flight. The bytes kept are counted here, and bounded by those who ask.
+//! They are listed by the resource, so that a purge finds all of them, and told apart by what those who share one agree in: the
+//! key of a variant, once it is known that the answers vary.
+//!
+//! A *reload* (`no-cache`, `max-age=0`) may have no answer that was asked for before it came. So it joins no fetch that has begun.
+//! Where one is under way, the first reload starts another that begins when that one is answered; those who come until then
+//! join it. However many reload, one fetch is under way for them and one waits.
+//!
+//! Limits: `waiters_max` readers a flight; [`LISTED_MAX`] flights a resource, beyond which a request fetches for itself. The bytes
+//! kept are counted here, and bounded by those who ask.
 
 use std::{
     collections::HashMap,
@@ -16,8 +24,20 @@ use store::{KeyHash, Sequence};
 use super::{Flight, FlightReader, SHARDS, State};
 use crate::{turns::Turns, unshared::Unshared};
 
-/// Flights by key hash, which is a good hash already.
-type Table = HashMap<u64, Arc<Flight>, BuildHasherDefault<AsItIs>>;
+/// Flights of one resource at a time that others may join: they are looked through one by one, under a lock.
+const LISTED_MAX: usize = 64;
+
+/// Flights by the hash of their resource's key, which is a good hash already.
+type Table = HashMap<u64, Vec<Listed>, BuildHasherDefault<AsItIs>>;
+
+/// A flight that others may join.
+struct Listed {
+    /// What those who share it agree in.
+    key: Box<[u8]>,
+    /// The directives of a reload, which those who join it before it begins must have said too.
+    reload: Box<[u8]>,
+    flight: Arc<Flight>,
+}
 
 /// Hashes a hash.
 #[derive(Default)]
@@ -56,10 +76,14 @@ pub struct Flights {
 pub enum Boarding {
     /// This request is the first: it must fetch.
     Started(FlightReader),
+    /// This request is the first that may have the answer: it must fetch, once the one under way is answered.
+    Behind(FlightReader, FlightReader),
     /// Another request fetches.
     Joined(FlightReader),
     /// There is a fetch, but it can't be joined (full, or past the point): go alone.
     Alone,
+    /// There is no fetch, and no need of one any more.
+    Unneeded,
 }
 
 impl Flights {
@@ -91,40 +115,112 @@ impl Flights {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Joins the flight for this key, or starts one. `began` is read under the table's lock, which
-    /// [`Flights::forget`] takes after an invalidation was recorded: a flight that began before it is gone.
+    /// Joins the flight for this key, or starts one. `began` gives the sequence at which it begins, or nothing if none is needed;
+    /// it is asked under the table's lock, which [`Flights::forget`] takes after an invalidation was recorded: a flight that
+    /// began before it is gone.
     pub fn join_or_start(
         &self,
         primary: KeyHash,
         key: &[u8],
+        began: impl FnOnce() -> Option<Sequence>,
+    ) -> Boarding {
+        let mut shard = self.shard(primary);
+        let listed = shard.get(&primary.0).map_or(&[][..], Vec::as_slice);
+        let mut same = listed.iter().filter(|one| *one.key == *key).peekable();
+        let is_there = same.peek().is_some();
+        if let Some(reader) = same.find_map(|one| self.seat(&one.flight)) {
+            return Boarding::Joined(reader);
+        }
+        if is_there || listed.len() >= LISTED_MAX {
+            return Boarding::Alone;
+        }
+        let Some(began) = began() else {
+            return Boarding::Unneeded;
+        };
+        Boarding::Started(self.list(&mut shard, primary, (key, b""), began))
+    }
+
+    /// Joins a flight that this reload's answer may come from, or starts one. `reload`: its directives.
+    pub fn join_or_queue(
+        &self,
+        primary: KeyHash,
+        key: &[u8],
+        reload: &[u8],
         began: impl FnOnce() -> Sequence,
     ) -> Boarding {
         let mut shard = self.shard(primary);
-        if let Some(flight) = shard.get(&primary.0) {
-            let seat = flight.lock().seat(flight, key, self.waiters_max);
-            return match seat {
-                Some(slot) => Boarding::Joined(FlightReader {
-                    flight: Arc::clone(flight),
-                    slot,
-                }),
-                None => Boarding::Alone,
-            };
+        let listed = shard.get(&primary.0).map_or(&[][..], Vec::as_slice);
+        let mut ahead = None;
+        for one in listed.iter().filter(|one| *one.key == *key) {
+            let mut state = one.flight.lock();
+            if state.is_waiting && *one.reload == *reload {
+                drop(state);
+                return match self.seat(&one.flight) {
+                    Some(reader) => Boarding::Joined(reader),
+                    None => Boarding::Alone,
+                };
+            }
+            if ahead.is_none() && !state.is_waiting && state.news.is_none() {
+                // Beside the seats: there is one such reader, and it leaves with the head.
+                let slot = state.add_reader();
+                let flight = Arc::clone(&one.flight);
+                ahead = Some(FlightReader { flight, slot });
+            }
         }
-        let flight = self.flight(primary, key, began());
-        let slot = flight.lock().add_reader();
-        shard.insert(primary.0, Arc::clone(&flight));
-        Boarding::Started(FlightReader { flight, slot })
+        if listed.len() >= LISTED_MAX {
+            return Boarding::Alone;
+        }
+        let reader = self.list(&mut shard, primary, (key, reload), began());
+        match ahead {
+            Some(ahead) => {
+                reader.flight.lock().is_waiting = true;
+                Boarding::Behind(reader, ahead)
+            }
+            None => Boarding::Started(reader),
+        }
     }
 
     /// Joins the flight for this key, if there is one and it can be joined.
     pub fn join(&self, primary: KeyHash, key: &[u8]) -> Option<FlightReader> {
         let shard = self.shard(primary);
-        let flight = shard.get(&primary.0)?;
-        let slot = flight.lock().seat(flight, key, self.waiters_max)?;
-        Some(FlightReader {
-            flight: Arc::clone(flight),
-            slot,
-        })
+        let listed = shard.get(&primary.0)?;
+        let mut same = listed.iter().filter(|one| *one.key == *key);
+        same.find_map(|one| self.seat(&one.flight))
+    }
+
+    fn seat(&self, flight: &Arc<Flight>) -> Option<FlightReader> {
+        let slot = flight.lock().seat(self.waiters_max)?;
+        let flight = Arc::clone(flight);
+        Some(FlightReader { flight, slot })
+    }
+
+    /// A new flight, in the table, and its first reader.
+    fn list(
+        &self,
+        shard: &mut Table,
+        primary: KeyHash,
+        (key, reload): (&[u8], &[u8]),
+        began: Sequence,
+    ) -> FlightReader {
+        let flight = self.flight(primary, began);
+        let slot = flight.lock().add_reader();
+        shard.entry(primary.0).or_default().push(Listed {
+            key: key.into(),
+            reload: reload.into(),
+            flight: Arc::clone(&flight),
+        });
+        FlightReader { flight, slot }
+    }
+
+    /// From here on those who share the flight agree in this: its answer has told more than was known.
+    pub fn rename(&self, flight: &Arc<Flight>, key: &[u8]) {
+        let mut shard = self.shard(flight.primary);
+        let mut all = shard.get_mut(&flight.primary.0).into_iter().flatten();
+        if let Some(listed) = all.find(|one| Arc::ptr_eq(&one.flight, flight))
+            && *listed.key != *key
+        {
+            listed.key = key.into();
+        }
     }
 
     /// Counts bytes that are kept outside of flights into the shared budget.
@@ -144,16 +240,15 @@ impl Flights {
     }
 
     /// A flight nobody else can join: for revalidation behind the client's back and for requests that go alone.
-    pub fn start_alone(&self, primary: KeyHash, key: &[u8], began: Sequence) -> FlightReader {
-        let flight = self.flight(primary, key, began);
+    pub fn start_alone(&self, primary: KeyHash, began: Sequence) -> FlightReader {
+        let flight = self.flight(primary, began);
         flight.close();
         let slot = flight.lock().add_reader();
         FlightReader { flight, slot }
     }
 
-    fn flight(&self, primary: KeyHash, key: &[u8], began: Sequence) -> Arc<Flight> {
+    fn flight(&self, primary: KeyHash, began: Sequence) -> Arc<Flight> {
         Arc::new(Flight {
-            key: key.into(),
             primary,
             began,
             state: Mutex::new(State {
@@ -167,19 +262,19 @@ impl Flights {
     /// Takes the flight out of the table, so that the next request starts a new one.
     pub fn remove(&self, flight: &Arc<Flight>) {
         let mut shard = self.shard(flight.primary);
-        if shard
-            .get(&flight.primary.0)
-            .is_some_and(|f| Arc::ptr_eq(f, flight))
-        {
-            shard.remove(&flight.primary.0);
+        if let Some(listed) = shard.get_mut(&flight.primary.0) {
+            listed.retain(|one| !Arc::ptr_eq(&one.flight, flight));
+            if listed.is_empty() {
+                shard.remove(&flight.primary.0);
+            }
         }
     }
 
-    /// After an invalidation: nobody joins what began before it.
+    /// After an invalidation: nobody joins what began before it, whichever variant it is.
     pub fn forget(&self, primary: KeyHash) {
         self.unshared.forget(primary);
-        if let Some(flight) = self.shard(primary).remove(&primary.0) {
-            flight.close();
+        for one in self.shard(primary).remove(&primary.0).into_iter().flatten() {
+            one.flight.close();
         }
     }
 
@@ -188,12 +283,15 @@ impl Flights {
     pub fn forget_all(&self, is_meant: impl Fn(KeyHash, &[u8]) -> bool) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.retain(|_, flight| {
-                let meant = is_meant(flight.primary, &flight.key);
-                if meant {
-                    flight.close();
-                }
-                !meant
+            shard.retain(|_, listed| {
+                listed.retain(|one| {
+                    let meant = is_meant(one.flight.primary, &one.key);
+                    if meant {
+                        one.flight.close();
+                    }
+                    !meant
+                });
+                !listed.is_empty()
             });
         }
     }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `cache` | what is stored and found again, and what makes it go |
 //! | `details` | smaller rules of HTTP |
+//! | `downloads` | large downloads that a purge overtakes |
 //! | `disk` | crashes, several stores, parts that are lost |
 //! | `hanging` | a disk that hangs, stores that cannot be opened |
 //! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
@@ -15,6 +16,7 @@
 //! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
+//! | `herds` | many at once: how often the origin is asked |
 //! | `framing` | messages as RFC 9112 wants them, and those it forbids |
 //! | `bodies` | request bodies, early responses |
 //! | `budgets` | what many may take together, and the slow |
@@ -38,12 +40,14 @@ mod budgets;
 mod cache;
 mod details;
 mod disk;
+mod downloads;
 mod forged;
 mod forward;
 mod framing;
 mod hanging;
 mod harness;
 mod head;
+mod herds;
 mod hostile;
 mod interim;
 mod large;

@@ -205,6 +205,20 @@ impl Shell {
         Some(parts)
     }
 
+    /// Reads at once what may have been killed.
+    pub fn get_if_alive(&self, key: &[u8]) -> Option<RecordParts> {
+        let hash = self.hash(key);
+        match self.store.look_up(hash) {
+            Lookup::Absent => None,
+            Lookup::Buffered(bytes) => self.store.decode(&bytes, hash).ok(),
+            Lookup::OnDisk(read) => {
+                let parts = self.store.decode_read(&self.bytes_of(&read), &read);
+                let may_serve = self.store.read_done(read);
+                parts.ok().filter(|_| may_serve)
+            }
+        }
+    }
+
     pub fn read(&self, key: &[u8]) -> Read {
         match self.store.look_up(self.hash(key)) {
             Lookup::OnDisk(read) => read,
