@@ -604,7 +604,7 @@ mod tests {
                 runs with
                   workers       1 thread
                   clients       at most 16384 connections at once
-                  heads         at most 16KiB and 128 fields, 64MiB of those that are not complete
+                  heads         at most 64KiB and 128 fields, 64MiB of those that are not complete
                   transfers     at most 256MiB of bodies on their way
                   stopping      waits up to 1m for running requests
                   access log    standard output, Squid's format
