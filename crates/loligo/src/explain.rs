@@ -613,6 +613,7 @@ mod tests {
 
                 set differently from the default
                   store.direct = false   (default true)
+                  limits.head-max = 64KiB   (default 16KiB)
                   timeouts.drain = 1m   (default 30s)
             "#]],
         );
