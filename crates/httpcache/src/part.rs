@@ -201,7 +201,10 @@ mod tests {
                 .map(|r| (r.span.first, r.span.last, r.complete_length))
         };
         assert_eq!(place("bytes 0-499/1234"), Some((0, 499, Some(1234))));
-        assert_eq!(place("Bytes 1233-1233/1234"), Some((1233, 1233, Some(1234))));
+        assert_eq!(
+            place("Bytes 1233-1233/1234"),
+            Some((1233, 1233, Some(1234)))
+        );
         assert_eq!(place("bytes 0-499/*"), Some((0, 499, None)));
         for wrong in [
             "bytes */1234",

@@ -627,7 +627,7 @@ mod tests {
                 runs with
                   workers       1 thread
                   clients       at most 16384 connections at once
-                  heads         at most 16KiB and 128 fields, 64MiB of those that are not complete
+                  heads         at most 64KiB and 128 fields, 64MiB of those that are not complete
                   transfers     at most 256MiB of bodies on their way
                   stopping      waits up to 1m for running requests
                   access log    standard output, Squid's format
@@ -636,6 +636,7 @@ mod tests {
 
                 set differently from the default
                   store.direct = false   (default true)
+                  limits.head-max = 64KiB   (default 16KiB)
                   timeouts.drain = 1m   (default 30s)
             "#]],
         );
