@@ -47,16 +47,12 @@ impl Client {
 
     /// Asks for a path.
     pub fn get(&mut self, path: &str) -> Result<Answer> {
-        let mut may_repeat = self.0.is_open();
-        loop {
-            let mut answer = Answer::default();
-            match self.0.ask("GET", path, &[], b"", &mut answer) {
-                Ended::Broken { .. } if may_repeat && self.0.is_untouched() => may_repeat = false,
-                Ended::Broken { reason, .. } => {
-                    fail!("GET http://{}{path}: {reason}", self.0.address())
-                }
-                Ended::Whole | Ended::HungUp => return Ok(answer),
+        let mut answer = Answer::default();
+        match self.0.ask_repeatably("GET", path, &[], &mut answer) {
+            Ended::Broken { reason, .. } => {
+                fail!("GET http://{}{path}: {reason}", self.0.address())
             }
+            Ended::Whole | Ended::HungUp => Ok(answer),
         }
     }
 }

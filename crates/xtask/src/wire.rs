@@ -71,6 +71,7 @@ pub struct Connection {
     stream: Option<TcpStream>,
     buffer: Vec<u8>,
     after_head: bool,
+    /// Nothing of an answer has come.
     is_untouched: bool,
     is_narrow: bool,
     longest_wait: Duration,
@@ -118,16 +119,6 @@ impl Connection {
         self.address
     }
 
-    /// Does a connection of an earlier request wait for the next?
-    pub fn is_open(&self) -> bool {
-        self.stream.is_some()
-    }
-
-    /// Of the last request: nothing of an answer had come, so another attempt can do no harm.
-    pub fn is_untouched(&self) -> bool {
-        self.is_untouched
-    }
-
     /// During the last request: how long nothing came while something was waited for.
     pub fn longest_wait(&self) -> Duration {
         self.longest_wait
@@ -169,6 +160,23 @@ impl Connection {
                 after_head: self.after_head,
                 reason,
             },
+        }
+    }
+
+    /// The same for a request that may be sent twice: once more on a new connection, if the old one was closed while nobody used it.
+    pub fn ask_repeatably(
+        &mut self,
+        method: &str,
+        target: &str,
+        fields: &[(&str, &str)],
+        to: &mut dyn Receiver,
+    ) -> Ended {
+        let was_open = self.stream.is_some();
+        match self.ask(method, target, fields, b"", to) {
+            Ended::Broken { .. } if was_open && self.is_untouched => {
+                self.ask(method, target, fields, b"", to)
+            }
+            ended => ended,
         }
     }
 

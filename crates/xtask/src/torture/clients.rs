@@ -410,7 +410,9 @@ impl<'a> Client<'a> {
         let version = shared.ledger.raise(url.id);
         let target = format!("/http://{}{}", shared.address, url.path());
         let mut order = Order::new("PURGE", url);
-        order.ended = self.admin.ask("PURGE", &target, &[], b"", &mut order.reply);
+        // The admin interface closes what is idle for some seconds, and this may come in the same moment.
+        let admin = &mut self.admin;
+        order.ended = admin.ask_repeatably("PURGE", &target, &[], &mut order.reply);
         if self.is_acknowledged(&order, life) {
             shared.ledger.purged(url.id, version, order.deed());
             Figures::add(&shared.figures.purges, 1);
