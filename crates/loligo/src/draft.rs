@@ -3,7 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use proxy::plan::{AccessFormat, Destinations, LogTarget, OriginUrl, Plan, StorePlan};
+use proxy::plan::{
+    AccessFormat, ClientDirectives, Destinations, LogTarget, OriginUrl, Plan, StorePlan,
+};
 
 use ipnet::IpNet;
 
@@ -102,6 +104,10 @@ pub struct ListenerDraft {
     pub pass_host: Option<bool>,
     /// Forward only.
     pub connect_ports: Option<Vec<u16>>,
+    /// How much clients may demand.
+    pub client_directives: Option<ClientDirectives>,
+    /// Reverse only.
+    pub targeted: Option<bool>,
     /// Forward only.
     pub destinations: Option<Destinations>,
     /// Its routes.
@@ -115,6 +121,8 @@ impl ListenerDraft {
             place,
             address: None,
             allow: Vec::new(),
+            client_directives: None,
+            targeted: None,
             origin: None,
             pass_host: None,
             connect_ports: None,

@@ -45,6 +45,15 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
     } else {
         explain_stores(settled, &mut out);
     }
+    let cache = &plan.cache;
+    if !(cache.stale_while_revalidate.is_zero() && cache.stale_if_error.is_zero()) {
+        let text = format!(
+            "{} while revalidated, {} if the origin fails, where it says nothing",
+            Time(cache.stale_while_revalidate),
+            Time(cache.stale_if_error)
+        );
+        line(&mut out, "stale for", &text);
+    }
     for (n, rule) in plan.rules.iter().enumerate() {
         line(&mut out, &format!("rule {}", n + 1), &rules::explain(rule));
     }
@@ -126,6 +135,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
             line(out, "for", &clients(&listener.allow));
             line(out, "fetches", &destinations(&forward.destinations));
             line(out, "tunnels", &tunnels(forward));
+            line(out, "directives", &directives(listener));
         }
         Role::Reverse(routes) => {
             head(
@@ -133,6 +143,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
                 &format!("reverse proxy on {}", address(listener.address)),
             );
             line(out, "for", &clients(&listener.allow));
+            line(out, "directives", &directives(listener));
             for route in routes {
                 line(out, "route", &explain_route(route));
             }
@@ -144,6 +155,17 @@ fn explain_listener(listener: &Listener, out: &mut String) {
             }
         }
     }
+}
+
+/// Whose word counts in matters of caching.
+fn directives(listener: &Listener) -> String {
+    let heeds = &listener.heeds;
+    let clients = rules::directives_in_words(heeds.client_directives);
+    let targeted = match (&listener.role, heeds.targeted) {
+        (Role::Reverse(_), false) => "; CDN-Cache-Control not obeyed",
+        _ => "",
+    };
+    format!("of clients {clients}{targeted}")
 }
 
 fn clients(allow: &[IpNet]) -> String {
@@ -474,6 +496,7 @@ mod tests {
                   for           this machine only
                   fetches       from anywhere, loopback and link-local addresses included
                   tunnels       CONNECT to port 443
+                  directives    of clients obeyed, reloads by one request a second
 
                 admin interface on 127.0.0.1:3129
                   for           this machine only
@@ -537,9 +560,11 @@ mod tests {
                   for           this machine and 10.0.0.0/8, 192.0.2.7
                   fetches       from anywhere; loopback and link-local addresses refused, except 127.0.0.2
                   tunnels       CONNECT to ports 443, 8443
+                  directives    of clients obeyed, reloads by one request a second
 
                 reverse proxy on 127.0.0.1, any free port
                   for           this machine only
+                  directives    of clients ignored, but for only-if-cached
                   route         example.org -> http://127.0.0.1:8080 (the client's Host)
                   route         hosts below example.org, /docs -> https://docs.example (its own Host, certificate checked)
                   otherwise     requests are refused

@@ -14,7 +14,8 @@ use std::{borrow::Cow, rc::Rc, sync::Arc, time::Instant};
 use fields::Fields;
 use http1::{Framing, RequestHead, Seen};
 use httpcache::{
-    Condition, Request, RequestDirectives, Verdict,
+    ClientDirectives, Condition, Request, RequestDirectives, Rules, Standing, StandingFlags,
+    Verdict,
     cache_status::{CacheStatus, Forward},
     judge, may_serve_on_error, may_share,
 };
@@ -86,7 +87,7 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     let plain_method = head.method == "GET" || head.method == "HEAD";
     let passes = !plain_method
         || head.framing != Framing::None
-        || head.seen.intersects(Seen::UPGRADE)
+        || upgrade.is_some()
         || head
             .seen
             .intersects(Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE));
@@ -101,6 +102,10 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         head,
         met: ruled.met,
         bypass: ruled.bypass,
+        client_directives: ruled
+            .client_directives
+            .unwrap_or(listener.rules.client_directives),
+        foreign: listener.foreign,
         extras: extras.unwrap_or_default(),
         upgrade,
     };
@@ -155,6 +160,12 @@ pub struct Wanted {
     pub met: Met,
     /// They say that the cache is passed by.
     pub bypass: bool,
+    /// How much it may demand.
+    pub client_directives: ClientDirectives,
+    /// What is stored and marked so is not for it ([`ListenerState::foreign`]).
+    ///
+    /// [`ListenerState::foreign`]: crate::state::ListenerState::foreign
+    pub foreign: StandingFlags,
     /// Its values of what a rule makes part of the key; empty if none does.
     pub extras: Vec<u8>,
     /// The protocols it asks to switch to, where it may.
@@ -180,7 +191,7 @@ async fn cached(
     may_wait: bool,
 ) -> After {
     let shared = &worker.shared;
-    let directives = RequestDirectives::parse(&wanted.request);
+    let directives = RequestDirectives::heeded(&wanted.request, wanted.client_directives);
     let mut vary_miss = false;
     let mut found = find(worker, wanted, &mut vary_miss).await;
     let mut is_lost = false;
@@ -320,7 +331,7 @@ async fn fetched(
         metrics::add(&worker.counters.flights_unshared, 1);
     }
     let asks_about_its_own = found.is_none() && is_conditional(&wanted.request);
-    let boarding = if !directives.is_plain() || alone_for_now {
+    let boarding = if !directives.may_share() || alone_for_now {
         Boarding::Alone
     } else if asks_about_its_own {
         let joined = shared.flights.join(wanted.primary, &wanted.flight_key());
@@ -403,7 +414,9 @@ async fn fetched(
         }
         News::Validated(validated) => {
             note_moments(on, &validated.moments);
-            let object = &validated.object;
+            let cookies = Some(&validated.withheld).filter(|lines| !joined && !lines.is_empty());
+            let with_cookies = cookies.map(|lines| validated.object.with_lines(lines));
+            let object = with_cookies.as_ref().unwrap_or(&validated.object);
             let ttl = object.standing.ttl_s(worker.now_ms());
             let mut line = CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status)
                 .forward_status(304)
@@ -419,7 +432,7 @@ async fn fetched(
                 None => {
                     let looked_up = found.as_ref().map_or(Sequence::MAX, |f| f.began);
                     let held = Held {
-                        object: object.clone(),
+                        object: validated.object.clone(),
                         began: reader.flight.began.min(looked_up),
                         is_usable: true,
                     };
@@ -551,9 +564,14 @@ pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
         fields: &wanted.request,
     };
     let now = worker.now_ms();
+    let is_foreign = |standing: &Standing| standing.flags.intersects(wanted.foreign);
+    let rules = |rules: &Rules| Rules {
+        client_directives: wanted.client_directives,
+        ..*rules
+    };
     match news {
         News::Response(response) => {
-            if response.storable.is_err() {
+            if response.storable.is_err() || is_foreign(&response.standing) {
                 return false;
             }
             let leader = Request {
@@ -570,11 +588,11 @@ pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
                 &answer,
                 &response.standing,
                 now,
-                &response.decision.rules,
+                &rules(&response.decision.rules),
             )
         }
         News::Validated(validated) => {
-            if !validated.storable {
+            if !validated.storable || is_foreign(&validated.object.standing) {
                 return false;
             }
             let leader = Request {
@@ -587,7 +605,8 @@ pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
                 fields: &fields,
             };
             let standing = &validated.object.standing;
-            may_share(&leader, &waiter, &answer, standing, now, &validated.rules)
+            let rules = rules(&validated.rules);
+            may_share(&leader, &waiter, &answer, standing, now, &rules)
         }
         // The same failure would await it; but it may have a stale object of its own, so it gets the news.
         News::Failed(_) => true,

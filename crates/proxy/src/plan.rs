@@ -25,6 +25,7 @@ pub use bounds::{
 
 pub use rules::{KeyRule, Rule, Then, When};
 
+pub use httpcache::ClientDirectives;
 pub use replacement::{AdmissionKind, PolicyKind, Watermarks};
 pub use store::Replacement;
 
@@ -144,6 +145,30 @@ pub struct Listener {
     pub role: Role,
     /// The client networks served. Loopback clients are served always and need not be listed.
     pub allow: Vec<IpNet>,
+    /// Whose word counts in matters of caching.
+    pub heeds: Heeds,
+}
+
+/// Whose word counts in matters of caching: a forward proxy works for its clients, a reverse proxy for the origin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Heeds {
+    /// How much clients may demand of the cache.
+    pub client_directives: ClientDirectives,
+    /// Obey `Loligo-Cache-Control` and `CDN-Cache-Control` (RFC 9213)? Never on a forward listener.
+    pub targeted: bool,
+}
+
+impl Heeds {
+    /// The defaults of a forward listener.
+    pub const FORWARD: Heeds = Heeds {
+        client_directives: ClientDirectives::Revalidate,
+        targeted: false,
+    };
+    /// The defaults of a reverse listener.
+    pub const REVERSE: Heeds = Heeds {
+        client_directives: ClientDirectives::Ignore,
+        targeted: true,
+    };
 }
 
 /// What a listener is for.
@@ -164,6 +189,7 @@ impl Listener {
             address,
             role,
             allow,
+            heeds: Heeds::FORWARD,
         }
     }
 
@@ -174,6 +200,7 @@ impl Listener {
             address,
             role,
             allow,
+            heeds: Heeds::REVERSE,
         }
     }
 }

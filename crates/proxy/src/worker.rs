@@ -322,6 +322,12 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             clients: Clients {
                 allow: listener.allow.clone(),
             },
+            rules: httpcache::Rules {
+                targeted: listener.heeds.targeted,
+                client_directives: listener.heeds.client_directives,
+                ..shared.rules
+            },
+            foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),
             listener: listener.clone(),
             book: Arc::clone(&book),
         })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::proxy::plan::{Listener, Role, Route};
+use ::proxy::plan::{Heeds, Listener, Role, Route};
 
 use crate::harness::{
     client::request,
@@ -264,6 +264,7 @@ fn each_route_has_its_host_and_its_origin() {
         address: local(),
         role: Role::Reverse(routes),
         allow: Vec::new(),
+        heeds: Heeds::REVERSE,
     }));
     for (host, path, expected) in [
         ("a.example", "/x", "a.example /x".to_owned()),
