@@ -20,9 +20,9 @@
 //!
 //! Sources: open(2) on O_EXCL of block devices; systemd's "Locking Block Device Access".
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -111,11 +111,16 @@ impl Device {
                 path: path.to_owned(),
             });
         };
+        let found = size;
         let size = size - size % ALIGN_BYTES as u64;
         if size == 0 {
-            return Err(OpenError::SizeNeeded {
+            return Err(OpenError::TooShort {
                 path: path.to_owned(),
+                found,
             });
+        }
+        if kind.is_file() && options.access == Access::Exclusive {
+            keep_private(&file, path, fresh);
         }
         let direct = if options.direct {
             Some(go_direct(&file))
@@ -136,6 +141,31 @@ impl Device {
     }
 }
 
+/// The content of a cache is nobody else's business: an empty file that somebody made for us is given the rights of one that is
+/// created here. Those of a file with content are its owner's choice, but are spoken of.
+fn keep_private(file: &File, path: &Path, fresh: bool) {
+    let mode = |file: &File| file.metadata().map(|metadata| metadata.mode() & 0o777);
+    let others_may = |mode: u32| mode & 0o077 != 0;
+    if !mode(file).is_ok_and(others_may) {
+        return;
+    }
+    let made = match fresh {
+        true => file.set_permissions(Permissions::from_mode(PRIVATE)),
+        false => Err(io::Error::other("it was so before")),
+    };
+    if let (Err(why), Ok(mode)) = (made, mode(file)) {
+        tracing::warn!(
+            store = %path.display(),
+            mode = format_args!("{mode:04o}"),
+            %why,
+            "other users of this machine may open the store: chmod 600 unless that is meant"
+        );
+    }
+}
+
+/// The rights of a store: its owner's alone.
+const PRIVATE: u32 = 0o600;
+
 /// The open file, and whether it was created here.
 fn open_file(path: &Path, options: &OpenOptions) -> Result<(File, bool), OpenError> {
     let path_owned = || path.to_owned();
@@ -147,8 +177,7 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<(File, bool), OpenErr
     let mut how = File::options();
     how.read(true).write(exclusive);
     if options.create && exclusive && !is_among_devices(path) {
-        // The content of a cache is nobody else's business.
-        match how.clone().create_new(true).mode(0o600).open(path) {
+        match how.clone().create_new(true).mode(PRIVATE).open(path) {
             Ok(file) => return Ok((file, true)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(fail(error)),

@@ -50,6 +50,12 @@ pub enum OpenError {
     #[error("{} is new: say how large it shall be, at least {ALIGN_BYTES} bytes", path.display())]
     SizeNeeded { path: PathBuf },
     #[error(
+        "{} has {found} bytes: too short for a store, and not empty, so it is something else. Nothing was written; name another \
+         file, or remove this one if it is not needed",
+        path.display()
+    )]
+    TooShort { path: PathBuf, found: u64 },
+    #[error(
         "{} has {found} bytes and cannot be resized to {asked}: leave the size out, or remove the file to start anew",
         path.display()
     )]

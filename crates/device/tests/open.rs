@@ -299,3 +299,37 @@ fn a_tail_of_less_than_a_page_is_not_used() {
     drop(device);
     assert_eq!(create(&path, 100_000, false).unwrap().device.size(), 98_304);
 }
+
+#[test]
+fn an_empty_file_taken_for_a_store_is_its_owners_alone() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let directory = directory();
+    let path = directory.path().join("store");
+    let mode = || std::fs::metadata(&path).unwrap().mode() & 0o777;
+    let open_to_all = || {
+        let rights = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(&path, rights).unwrap();
+    };
+    std::fs::write(&path, b"").unwrap();
+    open_to_all();
+    create(&path, MIB, false).unwrap();
+    assert_eq!(mode(), 0o600);
+    // Afterwards they are what its owner makes them.
+    open_to_all();
+    Device::open(&path, EXISTING).unwrap();
+    assert_eq!(mode(), 0o644);
+}
+
+#[test]
+fn a_short_file_of_somebody_elses_is_not_called_new() {
+    let directory = directory();
+    let path = directory.path().join("notes.txt");
+    std::fs::write(&path, b"remember the milk").unwrap();
+    let refused = Device::open(&path, EXISTING).unwrap_err();
+    assert!(
+        matches!(refused, OpenError::TooShort { found: 17, .. }),
+        "{refused}"
+    );
+    assert!(!refused.to_string().contains("new:"), "{refused}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"remember the milk");
+}

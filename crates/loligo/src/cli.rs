@@ -10,7 +10,7 @@ use crate::bench::{BENCH_HELP, BenchCommand};
 use crate::draft::LISTEN;
 use crate::lab::{LAB_HELP, LabCommand};
 use crate::problem::Place;
-use crate::raw::{Given, Raw, RawListener, RawStore};
+use crate::raw::{Given, Raw, RawListener, RawStore, Value};
 use crate::store_tool::{STORE_HELP, StoreCommand};
 use crate::table::{LISTENER, STORE, TOP};
 
@@ -119,6 +119,10 @@ pub struct Flags {
     /// Be a reverse proxy for this origin, http or https; without it: a forward proxy
     #[arg(short, long, value_name = "URL", help_heading = "Who is served")]
     pub reverse: Option<String>,
+
+    /// Send the origin of --reverse its own name as Host, instead of the one the client asked for
+    #[arg(long, help_heading = "Who is served", requires = "reverse")]
+    pub origin_host: bool,
 
     /// Networks of clients served beside this machine, or "any"; required to listen beyond loopback
     #[arg(long, value_name = "NETWORKS", help_heading = "Who is served")]
@@ -281,6 +285,13 @@ impl Flags {
             listener
                 .given
                 .extend(self.reverse.as_ref().map(|text| given("--reverse", text)));
+            if self.origin_host {
+                listener.given.push(Given {
+                    key: "pass-host".to_owned(),
+                    value: Value::Switch(false),
+                    place: Place::Flag("--origin-host"),
+                });
+            }
             listener
                 .given
                 .extend(self.allow.as_ref().map(|text| given("--allow", text)));

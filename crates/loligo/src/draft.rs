@@ -1,10 +1,11 @@
 //! The plan in the making: what single settings say, before they are looked at together.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use proxy::plan::{
-    AccessFormat, ClientDirectives, Destinations, LogTarget, OriginUrl, Plan, StorePlan,
+    AccessFormat, ClientDirectives, Destinations, Forwarded, LogTarget, OriginUrl, Plan, StorePlan,
 };
 
 use ipnet::IpNet;
@@ -109,7 +110,11 @@ pub struct ListenerDraft {
     /// Reverse only.
     pub targeted: Option<bool>,
     /// Forward only.
+    pub http_ports: Option<Vec<RangeInclusive<u16>>>,
+    /// Forward only.
     pub destinations: Option<Destinations>,
+    /// What origins are told of clients.
+    pub forwarded: Option<Forwarded>,
     /// Its routes.
     pub routes: Vec<RouteDraft>,
 }
@@ -126,7 +131,9 @@ impl ListenerDraft {
             origin: None,
             pass_host: None,
             connect_ports: None,
+            http_ports: None,
             destinations: None,
+            forwarded: None,
             routes: Vec::new(),
         }
     }
@@ -155,7 +162,7 @@ impl RouteDraft {
             host: None,
             path: "/".to_owned(),
             origin: None,
-            pass_host: false,
+            pass_host: true,
         }
     }
 }

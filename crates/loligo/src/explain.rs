@@ -4,11 +4,12 @@
 //! same value written out read alike.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    AccessFormat, AdmissionKind, Destinations, Forward, IoEngine, LazyMode, Listener, LocalityMode,
-    LogTarget, OriginUrl, Plan, PolicyKind, Replacement, Role, Route, StorePlan, Storing,
+    AccessFormat, AdmissionKind, Destinations, Forward, Forwarded, IoEngine, LazyMode, Listener,
+    LocalityMode, LogTarget, Plan, PolicyKind, Replacement, Role, Route, StorePlan, Storing,
 };
 
 use crate::into_plan::Settled;
@@ -34,6 +35,12 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
                 &format!("admin interface on {}", address(admin.address)),
             );
             line(&mut out, "for", &clients(&admin.allow));
+            let names = [
+                &["IP addresses, localhost".to_owned()],
+                &plan.admin_names[..],
+            ]
+            .concat();
+            line(&mut out, "asked by", &names.join(", "));
             line(&mut out, "offers", "/metrics, /status, /healthz, PURGE");
         }
         None => head(&mut out, "no admin interface"),
@@ -134,8 +141,12 @@ fn explain_listener(listener: &Listener, out: &mut String) {
             );
             line(out, "for", &clients(&listener.allow));
             line(out, "fetches", &destinations(&forward.destinations));
+            line(out, "to ports", &http_ports(forward));
             line(out, "tunnels", &tunnels(forward));
             line(out, "directives", &directives(listener));
+            if listener.forwarded != Forwarded::None {
+                line(out, "says", &forwarded(listener));
+            }
         }
         Role::Reverse(routes) => {
             head(
@@ -153,6 +164,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
             {
                 line(out, "otherwise", "requests are refused");
             }
+            line(out, "says", &forwarded(listener));
         }
     }
 }
@@ -199,20 +211,49 @@ fn networks(nets: &[IpNet]) -> String {
 
 fn destinations(allowed: &Destinations) -> String {
     let mut text = match (allowed.loopback, allowed.link_local) {
-        (true, true) => "from anywhere, loopback and link-local addresses included".to_owned(),
+        (true, true) => "from anywhere, this machine and link-local addresses included".to_owned(),
         (true, false) => {
-            "from anywhere, loopback included, link-local addresses refused".to_owned()
+            "from anywhere, this machine included, link-local addresses refused".to_owned()
         }
         (false, true) => {
-            "from anywhere, link-local addresses included, loopback refused".to_owned()
+            "from anywhere, link-local addresses included, this machine refused".to_owned()
         }
-        (false, false) => "from anywhere; loopback and link-local addresses refused".to_owned(),
+        (false, false) => "from anywhere; this machine and link-local addresses refused".to_owned(),
     };
     let some_refused = !allowed.loopback || !allowed.link_local;
     if some_refused && !allowed.allow.is_empty() {
         let _ = write!(text, ", except {}", networks(&allowed.allow));
     }
     text
+}
+
+fn http_ports(forward: &Forward) -> String {
+    let range = |range: &RangeInclusive<u16>| match (range.start(), range.end()) {
+        (first, last) if first == last => first.to_string(),
+        (first, last) => format!("{first}-{last}"),
+    };
+    let ranges: Vec<_> = forward.http_ports.iter().map(range).collect();
+    match ranges.is_empty() {
+        true => "none: only tunnels".to_owned(),
+        false => ranges.join(", "),
+    }
+}
+
+/// What origins are told.
+fn forwarded(listener: &Listener) -> String {
+    let is_host_told = match &listener.role {
+        Role::Forward(_) => false,
+        Role::Reverse(routes) => routes.iter().any(|route| route.pass_host),
+    };
+    let fields = match is_host_told {
+        true => "X-Forwarded-For, -Proto and -Host",
+        false => "X-Forwarded-For and -Proto",
+    };
+    match listener.forwarded {
+        Forwarded::Replace => format!("{fields}, in place of the client's"),
+        Forwarded::Append => format!("{fields}, added to the client's"),
+        Forwarded::None => "nothing of the client; what it says of itself passes".to_owned(),
+    }
 }
 
 fn tunnels(forward: &Forward) -> String {
@@ -237,11 +278,7 @@ fn explain_route(route: &Route) -> String {
     } else {
         route.path_prefix.as_str()
     };
-    let sent = if route.pass_host {
-        "the client's Host"
-    } else {
-        host_sent(&route.origin)
-    };
+    let sent = host_sent(route);
     format!(
         "{host}{}{path} -> {} ({sent})",
         if path.is_empty() { "" } else { ", " },
@@ -249,11 +286,12 @@ fn explain_route(route: &Route) -> String {
     )
 }
 
-fn host_sent(origin: &OriginUrl) -> &'static str {
-    if origin.tls {
-        "its own Host, certificate checked"
-    } else {
-        "its own Host"
+fn host_sent(route: &Route) -> &'static str {
+    match (route.pass_host, route.origin.tls) {
+        (true, false) => "the client's Host",
+        (true, true) => "the client's Host, certificate checked",
+        (false, false) => "its own Host",
+        (false, true) => "its own Host, certificate checked",
     }
 }
 
@@ -494,12 +532,14 @@ mod tests {
             expect![[r#"
                 forward proxy on 127.0.0.1:3128
                   for           this machine only
-                  fetches       from anywhere, loopback and link-local addresses included
+                  fetches       from anywhere, this machine and link-local addresses included
+                  to ports      80, 443, 1024-65535
                   tunnels       CONNECT to port 443
                   directives    of clients obeyed, reloads by one request a second
 
                 admin interface on 127.0.0.1:3129
                   for           this machine only
+                  asked by      IP addresses, localhost
                   offers        /metrics, /status, /healthz, PURGE
 
                 cache
@@ -558,7 +598,8 @@ mod tests {
             expect![[r#"
                 forward proxy on 0.0.0.0:3128 (every address of this machine)
                   for           this machine and 10.0.0.0/8, 192.0.2.7
-                  fetches       from anywhere; loopback and link-local addresses refused, except 127.0.0.2
+                  fetches       from anywhere; this machine and link-local addresses refused, except 127.0.0.2
+                  to ports      80, 443, 1024-65535
                   tunnels       CONNECT to ports 443, 8443
                   directives    of clients obeyed, reloads by one request a second
 
@@ -566,8 +607,9 @@ mod tests {
                   for           this machine only
                   directives    of clients ignored, but for only-if-cached
                   route         example.org -> http://127.0.0.1:8080 (the client's Host)
-                  route         hosts below example.org, /docs -> https://docs.example (its own Host, certificate checked)
+                  route         hosts below example.org, /docs -> https://docs.example (the client's Host, certificate checked)
                   otherwise     requests are refused
+                  says          X-Forwarded-For, -Proto and -Host, in place of the client's
 
                 no admin interface
 

@@ -14,8 +14,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use proxy::plan::{
-    AccessLog, Admin, Forward, Heeds, Limits, Listener, LogTarget, OriginUrl, Plan, Role, Route,
-    StorePlan,
+    AccessLog, Admin, Forward, Forwarded, Heeds, Limits, Listener, LogTarget, OriginUrl, Plan,
+    Role, Route, StorePlan,
 };
 
 use crate::draft::{Draft, LISTEN, ListenerDraft, RouteDraft};
@@ -209,6 +209,7 @@ impl Making<'_> {
         let allow = std::mem::take(&mut draft.allow);
         let address = draft.address.unwrap_or(LISTEN);
         let place = draft.place.clone();
+        let forwarded = draft.forwarded;
         let is_reverse = draft.origin.is_some() || !draft.routes.is_empty();
         let defaults = if is_reverse {
             Heeds::REVERSE
@@ -224,6 +225,7 @@ impl Making<'_> {
         let role = if is_reverse {
             for (key, given) in [
                 ("listener.connect-ports", draft.connect_ports.is_some()),
+                ("listener.http-ports", draft.http_ports.is_some()),
                 ("listener.allow-destinations", draft.destinations.is_some()),
             ] {
                 if given {
@@ -246,15 +248,21 @@ impl Making<'_> {
             let defaults = Forward::for_address(address.ip());
             Role::Forward(Forward {
                 connect_ports: draft.connect_ports.unwrap_or(defaults.connect_ports),
+                http_ports: draft.http_ports.unwrap_or(defaults.http_ports),
                 destinations: draft.destinations.unwrap_or(defaults.destinations),
             })
         };
+        let forwarded = forwarded.unwrap_or(match role {
+            Role::Forward(_) => Forwarded::None,
+            Role::Reverse(_) => Forwarded::Replace,
+        });
         (
             Listener {
                 address,
                 role,
                 allow,
                 heeds,
+                forwarded,
             },
             place,
         )
@@ -294,7 +302,7 @@ impl Making<'_> {
                 self.problems
                     .push(missing(draft.place.clone(), "listener.origin", message));
             }
-            let pass_host = draft.pass_host.unwrap_or(false);
+            let pass_host = draft.pass_host.unwrap_or(true);
             routes.push(Route {
                 pass_host,
                 ..Route::everything_to(origin)

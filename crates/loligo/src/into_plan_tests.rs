@@ -1,6 +1,6 @@
 //! Configurations and what becomes of them: the plan, or the complaints.
 
-use proxy::plan::{ClientDirectives, Destinations};
+use proxy::plan::{ClientDirectives, Destinations, Forwarded};
 
 use expect_test::{Expect, expect};
 
@@ -80,13 +80,15 @@ fn several_listeners_with_routes_by_host_and_path() {
         [[listener.route]]
         path = "/images"
         origin = "http://[::1]:8081"
+        pass-host = false
         [[listener.route]]
         host = "*.Example.org"
         origin = "https://example.net"
-        pass-host = true
         [[listener]]
         address = 3200
         connect-ports = []
+        http-ports = [80, "8000 - 8100", 25]
+        forwarded = "append"
         allow-destinations = ["127.0.0.2"]
         "#,
     )
@@ -116,7 +118,7 @@ fn several_listeners_with_routes_by_host_and_path() {
                 true
             ),
             (None, "/images", "http://[::1]:8081".to_owned(), false),
-            (None, "/", "http://127.0.0.1:8080/base".to_owned(), false),
+            (None, "/", "http://127.0.0.1:8080/base".to_owned(), true),
         ]
     );
     assert_eq!(plan.listeners[1].address, "127.0.0.1:3200".parse().unwrap());
@@ -124,6 +126,9 @@ fn several_listeners_with_routes_by_host_and_path() {
         panic!()
     };
     assert!(forward.connect_ports.is_empty());
+    assert_eq!(forward.http_ports, [80..=80, 8000..=8100, 25..=25]);
+    let forwarded = plan.listeners.iter().map(|listener| listener.forwarded);
+    assert!(forwarded.eq([Forwarded::Replace, Forwarded::Append]));
     let expected = Destinations {
         allow: vec!["127.0.0.2/32".parse().unwrap()],
         ..Destinations::default()
@@ -169,6 +174,40 @@ fn settings_of_the_other_role_are_refused() {
             loligo.toml:4: listener.pass-host: is for reverse proxies; this listener has no origin
         "#]],
     );
+}
+
+#[test]
+fn what_a_listener_may_do_is_read_with_care() {
+    wrong(
+        r#"admin.names = ["not a name"]
+[[listener]]
+http-ports = ["90-80"]
+forwarded = "yes"
+[[listener]]
+address = 1
+http-ports = [80, "http"]
+"#,
+        expect![[r#"
+            loligo.toml:1: admin.names = ["not a name"]: expected a host name without port, or "*.example.org" for all names below one
+            loligo.toml:3: listener.http-ports = ["90-80"]: expected ports and ranges such as [80, 443, "1024-65535"]
+            loligo.toml:4: listener.forwarded = "yes": expected replace, append or none
+            loligo.toml:7: listener.http-ports = [80, "http"]: expected ports and ranges such as [80, 443, "1024-65535"]
+        "#]],
+    );
+}
+
+#[test]
+fn the_origins_own_host_is_a_flag() {
+    let flags = Flags {
+        reverse: Some("http://127.0.0.1:8080".into()),
+        origin_host: true,
+        ..Flags::default()
+    };
+    let plan = with_flags("", flags).unwrap().plan;
+    let Role::Reverse(routes) = &plan.listeners[0].role else {
+        panic!()
+    };
+    assert!(!routes[0].pass_host);
 }
 
 #[test]

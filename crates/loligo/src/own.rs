@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use proxy::plan::{
-    AccessFormat, Bounds, ClientDirectives, Destinations, Dns, IoEngine, LazyMode, LocalityMode,
-    LogTarget, OriginUrl, Plan, Storing,
+    AccessFormat, Bounds, ClientDirectives, Destinations, Dns, Forwarded, IoEngine, LazyMode,
+    LocalityMode, LogTarget, OriginUrl, Plan, Storing,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -251,6 +251,35 @@ pub fn connect_ports(listener: &mut ListenerDraft, given: &Given) -> Done {
     let ports: Option<Vec<u16>> = given.list()?.iter().map(port).collect();
     let ports = ports.ok_or_else(|| given.problem("expected ports such as [443, 8443]"))?;
     listener.connect_ports = Some(ports);
+    Ok(())
+}
+
+pub fn http_ports(listener: &mut ListenerDraft, given: &Given) -> Done {
+    let range = |text: &String| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let port = |text: &str| text.trim().parse().ok().filter(|&port: &u16| port != 0);
+        Some(port(first)?..=port(last)?).filter(|range| !range.is_empty())
+    };
+    let ranges: Option<Vec<_>> = given.list()?.iter().map(range).collect();
+    let expected = "expected ports and ranges such as [80, 443, \"1024-65535\"]";
+    listener.http_ports = Some(ranges.ok_or_else(|| given.problem(expected))?);
+    Ok(())
+}
+
+pub fn forwarded(listener: &mut ListenerDraft, given: &Given) -> Done {
+    listener.forwarded = Some(match given.text()? {
+        "replace" => Forwarded::Replace,
+        "append" => Forwarded::Append,
+        "none" => Forwarded::None,
+        _ => return Err(given.problem("expected replace, append or none")),
+    });
+    Ok(())
+}
+
+pub fn admin_names(draft: &mut Draft, given: &Given) -> Done {
+    let names = given.list()?;
+    let names = names.iter().map(|name| host_pattern(given, name));
+    draft.plan.admin_names = names.collect::<Result<_, _>>()?;
     Ok(())
 }
 

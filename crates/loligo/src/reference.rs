@@ -49,11 +49,11 @@ origin = "http://127.0.0.1:8080"     # whatever no route takes
 [[listener.route]]
 host = "docs.example.org"
 origin = "https://docs.internal.example"
+pass-host = false                    # it knows itself by that name alone
 
 [[listener.route]]
 path = "/images"
 origin = "http://127.0.0.1:8081"
-pass-host = true
 
 # Two disks: 20 GiB of the system's, and the whole of one that does nothing else.
 [[store]]

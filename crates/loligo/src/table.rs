@@ -61,6 +61,15 @@ pub const TOP: &[Setting<Draft>] = &[
         },
         "Who may use the admin interface beside this machine. Required when it listens beyond loopback.",
     ),
+    setting(
+        "admin.names",
+        Kind::Own {
+            form: "host names",
+            default: "none",
+            set: own::admin_names,
+        },
+        "Names by which it may be asked, beside IP addresses and localhost: for a Prometheus that scrapes it by name. Requests under other names get 421, since a web page may have made such a name point here.",
+    ),
     flagged(
         "store.io-engine",
         "--io-engine",
@@ -545,8 +554,8 @@ pub const LISTENER: &[Setting<ListenerDraft>] = &[
     ),
     setting(
         "pass-host",
-        Kind::Switch(false, |l, on| l.pass_host = Some(on)),
-        "With `origin`: send it the client's Host, for origins that serve several names. Otherwise Host is the origin's own.",
+        Kind::Switch(true, |l, on| l.pass_host = Some(on)),
+        "With `origin`: send it the client's Host, so that its links and redirects lead back here. Each host is then cached for itself, and clients choose it: name the hosts in routes where that is too much. `false` (flag `--origin-host`): Host is the origin's own.",
     ),
     flagged(
         "client-directives",
@@ -573,13 +582,31 @@ pub const LISTENER: &[Setting<ListenerDraft>] = &[
         "Forward proxy: ports that CONNECT may reach. `[]`: no tunnels.",
     ),
     setting(
+        "http-ports",
+        Kind::Own {
+            form: "ports and ranges",
+            default: "80, 443, 1024-65535",
+            set: own::http_ports,
+        },
+        "Forward proxy: ports that all other requests may go to. A range leaves out the ports of line protocols (mail, IRC, SIP and the rest of what browsers refuse), for a request's body could be commands to such a server; one that is written as a number alone is allowed.",
+    ),
+    setting(
         "allow-destinations",
         Kind::Own {
             form: "`loopback`, `link-local`, networks",
             default: "`loopback` and `link-local` on a loopback listener, else none",
             set: own::allow_destinations,
         },
-        "Forward proxy: addresses of this machine and of the link that may be reached. All others may be, except the proxy's own listeners and multicast.",
+        "Forward proxy: addresses of this machine and of the link that may be reached. `loopback` is the whole machine, whatever address of its interfaces is named. All others may be, except the proxy's own listeners and multicast.",
+    ),
+    setting(
+        "forwarded",
+        Kind::Own {
+            form: "`replace`, `append`, `none`",
+            default: "`replace` on a reverse proxy, else `none`",
+            set: own::forwarded,
+        },
+        "What origins are told of clients. `replace`: X-Forwarded-For, -Proto and -Host say what is known here; what the client sent of them, of other X-Forwarded fields, of X-Real-IP and Forwarded is dropped. (-Host only with `pass-host`: a host that is not part of the key must not get into what is stored.) They are no part of the key: an application that answers by them must say Vary, or a rule `key-fields`. `append`: for clients that are trusted proxies; the client's address is added to theirs. `none`: the client's fields pass as they come, and nothing is added.",
     ),
 ];
 
@@ -614,8 +641,8 @@ pub const ROUTE: &[Setting<RouteDraft>] = &[
     ),
     setting(
         "pass-host",
-        Kind::Switch(false, |r, on| r.pass_host = on),
-        "Send the client's Host to the origin instead of the origin's own.",
+        Kind::Switch(true, |r, on| r.pass_host = on),
+        "Send the client's Host to the origin. `false`: the origin's own.",
     ),
 ];
 

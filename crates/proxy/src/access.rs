@@ -4,10 +4,10 @@
 //! connection be opened to this address on behalf of this listener ([`Destinations`])?
 //!
 //! A proxy is a lever: whoever reaches it borrows its place in the network. So a listener beyond loopback
-//! must name its clients, and through it nobody reaches what only the proxy's machine should see: loopback
-//! services, link-local neighbours (cloud metadata among them). The check is made on each *resolved address*,
-//! and again on each pooled connection that is handed out, so that neither a name that points to 127.0.0.1 nor
-//! a connection opened for a more trusted listener is a way around it.
+//! must name its clients, and through it nobody reaches what only the proxy's machine should see: its own services, at whatever
+//! address of its own (*inward*), and link-local neighbours (cloud metadata among them). The check is made on each *resolved
+//! address*, on both ends of each new connection, and again on each pooled connection that is handed out, so that neither a name
+//! that points to 127.0.0.1 nor a connection opened for a more trusted listener is a way around it.
 //!
 //! The proxy never fetches from its own listeners, whatever is allowed: that would be a loop.
 //!
@@ -38,8 +38,8 @@ impl Clients {
 /// Where connections may go on behalf of one listener.
 #[derive(Clone, Debug)]
 pub struct Destinations {
-    /// Loopback and unspecified addresses may be reached. So it is on a loopback listener, whose clients could
-    /// connect to them themselves.
+    /// This machine may be reached: loopback and unspecified addresses, and those of its interfaces. So it is on a loopback
+    /// listener, whose clients could connect to them themselves.
     pub loopback: bool,
     /// Link-local addresses may be reached.
     pub link_local: bool,
@@ -73,6 +73,9 @@ pub enum Forbidden {
     /// 127.0.0.0/8 or ::1.
     #[error("loopback destinations are not allowed here")]
     Loopback,
+    /// Any other address of this machine.
+    #[error("destinations on the proxy's own machine are not allowed here")]
+    Inward,
     /// 169.254.0.0/16 or fe80::/10.
     #[error("link-local destinations are not allowed here")]
     LinkLocal,
@@ -127,6 +130,43 @@ impl Destinations {
         self.allow.iter().any(|network| network.contains(&ip))
     }
 
+    /// As [`Self::check`], and is the address one of this machine's own? `is_own` is asked only where the answer counts.
+    pub fn check_route(
+        &self,
+        to: SocketAddr,
+        is_own: impl FnOnce(IpAddr) -> bool,
+    ) -> Result<(), Forbidden> {
+        self.check(to)?;
+        let ip = to.ip().to_canonical();
+        let is_ours = |own: &SocketAddr| wildcard_covers(own, ip, to.port());
+        let why = if self.own.iter().any(is_ours) {
+            Forbidden::OwnListener
+        } else if self.check_inward(ip).is_err() {
+            Forbidden::Inward
+        } else {
+            return Ok(());
+        };
+        if is_own(ip) { Err(why) } else { Ok(()) }
+    }
+
+    /// May this address be reached, if it is one of this machine's own?
+    fn check_inward(&self, ip: IpAddr) -> Result<(), Forbidden> {
+        if self.loopback || self.allows(ip) {
+            Ok(())
+        } else {
+            Err(Forbidden::Inward)
+        }
+    }
+
+    /// May a pooled connection be used that leads here?
+    pub fn check_pooled(&self, peer: SocketAddr, is_inward: bool) -> Result<(), Forbidden> {
+        self.check(peer)?;
+        if is_inward {
+            self.check_inward(peer.ip().to_canonical())?;
+        }
+        Ok(())
+    }
+
     /// The part of the question that only a connected socket answers: a wildcard listener is reached by every
     /// address of this machine, and a connection whose two ends share an address never left the machine.
     pub fn check_connected(&self, local: SocketAddr, peer: SocketAddr) -> Result<(), Forbidden> {
@@ -144,6 +184,9 @@ impl Destinations {
                 .any(|own| wildcard_covers(own, ip, peer.port()))
         {
             return Err(Forbidden::OwnListener);
+        }
+        if stays_here {
+            self.check_inward(ip)?;
         }
         Ok(())
     }
@@ -211,7 +254,7 @@ fn reserved_v4(ip: Ipv4Addr) -> Option<Forbidden> {
 
 /// The IPv4 address that a translator (64:ff9b::/96), a tunnel (2002::/16) or an old compatible form (::/96)
 /// would deliver to. Mapped addresses (::ffff:0:0/96) were made canonical before.
-fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+pub fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         Ipv4Addr::new(a, b, c, d)
@@ -354,7 +397,10 @@ mod tests {
 
     #[test]
     fn a_wildcard_listener_is_recognised_by_both_ends_being_one_machine() {
-        let rules = public(&[], &["0.0.0.0:3128"]);
+        let rules = Destinations {
+            loopback: true,
+            ..public(&[], &["0.0.0.0:3128"])
+        };
         let (here, there) = (at("192.0.2.7:50000"), at("192.0.2.8:50000"));
         assert_eq!(
             rules.check(at("192.0.2.7:3128")),
@@ -371,6 +417,60 @@ mod tests {
             rules.check_connected(here, here),
             Err(Forbidden::OwnListener),
             "connected to itself"
+        );
+    }
+
+    #[test]
+    fn an_address_of_this_machine_is_inward() {
+        let own = |ip: IpAddr| ip == at("192.0.2.7:0").ip();
+        let (to, other) = (at("192.0.2.7:80"), at("192.0.2.8:80"));
+        let rules = public(&[], &["0.0.0.0:3128"]);
+        assert_eq!(rules.check_route(to, own), Err(Forbidden::Inward));
+        assert_eq!(
+            rules.check_route(at("[::ffff:192.0.2.7]:80"), own),
+            Err(Forbidden::Inward)
+        );
+        assert_eq!(rules.check_route(other, own), Ok(()));
+        // Allowed, by the networks or because the listener is this machine's.
+        assert_eq!(public(&["192.0.2.7/32"], &[]).check_route(to, own), Ok(()));
+        let local = Destinations {
+            loopback: true,
+            ..public(&[], &["0.0.0.0:3128"])
+        };
+        assert_eq!(local.check_route(to, own), Ok(()));
+        // Nothing allows the way to an own listener.
+        let listener = at("192.0.2.7:3128");
+        assert_eq!(
+            local.check_route(listener, own),
+            Err(Forbidden::OwnListener)
+        );
+    }
+
+    #[test]
+    fn a_connection_with_both_ends_here_is_inward() {
+        let rules = public(&[], &[]);
+        for (local, peer, answer) in [
+            ("192.0.2.7:50000", "192.0.2.7:80", Err(Forbidden::Inward)),
+            (
+                "[2001:db8::7]:50000",
+                "[2001:db8::7]:80",
+                Err(Forbidden::Inward),
+            ),
+            (
+                "[::ffff:192.0.2.7]:50000",
+                "192.0.2.7:80",
+                Err(Forbidden::Inward),
+            ),
+            ("192.0.2.7:50000", "192.0.2.8:80", Ok(())),
+        ] {
+            assert_eq!(rules.check_connected(at(local), at(peer)), answer, "{peer}");
+        }
+        let here = at("192.0.2.7:50000");
+        let allowing = public(&["192.0.2.0/24"], &[]);
+        assert_eq!(allowing.check_connected(here, at("192.0.2.7:80")), Ok(()));
+        assert_eq!(
+            Destinations::default().check_connected(here, at("192.0.2.7:80")),
+            Ok(())
         );
     }
 

@@ -28,7 +28,7 @@ use crate::{
     fetch::{self, Errand, FetchError, Response},
     find::{Found, find},
     flight::{Boarding, FlightReader, Heard, News},
-    metrics,
+    forwarded, metrics,
     object::Object,
     parts::{self, Held, Outcome},
     pass,
@@ -72,13 +72,22 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
             // What is malformed in one place may be so in another.
             let sound = !matches!(misplaced, Misplaced::Malformed(_));
             on.keep_open &= sound && head.framing == Framing::None;
-            return answer::own(worker, conn, &mut on, status, reason, &[], b"").await;
+            let detail = misplaced.detail_token();
+            let cache = detail.map_or_else(Vec::new, |detail| own_status(worker, detail));
+            return answer::own(worker, conn, &mut on, status, &reason, &[], &cache).await;
         }
     };
     let ruled = place.ruled(&listener.book, &head.method);
     let upgrade = pass::asked_upgrade(&head);
     // First of all: what the origin does not get to see selects nothing.
     http1::remove_hop_by_hop(&mut head.fields);
+    let (how, client) = (listener.listener.forwarded, conn.peer.ip());
+    forwarded::tell(
+        &mut head.fields,
+        how,
+        client,
+        place.client_host().as_deref(),
+    );
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     let mut key = Vec::with_capacity(128);
     place.write_shaped_key(ruled.shape, &mut key);

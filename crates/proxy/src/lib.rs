@@ -7,7 +7,7 @@
 //! | accepted by a worker | `accepting`, `worker` |
 //! | read and parsed | `client` |
 //! | answered from memory, the short way | `fast`, `memory` |
-//! | its resource and key | `target` |
+//! | its resource and key | `target`, `ports` |
 //! | everything else: stored? fresh? whom to ask? | `exchange`, `find` |
 //! | read from disk | `disk`, `lazy`, `elevator` |
 //! | fetched, shared, stored | `fetch`, `flight`, `unshared`, `interim`, `storing`, `upstream`, `origin` |
@@ -41,6 +41,7 @@ mod fetch;
 mod filling;
 mod find;
 mod flight;
+mod forwarded;
 mod head;
 mod holding;
 mod interim;
@@ -60,6 +61,7 @@ mod parts;
 mod pass;
 mod pieces;
 pub mod plan;
+mod ports;
 mod predicate;
 mod rest;
 mod rulebook;

@@ -14,6 +14,7 @@ mod bounds;
 mod rules;
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ pub struct Plan {
     pub listeners: Vec<Listener>,
     /// The admin interface; `None`: there is none.
     pub admin: Option<Admin>,
+    /// Names by which the admin interface may be asked, beside addresses and localhost: lower case, or `*.suffix`.
+    pub admin_names: Vec<String>,
     /// The disk cache: its stores, no file or device twice; empty: memory only.
     pub stores: Vec<StorePlan>,
     /// What all stores have in common.
@@ -119,6 +122,7 @@ impl Plan {
         Plan {
             listeners,
             admin: None,
+            admin_names: Vec::new(),
             stores: Vec::new(),
             storing: Storing::default(),
             memory_bytes: 64 * MIB,
@@ -147,6 +151,8 @@ pub struct Listener {
     pub allow: Vec<IpNet>,
     /// Whose word counts in matters of caching.
     pub heeds: Heeds,
+    /// What origins are told of its clients.
+    pub forwarded: Forwarded,
 }
 
 /// Whose word counts in matters of caching: a forward proxy works for its clients, a reverse proxy for the origin.
@@ -171,6 +177,17 @@ impl Heeds {
     };
 }
 
+/// What becomes of the fields in which a proxy tells an origin of the client (`X-Forwarded-For` and its kin).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Forwarded {
+    /// The client's are dropped, and ours stand in their place.
+    Replace,
+    /// The client is a trusted proxy: ours are added to its.
+    Append,
+    /// They pass as they come.
+    None,
+}
+
 /// What a listener is for.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Role {
@@ -190,6 +207,7 @@ impl Listener {
             role,
             allow,
             heeds: Heeds::FORWARD,
+            forwarded: Forwarded::None,
         }
     }
 
@@ -201,6 +219,7 @@ impl Listener {
             role,
             allow,
             heeds: Heeds::REVERSE,
+            forwarded: Forwarded::Replace,
         }
     }
 }
@@ -210,6 +229,9 @@ impl Listener {
 pub struct Forward {
     /// Ports CONNECT may reach (RFC 9110 §9.3.6 warns of tunnels to anything); empty: no tunnels at all.
     pub connect_ports: Vec<u16>,
+    /// Ports that requests other than CONNECT may go to. Those of line protocols, mail above all, are left out of a range and
+    /// must be named alone (`ports`).
+    pub http_ports: Vec<RangeInclusive<u16>>,
     /// Addresses that may be connected to, whatever name led there.
     pub destinations: Destinations,
 }
@@ -218,11 +240,17 @@ impl Forward {
     /// The default of `connect_ports`.
     pub const CONNECT_PORTS: &[u16] = &[443];
 
+    /// The default of `http_ports`: the web's own, and all that need no privilege to listen on.
+    pub fn http_ports_default() -> Vec<RangeInclusive<u16>> {
+        vec![80..=80, 443..=443, 1024..=u16::MAX]
+    }
+
     /// The defaults for a listener on this address.
     pub fn for_address(address: IpAddr) -> Self {
         let local = address.to_canonical().is_loopback();
         Forward {
             connect_ports: Self::CONNECT_PORTS.to_vec(),
+            http_ports: Self::http_ports_default(),
             destinations: Destinations {
                 loopback: local,
                 link_local: local,
@@ -236,7 +264,8 @@ impl Forward {
 /// the name, so that a name pointing inward gains nothing. The proxy's own listeners and multicast are refused always.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Destinations {
-    /// 127.0.0.0/8, ::1, and the unspecified addresses (which the kernel takes for this machine).
+    /// This machine: 127.0.0.0/8, ::1, the unspecified addresses (which the kernel takes for this machine), and the addresses of
+    /// its interfaces.
     pub loopback: bool,
     /// 169.254.0.0/16, fe80::/10.
     pub link_local: bool,
@@ -258,13 +287,13 @@ pub struct Route {
 }
 
 impl Route {
-    /// Any host, any path, Host becoming the origin's own.
+    /// Any host, any path, the client's Host passed on.
     pub fn everything_to(origin: OriginUrl) -> Self {
         Route {
             host: None,
             path_prefix: "/".to_owned(),
             origin,
-            pass_host: false,
+            pass_host: true,
         }
     }
 

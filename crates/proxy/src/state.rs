@@ -476,6 +476,8 @@ pub struct ListenerState {
     pub routes: Vec<crate::target::RouteState>,
     /// Where its requests may go.
     pub destinations: crate::access::Destinations,
+    /// To which ports, if it is a forward listener.
+    pub http_ports: crate::ports::Ports,
     /// Goes into every key: see `target`.
     pub key_tag: Vec<u8>,
     /// Who may use it.

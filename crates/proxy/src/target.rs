@@ -2,8 +2,8 @@
 //!
 //! The effective URI (RFC 9110 §7.1) is put together from target, Host and the listener's role. A forward
 //! listener takes it from an absolute target; a reverse one from Host and path, through its routes. The key
-//! is the method and that URI in normal form: with `pass-host` the client's own, else the origin's, so that
-//! a made-up Host cannot fill the cache with copies.
+//! is the method and that URI in normal form: with `pass-host` the client's own, for the origin may answer each host otherwise.
+//! Else it is the origin's, and a made-up Host cannot fill the cache with copies.
 //!
 //! A key also says under whose rules it was fetched, where that matters, behind a TAB that no URI holds: the
 //! origin of a route that passes Host on (who answers for a host is the operator's word, not the client's), and the
@@ -12,13 +12,14 @@
 //!
 //! Not known here: caching, connections.
 
-use std::rc::Rc;
+use std::{borrow::Cow, rc::Rc};
 
 use http1::{Reject, Target};
 
 use crate::{
     origin::Destination,
     plan::{Listener, Role, Route},
+    ports,
     rulebook::{NAMES, Rulebook, Ruled, Shape},
     state::ListenerState,
 };
@@ -66,12 +67,14 @@ pub enum Misplaced {
     NoRoute,
     /// A scheme other than http and https.
     Scheme,
+    /// A port that this forward listener sends no requests to.
+    Port(u16),
 }
 
 impl Misplaced {
     /// The status owed and a sentence for the person who sees it.
-    pub fn answer(self) -> (u16, &'static str) {
-        match self {
+    pub fn answer(self) -> (u16, Cow<'static, str>) {
+        let (status, reason) = match self {
             Misplaced::Malformed(reject) => (reject.status(), reject.reason()),
             Misplaced::NotAProxyRequest => (
                 400,
@@ -79,7 +82,15 @@ impl Misplaced {
             ),
             Misplaced::NoRoute => (404, "no route is configured for this host and path"),
             Misplaced::Scheme => (501, "only http and https URLs can be fetched"),
-        }
+            Misplaced::Port(port) => return (403, ports::refusal(port).into()),
+        };
+        (status, reason.into())
+    }
+
+    /// A token for Cache-Status `detail`, where RFC 9209 has one.
+    pub fn detail_token(self) -> Option<&'static str> {
+        //= rfc9209 §2.3.17   a policy about the request
+        matches!(self, Misplaced::Port(_)).then_some("http_request_denied")
     }
 }
 
@@ -139,6 +150,11 @@ pub fn locate<'a>(
             .ok_or(Misplaced::Malformed(Reject::Request(http1::Fault::Target)))?
     };
     if forward {
+        // Also before the cache: what another listener fetched from there is not given out here.
+        let to = port.unwrap_or(if tls { 443 } else { 80 });
+        if !listener.http_ports.contains(to) {
+            return Err(Misplaced::Port(to));
+        }
         return Ok(Place {
             tls,
             host: name,
@@ -237,6 +253,13 @@ impl Place<'_> {
                 host: self.authority().into(),
             },
         }
+    }
+
+    /// The host and port that the client asks for, where the origin may hear of them: where they are part of the key. Else an
+    /// answer made for a made-up host would be stored for everybody.
+    pub fn client_host(&self) -> Option<String> {
+        let is_passed = self.route.is_some_and(|route| route.route.pass_host);
+        (is_passed && !self.host.is_empty()).then(|| self.authority())
     }
 
     /// The target in origin form, behind a route's own path.

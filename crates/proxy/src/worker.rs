@@ -32,6 +32,7 @@ use crate::{
     lazy::LazyReads,
     origin::{Connector, Settings, Tls},
     plan::{Listener, Plan, Role},
+    ports::Ports,
     rulebook::Rulebook,
     state::{ListenerState, Phase, Shared, Worker},
     target::RouteState,
@@ -319,6 +320,10 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             key_tag: crate::target::key_tag(listener, &shared.plan.listeners),
             routes,
             destinations,
+            http_ports: match &listener.role {
+                Role::Forward(forward) => Ports::new(&forward.http_ports),
+                Role::Reverse(_) => Ports::new(&[]),
+            },
             clients: Clients {
                 allow: listener.allow.clone(),
             },

@@ -119,7 +119,7 @@ fn open_existing(path: &Path, options: OpenOptions) -> Result<Arc<Device>, Failu
     match Device::open(path, options) {
         Ok(opened) => Ok(opened.device),
         // Its advice is for those who make one.
-        Err(OpenError::SizeNeeded { .. }) => Err(Failure::unusable(
+        Err(OpenError::SizeNeeded { .. } | OpenError::TooShort { .. }) => Err(Failure::unusable(
             path,
             "this is no Loligo store: it is too short to be one",
         )),

@@ -14,9 +14,10 @@
 //! It runs on the control thread, so that asking costs the workers nothing but some shared cache lines. Two parts
 //! gather (`facts`), two render, one speaks HTTP (`http`); here is decided who may ask for what.
 //!
-//! Whoever's address is allowed may ask. A web page in that person's browser may not: the browser lets it send
-//! PURGE and DELETE only to its own host name, and a name that was made to point here (DNS rebinding) is not an IP
-//! address or `localhost`, which is what Host must be for those. In absolute form no page can ask.
+//! Whoever's address is allowed may ask. A web page in that person's browser may not: the browser lets it read, and send
+//! PURGE and DELETE, only under its own host name, and a name that was made to point here (DNS rebinding) is not an IP
+//! address, `localhost` or a name of the settings, which is what Host must be. In absolute form no page can ask, and no browser
+//! leaves Host out, so a health check in HTTP/1.0 may; what changes something is refused then all the same.
 //!
 //! Limits: [`CONNECTIONS_MAX`], the waits in `http`, heads by the proxy's own limit on targets.
 
@@ -49,6 +50,7 @@ use crate::{
         purge::Order,
         status::Status,
     },
+    plan::host_fits,
     state::{ListenerState, Phase, Shared},
     worker,
 };
@@ -143,10 +145,16 @@ impl Admin {
         }
         //= rfc9112 §3.2.2   a server must accept the absolute-form, though it is no proxy
         let path = match http1::parse_target(request.method, request.target) {
-            Ok(Target::Origin(path)) => path,
+            Ok(Target::Origin(path)) => {
+                let is_foreign = |host| !self.is_own_name(host);
+                if request.method != "DELETE" && request.host.is_some_and(is_foreign) {
+                    return Answer::text(421, FOREIGN_NAME);
+                }
+                path
+            }
             Ok(Target::Absolute {
                 authority, path, ..
-            }) if is_local_name(authority) => path,
+            }) if self.is_own_name(authority) => path,
             Ok(Target::Absolute { .. }) => {
                 return Answer::text(
                     421,
@@ -196,7 +204,7 @@ impl Admin {
 
     async fn answer_purge(&self, request: &Request<'_>) -> Answer {
         let is_absolute = !request.target.starts_with('/');
-        if !is_absolute && let Some(refusal) = refuse_foreign_name(request) {
+        if !is_absolute && let Some(refusal) = self.refuse_foreign_name(request) {
             return refusal;
         }
         let url = purge::url_of_target(request.target);
@@ -204,13 +212,30 @@ impl Admin {
     }
 
     async fn answer_delete(&self, request: &Request<'_>, query: Option<&str>) -> Answer {
-        if let Some(refusal) = refuse_foreign_name(request) {
+        if let Some(refusal) = self.refuse_foreign_name(request) {
             return refusal;
         }
         match purge::order_of_query(query) {
             Ok(order) => self.purge(&order).await,
             Err(reason) => bad_purge(reason),
         }
+    }
+
+    /// The answer to somebody who wants to change something and called us by a name of their own.
+    fn refuse_foreign_name(&self, request: &Request<'_>) -> Option<Answer> {
+        let is_ours = request.host.is_some_and(|host| self.is_own_name(host));
+        (!is_ours).then(|| Answer::json(403, &json!({ "purged": false, "error": FOREIGN_NAME })))
+    }
+
+    /// Is it an IP address, `localhost` or a name of the settings, with or without a port?
+    fn is_own_name(&self, authority: &str) -> bool {
+        let Some((host, _)) = http1::split_authority(authority) else {
+            return false;
+        };
+        let named = &self.shared.plan.admin_names;
+        host.eq_ignore_ascii_case("localhost")
+            || host.parse::<IpAddr>().is_ok()
+            || named.iter().any(|name| host_fits(name, host))
     }
 
     async fn purge(&self, order: &Order) -> Answer {
@@ -245,20 +270,7 @@ fn not_allowed(methods: &'static str) -> Answer {
     }
 }
 
-/// The answer to somebody who wants to change something and called us by a name of their own.
-fn refuse_foreign_name(request: &Request<'_>) -> Option<Answer> {
-    let is_ours = request.host.is_some_and(is_local_name);
-    let error = "to purge, call this interface by IP address or localhost: another name may be a web page's trick";
-    (!is_ours).then(|| Answer::json(403, &json!({ "purged": false, "error": error })))
-}
-
-/// Is it an IP address or `localhost`, with or without a port?
-fn is_local_name(authority: &str) -> bool {
-    let Some((host, _)) = http1::split_authority(authority) else {
-        return false;
-    };
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
-}
+const FOREIGN_NAME: &str = "ask this interface by IP address, localhost or a name in admin.names: another name may be a web page's trick";
 
 const INDEX: &str = "Loligo, admin interface
 

@@ -75,7 +75,7 @@ fn health_follows_the_phase() {
 }
 
 #[test]
-fn a_page_under_another_name_may_look_but_not_purge() {
+fn a_page_under_another_name_may_neither_look_nor_purge() {
     let admin = Admin::new(testing::shared());
     for host in [
         Some("rebound.example"),
@@ -91,7 +91,9 @@ fn a_page_under_another_name_may_look_but_not_purge() {
             let answer = ask_as(&admin, host, method, target);
             assert_eq!(answer.status, 403, "{host:?} {method}");
         }
-        assert_eq!(ask_as(&admin, host, "GET", "/metrics").status, 200);
+        // A browser does not leave Host out.
+        let looks = if host.is_none() { 200 } else { 421 };
+        assert_eq!(ask_as(&admin, host, "GET", "/metrics").status, looks);
     }
     for host in [
         "localhost",
@@ -106,6 +108,26 @@ fn a_page_under_another_name_may_look_but_not_purge() {
     let answer = ask_as(&admin, Some("h"), "PURGE", "http://h/a");
     assert_eq!(answer.status, 200);
     assert_eq!(admin.purges.get(), 5);
+}
+
+#[test]
+fn a_name_of_the_settings_is_as_good_as_an_address() {
+    let mut shared = testing::shared();
+    let names = vec!["cache.example".to_owned(), "*.pods.example".to_owned()];
+    Arc::get_mut(&mut shared).unwrap().plan.admin_names = names;
+    let admin = Admin::new(shared);
+    for (host, served) in [
+        ("cache.example:3129", true),
+        ("Cache.Example.", true),
+        ("a.pods.example", true),
+        ("pods.example", false),
+        ("cache.example.evil.example", false),
+    ] {
+        let looks = ask_as(&admin, Some(host), "GET", "/status").status;
+        assert_eq!(looks == 200, served, "{host}");
+        let purges = ask_as(&admin, Some(host), "PURGE", "/http://h/a").status;
+        assert_eq!(purges == 200, served, "{host}");
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! addresses is tried by a simple form of RFC 8305: addresses in turn, the next one started when the last
 //! failed or after a head start of 250 ms, the first connection wins and the others are closed.
 //!
-//! The rules of `access` are asked for every resolved address before a packet goes there, and once more with
-//! both ends of the connection known.
+//! The rules of `access` are asked for every resolved address before a packet goes there, with the kernel's word on which are
+//! this machine's own (`inward`), and once more with both ends of the connection known, before a byte is sent.
 //!
 //! Not known here: requests, retries. Limits: `dns::ADDRESSES_MAX` attempts at once.
 
@@ -18,6 +18,7 @@ use tokio::time::{sleep_until, timeout};
 
 use super::dns::{ADDRESSES_MAX, DnsSettings, Resolver, without_question};
 use super::failures::Failures;
+use super::inward::Machine;
 use super::pool::{Grant, Lease, Limits, Pool, Slot};
 use super::tls::Tls;
 use super::{ConnectError, ConnectTimes, Destination, Stream};
@@ -58,6 +59,7 @@ pub struct Connector {
     resolver: Resolver,
     tls: Tls,
     failures: Failures,
+    machine: Machine,
 }
 
 impl Connector {
@@ -69,6 +71,7 @@ impl Connector {
             resolver: Resolver::new(settings.dns),
             tls,
             failures: Failures::new(settings.failure_ttl),
+            machine: Machine::default(),
         }
     }
 
@@ -89,7 +92,7 @@ impl Connector {
         }
         self.recall(to, access)?;
         match self.wait_for_place(to, times).await? {
-            Grant::Warm(lease) if access.check(lease.peer()).is_ok() => Ok(lease),
+            Grant::Warm(lease) if lease.is_permitted(access) => Ok(lease),
             Grant::Warm(lease) => self.open(lease.into_slot(), to, access, times).await,
             Grant::Slot(slot) => self.open(slot, to, access, times).await,
         }
@@ -116,7 +119,8 @@ impl Connector {
     }
 
     fn recall(&self, to: &Destination, access: &Destinations) -> Result<(), ConnectError> {
-        match self.failures.recall(to, access, Instant::now()) {
+        let now = Instant::now();
+        match self.failures.recall(to, access, &self.machine, now) {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -163,7 +167,7 @@ impl Connector {
             access.check(SocketAddr::new(*ip, to.port)) == Err(Forbidden::OwnListener)
         };
         let is_ours = found.iter().any(ours);
-        let addresses = permitted(found.clone(), to.port, access)?;
+        let addresses = permitted(found.clone(), to.port, access, &self.machine)?;
 
         let began = Instant::now();
         let opened = timeout(
@@ -172,7 +176,7 @@ impl Connector {
         )
         .await;
         times.connect = Some((began, Instant::now()));
-        let (stream, peer) = match opened.unwrap_or(Err(ConnectError::Timeout)) {
+        let (stream, peer, is_inward) = match opened.unwrap_or(Err(ConnectError::Timeout)) {
             Err(ConnectError::Refused | ConnectError::Unroutable) if is_ours => {
                 return Err(Forbidden::OwnListener.into());
             }
@@ -184,7 +188,7 @@ impl Connector {
             Ok(opened) => opened,
         };
         self.failures.clear(to);
-        Ok(Lease::new(slot, stream, peer))
+        Ok(Lease::new(slot, stream, peer, is_inward))
     }
 
     async fn addresses(
@@ -207,11 +211,14 @@ impl Connector {
         addresses: &[SocketAddr],
         access: &Destinations,
         times: &mut ConnectTimes,
-    ) -> Result<(Stream, SocketAddr), ConnectError> {
+    ) -> Result<(Stream, SocketAddr, bool), ConnectError> {
         let tcp = race(addresses).await?;
         times.tcp = Some(Instant::now());
         let peer = tcp.peer_addr()?;
-        access.check_connected(tcp.local_addr()?, peer)?;
+        let local = tcp.local_addr()?;
+        access.check_connected(local, peer)?;
+        // Remembered with the connection: it may be handed to a request of a listener with narrower rules.
+        let is_inward = local.ip() == peer.ip() || self.machine.owns(peer.ip());
         // Requests are written whole; waiting to fill a segment only delays them.
         tcp.set_nodelay(true)?;
         let stream = if to.tls {
@@ -219,7 +226,7 @@ impl Connector {
         } else {
             Stream::Tcp(tcp)
         };
-        Ok((stream, peer))
+        Ok((stream, peer, is_inward))
     }
 }
 
@@ -228,18 +235,21 @@ pub(super) fn permitted(
     found: Vec<IpAddr>,
     port: u16,
     access: &Destinations,
+    machine: &Machine,
 ) -> Result<Vec<SocketAddr>, Forbidden> {
     let mut refused = None;
     let addresses: Vec<SocketAddr> = found
         .into_iter()
         .map(|ip| SocketAddr::new(ip, port))
-        .filter(|&address| match access.check(address) {
-            Ok(()) => true,
-            Err(why) => {
-                refused.get_or_insert(why);
-                false
-            }
-        })
+        .filter(
+            |&address| match access.check_route(address, |ip| machine.owns(ip)) {
+                Ok(()) => true,
+                Err(why) => {
+                    refused.get_or_insert(why);
+                    false
+                }
+            },
+        )
         .collect();
     match refused {
         Some(why) if addresses.is_empty() => Err(why),
@@ -495,10 +505,16 @@ mod tests {
                 .map(|ip| ip.parse().unwrap())
                 .collect::<Vec<IpAddr>>()
         };
-        let mixed = permitted(ips(&["127.0.0.1", "192.0.2.1"]), 80, &public);
+        let machine = Machine::with(ips(&["203.0.113.5"]));
+        let permitted = |found: &[&str]| permitted(ips(found), 80, &public, &machine);
+        let mixed = permitted(&["127.0.0.1", "203.0.113.5", "192.0.2.1"]);
         assert_eq!(mixed, Ok(vec!["192.0.2.1:80".parse().unwrap()]));
-        let none = permitted(ips(&["169.254.0.1", "127.0.0.1"]), 80, &public);
+        let none = permitted(&["169.254.0.1", "127.0.0.1"]);
         assert_eq!(none, Err(Forbidden::LinkLocal), "the first reason is given");
+        for own in ["203.0.113.5", "::ffff:203.0.113.5", "64:ff9b::203.0.113.5"] {
+            let answer = permitted(&[own]);
+            assert_eq!(answer, Err(Forbidden::Inward), "{own}");
+        }
     }
 
     #[tokio::test]

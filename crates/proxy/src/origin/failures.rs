@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::connect::permitted;
+use super::inward::Machine;
 use super::{ConnectError, Destination};
 use crate::access::Destinations;
 
@@ -55,11 +56,12 @@ impl Failures {
         &self,
         to: &Destination,
         access: &Destinations,
+        machine: &Machine,
         now: Instant,
     ) -> Option<ConnectError> {
         let table = self.table.borrow();
         let failure = table.get(to).filter(|failure| now < failure.until)?;
-        let allowed = permitted(failure.found.clone(), to.port, access).ok()?;
+        let allowed = permitted(failure.found.clone(), to.port, access, machine).ok()?;
         if allowed != failure.tried {
             return None;
         }
@@ -135,6 +137,16 @@ mod tests {
         }
     }
 
+    fn recall(
+        failures: &Failures,
+        to: &Destination,
+        access: &Destinations,
+        now: Instant,
+    ) -> Option<ConnectError> {
+        let machine = Machine::with(vec!["203.0.113.5".parse().unwrap()]);
+        failures.recall(to, access, &machine, now)
+    }
+
     fn noted(failures: &Failures, to: &Destination, ips: &[&str], now: Instant) {
         let found: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
         let tried: Vec<SocketAddr> = found.iter().map(|ip| SocketAddr::new(*ip, 80)).collect();
@@ -146,7 +158,7 @@ mod tests {
         let (failures, now, all) = (Failures::new(TTL), Instant::now(), Destinations::default());
         let (a, b) = (to("a"), to("b"));
         noted(&failures, &a, &["192.0.2.1"], now);
-        let again = failures.recall(&a, &all, now).expect("remembered");
+        let again = recall(&failures, &a, &all, now).expect("remembered");
         assert_eq!(
             again,
             ConnectError::Remembered(Arc::new(ConnectError::Refused))
@@ -155,10 +167,10 @@ mod tests {
             (again.status(), again.detail_token()),
             (503, "destination_unavailable")
         );
-        assert_eq!(failures.recall(&b, &all, now), None);
-        assert_eq!(failures.recall(&a, &all, now + TTL), None);
+        assert_eq!(recall(&failures, &b, &all, now), None);
+        assert_eq!(recall(&failures, &a, &all, now + TTL), None);
         failures.clear(&a);
-        assert_eq!(failures.recall(&a, &all, now), None);
+        assert_eq!(recall(&failures, &a, &all, now), None);
         assert_eq!(failures.counts(), (1, 1));
     }
 
@@ -171,11 +183,11 @@ mod tests {
             ConnectError::Forbidden(Forbidden::Loopback),
         ] {
             failures.note(&to("a"), &[], &[], &error, now);
-            assert_eq!(failures.recall(&to("a"), &all, now), None);
+            assert_eq!(recall(&failures, &to("a"), &all, now), None);
         }
         let never = Failures::new(Duration::ZERO);
         noted(&never, &to("a"), &["192.0.2.1"], now);
-        assert_eq!(never.recall(&to("a"), &all, now), None);
+        assert_eq!(recall(&never, &to("a"), &all, now), None);
     }
 
     #[test]
@@ -186,11 +198,13 @@ mod tests {
             ..Destinations::default()
         };
         noted(&failures, &to("a"), &["127.0.0.1"], now);
-        assert_eq!(failures.recall(&to("a"), &outside, now), None);
+        assert_eq!(recall(&failures, &to("a"), &outside, now), None);
+        noted(&failures, &to("d"), &["203.0.113.5"], now);
+        assert_eq!(recall(&failures, &to("d"), &outside, now), None);
         noted(&failures, &to("b"), &["127.0.0.1", "192.0.2.1"], now);
-        assert_eq!(failures.recall(&to("b"), &outside, now), None);
+        assert_eq!(recall(&failures, &to("b"), &outside, now), None);
         noted(&failures, &to("c"), &["192.0.2.1"], now);
-        assert!(failures.recall(&to("c"), &outside, now).is_some());
+        assert!(recall(&failures, &to("c"), &outside, now).is_some());
     }
 
     #[test]
@@ -202,7 +216,7 @@ mod tests {
         assert_eq!(failures.table.borrow().len(), FAILURES_MAX);
         let later = now + TTL;
         noted(&failures, &to("later"), &["192.0.2.1"], later);
-        assert!(failures.recall(&to("later"), &all, later).is_some());
+        assert!(recall(&failures, &to("later"), &all, later).is_some());
         assert_eq!(failures.table.borrow().len(), 1);
     }
 }

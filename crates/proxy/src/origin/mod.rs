@@ -9,8 +9,8 @@
 //! connection back, dropping the lease closes it. No path can forget to count.
 //!
 //! Here: the words shared by the parts: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`].
-//! `dns` turns names into addresses, `connect` addresses into TCP connections, `tls` those into private ones,
-//! `pool` keeps them, `failures` remembers where none could be had.
+//! `dns` turns names into addresses, `inward` says which of them are this machine's own, `connect` turns addresses into TCP
+//! connections, `tls` those into private ones, `pool` keeps them, `failures` remembers where none could be had.
 //!
 //! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
 //!
@@ -33,6 +33,7 @@ use crate::access::Forbidden;
 mod connect;
 mod dns;
 mod failures;
+mod inward;
 mod pool;
 mod tls;
 

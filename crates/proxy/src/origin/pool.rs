@@ -96,6 +96,7 @@ struct Entry {
 struct Idle {
     stream: Stream,
     peer: SocketAddr,
+    is_inward: bool,
     since: Instant,
     order: u64,
 }
@@ -119,15 +120,17 @@ pub struct Lease {
     // Closed before the slot is passed on.
     stream: Stream,
     peer: SocketAddr,
+    is_inward: bool,
     reused: bool,
     slot: Slot,
 }
 
 impl Lease {
-    pub(super) fn new(slot: Slot, stream: Stream, peer: SocketAddr) -> Self {
+    pub(super) fn new(slot: Slot, stream: Stream, peer: SocketAddr, is_inward: bool) -> Self {
         Self {
             stream,
             peer,
+            is_inward,
             reused: false,
             slot,
         }
@@ -138,9 +141,15 @@ impl Lease {
         &mut self.stream
     }
 
+    #[cfg(test)]
     /// The origin's address, as it was when the connection was made: no system call.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// May a request under these rules use it? It may have been opened for another listener.
+    pub(super) fn is_permitted(&self, access: &Destinations) -> bool {
+        access.check_pooled(self.peer, self.is_inward).is_ok()
     }
 
     /// Has it carried a request before? Then the origin may have closed it unnoticed, and a request that fails
@@ -230,7 +239,8 @@ impl Pool {
             return None;
         }
         for at in (0..entry.idle.len()).rev() {
-            if access.check(entry.idle[at].peer).is_err() {
+            let idle = &entry.idle[at];
+            if access.check_pooled(idle.peer, idle.is_inward).is_err() {
                 continue;
             }
             let mut idle = entry.idle.remove(at).expect("`at` is below the length");
@@ -245,6 +255,7 @@ impl Pool {
                 return Some(Lease {
                     stream: idle.stream,
                     peer: idle.peer,
+                    is_inward: idle.is_inward,
                     reused: true,
                     slot,
                 });
@@ -334,9 +345,20 @@ impl Pool {
             return;
         }
         let Lease {
-            stream, peer, slot, ..
+            stream,
+            peer,
+            is_inward,
+            slot,
+            ..
         } = lease;
-        state.shelve(&slot.destination, stream, peer, &self.0.limits);
+        let idle = Idle {
+            stream,
+            peer,
+            is_inward,
+            since: state.now,
+            order: state.put_back,
+        };
+        state.shelve(&slot.destination, idle, &self.0.limits);
         drop(state);
         drop(slot);
     }
@@ -404,13 +426,7 @@ impl State {
     }
 
     /// Puts a stream among the idle ones, making room for it by closing the oldest.
-    fn shelve(
-        &mut self,
-        destination: &Destination,
-        stream: Stream,
-        peer: SocketAddr,
-        limits: &Limits,
-    ) {
+    fn shelve(&mut self, destination: &Destination, idle: Idle, limits: &Limits) {
         if limits.idle_per_destination_max == 0 || limits.idle_max == 0 {
             return;
         }
@@ -425,12 +441,7 @@ impl State {
             entry.idle.pop_front();
             self.idle -= 1;
         }
-        entry.idle.push_back(Idle {
-            stream,
-            peer,
-            since: self.now,
-            order: self.put_back,
-        });
+        entry.idle.push_back(idle);
         self.put_back += 1;
         self.idle += 1;
     }

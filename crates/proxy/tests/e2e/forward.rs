@@ -270,6 +270,7 @@ fn what_a_route_fetched_is_not_for_a_forward_client() {
     public.role = Role::Forward(Forward {
         connect_ports: Vec::new(),
         destinations: Destinations::default(),
+        ..Forward::for_address(local().ip())
     });
     let mut plan = plan_for(&origin);
     plan.listeners.push(public);

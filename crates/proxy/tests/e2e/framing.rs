@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::proxy::plan::{Heeds, Listener, Role, Route};
+use ::proxy::plan::{Forwarded, Heeds, Listener, Role, Route};
 
 use crate::harness::{
     client::request,
@@ -265,6 +265,7 @@ fn each_route_has_its_host_and_its_origin() {
         role: Role::Reverse(routes),
         allow: Vec::new(),
         heeds: Heeds::REVERSE,
+        forwarded: Forwarded::None,
     }));
     for (host, path, expected) in [
         ("a.example", "/x", "a.example /x".to_owned()),

@@ -18,6 +18,7 @@
 //! | `targeted` | fields for caches like us |
 //! | `interim` | interim responses |
 //! | `head` | HEAD, and what its answers mean for what is stored |
+//! | `access` | where a client may make the proxy go, and what an origin is told of it |
 //! | `forward` | absolute targets, tunnels, upgrades, loops |
 //! | `hostile` | origins that die, lie or babble; clients that leave |
 //! | `ranges` | parts of what is stored and of what arrives |
@@ -25,6 +26,7 @@
 //! | `large` | bodies larger than memory should be |
 //! | `workers` | several threads that accept |
 
+mod access;
 mod bodies;
 mod cache;
 mod disk;

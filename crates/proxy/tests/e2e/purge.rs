@@ -17,7 +17,7 @@ use proxy::plan::{Admin, Plan, StorePlan};
 
 use super::harness::{
     Child, Client, Disk, FRESH, Gate, Origin, Proxy, Response, answer, eventually, ok, plan_for,
-    running::local,
+    running::{local, own_host_plan},
 };
 
 /// Asks the admin interface, and expects it to have been done for good.
@@ -43,7 +43,7 @@ fn with_admin(mut plan: Plan) -> Plan {
 
 /// One without disk, one without memory, one with three stores.
 fn everywhere(origin: &Origin, mut play: impl FnMut(&str, Plan)) {
-    let plan = || with_admin(plan_for(origin));
+    let plan = || with_admin(own_host_plan(origin));
     play("memory", plan());
     let disk = Disk::of_mib(8);
     let store = |name: &str| StorePlan::at(disk.path().with_file_name(name), Some(8 << 20));

@@ -6,7 +6,7 @@ use proxy::plan::{Admin, KeyRule, Plan, Rule, StorePlan, Then, When};
 
 use super::harness::{
     Client, Disk, FRESH, Gate, Origin, Proxy, Response, answer, head, ok, pattern, plan_for,
-    running::local,
+    running::{local, own_host_plan},
 };
 
 fn words(words: &str) -> Vec<String> {
@@ -41,7 +41,7 @@ fn secs(seconds: u64) -> Option<Duration> {
 fn everywhere(origin: &Origin, rules: &[Rule], mut play: impl FnMut(&Proxy)) {
     let disk = Disk::of_mib(16);
     for on_disk in [false, true] {
-        let mut plan: Plan = plan_for(origin);
+        let mut plan: Plan = own_host_plan(origin);
         plan.rules = rules.to_vec();
         plan.admin = Some(Admin {
             address: local(),

@@ -285,7 +285,7 @@ fn what_was_fetched_before_a_purge_is_not_found_behind_it() {
         } else {
             written.store(true, SeqCst);
             let admin = proxy.ready.admin.unwrap();
-            let target = format!("/http://{}/a", origin.address);
+            let target = "/http://test.example/a".to_owned();
             let host = format!("Host: {admin}");
             let mut admin = Client::connect(admin);
             assert_eq!(

@@ -12,7 +12,7 @@ use std::{
 
 use proxy::{
     Clock,
-    plan::{Admin, ClientDirectives, Heeds, KeyRule, Listener, Plan, Rule},
+    plan::{Admin, ClientDirectives, Heeds, KeyRule, Listener, Plan, Role, Rule},
 };
 
 use crate::{
@@ -37,6 +37,13 @@ const fn mode(name: &'static str, disk: bool, forward: bool, overlap: bool) -> M
         disk,
         forward,
         overlap,
+    }
+}
+
+impl Mode {
+    /// Is the origin sent its own Host instead of the client's? One mode of the reverse ones.
+    fn own_host(self) -> bool {
+        self.disk && !self.forward
     }
 }
 
@@ -92,6 +99,9 @@ impl Lab {
         } else {
             running::plan_for(&origin)
         };
+        if let Role::Reverse(routes) = &mut plan.listeners[0].role {
+            routes[0].pass_host = !mode.own_host();
+        }
         plan.admin = Some(Admin {
             address: running::local(),
             allow: Vec::new(),
@@ -198,9 +208,17 @@ impl Lab {
         Words {
             now: self.clock.now(),
             prefix: prefix.to_owned(),
-            origin: self.origin.address,
+            origin: own(self.mode, self.origin.address),
             public: public(self.mode, self.origin.address),
         }
+    }
+}
+
+/// What an origin takes itself for: what Host says.
+fn own(mode: Mode, origin: SocketAddr) -> String {
+    match mode.own_host() {
+        true => format!("http://{origin}"),
+        false => public(mode, origin),
     }
 }
 
@@ -292,7 +310,7 @@ fn rule(text: &str) -> Rule {
 pub struct Words {
     now: Duration,
     prefix: String,
-    origin: SocketAddr,
+    origin: String,
     /// What clients take the origin for.
     public: String,
 }
@@ -302,7 +320,7 @@ impl Words {
         if let Some(offset) = value.strip_prefix('@') {
             return self.date(offset);
         }
-        let absolute = format!("http://{}{}", self.origin, self.prefix);
+        let absolute = format!("{}{}", self.origin, self.prefix);
         let public = format!("{}{}", self.public, self.prefix);
         let value = value.replace("$origin", &absolute);
         value.replace("$public", &public).replace('$', &self.prefix)
@@ -407,7 +425,7 @@ fn serve(exchange: &mut Exchange, mode: Mode, script: &Mutex<Script>, clock: &Cl
     let words = |state: &Script| Words {
         now: clock.now(),
         prefix: state.prefix.clone(),
-        origin: address,
+        origin: own(mode, address),
         public: public(mode, address),
     };
     let method = exchange.request.method.clone();

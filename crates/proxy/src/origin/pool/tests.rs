@@ -1,6 +1,7 @@
 //! The pool over real sockets on loopback.
 
 use super::*;
+use crate::access::Forbidden;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -53,7 +54,7 @@ impl Origin {
     async fn connect(&self, slot: Slot) -> (Lease, TcpStream) {
         let (ours, theirs) = tokio::join!(TcpStream::connect(self.peer), self.listener.accept());
         (
-            Lease::new(slot, Stream::Tcp(ours.unwrap()), self.peer),
+            Lease::new(slot, Stream::Tcp(ours.unwrap()), self.peer, true),
             theirs.unwrap().0,
         )
     }
@@ -135,6 +136,16 @@ async fn a_connection_another_listener_may_not_use_stays_where_it_is() {
         ..Destinations::default()
     };
     assert!(pool.checkout(&origin.destination, &public).is_none());
+    // Not because of its address alone: any own address of this machine is inward.
+    let (peer, allow) = (origin.peer, vec!["127.0.0.0/8".parse().unwrap()]);
+    assert_eq!(
+        public.check_pooled("198.51.100.1:80".parse().unwrap(), false),
+        Ok(())
+    );
+    let inward = public.check_pooled("198.51.100.1:80".parse().unwrap(), true);
+    assert_eq!(inward, Err(Forbidden::Inward));
+    let allowed = Destinations { allow, ..public };
+    assert_eq!(allowed.check_pooled(peer, true), Ok(()));
     assert_eq!(pool.idle(), 1);
     assert!(origin.checkout(&pool).is_some());
     pool.audit();

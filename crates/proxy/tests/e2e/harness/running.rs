@@ -112,6 +112,15 @@ pub fn plan_for(origin: &Origin) -> Plan {
     plan(Listener::reverse(local(), Vec::new(), url(origin.address)))
 }
 
+/// A reverse proxy that sends the origin its own Host: what is stored has the origin's name.
+pub fn own_host_plan(origin: &Origin) -> Plan {
+    let mut plan = plan_for(origin);
+    if let Role::Reverse(routes) = &mut plan.listeners[0].role {
+        routes[0].pass_host = false;
+    }
+    plan
+}
+
 /// A forward proxy that may tunnel to these ports.
 pub fn forward_plan(connect_ports: &[u16]) -> Plan {
     let mut listener = Listener::forward(local(), Vec::new());

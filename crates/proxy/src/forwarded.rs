@@ -1,0 +1,161 @@
+//! What an origin is told of the client: `X-Forwarded-For`, `X-Forwarded-Proto`, `X-Forwarded-Host`.
+//!
+//! Applications take these fields for the truth, so what a client writes into them must not reach an application behind a reverse
+//! listener: a forged `X-Forwarded-Host` ends up in links, and those in the cache. *Replace* (the default there) drops whatever is
+//! of this kind and says what the proxy knows. *Append* is for a listener whose clients are trusted proxies. *None* leaves the
+//! fields as they come, which is the default of forward listeners: what their clients say is their own business, and where they
+//! are is nobody else's.
+//!
+//! `Forwarded` (RFC 7239) says the same in another syntax. Of two accounts an application believes the one it finds first, so
+//! there is to be one: *replace* drops it and adds none, since applications read the older fields. *Append* adds to it
+//! where a proxy in front has begun it.
+//!
+//! The fields are written before anything is looked up: a stored answer that varies by them is chosen by what its origin would see.
+//! They are no part of the key otherwise, and a fetch for many carries those of its first client. The host is only told where it is
+//! part of the key (`target::Place::client_host`).
+//!
+//! Not known here: who the client is, the cache.
+
+use std::net::IpAddr;
+
+use fields::Fields;
+
+use crate::plan::Forwarded;
+
+/// Brings the fields of a request in line with what is known of its client. `host`: what it asked for.
+pub fn tell(fields: &mut Fields, how: Forwarded, client: IpAddr, host: Option<&str>) {
+    let client = client.to_canonical().to_string();
+    match how {
+        Forwarded::None => return,
+        Forwarded::Replace => fields.retain(|name, _| !speaks_of_client(name)),
+        Forwarded::Append => {
+            // No proxy spells them so.
+            fields.retain(|name, _| !name.contains(&b'_') || !speaks_of_client(name));
+            append(fields, b"Forwarded", || element(&client, host));
+        }
+    }
+    if !append(fields, FOR, || client.clone()) {
+        fields.push(FOR, client.as_bytes());
+    }
+    for (name, value) in [(PROTO, Some("http")), (HOST, host)] {
+        if let Some(value) = value
+            && !fields.contains(name)
+        {
+            fields.push(name, value.as_bytes());
+        }
+    }
+}
+
+const FOR: &[u8] = b"X-Forwarded-For";
+/// Listeners speak plain HTTP.
+const PROTO: &[u8] = b"X-Forwarded-Proto";
+const HOST: &[u8] = b"X-Forwarded-Host";
+
+/// Adds a member to a list field, if the request has the field. Did it?
+fn append(fields: &mut Fields, name: &[u8], member: impl FnOnce() -> String) -> bool {
+    if !fields.contains(name) {
+        return false;
+    }
+    let member = member();
+    let mut list: Vec<&[u8]> = fields.all(name).filter(|value| !value.is_empty()).collect();
+    list.push(member.as_bytes());
+    let list = list.join(&b", "[..]);
+    fields.set(name, &list);
+    true
+}
+
+/// Is it a field in which a proxy tells of its client? `_` counts as `-`: to many applications the two are one.
+fn speaks_of_client(name: &[u8]) -> bool {
+    let same = |ours: &[u8], name: &[u8]| {
+        let fits = |(a, b): (&u8, &u8)| *a == b.to_ascii_lowercase() || (*a == b'-' && *b == b'_');
+        ours.len() == name.len() && ours.iter().zip(name).all(fits)
+    };
+    const PREFIX: &[u8] = b"x-forwarded-";
+    let begins = name.get(..PREFIX.len());
+    begins.is_some_and(|begin| same(PREFIX, begin))
+        || same(b"x-real-ip", name)
+        || same(b"forwarded", name)
+}
+
+/// What this hop adds to Forwarded.
+//= rfc7239 §4, §6   an IPv6 address stands in brackets, and so in quotes
+fn element(client: &str, host: Option<&str>) -> String {
+    let node = match client.contains(':') {
+        true => format!("\"[{client}]\""),
+        false => client.to_owned(),
+    };
+    let quotable = host.filter(|host| !host.contains(['"', '\\']));
+    let host = quotable.map_or_else(String::new, |host| format!(";host=\"{host}\""));
+    format!("for={node}{host};proto=http")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(how: Forwarded, client: &str, host: Option<&str>, given: &[(&str, &str)]) -> String {
+        let mut fields = Fields::new();
+        for (name, value) in given {
+            fields.push(name.as_bytes(), value.as_bytes());
+        }
+        tell(&mut fields, how, client.parse().unwrap(), host);
+        String::from_utf8(fields.as_wire().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn what_a_client_says_of_itself_is_replaced() {
+        let given = [
+            ("Accept", "a"),
+            ("X-Forwarded-For", "6.6.6.6"),
+            ("x-FORWARDED-anything", "6"),
+            ("X_Forwarded_Host", "evil"),
+            ("X-Real-IP", "6.6.6.6"),
+            ("X_Real_IP", "6.6.6.6"),
+            ("Forwarded", "for=6.6.6.6"),
+            ("X-Forward", "is another field"),
+        ];
+        assert_eq!(
+            told(
+                Forwarded::Replace,
+                "::ffff:192.0.2.1",
+                Some("a.example:81"),
+                &given
+            ),
+            "Accept: a\r\nX-Forward: is another field\r\nX-Forwarded-For: 192.0.2.1\r\n\
+             X-Forwarded-Proto: http\r\nX-Forwarded-Host: a.example:81\r\n"
+        );
+        assert_eq!(
+            told(Forwarded::Replace, "2001:db8::1", None, &[]),
+            "X-Forwarded-For: 2001:db8::1\r\nX-Forwarded-Proto: http\r\n"
+        );
+    }
+
+    #[test]
+    fn a_trusted_proxy_is_added_to() {
+        let given = [
+            ("X-Forwarded-For", "192.0.2.1"),
+            ("X-Forwarded-For", "192.0.2.2"),
+            ("X-Forwarded-Proto", "https"),
+            ("X-Real-IP", "192.0.2.1"),
+            ("Forwarded", "for=192.0.2.1"),
+            ("X_Forwarded_For", "6.6.6.6"),
+        ];
+        assert_eq!(
+            told(Forwarded::Append, "2001:db8::1", Some("a.example"), &given),
+            "X-Forwarded-Proto: https\r\nX-Real-IP: 192.0.2.1\r\n\
+             Forwarded: for=192.0.2.1, for=\"[2001:db8::1]\";host=\"a.example\";proto=http\r\n\
+             X-Forwarded-For: 192.0.2.1, 192.0.2.2, 2001:db8::1\r\nX-Forwarded-Host: a.example\r\n"
+        );
+        assert_eq!(
+            told(Forwarded::Append, "192.0.2.3", None, &[]),
+            "X-Forwarded-For: 192.0.2.3\r\nX-Forwarded-Proto: http\r\n"
+        );
+    }
+
+    #[test]
+    fn none_leaves_all_as_it_comes() {
+        let given = [("X-Forwarded-For", "6.6.6.6")];
+        let told = told(Forwarded::None, "192.0.2.1", Some("a"), &given);
+        assert_eq!(told, "X-Forwarded-For: 6.6.6.6\r\n");
+    }
+}
