@@ -13,10 +13,26 @@
 
 use fields::Fields;
 
-use crate::withheld;
+use crate::{Rules, withheld};
 
 /// Lifetimes and ages saturate here: 2^31 seconds, over 68 years. (RFC 9111 §1.2.2)
 pub const DELTA_SECONDS_MAX: u32 = 1 << 31;
+
+/// How much a client's Cache-Control and Pragma count. They are advice (RFC 9111 §5.2.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ClientDirectives {
+    /// All of them, to the letter: each reload (`no-cache`, `max-age=0`) asks the origin for itself.
+    #[default]
+    Obey,
+    /// All of them, but reloads of one resource share a fetch, and are content with what the origin said within the last
+    /// [`RELOAD_MS`] milliseconds.
+    Revalidate,
+    /// None but `only-if-cached`, which asks for less than the cache would do.
+    Ignore,
+}
+
+/// With [`ClientDirectives::Revalidate`] reloads of a stored response ask the origin once in so many milliseconds at most.
+pub const RELOAD_MS: u64 = 1000;
 
 /// Cache-Control of a request (RFC 9111 §5.2.1), Pragma included (§5.4). `default()` is what a request says that
 /// carries neither field.
@@ -38,6 +54,8 @@ pub struct RequestDirectives {
     pub stale_if_error_s: Option<u32>,
     /// Do not change the content; of no consequence to caching.
     pub no_transform: bool,
+    /// It is a reload, and what the origin said just now will do ([`ClientDirectives::Revalidate`]).
+    pub is_patient: bool,
 }
 
 impl RequestDirectives {
@@ -54,6 +72,45 @@ impl RequestDirectives {
             found.no_cache = pragma_no_cache(fields);
         }
         found
+    }
+
+    /// Reads off a request those that count.
+    pub fn heeded(fields: &Fields, how: ClientDirectives) -> Self {
+        let all = Self::parse(fields);
+        match how {
+            ClientDirectives::Obey => all,
+            ClientDirectives::Revalidate => Self {
+                is_patient: all.is_reload(),
+                ..all
+            },
+            ClientDirectives::Ignore => Self {
+                only_if_cached: all.only_if_cached,
+                no_transform: all.no_transform,
+                ..Self::default()
+            },
+        }
+    }
+
+    /// May the request share a fetch with others, as far as its directives go?
+    pub fn may_share(&self) -> bool {
+        self.is_plain() || self.without_reload().is_plain()
+    }
+
+    /// Without its reload, if it is patient.
+    pub(crate) fn without_reload(&self) -> Self {
+        match self.is_patient {
+            true => Self {
+                no_cache: false,
+                max_age_s: self.max_age_s.filter(|&limit_s| limit_s > 0),
+                is_patient: false,
+                ..*self
+            },
+            false => *self,
+        }
+    }
+
+    fn is_reload(&self) -> bool {
+        self.no_cache || self.max_age_s == Some(0)
     }
 
     /// True if the request asks for nothing that bears on serving and storing: [`Standing::is_fresh`] decides alone.
@@ -136,15 +193,23 @@ pub struct ResponseDirectives {
     pub malformed: bool,
     /// They are a targeted field's (RFC 9213): Cache-Control, Expires and Pragma have no say.
     pub targeted: bool,
+    /// There is a targeted field, which is not obeyed.
+    pub passed_over: bool,
 }
 
 impl ResponseDirectives {
-    /// Reads them off a response: a targeted field if there is a good one, else Cache-Control.
-    pub fn parse(fields: &Fields) -> Self {
-        if let Some(targeted) = crate::targeted::targeted(fields) {
+    /// Reads them off a response: a targeted field if there is a good one and it is obeyed, else Cache-Control.
+    pub fn parse(fields: &Fields, rules: &Rules) -> Self {
+        let targeted = crate::targeted::targeted(fields);
+        if let Some(targeted) = targeted
+            && rules.targeted
+        {
             return targeted;
         }
-        let mut found = Self::default();
+        let mut found = Self {
+            passed_over: targeted.is_some(),
+            ..Self::default()
+        };
         for directive in directives(fields) {
             //= rfc9111 §5.2.2.4   the qualified form speaks of the listed fields alone
             //= rfc9111 §5.2.2.7   the same for private
@@ -331,11 +396,43 @@ mod tests {
     use crate::testing::fields;
 
     fn response(value: &str) -> ResponseDirectives {
-        ResponseDirectives::parse(&fields(&format!("Cache-Control: {value}")))
+        ResponseDirectives::parse(
+            &fields(&format!("Cache-Control: {value}")),
+            &Rules::default(),
+        )
     }
 
     fn request(text: &str) -> RequestDirectives {
         RequestDirectives::parse(&fields(text))
+    }
+
+    #[test]
+    fn what_counts_of_a_request() {
+        let all = "Cache-Control: no-cache, no-store, max-age=0, min-fresh=3, max-stale=9, stale-if-error=4, \
+                   only-if-cached, no-transform";
+        let heeded = |text: &str, how| RequestDirectives::heeded(&fields(text), how);
+        assert_eq!(heeded(all, ClientDirectives::Obey), request(all));
+        let patient = heeded(all, ClientDirectives::Revalidate);
+        assert!(patient.is_patient && patient.no_store && !patient.may_share());
+        assert_eq!(
+            heeded(all, ClientDirectives::Ignore),
+            RequestDirectives {
+                only_if_cached: true,
+                no_transform: true,
+                ..RequestDirectives::default()
+            }
+        );
+        for reload in [
+            "Cache-Control: no-cache",
+            "Cache-Control: max-age=0",
+            "Pragma: no-cache",
+        ] {
+            assert!(heeded(reload, ClientDirectives::Revalidate).may_share());
+            assert!(!heeded(reload, ClientDirectives::Revalidate).is_plain());
+            assert!(!heeded(reload, ClientDirectives::Obey).may_share());
+            assert!(heeded(reload, ClientDirectives::Ignore).is_plain());
+        }
+        assert!(!heeded("Cache-Control: max-age=1", ClientDirectives::Revalidate).may_share());
     }
 
     #[test]

@@ -62,12 +62,30 @@ impl StandingFlags {
     pub const HAS_VARY: Self = Self(1 << 5);
     /// Will not change while fresh (RFC 8246).
     pub const IMMUTABLE: Self = Self(1 << 6);
-    /// The origin gave `stale-if-error`, so that its value limits even a cache that has lost the origin.
+    /// The origin, or the operator, gave `stale-if-error`, so that its value limits even a cache that has lost the origin.
     pub const HAS_STALE_IF_ERROR: Self = Self(1 << 7);
+    /// A targeted field decided (RFC 9213): not for who does not obey them.
+    pub const TARGETED: Self = Self(1 << 8);
+    /// A targeted field had no say: not for who obeys them.
+    pub const PASSED_OVER: Self = Self(1 << 9);
 
     /// True if all bits of `other` are set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// True if one bit of `other` is set.
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// What a stored response must not be for a cache that obeys targeted fields, or does not. Most responses are neither.
+    //= rfc9213 §2.2   a cache with another target list would have stored something else
+    pub const fn foreign(obeys_targeted: bool) -> Self {
+        match obeys_targeted {
+            true => Self::PASSED_OVER,
+            false => Self::TARGETED,
+        }
     }
 
     /// Both together.
@@ -101,7 +119,7 @@ impl Standing {
         rules: &Rules,
     ) -> Self {
         let _ = request; // RFC 9111 lets nothing in the request change how long an answer is fresh.
-        let said = ResponseDirectives::parse(response.fields);
+        let said = ResponseDirectives::parse(response.fields, rules);
         Self::as_said(response, &said, asked, received, rules)
     }
 
@@ -115,6 +133,17 @@ impl Standing {
     ) -> Self {
         let (lifetime_s, heuristic) = lifetime(response, said, received, rules);
         let window = |seconds: Option<u32>| seconds.unwrap_or(0).min(rules.ttl_max_s);
+        // The operator's grace is for what was good once: not for errors, nor for what is stale from the start.
+        let is_graced = lifetime_s > 0
+            && response.status < 400
+            && !said.no_cache
+            && !said.malformed
+            && !said.must_not_be_stale();
+        let grace = |seconds: u32| (is_graced && seconds > 0).then_some(seconds);
+        let while_revalidate = said
+            .stale_while_revalidate_s
+            .or(grace(rules.stale_while_revalidate_s));
+        let if_error = said.stale_if_error_s.or(grace(rules.stale_if_error_s));
         let mut flags = StandingFlags::default();
         flags.set(StandingFlags::MUST_REVALIDATE, said.must_not_be_stale());
         flags.set(StandingFlags::NO_CACHE, said.no_cache || said.malformed);
@@ -123,16 +152,15 @@ impl Standing {
         flags.set(StandingFlags::NEGATIVE, response.status >= 400);
         flags.set(StandingFlags::HAS_VARY, response.fields.contains(b"vary"));
         flags.set(StandingFlags::IMMUTABLE, said.immutable);
-        flags.set(
-            StandingFlags::HAS_STALE_IF_ERROR,
-            said.stale_if_error_s.is_some(),
-        );
+        flags.set(StandingFlags::HAS_STALE_IF_ERROR, if_error.is_some());
+        flags.set(StandingFlags::TARGETED, said.targeted);
+        flags.set(StandingFlags::PASSED_OVER, said.passed_over);
         Standing {
             received,
             initial_age_s: initial_age_s(response.fields, asked, received),
             lifetime_s,
-            stale_while_revalidate_s: window(said.stale_while_revalidate_s),
-            stale_if_error_s: window(said.stale_if_error_s),
+            stale_while_revalidate_s: window(while_revalidate),
+            stale_if_error_s: window(if_error),
             flags,
         }
     }
@@ -149,7 +177,25 @@ impl Standing {
     /// May it be served to a request without any directive? The question of the hot path.
     //= rfc9111 §4.2   response_is_fresh = (freshness_lifetime > current_age)
     pub fn is_fresh(&self, now: UnixMillis) -> bool {
-        self.lifetime_s > self.age_s(now) && !self.flags.contains(StandingFlags::NO_CACHE)
+        self.is_fresh_for(StandingFlags::default(), now)
+    }
+
+    /// The same, where what is `foreign` must not be served.
+    #[inline]
+    pub fn is_fresh_for(&self, foreign: StandingFlags, now: UnixMillis) -> bool {
+        let refused = StandingFlags::NO_CACHE.union(foreign);
+        self.lifetime_s > self.age_s(now) && !self.flags.intersects(refused)
+    }
+
+    /// Is it fresh, or in a window in which it may be served stale?
+    pub fn is_of_use(&self, now: UnixMillis) -> bool {
+        let window_s = self.stale_while_revalidate_s.max(self.stale_if_error_s);
+        let may_be_stale = window_s > 0
+            && !self
+                .flags
+                .intersects(StandingFlags::MUST_REVALIDATE.union(StandingFlags::NO_CACHE))
+            && self.age_s(now) <= self.lifetime_s.saturating_add(window_s);
+        may_be_stale || self.is_fresh(now)
     }
 
     /// Seconds of freshness left; negative = stale for so long.

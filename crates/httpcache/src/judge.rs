@@ -7,7 +7,7 @@
 
 use crate::cache_status::Forward;
 use crate::date::UnixMillis;
-use crate::directives::RequestDirectives;
+use crate::directives::{RELOAD_MS, RequestDirectives};
 use crate::freshness::{Standing, StandingFlags};
 
 /// What to do with a stored response.
@@ -46,11 +46,16 @@ impl Why {
 }
 
 /// May this request be served with a response of that standing?
+///
+/// A patient reload ([`RequestDirectives::is_patient`]) is none where the origin has just been asked.
 pub fn judge(standing: &Standing, directives: &RequestDirectives, now: UnixMillis) -> Verdict {
     //= rfc9111 §5.2.2.4   not without validation, whatever the client says
     if standing.flags.contains(StandingFlags::NO_CACHE) {
         return Verdict::Validate(Why::NoCache);
     }
+    let is_new = now.0.abs_diff(standing.received.0) < RELOAD_MS;
+    let content = is_new.then(|| directives.without_reload());
+    let directives = content.as_ref().unwrap_or(directives);
     if directives.no_cache {
         return Verdict::Validate(Why::RequestNoCache);
     }
@@ -232,6 +237,43 @@ mod tests {
             "GET | 200 Cache-Control: max-age=60 | ask Cache-Control: max-age=oops",
             TOO_OLD,
         );
+    }
+
+    #[test]
+    fn reloads_by_how_much_clients_may_demand() {
+        use crate::directives::{ClientDirectives, ClientDirectives::*};
+        let found = |how: ClientDirectives, later_ms: u64, ask: &str| {
+            let text = format!("GET | 200 Cache-Control: max-age=60 & Age: 5 | ask {ask}");
+            let (standing, _, now) = case(&text);
+            let asked = Exchange::parse(&text).ask;
+            let directives = RequestDirectives::heeded(&asked, how);
+            judge(&standing, &directives, UnixMillis(now.0 + later_ms))
+        };
+        for (ask, refused) in [
+            ("Cache-Control: no-cache", ASKED),
+            ("Pragma: no-cache", ASKED),
+            ("Cache-Control: max-age=0", TOO_OLD),
+        ] {
+            assert_eq!(found(Obey, 0, ask), refused, "{ask}");
+            assert_eq!(found(Revalidate, 999, ask), FRESH, "{ask}");
+            assert_eq!(found(Revalidate, 1000, ask), refused, "{ask}");
+            assert_eq!(found(Ignore, 9000, ask), FRESH, "{ask}");
+        }
+        for (ask, refused) in [
+            ("Cache-Control: max-age=4", TOO_OLD),
+            ("Cache-Control: max-age=0, min-fresh=56", TOO_SHORT),
+        ] {
+            assert_eq!(found(Revalidate, 999, ask), refused, "{ask}");
+            assert_eq!(found(Ignore, 999, ask), FRESH, "{ask}");
+        }
+        // What is stale is stale.
+        let late = |how| {
+            let (standing, _, now) = case("GET | 200 Cache-Control: max-age=5 & Age: 5");
+            let asked = crate::testing::fields("Cache-Control: no-cache, max-stale");
+            judge(&standing, &RequestDirectives::heeded(&asked, how), now)
+        };
+        assert_eq!(late(Revalidate), STALE_ALLOWED);
+        assert_eq!(late(Ignore), STALE);
     }
 
     #[test]

@@ -50,7 +50,7 @@ mod withheld;
 use fields::Fields;
 
 pub use date::{DATE_BYTES, UnixMillis, format_date, parse_date};
-pub use directives::{DELTA_SECONDS_MAX, RequestDirectives, ResponseDirectives};
+pub use directives::{ClientDirectives, DELTA_SECONDS_MAX, RequestDirectives, ResponseDirectives};
 pub use freshness::{Standing, StandingFlags};
 pub use head::describes;
 pub use invalidate::{INVALIDATED_URIS_MAX, invalidated_uris, invalidates};
@@ -71,7 +71,7 @@ pub use validate::{
     Condition, add_validators, evaluate, freshen, not_modified_fields, remove_conditions, validates,
 };
 pub use vary::{VARY_BYTES_MAX, VaryList, VaryStar, vary_key, vary_key_of, vary_list};
-pub use withheld::take_withheld;
+pub use withheld::{take_cookies, take_withheld};
 
 /// What the operator may decide about caching.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,8 +95,17 @@ pub struct Rules {
     pub ttl_s: Option<u32>,
     /// No lifetime is shorter, in seconds.
     pub ttl_min_s: u32,
-    /// Store responses with Set-Cookie even without `public` or `s-maxage`.
+    /// A response that was fresh and about whose service while stale the origin is silent may be served for so long after
+    /// that while it is revalidated, in seconds; 0 = not.
+    pub stale_while_revalidate_s: u32,
+    /// The same if the origin fails, in seconds; 0 = only if the origin cannot be reached.
+    pub stale_if_error_s: u32,
+    /// Store responses with Set-Cookie even without `public` or `s-maxage`, and store Set-Cookie.
     pub store_set_cookie: bool,
+    /// We work for the origin, so targeted fields are obeyed. (RFC 9213 §3)
+    pub targeted: bool,
+    /// What clients may demand.
+    pub client_directives: ClientDirectives,
 }
 
 impl Default for Rules {
@@ -110,7 +119,11 @@ impl Default for Rules {
             error_ttl_s: 0,
             ttl_s: None,
             ttl_min_s: 0,
+            stale_while_revalidate_s: 0,
+            stale_if_error_s: 0,
             store_set_cookie: false,
+            targeted: true,
+            client_directives: ClientDirectives::Obey,
         }
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! The rules of RFC 9111 §3 for a shared cache, each refusal with a name that goes into Cache-Status. Four things are
 //! stricter than the RFC: only GET is stored (HEAD is answered from it), a response with Set-Cookie only if the origin
-//! speaks of shared caches, a status that depends on who asks or how (401, 412, 416, …) never, and neither is what could
+//! speaks of shared caches (and then without it: [`take_cookies`]), a status that depends on who asks or how (401, 412, 416, …) never, and neither is what could
 //! not be used again.
 //!
 //! Not known here: sizes, space, what is already stored.
+//!
+//! [`take_cookies`]: crate::take_cookies
 
 use fields::Fields;
 
@@ -71,7 +73,7 @@ impl NotStorable {
 
 /// May a shared cache store it? (RFC 9111 §3)
 pub fn storable(request: &Request, response: &Response, rules: &Rules) -> Result<(), NotStorable> {
-    let said = ResponseDirectives::parse(response.fields);
+    let said = ResponseDirectives::parse(response.fields, rules);
     storable_as(request, response, &said, rules)
 }
 
@@ -83,7 +85,7 @@ pub fn assess(
     received: UnixMillis,
     rules: &Rules,
 ) -> (Result<(), NotStorable>, Standing) {
-    let said = ResponseDirectives::parse(response.fields);
+    let said = ResponseDirectives::parse(response.fields, rules);
     (
         storable_as(request, response, &said, rules),
         Standing::as_said(response, &said, asked, received, rules),
@@ -96,7 +98,7 @@ fn storable_as(
     said: &ResponseDirectives,
     rules: &Rules,
 ) -> Result<(), NotStorable> {
-    let asked = RequestDirectives::parse(request.fields);
+    let asked = RequestDirectives::heeded(request.fields, rules.client_directives);
     let fields = response.fields;
     let refuse = |condition: bool, why: NotStorable| if condition { Err(why) } else { Ok(()) };
 
@@ -146,7 +148,8 @@ fn storable_as(
 /// May `waiter`, who joined the fetch that `leader` began, be given the response? It must be storable as the answer to
 /// either, agree with both in the fields that Vary names, and be one that `waiter` could be served from the cache now.
 ///
-/// A waiter asking with HEAD counts as one asking with GET.
+/// `rules` are those of the response, with the waiter's `client_directives`. A waiter asking with HEAD counts as one asking
+/// with GET.
 //= rfc9111 §4   collapsed requests, provided that it is allowed to reuse that response for the requests in question
 pub fn may_share(
     leader: &Request,
@@ -156,7 +159,7 @@ pub fn may_share(
     now: UnixMillis,
     rules: &Rules,
 ) -> bool {
-    let directives = RequestDirectives::parse(waiter.fields);
+    let directives = RequestDirectives::heeded(waiter.fields, rules.client_directives);
     let terms = Terms {
         directives: &directives,
         list: None,

@@ -5,6 +5,10 @@
 //! Cache-Control, Expires and Pragma altogether; what it does not say is not said. One that does not parse, or is empty,
 //! is as if it were not there.
 //!
+//! Both speak to caches that work for the origin. A forward proxy works for its clients: it obeys neither
+//! ([`Rules::targeted`]). An origin that answers `Cache-Control: private, CDN-Cache-Control: max-age=60` knows that its own
+//! cache keeps users apart, and knows nothing of a stranger's.
+//!
 //! Both are passed on as they came: the next cache may be one of us too, and a stored response is judged anew from its
 //! own fields when a 304 confirms it.
 //!
@@ -13,6 +17,8 @@
 
 use fields::Fields;
 
+#[cfg(doc)]
+use crate::Rules;
 use crate::directives::{DELTA_SECONDS_MAX, ResponseDirectives};
 use crate::structured::{Value, dictionary};
 
@@ -77,7 +83,7 @@ mod tests {
     use crate::{Rules, Standing, storable};
 
     fn said(text: &str) -> ResponseDirectives {
-        ResponseDirectives::parse(&fields(text))
+        ResponseDirectives::parse(&fields(text), &Rules::default())
     }
 
     #[test]

@@ -14,8 +14,7 @@ use fields::Fields;
 
 use crate::Rules;
 use crate::date::{Dated, Single, date_of, single};
-use crate::directives::ResponseDirectives;
-use crate::withheld::take_withheld;
+use crate::withheld::{take_cookies, take_withheld};
 
 /// What a client's conditions say about a stored response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,7 +144,7 @@ pub fn validates(stored: &Fields, not_modified: &Fields) -> bool {
 /// The stored fields, updated by those of the 304. Judge the result anew, as if it had been received whole: [`storable`],
 /// [`vary_list`] and [`Standing::of`] may all say something else now.
 ///
-/// Fields that others do not get ([`take_withheld`]) are not in it.
+/// Fields that others do not get ([`take_withheld`], [`take_cookies`]) are not in it.
 ///
 /// An Age, or a Date, that the 304 does not repeat is dropped: it told of the exchange before.
 ///
@@ -166,9 +165,11 @@ pub fn freshen(stored: &Fields, not_modified: &Fields, rules: &Rules) -> Fields 
     for (name, value) in not_modified.iter().filter(|(name, _)| updates(name)) {
         fresh.push(name, value);
     }
-    // A cookie in a 304 is meant for the one whose request we sent along, unless the origin, or the operator, speaks of all.
-    if rules.store_set_cookie || ResponseDirectives::parse(&fresh).shared_on_purpose() {
+    // A cookie in a 304 is meant for the one whose request we sent along, unless the operator says that it is for all.
+    if rules.store_set_cookie {
         replace_cookies(&mut fresh, not_modified);
+    } else {
+        take_cookies(&mut fresh);
     }
     take_withheld(&mut fresh);
     fresh
@@ -285,7 +286,7 @@ fn is_hop_by_hop(name: &[u8], message: &Fields) -> bool {
             .any(|listed| name.eq_ignore_ascii_case(listed))
 }
 
-fn is_cookie(name: &[u8]) -> bool {
+pub(crate) fn is_cookie(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"set-cookie") || name.eq_ignore_ascii_case(b"set-cookie2")
 }
 

@@ -13,6 +13,7 @@
 use fields::Fields;
 
 use crate::directives::lists;
+use crate::validate::is_cookie;
 
 /// Fields that nobody can be kept from without changing what the response is or how it is to be kept.
 const ESSENTIAL: [&str; 15] = [
@@ -53,6 +54,20 @@ pub fn take_withheld(response: &mut Fields) -> Fields {
     taken
 }
 
+/// Takes the cookies that a response sets, and returns them. What is stored for all sets none
+/// ([`Rules::store_set_cookie`](crate::Rules::store_set_cookie)): `public` says that the content is for everybody, and is
+/// often written by who does not think of the cookie that a framework adds.
+pub fn take_cookies(response: &mut Fields) -> Fields {
+    let mut taken = Fields::new();
+    response.retain(|name, value| {
+        if is_cookie(name) {
+            taken.push(name, value);
+        }
+        !is_cookie(name)
+    });
+    taken
+}
+
 /// Is a field of that name withheld?
 pub(crate) fn is_withheld(response: &Fields, name: &[u8]) -> bool {
     lists(response).any(|list| members(list).any(|one| one.eq_ignore_ascii_case(name)))
@@ -81,6 +96,18 @@ fn members(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::*;
     use crate::testing::fields;
+
+    #[test]
+    fn cookies_go_others_stay() {
+        let mut found =
+            fields("A: 1 & SET-cookie: a=b & Set-Cookie2: c & Cookie: d & set-cookie: e");
+        let taken = take_cookies(&mut found);
+        assert_eq!(found, fields("A: 1 & Cookie: d"));
+        assert_eq!(
+            taken,
+            fields("SET-cookie: a=b & Set-Cookie2: c & set-cookie: e")
+        );
+    }
 
     fn check(response: &str, kept: &str, withheld: &str) {
         let mut found = fields(response);

@@ -166,7 +166,7 @@ proptest! {
         let ask = Request { method: "GET", fields: &request };
         let answer = Response { status, fields: &response };
         if storable(&ask, &answer, &Rules::default()).is_ok() {
-            let said = ResponseDirectives::parse(&response);
+            let said = ResponseDirectives::parse(&response, &Rules::default());
             prop_assert!(!said.private && !said.malformed && (!said.no_store || said.must_understand));
             prop_assert!(!RequestDirectives::parse(&request).no_store);
             prop_assert!(vary_list(&response).is_ok());

@@ -77,7 +77,7 @@ Examples:
     loligo serve -c /etc/loligo.toml
 
 Flags override the file: --store replaces its stores, --listen and --reverse its listeners, --allow the
-networks of every listener, --store-size the size of every store. Sizes are written 64KiB, 256MiB, 10GiB, networks 10.0.0.0/8,2001:db8::/32.
+networks of every listener, --client-directives what its clients may demand, --store-size the size of every store. Sizes are written 64KiB, 256MiB, 10GiB, networks 10.0.0.0/8,2001:db8::/32.
 `loligo check` with the same flags explains what they mean; `loligo settings` lists all that a file may say.
 
 SIGTERM, SIGINT and SIGQUIT finish running requests and leave the store clean; SIGHUP and SIGUSR1 reopen the logs.";
@@ -126,6 +126,10 @@ pub struct Flags {
     /// Networks of clients served beside this machine, or "any"; required to listen beyond loopback
     #[arg(long, value_name = "NETWORKS", help_heading = "Who is served")]
     pub allow: Option<String>,
+
+    /// What a client's no-cache and the like count for: obey, revalidate, ignore [default: revalidate, in front of an origin ignore]
+    #[arg(long, value_name = "WORD", help_heading = "Who is served")]
+    pub client_directives: Option<String>,
 
     /// Address of the admin interface, or "none" [default: 127.0.0.1:3129]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Who is served")]
@@ -290,6 +294,10 @@ impl Flags {
             listener
                 .given
                 .extend(self.allow.as_ref().map(|text| given("--allow", text)));
+            let directives = self.client_directives.as_ref();
+            listener
+                .given
+                .extend(directives.map(|text| given("--client-directives", text)));
         }
     }
 }
@@ -315,7 +323,10 @@ mod tests {
         assert_eq!(flags.len(), rows.len());
         assert!(rows.iter().all(|flag| flags.contains(flag)));
         let listener: Vec<_> = LISTENER.iter().filter_map(|setting| setting.flag).collect();
-        assert_eq!(listener, ["--listen", "--allow", "--reverse"]);
+        assert_eq!(
+            listener,
+            ["--listen", "--allow", "--reverse", "--client-directives"]
+        );
         let store: Vec<_> = STORE.iter().filter_map(|setting| setting.flag).collect();
         assert_eq!(store, ["--store", "--store-size"]);
 

@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use proxy::plan::{AccessFormat, Destinations, Forwarded, LogTarget, OriginUrl, Plan, StorePlan};
+use proxy::plan::{
+    AccessFormat, ClientDirectives, Destinations, Forwarded, LogTarget, OriginUrl, Plan, StorePlan,
+};
 
 use ipnet::IpNet;
 
@@ -105,6 +107,10 @@ pub struct ListenerDraft {
     pub pass_host: Option<bool>,
     /// Forward only.
     pub connect_ports: Option<Vec<u16>>,
+    /// How much clients may demand.
+    pub client_directives: Option<ClientDirectives>,
+    /// Reverse only.
+    pub targeted: Option<bool>,
     /// Forward only.
     pub http_ports: Option<Vec<RangeInclusive<u16>>>,
     /// Forward only.
@@ -123,6 +129,8 @@ impl ListenerDraft {
             address: None,
             allow: Vec::new(),
             purge_from: Vec::new(),
+            client_directives: None,
+            targeted: None,
             origin: None,
             pass_host: None,
             connect_ports: None,

@@ -55,6 +55,15 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
     } else {
         explain_stores(settled, &mut out);
     }
+    let cache = &plan.cache;
+    if !(cache.stale_while_revalidate.is_zero() && cache.stale_if_error.is_zero()) {
+        let text = format!(
+            "{} while revalidated, {} if the origin fails, where it says nothing",
+            Time(cache.stale_while_revalidate),
+            Time(cache.stale_if_error)
+        );
+        line(&mut out, "stale for", &text);
+    }
     for (n, rule) in plan.rules.iter().enumerate() {
         line(&mut out, &format!("rule {}", n + 1), &rules::explain(rule));
     }
@@ -139,6 +148,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
             line(out, "fetches", &destinations(&forward.destinations));
             line(out, "to ports", &http_ports(forward));
             line(out, "tunnels", &tunnels(forward));
+            line(out, "directives", &directives(listener));
             if listener.forwarded != Forwarded::None {
                 line(out, "says", &forwarded(listener));
             }
@@ -149,6 +159,7 @@ fn explain_listener(listener: &Listener, out: &mut String) {
                 &format!("reverse proxy on {}", address(listener.address)),
             );
             line(out, "for", &clients(&listener.allow));
+            line(out, "directives", &directives(listener));
             explain_purges(listener, out);
             for route in routes {
                 line(out, "route", &explain_route(route));
@@ -168,6 +179,17 @@ fn explain_purges(listener: &Listener, out: &mut String) {
     if !listener.purge_from.is_empty() {
         line(out, "purges from", &networks(&listener.purge_from));
     }
+}
+
+/// Whose word counts in matters of caching.
+fn directives(listener: &Listener) -> String {
+    let heeds = &listener.heeds;
+    let clients = rules::directives_in_words(heeds.client_directives);
+    let targeted = match (&listener.role, heeds.targeted) {
+        (Role::Reverse(_), false) => "; CDN-Cache-Control not obeyed",
+        _ => "",
+    };
+    format!("of clients {clients}{targeted}")
 }
 
 fn clients(allow: &[IpNet]) -> String {
@@ -524,6 +546,7 @@ mod tests {
                   fetches       from anywhere, this machine and link-local addresses included
                   to ports      80, 443, 1024-65535
                   tunnels       CONNECT to port 443
+                  directives    of clients obeyed, reloads by one request a second
 
                 admin interface on 127.0.0.1:3129
                   for           this machine only
@@ -602,9 +625,11 @@ mod tests {
                   fetches       from anywhere; this machine and link-local addresses refused, except 127.0.0.2
                   to ports      80, 443, 1024-65535
                   tunnels       CONNECT to ports 443, 8443
+                  directives    of clients obeyed, reloads by one request a second
 
                 reverse proxy on 127.0.0.1, any free port
                   for           this machine only
+                  directives    of clients ignored, but for only-if-cached
                   route         example.org -> http://127.0.0.1:8080 (the client's Host)
                   route         hosts below example.org, /docs -> https://docs.example (the client's Host, certificate checked)
                   otherwise     requests are refused

@@ -14,8 +14,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use proxy::plan::{
-    AccessLog, Admin, Forward, Forwarded, Limits, Listener, LogTarget, OriginUrl, Plan, Role,
-    Route, StorePlan,
+    AccessLog, Admin, Forward, Forwarded, Heeds, Limits, Listener, LogTarget, OriginUrl, Plan,
+    Role, Route, StorePlan,
 };
 
 use crate::draft::{Draft, LISTEN, ListenerDraft, RouteDraft};
@@ -232,7 +232,19 @@ impl Making<'_> {
         let address = draft.address.unwrap_or(LISTEN);
         let place = draft.place.clone();
         let forwarded = draft.forwarded;
-        let role = if draft.origin.is_some() || !draft.routes.is_empty() {
+        let is_reverse = draft.origin.is_some() || !draft.routes.is_empty();
+        let defaults = if is_reverse {
+            Heeds::REVERSE
+        } else {
+            Heeds::FORWARD
+        };
+        let heeds = Heeds {
+            client_directives: draft
+                .client_directives
+                .unwrap_or(defaults.client_directives),
+            targeted: defaults.targeted && draft.targeted.unwrap_or(true),
+        };
+        let role = if is_reverse {
             for (key, given) in [
                 ("listener.connect-ports", draft.connect_ports.is_some()),
                 ("listener.http-ports", draft.http_ports.is_some()),
@@ -246,10 +258,14 @@ impl Making<'_> {
             }
             Role::Reverse(self.routes(draft))
         } else {
-            if draft.pass_host.is_some() {
-                let message = "is for reverse proxies; this listener has no origin".into();
-                self.problems
-                    .push(missing(place.clone(), "listener.pass-host", message));
+            for (key, given) in [
+                ("listener.pass-host", draft.pass_host.is_some()),
+                ("listener.targeted-cache-control", draft.targeted.is_some()),
+            ] {
+                if given {
+                    let message = "is for reverse proxies; this listener has no origin".into();
+                    self.problems.push(missing(place.clone(), key, message));
+                }
             }
             let defaults = Forward::for_address(address.ip());
             Role::Forward(Forward {
@@ -268,6 +284,7 @@ impl Making<'_> {
                 role,
                 allow,
                 purge_from,
+                heeds,
                 forwarded,
             },
             place,

@@ -1,6 +1,6 @@
 //! Configurations and what becomes of them: the plan, or the complaints.
 
-use proxy::plan::{Destinations, Forwarded};
+use proxy::plan::{ClientDirectives, Destinations, Forwarded};
 
 use expect_test::{Expect, expect};
 
@@ -143,6 +143,35 @@ fn several_listeners_with_routes_by_host_and_path() {
         ..Destinations::default()
     };
     assert_eq!(forward.destinations, expected);
+}
+
+#[test]
+fn whose_word_counts_goes_by_the_role() {
+    let heeds = |text: &str| settle(text).unwrap().plan.listeners[0].heeds;
+    assert_eq!(heeds(""), Heeds::FORWARD);
+    let reverse = "[[listener]]\norigin = \"http://a\"\n";
+    assert_eq!(heeds(reverse), Heeds::REVERSE);
+    let routed = "[[listener]]\n[[listener.route]]\norigin = \"http://a\"";
+    assert_eq!(heeds(routed), Heeds::REVERSE);
+    let said = "targeted-cache-control = false\nclient-directives = \"revalidate\"";
+    assert_eq!(
+        heeds(&format!("{reverse}{said}")),
+        Heeds {
+            client_directives: ClientDirectives::Revalidate,
+            targeted: false,
+        }
+    );
+    let forward = heeds("[[listener]]\nclient-directives = \"ignore\"");
+    assert_eq!(forward.client_directives, ClientDirectives::Ignore);
+    assert!(!forward.targeted);
+    // Not even if it is asked for.
+    wrong(
+        "[[listener]]\ntargeted-cache-control = true\nclient-directives = \"maybe\"",
+        expect![[r#"
+            loligo.toml:1: listener.targeted-cache-control: is for reverse proxies; this listener has no origin
+            loligo.toml:3: listener.client-directives = "maybe": expected obey, revalidate or ignore
+        "#]],
+    );
 }
 
 #[test]

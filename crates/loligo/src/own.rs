@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use proxy::plan::{
-    AccessFormat, Bounds, Destinations, Dns, Forwarded, IoEngine, LazyMode, LocalityMode,
-    LogTarget, OriginUrl, Plan, Storing,
+    AccessFormat, Bounds, ClientDirectives, Destinations, Dns, Forwarded, IoEngine, LazyMode,
+    LocalityMode, LogTarget, OriginUrl, Plan, Storing,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -229,6 +229,21 @@ pub fn allow(listener: &mut ListenerDraft, given: &Given) -> Done {
 
 pub fn purge_from(listener: &mut ListenerDraft, given: &Given) -> Done {
     listener.purge_from = networks(given)?;
+    Ok(())
+}
+
+/// How much clients may demand, of a listener or in a rule.
+pub fn directives(given: &Given) -> Result<ClientDirectives, Problem> {
+    match given.text()? {
+        "obey" => Ok(ClientDirectives::Obey),
+        "revalidate" => Ok(ClientDirectives::Revalidate),
+        "ignore" => Ok(ClientDirectives::Ignore),
+        _ => Err(given.problem("expected obey, revalidate or ignore")),
+    }
+}
+
+pub fn client_directives(listener: &mut ListenerDraft, given: &Given) -> Done {
+    listener.client_directives = Some(directives(given)?);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! A block is one rule: conditions (host, path, method, status, content type) and what it says. Of single settings the table
 //! below checks the value; what only makes sense together is looked at in [`settle`]:
 //!   U1  a rule says something
-//!   U2  what is decided before the origin is asked (keys, cookies of the request) has no condition on the response
+//!   U2  what is decided before the origin is asked (keys, cookies and directives of the request) has no condition on the response
 //!   U3  a rule about keys is for GET, whose answers are what is stored
 //!   U4  `ttl-min` does not exceed `ttl-max`, in one rule
 //!
@@ -12,10 +12,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use proxy::plan::{KeyRule, Rule, Then};
+use proxy::plan::{ClientDirectives, KeyRule, Rule, Then, When};
 
 use crate::into_plan::{find, missing};
-use crate::own::{host_pattern, is_path, is_token};
+use crate::own::{self, host_pattern, is_path, is_token};
 use crate::problem::Problem;
 use crate::raw::{Given, RawRule};
 use crate::settings::{self, Kind, Setting};
@@ -103,14 +103,14 @@ pub const RULE: &[Setting<Rule>] = &[
         "a time, 0s to 365d",
         "what the origin says",
         ttl,
-        "How long a response is fresh, whatever the origin says of that. It may be stored with any status then; but what forbids storing or reuse (no-store, private, no-cache, Authorization, Set-Cookie, `Vary: *`) forbids it all the same.",
+        "How long a response is fresh, whatever the origin says of that: 200, 203, 206, 300, 301, 308 and 410, or the statuses that `status` names, whichever they are. What forbids storing or reuse (no-store, private, no-cache, Authorization, Set-Cookie, `Vary: *`) forbids it all the same.",
     ),
     own(
         "ttl-min",
         "a time, 0s to 365d",
         "0s",
         ttl_min,
-        "No response that may be stored is fresh for less, counted from its birth (`Date`, `Age`).",
+        "No response of these statuses that may be stored is fresh for less, counted from its birth (`Date`, `Age`).",
     ),
     own(
         "ttl-max",
@@ -132,6 +132,27 @@ pub const RULE: &[Setting<Rule>] = &[
         "`cache.negative-ttl`",
         negative_ttl,
         "How long 404, 405, 410, 414 and 501 are fresh when the origin does not say. For other errors: `ttl` with `status`.",
+    ),
+    own(
+        "stale-while-revalidate",
+        "a time, 0s to 365d",
+        "`cache.stale-while-revalidate`",
+        stale_while_revalidate,
+        "For so long after its lifetime a response is served while it is revalidated, if the origin says nothing of that and does not forbid it (must-revalidate, proxy-revalidate, s-maxage, no-cache), and it is no error.",
+    ),
+    own(
+        "stale-if-error",
+        "a time, 0s to 365d",
+        "`cache.stale-if-error`",
+        stale_if_error,
+        "The same if the origin fails.",
+    ),
+    own(
+        "client-directives",
+        "`obey`, `revalidate`, `ignore`",
+        "the listener's",
+        client_directives,
+        "How much a client's Cache-Control and Pragma count; see the listener's.",
     ),
     own(
         "object-max",
@@ -194,7 +215,13 @@ fn check(rule: &Rule, block: &RawRule, problems: &mut Vec<Problem>) {
     let said = |key: &str| block.given.iter().any(|given| given.key == key);
     // U2
     if rule.when.asks_of_response() {
-        for key in ["ignore-query", "key-fields", "key-cookies", "strip-cookies"] {
+        for key in [
+            "ignore-query",
+            "key-fields",
+            "key-cookies",
+            "strip-cookies",
+            "client-directives",
+        ] {
             if said(key) {
                 let message = "is decided before there is a response; take status and content-type out of this rule, or write two rules";
                 complain(key, message.into());
@@ -374,9 +401,33 @@ fn negative_ttl(rule: &mut Rule, given: &Given) -> Done {
     Ok(())
 }
 
+fn stale_while_revalidate(rule: &mut Rule, given: &Given) -> Done {
+    rule.then.stale_while_revalidate = lifetime(given)?;
+    Ok(())
+}
+
+fn stale_if_error(rule: &mut Rule, given: &Given) -> Done {
+    rule.then.stale_if_error = lifetime(given)?;
+    Ok(())
+}
+
+fn client_directives(rule: &mut Rule, given: &Given) -> Done {
+    rule.then.client_directives = Some(own::directives(given)?);
+    Ok(())
+}
+
 fn object_max(rule: &mut Rule, given: &Given) -> Done {
     rule.then.object_bytes_max = Some(settings::size(given, Rule::OBJECT_BYTES_MAX)?);
     Ok(())
+}
+
+/// What clients may demand, in words.
+pub fn directives_in_words(directives: ClientDirectives) -> &'static str {
+    match directives {
+        ClientDirectives::Obey => "obeyed, each reload by a request of its own",
+        ClientDirectives::Revalidate => "obeyed, reloads by one request a second",
+        ClientDirectives::Ignore => "ignored, but for only-if-cached",
+    }
 }
 
 /// A rule in words.
@@ -431,14 +482,30 @@ pub fn explain(rule: &Rule) -> String {
         list("by the field", &key.fields);
         list("by the cookie", &key.cookies);
     }
+    let kept = match when.statuses.is_empty() {
+        true => format!(
+            " ({} only)",
+            When::KEPT.map(|status| status.to_string()).join(", ")
+        ),
+        false => String::new(),
+    };
+    let mut kept_time = |what: &str, time: Option<Duration>| {
+        said.extend(time.map(|time| format!("{what} {}{kept}", Time(time))));
+    };
+    kept_time("fresh for", then.ttl);
+    kept_time("for at least", then.ttl_min);
     let mut time = |what: &str, time: Option<Duration>| {
         said.extend(time.map(|time| format!("{what} {}", Time(time))));
     };
-    time("fresh for", then.ttl);
-    time("for at least", then.ttl_min);
     time("for at most", then.ttl_max);
     time("where nothing is said for", then.default_ttl);
     time("errors for", then.negative_ttl);
+    time("stale while revalidated for", then.stale_while_revalidate);
+    time("stale if the origin fails for", then.stale_if_error);
+    said.extend(then.client_directives.map(|directives| {
+        let words = directives_in_words(directives);
+        format!("clients' directives {words}")
+    }));
     said.extend(
         then.object_bytes_max
             .map(|bytes| format!("up to {}", Size(bytes))),

@@ -420,9 +420,23 @@ pub const TOP: &[Setting<Draft>] = &[
         "An origin that could not be connected to is not tried again for this long; what is stored is served stale where that is allowed. 0: it is tried for each request.",
     ),
     setting(
+        "cache.stale-while-revalidate",
+        Kind::Time(CacheRules::STALE_WHILE_REVALIDATE, |d, t| {
+            d.plan.cache.stale_while_revalidate = t
+        }),
+        "For so long after its lifetime a response is served at once while the origin is asked behind the client's back, if the origin says nothing of that. Not what the origin forbids to serve stale (must-revalidate, proxy-revalidate, s-maxage, no-cache), no errors, and nothing that was never fresh. 0: not.",
+    ),
+    setting(
+        "cache.stale-if-error",
+        Kind::Time(CacheRules::STALE_IF_ERROR, |d, t| {
+            d.plan.cache.stale_if_error = t
+        }),
+        "The same if the origin answers 500, 502, 503 or 504, or cannot be reached; then it is the limit. 0: an error is passed on, and what is stored is served, without limit, only if the origin cannot be reached.",
+    ),
+    setting(
         "cache.store-set-cookie",
         Kind::Switch(false, |d, on| d.plan.cache.store_set_cookie = on),
-        "Store responses with Set-Cookie where nothing else forbids it. Only for origins whose cookies are the same for everybody.",
+        "Store responses with Set-Cookie where nothing else forbids it, and the cookies with them. Without it such a response is stored only if the origin says `public` or `s-maxage`, and without its cookies, which only the client gets whose request brought them. Only for origins whose cookies are the same for everybody.",
     ),
     setting(
         "dns.servers",
@@ -582,6 +596,21 @@ pub const LISTENER: &[Setting<ListenerDraft>] = &[
         "pass-host",
         Kind::Switch(true, |l, on| l.pass_host = Some(on)),
         "With `origin`: send it the client's Host, so that its links and redirects lead back here. Each host is then cached for itself, and clients choose it: name the hosts in routes where that is too much. `false` (flag `--origin-host`): Host is the origin's own.",
+    ),
+    flagged(
+        "client-directives",
+        "--client-directives",
+        Kind::Own {
+            form: "`obey`, `revalidate`, `ignore`",
+            default: "`revalidate`; with `origin` or routes `ignore`",
+            set: own::client_directives,
+        },
+        "How much a client's Cache-Control and Pragma count. `obey`: all of it, and each reload (`no-cache`, `max-age=0`) asks the origin for itself. `revalidate`: the same, but reloads of one URL share one request to the origin, conditional where something is stored, and there is at most one a second. `ignore`: none but `only-if-cached`, so that no client can make the origin work for what is stored, or keep an answer from being stored; purge what is out of date.",
+    ),
+    setting(
+        "targeted-cache-control",
+        Kind::Switch(true, |l, on| l.targeted = Some(on)),
+        "Reverse proxy: `Loligo-Cache-Control` and `CDN-Cache-Control` (RFC 9213) go before Cache-Control and Expires. `false` where another cache in front is meant. A forward proxy never obeys them: they speak to caches that work for the origin.",
     ),
     setting(
         "connect-ports",

@@ -49,6 +49,8 @@ impl Running {
         let arguments = ["serve", "--admin", "none", "--store", "none", "--memory"];
         let mut command = loligo(dir, &arguments);
         command.args(["16MiB", "--workers", "1", "--listen", address]);
+        // Robots take an answer to a reload from the cache for wrong.
+        command.args(["--client-directives", "obey"]);
         Running::start(&mut command, address)
     }
 }

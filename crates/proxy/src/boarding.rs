@@ -6,7 +6,8 @@
 //!
 //! - Who says who he is (Authorization) shares with his like: what he is given is seldom for others.
 //! - Where the last answer could not be shared, nobody waits for the next one ([`crate::unshared`]).
-//! - A reload (`no-cache`, `max-age`, `min-fresh`) shares a fetch that begins after it came, and that asks in its words.
+//! - A reload (`no-cache`, `max-age`, `min-fresh`) shares a fetch that begins after it came, and that asks in its words; where the
+//!   listener makes reloads patient (`client-directives = "revalidate"`), any fetch whose answer is not older than a second.
 //!
 //! Limits: a request joins [`JOINS_MAX`] times; a reload waits [`BEHIND_MAX`] for the fetch before it.
 //! Not known here: what is stored, what becomes of the answer (`exchange`).
@@ -18,7 +19,7 @@ use std::{
 };
 
 use fields::Fields;
-use httpcache::{Request, RequestDirectives, Terms, VaryList, Verdict, judge, may_share_as};
+use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, judge, may_share_as};
 
 use crate::{
     answer::{self, Answering},
@@ -71,18 +72,24 @@ pub async fn board(
     let primary = wanted.primary;
     let sequence = || worker.shared.store.sequence(primary);
     let asks_about_its_own = found.is_none() && is_conditional(&wanted.request);
+    // A reload joins only what had not begun when it came: that is all it asks for.
+    let none = RequestDirectives::default();
+    let to_satisfy = match directives.may_share() {
+        true => directives,
+        false => &none,
+    };
     let (mut key, mut joins) = (Some(flight_key(worker, wanted)), 0);
     loop {
         let boarding = match &key {
             None => Boarding::Alone,
             Some(_) if is_alone_for_now(worker, wanted) => Boarding::Alone,
-            Some(key) if asks_about_its_own && directives.is_plain() => {
+            Some(key) if asks_about_its_own && directives.may_share() => {
                 let joined = flights.join(primary, key);
                 joined.map_or(Boarding::Alone, Boarding::Joined)
             }
             Some(_) if asks_about_its_own => Boarding::Alone,
-            Some(key) if directives.is_plain() => {
-                join_or_start(worker, wanted, key, may_look_again)
+            Some(key) if directives.may_share() => {
+                join_or_start(worker, wanted, key, directives, may_look_again)
             }
             Some(key) if is_reload(directives) => {
                 flights.join_or_queue(primary, key, &said(&wanted.request), sequence)
@@ -116,7 +123,7 @@ pub async fn board(
         let Some(news) = news(worker, conn, on, wanted, &reader).await else {
             return Boarded::Gone;
         };
-        if !joined || may_have(worker, wanted, &news) {
+        if !joined || may_have(worker, wanted, to_satisfy, &news) {
             let in_vain = joins > 0;
             return Boarded::Answer {
                 reader,
@@ -136,7 +143,8 @@ pub async fn board(
 /// Fetches behind the back of a client that gets what is stale: one fetch a key.
 pub fn fetch_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &Found) {
     let key = flight_key(worker, wanted);
-    if let Boarding::Started(reader) = join_or_start(worker, wanted, &key, true) {
+    let directives = RequestDirectives::default();
+    if let Boarding::Started(reader) = join_or_start(worker, wanted, &key, &directives, true) {
         let errand = errand(conn, wanted, Some(stale), false);
         fetch::start(worker, Arc::clone(&reader.flight), errand);
     }
@@ -189,17 +197,23 @@ fn key_after(worker: &Worker, wanted: &Wanted, tried: &[u8], news: &News) -> Opt
 }
 
 /// Joins the fetch for this key, or starts one, unless it was stored since it was looked up.
-fn join_or_start(worker: &Worker, wanted: &Wanted, key: &[u8], may_look_again: bool) -> Boarding {
+fn join_or_start(
+    worker: &Worker,
+    wanted: &Wanted,
+    key: &[u8],
+    directives: &RequestDirectives,
+    may_look_again: bool,
+) -> Boarding {
     let shared = &worker.shared;
     let began = || {
         let sequence = shared.store.sequence(wanted.primary);
-        let is_fresh = || {
+        let is_served = || {
             let resident = shared.memory.get(worker.hasher.hash(key), key)?;
             let standing = &resident.object.standing;
-            let verdict = judge(standing, &RequestDirectives::default(), worker.now_ms());
-            Some(matches!(verdict, Verdict::Fresh))
+            let verdict = judge(standing, directives, worker.now_ms());
+            Some(matches!(verdict, Verdict::Fresh) && !wanted.is_foreign(standing))
         };
-        let is_unneeded = may_look_again && is_fresh() == Some(true);
+        let is_unneeded = may_look_again && is_served() == Some(true);
         (!is_unneeded).then_some(sequence)
     };
     shared.flights.join_or_start(wanted.primary, key, began)
@@ -286,23 +300,32 @@ async fn news(
     }
 }
 
-/// May a request that joined be given what the fetch brought?
-pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
+/// May a request that joined be given what the fetch brought? `directives`: what the answer has to satisfy of those it said.
+pub fn may_have(
+    worker: &Worker,
+    wanted: &Wanted,
+    directives: &RequestDirectives,
+    news: &News,
+) -> bool {
     let waiter = Request {
         method: &wanted.head.method,
         fields: &wanted.request,
     };
     let now = worker.now_ms();
-    // Who joins asks for nothing special, or came before it was asked for.
+    // The response's rules, and the waiter's word.
+    let rules = |rules: &Rules| Rules {
+        client_directives: wanted.client_directives,
+        ..*rules
+    };
     let marker = worker.shared.store.marker(wanted.primary);
     let list = marker.and_then(|marker| VaryList::from_bytes(&marker.list));
     let terms = Terms {
-        directives: &RequestDirectives::default(),
+        directives,
         list: list.as_ref(),
     };
     match news {
         News::Response(response) => {
-            if response.storable.is_err() {
+            if response.storable.is_err() || wanted.is_foreign(&response.standing) {
                 return false;
             }
             let leader = Request {
@@ -319,12 +342,12 @@ pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
                 &answer,
                 &response.standing,
                 now,
-                &response.decision.rules,
+                &rules(&response.decision.rules),
                 &terms,
             )
         }
         News::Validated(validated) => {
-            if !validated.storable {
+            if !validated.storable || wanted.is_foreign(&validated.object.standing) {
                 return false;
             }
             let leader = Request {
@@ -343,7 +366,7 @@ pub fn may_have(worker: &Worker, wanted: &Wanted, news: &News) -> bool {
                 &answer,
                 standing,
                 now,
-                &validated.rules,
+                &rules(&validated.rules),
                 &terms,
             )
         }

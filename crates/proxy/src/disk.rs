@@ -423,8 +423,8 @@ impl DiskIo {
         }
     }
 
-    /// The object in a record, if it is the one asked for, and those that came along. A stale one is not written again:
-    /// what its validation brings will be. What came along is written again together with it, so that it stays together.
+    /// The object in a record, if it is the one asked for, and those that came along. A stale one is not written again,
+    /// unless it may yet be served while the origin fails: what its validation brings will be. What came along is written again together with it, so that it stays together.
     fn loaded(
         &self,
         primary: KeyHash,
@@ -435,7 +435,7 @@ impl DiskIo {
     ) -> Option<Loaded> {
         let object = object_of(hash, key, found.parts.clone())?;
         let now = self.now();
-        if object.standing.is_fresh(now) {
+        if object.standing.is_of_use(now) {
             self.renew(primary, found.renewal, &found.parts);
         }
         let mut beside = Vec::new();

@@ -14,7 +14,8 @@ use std::{rc::Rc, sync::Arc, time::Instant};
 use fields::Fields;
 use http1::{Framing, RequestHead, Seen};
 use httpcache::{
-    Condition, RequestDirectives, Verdict,
+    ClientDirectives, Condition, RequestDirectives, Standing, StandingFlags,
+    Verdict,
     cache_status::{CacheStatus, Forward},
     judge, may_serve_on_error,
 };
@@ -100,7 +101,7 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     let plain_method = head.method == "GET" || head.method == "HEAD";
     let passes = !plain_method
         || head.framing != Framing::None
-        || head.seen.intersects(Seen::UPGRADE)
+        || upgrade.is_some()
         || head
             .seen
             .intersects(Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE));
@@ -115,6 +116,10 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         head,
         met: ruled.met,
         bypass: ruled.bypass,
+        client_directives: ruled
+            .client_directives
+            .unwrap_or(listener.rules.client_directives),
+        foreign: listener.foreign,
         extras: extras.unwrap_or_default(),
         upgrade,
         skips_disk,
@@ -175,12 +180,25 @@ pub struct Wanted {
     pub met: Met,
     /// They say that the cache is passed by.
     pub bypass: bool,
+    /// How much it may demand.
+    pub client_directives: ClientDirectives,
+    /// What is stored and marked so is not for it ([`ListenerState::foreign`]).
+    ///
+    /// [`ListenerState::foreign`]: crate::state::ListenerState::foreign
+    pub foreign: StandingFlags,
     /// Its values of what a rule makes part of the key; empty if none does.
     pub extras: Vec<u8>,
     /// The protocols it asks to switch to, where it may.
     pub upgrade: Option<Vec<u8>>,
     /// See [`Incoming::skips_disk`].
     pub skips_disk: bool,
+}
+
+impl Wanted {
+    /// Was it stored, or fetched, by a word that does not count for this request's listener?
+    pub fn is_foreign(&self, standing: &Standing) -> bool {
+        standing.flags.intersects(self.foreign)
+    }
 }
 
 /// `may_wait`: for a part that another request fetches, and look again afterwards.
@@ -192,7 +210,7 @@ async fn cached(
     may_wait: bool,
 ) -> After {
     let shared = &worker.shared;
-    let directives = RequestDirectives::parse(&wanted.request);
+    let directives = RequestDirectives::heeded(&wanted.request, wanted.client_directives);
     let mut vary_miss = false;
     let mut found = find(worker, wanted, &mut vary_miss).await;
     let mut is_lost = false;
@@ -348,7 +366,9 @@ async fn fetched(
         }
         News::Validated(validated) => {
             note_moments(on, &validated.moments);
-            let object = &validated.object;
+            let cookies = Some(&validated.withheld).filter(|lines| !joined && !lines.is_empty());
+            let with_cookies = cookies.map(|lines| validated.object.with_lines(lines));
+            let object = with_cookies.as_ref().unwrap_or(&validated.object);
             let ttl = object.standing.ttl_s(worker.now_ms());
             let mut line = CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status)
                 .forward_status(304)
@@ -364,7 +384,7 @@ async fn fetched(
                 None => {
                     let looked_up = found.as_ref().map_or(Sequence::MAX, |f| f.began);
                     let held = Held {
-                        object: object.clone(),
+                        object: validated.object.clone(),
                         began: reader.flight.began.min(looked_up),
                         is_usable: true,
                     };

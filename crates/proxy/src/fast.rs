@@ -23,6 +23,7 @@ use crate::{
     metrics,
     object::Object,
     pace::{self, Wrote},
+    pass,
     rulebook::Shape,
     state::{Finished, Stages, Worker},
     target,
@@ -41,7 +42,6 @@ const NOT_PLAIN: Seen = Seen::CACHE_CONTROL
     .union(Seen::IF_MATCH)
     .union(Seen::IF_UNMODIFIED_SINCE)
     .union(Seen::EXPECT)
-    .union(Seen::UPGRADE)
     .union(Seen::CONTENT_LENGTH)
     .union(Seen::TRANSFER_ENCODING);
 
@@ -155,6 +155,7 @@ pub fn answer(
         || view.seen.intersects(NOT_PLAIN)
         || view.version != Version::Http11
         || view.framing != Framing::None
+        || (view.seen.intersects(Seen::UPGRADE) && asks_to_switch(view))
     {
         return Fast::NotHere;
     }
@@ -203,7 +204,7 @@ pub fn answer(
     };
     let object = &resident.object;
     let now = worker.unix_ms(began);
-    if !object.standing.is_fresh(now) {
+    if !object.standing.is_fresh_for(conn.listener.foreign, now) {
         return Fast::NotHere;
     }
 
@@ -265,6 +266,11 @@ pub fn answer(
     } else {
         Fast::SentLast
     }
+}
+
+/// Might the upgrade be honoured? Others (h2c, which some clients always offer) are ordinary requests.
+fn asks_to_switch(view: &RequestView<'_, '_>) -> bool {
+    view.first(b"upgrade").is_some_and(pass::may_switch_to)
 }
 
 /// Puts the head of a hit together; returns where our Cache-Status lies in it.
@@ -341,8 +347,11 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
     });
     let read = Instant::now();
     let now = worker.unix_ms(read);
+    let foreign = conn.listener.foreign;
     let object = object.filter(|o| {
-        o.large.is_none() && o.standing.is_fresh(now) && shared.still_valid(o, on_disk.sequence)
+        o.large.is_none()
+            && o.standing.is_fresh_for(foreign, now)
+            && shared.still_valid(o, on_disk.sequence)
     });
     let Some(object) = object else {
         return match on_disk.into_incoming(worker, skips_disk) {

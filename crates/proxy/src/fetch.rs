@@ -26,7 +26,7 @@ use crate::{
     interim::{self, Hint, is_interim},
     metrics,
     object::{self, Object},
-    rulebook::{Decision, Met, Rulebook},
+    rulebook::{Decision, Met},
     state::{ListenerState, Worker},
     storing::Storing,
     target::Asked,
@@ -72,7 +72,7 @@ pub struct Response {
     pub fields: Fields,
     /// Status line and `fields`, ready to send.
     pub head: Bytes,
-    /// Field lines that go behind the head, to the one who asked alone (`httpcache::take_withheld`).
+    /// Field lines that go behind the head, to the one who asked alone (`httpcache::take_withheld`, `take_cookies`).
     pub withheld: Bytes,
     /// Where the value of Content-Type lies in `head`.
     pub content_type: (u16, u16),
@@ -145,7 +145,7 @@ impl Errand {
         Asker {
             request: &self.request,
             met: self.met,
-            book: &self.listener.book,
+            listener: &self.listener,
         }
     }
 }
@@ -157,16 +157,16 @@ pub struct Asker<'a> {
     pub request: &'a Fields,
     /// The operator's rules that it meets,
     pub met: Met,
-    /// of these.
-    pub book: &'a Rulebook,
+    /// of those that hold here.
+    pub listener: &'a ListenerState,
 }
 
 impl Asker<'_> {
     /// What the operator's rules say of a response to it.
-    pub fn decide(&self, worker: &Worker, status: u16, fields: &Fields) -> Decision {
+    pub fn decide(&self, status: u16, fields: &Fields) -> Decision {
         let content_type = fields.first(b"content-type");
-        let general = &worker.shared.rules;
-        self.book.response(self.met, status, content_type, general)
+        let ListenerState { book, rules, .. } = self.listener;
+        book.response(self.met, status, content_type, rules)
     }
 }
 
@@ -293,8 +293,10 @@ async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &
                 &decision,
             );
             let rules = decision.rules;
+            let withheld = decision.cookies_of(&head.fields);
             let validated = Validated {
                 object,
+                withheld,
                 storable,
                 asked_with: Arc::clone(&errand.request),
                 rules,
@@ -558,7 +560,7 @@ pub fn prepare(
     moments: Moments,
 ) -> Response {
     let received = worker.unix_ms(moments.first);
-    let decision = errand.asker().decide(worker, head.status, &head.fields);
+    let decision = errand.asker().decide(head.status, &head.fields);
     let request = Request {
         method: "GET",
         fields: &errand.request,
@@ -595,6 +597,9 @@ pub fn prepare(
     fields.remove(b"age");
     let mut withheld = Vec::new();
     httpcache::take_withheld(&mut fields).write_to(&mut withheld);
+    if storable.is_ok() && !rules.store_set_cookie {
+        httpcache::take_cookies(&mut fields).write_to(&mut withheld);
+    }
     let mut wire = Vec::with_capacity(512);
     let content_type = object::write_head(head.status, &reason_of(head), &fields, &mut wire);
     Response {
@@ -642,8 +647,8 @@ pub fn freshened(
     let received = worker.now_ms();
     let mut update = not_modified.clone();
     http1::remove_hop_by_hop(&mut update);
-    let mut fields = httpcache::freshen(&stale.fields(), &update, &worker.shared.rules);
-    let decision = asker.decide(worker, stale.status, &fields);
+    let mut fields = httpcache::freshen(&stale.fields(), &update, &asker.listener.rules);
+    let decision = asker.decide(stale.status, &fields);
     if decision.strip_set_cookie {
         fields = without_cookies(&fields);
     }

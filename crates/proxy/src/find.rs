@@ -75,8 +75,10 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         began,
         is_sparse: false,
     };
+    // What was judged by other fields than count here is as good as not there.
+    let is_foreign = |object: &Object| wanted.is_foreign(&object.standing);
     if let Some(resident) = shared.memory.get(wanted.primary, &wanted.key) {
-        return Some(in_memory(resident));
+        return (!is_foreign(&resident.object)).then(|| in_memory(resident));
     }
     let mut variant;
     let (hash, key): (KeyHash, &[u8]) = match shared.store.marker(wanted.primary) {
@@ -87,7 +89,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
             variant.extend_from_slice(&wanted.extras);
             let hash = worker.hasher.hash(&variant);
             if let Some(resident) = shared.memory.get(hash, &variant) {
-                return Some(in_memory(resident));
+                return (!is_foreign(&resident.object)).then(|| in_memory(resident));
             }
             (hash, &variant)
         }
@@ -102,6 +104,9 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     shared.take_along(beside, began);
     if !shared.still_valid(&object, began) {
         return None; // purged while it was read
+    }
+    if is_foreign(&object) {
+        return None;
     }
     let mut is_sparse = false;
     match &object.large {

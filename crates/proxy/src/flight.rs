@@ -79,6 +79,8 @@ pub enum Heard {
 pub struct Validated {
     /// The response, freshened.
     pub object: Object,
+    /// Field lines of the 304 that only the one who asked gets: its cookies.
+    pub withheld: Bytes,
     /// May it still be stored, and so be given to others than the one who asked?
     pub storable: bool,
     /// The fields it was asked with.

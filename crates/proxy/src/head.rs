@@ -26,14 +26,13 @@ use crate::{
     fetch::{self, Asker},
     find,
     object::Object,
-    rulebook::Rulebook,
-    state::Worker,
+    state::{ListenerState, Worker},
 };
 
 /// Brings what is stored in line with an answer to HEAD. `began`: the invalidation sequence when it was sent.
 pub async fn note(
     worker: &Rc<Worker>,
-    book: &Rulebook,
+    listener: &ListenerState,
     wanted: &Wanted,
     response: &ResponseHead,
     asked_at: UnixMillis,
@@ -53,7 +52,7 @@ pub async fn note(
     let matches = stored.status == 200
         && response.status == 200
         && httpcache::describes(&response.fields, &fields, stored.body_bytes());
-    let fresh = matches.then(|| freshened(worker, book, wanted, stored, response, asked_at));
+    let fresh = matches.then(|| freshened(worker, listener, wanted, stored, response, asked_at));
     let object = fresh.flatten().unwrap_or_else(|| {
         let mut stale = stored.clone();
         stale.standing.expire();
@@ -76,7 +75,7 @@ pub async fn note(
 /// The stored response with the fields of the HEAD's; `None` if they may not be kept.
 fn freshened(
     worker: &Worker,
-    book: &Rulebook,
+    listener: &ListenerState,
     wanted: &Wanted,
     stored: &Object,
     response: &ResponseHead,
@@ -85,7 +84,7 @@ fn freshened(
     let asker = Asker {
         request: &wanted.request,
         met: wanted.met,
-        book,
+        listener,
     };
     let (fresh, decision) = fetch::freshened(
         worker,
@@ -128,7 +127,7 @@ pub async fn instead(
 ) -> Option<After> {
     let found = find::find(worker, wanted, &mut false).await?;
     let standing = &found.object().standing;
-    let directives = RequestDirectives::parse(&wanted.request);
+    let directives = RequestDirectives::heeded(&wanted.request, wanted.client_directives);
     let now = worker.now_ms();
     if !httpcache::may_serve_on_error(standing, &directives, now, disconnected) {
         return None;

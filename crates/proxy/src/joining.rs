@@ -8,7 +8,7 @@
 use std::{rc::Rc, sync::Arc};
 
 use httpcache::{
-    ByteRange,
+    ByteRange, RequestDirectives,
     cache_status::{CacheStatus, Forward},
 };
 use profile::{Class, access::Hierarchy};
@@ -46,7 +46,8 @@ pub async fn join_for_part(
         ByteRange::Several(_) | ByteRange::Unsatisfiable => return None,
     };
     let soon = reader.flight.arrived_bytes().saturating_add(near);
-    if begins > soon || !boarding::may_have(worker, wanted, &news) {
+    let directives = RequestDirectives::heeded(&wanted.request, wanted.client_directives);
+    if begins > soon || !boarding::may_have(worker, wanted, &directives, &news) {
         return None;
     }
     metrics::add(&worker.counters.flights_joined, 1);

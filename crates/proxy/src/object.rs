@@ -58,6 +58,14 @@ pub fn memory_bytes(head: &[u8], key: &[u8]) -> u64 {
 }
 
 impl Object {
+    /// With field lines behind its own, for one client.
+    pub fn with_lines(&self, lines: &[u8]) -> Object {
+        Object {
+            head: [&self.head[..], lines].concat().into(),
+            ..self.clone()
+        }
+    }
+
     /// Length of the body in bytes, wherever it is kept.
     pub fn body_bytes(&self) -> u64 {
         self.large.map_or(self.body.len() as u64, |l| l.bytes)

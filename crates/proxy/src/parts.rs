@@ -182,7 +182,7 @@ async fn first_part(
         return Outcome::Pass;
     }
     let fragment_bytes = u64::from(shared.store.of(wanted.primary).fragment_bytes());
-    if directives.is_plain() {
+    if directives.may_share() {
         let near = fragment_bytes;
         let joined = joining::join_for_part(worker, conn, on, wanted, near, asking.why);
         if let Some(after) = joined.await {
@@ -301,7 +301,7 @@ async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> O
         };
         let flow = Flow {
             fields: fresh.fields(),
-            withheld: Bytes::new(),
+            withheld: decision.cookies_of(&head.fields),
             age_s: Some(fresh.standing.age_s(worker.now_ms())),
             object: Some(fresh),
             holding,
@@ -386,7 +386,8 @@ async fn validate(
                 .forward_status(304)
                 .ttl(fresh.standing.ttl_s(worker.now_ms()));
             let class = Class::Revalidated;
-            let answered = answer::object(worker, conn, on, wanted, &fresh, class, &status);
+            let shown = fresh.with_lines(&decision.cookies_of(&head.fields));
+            let answered = answer::object(worker, conn, on, wanted, &shown, class, &status);
             if let Some(after) = answered.await {
                 return Outcome::Answered(after);
             }

@@ -10,7 +10,6 @@
 use std::{
     pin::pin,
     rc::Rc,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -161,9 +160,9 @@ pub async fn exchange(
         return switch::upgraded(worker, conn, on, asked, upstream, &response).await;
     }
     invalidate(worker, &conn.listener, wanted, &response).await;
-    let book = Arc::clone(&conn.listener.book);
+    let listener = Rc::clone(&conn.listener);
     if on.head_only() && !wanted.bypass {
-        crate::head::note(worker, &book, wanted, &response, asked_at, began).await;
+        crate::head::note(worker, &listener, wanted, &response, asked_at, began).await;
         if matches!(response.status, 500 | 502..=504)
             && let Some(after) =
                 crate::head::instead(worker, conn, on, wanted, why, response.status, false).await
@@ -194,7 +193,7 @@ pub fn asked_upgrade(head: &RequestHead) -> Option<Vec<u8>> {
 /// May a client ask the origin for these protocols? Other versions of HTTP it may not: behind the switch are further
 /// requests, which nobody here would look at. The field is dropped then, and the answer is an ordinary one.
 //= rfc9110 §7.8   a server may ignore Upgrade; §7.6.1: it is for this hop alone
-fn may_switch_to(protocols: &[u8]) -> bool {
+pub fn may_switch_to(protocols: &[u8]) -> bool {
     fields::split_list(protocols).all(|protocol| {
         let name = protocol.split(|&b| b == b'/').next().unwrap_or_default();
         let http = ["h2c", "h2", "h3", "http"];

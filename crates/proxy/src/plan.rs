@@ -26,6 +26,7 @@ pub use bounds::{
 
 pub use rules::{KeyRule, Rule, Then, When};
 
+pub use httpcache::ClientDirectives;
 pub use replacement::{AdmissionKind, PolicyKind, Watermarks};
 pub use store::Replacement;
 
@@ -151,8 +152,32 @@ pub struct Listener {
     /// The networks whose PURGE is obeyed here; empty: nobody's. Loopback only if it is listed: behind a proxy on the same
     /// machine every client comes from there.
     pub purge_from: Vec<IpNet>,
+    /// Whose word counts in matters of caching.
+    pub heeds: Heeds,
     /// What origins are told of its clients.
     pub forwarded: Forwarded,
+}
+
+/// Whose word counts in matters of caching: a forward proxy works for its clients, a reverse proxy for the origin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Heeds {
+    /// How much clients may demand of the cache.
+    pub client_directives: ClientDirectives,
+    /// Obey `Loligo-Cache-Control` and `CDN-Cache-Control` (RFC 9213)? Never on a forward listener.
+    pub targeted: bool,
+}
+
+impl Heeds {
+    /// The defaults of a forward listener.
+    pub const FORWARD: Heeds = Heeds {
+        client_directives: ClientDirectives::Revalidate,
+        targeted: false,
+    };
+    /// The defaults of a reverse listener.
+    pub const REVERSE: Heeds = Heeds {
+        client_directives: ClientDirectives::Ignore,
+        targeted: true,
+    };
 }
 
 /// What becomes of the fields in which a proxy tells an origin of the client (`X-Forwarded-For` and its kin).
@@ -185,6 +210,7 @@ impl Listener {
             role,
             allow,
             purge_from: Vec::new(),
+            heeds: Heeds::FORWARD,
             forwarded: Forwarded::None,
         }
     }
@@ -197,6 +223,7 @@ impl Listener {
             role,
             allow,
             purge_from: Vec::new(),
+            heeds: Heeds::REVERSE,
             forwarded: Forwarded::Replace,
         }
     }

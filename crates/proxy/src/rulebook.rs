@@ -19,9 +19,10 @@
 //! Limits: those of [`Rule`]. A Cookie field of 64 KiB may make a key that no store takes: then it is kept in memory only.
 //! Not known here: stored objects, sockets.
 
+use bytes::Bytes;
 use fields::Fields;
 
-use crate::plan::{KeyRule, Rule, When, host_fits};
+use crate::plan::{ClientDirectives, KeyRule, Rule, When, host_fits};
 
 /// The rules of a plan.
 #[derive(Debug, Default)]
@@ -48,6 +49,8 @@ pub struct Ruled<'a> {
     pub bypass: bool,
     /// Take its cookies away?
     pub strip_cookies: bool,
+    /// How much may it demand, if not as much as the listener says?
+    pub client_directives: Option<ClientDirectives>,
 }
 
 /// What the rules say of a response.
@@ -72,6 +75,15 @@ impl Decision {
             object_bytes_max: u64::MAX,
             strip_set_cookie: false,
         }
+    }
+
+    /// The cookies, as field lines, that only the one gets who asked for what is otherwise for all.
+    pub fn cookies_of(&self, response: &Fields) -> Bytes {
+        let mut lines = Vec::new();
+        if !self.rules.store_set_cookie && !self.strip_set_cookie {
+            httpcache::take_cookies(&mut response.clone()).write_to(&mut lines);
+        }
+        lines.into()
     }
 }
 
@@ -102,15 +114,19 @@ impl Rulebook {
             "GET" | "HEAD" => met,
             _ => self.met("GET", host, path),
         };
+        let before = || {
+            self.of(met)
+                .filter(|(_, rule)| !rule.when.asks_of_response())
+        };
         let says = |what: fn(&Rule) -> Option<bool>| {
-            let mut met = self.of(met).filter(|(_, r)| !r.when.asks_of_response());
-            met.find_map(|(_, rule)| what(rule)).unwrap_or(false)
+            before().find_map(|(_, rule)| what(rule)).unwrap_or(false)
         };
         Ruled {
             met,
             shape: self.of(as_get).find_map(|(at, _)| self.shapes[at].as_ref()),
             bypass: says(|rule| rule.then.bypass),
             strip_cookies: says(|rule| rule.then.strip_cookies),
+            client_directives: before().find_map(|(_, rule)| rule.then.client_directives),
         }
     }
 
@@ -135,13 +151,20 @@ impl Rulebook {
             // One without conditions about the response was obeyed before the origin was asked.
             if rule.when.asks_of_response() {
                 said.bypass = said.bypass.or(then.bypass);
+            } else {
+                said.client_directives = said.client_directives.or(then.client_directives);
             }
             said.strip_set_cookie = said.strip_set_cookie.or(then.strip_set_cookie);
-            said.ttl = said.ttl.or(then.ttl.map(seconds));
-            said.ttl_min = said.ttl_min.or(then.ttl_min.map(seconds));
+            if rule.when.keeps(status) {
+                said.ttl = said.ttl.or(then.ttl.map(seconds));
+                said.ttl_min = said.ttl_min.or(then.ttl_min.map(seconds));
+            }
             said.ttl_max = said.ttl_max.or(then.ttl_max.map(seconds));
             said.default_ttl = said.default_ttl.or(then.default_ttl.map(seconds));
             said.negative_ttl = said.negative_ttl.or(then.negative_ttl.map(seconds));
+            let while_revalidate = then.stale_while_revalidate.map(seconds);
+            said.stale_while_revalidate = said.stale_while_revalidate.or(while_revalidate);
+            said.stale_if_error = said.stale_if_error.or(then.stale_if_error.map(seconds));
             said.object_bytes_max = said.object_bytes_max.or(then.object_bytes_max);
         }
         decision.stores = !said.bypass.unwrap_or(false);
@@ -153,6 +176,11 @@ impl Rulebook {
         rules.ttl_max_s = said.ttl_max.unwrap_or(rules.ttl_max_s);
         rules.default_ttl_s = said.default_ttl.unwrap_or(rules.default_ttl_s);
         rules.negative_ttl_s = said.negative_ttl.unwrap_or(rules.negative_ttl_s);
+        let while_revalidate_s = said.stale_while_revalidate;
+        rules.stale_while_revalidate_s =
+            while_revalidate_s.unwrap_or(rules.stale_while_revalidate_s);
+        rules.stale_if_error_s = said.stale_if_error.unwrap_or(rules.stale_if_error_s);
+        rules.client_directives = said.client_directives.unwrap_or(rules.client_directives);
         decision
     }
 
@@ -188,6 +216,9 @@ struct Then {
     ttl_max: Option<u32>,
     default_ttl: Option<u32>,
     negative_ttl: Option<u32>,
+    stale_while_revalidate: Option<u32>,
+    stale_if_error: Option<u32>,
+    client_directives: Option<ClientDirectives>,
     object_bytes_max: Option<u64>,
 }
 

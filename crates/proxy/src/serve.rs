@@ -450,6 +450,8 @@ fn rules(plan: &Plan) -> httpcache::Rules {
         default_ttl_s: seconds(plan.cache.default_ttl),
         negative_ttl_s: seconds(plan.cache.negative_ttl),
         error_ttl_s: seconds(plan.cache.error_ttl),
+        stale_while_revalidate_s: seconds(plan.cache.stale_while_revalidate),
+        stale_if_error_s: seconds(plan.cache.stale_if_error),
         store_set_cookie: plan.cache.store_set_cookie,
         ..httpcache::Rules::default()
     }

@@ -64,7 +64,7 @@ pub enum Phase {
 pub struct Shared {
     /// The settings.
     pub plan: Plan,
-    /// The caching rules in the form `httpcache` wants.
+    /// The caching rules in the form `httpcache` wants; each listener has its own copy of them ([`ListenerState::rules`]).
     pub rules: httpcache::Rules,
     /// The limits of a request head in the form `http1` wants.
     pub limits: http1::Limits,
@@ -601,4 +601,8 @@ pub struct ListenerState {
     pub clients: crate::access::Clients,
     /// The operator's cache rules: those of the whole.
     pub book: Arc<crate::rulebook::Rulebook>,
+    /// What holds where they say nothing.
+    pub rules: httpcache::Rules,
+    /// What is stored and marked so was judged by other fields than count here: it is not served.
+    pub foreign: httpcache::StandingFlags,
 }

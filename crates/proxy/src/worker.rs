@@ -334,6 +334,12 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             },
             name: listener.address.to_string().into(),
             rows,
+            rules: httpcache::Rules {
+                targeted: listener.heeds.targeted,
+                client_directives: listener.heeds.client_directives,
+                ..shared.rules
+            },
+            foreign: httpcache::StandingFlags::foreign(listener.heeds.targeted),
             listener: listener.clone(),
             book: Arc::clone(&book),
         })

@@ -4,7 +4,7 @@ mod common;
 
 use bytes::Bytes;
 use common::{MIB, Shell, body};
-use store::{KeyHash, Lookup, Needed, Needs, NewRecord, Outcome};
+use store::{About, KeyHash, Lookup, Manner, Needed, Needs, NewRecord, Outcome};
 
 const BODY: usize = 20_000;
 
@@ -394,7 +394,10 @@ fn what_is_purged_while_it_is_needed_is_read_by_who_needs_it_and_by_nobody_else(
     for policy in ["second-chance", "second-chance=0", "lru", "s3-fifo", "gdsf"] {
         for (settled, by_pattern) in [(true, false), (true, true), (false, false)] {
             let mut shell = Shell::with_policy(4 * MIB, policy);
-            shell.settings.matches = |_, pattern, key, _| key.starts_with(pattern);
+            shell.settings.manner = |_| Manner {
+                about: About::Prefix,
+                soft: false,
+            };
             let settings = shell.settings.clone();
             let mut shell = Shell::new(4 * MIB, settings);
             let hashes: Vec<_> = (0..8).map(|n| put_fragment(&mut shell, n)).collect();

@@ -180,6 +180,8 @@ fn train(program: &Path, home: &Path, rate: u32) -> Result<()> {
             format!("127.0.0.1:{listen}"),
             "--reverse".into(),
             format!("http://{origin}"),
+            "--client-directives".into(),
+            "obey".into(),
             "--store".into(),
             store.display().to_string(),
             "--store-size".into(),

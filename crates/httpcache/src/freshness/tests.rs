@@ -377,3 +377,97 @@ fn expiring() {
     standing.expire();
     assert!(!standing.is_fresh(now) && standing.ttl_s(at(5)) == -5);
 }
+
+#[test]
+fn the_operators_grace_is_for_what_was_good_and_is_not_spoken_of() {
+    let rules = Rules {
+        stale_while_revalidate_s: 30,
+        stale_if_error_s: 300,
+        ..Rules::default()
+    };
+    let windows = |text: &str| {
+        let (standing, _) = standing_with(&rules, text);
+        let limited = standing.flags.contains(StandingFlags::HAS_STALE_IF_ERROR);
+        let found = (standing.stale_while_revalidate_s, standing.stale_if_error_s);
+        assert_eq!(
+            limited,
+            found.1 > 0 || text.contains("stale-if-error"),
+            "{text}"
+        );
+        found
+    };
+    assert_eq!(windows("GET | 200 Cache-Control: max-age=60"), (30, 300));
+    assert_eq!(
+        windows("GET | 301 Date: @0 & Last-Modified: @-9999"),
+        (30, 300)
+    );
+    for (said, expected) in [
+        ("stale-while-revalidate=5", (5, 300)),
+        ("stale-while-revalidate=0, stale-if-error=0", (0, 0)),
+        ("stale-if-error=9", (30, 9)),
+        ("must-revalidate", (0, 0)),
+        ("proxy-revalidate", (0, 0)),
+        ("s-maxage=60", (0, 0)),
+        ("no-cache", (0, 0)),
+        ("must-revalidate, stale-if-error=9", (0, 9)),
+    ] {
+        let text = format!("GET | 200 Cache-Control: max-age=60, {said}");
+        assert_eq!(windows(&text), expected, "{said}");
+    }
+    for none in [
+        "GET | 200 Cache-Control: max-age=0",
+        "GET | 200 ETag: \"a\"",
+        "GET | 404 Cache-Control: max-age=60",
+        "GET | 503 Cache-Control: max-age=60",
+        "GET | 200 Cache-Control: max-age=60, x=\"",
+    ] {
+        assert_eq!(windows(none), (0, 0), "{none}");
+    }
+}
+
+#[test]
+fn what_may_be_served_stale_is_of_use() {
+    for (text, expected) in [
+        ("max-age=60 | after 59", true),
+        ("max-age=60 | after 60", false),
+        ("max-age=60, stale-if-error=30 | after 90", true),
+        ("max-age=60, stale-if-error=30 | after 91", false),
+        ("max-age=60, stale-while-revalidate=30 | after 90", true),
+        (
+            "max-age=60, stale-if-error=30, must-revalidate | after 59",
+            true,
+        ),
+        (
+            "max-age=60, stale-if-error=30, must-revalidate | after 90",
+            false,
+        ),
+        ("max-age=60, stale-if-error=30, no-cache | after 0", false),
+    ] {
+        let text = format!("GET | 200 Cache-Control: {text}");
+        let (standing, now) = standing_with(&Rules::default(), &text);
+        assert_eq!(standing.is_of_use(now), expected, "{text}");
+    }
+}
+
+#[test]
+fn who_is_foreign_to_whom() {
+    let obeying = Rules::default();
+    let other = Rules {
+        targeted: false,
+        ..Rules::default()
+    };
+    let both = "GET | 200 Cache-Control: max-age=9 & CDN-Cache-Control: max-age=90";
+    let plain = "GET | 200 Cache-Control: max-age=9 & CDN-Cache-Control: max-age=";
+    let fresh = |rules: &Rules, text: &str, obeys: bool| {
+        let (standing, now) = standing_with(rules, text);
+        let stored = Standing::decode(&standing.encode());
+        assert_eq!(stored, standing);
+        stored.is_fresh_for(StandingFlags::foreign(obeys), now)
+    };
+    for obeys in [false, true] {
+        assert_eq!(fresh(&obeying, both, obeys), obeys);
+        assert_eq!(fresh(&other, both, obeys), !obeys);
+        assert!(fresh(&obeying, plain, obeys) && fresh(&other, plain, obeys));
+    }
+    assert_eq!(standing_with(&other, both).0.lifetime_s, 9);
+}

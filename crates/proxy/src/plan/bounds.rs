@@ -169,7 +169,11 @@ pub struct CacheRules {
     pub error_ttl: Duration,
     /// How long an origin that could not be connected to is not tried again; 0: it is tried for each request.
     pub unreachable_ttl: Duration,
-    /// May responses with Set-Cookie be stored, where nothing else forbids it?
+    /// For how long after its lifetime a response may be served while it is revalidated, where the origin is silent; 0: not.
+    pub stale_while_revalidate: Duration,
+    /// The same while the origin fails; 0: only if it cannot be reached.
+    pub stale_if_error: Duration,
+    /// May responses with Set-Cookie be stored, where nothing else forbids it, and their cookies with them?
     pub store_set_cookie: bool,
 }
 
@@ -186,6 +190,10 @@ impl CacheRules {
     pub const NEGATIVE_TTL: Bounds<Duration> = seconds(0, 0, 3600);
     /// Range of `error_ttl`.
     pub const ERROR_TTL: Bounds<Duration> = seconds(0, 0, 3600);
+    /// Range of `stale_while_revalidate`.
+    pub const STALE_WHILE_REVALIDATE: Bounds<Duration> = seconds(0, 0, 31_536_000);
+    /// Range of `stale_if_error`.
+    pub const STALE_IF_ERROR: Bounds<Duration> = seconds(0, 0, 31_536_000);
     /// Range of `unreachable_ttl`.
     pub const UNREACHABLE_TTL: Bounds<Duration> = seconds(0, 1, 60);
 }
@@ -200,6 +208,8 @@ impl Default for CacheRules {
             negative_ttl: Self::NEGATIVE_TTL.default,
             error_ttl: Self::ERROR_TTL.default,
             unreachable_ttl: Self::UNREACHABLE_TTL.default,
+            stale_while_revalidate: Self::STALE_WHILE_REVALIDATE.default,
+            stale_if_error: Self::STALE_IF_ERROR.default,
             store_set_cookie: false,
         }
     }

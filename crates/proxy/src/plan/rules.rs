@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Bounds;
+use super::{Bounds, ClientDirectives};
 
 const GIB: u64 = 1 << 30;
 
@@ -32,6 +32,15 @@ pub struct When {
 }
 
 impl When {
+    /// Is a rule's `ttl` or `ttl-min` for this status? Where the rule names none, only for what is no error and speaks
+    /// of the resource itself: a month for every page must not mean a month for the 503 of one bad minute.
+    pub fn keeps(&self, status: u16) -> bool {
+        !self.statuses.is_empty() || Self::KEPT.contains(&status)
+    }
+
+    /// The statuses that `ttl` and `ttl-min` are for, unless `status` says otherwise.
+    pub const KEPT: [u16; 7] = [200, 203, 206, 300, 301, 308, 410];
+
     /// Must the response be known?
     pub fn asks_of_response(&self) -> bool {
         !self.statuses.is_empty() || !self.content_types.is_empty()
@@ -49,9 +58,9 @@ pub struct Then {
     pub strip_cookies: Option<bool>,
     /// Take Set-Cookie from the response, before it is looked at otherwise.
     pub strip_set_cookie: Option<bool>,
-    /// Lifetime, whatever the origin says.
+    /// Lifetime of [`When::KEPT`], or of the statuses that the rule is for, whatever the origin says.
     pub ttl: Option<Duration>,
-    /// No lifetime is shorter.
+    /// No lifetime of these is shorter.
     pub ttl_min: Option<Duration>,
     /// No lifetime is longer.
     pub ttl_max: Option<Duration>,
@@ -59,6 +68,12 @@ pub struct Then {
     pub default_ttl: Option<Duration>,
     /// Lifetime of errors about which the origin is silent.
     pub negative_ttl: Option<Duration>,
+    /// For how long after its lifetime it may be served while it is revalidated, where the origin is silent.
+    pub stale_while_revalidate: Option<Duration>,
+    /// The same while the origin fails.
+    pub stale_if_error: Option<Duration>,
+    /// How much clients may demand of the cache.
+    pub client_directives: Option<ClientDirectives>,
     /// Nothing longer is stored, bytes.
     pub object_bytes_max: Option<u64>,
 }

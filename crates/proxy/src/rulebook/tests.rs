@@ -160,7 +160,9 @@ fn of_each_thing_the_first_rule_that_says_it_counts() {
     };
     assert_eq!(decide("/a", 200), (Some(500), 5, true));
     assert_eq!(decide("/a", 503), (Some(5), 5, false));
-    assert_eq!(decide("/b", 503), (Some(500), 5, true));
+    // A ttl without status is not for errors.
+    assert_eq!(decide("/b", 503), (None, 5, true));
+    assert_eq!(decide("/b", 410), (Some(500), 5, true));
     assert_eq!(decide("/c", 200), (None, 5, true));
     assert!(book.request("POST", "h", "/c").strip_cookies);
     assert!(!Rulebook::default().request("GET", "h", "/").bypass);

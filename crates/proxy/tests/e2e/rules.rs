@@ -353,7 +353,7 @@ fn lifetimes_by_rule() {
     let origin = Origin::start(|exchange| {
         let nth = exchange.nth();
         let (status, control) = match exchange.path() {
-            "/silent" | "/silent/redirect" => ("302 Found", "X: y"),
+            "/silent" | "/silent/redirect" => ("301 Moved Permanently", "X: y"),
             "/error" => ("503 Service Unavailable", "X: y"),
             "/gone" => ("410 Gone", "X: y"),
             "/short" => ("200 OK", "Cache-Control: max-age=0"),
@@ -485,13 +485,16 @@ fn waiters_share_what_only_a_rule_makes_storable() {
         exchange.send(answer("302 Found", &["Location: /b"], "there"));
     });
     let mut plan = plan_for(&origin);
-    plan.rules = vec![at(
-        "/",
-        Then {
+    plan.rules = vec![Rule {
+        when: When {
+            statuses: vec![(302, 302)],
+            ..When::default()
+        },
+        then: Then {
             ttl: secs(60),
             ..Then::default()
         },
-    )];
+    }];
     let proxy = Proxy::start(plan);
     let mut clients: Vec<_> = (0..8).map(|_| proxy.client()).collect();
     for client in &mut clients {

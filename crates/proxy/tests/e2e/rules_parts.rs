@@ -279,6 +279,25 @@ fn cookies_are_stripped_from_parts() {
 }
 
 #[test]
+fn a_cookie_that_comes_with_a_part_is_for_the_one_who_asked() {
+    let origin = kinds(&["Cache-Control: public, max-age=100", TAG, "Set-Cookie: s=1"]);
+    let stage = Stage::new(&origin, Vec::new());
+    let across = format!("bytes=5-{}", F + 5);
+    for (range, span, is_hit) in [
+        ("bytes=0-9", (0, 9), false),
+        ("bytes=0-9", (0, 9), true),
+        (&across, (5, F + 5), false),
+        (&across, (5, F + 5), true),
+    ] {
+        let answer = stage.range(range);
+        expect_part(&answer, &body_of("a"), span);
+        assert_eq!(answer.is_hit(), is_hit);
+        let cookie = (!is_hit).then_some("s=1");
+        assert_eq!(answer.field("set-cookie"), cookie, "{range}");
+    }
+}
+
+#[test]
 fn what_touches_a_hole_is_told_to_be_partial() {
     let origin = kinds(&[FRESH, TAG]);
     let stage = Stage::new(&origin, Vec::new());

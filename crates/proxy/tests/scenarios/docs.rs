@@ -125,6 +125,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("9211", "2.8", "The detail Parameter"),
     ("9213", "2.1", "Syntax (Targeted Fields)"),
     ("9213", "2.2", "Cache Behavior"),
+    ("9213", "3", "The CDN-Cache-Control Targeted Field"),
     ("6585", "3", "Status Codes That Are Not Stored"),
     (OWN, "rule", "Cache rules (`[[rule]]`)"),
     (OWN, "purge", "Purges (`PURGE`, `DELETE /cache`)"),

@@ -12,7 +12,7 @@ use std::{
 
 use proxy::{
     Clock,
-    plan::{Admin, KeyRule, Listener, Plan, Role, Rule},
+    plan::{Admin, ClientDirectives, Heeds, KeyRule, Listener, Plan, Role, Rule},
 };
 
 use crate::{
@@ -106,6 +106,12 @@ impl Lab {
             address: running::local(),
             allow: Vec::new(),
         });
+        if with.iter().any(|setting| setting == "default-directives") {
+            plan.listeners[0].heeds = match mode.forward {
+                true => Heeds::FORWARD,
+                false => Heeds::REVERSE,
+            };
+        }
         for setting in with {
             set(&mut plan, setting);
         }
@@ -229,10 +235,19 @@ fn set(plan: &mut Plan, setting: &str) {
     match name {
         "rule" => return plan.rules.push(rule(value)),
         "name" => return plan.name = value.to_owned(),
+        "forward" | "reverse" | "default-directives" => return,
+        "client-directives" => {
+            return plan.listeners[0].heeds.client_directives = directives(value);
+        }
+        "no-targeted" => return plan.listeners[0].heeds.targeted = false,
         _ => {}
     }
     let number: u64 = value.parse().expect("a number");
     match name {
+        "stale-while-revalidate" => {
+            plan.cache.stale_while_revalidate = Duration::from_secs(number);
+        }
+        "stale-if-error" => plan.cache.stale_if_error = Duration::from_secs(number),
         "set-cookie" => plan.cache.store_set_cookie = true,
         "heuristic-percent" => plan.cache.heuristic_percent = number as u32,
         "heuristic-max" => plan.cache.heuristic_max = Duration::from_secs(number),
@@ -241,6 +256,15 @@ fn set(plan: &mut Plan, setting: &str) {
         "negative-ttl" => plan.cache.negative_ttl = Duration::from_secs(number),
         "error-ttl" => plan.cache.error_ttl = Duration::from_secs(number),
         _ => panic!("unknown setting {setting:?}"),
+    }
+}
+
+fn directives(word: &str) -> ClientDirectives {
+    match word {
+        "obey" => ClientDirectives::Obey,
+        "revalidate" => ClientDirectives::Revalidate,
+        "ignore" => ClientDirectives::Ignore,
+        _ => panic!("clients' directives cannot be {word:?}"),
     }
 }
 
@@ -268,6 +292,9 @@ fn rule(text: &str) -> Rule {
             "ttl-max" => then.ttl_max = time(),
             "default-ttl" => then.default_ttl = time(),
             "negative-ttl" => then.negative_ttl = time(),
+            "stale-while-revalidate" => then.stale_while_revalidate = time(),
+            "stale-if-error" => then.stale_if_error = time(),
+            "client-directives" => then.client_directives = Some(directives(value)),
             "bytes-max" => then.object_bytes_max = Some(number()),
             "ignore-query" => key.ignore_query.push(owned),
             "by-field" => key.fields.push(owned),

@@ -55,12 +55,13 @@ fn run(mode: Mode, scenarios: &[&Scenario]) -> Vec<String> {
     let mut common: Option<Lab> = None;
     for (number, scenario) in scenarios.iter().enumerate() {
         let restarts = scenario.steps.iter().any(|s| matches!(s.1, Step::Restart));
-        if restarts && !mode.disk {
+        let other_role = if mode.forward { "reverse" } else { "forward" };
+        if (restarts && !mode.disk) || scenario.with.iter().any(|with| with == other_role) {
             continue;
         }
         let prefix = format!("/s{number}");
         let played = catch_unwind(AssertUnwindSafe(|| {
-            if scenario.with.is_empty() {
+            if scenario.with.iter().all(|with| is_role(with)) {
                 let lab = common.get_or_insert_with(|| Lab::new(mode, &[]));
                 player::play(lab, &prefix, scenario)
             } else {
@@ -78,6 +79,11 @@ fn run(mode: Mode, scenarios: &[&Scenario]) -> Vec<String> {
         }
     }
     faults
+}
+
+/// For one role only: no setting.
+fn is_role(with: &str) -> bool {
+    matches!(with, "forward" | "reverse")
 }
 
 /// Every scenario, by file name.

@@ -80,6 +80,9 @@ pub(super) fn plan(program: &Path, setup: &Setup) -> Plan {
         setup.address.to_string(),
         "--reverse".into(),
         format!("http://{}", setup.origin),
+        // The load reloads, as clients of a forward proxy do, and counts an answer from the cache as wrong.
+        "--client-directives".into(),
+        "obey".into(),
         "--store".into(),
         store.display().to_string(),
         "--store-size".into(),

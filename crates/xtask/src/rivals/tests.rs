@@ -71,7 +71,7 @@ fn versions_are_found_in_what_programs_say() {
 fn loligo_is_started_like_everybody_else() {
     let mut setup = setup();
     let args = |setup: &Setup| Rival::Loligo.plan(setup).servers[0].args.join(" ");
-    expect!["serve --listen 127.0.0.1:3128 --reverse http://127.0.0.1:8000 --store /data/store.loligo --store-size 2GiB --memory 1MiB --workers 2 --admin 127.0.0.1:3129"]
+    expect!["serve --listen 127.0.0.1:3128 --reverse http://127.0.0.1:8000 --client-directives obey --store /data/store.loligo --store-size 2GiB --memory 1MiB --workers 2 --admin 127.0.0.1:3129"]
         .assert_eq(&args(&setup));
     setup.logs = true;
     assert!(args(&setup).ends_with("--access-log /run/access.log --profile /run/requests.profile"));

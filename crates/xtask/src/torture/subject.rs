@@ -61,6 +61,9 @@ impl Subject {
             &address.to_string(),
             "--reverse",
             &format!("http://{origin}"),
+            // What a no-cache GET has brought is held to be the newest.
+            "--client-directives",
+            "obey",
             "--admin",
             &admin.to_string(),
             "--store",

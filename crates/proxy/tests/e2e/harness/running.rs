@@ -11,7 +11,7 @@ use std::{
 use device::Device;
 use proxy::{
     Clock, Ready, ServeError, Stopper,
-    plan::{Forward, Listener, OriginUrl, Plan, Role, StorePlan},
+    plan::{ClientDirectives, Forward, Listener, OriginUrl, Plan, Role, StorePlan},
 };
 use tempfile::TempDir;
 
@@ -143,8 +143,9 @@ pub fn forward_plan(connect_ports: &[u16]) -> Plan {
     plan(listener)
 }
 
-/// With this listener and a short drain.
-pub fn plan(listener: Listener) -> Plan {
+/// With this listener and a short drain. Clients' directives are obeyed in either role, so that tests can speak of them.
+pub fn plan(mut listener: Listener) -> Plan {
+    listener.heeds.client_directives = ClientDirectives::Obey;
     let mut plan = Plan::with_listeners(vec![listener]);
     plan.timeouts.drain = Duration::from_secs(3);
     plan
