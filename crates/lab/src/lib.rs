@@ -14,7 +14,6 @@ pub mod managers;
 pub mod paper;
 pub mod policies;
 pub mod trace;
-pub mod working_set;
 
 /// A request of a trace, as much of it as matters to a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,19 +13,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use lab::cache::{Counts, LevelSettings, Method, Settings};
-use lab::generate::PolyMixLike;
 use lab::layouts::freespace::Sequence;
 use lab::layouts::{Layout, Rig};
 use lab::policies::{Contender, Study};
 use lab::trace::{Summing, Tally, Writer, report, write_csv};
-use lab::working_set::{self, Wanted};
 use page::{Page, Table};
 use serde_json::json;
 
 pub use args::TracesCommand;
 use args::{
     FreespaceFlags, GenerateFlags, LayoutsFlags, MethodFlags, PoliciesFlags, ReportFlags,
-    TraceFlags, WorkingSetFlags,
+    TraceFlags,
 };
 
 /// Runs what was typed.
@@ -36,7 +34,6 @@ pub fn run(command: &TracesCommand) -> ExitCode {
         TracesCommand::Method(flags) => method(flags),
         TracesCommand::Policies(flags) => policies(flags),
         TracesCommand::Layouts(flags) => layouts(flags),
-        TracesCommand::WorkingSet(flags) => working_set(flags),
         TracesCommand::Freespace(flags) => freespace(flags),
     };
     match done {
@@ -250,48 +247,6 @@ fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
     })
 }
 
-/// Bytes of an object of PolyMix, about: only to find a scale.
-const OBJECT_BYTES: f64 = 11_500.0;
-
-fn working_set(flags: &WorkingSetFlags) -> Result<(), String> {
-    let whole = PolyMixLike {
-        mix: flags.polymix.mix(),
-        seed: flags.seed,
-        rate: flags.rate,
-        time_scale: 1.0,
-        ..PolyMixLike::default()
-    };
-    let wanted_fills = flags.working_set as f64 / OBJECT_BYTES;
-    let like = PolyMixLike {
-        time_scale: wanted_fills / whole.working_set_fills() as f64,
-        ..whole
-    };
-    let wanted = Wanted {
-        windows: flags.windows.clone(),
-        policies: flags.policies.clone(),
-        ordered: flags.ordered.clone(),
-    };
-    let bar = streams::bar("polymix", flags.times.len() as u64, flags.quiet);
-    let stream = working_set::Stream::new(like);
-    let mut studies = Vec::new();
-    for times in &flags.times {
-        let bytes = (stream.working_set_bytes as f64 * times) as u64;
-        let study = working_set::Study::run(&stream, bytes, &wanted);
-        studies.push(study.map_err(|e| format!("--working-set: {e}"))?);
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    let report = ReportFlags {
-        json: flags.json.clone(),
-        html: None,
-        svg: None,
-    };
-    let tables = working_set::tables(&studies);
-    tell(&report, &tables, &json!({ "studies": studies }), || {
-        Page::new("")
-    })
-}
-
 fn freespace(flags: &FreespaceFlags) -> Result<(), String> {
     let chunk_bytes =
         u32::try_from(flags.chunk).map_err(|_| "--chunk: at most 64KiB".to_owned())?;
@@ -444,24 +399,6 @@ mod tests {
                 .len(),
             4
         );
-    }
-
-    #[test]
-    fn a_working_set_is_about_as_large_as_was_asked_for() {
-        let dir = tempfile::tempdir().unwrap();
-        let json = dir.path().join("out.json").display().to_string();
-        let words = ["--working-set", "6MiB", "--times", "1,2", "--windows", "0"];
-        let line = [&["working-set"], &words[..], &["--json", &json]].concat();
-        assert_eq!(run_line(&line), ExitCode::SUCCESS);
-        let text = std::fs::read_to_string(&json).unwrap();
-        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let studies = report["studies"].as_array().unwrap();
-        let bytes = |at: usize, name: &str| studies[at][name].as_u64().unwrap();
-        let set = bytes(0, "working_set_bytes");
-        assert!((3 << 20..12 << 20).contains(&set), "{set}");
-        assert_eq!((studies.len(), bytes(1, "cache_bytes")), (2, 2 * set));
-        let too_small = ["working-set", "--working-set", "512KiB", "--times", "1"];
-        assert_eq!(run_line(&too_small), ExitCode::FAILURE);
     }
 
     #[test]

@@ -29,9 +29,6 @@ pub enum TracesCommand {
     /// The production store in other layouts: how full, locality buffers, clusters, chunks, lazy reads
     #[command(after_help = LAYOUTS_HELP)]
     Layouts(LayoutsFlags),
-    /// What is kept when the cache is as large as PolyMix's working set, or a little larger, and where the rest goes
-    #[command(after_help = WORKING_SET_HELP)]
-    WorkingSet(WorkingSetFlags),
     /// What allocating and freeing cost under a stream: front-rear hashing, the linear method, a balanced tree
     #[command(after_help = FREESPACE_HELP)]
     Freespace(FreespaceFlags),
@@ -88,15 +85,6 @@ Examples:
 It is the store of `loligo serve`, over a device in memory; what a seeking disk and flash would have needed is computed.
 A stream should be ten times as large as the store, or the figures are those of filling it. Takes a minute or two a stream,
 and as much memory as the store is large.";
-
-const WORKING_SET_HELP: &str = "\
-Examples:
-  loligo lab working-set --working-set 64MiB
-  loligo lab working-set --working-set 256MiB --times 1,1.5 --windows 0,10,50 --policies gdsf,s3-fifo
-  loligo lab working-set --working-set 1GiB --times 1 --ordered lru,gdsf --json -
-
-Beside the store of `loligo serve` stand what is offered, a cache that knows the future, an exact LRU, and one that has the room
-that the store has for data. Counted are as many requests as a phase at full load has. Needs as much memory as the cache is large.";
 
 const FREESPACE_HELP: &str = "\
 Examples:
@@ -319,41 +307,6 @@ pub struct LayoutsFlags {
 
     #[command(flatten)]
     pub report: ReportFlags,
-}
-
-/// `lab working-set`.
-#[derive(Args, Debug)]
-pub struct WorkingSetFlags {
-    /// Bytes of the working set, about; what it came to is in the report
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
-    pub working_set: u64,
-    /// Caches so many times as large
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_values_t = [1.0, 1.25, 1.5, 2.0], value_parser = positive)]
-    pub times: Vec<f64>,
-    /// Which PolyMix: 3 or 4
-    #[arg(long, value_name = "N", default_value = "3")]
-    pub polymix: PolymixNumber,
-    /// Requests a second of the workload; with the size of the working set it decides how long the workload's day is
-    #[arg(long, value_name = "R", default_value = "400", value_parser = positive)]
-    pub rate: f64,
-    /// Repeats the random choices of another stream
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub seed: u64,
-    /// The store with second chances in windows of so many percent, too
-    #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=75))]
-    pub windows: Vec<u8>,
-    /// Other policies beside the LRU, without a store
-    #[arg(long, value_name = "POLICIES", value_delimiter = ',')]
-    pub policies: Vec<PolicyKind>,
-    /// The store with these policies, too
-    #[arg(long, value_name = "POLICIES", value_delimiter = ',')]
-    pub ordered: Vec<PolicyKind>,
-    /// No progress on standard error
-    #[arg(short, long)]
-    pub quiet: bool,
-    /// Write the report as JSON; - is standard output, which then has nothing else
-    #[arg(long, value_name = "FILE", help_heading = "Reports")]
-    pub json: Option<PathBuf>,
 }
 
 /// `lab freespace`.
