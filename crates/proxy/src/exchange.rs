@@ -14,8 +14,7 @@ use std::{rc::Rc, sync::Arc, time::Instant};
 use fields::Fields;
 use http1::{Framing, RequestHead, Seen};
 use httpcache::{
-    ClientDirectives, Condition, RequestDirectives, Standing, StandingFlags,
-    Verdict,
+    ClientDirectives, Condition, RequestDirectives, Standing, StandingFlags, Verdict,
     cache_status::{CacheStatus, Forward},
     judge, may_serve_on_error,
 };
