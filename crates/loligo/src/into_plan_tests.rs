@@ -168,7 +168,7 @@ fn whose_word_counts_goes_by_the_role() {
     wrong(
         "[[listener]]\ntargeted-cache-control = true\nclient-directives = \"maybe\"",
         expect![[r#"
-            loligo.toml:1: listener.targeted-cache-control: is for reverse proxies; this listener has no origin
+            loligo.toml:2: listener.targeted-cache-control = true: is for reverse proxies; this listener has no origin
             loligo.toml:3: listener.client-directives = "maybe": expected obey, revalidate or ignore
         "#]],
     );

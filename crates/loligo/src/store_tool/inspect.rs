@@ -258,10 +258,7 @@ fn times(n: u64) -> String {
 mod tests {
     #[test]
     fn every_kind_of_purge_has_a_name() {
-        let names: Vec<_> = (1..=5).map(super::predicate_name).collect();
-        assert_eq!(
-            names,
-            ["prefix", "tag", "soft-url", "soft-prefix", "soft-tag"]
-        );
+        let names = [1, 2, 4, 5].map(super::predicate_name);
+        assert_eq!(names, ["prefix", "tag", "soft-prefix", "soft-tag"]);
     }
 }

@@ -40,9 +40,9 @@ const EXPECTED_HITS_PERCENT: f64 = 99.0;
 const STORE_BYTES_MIN: u64 = 64 << 20;
 const KILLS_MAX: u64 = 100_000;
 /// Does the proxy promise that what began before a purge ends whole?
-const WHOLE_DOWNLOADS: bool = false;
+const WHOLE_DOWNLOADS: bool = true;
 /// Does it promise that nobody waits for a hanging device beyond the deadline of a read?
-const BOUNDED_WAITS: bool = false;
+const BOUNDED_WAITS: bool = true;
 
 const AFTER_HELP: &str = "\
 What happens: loligo is built (release), started as a reverse proxy on 127.0.0.1 in front of an origin of
