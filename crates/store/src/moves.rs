@@ -188,8 +188,10 @@ impl Store {
                 let is_due = self.is_due(renewal.first);
                 let inserted = self.write_again(renewal, &parts, is_due, now_ms);
                 writes = inserted.writes;
-                if inserted.outcome == Outcome::Stored {
-                    self.counters.moved.add(1);
+                match inserted.outcome {
+                    Outcome::Stored => self.counters.moved.add(1),
+                    Outcome::Invalidated => self.leave_to_needs(hash, renewal.first),
+                    _ => {}
                 }
                 // It tries again while the sweep waits; what is killed or replaced needs nothing.
                 !matches!(
@@ -214,6 +216,23 @@ impl Store {
         self.counters.moves_failed.add(u64::from(is_given_up));
         crate::lock(&self.moves).under_way -= 1;
         writes
+    }
+
+    /// A record that may not be written again (a soft purge has met it, which a copy would not show) leaves the index, and stays where
+    /// it is for those who need it. One that was killed or replaced has left already.
+    fn leave_to_needs(&self, hash: KeyHash, first: Chunk) {
+        let mut shard = self.shard(self.shard_of(hash));
+        let spot = shard.find(hash);
+        let Some(spot) = spot.filter(|&spot| shard.entry(spot).first() == first) else {
+            return;
+        };
+        let extent = shard.entry(spot).extent();
+        let freed = shard.drop_record(spot, hash, Fate::Evicted);
+        // The hand comes by, so nothing is freed here.
+        let _ = shard.keep_if_needed(hash, extent, freed);
+        self.has_left(hash);
+        self.counters.evictions.add(1);
+        self.counters.evicted_chunks.add(u64::from(extent.len.0));
     }
 
     /// Does it lie where the hand comes next?

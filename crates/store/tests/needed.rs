@@ -441,3 +441,24 @@ fn what_is_purged_while_it_is_needed_is_read_by_who_needs_it_and_by_nobody_else(
         }
     }
 }
+
+/// What a soft purge has met may not be written again, for a copy would not show it. The hand does not wait for it for ever.
+#[test]
+fn what_is_doubted_while_it_is_needed_stays_where_it_is_and_holds_nothing_up() {
+    for policy in ["second-chance", "second-chance=0", "lru", "s3-fifo", "gdsf"] {
+        let (mut shell, needs) = shell_with(policy, 12);
+        for n in 0..12 {
+            let _ = shell.store.doubt(shell.hash(&key(n)));
+        }
+        others(&mut shell, 3, 1);
+        shell.store.audit().unwrap();
+        for n in 0..12 {
+            let read = read_needed(&shell, shell.hash(&key(n)));
+            assert!(read == Some(body(n, 0, BODY).into()), "{policy}: {n}");
+        }
+        drop(needs);
+        assert_eq!(shell.store.figures().needed_bytes, 0);
+        others(&mut shell, 3, 2);
+        shell.store.audit().unwrap();
+    }
+}
