@@ -495,18 +495,33 @@ pub async fn arriving(
                     None => None,
                 };
                 match found.filter(|f| f.len() > skip) {
+                    Some(found) if chunked => {
+                        // The chunk's length is said before it, so nothing of it can be given back.
+                        holding.read(worker.disk.as_ref(), number);
+                        held.set(found.len() as u64);
+                        reader.advance((found.len() - skip) as u64);
+                        found.slice(skip..)
+                    }
                     Some(found) => {
-                        let small = pieces::SMALL_PIECE_BYTES;
-                        let piece = match found.len() - skip {
-                            // What is behind it is read again.
-                            len if len > small && worker.shared.is_crowded_by_fragments() => {
-                                Bytes::copy_from_slice(&found[skip..skip + small])
-                            }
-                            _ => found.slice(skip..),
+                        let end = found.len();
+                        let most = usize::try_from(left).unwrap_or(usize::MAX);
+                        let part = skip..skip.saturating_add(most).min(end);
+                        let sent =
+                            pieces::write_held(worker, conn, &mut head, found, part, &mut bytes);
+                        let Ok(sent) = sent.await else {
+                            gone = true;
+                            break;
                         };
-                        held.set(piece.len() as u64);
-                        reader.advance(piece.len() as u64);
-                        piece
+                        reader.advance(sent as u64);
+                        begun = true;
+                        if left != u64::MAX {
+                            left -= sent as u64;
+                        }
+                        if skip + sent == end {
+                            // Not before: what was given back is read again.
+                            holding.read(worker.disk.as_ref(), number);
+                        }
+                        continue;
                     }
                     None if !begun => return None,
                     None => {

@@ -72,14 +72,13 @@ pub async fn board(
     let primary = wanted.primary;
     let sequence = || worker.shared.store.sequence(primary);
     let asks_about_its_own = found.is_none() && is_conditional(&wanted.request);
-    // A reload joins only what had not begun when it came: that is all it asks for.
     let none = RequestDirectives::default();
-    let to_satisfy = match directives.may_share() {
-        true => directives,
-        false => &none,
-    };
     let (mut key, mut joins) = (Some(flight_key(worker, wanted)), 0);
     loop {
+        // A patient reload joins what is under way, once; if that has begun too long ago, it queues for the next like any reload.
+        let queues = is_reload(directives) && (joins > 0 || !directives.may_share());
+        // What has not begun when a reload comes is all that it asks for.
+        let to_satisfy = if queues { &none } else { directives };
         let boarding = match &key {
             None => Boarding::Alone,
             Some(_) if is_alone_for_now(worker, wanted) => Boarding::Alone,
@@ -88,10 +87,10 @@ pub async fn board(
                 joined.map_or(Boarding::Alone, Boarding::Joined)
             }
             Some(_) if asks_about_its_own => Boarding::Alone,
-            Some(key) if directives.may_share() => {
+            Some(key) if directives.may_share() && !queues => {
                 join_or_start(worker, wanted, key, directives, may_look_again)
             }
-            Some(key) if is_reload(directives) => {
+            Some(key) if queues => {
                 flights.join_or_queue(primary, key, &said(&wanted.request), sequence)
             }
             Some(_) => Boarding::Alone,
@@ -136,7 +135,7 @@ pub async fn board(
         joins += 1;
         key = key
             .filter(|_| joins < JOINS_MAX)
-            .and_then(|tried| key_after(worker, wanted, &tried, &news));
+            .and_then(|tried| key_after(worker, wanted, directives, &tried, &news));
     }
 }
 
@@ -175,23 +174,36 @@ fn variant_key(wanted: &Wanted, salt: u64, list: &[u8]) -> Vec<u8> {
 }
 
 /// What to look for company with after an answer that could not be had. Nothing: there is no use in that.
-fn key_after(worker: &Worker, wanted: &Wanted, tried: &[u8], news: &News) -> Option<Vec<u8>> {
+fn key_after(
+    worker: &Worker,
+    wanted: &Wanted,
+    directives: &RequestDirectives,
+    tried: &[u8],
+    news: &News,
+) -> Option<Vec<u8>> {
     let key = flight_key(worker, wanted);
     if key != tried {
         return Some(key);
     }
+    // A patient reload that found an old answer: it queues under the same key.
+    let again = is_reload(directives).then(|| key.clone());
     match news {
-        // One more who asks does not help an origin in trouble.
+        // Waiting once more would only add to the wait; what an origin in trouble said to another is not this client's to have.
         News::Response(response) if response.status >= 500 => None,
         News::Response(response) if response.storable.is_ok() => {
             // It is not stored, so no marker tells the list. A salt of 0 is nobody's.
-            let list = httpcache::vary_list(&response.fields).ok()??;
+            let Ok(Some(list)) = httpcache::vary_list(&response.fields) else {
+                return again;
+            };
             let key = variant_key(wanted, 0, &list.to_bytes());
-            Some(for_party(key, &wanted.request)).filter(|key| key != tried)
+            Some(for_party(key, &wanted.request))
+                .filter(|key| key != tried)
+                .or(again)
         }
         // That fetch is not to be joined any more.
         News::Response(_) => Some(key),
-        News::Validated(validated) => (!validated.storable).then_some(key),
+        News::Validated(validated) if !validated.storable => Some(key),
+        News::Validated(_) => again,
         News::Failed(_) => None,
     }
 }

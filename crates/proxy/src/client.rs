@@ -364,6 +364,13 @@ impl Conn {
         kept.hold(self.input.len())
     }
 
+    /// What was behind a request's head is taken: once nothing is left, nothing is counted.
+    pub fn input_taken(&mut self) {
+        if self.input.is_empty() {
+            self.kept = None;
+        }
+    }
+
     /// Reads more of a head. It comes by way of the worker's space, so that no more is kept than what has come.
     async fn read_more(&mut self, worker: &Worker) -> More {
         poll_fn(|cx| {

@@ -84,6 +84,7 @@ impl ClientBody {
                         *left -= n as u64;
                         let piece = conn.input.split_to(n).freeze();
                         count(conn, n);
+                        conn.input_taken();
                         if *left == 0 {
                             self.state = BodyState::Done;
                         }
@@ -102,11 +103,13 @@ impl ClientBody {
                             out.extend_from_slice(b"\r\n");
                             conn.input.advance(end);
                             count(conn, end);
+                            conn.input_taken();
                             return Ok(Some(out.into()));
                         }
                         Chunk::End { consumed, trailers } => {
                             conn.input.advance(consumed);
                             count(conn, consumed);
+                            conn.input_taken();
                             self.state = BodyState::Done;
                             debug_assert!(self.chunked_out);
                             let mut out = Vec::new();
@@ -116,6 +119,7 @@ impl ClientBody {
                         Chunk::More { consumed } => {
                             conn.input.advance(consumed);
                             count(conn, consumed);
+                            conn.input_taken();
                         }
                     }
                 }

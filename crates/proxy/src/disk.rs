@@ -29,7 +29,7 @@ use store::{
     Companion, Corrupt, Fragment, Inserted, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, Read,
     ReadGuard, RecordParts, Renewal, Sequence, Set, Store, Writes,
 };
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::{
     clock::Clock,
@@ -222,18 +222,38 @@ impl DiskIo {
     ) -> Option<Bytes> {
         let key = fragment_key(key, fetch_id, number);
         let hash = self.set.hasher().hash(&key);
-        let turn = self.member(primary).fragments.acquire().await;
+        let turn = self.turn(primary, waits).await.ok()?;
         let found = self.read_record(primary, hash, waits, IsNeeded::Yes);
         let Found { parts, renewal, .. } = found.await.ok()?;
         drop(turn);
         if parts.key != key {
             return None;
         }
-        // What is dead to all others is not written again.
-        if !(self.set).is_invalid(primary, parts.began, &parts.key, &parts.meta) {
+        // What is dead to all others is not written again. (Whether a fill that began then may be stored is another question.)
+        if !(self.set).is_purged_since(primary, parts.began, &parts.key, &parts.meta) {
             self.renew(primary, renewal, &parts);
         }
         Some(parts.body)
+    }
+
+    /// Waits for a place among the [`FRAGMENTS_AT_ONCE`], not longer than for the read itself. One that has begun goes on
+    /// without a place then.
+    async fn turn(
+        &self,
+        primary: KeyHash,
+        waits: Waits,
+    ) -> Result<Option<SemaphorePermit<'_>>, Unread> {
+        let member = self.member(primary);
+        let watch = member.deadlines.watch();
+        let turn = pin!(member.fragments.acquire());
+        match (watch.limit_idle(self.read_wait, turn).await, waits) {
+            (Ok(turn), _) => Ok(turn.ok()),
+            (Err(Elapsed), Waits::WhileItAnswers) => Ok(None),
+            (Err(Elapsed), Waits::ForAWhile) => {
+                metrics::add(&self.counters.disk_reads_given_up, 1);
+                Err(Unread::GivenUp)
+            }
+        }
     }
 
     /// Is the object cut into fragments as this store cuts them?
@@ -583,7 +603,7 @@ impl DiskIo {
         stored
     }
 
-    /// Has it been purged, or made stale, since its fill began?
+    /// Is it known to have been purged, or made stale, since its fill began?
     fn is_too_late(&self, record: &NewRecord<'_>) -> bool {
         let &NewRecord {
             primary,
@@ -592,7 +612,7 @@ impl DiskIo {
             meta,
             ..
         } = record;
-        self.set.is_invalid(primary, began, key, meta)
+        self.set.is_purged_since(primary, began, key, meta)
             || self.set.is_doubted(primary, began, key, meta)
     }
 

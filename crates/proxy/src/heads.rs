@@ -62,6 +62,8 @@ struct Table {
     entries: Vec<Entry>,
     free: Vec<usize>,
     bytes: u64,
+    /// Of these, behind requests: nobody can be made to give them back.
+    behind: u64,
 }
 
 #[derive(Default)]
@@ -136,12 +138,16 @@ impl Heads {
     fn set(&self, slot: usize, bytes: u64, began: Option<Instant>) {
         let mut table = self.table.borrow_mut();
         let entry = &mut table.entries[slot];
-        entry.began = began;
         if entry.must_go && began.is_some() {
+            entry.began = began;
             return; // its bytes are no longer counted, and it is about to end
         }
         entry.must_go = false;
+        let was_behind = entry.began.is_none();
+        entry.began = began;
         let before = std::mem::replace(&mut entry.bytes, bytes);
+        table.behind -= if was_behind { before } else { 0 };
+        table.behind += if began.is_none() { bytes } else { 0 };
         table.bytes = table.bytes + bytes - before;
         self.budget.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.budget.bytes.fetch_sub(before, Ordering::Relaxed);
@@ -166,8 +172,11 @@ impl Kept {
     pub fn hold(&self, bytes: usize) -> bool {
         self.heads.set(self.slot, bytes as u64, None);
         self.heads.sweep(Instant::now());
-        let own = self.heads.table.borrow().bytes;
-        !(self.heads.budget.is_exceeded() && own > self.heads.budget.share)
+        let (table, budget) = (self.heads.table.borrow(), &self.heads.budget);
+        let is_too_much = budget.is_exceeded() && table.bytes > budget.share;
+        // Half is kept for heads, which can be made to go.
+        let is_crowding = budget.bytes() > budget.bytes_max / 2 && table.behind > budget.share / 2;
+        !(is_too_much || is_crowding)
     }
 
     /// Must it go? If not, `cx` is woken when it must.

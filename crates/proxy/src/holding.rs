@@ -81,7 +81,7 @@ impl Holding {
     }
 
     /// Reads a fragment of a fetch under way, named by the object's primary and key and its own id. Those behind it will be read
-    /// too, as far as they are there.
+    /// too, as far as they are there. It stays until [`Self::read`] says that it was sent.
     pub async fn load_of_fetch(
         &mut self,
         disk: &DiskIo,
@@ -101,9 +101,8 @@ impl Holding {
             self.note(disk);
         }
         let waits = Waits::for_answer(true);
-        let found = (disk.load_fragment(primary, key, fetch_id, number, waits)).await;
-        self.read(Some(disk), number);
-        found
+        disk.load_fragment(primary, key, fetch_id, number, waits)
+            .await
     }
 
     fn note(&mut self, disk: &DiskIo) {

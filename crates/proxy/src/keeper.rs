@@ -78,8 +78,14 @@ impl Bell {
         let _ = tokio::time::timeout(longest, done).await;
     }
 
-    /// Waits until the invalidation is durable, has failed, or the deadline has passed (then it is still pending).
-    pub async fn settle(&self, set: &Set, tickets: &Tickets, deadline: Instant) -> Settled {
+    /// Waits until the invalidation is durable, has failed, or the deadline has passed or there is no hope (then it is still pending).
+    pub async fn settle(
+        &self,
+        set: &Set,
+        tickets: &Tickets,
+        deadline: Instant,
+        is_hopeless: impl Fn() -> bool,
+    ) -> Settled {
         loop {
             let done = self.done.notified();
             match set.settled(tickets) {
@@ -88,7 +94,7 @@ impl Bell {
             }
             self.ring();
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || is_hopeless() {
                 return Settled::Pending;
             }
             // Not longer than a tick: a ring may come while nobody listens.

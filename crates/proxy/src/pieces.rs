@@ -31,7 +31,7 @@ use crate::{
 const CROWDED_WAIT: Duration = Duration::from_secs(1);
 
 /// What is left to such a client.
-pub const SMALL_PIECE_BYTES: usize = 16 << 10;
+const SMALL_PIECE_BYTES: usize = 16 << 10;
 
 /// How the sending went.
 #[derive(Debug, PartialEq, Eq)]
@@ -173,7 +173,7 @@ pub async fn from_disk(
 
 /// Sends `lead` and this part of a fragment, which is counted as long as it is held. Returns how much of the part was sent: less
 /// than all if the rest had to be given back.
-async fn write_held(
+pub async fn write_held(
     worker: &Worker,
     conn: &mut Conn,
     lead: &mut Bytes,

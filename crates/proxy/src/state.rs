@@ -217,7 +217,13 @@ impl Shared {
         let deadline = Instant::now() + longest;
         let mut durable = true;
         for tickets in all {
-            let settled = self.bell.settle(&self.store, tickets, deadline).await;
+            // A device that does not answer makes nothing durable while it is waited for.
+            let is_hopeless = || {
+                let mut devices = tickets.members().filter_map(|n| self.devices.get(n));
+                devices.any(|device| device.health().is_aside())
+            };
+            let settled = (self.bell).settle(&self.store, tickets, deadline, is_hopeless);
+            let settled = settled.await;
             durable &= settled == Settled::Durable;
         }
         durable
@@ -246,6 +252,14 @@ impl Shared {
         let (primary, meta) = (object.primary, object.encode_meta());
         !self.store.is_invalid(primary, began, &object.key, &meta)
             && !self.store.is_doubted(primary, began, &object.key, &meta)
+    }
+
+    /// Is it known to have been purged, or made stale, since `began`?
+    pub fn is_purged(&self, object: &Object, began: Sequence) -> bool {
+        let (primary, meta) = (object.primary, object.encode_meta());
+        let store = &self.store;
+        store.is_purged_since(primary, began, &object.key, &meta)
+            || store.is_doubted(primary, began, &object.key, &meta)
     }
 
     /// May it be found under its key? Once there are variants, nobody may be answered by what was stored without one.

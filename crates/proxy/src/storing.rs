@@ -309,6 +309,11 @@ impl Kept {
             shared.memory.remove(object.hash);
             return;
         }
+        if !shared.still_valid(&object, flight.began) && !shared.is_purged(&object, flight.began) {
+            // It took so long that nobody can tell any more whether it was purged. What it was to replace is out of date.
+            shared.memory.remove(object.hash);
+            return;
+        }
         // Copied, so that no part-filled read buffer is kept alive for it.
         let mut body = Vec::with_capacity(self.bytes as usize);
         for piece in &self.pieces {

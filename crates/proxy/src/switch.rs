@@ -62,6 +62,7 @@ async fn splice(
     metrics::add(&worker.counters.tunnels, 1);
     let started = Instant::now();
     let from_client = std::mem::take(&mut conn.input);
+    conn.input_taken();
     let idle = worker.shared.plan.timeouts.tunnel_idle;
     let mut phase = worker.shared.phase.subscribe();
     let moved = {

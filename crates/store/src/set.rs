@@ -47,6 +47,13 @@ pub struct Set {
 #[must_use = "an invalidation may be acknowledged only when it is settled"]
 pub struct Tickets(Vec<(usize, Ticket)>);
 
+impl Tickets {
+    /// The members that have to make it durable, by their place in the set.
+    pub fn members(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|(member, _)| *member)
+    }
+}
+
 impl Set {
     /// These stores, each with the id by which it takes part ([`member_id`]) and its weight (above 0).
     ///
@@ -118,6 +125,17 @@ impl Set {
     /// See [`Store::is_invalid`].
     pub fn is_invalid(&self, primary: KeyHash, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
         self.of(primary).is_invalid(primary, began, key, meta)
+    }
+
+    /// See [`Store::is_purged_since`].
+    pub fn is_purged_since(
+        &self,
+        primary: KeyHash,
+        began: Sequence,
+        key: &[u8],
+        meta: &[u8],
+    ) -> bool {
+        self.of(primary).is_purged_since(primary, began, key, meta)
     }
 
     /// See [`Store::is_doubted`].

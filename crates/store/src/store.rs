@@ -444,6 +444,21 @@ impl Store {
             || self.invalidated_since(primary, began)
     }
 
+    /// Is a purge known that is newer than what began then, and about it? Errs on the side of no, and so is not enough for a fill:
+    /// that asks [`Self::is_invalid`].
+    pub fn is_purged_since(
+        &self,
+        primary: KeyHash,
+        began: Sequence,
+        key: &[u8],
+        meta: &[u8],
+    ) -> bool {
+        let shard = self.shard(self.shard_of(primary));
+        let is_known = shard.invalidations.is_known_since(primary, began);
+        drop(shard);
+        is_known || self.is_matched(began, key, meta)
+    }
+
     /// Is a record that a scan has found dead by what is known since the start?
     pub(crate) fn is_dead(
         &self,

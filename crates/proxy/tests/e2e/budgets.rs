@@ -98,6 +98,39 @@ fn what_comes_behind_requests_counts_too() {
     gate.open();
 }
 
+/// The beginning of a body that came with the head is counted until the origin has taken it, not as long as the upload lasts.
+#[test]
+fn an_upload_does_not_stay_counted() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |exchange| {
+        exchange.body();
+        held.pass();
+        exchange.send(ok(&["Cache-Control: no-store"], "whole"));
+    });
+    let proxy = Proxy::start(with_admin(plan_for(&origin)));
+    let mut clients: Vec<Client> = (0..8).map(|_| proxy.client()).collect();
+    let fields = ["Content-Length: 30000"];
+    for client in &mut clients {
+        let begun = client::request("POST", "/a", &fields, "") + &"y".repeat(20_000);
+        client.wire.send(begun);
+    }
+    // All have been seen, and none is through.
+    eventually("all are asked for", || {
+        (proxy.counter("origin_connections") == 8).then_some(())
+    });
+    eventually("nothing is counted any more", || {
+        (gauge(&proxy, "head_bytes") == 0).then_some(())
+    });
+    for client in &mut clients {
+        client.wire.send("y".repeat(10_000));
+    }
+    gate.open();
+    for mut client in clients {
+        assert_eq!(client.read("POST").text(), "whole");
+    }
+}
+
 #[test]
 fn how_long_a_head_may_be() {
     let long = format!("X: {}", "y".repeat(20_000));

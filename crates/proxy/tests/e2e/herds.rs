@@ -3,7 +3,12 @@
 //! That all have come before the origin answers is made certain as in `sharing`: by other requests through the same worker
 //! behind them.
 
-use super::harness::*;
+use std::time::Duration;
+
+use ::proxy::Clock;
+use httpcache::ClientDirectives;
+
+use super::harness::{running::plan_for, *};
 
 const EACH: usize = 100;
 const GZIP: &str = "Accept-Encoding: gzip";
@@ -302,6 +307,42 @@ fn reloads_that_come_together_make_two_fetches() {
         assert_eq!(origin.count("/a"), before + 2);
         assert_eq!(proxy.get("/a").text(), number(2));
     }
+}
+
+/// The answer under way is older than a second, so it is not for them; they share what is asked next.
+#[test]
+fn patient_reloads_behind_a_long_download_share_a_fetch() {
+    let (first_gate, gate) = (Gate::new(), Gate::new());
+    let (first_held, held) = (first_gate.clone(), gate.clone());
+    let origin = Origin::start(move |exchange| {
+        if exchange.nth() == 1 {
+            exchange.send(format!(
+                "HTTP/1.1 200 OK\r\n{FRESH}\r\nContent-Length: 4\r\n\r\nol"
+            ));
+            first_held.pass();
+            exchange.send("d\n");
+        } else {
+            held.pass();
+            exchange.send(ok(&[FRESH], "new"));
+        }
+    });
+    let mut plan = plan_for(&origin);
+    plan.listeners[0].heeds.client_directives = ClientDirectives::Revalidate;
+    let clock = Clock::held_at(1_800_000_000_000);
+    let proxy = Proxy::start_at(plan, clock.clone());
+    let mut first = proxy.client();
+    first.ask("GET", "/a", &[]).read_head();
+    clock.advance(Duration::from_secs(2));
+    let others = herd(&proxy, std::iter::repeat_n("Cache-Control: no-cache", EACH));
+    gate.arrived(1);
+    fence(&proxy);
+    gate.open();
+    for answer in read(others) {
+        assert_eq!(answer.text(), "new");
+    }
+    // The first of them asks at once; who comes while it waits shares one more.
+    assert!(origin.count("/a") <= 3, "{}", origin.count("/a"));
+    first_gate.open();
 }
 
 /// Who reloads waits for the one before, but not for ever.

@@ -354,6 +354,16 @@ impl Ledger {
         }
     }
 
+    /// A device that hung from `hung_at` on is not asked to keep what comes meanwhile, nor has it kept what was on its way: of what was
+    /// stored since, and shortly before, nothing is known to be there.
+    pub fn doubt_since(&self, hung_at: Instant) {
+        for id in 0..self.entries.len() {
+            for known in self.entry(id).known.iter_mut().flatten() {
+                known.doubtful |= known.since + DURABLE_AFTER > hung_at;
+            }
+        }
+    }
+
     /// What should still be there: known for long enough, of the version the origin has, not too much stored behind it.
     pub fn durable(&self, now: Instant, behind_max: u64) -> Vec<(usize, Variant)> {
         let sent = self.sent_bytes.load(Ordering::Relaxed);
@@ -518,6 +528,11 @@ mod tests {
         assert_eq!(ledger.durable(later, 100).len(), 2);
         ledger.raise(0);
         assert_eq!(ledger.durable(later, 100), [(1, Variant::Gzip)]);
+        ledger.doubt_since(later + DURABLE_AFTER + DURABLE_AFTER);
+        assert_eq!(ledger.durable(later, 100).len(), 1);
+        ledger.doubt_since(later - DURABLE_AFTER);
+        assert!(ledger.durable(later, 100).is_empty());
+        ledger.seen(1, Variant::Gzip, 1, true, Instant::now());
         ledger.doubt();
         assert!(ledger.durable(later, 100).is_empty());
         ledger.seen(1, Variant::Gzip, 1, true, Instant::now());

@@ -215,7 +215,7 @@ impl Trial<'_> {
         self.live(life)?;
 
         let shared = self.shared();
-        let mut detached = None;
+        let (mut detached, mut hung_at) = (None, None);
         match fault {
             Some(Fault::Throttle) => {
                 progress.say("on a crawling device");
@@ -231,6 +231,7 @@ impl Trial<'_> {
             Some(Fault::Hang) => {
                 progress.say("on a hanging device");
                 shared.ledger.device_hangs(true);
+                hung_at = Some(Instant::now());
                 let hung = self.ground.hang()?;
                 let time = self.chance.seconds(HUNG_S.0, HUNG_S.1);
                 let lived = self.live(time);
@@ -265,6 +266,10 @@ impl Trial<'_> {
         self.release();
         if self.recovering_since.take().is_some() {
             self.report.deeds.kills_during_recovery += 1;
+        }
+        // Not before: what is hit in memory meanwhile would be taken for durable.
+        if let Some(hung_at) = hung_at {
+            shared.ledger.doubt_since(hung_at);
         }
         if fault != Some(Fault::Detach) {
             self.reserve();
