@@ -81,6 +81,11 @@ pub enum WorkOp {
 #[must_use = "an invalidation may be acknowledged only when it is settled"]
 pub struct Ticket(Waits);
 
+impl Ticket {
+    /// Of what was not taken: it never becomes durable.
+    pub(crate) const REFUSED: Self = Self(Waits::Refused);
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Waits {
     For(Position),
@@ -305,6 +310,21 @@ impl Store {
         Invalidated { indexed, ticket }
     }
 
+    /// Would [`Self::invalidate_matching`] take that pattern now? One that comes meanwhile may take the room.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn would_take(&self, kind: u8, pattern: &[u8]) -> Result<(), NotTaken> {
+        if pattern.len() > log::TEXT_BYTES_MAX {
+            return Err(NotTaken::TooLong);
+        }
+        if crate::lock(&self.predicates).would_take(kind, pattern) {
+            return Ok(());
+        }
+        self.counters.predicates_refused.add(1);
+        Err(NotTaken::Full)
+    }
+
     /// Invalidates everything a predicate is about, see [`crate::Settings::manner`]. Records are compared with it when they are read.
     ///
     /// # Errors
@@ -342,7 +362,7 @@ impl Store {
             Ok(position) => Ticket(Waits::For(position)),
             Err(_) => {
                 self.counters.log_refused.add(1);
-                Ticket(Waits::Refused)
+                Ticket::REFUSED
             }
         }
     }
