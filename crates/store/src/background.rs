@@ -271,6 +271,11 @@ impl Store {
         let indexed = had_marker || had_record;
         // Under the lock that a sweep holds when a record leaves.
         let is_needless = only_stored && !indexed && !self.may_come_back(primary);
+        if indexed {
+            // It may have been another key's record, which the log entry does not name; and until the entry is in the log, who
+            // asks for this key again must not take it for one that was never stored.
+            self.has_left(primary);
+        }
         drop(shard);
         self.counters.invalidated.add(u64::from(had_record));
         if is_needless && self.is_all_durable() {
@@ -279,9 +284,6 @@ impl Store {
         }
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
         let ticket = self.log(sequence, log::Entry::Key { primary });
-        if ticket == Ticket(Waits::Refused) {
-            self.has_left(primary);
-        }
         Invalidated { indexed, ticket }
     }
 
