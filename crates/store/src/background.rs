@@ -81,6 +81,11 @@ pub enum WorkOp {
 #[must_use = "an invalidation may be acknowledged only when it is settled"]
 pub struct Ticket(Waits);
 
+impl Ticket {
+    /// Of what was not taken: it never becomes durable.
+    pub(crate) const REFUSED: Self = Self(Waits::Refused);
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Waits {
     For(Position),
@@ -266,6 +271,11 @@ impl Store {
         let indexed = had_marker || had_record;
         // Under the lock that a sweep holds when a record leaves.
         let is_needless = only_stored && !indexed && !self.may_come_back(primary);
+        if indexed {
+            // It may have been another key's record, which the log entry does not name; and until the entry is in the log, who
+            // asks for this key again must not take it for one that was never stored.
+            self.has_left(primary);
+        }
         drop(shard);
         self.counters.invalidated.add(u64::from(had_record));
         if is_needless && self.is_all_durable() {
@@ -274,9 +284,6 @@ impl Store {
         }
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
         let ticket = self.log(sequence, log::Entry::Key { primary });
-        if ticket == Ticket(Waits::Refused) {
-            self.has_left(primary);
-        }
         Invalidated { indexed, ticket }
     }
 
@@ -303,6 +310,21 @@ impl Store {
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
         let ticket = self.log(sequence, log::Entry::Doubt { primary });
         Invalidated { indexed, ticket }
+    }
+
+    /// Would [`Self::invalidate_matching`] take that pattern now? One that comes meanwhile may take the room.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn would_take(&self, kind: u8, pattern: &[u8]) -> Result<(), NotTaken> {
+        if pattern.len() > log::TEXT_BYTES_MAX {
+            return Err(NotTaken::TooLong);
+        }
+        if crate::lock(&self.predicates).would_take(kind, pattern) {
+            return Ok(());
+        }
+        self.counters.predicates_refused.add(1);
+        Err(NotTaken::Full)
     }
 
     /// Invalidates everything a predicate is about, see [`crate::Settings::manner`]. Records are compared with it when they are read.
@@ -342,7 +364,7 @@ impl Store {
             Ok(position) => Ticket(Waits::For(position)),
             Err(_) => {
                 self.counters.log_refused.add(1);
-                Ticket(Waits::Refused)
+                Ticket::REFUSED
             }
         }
     }

@@ -5,13 +5,15 @@
 //!
 //! | a record leaves the index | remembered until |
 //! |---|---|
-//! | invalidated | (not at all: the log has it) |
 //! | replaced | (not at all: its successor has the same name) |
 //! | swept | its region is noted |
-//! | otherwise: not readable, its write failed, weeded, its marker had to make room | every region was opened since |
+//! | otherwise: invalidated, not readable, its write failed, weeded, its marker had to make room | every region was opened since |
 //!
 //! A record is remembered by its *name*: the bits of its key's hash that the index knows. Two keys of one name count as one, as they
-//! do in the index. What is remembered goes into the checkpoint of a clean stop; after any other stop nobody knows what lies on the disk, so
+//! do in the index. That is why what was invalidated is remembered too: the log has the key that was asked for, and the record that
+//! left may be that of another key of its name. A name is added under the lock of the record's shard, so whoever finds the
+//! record gone finds the name. What is remembered goes into the checkpoint of a clean stop (unless a write was under way, or a part
+//! found no room there); after any other stop nobody knows what lies on the disk, so
 //! everything counts as remembered until every region was opened since.
 //!
 //! Errs on the side of yes. With an ordered policy the answer is always yes, because regions are never noted.
@@ -155,6 +157,11 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::geometry::Geometry;
+    use crate::open::Identity;
+    use crate::record::NewRecord;
+    use crate::settings::Settings;
+    use crate::writer::Outcome;
 
     fn name(n: u64) -> Name {
         Name(n)
@@ -193,5 +200,40 @@ mod tests {
         let back = Left::decode(&left.encode().unwrap(), 50);
         assert!(back.has(name(1)) && back.has(name(2)) && !back.has(name(3)));
         assert!(Left::all(1).has(name(9)));
+    }
+
+    #[test]
+    fn who_finds_a_record_gone_finds_its_name_though_it_is_not_logged_yet() {
+        let geometry = Geometry::plan(4 << 20, 512).unwrap();
+        let identity = Identity::new([1; Identity::RANDOM_BYTES]);
+        let store = Store::create(geometry, &Settings::default(), identity);
+        while let Some(work) = store.next_work(0) {
+            store.work_done(work.id, Ok(None), 0);
+        }
+        let hash = store.hasher().hash(b"/a");
+        let record = NewRecord {
+            hash,
+            primary: hash,
+            key: b"/a",
+            meta: b"",
+            body: &[b"x"],
+            fragment: None,
+            total: None,
+            began: store.sequence(),
+            server: 0,
+        };
+        assert_eq!(store.insert(&record, 0).outcome, Outcome::Stored);
+        std::thread::scope(|scope| {
+            // The log is reached through this lock.
+            let background = store.background();
+            let invalidating = scope.spawn(|| store.invalidate(hash));
+            while store.contains(hash) {
+                std::thread::yield_now();
+            }
+            let may_come_back = store.may_come_back(hash);
+            drop(background);
+            assert!(may_come_back);
+            assert!(invalidating.join().unwrap().indexed);
+        });
     }
 }

@@ -100,15 +100,18 @@ impl Predicates {
         pattern: &[u8],
         sequence: Sequence,
     ) -> Result<(), Full> {
-        let is_known = self
-            .groups
-            .get(&kind)
-            .is_some_and(|group| group.patterns.contains_key(pattern));
-        if !is_known && !self.has_room_for(pattern) {
+        if !self.would_take(kind, pattern) {
             return Err(Full);
         }
         self.note_all_the_same(kind, pattern, sequence);
         Ok(())
+    }
+
+    /// Is there room for it? It needs none if it is there already.
+    pub(crate) fn would_take(&self, kind: u8, pattern: &[u8]) -> bool {
+        let group = self.groups.get(&kind);
+        group.is_some_and(|group| group.patterns.contains_key(pattern))
+            || self.has_room_for(pattern)
     }
 
     /// As [`Self::note`], whether there is room or not: what a start finds must not be forgotten.

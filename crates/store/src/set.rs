@@ -201,13 +201,22 @@ impl Set {
     /// See [`Store::invalidate_matching`]: in all members.
     ///
     /// # Errors
-    /// The pattern is too long; or a member has no room for it, others may have taken it.
+    /// The pattern is too long, or a member has no room for it. No member has taken it.
     pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Result<Tickets, NotTaken> {
-        let mut tickets = Vec::new();
-        for (number, member) in self.members.iter().enumerate() {
-            tickets.push((number, member.store.invalidate_matching(kind, pattern)?));
+        if let [only] = &self.members[..] {
+            let ticket = only.store.invalidate_matching(kind, pattern)?;
+            return Ok(Tickets(vec![(0, ticket)]));
         }
-        Ok(Tickets(tickets))
+        for store in self.stores() {
+            store.would_take(kind, pattern)?;
+        }
+        let tickets = self.stores().map(|store| {
+            let taken = store.invalidate_matching(kind, pattern);
+            // Another pattern took the room since it was asked for. What the other members took holds, so the caller must forget it
+            // in memory too; as it never settles, whoever ordered it is told to order it again.
+            taken.unwrap_or(Ticket::REFUSED)
+        });
+        Ok(Tickets(tickets.enumerate().collect()))
     }
 
     /// See [`Store::settled`]: durable when it is so in all members concerned.
@@ -416,6 +425,28 @@ mod tests {
             }
         }
         assert_eq!(set.settled(&tickets), Settled::Durable);
+    }
+
+    #[test]
+    fn a_predicate_is_taken_by_all_members_or_by_none() {
+        let set = set(&[1, 1]);
+        let full = set.stores().nth(1).unwrap();
+        let mut n = 0;
+        // Nobody carries out what would make room.
+        while full
+            .invalidate_matching(1, format!("{n:01000}").as_bytes())
+            .is_ok()
+        {
+            n += 1;
+        }
+        let refused = set.invalidate_matching(1, &[b'x'; 1000]);
+        assert_eq!(refused, Err(NotTaken::Full));
+        assert_eq!(full.figures().predicates, n);
+        assert_eq!(full.figures().predicates_refused, 2);
+        assert_eq!(set.stores().next().unwrap().figures().predicates, 0);
+        // What is there already takes no room.
+        let known = set.invalidate_matching(1, &[b'0'; 1000]);
+        assert_eq!(set.settled(&known.unwrap()), Settled::Pending);
     }
 
     fn block(store: &Store) -> Superblock {

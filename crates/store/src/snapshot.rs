@@ -66,6 +66,8 @@ pub(crate) fn predicates_bytes_max(geometry: &Geometry) -> usize {
 pub(crate) struct Snapshot {
     writer: Option<CheckpointWriter>,
     covers: Sequence,
+    /// No write was under way when it began.
+    is_all_written: bool,
     area_at: u64,
     next_segment: usize,
     outstanding: usize,
@@ -176,8 +178,12 @@ impl Snapshot {
                 writer.push(kind::BOOK, number as u32, &book);
             }
         }
-        // If it is missing, the next start takes everything for left.
-        let is_known = self.is_clean() && store.limits.policy().is_none();
+        // If it is missing, the next start takes everything for left. That it must do when a segment or a marker was left out, which
+        // it will not know and the disk still has.
+        let is_known = self.is_clean()
+            && self.is_all_written
+            && writer.is_whole()
+            && store.limits.policy().is_none();
         if let Some(left) = crate::lock(&store.left).encode().filter(|_| is_known) {
             writer.push(kind::LEFT, 0, &left);
         }
@@ -278,6 +284,8 @@ impl Store {
         if let Some(frontier) = self.frontier(&space).filter(|_| clean) {
             writer.push(kind::FRONTIER, 0, &numbers(frontier.numbers()));
         }
+        // The next start drops what is still being written, whose bytes may reach the disk all the same.
+        let is_all_written = space.open.is_none() && crate::lock(&self.flights).is_empty();
         drop(space);
         let superblock = Superblock {
             state: if clean { State::Clean } else { State::Open },
@@ -289,6 +297,7 @@ impl Store {
         Snapshot {
             writer: Some(writer),
             covers: about.covers,
+            is_all_written,
             area_at,
             next_segment: 0,
             outstanding: 0,

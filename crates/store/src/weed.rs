@@ -360,13 +360,16 @@ impl Store {
                 continue;
             }
             let (number, segment) = self.segment_of_place(place);
-            let (found, freed) = self.shard(number).kill_at(segment, Chunk(place.first));
-            self.queue_freed(freed);
+            let mut shard = self.shard(number);
+            let (found, freed) = shard.kill_at(segment, Chunk(place.first));
             if let Some(short) = found {
+                // Under the lock: who finds the record gone must find its name.
                 let name = Name::new(place.segment as usize, short);
                 crate::lock(&self.left).add(name, self.sequence());
                 self.counters.weeded.add(1);
             }
+            drop(shard);
+            self.queue_freed(freed);
         }
     }
 

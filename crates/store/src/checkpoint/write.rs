@@ -90,6 +90,11 @@ impl CheckpointWriter {
         true
     }
 
+    /// Has every part found room so far?
+    pub(crate) fn is_whole(&self) -> bool {
+        self.left_out == 0
+    }
+
     /// A block to be written: offset in the area, whole pages at an aligned address.
     pub(crate) fn take_block(&mut self) -> Option<(u64, Bytes)> {
         self.ready.pop_front()
