@@ -26,7 +26,7 @@ use crate::{
     client::{After, Conn},
     metrics, object,
     state::Worker,
-    target,
+    target::{self, Names},
 };
 
 /// What can be asked of a port where nobody may purge.
@@ -109,6 +109,7 @@ fn order(head: &RequestHead, address: &str) -> Option<Order> {
         },
         text: url,
         soft: says(b"fastly-soft-purge", b"1"),
+        names: Names::OfClients,
     })
 }
 

@@ -429,8 +429,28 @@ impl<'a> Named<'a> {
     }
 }
 
+/// Whose names the URL of a purge may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Names {
+    /// Clients' and origins': the operator asks.
+    All,
+    /// Those that clients of the listeners use: what only others serve is not theirs to purge.
+    OfClients,
+}
+
+impl Names {
+    /// May a URL be meant as it is, not only as a route would see it?
+    fn are_of(self, listener: &ListenerState) -> bool {
+        self == Names::All || matches!(listener.listener.role, Role::Forward(_))
+    }
+}
+
 /// The keys a URL given to a purge may be stored under: as it is, and as each reverse route would see it.
-pub fn keys_of_url(listeners: &[Rc<ListenerState>], url: &str) -> Option<Vec<Vec<u8>>> {
+pub fn keys_of_url(
+    listeners: &[Rc<ListenerState>],
+    url: &str,
+    names: Names,
+) -> Option<Vec<Vec<u8>>> {
     let named = Named::parse(url)?;
     let mut keys = Vec::new();
     let mut add = |place: &Place<'_>, shape: Option<&Shape>| {
@@ -440,8 +460,12 @@ pub fn keys_of_url(listeners: &[Rc<ListenerState>], url: &str) -> Option<Vec<Vec
             keys.push(key);
         }
     };
-    let mut tags: Vec<&[u8]> = vec![b""];
-    tags.extend(listeners.iter().map(|l| &l.key_tag[..]));
+    let mut tags: Vec<&[u8]> = Vec::new();
+    if names == Names::All {
+        tags.push(b"");
+    }
+    let meant = listeners.iter().filter(|l| names.are_of(l));
+    tags.extend(meant.map(|l| &l.key_tag[..]));
     let book = listeners.first().map(|listener| &listener.book);
     for tag in tags {
         let place = named.as_it_is(tag);
@@ -463,7 +487,11 @@ pub fn keys_of_url(listeners: &[Rc<ListenerState>], url: &str) -> Option<Vec<Vec
 
 /// The beginnings of the keys of everything whose URL begins so, under whatever tag: as it is, and as each reverse route that
 /// may take some of it would see it.
-pub fn prefixes_of_url(listeners: &[Rc<ListenerState>], url: &str) -> Option<Vec<Vec<u8>>> {
+pub fn prefixes_of_url(
+    listeners: &[Rc<ListenerState>],
+    url: &str,
+    names: Names,
+) -> Option<Vec<Vec<u8>>> {
     let named = Named::parse(url)?;
     let mut prefixes: Vec<Vec<u8>> = Vec::new();
     let mut add = |place: &Place<'_>| {
@@ -473,7 +501,9 @@ pub fn prefixes_of_url(listeners: &[Rc<ListenerState>], url: &str) -> Option<Vec
             prefixes.push(prefix);
         }
     };
-    add(&named.as_it_is(b""));
+    if names == Names::All || listeners.iter().any(|l| names.are_of(l)) {
+        add(&named.as_it_is(b""));
+    }
     for listener in listeners {
         let routes = listener.routes.iter();
         for route in routes.filter(|r| r.route.host_matches(named.host)) {

@@ -138,9 +138,10 @@ impl Set {
         self.of(primary).is_purged_since(primary, began, key, meta)
     }
 
-    /// See [`Store::is_doubted`].
+    /// See [`Store::is_doubted`] and [`Store::is_softened_since`].
     pub fn is_doubted(&self, primary: KeyHash, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
-        self.of(primary).is_doubted(began, key, meta)
+        let store = self.of(primary);
+        store.is_doubted(began, key, meta) || store.is_softened_since(primary, began)
     }
 
     /// May a predicate be about what began then? If not, nobody needs to look at key and metadata.

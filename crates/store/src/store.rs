@@ -392,6 +392,12 @@ impl Store {
         self.meet(began, key, meta).stale
     }
 
+    /// Was the primary key put in doubt since ([`Self::doubt`])? Errs on the side of no.
+    pub fn is_softened_since(&self, primary: KeyHash, began: Sequence) -> bool {
+        let shard = self.shard(self.shard_of(primary));
+        shard.softened.is_known_since(primary, began)
+    }
+
     /// Percent of the room for predicates that is taken; at 100 one more is refused.
     pub fn predicates_percent(&self) -> u64 {
         crate::lock(&self.predicates).percent_taken()

@@ -29,7 +29,7 @@ use store::NotTaken;
 use crate::{
     predicate::{About, Predicate, TAG_BYTES_MAX},
     state::{ListenerState, Shared},
-    target,
+    target::{self, Names},
 };
 
 /// How long a purge waits for the disk.
@@ -55,6 +55,8 @@ pub struct Order {
     pub text: String,
     /// Stale instead of gone?
     pub soft: bool,
+    /// By whose names it is meant.
+    pub names: Names,
 }
 
 impl Order {
@@ -64,6 +66,7 @@ impl Order {
             what: What::Url,
             text: url.to_owned(),
             soft: false,
+            names: Names::All,
         }
     }
 }
@@ -110,15 +113,15 @@ pub async fn purge(
     let (mut keys, mut predicates) = (Vec::new(), Vec::new());
     match order.what {
         What::Url => {
-            keys = target::keys_of_url(listeners, &order.text).ok_or(NO_URL)?;
+            keys = target::keys_of_url(listeners, &order.text, order.names).ok_or(NO_URL)?;
             (done.url, done.purged) = (text, Some(false));
         }
         What::Prefix => {
-            let prefixes = prefixes(listeners, &order.text)?;
+            let prefixes = prefixes(listeners, &order.text, order.names)?;
             predicates.extend(prefixes.into_iter().map(About::Prefix));
             if order.text.contains('?') {
                 // What rules have made of such a URL has lost its query, or some of it.
-                keys = target::keys_of_url(listeners, &order.text).unwrap_or_default();
+                keys = target::keys_of_url(listeners, &order.text, order.names).unwrap_or_default();
             }
             done.prefix = text;
         }
@@ -171,12 +174,16 @@ const TOO_LONG: &str = "a prefix or tag of more than 1000 bytes cannot be purged
 const NO_ORDER: &str = "the query must be one of url=, prefix= and tag=, and soft=1 or not; what is behind them must be percent-encoded: & as %26, ? as %3F, = as %3D";
 
 /// All of them are short enough, or none is purged.
-fn prefixes(listeners: &[Rc<ListenerState>], url: &str) -> Result<Vec<Vec<u8>>, &'static str> {
+fn prefixes(
+    listeners: &[Rc<ListenerState>],
+    url: &str,
+    names: Names,
+) -> Result<Vec<Vec<u8>>, &'static str> {
     let tail = &url.as_bytes()[url.len().saturating_sub(2)..];
     if tail.contains(&b'%') {
         return Err("the prefix ends in the middle of an escape: %XX or nothing of it");
     }
-    let prefixes = target::prefixes_of_url(listeners, url).ok_or(NO_URL)?;
+    let prefixes = target::prefixes_of_url(listeners, url, names).ok_or(NO_URL)?;
     match prefixes.iter().all(|prefix| prefix.len() <= TAG_BYTES_MAX) {
         true => Ok(prefixes),
         false => Err(TOO_LONG),
@@ -228,7 +235,12 @@ pub fn order_of_query(query: Option<&str>) -> Result<Order, &'static str> {
     }
     let text = percent_decode(value)
         .ok_or("a percent sign must be followed by two hexadecimal digits of an ASCII character")?;
-    Ok(Order { what, text, soft })
+    Ok(Order {
+        what,
+        text,
+        soft,
+        names: Names::All,
+    })
 }
 
 /// Decodes `%XX`, and nothing else (`+` stays). `None` if an escape is broken or its byte is not ASCII, which no URL
@@ -347,6 +359,7 @@ mod tests {
                 what,
                 text: text.to_owned(),
                 soft: false,
+                names: Names::All,
             };
             let done = testing::wait(purge(&shared, &listeners, &order));
             assert_eq!(done.is_ok(), accepted, "{text}");
@@ -389,7 +402,7 @@ mod tests {
             ),
             ("http://h", "http://h/ http://any/"),
         ] {
-            let prefixes = target::prefixes_of_url(&listeners, url).unwrap();
+            let prefixes = target::prefixes_of_url(&listeners, url, Names::All).unwrap();
             let uris = prefixes
                 .iter()
                 .map(|p| std::str::from_utf8(&p[4..]).unwrap());
@@ -408,7 +421,7 @@ mod tests {
         let address = "127.0.0.1:80".parse().unwrap();
         let shared = testing::shared_with(vec![Listener::reverse(address, Vec::new(), origin)]);
         let listeners = worker::listener_states(&shared);
-        let keys: Vec<_> = target::keys_of_url(&listeners, "http://www.example/a")
+        let keys: Vec<_> = target::keys_of_url(&listeners, "http://www.example/a", Names::All)
             .unwrap()
             .iter()
             .map(|key| shared.hasher().hash(key))

@@ -166,7 +166,9 @@ fn purges_say_whether_anything_was_there() {
         String::from_utf8(answer.body).unwrap()
     };
     assert!(purge().contains("\"purged\": false"));
-    let keys = crate::target::keys_of_url(&admin.listeners, "http://h/a").unwrap();
+    let keys =
+        crate::target::keys_of_url(&admin.listeners, "http://h/a", crate::target::Names::All)
+            .unwrap();
     let key = admin.shared.hasher().hash(&keys[0]);
     let began = admin.shared.store.sequence(key);
     admin

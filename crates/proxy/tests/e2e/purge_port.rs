@@ -96,3 +96,20 @@ fn soft_and_everything_below_as_modules_ask_for_it() {
     }
     assert_eq!(fill(), [true; 3]);
 }
+
+/// Two listeners store the same URL; who may purge on one of them does not reach the other's.
+#[test]
+fn a_permit_is_for_what_clients_of_its_listener_ask_for() {
+    let origin = origin();
+    let mut plan = purging(plan_for(&origin), HERE);
+    plan.listeners.extend(forward_plan(&[]).listeners);
+    let proxy = Proxy::start(plan);
+    let url = format!("http://{}/a", origin.address);
+    let mut there = Client::connect(proxy.ready.listeners[1]);
+    there.get(&url);
+    let host = format!("Host: {}", origin.address);
+    for (target, fields) in [(url.as_str(), &[][..]), ("/a", &[host.as_str()])] {
+        assert_eq!(purge(&proxy, target, fields).status, 200);
+        assert!(there.get(&url).is_hit(), "{target}");
+    }
+}
