@@ -246,7 +246,7 @@ async fn invalidate(
             tickets.push(shared.invalidate_stored(worker.hasher.hash(&key)).1);
         }
     }
-    if !shared.settle(&tickets, REMEMBER_MAX).await {
+    if !shared.settle_if_answering(&tickets, REMEMBER_MAX).await {
         metrics::add(&worker.counters.invalidations_not_durable, 1);
     }
 }

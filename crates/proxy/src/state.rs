@@ -210,6 +210,24 @@ impl Shared {
 
     /// Waits until invalidations are durable, for so long at most. False: they are not.
     pub async fn settle(&self, all: &[Tickets], longest: Duration) -> bool {
+        self.settle_unless(all, longest, |_| false).await
+    }
+
+    /// As [`Self::settle`], but does not wait for a device that is set aside.
+    pub async fn settle_if_answering(&self, all: &[Tickets], longest: Duration) -> bool {
+        let is_aside = |tickets: &Tickets| {
+            let mut devices = tickets.members().filter_map(|n| self.devices.get(n));
+            devices.any(|device| device.health().is_aside())
+        };
+        self.settle_unless(all, longest, is_aside).await
+    }
+
+    async fn settle_unless(
+        &self,
+        all: &[Tickets],
+        longest: Duration,
+        is_hopeless: impl Fn(&Tickets) -> bool,
+    ) -> bool {
         // What a store that was left out holds is served again when it is back, unless the others know of its absence.
         if !self.has_disk && !self.absent.is_empty() {
             return false;
@@ -217,14 +235,9 @@ impl Shared {
         let deadline = Instant::now() + longest;
         let mut durable = true;
         for tickets in all {
-            // A device that does not answer makes nothing durable while it is waited for.
-            let is_hopeless = || {
-                let mut devices = tickets.members().filter_map(|n| self.devices.get(n));
-                devices.any(|device| device.health().is_aside())
-            };
+            let is_hopeless = || is_hopeless(tickets);
             let settled = (self.bell).settle(&self.store, tickets, deadline, is_hopeless);
-            let settled = settled.await;
-            durable &= settled == Settled::Durable;
+            durable &= settled.await == Settled::Durable;
         }
         durable
     }
