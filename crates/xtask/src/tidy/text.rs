@@ -129,7 +129,7 @@ mod tests {
             (".ci/run", "one\t\n".into(), "trailing white space"),
             (
                 "a.rs",
-                format!("{docs}{}", "\n".repeat(600)),
+                format!("{docs}{}", "\n".repeat(LINES_WARNED)),
                 "getting long",
             ),
             (
