@@ -25,7 +25,7 @@ pub enum ClientDirectives {
     #[default]
     Obey,
     /// All of them, but reloads of one resource share a fetch, and are content with what the origin said within the last
-    /// [`RELOAD_MS`] milliseconds.
+    /// second.
     Revalidate,
     /// None but `only-if-cached`, which asks for less than the cache would do.
     Ignore,

@@ -319,7 +319,7 @@ pub struct RecordParts {
     pub began: Sequence,
     /// When it was stored, in milliseconds since 1970.
     pub stored_unix_ms: u64,
-    /// A predicate has put it in doubt since, see [`crate::Settings::doubts`].
+    /// A predicate has put it in doubt since, see [`crate::Manner`].
     pub doubted: bool,
 }
 

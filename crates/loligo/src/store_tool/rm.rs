@@ -10,7 +10,7 @@ use super::opened::change;
 use super::stored::{key_of_prefix, key_of_url};
 use super::{Failure, say};
 
-/// The predicate that a key begins with the pattern, see [`store::Settings::matches`].
+/// The predicate that a key begins with the pattern, see [`store::Settings::manner`].
 const PREFIX: u8 = 1;
 
 pub fn rm(flags: &RmFlags) -> Result<(), Failure> {
