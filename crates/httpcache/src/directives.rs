@@ -21,7 +21,7 @@ pub const DELTA_SECONDS_MAX: u32 = 1 << 31;
 /// How much a client's Cache-Control and Pragma count. They are advice (RFC 9111 §5.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ClientDirectives {
-    /// All of them, to the letter: each reload (`no-cache`, `max-age=0`) asks the origin for itself.
+    /// All of them, to the letter: a reload (`no-cache`, `max-age=0`) gets an answer that was asked for after it came.
     #[default]
     Obey,
     /// All of them, but reloads of one resource share a fetch, and are content with what the origin said within the last

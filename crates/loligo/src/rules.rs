@@ -424,7 +424,7 @@ fn object_max(rule: &mut Rule, given: &Given) -> Done {
 /// What clients may demand, in words.
 pub fn directives_in_words(directives: ClientDirectives) -> &'static str {
     match directives {
-        ClientDirectives::Obey => "obeyed, each reload by a request of its own",
+        ClientDirectives::Obey => "obeyed, reloads by a request made after they came",
         ClientDirectives::Revalidate => "obeyed, reloads by one request a second",
         ClientDirectives::Ignore => "ignored, but for only-if-cached",
     }

@@ -605,7 +605,7 @@ pub const LISTENER: &[Setting<ListenerDraft>] = &[
             default: "`revalidate`; with `origin` or routes `ignore`",
             set: own::client_directives,
         },
-        "How much a client's Cache-Control and Pragma count. `obey`: all of it, and each reload (`no-cache`, `max-age=0`) asks the origin for itself. `revalidate`: the same, but reloads of one URL share one request to the origin, conditional where something is stored, and there is at most one a second. `ignore`: none but `only-if-cached`, so that no client can make the origin work for what is stored, or keep an answer from being stored; purge what is out of date.",
+        "How much a client's Cache-Control and Pragma count. `obey`: all of it; a reload (`no-cache`, `max-age=0`) gets an answer that was asked for after it came. `revalidate`: the same, but reloads of one URL share one request to the origin, conditional where something is stored, and there is at most one a second. `ignore`: none but `only-if-cached`, so that no client can make the origin work for what is stored, or keep an answer from being stored; purge what is out of date.",
     ),
     setting(
         "targeted-cache-control",

@@ -24,9 +24,12 @@ use crate::plan::Forwarded;
 
 /// Brings the fields of a request in line with what is known of its client. `host`: what it asked for.
 pub fn tell(fields: &mut Fields, how: Forwarded, client: IpAddr, host: Option<&str>) {
+    if how == Forwarded::None {
+        return;
+    }
     let client = client.to_canonical().to_string();
     match how {
-        Forwarded::None => return,
+        Forwarded::None => {}
         Forwarded::Replace => fields.retain(|name, _| !speaks_of_client(name)),
         Forwarded::Append => {
             // No proxy spells them so.

@@ -13,7 +13,7 @@
 //!
 //! It is acknowledged when it is certain to hold after a crash, too. If the disk does not take it within [`DURABLE_WAIT`], the
 //! answer is 503 with `"durable": false`: purged until the next crash, so ask again. If there is no room for one more predicate the
-//! answer is that too, with a reason; then nothing was purged.
+//! answer is that too, with a reason: ask again. Of a prefix that makes several predicates the first may have been taken by then.
 //!
 //! The URL is taken as the client's (`http://www.example.org/a` on a reverse listener) and as the origin's.
 //!
