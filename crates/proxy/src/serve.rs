@@ -26,23 +26,24 @@ use tokio::{
 };
 
 use crate::{
-    accepting::{self, Dealers},
     admin,
+    cache::background::Keeper,
+    cache::memory::MemoryTier,
+    cache::opening::{self, Opened, StoreError},
     clock::Clock,
-    flight::Flights,
-    heads::HeadBudget,
-    journal::{Journal, Reopener},
-    keeper::Keeper,
-    labels,
-    memory::MemoryTier,
-    metrics::Counters,
-    opening::{self, Opened, StoreError},
+    conn::accepting::{self, Dealers},
+    conn::heads::HeadBudget,
+    fetch::flight::Flights,
+    health::panicking,
+    health::pulse::Pulse,
+    health::watch,
     origin::Tls,
-    panicking,
     plan::{AdmissionKind, IoEngine, Plan},
-    pulse::Pulse,
+    record::journal::{Journal, Reopener},
+    record::labels,
+    record::metrics::Counters,
     state::{Phase, Shared},
-    watch, worker,
+    worker,
 };
 
 /// How long a stop waits for workers that are told to cut everything: longer than they wait for their disks.

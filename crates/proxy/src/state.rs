@@ -23,27 +23,27 @@ use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::Tickets};
 use tokio::sync::watch;
 
 use crate::{
-    asking::Asking,
+    cache::background::Bell,
+    cache::disk::DiskIo,
+    cache::lazy::ReadQueue,
+    cache::memory::{Front, MemoryTier},
+    cache::object::Object,
+    cache::opening::Absent,
+    cache::predicate::Predicate,
     clock::Clock,
+    conn::heads::{HeadBudget, Heads},
     deadline::Deadlines,
-    disk::DiskIo,
-    flight::Flights,
-    heads::{HeadBudget, Heads},
-    journal::JournalWriter,
-    keeper::Bell,
-    labels::{Label, Rows},
-    lazy::ReadQueue,
-    memory::{Front, MemoryTier},
-    metrics::{self, Counters},
-    object::Object,
-    opening::Absent,
+    fetch::flight::Flights,
+    health::pulse::Pulse,
     origin::Connector,
     plan::{Listener, Plan},
-    predicate::Predicate,
-    pulse::Pulse,
-    target::RouteState,
-    top::Top,
-    unkept::Unkept,
+    range::pass_list::Unkept,
+    record::journal::JournalWriter,
+    record::labels::{Label, Rows},
+    record::metrics::{self, Counters},
+    record::top::Top,
+    request::asking::Asking,
+    request::target::RouteState,
 };
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.
@@ -619,15 +619,15 @@ pub struct ListenerState {
     /// The plan's route table turned into destinations and key prefixes.
     pub routes: Vec<RouteState>,
     /// Where its requests may go.
-    pub destinations: crate::access::Destinations,
+    pub destinations: crate::record::access::Destinations,
     /// To which ports, if it is a forward listener.
-    pub http_ports: crate::ports::Ports,
+    pub http_ports: crate::request::ports::Ports,
     /// Goes into every key: see `target`.
     pub key_tag: Vec<u8>,
     /// Who may use it.
-    pub clients: crate::access::Clients,
+    pub clients: crate::record::access::Clients,
     /// The operator's cache rules: those of the whole.
-    pub book: Arc<crate::rulebook::Rulebook>,
+    pub book: Arc<crate::request::rulebook::Rulebook>,
     /// What holds where they say nothing.
     pub rules: httpcache::Rules,
     /// What is stored and marked so was judged by other fields than count here: it is not served.

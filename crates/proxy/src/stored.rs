@@ -9,9 +9,9 @@
 //!
 //! Nothing here but what the tools need of the other files.
 
-pub use crate::disk::fragment_key;
-pub use crate::fetch::variant_key;
-pub use crate::object::{Large, Object};
-pub use crate::opening::{manner, words};
-pub use crate::predicate::name as predicate_name;
-pub use crate::target::KEY_PREFIX;
+pub use crate::cache::disk::fragment_key;
+pub use crate::cache::object::{Large, Object};
+pub use crate::cache::opening::{manner, words};
+pub use crate::cache::predicate::name as predicate_name;
+pub use crate::fetch::task::variant_key;
+pub use crate::request::target::KEY_PREFIX;

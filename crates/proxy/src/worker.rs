@@ -24,19 +24,19 @@ use tokio::{
 };
 
 use crate::{
-    accepting::{Dealers, Dealt},
-    access::{Clients, Destinations},
-    client,
-    disk::DiskIo,
-    journal::JournalWriter,
-    labels::{self, Rows},
-    lazy::LazyReads,
+    cache::disk::DiskIo,
+    cache::lazy::LazyReads,
+    conn::accepting::{Dealers, Dealt},
+    conn::client,
     origin::{Connector, Settings, Tls},
     plan::{Listener, Plan, Role},
-    ports::Ports,
-    rulebook::Rulebook,
+    record::access::{Clients, Destinations},
+    record::journal::JournalWriter,
+    record::labels::{self, Rows},
+    request::ports::Ports,
+    request::rulebook::Rulebook,
+    request::target::RouteState,
     state::{ListenerState, Phase, Shared, Worker},
-    target::RouteState,
 };
 
 const TICK: Duration = Duration::from_millis(100);
@@ -322,7 +322,7 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             ),
         };
         Rc::new(ListenerState {
-            key_tag: crate::target::key_tag(listener, &shared.plan.listeners),
+            key_tag: crate::request::target::key_tag(listener, &shared.plan.listeners),
             routes,
             destinations,
             http_ports: match &listener.role {

@@ -17,20 +17,20 @@
 //! Not known here: what the jobs mean, see `log`, `journal`, `checkpoint`, `scan`.
 
 use crate::Sequence;
-use crate::checkpoint;
-use crate::evict::Room;
-use crate::journal::{self, Journal};
-use crate::key::KeyHash;
+use crate::evict::choose::Room;
+use crate::evict::moves;
+use crate::index::key::KeyHash;
+use crate::log::predicates::{Full, Predicates};
+use crate::log::weed::WeedStep;
 use crate::log::{self, Log, Position};
 use crate::mistakes::Mistake;
-use crate::moves;
-use crate::predicates::{Full, Predicates};
-use crate::scan_reads::ScanStep;
+use crate::recover::checkpoint;
+use crate::recover::journal::{self, Journal};
+use crate::recover::scan_reads::ScanStep;
+use crate::recover::snapshot::Snapshot;
+use crate::recover::superblock::Superblock;
 use crate::script::{Script, Step};
-use crate::snapshot::Snapshot;
 use crate::store::Store;
-use crate::superblock::Superblock;
-use crate::weed::WeedStep;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

@@ -5,7 +5,7 @@
 //!
 //! Invariant, checked by `audit`: B1 slots in use, policy and table by first chunk agree.
 
-use crate::key::{KeyHash, NumberMap};
+use crate::index::key::{KeyHash, NumberMap};
 use extent::{Chunk, Extent};
 use replacement::{Policy, PolicyKind, Selected};
 

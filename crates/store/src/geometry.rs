@@ -11,9 +11,9 @@
 //! Limits: data is addressed by 32-bit chunk numbers, so 2 TiB with chunks of 512 bytes. Never more regions than the
 //! region journal has room for: from about 126 TiB on regions are larger than 64 MiB for that reason.
 
-use crate::journal;
 use crate::record;
-use crate::superblock::Superblock;
+use crate::recover::journal;
+use crate::recover::superblock::Superblock;
 use std::fmt;
 
 const KIB: u64 = 1024;

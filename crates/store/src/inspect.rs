@@ -12,23 +12,23 @@
 
 use crate::Sequence;
 use crate::background::Progress;
-use crate::checkpoint;
 use crate::figures::Figures;
 use crate::geometry::Geometry;
 use crate::index::Entry;
-use crate::journal::{self, Journal};
-use crate::key::{KeyHash, KeyHasher};
+use crate::index::key::{KeyHash, KeyHasher};
+use crate::index::marker::Marker;
 use crate::log::{self, Replay};
-use crate::marker::Marker;
-use crate::open::{Found, Identity};
 use crate::record::{
     self, Corrupt, Expected, Fragment, HEADER_BYTES, Header, ObjectTotal, RecordParts,
 };
-use crate::recover::Recovered;
-use crate::scan_reads::ScanStep;
+use crate::recover::checkpoint;
+use crate::recover::journal::{self, Journal};
+use crate::recover::open::{Found, Identity};
+use crate::recover::rebuild::Recovered;
+use crate::recover::scan_reads::ScanStep;
+use crate::recover::superblock::Superblock;
 use crate::settings::{Replacement, Settings};
 use crate::store::Store;
-use crate::superblock::Superblock;
 use bytes::Bytes;
 use extent::{Chunk, Chunks, Extent};
 use replacement::PolicyKind;

@@ -40,70 +40,47 @@
 
 mod background;
 mod book;
-mod buffer;
-mod checkpoint;
-mod cluster;
-mod companions;
 mod evict;
 mod figures;
-mod frontier;
-mod gather;
 mod geometry;
 mod index;
 mod inspect;
-mod invalidation;
-mod journal;
-mod key;
 pub mod layout;
-mod left;
-mod locality;
 mod log;
-mod look_up;
-mod marker;
 mod mistakes;
-mod moves;
-mod needed;
-mod open;
 mod pause;
-mod predicates;
-mod reading;
 mod record;
 mod recover;
-pub mod region;
-mod scan;
-mod scan_reads;
 mod script;
 pub mod set;
 mod settings;
 mod shard;
-mod snapshot;
 mod store;
-mod superblock;
-mod weed;
-mod window;
-mod writer;
+mod write;
 
 pub use background::{Invalidated, NotTaken, Progress, Settled, Ticket, Work, WorkId, WorkOp};
-pub use cluster::{Write, WriteId, Writes};
-pub use companions::Companion;
+pub use evict::moves::{MOVES_MAX, Move};
+pub use evict::needed::{NEEDS_MAX, Needed, Needs};
+pub use evict::region;
 pub use figures::Figures;
 pub use geometry::{Geometry, TooSmall};
+pub use index::key::{KeyHash, KeyHasher};
+pub use index::marker::{LIST_BYTES_MAX, Marker};
+pub use index::reading::{Lookup, Read, ReadGuard, Renewal};
 pub use inspect::{
     CheckpointSummary, Inspection, JournalSummary, LogSummary, Peek, Place, RecordHead, ScanRead,
     Summary,
 };
-pub use key::{KeyHash, KeyHasher};
-pub use marker::{LIST_BYTES_MAX, Marker};
 pub use mistakes::{Mistake, Mistakes};
-pub use moves::{MOVES_MAX, Move};
-pub use needed::{NEEDS_MAX, Needed, Needs};
-pub use open::{Found, Identity, OpenPlan};
-pub use reading::{Lookup, Read, ReadGuard, Renewal};
 pub use record::{
     Corrupt, Fragment, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, ObjectTotal,
     RecordParts,
 };
-pub use recover::Recovered;
+pub use recover::open::{Found, Identity, OpenPlan};
+pub use recover::rebuild::Recovered;
+pub use recover::superblock::{
+    FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError,
+};
 pub use set::Set;
 pub use settings::{
     About, CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFER_BYTES,
@@ -111,8 +88,9 @@ pub use settings::{
     Words,
 };
 pub use store::{Sequence, Store};
-pub use superblock::{FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError};
-pub use writer::{Inserted, Outcome};
+pub use write::cluster::{Write, WriteId, Writes};
+pub use write::companions::Companion;
+pub use write::writer::{Inserted, Outcome};
 
 use std::sync::{Mutex, MutexGuard};
 

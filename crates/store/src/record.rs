@@ -10,10 +10,10 @@
 
 use crate::Sequence;
 use crate::index;
-use crate::key::KeyHash;
+use crate::index::key::KeyHash;
 use crate::layout::record as field;
 use crate::mistakes::{Mistake, Mistakes};
-use crate::superblock::Secret;
+use crate::recover::superblock::Secret;
 use bytes::Bytes;
 use extent::Extent;
 use siphasher::sip128::{Hasher128, SipHasher24};

@@ -18,10 +18,10 @@
 
 use crate::Sequence;
 use crate::background::{Invalidated, NotTaken, Settled, Ticket};
-use crate::key::{KeyHash, KeyHasher};
-use crate::marker::Marker;
+use crate::index::key::{KeyHash, KeyHasher};
+use crate::index::marker::Marker;
+use crate::recover::superblock::Superblock;
 use crate::store::Store;
-use crate::superblock::Superblock;
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
@@ -371,7 +371,7 @@ pub fn placement(members: &[(u64, u32)]) -> u64 {
 mod tests {
     use super::*;
     use crate::geometry::Geometry;
-    use crate::open::Identity;
+    use crate::recover::open::Identity;
     use crate::settings::Settings;
 
     fn store(seed: u8) -> Arc<Store> {

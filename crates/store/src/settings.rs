@@ -1,9 +1,9 @@
 //! What may be set, and what comes of it in a store of a given size.
 
+use crate::evict::needed::NEEDED_SHARE;
 use crate::geometry::{Geometry, PAGE_BYTES};
 use crate::index;
 use crate::mistakes::Mistakes;
-use crate::needed::NEEDED_SHARE;
 use crate::record::HEADER_BYTES;
 use replacement::{PolicyKind, Watermarks};
 use std::fmt;

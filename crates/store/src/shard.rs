@@ -27,12 +27,12 @@
 
 use crate::Sequence;
 use crate::book::Book;
-use crate::gather::Waiting;
+use crate::evict::needed::{self, NeedMap};
+use crate::index::key::{KeyHash, NumberMap};
+use crate::index::marker::Markers;
 use crate::index::{Entry, Index, Short, Spot};
-use crate::invalidation::Invalidations;
-use crate::key::{KeyHash, NumberMap};
-use crate::marker::Markers;
-use crate::needed::{self, NeedMap};
+use crate::log::invalidation::Invalidations;
+use crate::write::gather::Waiting;
 use extent::{Chunk, Extent};
 
 /// Why a record left the index.

@@ -24,7 +24,7 @@ use crate::{
         facts::{Facts, Histogram, StoreFacts},
         process::Process,
     },
-    metrics::STATUS_CLASSES,
+    record::metrics::STATUS_CLASSES,
 };
 
 /// The media type of what [`render`] gives.
@@ -313,7 +313,7 @@ fn merged(latency: &Histogram) -> Vec<(f64, u64)> {
         .collect();
     buckets.push((
         f64::INFINITY,
-        latency.count_in(begin..crate::metrics::BUCKETS),
+        latency.count_in(begin..crate::record::metrics::BUCKETS),
     ));
     buckets
 }
@@ -376,7 +376,7 @@ mod tests {
     use profile::Class;
 
     use super::*;
-    use crate::{admin::testing, metrics::bucket_edge_us};
+    use crate::{admin::testing, record::metrics::bucket_edge_us};
 
     #[test]
     fn merged_edges_are_fine_edges() {

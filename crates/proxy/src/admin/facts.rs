@@ -26,8 +26,8 @@ use store::{Figures, Progress};
 
 use crate::{
     admin::process::Process,
-    labels::Label,
-    metrics::{BUCKETS, CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX, bucket_edge_us},
+    record::labels::Label,
+    record::metrics::{BUCKETS, CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX, bucket_edge_us},
     state::{Phase, Shared},
 };
 
@@ -59,7 +59,7 @@ impl Simple {
 /// A distribution of latencies.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    /// How many by bucket, see [`crate::metrics::bucket_of`].
+    /// How many by bucket, see [`crate::record::metrics::bucket_of`].
     counts: [u64; BUCKETS],
     /// All added up, microseconds.
     pub sum_us: u64,
@@ -152,7 +152,7 @@ pub struct Snapshot {
     at: Instant,
     classes: Vec<ClassFigures>,
     simple: Vec<Simple>,
-    /// By row: see [`crate::labels`].
+    /// By row: see [`crate::record::labels`].
     rows: Vec<RowFigures>,
     /// Answers by status; 0: none was sent.
     statuses: Vec<u64>,
@@ -441,7 +441,7 @@ impl Facts {
         let stores = stores.map(|(store, device)| StoreFacts {
             path: device.path().display().to_string(),
             bytes: store.geometry().total_bytes,
-            paused: store.is_paused(crate::disk::unix_ms()),
+            paused: store.is_paused(crate::cache::disk::unix_ms()),
             aside: device.health().is_aside(),
             abandoned_bytes: device.health().abandoned_bytes(),
             recovery: store.recovery(),

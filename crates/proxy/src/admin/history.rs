@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     admin::{facts::Snapshot, process::Process, rounded},
-    metrics::STATUS_CLASSES,
+    record::metrics::STATUS_CLASSES,
 };
 
 /// Time between two samples.
@@ -135,7 +135,7 @@ mod tests {
     use profile::Class;
 
     use super::*;
-    use crate::metrics::Counters;
+    use crate::record::metrics::Counters;
 
     #[test]
     fn an_hour_is_kept_and_no_more() {

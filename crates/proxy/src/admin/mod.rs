@@ -55,9 +55,10 @@ use crate::{
         purge::Order,
         status::Status,
     },
+    health::watch,
     plan::host_fits,
     state::{ListenerState, Phase, Shared},
-    watch, worker,
+    worker,
 };
 
 /// Connections at once; further ones wait in the kernel's backlog. Idle ones are closed soon, so not for long.

@@ -3,7 +3,7 @@
 //! | what | how |
 //! |---|---|
 //! | one URL, in all its variants | each key it may have, by its hash (`Shared::invalidate`) |
-//! | all URLs that begin so | a predicate (`crate::predicate`) |
+//! | all URLs that begin so | a predicate (`crate::cache::predicate`) |
 //! | all that carry a tag (`Surrogate-Key`, `Cache-Tag`) | a predicate |
 //! | *soft*: not gone, but stale | for one URL a mark beside its record (`Shared::doubt`), else a predicate |
 //!
@@ -27,9 +27,9 @@ use serde::Serialize;
 use store::NotTaken;
 
 use crate::{
-    predicate::{About, Predicate, TAG_BYTES_MAX},
+    cache::predicate::{About, Predicate, TAG_BYTES_MAX},
+    request::target::{self, Names},
     state::{ListenerState, Shared},
-    target::{self, Names},
 };
 
 /// How long a purge waits for the disk.

@@ -16,11 +16,11 @@ use crate::{
         },
         rounded,
     },
-    labels::Label,
-    metrics::STATUS_CLASSES,
     plan::Role,
+    record::labels::Label,
+    record::metrics::STATUS_CLASSES,
+    record::top::Told,
     state::{Phase, Shared},
-    top::Told,
 };
 
 /// The whole document.
@@ -351,7 +351,7 @@ fn answers(labels: &[Label], counted: &Snapshot) -> Vec<AnswersOf> {
 
 fn workers(shared: &Shared) -> Vec<Worker> {
     use std::sync::atomic::Ordering::Relaxed;
-    let worker = |set: &std::sync::Arc<crate::metrics::Counters>| Worker {
+    let worker = |set: &std::sync::Arc<crate::record::metrics::Counters>| Worker {
         requests: set.requests.iter().map(|n| n.load(Relaxed)).sum(),
         connections_open: set.client_connections_open.load(Relaxed),
     };

@@ -11,13 +11,13 @@ use std::{
 use tokio::sync::watch;
 
 use crate::{
-    flight::Flights,
-    labels,
-    memory::MemoryTier,
-    metrics::Counters,
-    opening,
+    cache::memory::MemoryTier,
+    cache::opening,
+    fetch::flight::Flights,
+    health::pulse::Pulse,
     plan::{self, Listener, Plan},
-    pulse::Pulse,
+    record::labels,
+    record::metrics::Counters,
     state::{Phase, Shared},
 };
 
@@ -39,7 +39,7 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         rules: httpcache::Rules::default(),
         limits: http1::Limits::default(),
         response_limits: http1::Limits::default(),
-        heads: Arc::new(crate::heads::HeadBudget::new(1 << 20, 2)),
+        heads: Arc::new(crate::conn::heads::HeadBudget::new(1 << 20, 2)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
         store: opening::without_device().unwrap(),
         bell: Arc::default(),

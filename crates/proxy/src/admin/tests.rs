@@ -1,7 +1,7 @@
 //! Who may ask for what, and what is answered.
 
 use super::*;
-use crate::{opening::Absent, pulse::Pulse};
+use crate::{cache::opening::Absent, health::pulse::Pulse};
 use std::time::Duration;
 
 fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {
@@ -166,9 +166,12 @@ fn purges_say_whether_anything_was_there() {
         String::from_utf8(answer.body).unwrap()
     };
     assert!(purge().contains("\"purged\": false"));
-    let keys =
-        crate::target::keys_of_url(&admin.listeners, "http://h/a", crate::target::Names::All)
-            .unwrap();
+    let keys = crate::request::target::keys_of_url(
+        &admin.listeners,
+        "http://h/a",
+        crate::request::target::Names::All,
+    )
+    .unwrap();
     let key = admin.shared.hasher().hash(&keys[0]);
     let began = admin.shared.store.sequence(key);
     admin

@@ -22,7 +22,7 @@ use super::inward::Machine;
 use super::pool::{Grant, Lease, Limits, Pool, Slot};
 use super::tls::Tls;
 use super::{ConnectError, ConnectTimes, Destination, Stream};
-use crate::access::{Destinations, Forbidden};
+use crate::record::access::{Destinations, Forbidden};
 
 /// RFC 8305 §5, "Connection Attempt Delay".
 const HEAD_START: Duration = Duration::from_millis(250);

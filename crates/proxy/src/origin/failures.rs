@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use super::connect::permitted;
 use super::inward::Machine;
 use super::{ConnectError, Destination};
-use crate::access::Destinations;
+use crate::record::access::Destinations;
 
 /// The most destinations remembered.
 pub const FAILURES_MAX: usize = 1024;
@@ -125,7 +125,7 @@ fn is_of_the_origin(error: &ConnectError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Forbidden;
+    use crate::record::access::Forbidden;
 
     const TTL: Duration = Duration::from_secs(1);
 

@@ -23,7 +23,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
 };
 
-use crate::access::embedded_v4;
+use crate::record::access::embedded_v4;
 
 /// One worker's way to ask.
 #[derive(Default)]

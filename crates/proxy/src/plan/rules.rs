@@ -1,4 +1,4 @@
-//! The operator's cache rules, as data: for which exchanges, and what is done with them. `crate::rulebook` carries them out.
+//! The operator's cache rules, as data: for which exchanges, and what is done with them. `crate::request::rulebook` carries them out.
 
 use std::time::Duration;
 

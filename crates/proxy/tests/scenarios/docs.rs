@@ -160,7 +160,10 @@ fn the_page_is_up_to_date() {
 #[test]
 fn what_the_page_names_exists() {
     let page = fs::read_to_string(root().join("docs/http.md")).unwrap();
-    for name in page.split('`').filter(|word| word.starts_with("crates/")) {
+    for name in page
+        .split('`')
+        .filter(|word| ["crates/", "tools/"].iter().any(|f| word.starts_with(f)))
+    {
         let (file, test) = name.split_once("::").unwrap_or((name, ""));
         let path = root().join(file);
         if path.is_dir() {

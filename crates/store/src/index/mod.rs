@@ -19,6 +19,10 @@
 //! Limits: 2^22 segments; the limits of a segment.
 
 mod entry;
+pub mod key;
+pub mod look_up;
+pub mod marker;
+pub mod reading;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -28,7 +32,7 @@ pub(crate) use entry::{CHUNKS_MAX, Entry, encodable_chunks};
 pub(crate) use segment::BUCKETS_MIN;
 pub(crate) use segment::{Place, Segment, Short};
 
-use crate::key::KeyHash;
+use crate::index::key::KeyHash;
 
 /// The bits of a hash that choose the segment, the topmost.
 const SEGMENT_BITS: u32 = 22;

@@ -33,7 +33,7 @@
 //! number of buckets is any, and the whole number can be had back from either bucket.
 
 use super::entry::{Entry, KEY_MASK, REMAINDER_BITS, REMAINDER_SHIFT, SECOND, is_sound};
-use crate::key::KeyHash;
+use crate::index::key::KeyHash;
 
 /// Entries in a bucket: a cache line of them.
 const SLOTS: usize = 8;

@@ -6,9 +6,9 @@
 //! Not known here: pages, and what an entry means for the index.
 
 use crate::Sequence;
-use crate::key::KeyHash;
+use crate::index::key::KeyHash;
+use crate::index::marker::LIST_BYTES_MAX;
 use crate::layout::{log_key, log_marker, log_matching};
-use crate::marker::LIST_BYTES_MAX;
 use std::sync::Arc;
 
 /// The longest pattern or list of an entry; a longer one is refused.

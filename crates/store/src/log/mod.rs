@@ -39,8 +39,11 @@
 //! Source: docs/decisions/0016.
 
 mod entry;
+pub mod invalidation;
 mod page;
+pub mod predicates;
 mod replay;
+pub mod weed;
 
 #[cfg(test)]
 mod model;
@@ -53,7 +56,7 @@ pub(crate) use replay::Damaged;
 pub(crate) use replay::Replay;
 
 use crate::Sequence;
-use crate::superblock::Secret;
+use crate::recover::superblock::Secret;
 use bytes::Bytes;
 use page::{Area, PAGE_BYTES, Page};
 use std::collections::VecDeque;

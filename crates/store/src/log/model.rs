@@ -7,7 +7,7 @@
 
 use super::tests::{EPOCH, SECRET};
 use super::*;
-use crate::key::KeyHash;
+use crate::index::key::KeyHash;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 

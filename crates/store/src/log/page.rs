@@ -19,7 +19,7 @@
 use super::entry::Entry;
 use crate::Sequence;
 use crate::layout::log_page as field;
-use crate::superblock::Secret;
+use crate::recover::superblock::Secret;
 use bytes::Bytes;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
@@ -154,7 +154,7 @@ impl Page {
 
     /// The page as it is written by the commit that its head names.
     pub(crate) fn encode(&self, epoch: u64, secret: &Secret) -> Bytes {
-        let mut bytes = crate::buffer::aligned(PAGE_BYTES);
+        let mut bytes = crate::write::buffer::aligned(PAGE_BYTES);
         let b = &mut bytes[..];
         let head = &self.head;
         field::MAGIC.put(b, &MAGIC);
@@ -229,7 +229,7 @@ fn mac(secret: &Secret, page: &[u8]) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KeyHash;
+    use crate::index::key::KeyHash;
 
     const SECRET: Secret = Secret([3; 16]);
 

@@ -1,7 +1,7 @@
 //! One idea a test. A disk in memory; commits are written in whole, in part or not at all, as the test says.
 
 use super::*;
-use crate::key::KeyHash;
+use crate::index::key::KeyHash;
 use crate::layout::log_page as field;
 use std::sync::Arc;
 

@@ -1,0 +1,369 @@
+//! The keeper: one thread that carries out what the stores do in the background.
+//!
+//! Log commits, notes, checkpoints and the scan after an unclean stop are decided by `store`; here they are done, on an engine
+//! of their own, so that no worker's requests wait behind them. Whoever invalidates rings the bell and waits for its
+//! tickets.
+//!
+//! Not known here: what the work means.
+
+use std::{
+    path::Path,
+    rc::Rc,
+    sync::{Arc, OnceLock, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use device::{Device, Engine, EngineKind};
+use store::{Move, Set, Settled, Store, Work, WorkOp, set::Tickets};
+use tokio::{
+    runtime::{self, LocalOptions},
+    sync::{Notify, oneshot, watch},
+};
+
+use crate::{
+    cache::disk::unix_ms,
+    health::pulse::{Pulse, StoreWork},
+};
+
+/// How long a start waits for the first room to be made, so that the first answers are stored too.
+const ROOM_MAX: Duration = Duration::from_millis(500);
+/// How often the log is told how far a scan has come.
+const SCAN_TOLD_EVERY: Duration = Duration::from_secs(5);
+/// How often a store is asked for work when nobody rings.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a clean stop may take; then the next start goes on as after a crash.
+const CLOSE_MAX: Duration = Duration::from_secs(30);
+
+/// How long a stop waits for all that: for what is under way, the last writes, the checkpoint, and the engines.
+const CLOSED_MAX: Duration = Duration::from_secs(120);
+
+/// Wakes the keeper, and those who wait for it.
+#[derive(Debug, Default)]
+pub struct Bell {
+    wake: Notify,
+    done: Notify,
+    /// Of the keeper, once there is one.
+    signs: OnceLock<Signs>,
+}
+
+/// The keeper's signs of life.
+#[derive(Debug)]
+struct Signs {
+    pulse: Pulse,
+    /// In the set's order.
+    works: Vec<StoreWork>,
+}
+
+impl Bell {
+    /// There is work.
+    pub fn ring(&self) {
+        self.wake.notify_waiters();
+    }
+
+    /// Whether the keeper moves; `None`: there is none.
+    pub fn keeper_pulse(&self) -> Option<&Pulse> {
+        self.signs.get().map(|signs| &signs.pulse)
+    }
+
+    /// Whether its work at each store ends, in the set's order.
+    pub fn works(&self) -> &[StoreWork] {
+        self.signs.get().map_or(&[], |signs| &signs.works)
+    }
+
+    /// Waits until some work was done, for so long at most.
+    pub async fn work_done(&self, longest: Duration) {
+        let done = self.done.notified();
+        self.ring();
+        let _ = tokio::time::timeout(longest, done).await;
+    }
+
+    /// Waits until the invalidation is durable, has failed, or the deadline has passed or there is no hope (then it is still pending).
+    pub async fn settle(
+        &self,
+        set: &Set,
+        tickets: &Tickets,
+        deadline: Instant,
+        is_hopeless: impl Fn() -> bool,
+    ) -> Settled {
+        loop {
+            let done = self.done.notified();
+            match set.settled(tickets) {
+                Settled::Pending => {}
+                settled => return settled,
+            }
+            self.ring();
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || is_hopeless() {
+                return Settled::Pending;
+            }
+            // Not longer than a tick: a ring may come while nobody listens.
+            let _ = tokio::time::timeout(left.min(TICK), done).await;
+        }
+    }
+}
+
+/// The running keeper.
+pub struct Keeper {
+    stop: watch::Sender<bool>,
+    closed: mpsc::Receiver<Vec<Result<(), String>>>,
+}
+
+impl Keeper {
+    /// Starts the thread, with an engine for each store.
+    pub fn start(
+        stores: Vec<(Arc<Store>, Arc<Device>)>,
+        kind: EngineKind,
+        bell: Arc<Bell>,
+    ) -> std::io::Result<(Keeper, oneshot::Receiver<Result<(), String>>)> {
+        let paths = stores.iter().map(|(_, device)| device.path().to_owned());
+        let signs = Signs {
+            pulse: Pulse::default(),
+            works: paths.map(StoreWork::of).collect(),
+        };
+        let _ = bell.signs.set(signs);
+        let (stop, stopped) = watch::channel(false);
+        let (ready, is_ready) = oneshot::channel();
+        let (done, closed) = mpsc::channel();
+        thread::Builder::new()
+            .name("keeper".into())
+            .spawn(move || done.send(run(stores, kind, bell, stopped, ready)))?;
+        Ok((Keeper { stop, closed }, is_ready))
+    }
+
+    /// Closes the stores in order: all workers have ended. What became of each.
+    pub fn close(self) -> Vec<Result<(), String>> {
+        self.stop.send_replace(true);
+        // Not until the thread has ended: if a disk hangs, that is when the disk likes.
+        let closed = self.closed.recv_timeout(CLOSED_MAX);
+        closed.unwrap_or_else(|_| vec![Err("the keeper does not end, or has failed".into())])
+    }
+}
+
+fn run(
+    stores: Vec<(Arc<Store>, Arc<Device>)>,
+    kind: EngineKind,
+    bell: Arc<Bell>,
+    stopped: watch::Receiver<bool>,
+    ready: oneshot::Sender<Result<(), String>>,
+) -> Vec<Result<(), String>> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default());
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = ready.send(Err(error.to_string()));
+            return Vec::new();
+        }
+    };
+    runtime.block_on(async move {
+        let kept: Vec<_> = stores.iter().map(|(store, _)| Arc::clone(store)).collect();
+        let mut keeping = Vec::new();
+        for (index, (store, device)) in stores.into_iter().enumerate() {
+            match Engine::new(kind, device) {
+                Ok(engine) => {
+                    engine.start();
+                    let bell = Arc::clone(&bell);
+                    let stopped = stopped.clone();
+                    keeping.push(tokio::task::spawn_local(keep(
+                        index,
+                        store,
+                        Rc::new(engine),
+                        bell,
+                        stopped,
+                    )));
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error.to_string()));
+                    return Vec::new();
+                }
+            }
+        }
+        tokio::task::spawn_local(beat(Arc::clone(&bell)));
+        let until = Instant::now() + ROOM_MAX;
+        while !kept.iter().all(|store| store.has_room_for(1)) && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let _ = ready.send(Ok(()));
+        let mut ended = Vec::new();
+        for kept in keeping {
+            ended.push(kept.await.unwrap_or_else(|e| Err(e.to_string())));
+        }
+        ended
+    })
+}
+
+/// Says that this thread moves, whatever its operations wait for.
+async fn beat(bell: Arc<Bell>) {
+    while let Some(pulse) = bell.keeper_pulse() {
+        pulse.beat();
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Keeps one store, one of the set, until it is closed.
+async fn keep(
+    index: usize,
+    store: Arc<Store>,
+    engine: Rc<Engine>,
+    bell: Arc<Bell>,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<(), String> {
+    let mut closing_until: Option<Instant> = None;
+    let mut scan = Scan::of(&store, engine.device().path());
+    let step = Rc::new(Notify::new());
+    // As many more as moves are under way.
+    let moving = Rc::new(());
+    loop {
+        let woken = bell.wake.notified();
+        while let Some(work) = store.next_work(unix_ms()) {
+            let (store, engine) = (Arc::clone(&store), Rc::clone(&engine));
+            let (bell, step) = (Arc::clone(&bell), Rc::clone(&step));
+            tokio::task::spawn_local(async move {
+                let signs = bell.works().get(index);
+                signs.inspect(|work| work.begin());
+                carry_out(&store, &engine, work).await;
+                signs.inspect(|work| work.end());
+                bell.done.notify_waiters();
+                step.notify_one();
+            });
+        }
+        // Not while it stops: nobody needs anything any more.
+        while closing_until.is_none()
+            && let Some(moved) = store.next_move()
+        {
+            let (store, engine) = (Arc::clone(&store), Rc::clone(&engine));
+            let (bell, step) = (Arc::clone(&bell), Rc::clone(&step));
+            let moving = Rc::clone(&moving);
+            tokio::task::spawn_local(async move {
+                carry_out_move(&store, &engine, moved).await;
+                bell.done.notify_waiters();
+                step.notify_one();
+                drop(moving);
+            });
+        }
+        if let Some(under_way) = &mut scan
+            && under_way.is_over(&store)
+        {
+            scan = None;
+        }
+        if let Some(until) = closing_until {
+            if store.is_closed() {
+                return match store.recovery() {
+                    None => Ok(()),
+                    Some(_) => Err("what a crash left was still being looked through".into()),
+                };
+            }
+            if Instant::now() >= until || engine.device().health().is_aside() {
+                return Err("the disk did not take the last checkpoint in time".into());
+            }
+        }
+        tokio::select! {
+            () = woken => {}
+            () = step.notified() => {}
+            () = tokio::time::sleep(next_look(&store)) => {}
+            _ = stopped.changed(), if closing_until.is_none() => {
+                let until = Instant::now() + CLOSE_MAX;
+                while Rc::strong_count(&moving) > 1 && Instant::now() < until {
+                    let _ = tokio::time::timeout(TICK, step.notified()).await;
+                }
+                for write in store.flush() {
+                    let left = until.saturating_duration_since(Instant::now());
+                    let write_out = engine.write(write.offset, write.data);
+                    match tokio::time::timeout(left, write_out).await {
+                        Ok(written) => store.write_done(write.id, written.is_ok(), unix_ms()),
+                        Err(_) => return Err("the disk did not take the last writes in time".into()),
+                    }
+                }
+                store.begin_close();
+                closing_until = Some(Instant::now() + CLOSE_MAX);
+            }
+        }
+    }
+}
+
+/// When the store is to be asked again although nobody rings.
+fn next_look(store: &Store) -> Duration {
+    Duration::from_millis(store.next_work_in_ms(unix_ms(), TICK.as_millis() as u64))
+}
+
+/// The scan after an unclean stop, as it is told to the log.
+struct Scan {
+    path: String,
+    began: Instant,
+    told: Instant,
+}
+
+impl Scan {
+    fn of(store: &Store, path: &Path) -> Option<Scan> {
+        store.recovery().map(|_| Scan {
+            path: path.display().to_string(),
+            began: Instant::now(),
+            told: Instant::now(),
+        })
+    }
+
+    /// Says how far it has come, now and then, and that it is over.
+    fn is_over(&mut self, store: &Store) -> bool {
+        let path = &self.path;
+        match store.recovery() {
+            None => {
+                let records = store.figures().recovered;
+                let seconds = self.began.elapsed().as_secs_f64();
+                tracing::info!("store {path}: {records} more records found in {seconds:.1} s");
+                true
+            }
+            Some(progress) => {
+                if self.told.elapsed() >= SCAN_TOLD_EVERY {
+                    self.told = Instant::now();
+                    let percent = progress.done_bytes * 100 / progress.total_bytes.max(1);
+                    let records = progress.records;
+                    tracing::info!(
+                        "store {path}: {percent} % looked through, {records} records found"
+                    );
+                }
+                false
+            }
+        }
+    }
+}
+
+/// Reads what somebody needs and writes it again, before room is made where it lies.
+async fn carry_out_move(store: &Store, engine: &Engine, moved: Move) {
+    let read = engine.read(moved.offset(), moved.bytes()).await;
+    let bytes = read
+        .map_err(
+            |error| tracing::warn!(%error, "what is being sent could not be kept from eviction"),
+        )
+        .ok();
+    for write in store.move_done(moved, bytes, unix_ms()) {
+        let written = engine.write(write.offset, write.data).await;
+        if let Err(error) = &written {
+            tracing::error!(%error, "a write failed; its objects are dropped and caching pauses");
+        }
+        store.write_done(write.id, written.is_ok(), unix_ms());
+    }
+}
+
+async fn carry_out(store: &Arc<Store>, engine: &Engine, work: Work) {
+    let result = match work.op {
+        WorkOp::Read { offset, len } => engine.read(offset, len).await.map(Some),
+        WorkOp::Write { offset, data } => engine.write(offset, data).await.map(|()| None),
+        WorkOp::Flush => engine.flush().await.map(|()| None),
+        WorkOp::Yield => {
+            tokio::task::yield_now().await;
+            // On a thread of its own: this one keeps the device busy meanwhile.
+            let store = Arc::clone(store);
+            let computing = move || store.work_done(work.id, Ok(None), unix_ms());
+            if let Err(error) = tokio::task::spawn_blocking(computing).await {
+                tracing::error!(%error, "the store's own work has failed");
+            }
+            return;
+        }
+    };
+    let result = result.map_err(|error| {
+        tracing::warn!(%error, "work in the background failed; it will be tried again");
+    });
+    store.work_done(work.id, result, unix_ms());
+}

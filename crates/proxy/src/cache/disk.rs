@@ -1,0 +1,811 @@
+//! The stores' shell: carries out the reads and writes they ask for, on this worker's rings.
+//!
+//! Everything of a primary key is in one store of the set, so each call names it.
+//!
+//! Life of a disk hit: the index is asked under a short lock and pins the extent; one read (`lazy`); the pin goes;
+//! header, key and checksum are verified; the read's own buffer becomes the object's head and body. A record that lies
+//! where room will soon be made is written again.
+//! Where reads take long, a read reaches beyond its record ([`Storing::group_bytes`](crate::plan::Storing)): what it brings along of the same
+//! server is on its way to memory before it is asked for, a page's images say.
+//! Life of a stored miss: the record is copied into the cluster buffer; whoever fills the buffer carries the
+//! write out in a task of its own.
+//!
+//! Every failure here is a miss, counted and visible; no request fails because of the disk, and none waits for it without a
+//! limit. A device that is set aside (`watch`) is not asked at all: what is there counts as absent, and nothing is stored.
+
+use std::{
+    cell::Cell,
+    ops::Range,
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use device::IoFault;
+use httpcache::UnixMillis;
+use store::{
+    Companion, Corrupt, Fragment, Inserted, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, Read,
+    ReadGuard, RecordParts, Renewal, Sequence, Set, Store, Writes,
+};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+
+use crate::{
+    cache::background::Bell,
+    cache::lazy::{Brought, Gathered, LazyReads},
+    cache::object::{Large, Object},
+    clock::Clock,
+    deadline::{Deadlines, Elapsed},
+    plan::{LocalityMode, Storing},
+    record::metrics::{self, Counters},
+    request::target,
+};
+
+/// The stores on this worker's rings.
+#[derive(Clone)]
+pub struct DiskIo {
+    set: Arc<Set>,
+    /// In the set's order.
+    members: Rc<[Member]>,
+    counters: Arc<Counters>,
+    bell: Arc<Bell>,
+    writes: Rc<WritesUnderWay>,
+    /// When records are gathered by the server they came from.
+    locality: LocalityMode,
+    /// How far a read may reach where reads take long; 0: no further than its record.
+    group_bytes: usize,
+    /// How long an answer waits for the disk.
+    read_wait: Duration,
+    clock: Clock,
+}
+
+struct Member {
+    store: Arc<Store>,
+    reads: LazyReads,
+    /// Who may read a fragment now; see [`FRAGMENTS_AT_ONCE`].
+    fragments: Semaphore,
+    /// Of those who wait for a read.
+    deadlines: Deadlines,
+}
+
+/// Fragments of one store that a worker reads at once. Each takes it about a millisecond to verify: of hundreds that came at the same
+/// moment, all would be ahead of every other request. More do not make a disk faster, since each of them is long.
+const FRAGMENTS_AT_ONCE: usize = 8;
+
+/// A record that was read.
+struct Found {
+    parts: RecordParts,
+    renewal: Option<Renewal>,
+    from_device: bool,
+    /// What came along of the same server.
+    beside: Vec<Companion>,
+}
+
+/// An object that was looked up.
+pub struct Loaded {
+    /// The object.
+    pub object: Object,
+    /// What reading it took; `None`: it was still in a buffer.
+    pub swap_in: Option<SwapIn>,
+    /// What came along of the same server, fresh, each verified; see [`Shared::take_along`](crate::state::Shared::take_along).
+    pub beside: Vec<Object>,
+}
+
+/// How long a read may wait for the disk.
+#[derive(Clone, Copy)]
+pub enum Waits {
+    /// [`Storing::read_wait`](crate::plan::Storing); then the origin is asked.
+    ForAWhile,
+    /// The answer has begun, and the origin may have another body by now: [`PATIENCE`] times as long, while the device
+    /// answers others.
+    WhileItAnswers,
+}
+
+impl Waits {
+    /// For an answer that has begun, or has not.
+    pub fn for_answer(has_begun: bool) -> Waits {
+        match has_begun {
+            true => Waits::WhileItAnswers,
+            false => Waits::ForAWhile,
+        }
+    }
+}
+
+/// Why a record that was to be read is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unread {
+    /// It is not, or not any more, or it is damaged.
+    Absent,
+    /// The device did not give it in time.
+    GivenUp,
+}
+
+/// Is it read by an answer that has begun, and so may be dead to all others?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsNeeded {
+    Yes,
+    No,
+}
+
+#[derive(Default)]
+struct WritesUnderWay {
+    count: Cell<usize>,
+    one_done: Notify,
+    waited_in_vain: Cell<Option<Instant>>,
+}
+
+/// What a read took.
+#[derive(Clone, Copy, Debug)]
+pub struct SwapIn {
+    /// When it was asked for.
+    pub start: Instant,
+    /// When it was there and verified.
+    pub end: Instant,
+}
+
+impl Member {
+    /// Is its device not to be asked now?
+    fn is_shut(&self) -> bool {
+        let health = self.reads.engine().device().health();
+        health.is_aside() || health.abandoned_bytes() >= ABANDONED_BYTES_MAX
+    }
+}
+
+impl DiskIo {
+    /// A shell around the stores of `set`, each with the reads of its own engine, in the set's order.
+    pub fn new(
+        set: Arc<Set>,
+        reads: Vec<LazyReads>,
+        counters: Arc<Counters>,
+        bell: Arc<Bell>,
+        storing: &Storing,
+        clock: Clock,
+    ) -> DiskIo {
+        let stores = set.stores().cloned();
+        let members = stores.zip(reads);
+        DiskIo {
+            members: members
+                .map(|(store, reads)| Member {
+                    store,
+                    reads,
+                    fragments: Semaphore::new(FRAGMENTS_AT_ONCE),
+                    deadlines: Deadlines::new(),
+                })
+                .collect(),
+            set,
+            counters,
+            bell,
+            writes: Rc::default(),
+            locality: storing.locality,
+            group_bytes: storing.group_bytes as usize,
+            read_wait: storing.read_wait,
+            clock,
+        }
+    }
+
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.clock.now().as_millis() as u64)
+    }
+
+    fn member(&self, primary: KeyHash) -> &Member {
+        &self.members[self.set.owner(primary)]
+    }
+
+    /// Is the device that has everything of a primary key not to be asked now?
+    pub fn is_shut(&self, primary: KeyHash) -> bool {
+        self.member(primary).is_shut()
+    }
+
+    /// The object stored under exactly this key, by one read.
+    pub async fn load(&self, primary: KeyHash, hash: KeyHash, key: &[u8]) -> Option<Loaded> {
+        let start = Instant::now();
+        let waits = Waits::ForAWhile;
+        let found = self.read_record(primary, hash, waits, IsNeeded::No);
+        let found = found.await.ok()?;
+        let swap_in = found.from_device.then(|| SwapIn {
+            start,
+            end: Instant::now(),
+        });
+        self.loaded(primary, hash, key, found, swap_in)
+    }
+
+    /// One fragment's body of a large object, for an answer that has begun: what was purged since ends whole where the answer needs
+    /// it ([`store::Needs`]).
+    pub async fn load_fragment(
+        &self,
+        primary: KeyHash,
+        key: &[u8],
+        fetch_id: u64,
+        number: u32,
+        waits: Waits,
+    ) -> Option<Bytes> {
+        let key = fragment_key(key, fetch_id, number);
+        let hash = self.set.hasher().hash(&key);
+        let turn = self.turn(primary, waits).await.ok()?;
+        let found = self.read_record(primary, hash, waits, IsNeeded::Yes);
+        let Found { parts, renewal, .. } = found.await.ok()?;
+        drop(turn);
+        if parts.key != key {
+            return None;
+        }
+        // What is dead to all others is not written again. (Whether a fill that began then may be stored is another question.)
+        if !(self.set).is_purged_since(primary, parts.began, &parts.key, &parts.meta) {
+            self.renew(primary, renewal, &parts);
+        }
+        Some(parts.body)
+    }
+
+    /// Waits for a place among the [`FRAGMENTS_AT_ONCE`], not longer than for the read itself. One that has begun goes on
+    /// without a place then.
+    async fn turn(
+        &self,
+        primary: KeyHash,
+        waits: Waits,
+    ) -> Result<Option<SemaphorePermit<'_>>, Unread> {
+        let member = self.member(primary);
+        let watch = member.deadlines.watch();
+        let turn = pin!(member.fragments.acquire());
+        match (watch.limit_idle(self.read_wait, turn).await, waits) {
+            (Ok(turn), _) => Ok(turn.ok()),
+            (Err(Elapsed), Waits::WhileItAnswers) => Ok(None),
+            (Err(Elapsed), Waits::ForAWhile) => {
+                metrics::add(&self.counters.disk_reads_given_up, 1);
+                Err(Unread::GivenUp)
+            }
+        }
+    }
+
+    /// Is the object cut into fragments as this store cuts them?
+    pub fn fits(&self, primary: KeyHash, large: &Large) -> bool {
+        let size = u64::from(self.member(primary).store.fragment_bytes());
+        u64::from(large.fragments) == large.bytes.div_ceil(size)
+    }
+
+    /// From the first fragment that lacks of these bytes to the last one, as the index knows it.
+    pub fn missing(
+        &self,
+        primary: KeyHash,
+        key: &[u8],
+        large: &Large,
+        bytes: Range<u64>,
+    ) -> Range<u32> {
+        let store = &self.member(primary).store;
+        let size = u64::from(store.fragment_bytes());
+        let hasher = store.hasher();
+        let is_missing = |n: &u32| {
+            let key = fragment_key(key, large.fetch_id, *n);
+            !store.contains(hasher.hash(&key))
+        };
+        let mut all = (bytes.start / size) as u32..bytes.end.div_ceil(size) as u32;
+        match (all.find(is_missing), all.rfind(is_missing)) {
+            (None, _) => 0..0,
+            (Some(first), last) => first..last.unwrap_or(first) + 1,
+        }
+    }
+
+    /// The store that has everything of a primary key.
+    pub fn store_of(&self, primary: KeyHash) -> &Arc<Store> {
+        &self.member(primary).store
+    }
+
+    /// Wakes the keeper if something that is needed is to be written again.
+    pub fn see_to_moves(&self) {
+        if self.members.iter().any(|member| member.store.wants_moves()) {
+            self.bell.ring();
+        }
+    }
+
+    /// Is this fragment there, as far as the index knows?
+    pub fn has_fragment(&self, primary: KeyHash, key: &[u8], fetch_id: u64, number: u32) -> bool {
+        let store = &self.member(primary).store;
+        store.contains(store.hasher().hash(&fragment_key(key, fetch_id, number)))
+    }
+
+    /// A record, verified.
+    async fn read_record(
+        &self,
+        primary: KeyHash,
+        hash: KeyHash,
+        waits: Waits,
+        is_needed: IsNeeded,
+    ) -> Result<Found, Unread> {
+        let member = self.member(primary);
+        let looked_up = match is_needed {
+            IsNeeded::Yes => member.store.look_up_needed(hash),
+            IsNeeded::No => member.store.look_up(hash),
+        };
+        match looked_up {
+            Lookup::Absent => Err(Unread::Absent),
+            Lookup::Buffered(bytes) => {
+                // A copy: the object may be kept for long, and the buffer holds a whole cluster.
+                let bytes = Bytes::copy_from_slice(&bytes);
+                let decoded = match is_needed {
+                    IsNeeded::Yes => member.store.decode_needed(&bytes, hash, None),
+                    IsNeeded::No => member.store.decode(&bytes, hash),
+                };
+                let parts = self.verified(&member.store, decoded, hash);
+                Ok(Found {
+                    parts: parts.ok_or(Unread::Absent)?,
+                    renewal: None,
+                    from_device: false,
+                    beside: Vec::new(),
+                })
+            }
+            Lookup::OnDisk(read) => {
+                // The guard unpins, whatever happens to this future.
+                let guard = member.store.guard(read);
+                self.read_pinned(member, guard, waits, is_needed).await
+            }
+        }
+    }
+
+    /// Reads a pinned record and verifies it.
+    async fn read_pinned(
+        &self,
+        member: &Member,
+        guard: ReadGuard,
+        waits: Waits,
+        is_needed: IsNeeded,
+    ) -> Result<Found, Unread> {
+        if member.is_shut() {
+            metrics::add(&self.counters.disk_reads_untried, 1);
+            return Err(Unread::GivenUp);
+        }
+        metrics::add(&self.counters.disk_reads, 1);
+        let (offset, len, hash) = (guard.read().offset, guard.read().len, guard.read().hash());
+        let answer = self.read_in_time(member, &guard, waits).await;
+        let Brought { bytes, is_part } = match answer.ok_or(Unread::GivenUp)? {
+            Ok(brought) => brought,
+            Err(error) => {
+                metrics::add(&self.counters.disk_read_errors, 1);
+                tracing::warn!(%error, offset, "a read failed; the object counts as absent");
+                if matches!(error, IoFault::Device { .. } | IoFault::Short { .. }) {
+                    guard.failed();
+                }
+                return Err(Unread::Absent);
+            }
+        };
+        let companions = member.store.companions(&bytes, guard.read());
+        let own = match is_part {
+            // A copy: the object may be kept for long, and the buffer holds the whole group.
+            true => Bytes::copy_from_slice(&bytes[..len]),
+            false => bytes,
+        };
+        let decoded = match is_needed {
+            IsNeeded::Yes => member.store.decode_needed(&own, hash, Some(guard.read())),
+            IsNeeded::No => member.store.decode_read(&own, guard.read()),
+        };
+        let renewal = guard.read().renewal();
+        if !guard.done() && is_needed == IsNeeded::No {
+            return Err(Unread::Absent); // killed while it was read
+        }
+        let parts = self.verified(&member.store, decoded, hash);
+        let parts = parts.ok_or(Unread::Absent)?;
+        let mut beside = companions;
+        if !beside.is_empty() {
+            let server = target::server_of_key(&parts.key);
+            let owner = self.set.owner(parts.primary);
+            // What another store has taken over since may have been purged there, unknown to this one.
+            beside.retain(|it| {
+                target::server_of_key(&it.parts.key) == server
+                    && self.set.owner(it.parts.primary) == owner
+            });
+        }
+        Ok(Found {
+            renewal,
+            from_device: true,
+            beside,
+            parts,
+        })
+    }
+
+    /// A read, if it does not wait for too long.
+    async fn read_in_time(
+        &self,
+        member: &Member,
+        guard: &ReadGuard,
+        waits: Waits,
+    ) -> Option<Result<Brought, IoFault>> {
+        let mut read = pin!(self.read_with_group(member, guard.read()));
+        let watch = member.deadlines.watch();
+        let patience = match waits {
+            Waits::ForAWhile => 1,
+            Waits::WhileItAnswers => PATIENCE,
+        };
+        for _ in 0..patience {
+            // Idle: a device that is set aside ends all waits at once (`tick`).
+            match watch.limit_idle(self.read_wait, read.as_mut()).await {
+                Ok(answer) => return Some(answer),
+                Err(Elapsed) if member.is_shut() => break,
+                Err(Elapsed) => {}
+            }
+        }
+        metrics::add(&self.counters.disk_reads_given_up, 1);
+        None
+    }
+
+    /// A record, and where reads take long what lies behind it.
+    async fn read_with_group(&self, member: &Member, read: &Read) -> Result<Brought, IoFault> {
+        let reach = match member.reads.is_lazy() {
+            true => member.store.reach(read, self.group_bytes),
+            false => read.len,
+        };
+        member.reads.read(read.offset, read.len, reach).await
+    }
+
+    /// Writes again what lies where room will soon be made, because it is of use.
+    fn renew(&self, primary: KeyHash, renewal: Option<Renewal>, parts: &RecordParts) {
+        if let Some(renewal) = renewal {
+            let member = self.member(primary);
+            let renewed = member.store.renew(renewal, parts, unix_ms());
+            self.carry_out(member, renewed.writes);
+        }
+    }
+
+    /// The object in a record, if it is the one asked for, and those that came along. A stale one is not written again,
+    /// unless it may yet be served while the origin fails: what its validation brings will be. What came along is written again together with it, so that it stays together.
+    fn loaded(
+        &self,
+        primary: KeyHash,
+        hash: KeyHash,
+        key: &[u8],
+        found: Found,
+        swap_in: Option<SwapIn>,
+    ) -> Option<Loaded> {
+        let object = object_of(hash, key, found.parts.clone())?;
+        let now = self.now();
+        if object.standing.is_of_use(now) {
+            self.renew(primary, found.renewal, &found.parts);
+        }
+        let mut beside = Vec::new();
+        for Companion {
+            hash,
+            parts,
+            renewal,
+            ..
+        } in found.beside
+        {
+            let is_whole = parts.fragment.is_none() && parts.total.is_none() && !parts.doubted;
+            let object = is_whole.then(|| object_of(hash, &parts.key, parts.clone()));
+            if let Some(object) = object.flatten().filter(|o| o.standing.is_fresh(now)) {
+                self.renew(primary, renewal, &parts);
+                beside.push(object);
+            }
+        }
+        metrics::add(&self.counters.disk_companions, beside.len() as u64);
+        Some(Loaded {
+            object,
+            swap_in,
+            beside,
+        })
+    }
+
+    /// Finishes a look-up that found a record on disk: reads it and makes an object of it.
+    pub async fn finish_load(
+        &self,
+        guard: ReadGuard,
+        primary: KeyHash,
+        key: &[u8],
+    ) -> Result<Loaded, Unread> {
+        let hash = guard.read().hash();
+        let member = self.member(primary);
+        let waits = Waits::ForAWhile;
+        let found = self.read_pinned(member, guard, waits, IsNeeded::No).await?;
+        let loaded = self.loaded(primary, hash, key, found, None);
+        loaded.ok_or(Unread::Absent)
+    }
+
+    fn verified(
+        &self,
+        store: &Store,
+        decoded: Result<RecordParts, Corrupt>,
+        hash: KeyHash,
+    ) -> Option<RecordParts> {
+        match decoded {
+            Ok(parts) => Some(parts),
+            // The index took another key's record for this one's: that one is as good as ever.
+            Err(Corrupt::Hash) => None,
+            Err(Corrupt::Invalidated) => {
+                store.forget(hash);
+                None
+            }
+            Err(corrupt) => {
+                metrics::add(&self.counters.disk_corrupt, 1);
+                tracing::warn!(%corrupt, "a stored record failed verification and was dropped");
+                store.forget(hash);
+                None
+            }
+        }
+    }
+
+    /// Hands a whole object to the store. `body` may be in pieces.
+    pub fn store_object(&self, object: &Object, body: &[&[u8]], began: Sequence) -> bool {
+        let meta = object.encode_meta();
+        let total = object.large.map(|l| ObjectTotal {
+            fetch_id: l.fetch_id,
+            fragments: l.fragments,
+            bytes: l.bytes,
+        });
+        self.insert(&NewRecord {
+            hash: object.hash,
+            primary: object.primary,
+            key: &object.key,
+            meta: &meta,
+            body,
+            fragment: None,
+            total,
+            began,
+            server: self.server_of(object.primary, &object.key),
+        })
+    }
+
+    /// Forgets an object whose successor is not kept on disk.
+    pub fn forget(&self, object: &Object) {
+        self.member(object.primary).store.forget(object.hash);
+    }
+
+    /// Hands one fragment to the store.
+    pub fn store_fragment(
+        &self,
+        key: &[u8],
+        primary: KeyHash,
+        fragment: Fragment,
+        body: &[&[u8]],
+        began: Sequence,
+    ) -> bool {
+        let server = self.server_of(primary, key);
+        let key = fragment_key(key, fragment.fetch_id, fragment.number);
+        self.insert(&NewRecord {
+            hash: self.set.hasher().hash(&key),
+            primary,
+            key: &key,
+            meta: &[],
+            body,
+            fragment: Some(fragment),
+            total: None,
+            began,
+            server,
+        })
+    }
+
+    /// The number of the server a key names; 0 when nobody wants to know.
+    fn server_of(&self, primary: KeyHash, key: &[u8]) -> u64 {
+        let is_gathered = match self.locality {
+            LocalityMode::Servers(servers) => servers > 0,
+            LocalityMode::Measured => self.member(primary).reads.is_lazy(),
+        };
+        if !is_gathered {
+            return 0;
+        }
+        // A 0 would mean none.
+        self.set.hasher().hash(target::server_of_key(key)).0 | 1
+    }
+
+    fn insert(&self, record: &NewRecord<'_>) -> bool {
+        let member = self.member(record.primary);
+        let stored = !member.is_shut() && {
+            let Inserted { outcome, writes } = member.store.insert(record, unix_ms());
+            self.carry_out(member, writes);
+            matches!(outcome, Outcome::Stored)
+        };
+        if stored {
+            let bytes: usize = record.body.iter().map(|p| p.len()).sum();
+            metrics::add(&self.counters.stored_objects, 1);
+            metrics::add(&self.counters.stored_bytes, bytes as u64);
+        } else {
+            metrics::add(&self.counters.not_stored, 1);
+            // What it was to replace is out of date; but what comes too late, because of a purge, was to replace what is newer.
+            if !self.is_too_late(record) {
+                member.store.forget(record.hash);
+            }
+        }
+        stored
+    }
+
+    /// Is it known to have been purged, or made stale, since its fill began?
+    fn is_too_late(&self, record: &NewRecord<'_>) -> bool {
+        let &NewRecord {
+            primary,
+            began,
+            key,
+            meta,
+            ..
+        } = record;
+        self.set.is_purged_since(primary, began, key, meta)
+            || self.set.is_doubted(primary, began, key, meta)
+    }
+
+    /// How many reads were gathered so far (`lazy`), over all stores.
+    pub fn gathered(&self) -> Gathered {
+        let all = self.members.iter().map(|member| member.reads.gathered());
+        all.fold(Gathered::default(), |all, of| Gathered {
+            batches: all.batches + of.batches,
+            reads: all.reads + of.reads,
+            along: all.along + of.along,
+            straight: all.straight + of.straight,
+        })
+    }
+
+    /// Writes clusters out that have waited for long enough, and ends waits for reads that are over due.
+    pub fn tick(&self) {
+        for member in &*self.members {
+            match member.is_shut() {
+                true => member.deadlines.drain(),
+                false => member.deadlines.resume(),
+            }
+            member.deadlines.sweep(Instant::now());
+            self.carry_out(member, member.store.tick(unix_ms()));
+        }
+    }
+
+    /// Writes out what waits in buffers and open clusters, and waits for all writes of this worker.
+    pub async fn settle(&self) {
+        for member in &*self.members {
+            self.carry_out(member, member.store.flush());
+        }
+        let begun = Instant::now();
+        loop {
+            let one_done = self.writes.one_done.notified();
+            let longest = match self.members.iter().any(Member::is_shut) {
+                true => SETTLE_SHUT_MAX,
+                false => SETTLE_MAX,
+            };
+            let writes = self.writes.count.get();
+            if writes == 0 {
+                return;
+            }
+            if begun.elapsed() >= longest {
+                tracing::warn!(writes, "the disk does not take what is left to write");
+                return;
+            }
+            let _ = tokio::time::timeout(SETTLE_STEP, one_done).await;
+        }
+    }
+
+    /// Waits while many writes are under way, or while there is no room for a fragment, but not for ever.
+    pub async fn room_for_fragment(&self, primary: KeyHash) {
+        let member = self.member(primary);
+        let store = &member.store;
+        let bytes = u64::from(store.fragment_bytes());
+        let is_full = || {
+            !member.is_shut()
+                && (self.writes.count.get() >= WRITES_BEFORE_WAIT
+                    || store.is_behind()
+                    || !store.has_room_for(bytes))
+        };
+        self.wait_while(is_full, ROOM_WAIT).await;
+    }
+
+    /// Waits while the disk is behind, so that an object is stored rather than not; but not for long, and not again and
+    /// again on a disk that takes nothing.
+    pub async fn room_for_object(&self, primary: KeyHash, bytes: u64) {
+        let member = self.member(primary);
+        let store = &member.store;
+        let is_full = || !member.is_shut() && (store.is_behind() || !store.has_room_for(bytes));
+        if !is_full() {
+            self.writes.waited_in_vain.set(None);
+            return;
+        }
+        if store.is_paused(unix_ms()) {
+            return;
+        }
+        let in_vain = self.writes.waited_in_vain.get();
+        if in_vain.is_some_and(|at: Instant| at.elapsed() < NOT_AGAIN_FOR) {
+            return;
+        }
+        metrics::add(&self.counters.disk_waits, 1);
+        let has_room = self.wait_while(is_full, OBJECT_WAIT).await;
+        let in_vain = (!has_room).then(Instant::now);
+        self.writes.waited_in_vain.set(in_vain);
+    }
+
+    /// False: it is still so, and enough was waited.
+    async fn wait_while(&self, is_full: impl Fn() -> bool, longest: Duration) -> bool {
+        let deadline = Instant::now() + longest;
+        while is_full() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            let one_done = self.writes.one_done.notified();
+            tokio::select! {
+                () = one_done => {}
+                () = self.bell.work_done(ROOM_STEP) => {}
+            }
+        }
+        true
+    }
+
+    fn carry_out(&self, member: &Member, writes: Writes) {
+        if writes.is_empty() {
+            return;
+        }
+        for write in writes {
+            self.writes.count.set(self.writes.count.get() + 1);
+            metrics::add(&self.counters.disk_writes, 1);
+            metrics::add(&self.counters.disk_write_bytes, write.data.len() as u64);
+            let (writes, counters) = (Rc::clone(&self.writes), Arc::clone(&self.counters));
+            let (store, bell) = (Arc::clone(&member.store), Arc::clone(&self.bell));
+            let engine = Rc::clone(member.reads.engine());
+            tokio::task::spawn_local(async move {
+                let result = engine.write(write.offset, write.data).await;
+                if let Err(error) = &result {
+                    metrics::add(&counters.disk_write_errors, 1);
+                    tracing::error!(%error, "a write failed; its objects are dropped and caching pauses");
+                }
+                store.write_done(write.id, result.is_ok(), unix_ms());
+                if store.wants_room() {
+                    bell.ring();
+                }
+                writes.count.set(writes.count.get() - 1);
+                writes.one_done.notify_waiters();
+            });
+        }
+        // Room is used up: the next may have to be made. While there is enough, waking the keeper for each cluster would
+        // cost more than what it does.
+        if member.store.wants_room() {
+            self.bell.ring();
+        }
+    }
+}
+
+/// How many times `store.read-wait` an answer that has begun waits for its next part.
+const PATIENCE: u32 = 12;
+/// A device that still has so many bytes to read for nobody is asked for nothing more: each read holds its memory until
+/// it is ended.
+const ABANDONED_BYTES_MAX: u64 = 64 << 20;
+/// How long a worker that ends waits for its writes; how long if a device has been set aside; how often it looks.
+const SETTLE_MAX: Duration = Duration::from_secs(30);
+const SETTLE_SHUT_MAX: Duration = Duration::from_secs(2);
+const SETTLE_STEP: Duration = Duration::from_millis(100);
+/// Writes of one worker under way before a long body has to wait.
+const WRITES_BEFORE_WAIT: usize = 4;
+/// How often it looks.
+const ROOM_STEP: Duration = Duration::from_millis(10);
+/// How long a whole object waits at most for a disk that is behind: its reader waits with it.
+const OBJECT_WAIT: Duration = Duration::from_secs(1);
+/// After that was not enough, nobody waits for so long, unless there was room meanwhile.
+const NOT_AGAIN_FOR: Duration = Duration::from_secs(5);
+/// How long it waits at most; then the store decides whether it takes more.
+const ROOM_WAIT: Duration = Duration::from_secs(1);
+
+/// The object in a record, if it is the one asked for.
+fn object_of(hash: KeyHash, key: &[u8], parts: RecordParts) -> Option<Object> {
+    if parts.key != key {
+        return None; // another key with the same hash
+    }
+    let large = parts.total.map(|t| Large {
+        fetch_id: t.fetch_id,
+        fragments: t.fragments,
+        bytes: t.bytes,
+    });
+    let doubted = parts.doubted;
+    let mut object = Object::decode(hash, parts.key, &parts.meta, parts.body, large)?;
+    if doubted {
+        // When the soft purge was nobody knows any more; so it counts from the response's birth.
+        object.standing.expire();
+    }
+    Some(object)
+}
+
+/// Wall time, milliseconds since 1970.
+pub fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+        .as_millis() as u64
+}
+
+/// The key of a fragment: that of the object, the fetch, the number. No URI holds a NUL.
+pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
+    let mut out = Vec::with_capacity(key.len() + 13);
+    out.extend_from_slice(key);
+    out.push(0);
+    out.extend_from_slice(&fetch_id.to_le_bytes());
+    out.extend_from_slice(&number.to_le_bytes());
+    out
+}
+
+#[cfg(test)]
+#[path = "disk_tests.rs"]
+mod tests;

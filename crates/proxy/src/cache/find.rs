@@ -1,0 +1,138 @@
+//! Looking up what is stored for a request: in memory, then on disk.
+//!
+//! Under the key or, where the marker says that the answer varies, under the variant's. What comes from disk is promoted.
+//! The invalidation sequence is noted before the look-up, so that whoever uses the find later can tell whether it
+//! was purged meanwhile.
+//!
+//! Not known here: whether it may be served.
+
+use std::{rc::Rc, sync::Arc};
+
+use profile::Class;
+use store::{KeyHash, Sequence};
+
+use crate::{
+    cache::disk::{Loaded, SwapIn},
+    cache::memory::Resident,
+    cache::object::Object,
+    fetch::task,
+    request::exchange::Wanted,
+    state::Worker,
+};
+
+/// A stored response, and what was so when it was looked up.
+pub struct Found {
+    /// The response, and where it was.
+    pub stored: Stored,
+    /// What reading it from disk took.
+    pub swap_in: Option<SwapIn>,
+    /// The invalidation sequence before the look-up.
+    pub began: Sequence,
+    /// A large object that lacks fragments.
+    pub is_sparse: bool,
+}
+
+impl Found {
+    /// The response.
+    pub fn object(&self) -> &Object {
+        self.stored.object()
+    }
+}
+
+/// A stored response, wherever it was found.
+pub enum Stored {
+    /// In memory.
+    Memory(Arc<Resident>),
+    /// On disk.
+    Disk(Box<Object>),
+}
+
+impl Stored {
+    /// The response.
+    pub fn object(&self) -> &Object {
+        match self {
+            Stored::Memory(resident) => &resident.object,
+            Stored::Disk(object) => object,
+        }
+    }
+
+    /// The class of a plain answer with it.
+    pub fn hit_class(&self) -> Class {
+        match self {
+            Stored::Memory(_) => Class::MemoryHit,
+            Stored::Disk(_) => Class::DiskHit,
+        }
+    }
+}
+
+/// Looks in memory, then on disk; promotes what came from disk.
+pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) -> Option<Found> {
+    let shared = &worker.shared;
+    let began = shared.store.sequence(wanted.primary);
+    let in_memory = |resident| Found {
+        stored: Stored::Memory(resident),
+        swap_in: None,
+        began,
+        is_sparse: false,
+    };
+    // What was judged by other fields than count here is as good as not there.
+    let is_foreign = |object: &Object| wanted.is_foreign(&object.standing);
+    if let Some(resident) = shared.memory.get(wanted.primary, &wanted.key) {
+        return (!is_foreign(&resident.object)).then(|| in_memory(resident));
+    }
+    let mut variant;
+    let (hash, key): (KeyHash, &[u8]) = match shared.store.marker(wanted.primary) {
+        None => (wanted.primary, &wanted.key),
+        Some(marker) => {
+            *vary_miss = true;
+            variant = task::variant_key(&wanted.key, marker.salt, &marker.list, &wanted.request);
+            variant.extend_from_slice(&wanted.extras);
+            let hash = worker.hasher.hash(&variant);
+            if let Some(resident) = shared.memory.get(hash, &variant) {
+                return (!is_foreign(&resident.object)).then(|| in_memory(resident));
+            }
+            (hash, &variant)
+        }
+    };
+    let disk = worker.disk.as_ref().filter(|_| !wanted.skips_disk)?;
+    let loaded = disk.load(wanted.primary, hash, key).await?;
+    let Loaded {
+        object,
+        swap_in,
+        beside,
+    } = loaded;
+    shared.take_along(beside, began);
+    if !shared.still_valid(&object, began) {
+        return None; // purged while it was read
+    }
+    if is_foreign(&object) {
+        return None;
+    }
+    let mut is_sparse = false;
+    match &object.large {
+        Some(large) => {
+            let bytes = 0..object.body_bytes();
+            let fits = disk.fits(wanted.primary, large);
+            is_sparse = fits
+                && !disk
+                    .missing(wanted.primary, &object.key, large, bytes)
+                    .is_empty();
+            // A hole can be filled only if it is certain of which representation.
+            let fillable =
+                object.status == 200 && httpcache::has_strong_validator(&object.fields());
+            if !fits || (is_sparse && !fillable) {
+                shared.store.of(wanted.primary).forget(hash);
+                return None;
+            }
+        }
+        None => shared
+            .memory
+            .promote(&object, |object| shared.may_publish(object, began)),
+    }
+    Some(Found {
+        stored: Stored::Disk(Box::new(object)),
+        swap_in,
+        began,
+        is_sparse,
+    })
+}

@@ -1,0 +1,442 @@
+//! The memory tier: whole objects, ready to be written to a socket.
+//!
+//! Sharded by key hash and shared by all workers. A shard's lock is held for one look-up or one insertion,
+//! never across I/O. Each shard has its part of the byte budget and its own exact LRU, so the tier never
+//! holds more than it was given. What came along with the read of something else is a *guest* until it is asked for: guests have
+//! an LRU of their own and a quarter of the room, so that those whom nobody wants do not push out what is in use.
+//!
+//! In front of the shards every worker keeps a small table of its own ([`Front`]): an object asked for again
+//! and again costs no lock and no shared reference count. An object that leaves the tier is marked, and a
+//! front never serves a marked one; the mark is set before a purge is acknowledged.
+//!
+//! Limits: an object larger than an eighth of a shard, or than `limits.memory-object-max`, is not admitted: a few
+//! large ones would push out everything.
+//!
+//! Not known here: freshness, HTTP, the disk.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use hashbrown::HashTable;
+use httpcache::UnixMillis;
+use replacement::Lru;
+use store::KeyHash;
+
+use crate::cache::object::Object;
+
+/// Number of shards; a power of two.
+const SHARDS: usize = 16;
+/// Objects a sweep looks at under one lock: some hundred microseconds.
+const SWEPT_AT_ONCE: usize = 1024;
+/// One of so many parts of a shard is for guests, where there is no room for all.
+const GUESTS_PART: u64 = 4;
+/// Objects read from disk and smaller than this are copied out of the read's pages.
+const COMPACT_BYTES_MAX: usize = 6 << 10;
+
+/// An object in the tier.
+#[derive(Debug)]
+pub struct Resident {
+    /// The stored response.
+    pub object: Object,
+    gone: AtomicBool,
+    asked: AtomicBool,
+}
+
+impl Resident {
+    /// Still in the tier, so still allowed to be served from it.
+    #[inline]
+    pub fn is_here(&self) -> bool {
+        !self.gone.load(Ordering::Acquire)
+    }
+}
+
+struct Shard {
+    table: HashTable<u32>,
+    slots: Vec<Option<Arc<Resident>>>,
+    free: Vec<u32>,
+    lru: Lru,
+    /// In none but one of both lists.
+    guests: Lru,
+    /// Of all.
+    bytes: u64,
+    guest_bytes: u64,
+}
+
+/// How an object comes in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum As {
+    /// It was asked for.
+    Wanted,
+    /// It came along.
+    Guest,
+}
+
+/// The shared tier.
+pub struct MemoryTier {
+    shards: Box<[Mutex<Shard>]>,
+    shard_bytes_max: u64,
+    object_bytes_max: u64,
+    bytes: AtomicU64,
+    objects: AtomicU64,
+    evicted: AtomicU64,
+}
+
+impl MemoryTier {
+    /// A tier of at most `bytes_max` bytes; 0 switches it off.
+    pub fn new(bytes_max: u64, object_bytes_max: u64) -> MemoryTier {
+        let shard = || {
+            Mutex::new(Shard {
+                table: HashTable::new(),
+                slots: Vec::new(),
+                free: Vec::new(),
+                lru: Lru::new(),
+                guests: Lru::new(),
+                bytes: 0,
+                guest_bytes: 0,
+            })
+        };
+        MemoryTier {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            shard_bytes_max: bytes_max / SHARDS as u64,
+            object_bytes_max: object_bytes_max.min(bytes_max / SHARDS as u64 / 8),
+            bytes: AtomicU64::new(0),
+            objects: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+        }
+    }
+
+    fn shard(&self, hash: KeyHash) -> MutexGuard<'_, Shard> {
+        let at = (hash.0 >> 40) as usize & (SHARDS - 1);
+        self.shards[at]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// May an object of this size be admitted?
+    pub fn admits(&self, bytes: u64) -> bool {
+        bytes <= self.object_bytes_max
+    }
+
+    /// The object under exactly this key.
+    pub fn get(&self, hash: KeyHash, key: &[u8]) -> Option<Arc<Resident>> {
+        let mut shard = self.shard(hash);
+        let slot = shard.find(hash)?;
+        let resident = shard.slots[slot as usize].as_ref()?;
+        if resident.object.key != key {
+            return None;
+        }
+        let resident = Arc::clone(resident);
+        if !shard.lru.touch(slot) && shard.guests.remove(slot) {
+            shard.guest_bytes -= resident.object.memory_bytes();
+            shard.lru.insert(slot);
+        }
+        Some(resident)
+    }
+
+    /// Puts an object in, replacing what has the same hash, unless `still_valid` says that it was invalidated
+    /// meanwhile. The question is asked under the shard's lock, which [`MemoryTier::remove`] takes after the
+    /// invalidation was recorded: so either the question is answered no, or the removal comes later.
+    pub fn insert(&self, object: Object, still_valid: impl FnOnce(&Object) -> bool) -> bool {
+        self.insert_if(object, As::Wanted, |_, object| still_valid(object))
+    }
+
+    fn insert_if(
+        &self,
+        object: Object,
+        comes: As,
+        wanted: impl FnOnce(&Shard, &Object) -> bool,
+    ) -> bool {
+        let cost = object.memory_bytes();
+        if !self.admits(cost) || object.large.is_some() {
+            return false;
+        }
+        let mut shard = self.shard(object.hash);
+        if !wanted(&shard, &object) {
+            return false;
+        }
+        let hash = object.hash;
+        if let Some(slot) = shard.find(hash) {
+            self.drop_slot(&mut shard, slot);
+        }
+        while shard.bytes + cost > self.shard_bytes_max {
+            let guest_bytes = shard.guest_bytes + if comes == As::Guest { cost } else { 0 };
+            let too_many = guest_bytes > self.shard_bytes_max / GUESTS_PART;
+            let Some(slot) = shard.next_to_leave(too_many) else {
+                break;
+            };
+            // Asked for through a front since the last look: a second chance instead of a lock per hit.
+            let asked = shard.slots[slot as usize]
+                .as_ref()
+                .is_some_and(|r| r.asked.swap(false, Ordering::Relaxed));
+            if asked && shard.lru.touch(slot) {
+                continue;
+            }
+            self.evicted.fetch_add(1, Ordering::Relaxed);
+            self.drop_slot(&mut shard, slot);
+        }
+        let resident = Arc::new(Resident {
+            object,
+            gone: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
+        });
+        let slot = match shard.free.pop() {
+            Some(slot) => {
+                shard.slots[slot as usize] = Some(resident);
+                slot
+            }
+            None => {
+                shard.slots.push(Some(resident));
+                u32::try_from(shard.slots.len() - 1).expect("a shard holds under 2^32 objects")
+            }
+        };
+        let Shard { table, slots, .. } = &mut *shard;
+        table.insert_unique(hash.0, slot, |&s| {
+            slots[s as usize].as_ref().map_or(0, |r| r.object.hash.0)
+        });
+        match comes {
+            As::Wanted => shard.lru.insert(slot),
+            As::Guest => {
+                shard.guests.insert(slot);
+                shard.guest_bytes += cost;
+            }
+        }
+        shard.bytes += cost;
+        self.bytes.fetch_add(cost, Ordering::Relaxed);
+        self.objects.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Puts in an object that was read from disk, unless a newer one has come in the meantime.
+    pub fn promote(&self, object: &Object, still_valid: impl FnOnce(&Object) -> bool) {
+        if !self.admits(object.memory_bytes()) || object.large.is_some() {
+            return;
+        }
+        // A read fills whole pages; a small object gets memory of its own size instead.
+        let mut object = object.clone();
+        if object.head.len() + object.body.len() < COMPACT_BYTES_MAX {
+            object.compact();
+        }
+        let hash = object.hash;
+        self.insert_if(object, As::Wanted, |shard, object| {
+            shard.find(hash).is_none() && still_valid(object)
+        });
+    }
+
+    /// Puts in an object that came along with the read of another one, unless it is there: as a guest.
+    pub fn take_along(&self, mut object: Object, still_valid: impl FnOnce(&Object) -> bool) {
+        let hash = object.hash;
+        if !self.admits(object.memory_bytes()) || self.shard(hash).find(hash).is_some() {
+            return;
+        }
+        // What it lies in has the other records, too.
+        object.compact();
+        self.insert_if(object, As::Guest, |shard, object| {
+            shard.find(hash).is_none() && still_valid(object)
+        });
+    }
+
+    /// Takes the object with this hash out; true if there was one.
+    pub fn remove(&self, hash: KeyHash) -> bool {
+        let mut shard = self.shard(hash);
+        match shard.find(hash) {
+            Some(slot) => {
+                self.drop_slot(&mut shard, slot);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Makes the object with this hash stale by `now`; true if there is one.
+    pub fn doubt(&self, hash: KeyHash, now: UnixMillis) -> bool {
+        let mut shard = self.shard(hash);
+        let Some(slot) = shard.find(hash) else {
+            return false;
+        };
+        let resident = &mut shard.slots[slot as usize];
+        let stale = resident.as_ref().map(|fresh| stale_copy(fresh, now));
+        if let Some(fresh) = std::mem::replace(resident, stale) {
+            fresh.gone.store(true, Ordering::Release);
+        }
+        true
+    }
+
+    /// Looks at every object that was there when it was called: what `is_meant` is taken out, or (`soft`) made stale by `now`.
+    /// Returns how many.
+    ///
+    /// To be called after the purge was recorded, so that what comes in meanwhile is refused ([`MemoryTier::insert`]). A lock is
+    /// held for [`SWEPT_AT_ONCE`] objects.
+    pub fn sweep(&self, soft: Option<UnixMillis>, is_meant: impl Fn(&Object) -> bool) -> u64 {
+        let mut count = 0;
+        for shard in &self.shards {
+            let lock = || shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let end = lock().slots.len();
+            for from in (0..end).step_by(SWEPT_AT_ONCE) {
+                let mut shard = lock();
+                for slot in from..(from + SWEPT_AT_ONCE).min(end) {
+                    let resident = &mut shard.slots[slot];
+                    let Some(meant) = resident.as_ref().filter(|r| is_meant(&r.object)) else {
+                        continue;
+                    };
+                    count += 1;
+                    let Some(now) = soft else {
+                        self.drop_slot(&mut shard, slot as u32);
+                        continue;
+                    };
+                    let stale = stale_copy(meant, now);
+                    if let Some(fresh) = resident.replace(stale) {
+                        fresh.gone.store(true, Ordering::Release);
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    fn drop_slot(&self, shard: &mut Shard, slot: u32) {
+        let Some(resident) = shard.slots[slot as usize].take() else {
+            return;
+        };
+        let hash = resident.object.hash.0;
+        if let Ok(entry) = shard.table.find_entry(hash, |&s| s == slot) {
+            entry.remove();
+        }
+        let cost = resident.object.memory_bytes();
+        if !shard.lru.remove(slot) && shard.guests.remove(slot) {
+            shard.guest_bytes -= cost;
+        }
+        shard.free.push(slot);
+        shard.bytes -= cost;
+        self.bytes.fetch_sub(cost, Ordering::Relaxed);
+        self.objects.fetch_sub(1, Ordering::Relaxed);
+        resident.gone.store(true, Ordering::Release);
+    }
+
+    /// The largest object admitted, overhead included.
+    pub fn object_bytes_max(&self) -> u64 {
+        self.object_bytes_max
+    }
+
+    /// Bytes held now.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Objects held now.
+    pub fn objects(&self) -> u64 {
+        self.objects.load(Ordering::Relaxed)
+    }
+
+    /// Objects pushed out for want of room since the start.
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// The bound on `bytes`.
+    pub fn bytes_max(&self) -> u64 {
+        self.shard_bytes_max * SHARDS as u64
+    }
+}
+
+/// The same object, stale by `now`.
+fn stale_copy(fresh: &Resident, now: UnixMillis) -> Arc<Resident> {
+    let mut object = fresh.object.clone();
+    object.standing.expire_at(now);
+    Arc::new(Resident {
+        object,
+        gone: AtomicBool::new(false),
+        asked: AtomicBool::new(false),
+    })
+}
+
+impl Shard {
+    /// Guests first where there are too many of them.
+    fn next_to_leave(&self, too_many_guests: bool) -> Option<u32> {
+        let (wanted, guest) = (self.lru.coldest(), self.guests.coldest());
+        if too_many_guests {
+            guest.or(wanted)
+        } else {
+            wanted.or(guest)
+        }
+    }
+
+    fn find(&self, hash: KeyHash) -> Option<u32> {
+        self.table
+            .find(hash.0, |&s| {
+                self.slots[s as usize]
+                    .as_ref()
+                    .is_some_and(|r| r.object.hash == hash)
+            })
+            .copied()
+    }
+}
+
+/// Slots of a worker's front table; a power of two.
+const FRONT_SLOTS: usize = 1024;
+
+/// A worker's own direct-mapped table in front of the shards.
+///
+/// It keeps at most [`FRONT_SLOTS`] references; those whose object left the tier are dropped by
+/// [`Front::sweep`], so memory beyond the tier's budget is held for a second or so at most.
+pub struct Front {
+    slots: Box<[Option<Arc<Resident>>]>,
+    swept: Instant,
+}
+
+impl Front {
+    /// An empty table.
+    pub fn new() -> Front {
+        Front {
+            slots: (0..FRONT_SLOTS).map(|_| None).collect(),
+            swept: Instant::now(),
+        }
+    }
+
+    /// The object under exactly this key, from here or from the tier behind.
+    #[inline]
+    pub fn get(&mut self, tier: &MemoryTier, hash: KeyHash, key: &[u8]) -> Option<&Resident> {
+        let at = hash.0 as usize & (FRONT_SLOTS - 1);
+        let slot = &mut self.slots[at];
+        let here = slot
+            .as_ref()
+            .is_some_and(|r| r.object.hash == hash && r.is_here() && r.object.key == key);
+        if here {
+            let resident = slot.as_deref()?;
+            if !resident.asked.load(Ordering::Relaxed) {
+                resident.asked.store(true, Ordering::Relaxed);
+            }
+            return Some(resident);
+        }
+        let found = tier.get(hash, key)?;
+        *slot = Some(found);
+        slot.as_deref()
+    }
+
+    /// Lets go of objects that have left the tier.
+    pub fn sweep(&mut self, now: Instant) {
+        if now.duration_since(self.swept).as_millis() < 500 {
+            return;
+        }
+        self.swept = now;
+        for slot in &mut self.slots {
+            if slot.as_ref().is_some_and(|r| !r.is_here()) {
+                *slot = None;
+            }
+        }
+    }
+}
+
+impl Default for Front {
+    fn default() -> Self {
+        Front::new()
+    }
+}
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;

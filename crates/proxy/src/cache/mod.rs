@@ -1,0 +1,12 @@
+//! The two tiers, memory and disk, and the thread that does what the stores need done in the background.
+
+pub mod background;
+pub mod disk;
+pub mod elevator;
+pub mod find;
+pub mod holding;
+pub mod lazy;
+pub mod memory;
+pub mod object;
+pub mod opening;
+pub mod predicate;

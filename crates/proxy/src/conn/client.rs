@@ -1,0 +1,501 @@
+//! A client's connection, from accept to close.
+//!
+//! The loop waits for a request with no buffer of its own: bytes land in the worker's scratch space, and as
+//! long as requests come whole and are answered from memory ([`crate::conn::fast`]) nothing is allocated at all. A
+//! head that comes in parts, or a request that needs more, gets a buffer ([`Conn::input`]) and a task-sized
+//! future of its own ([`crate::request::exchange`]), boxed, so that an idle connection stays small.
+//!
+//! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`crate::conn::heads`]), idle
+//! time, time without progress in writing.
+
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    rc::Rc,
+    sync::atomic::{AtomicU64, Ordering},
+    task::{Poll, ready},
+    time::{Duration, Instant},
+};
+
+use bytes::{Buf, BytesMut};
+use http1::{Reject, RequestHead, Scratch, parse_request};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use crate::{
+    conn::fast::{self, Fast, FromDisk, OnDisk, Unsent},
+    conn::heads::Kept,
+    conn::pace::Pace,
+    deadline::{Deadlines, Watch},
+    record::metrics,
+    reply::answer,
+    request::exchange,
+    state::{ConnectionCount, ListenerState, READ_BYTES, Worker},
+};
+
+/// Requests answered in a row before other connections of the worker get their turn.
+const TURN_REQUESTS: usize = 32;
+/// Bytes read and thrown away after an early answer, so that the client gets to see it (RFC 9112 §9.6).
+const LINGER_BYTES: usize = 256 << 10;
+/// How long that may take.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// A client connection.
+pub struct Conn {
+    /// The socket.
+    pub stream: TcpStream,
+    /// Who is there.
+    pub peer: SocketAddr,
+    /// Which listener took it.
+    pub listener: Rc<ListenerState>,
+    /// Bytes read and not yet used.
+    pub input: BytesMut,
+    /// What `input` takes of the budget of all heads, if anything is kept in it.
+    kept: Option<Kept>,
+    /// How it takes what it is sent.
+    pub pace: Pace,
+    /// Time-outs of this task.
+    pub watch: Rc<Watch>,
+    /// When it was accepted; taken by the first request.
+    pub accepted: Option<Instant>,
+    /// Bytes of body, or of a tunnel, that came with the request in progress.
+    pub body_bytes: Cell<u64>,
+}
+
+/// What the connection does after a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum After {
+    /// Reads the next request.
+    KeepOpen,
+    /// Closes.
+    Close,
+    /// Closes with a reset: the answer is not complete, and nothing else would show it.
+    Abort,
+}
+
+/// A request that needs more than the memory tier.
+pub struct Incoming {
+    /// Its head.
+    pub head: RequestHead,
+    /// How long the head was.
+    pub head_bytes: usize,
+    /// When its first byte was seen.
+    pub began: Instant,
+    /// When the connection was accepted, for the first request on it.
+    pub accepted: Option<Instant>,
+    /// The short way has waited for the disk in vain; nobody is to wait once more.
+    pub skips_disk: bool,
+}
+
+enum Turn {
+    Request(Box<Incoming>),
+    Rejected(Reject, Instant),
+    TimedOut(Instant),
+    /// There is no room for what was sent, this long after the first byte.
+    Crowded(Instant),
+    Closed,
+}
+
+/// What came when more of a head was read.
+enum More {
+    Bytes,
+    Closed,
+    /// It has to go, to make room.
+    Crowded,
+}
+
+/// A head that has not come in so long is a slow one; what has to go earlier is large.
+const SLOW_HEAD: Duration = Duration::from_secs(1);
+
+/// Says it once a minute: whoever has reached the limit has many of them.
+fn warn_of_limit(worker: &Worker, peer: SocketAddr) {
+    static WARNED_AT_S: AtomicU64 = AtomicU64::new(0);
+    let now_s = worker.now_ms().0 / 1000;
+    let was_long_ago = |at: u64| (at == 0 || now_s.abs_diff(at) >= 60).then_some(now_s);
+    let relaxed = Ordering::Relaxed;
+    if (WARNED_AT_S.fetch_update(relaxed, relaxed, was_long_ago)).is_ok() {
+        tracing::warn!(%peer, "connection limit reached; raise limits.connections-max. Further ones are counted only");
+    }
+}
+
+/// May this client be served, and is there room for one more connection?
+pub fn admit(
+    worker: &Rc<Worker>,
+    listener: &ListenerState,
+    peer: SocketAddr,
+) -> Option<ConnectionCount> {
+    if !listener.clients.permits(peer.ip()) {
+        metrics::add(&worker.counters.client_connections_refused, 1);
+        tracing::debug!(%peer, "client not allowed");
+        return None;
+    }
+    let count = ConnectionCount::take(worker);
+    if count.is_none() {
+        metrics::add(&worker.counters.client_connections_refused, 1);
+        warn_of_limit(worker, peer);
+        return None;
+    }
+    metrics::add(&worker.counters.client_connections, 1);
+    count
+}
+
+/// Serves a connection that was admitted, until one side closes it.
+pub async fn serve(
+    worker: Rc<Worker>,
+    listener: Rc<ListenerState>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    _count: ConnectionCount,
+) {
+    let mut conn = Conn {
+        stream,
+        peer,
+        listener,
+        input: BytesMut::new(),
+        kept: None,
+        pace: Pace::default(),
+        watch: Rc::new(Deadlines::watch(&worker.deadlines)),
+        accepted: Some(Instant::now()),
+        body_bytes: Cell::new(0),
+    };
+    loop {
+        match conn.turn(&worker).await {
+            Turn::Request(incoming) => {
+                let after = Box::pin(exchange::handle(&worker, &mut conn, *incoming)).await;
+                if after == After::Abort || conn.pace.is_cut {
+                    let zero = Some(Duration::ZERO);
+                    let _ = socket2::SockRef::from(&conn.stream).set_linger(zero);
+                    return;
+                }
+                if after == After::Close || worker.shared.is_draining() {
+                    conn.linger(&worker).await;
+                    return;
+                }
+                if conn.input.is_empty() {
+                    conn.input = BytesMut::new();
+                    conn.kept = None;
+                }
+            }
+            Turn::Rejected(reject, began) => {
+                metrics::add(&worker.counters.requests_malformed, 1);
+                answer::refuse(&worker, &mut conn, reject.status(), reject.reason(), began).await;
+                conn.linger(&worker).await;
+                return;
+            }
+            Turn::TimedOut(began) => {
+                answer::refuse(
+                    &worker,
+                    &mut conn,
+                    408,
+                    "the request took too long to arrive",
+                    began,
+                )
+                .await;
+                return;
+            }
+            Turn::Crowded(began) => {
+                metrics::add(&worker.counters.heads_shed, 1);
+                (conn.input, conn.kept) = (BytesMut::new(), None);
+                let (status, reason) = if began.elapsed() >= SLOW_HEAD {
+                    (
+                        408,
+                        "the request took too long to arrive while there were many",
+                    )
+                } else {
+                    (
+                        431,
+                        "there is no room for a request as large as this at the moment",
+                    )
+                };
+                answer::refuse(&worker, &mut conn, status, reason, began).await;
+                conn.linger(&worker).await;
+                return;
+            }
+            Turn::Closed => return,
+        }
+    }
+}
+
+/// What became of the bytes at hand.
+enum Progress {
+    /// All answered; `0` is how many bytes of the buffer that was.
+    Answered(usize),
+    /// Answered but for what the socket did not take.
+    Unsent(usize, Box<Unsent>),
+    /// Needs the long way.
+    Request(usize, Box<Incoming>),
+    /// To be read from disk first.
+    OnDisk(usize, Box<OnDisk>),
+    /// The last request asked for the end of the connection.
+    Close,
+    /// More bytes are needed; `0` were used.
+    Partial(usize),
+    /// Refused.
+    Rejected(Reject),
+}
+
+impl Conn {
+    /// Answers requests from memory until one needs more, or the connection ends.
+    async fn turn(&mut self, worker: &Rc<Worker>) -> Turn {
+        let timeouts = &worker.shared.plan.timeouts;
+        let mut answered = 0;
+        let mut scanned = 0;
+        let mut head_began: Option<Instant> = None;
+        loop {
+            let began;
+            let progress;
+            if self.input.is_empty() {
+                // Nothing left over: read into the worker's space and use it from there.
+                let watch = Rc::clone(&self.watch);
+                let read = self.read_and_answer(worker);
+                match watch.limit_idle(timeouts.client_idle, pin!(read)).await {
+                    Err(_) => return Turn::Closed,
+                    Ok((Err(_), _)) => return Turn::Closed,
+                    Ok((Ok(None), _)) => return Turn::Closed,
+                    Ok((Ok(Some(p)), at)) => {
+                        progress = p;
+                        began = at;
+                    }
+                }
+            } else {
+                began = head_began.unwrap_or_else(Instant::now);
+                let complete = http1::scan_end(&self.input, scanned).is_some()
+                    || self.input.len() >= worker.shared.limits.head_bytes_max
+                    || scanned == 0;
+                if complete {
+                    let input = std::mem::take(&mut self.input);
+                    progress = self.answer_all(worker, &input, began);
+                    self.input = input;
+                } else {
+                    progress = Progress::Partial(0);
+                }
+            }
+            match progress {
+                Progress::Answered(n) => {
+                    self.drop_input(n);
+                    self.kept = None;
+                    (scanned, head_began) = (0, None);
+                    answered += 1;
+                    if worker.shared.is_draining() {
+                        return Turn::Closed;
+                    }
+                    if answered % TURN_REQUESTS == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+                Progress::Unsent(n, unsent) => {
+                    self.drop_input(n);
+                    (scanned, head_began) = (0, None);
+                    if !self.holds_input(worker) {
+                        return Turn::Closed;
+                    }
+                    if !fast::send_rest(worker, self, *unsent).await {
+                        return Turn::Closed;
+                    }
+                }
+                Progress::Request(n, incoming) => {
+                    self.drop_input(n);
+                    if !self.holds_input(worker) {
+                        return Turn::Crowded(began);
+                    }
+                    return Turn::Request(incoming);
+                }
+                Progress::OnDisk(n, on_disk) => {
+                    self.drop_input(n);
+                    (scanned, head_began) = (0, None);
+                    if !self.holds_input(worker) {
+                        return Turn::Crowded(began);
+                    }
+                    // Boxed, so that an idle connection stays small.
+                    match Box::pin(fast::from_disk(worker, self, on_disk)).await {
+                        FromDisk::Sent(true) if !worker.shared.is_draining() => {}
+                        FromDisk::Sent(_) => return Turn::Closed,
+                        FromDisk::NotServed(incoming) => return Turn::Request(incoming),
+                    }
+                }
+                Progress::Close => return Turn::Closed,
+                Progress::Rejected(reject) => return Turn::Rejected(reject, began),
+                Progress::Partial(n) => {
+                    self.drop_input(n);
+                    scanned = self.input.len();
+                    head_began = Some(began);
+                    let kept = self.kept.get_or_insert_with(|| worker.heads.place());
+                    if !kept.grow(self.input.len(), began) {
+                        return Turn::Crowded(began);
+                    }
+                    // Asked here too: a byte that is there at once ends no wait.
+                    let left = timeouts.client_head.saturating_sub(began.elapsed());
+                    if left.is_zero() {
+                        return Turn::TimedOut(began);
+                    }
+                    let watch = Rc::clone(&self.watch);
+                    match watch.limit(left, pin!(self.read_more(worker))).await {
+                        Err(_) => return Turn::TimedOut(began),
+                        Ok(More::Bytes) => {}
+                        Ok(More::Crowded) => return Turn::Crowded(began),
+                        Ok(More::Closed) => return Turn::Closed,
+                    }
+                }
+            }
+        }
+    }
+
+    fn drop_input(&mut self, n: usize) {
+        if !self.input.is_empty() && n > 0 {
+            self.input.advance(n.min(self.input.len()));
+            // A copy, so that no more is kept than what is left.
+            self.input = BytesMut::from(&self.input[..]);
+        }
+    }
+
+    /// Counts what is left behind a request. False: there is no room for it.
+    #[inline]
+    fn holds_input(&mut self, worker: &Worker) -> bool {
+        if self.input.is_empty() {
+            self.kept = None;
+            return true;
+        }
+        let kept = self.kept.get_or_insert_with(|| worker.heads.place());
+        kept.hold(self.input.len())
+    }
+
+    /// What was behind a request's head is taken: once nothing is left, nothing is counted.
+    pub fn input_taken(&mut self) {
+        if self.input.is_empty() {
+            self.kept = None;
+        }
+    }
+
+    /// Reads more of a head. It comes by way of the worker's space, so that no more is kept than what has come.
+    async fn read_more(&mut self, worker: &Worker) -> More {
+        poll_fn(|cx| {
+            if self.kept.as_ref().is_some_and(|kept| kept.poll_must_go(cx)) {
+                return Poll::Ready(More::Crowded);
+            }
+            let mut space = worker.input.borrow_mut();
+            let mut buf = ReadBuf::new(&mut space);
+            let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf));
+            if result.is_err() || buf.filled().is_empty() {
+                return Poll::Ready(More::Closed);
+            }
+            self.input.extend_from_slice(buf.filled());
+            Poll::Ready(More::Bytes)
+        })
+        .await
+    }
+
+    /// Reads once into the worker's space and answers what is there. What is left over is copied to `input`.
+    /// `Ok(None)` is the end of the connection.
+    async fn read_and_answer(
+        &mut self,
+        worker: &Rc<Worker>,
+    ) -> (io::Result<Option<Progress>>, Instant) {
+        poll_fn(|cx| {
+            let mut space = worker.input.borrow_mut();
+            let mut buf = ReadBuf::new(&mut space);
+            // `poll_read` (not `try_read`): a short read tells tokio that the socket is drained, which
+            // saves the read that would only say so.
+            let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf));
+            let began = Instant::now();
+            if let Err(error) = result {
+                return Poll::Ready((Err(error), began));
+            }
+            let n = buf.filled().len();
+            debug_assert!(n <= READ_BYTES);
+            if n == 0 {
+                return Poll::Ready((Ok(None), began));
+            }
+            let progress = self.answer_all(worker, &space[..n], began);
+            let used = match &progress {
+                Progress::Answered(used)
+                | Progress::Unsent(used, _)
+                | Progress::Request(used, _)
+                | Progress::OnDisk(used, _)
+                | Progress::Partial(used) => *used,
+                Progress::Close | Progress::Rejected(_) => n,
+            };
+            if used < n {
+                self.input.extend_from_slice(&space[used..n]);
+            }
+            // The caller drops nothing: `input` begins behind what was used.
+            let progress = match progress {
+                Progress::Answered(_) => Progress::Answered(0),
+                Progress::Unsent(_, unsent) => Progress::Unsent(0, unsent),
+                Progress::Request(_, incoming) => Progress::Request(0, incoming),
+                Progress::OnDisk(_, on_disk) => Progress::OnDisk(0, on_disk),
+                Progress::Partial(_) => Progress::Partial(0),
+                other => other,
+            };
+            Poll::Ready((Ok(Some(progress)), began))
+        })
+        .await
+    }
+
+    /// Goes through the requests in `bytes`.
+    fn answer_all(&mut self, worker: &Rc<Worker>, bytes: &[u8], began: Instant) -> Progress {
+        let mut used = 0;
+        let mut began = began;
+        loop {
+            let rest = &bytes[used..];
+            if rest.is_empty() {
+                return Progress::Answered(used);
+            }
+            let mut scratch = Scratch::new();
+            let view = match parse_request(rest, &worker.shared.limits, &mut scratch) {
+                Ok(Some(view)) => view,
+                Ok(None) => return Progress::Partial(used),
+                Err(reject) => return Progress::Rejected(reject),
+            };
+            let accepted = self.accepted.take();
+            match fast::answer(worker, self, &view, rest, began, accepted) {
+                Fast::Sent => used += view.head_bytes,
+                Fast::SentLast => return Progress::Close,
+                Fast::Unsent(unsent) => return Progress::Unsent(used + view.head_bytes, unsent),
+                Fast::Failed => return Progress::Close,
+                Fast::OnDisk(on_disk) => return Progress::OnDisk(used + view.head_bytes, on_disk),
+                Fast::NotHere => {
+                    let head_bytes = view.head_bytes;
+                    let incoming = Box::new(Incoming {
+                        head: view.to_owned(),
+                        head_bytes,
+                        began,
+                        accepted,
+                        skips_disk: false,
+                    });
+                    return Progress::Request(used + head_bytes, incoming);
+                }
+            }
+            began = Instant::now();
+        }
+    }
+
+    /// Ends the sending side and reads on for a moment, so that the kernel does not answer the client's unread
+    /// bytes with a reset that would destroy our answer on its way (RFC 9112 §9.6).
+    async fn linger(&mut self, worker: &Worker) {
+        let limit = LINGER;
+        let until = Instant::now() + LINGER;
+        let shutdown = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx));
+        if self.watch.limit(limit, pin!(shutdown)).await.is_err() {
+            return;
+        }
+        let mut left = LINGER_BYTES;
+        while left > 0 && Instant::now() < until && !worker.shared.is_draining() {
+            let stream = &mut self.stream;
+            let read = poll_fn(|cx| {
+                let mut space = worker.input.borrow_mut();
+                let mut buf = ReadBuf::new(&mut space);
+                ready!(Pin::new(&mut *stream).poll_read(cx, &mut buf))?;
+                Poll::Ready(io::Result::Ok(buf.filled().len()))
+            });
+            match self.watch.limit(limit, pin!(read)).await {
+                Ok(Ok(n)) if n > 0 => left = left.saturating_sub(n),
+                _ => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Client connections: accepting them, reading heads within their budget, the short way for plain hits, tunnels.
+
+pub mod accepting;
+pub mod client;
+pub mod fast;
+pub mod heads;
+pub mod pace;
+pub mod port_purge;
+pub mod switch;
+pub mod tunnel;

@@ -1,0 +1,559 @@
+//! One fetch, many readers: collapsed forwarding.
+//!
+//! A [`Flight`] is a response on its way from an origin. The task that fetches publishes the head once and the
+//! body piece by piece; readers, on any worker, each go through the pieces at their own pace. Pieces are
+//! reference-counted and shared.
+//!
+//! Who may join: a request for the same key (the variant's, once it is known) while the flight is open to joiners, which it is until its head
+//! turns out not to be storable, its key is invalidated, or its first bytes are no longer at hand. What a
+//! joiner may be *given* is decided by the caller from the head (`fetch`), not here.
+//!
+//! Memory: a flight keeps what its slowest reader has not seen, or what is being stored, but not more than a
+//! window. Beyond it
+//!  - a flight nobody stores waits for its only reader (back-pressure to the origin);
+//!  - with several readers, as soon as one has seen everything and waits, those that lag a window behind it are
+//!    cut ([`Broken::Lagged`]);
+//!  - a flight that is stored in fragments waits for nobody: what is stored may be let go, and a reader that
+//!    comes to a gap reads the fragment back from the store ([`Next::Stored`]).
+//!
+//! Not known here: HTTP, the store's shell, origins.
+
+mod table;
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Poll, Waker},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use fields::Fields;
+use store::{KeyHash, Sequence};
+
+pub use table::{Boarding, Flights, Held};
+
+use crate::{
+    cache::object::Object,
+    fetch::task::{FetchError, Response},
+    fetch::upstream::Moments,
+    reply::interim::{Hint, INTERIM_MAX},
+};
+
+/// Tables of flights; a power of two.
+const SHARDS: usize = 16;
+
+/// Why a body ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The origin closed, stalled or broke the framing.
+    Origin,
+    /// This reader was too slow.
+    Lagged,
+}
+
+/// What became of the fetch before there was a body.
+#[derive(Clone)]
+pub enum News {
+    /// A response to be shared (or, for the first reader alone, passed on).
+    Response(Arc<Response>),
+    /// The stored response is still good: serve this.
+    Validated(Arc<Validated>),
+    /// There is none.
+    Failed(Arc<FetchError>),
+}
+
+/// What a reader that waits for the head hears.
+pub enum Heard {
+    /// An interim response; more is to come.
+    Hint(Hint),
+    /// What became of the fetch.
+    News(News),
+}
+
+/// A stored response the origin has confirmed.
+pub struct Validated {
+    /// The response, freshened.
+    pub object: Object,
+    /// Field lines of the 304 that only the one who asked gets: its cookies.
+    pub withheld: Bytes,
+    /// May it still be stored, and so be given to others than the one who asked?
+    pub storable: bool,
+    /// The fields it was asked with.
+    pub asked_with: Arc<Fields>,
+    /// The rules for it.
+    pub rules: httpcache::Rules,
+    /// When things happened.
+    pub moments: Moments,
+}
+
+/// What a reader gets next.
+pub enum Next {
+    /// Body bytes.
+    Piece(Bytes),
+    /// Already let go: read fragment `number`, from `skip` bytes into it, from the store.
+    Stored {
+        /// Which fragment.
+        number: u32,
+        /// Bytes of it the reader already has.
+        skip: usize,
+        /// The key the fragment belongs to.
+        key: Bytes,
+        /// The fetch that stored it.
+        fetch_id: u64,
+    },
+    /// Complete.
+    End(Option<Arc<Fields>>),
+    /// It will not be completed.
+    Broken(Broken),
+}
+
+struct Reader {
+    /// Bytes of body this reader has taken.
+    at: u64,
+    waker: Option<Waker>,
+    lagged: bool,
+}
+
+#[derive(Default)]
+struct State {
+    news: Option<News>,
+    /// Interim responses that came before.
+    hints: Vec<Hint>,
+    /// Open to further readers?
+    joinable: bool,
+    /// It has not been asked for yet: a reload that came now may have the answer.
+    is_waiting: bool,
+    pieces: VecDeque<Bytes>,
+    /// Body offset of the first piece kept.
+    base: u64,
+    /// Body offset behind the last piece.
+    end: u64,
+    /// The body is being stored in fragments, so what is stored may be let go.
+    storing: bool,
+    /// They are stored for the readers alone: without any the fetch ends.
+    for_readers: bool,
+    /// Size of the fragments there are, also after storing was given up.
+    fragment_bytes: u64,
+    /// Body bytes already stored in fragments.
+    stored: u64,
+    /// Key and fetch the fragments are stored under.
+    fragments_of: Option<(Bytes, u64)>,
+    /// Most bytes kept for readers once they are stored.
+    window: u64,
+    /// Keep everything from the start (a small object that is being stored).
+    keep_all: bool,
+    finished: Option<Result<Option<Arc<Fields>>, Broken>>,
+    /// When the complete body was handed to the store: begin and end.
+    swap_out: Option<(Instant, Instant)>,
+    readers: Vec<Option<Reader>>,
+    producer: Option<Waker>,
+}
+
+/// A response on its way.
+pub struct Flight {
+    /// Hash of the resource's key (without variant).
+    pub primary: KeyHash,
+    /// The invalidation sequence at which it began.
+    pub began: Sequence,
+    state: Mutex<State>,
+    kept_in_all: Arc<AtomicU64>,
+}
+
+impl Flight {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Publishes an interim response.
+    pub fn hint(&self, hint: Hint) {
+        let mut state = self.lock();
+        if state.hints.len() < INTERIM_MAX {
+            state.hints.push(hint);
+            state.wake_readers();
+        }
+    }
+
+    /// Publishes what the origin answered. `joinable`: may others still join, and those who have stay?
+    pub fn publish(&self, news: News, joinable: bool, plan: Keeping, window: u64) {
+        let mut state = self.lock();
+        state.window = window;
+        state.news = Some(news);
+        state.joinable &= joinable;
+        match plan {
+            Keeping::Nothing => {}
+            Keeping::All => state.keep_all = true,
+            Keeping::Fragments { bytes } => {
+                state.storing = true;
+                state.fragment_bytes = bytes;
+            }
+        }
+        state.wake_readers();
+    }
+
+    /// Publishes body bytes and lets go of what nobody needs. `window`: most bytes to keep. False when the last
+    /// reader has gone and nobody stores: stop fetching.
+    pub fn push(&self, piece: Bytes, window: u64) -> bool {
+        let mut state = self.lock();
+        let len = piece.len() as u64;
+        state.window = window;
+        state.end += len;
+        state.pieces.push_back(piece);
+        self.kept_in_all.fetch_add(len, Ordering::Relaxed);
+        let stored = (state.keep_all || state.storing) && !state.for_readers;
+        self.trim(&mut state);
+        state.wake_readers();
+        stored || state.live().next().is_some()
+    }
+
+    /// Waits until there is room for more. Returns at once for a body that is stored.
+    pub async fn room(&self, window: u64) -> bool {
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.keep_all || state.storing {
+                return Poll::Ready(true);
+            }
+            if state.live().next().is_none() {
+                return Poll::Ready(false);
+            }
+            if state.end - state.base >= window {
+                // One reader that stands still must not hold up the others.
+                state.cut_laggards(window);
+                self.trim(&mut state);
+            }
+            if state.end - state.base < window {
+                return Poll::Ready(true);
+            }
+            state.producer = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// From here on the body is stored in fragments of this size.
+    pub fn keep_fragments(&self, bytes: u64) {
+        let mut state = self.lock();
+        state.keep_all = false;
+        state.storing = true;
+        state.fragment_bytes = bytes;
+    }
+
+    /// The body up to `offset` is in the store, in fragments of that fetch under that key.
+    pub fn note_stored(&self, offset: u64, key: &Bytes, fetch_id: u64) {
+        let mut state = self.lock();
+        state.stored = offset;
+        if state.fragments_of.is_none() {
+            state.fragments_of = Some((key.clone(), fetch_id));
+        }
+        self.trim(&mut state);
+    }
+
+    /// How many read along and have not been cut.
+    pub fn readers(&self) -> usize {
+        self.lock().live().count()
+    }
+
+    /// What is stored from here on is for the readers that there are: nobody else will find it.
+    pub fn store_for_readers(&self) {
+        let mut state = self.lock();
+        state.for_readers = true;
+        state.joinable = false;
+    }
+
+    /// The body will not be stored after all: keep only what readers need from here on.
+    pub fn give_up_storing(&self) {
+        let mut state = self.lock();
+        state.keep_all = false;
+        state.storing = false;
+        state.joinable = false;
+        // A reader in the part that is only in the store goes on reading there, as long as it lasts.
+        self.trim(&mut state);
+    }
+
+    /// The body is complete, or will never be.
+    pub fn finish(&self, result: Result<Option<Arc<Fields>>, Broken>) {
+        let mut state = self.lock();
+        state.finished = Some(result);
+        state.joinable = false;
+        state.keep_all = false;
+        self.trim(&mut state);
+        state.wake_readers();
+    }
+
+    /// Notes when the complete body was handed to the store.
+    pub fn note_swap_out(&self, began: Instant, ended: Instant) {
+        self.lock().swap_out = Some((began, ended));
+    }
+
+    /// When the complete body was handed to the store, if it was.
+    pub fn swap_out(&self) -> Option<(Instant, Instant)> {
+        self.lock().swap_out
+    }
+
+    /// The fetching task is gone: whatever it did not say will not be said.
+    pub fn abandon(&self) {
+        let mut state = self.lock();
+        state.joinable = false;
+        if state.finished.is_none() {
+            state.finished = Some(Err(Broken::Origin));
+        }
+        state.wake_readers();
+    }
+
+    /// How much of the body has arrived, bytes.
+    pub fn arrived_bytes(&self) -> u64 {
+        self.lock().end
+    }
+
+    /// It is asked for now: a reload that comes later needs another one.
+    pub fn begin(&self) {
+        self.lock().is_waiting = false;
+    }
+
+    /// Closes the flight to further readers.
+    pub fn close(&self) {
+        self.lock().joinable = false;
+    }
+
+    fn trim(&self, state: &mut State) {
+        if state.keep_all {
+            return;
+        }
+        let needed_by_readers = state
+            .readers
+            .iter()
+            .flatten()
+            .map(|r| r.at)
+            .min()
+            .unwrap_or(u64::MAX);
+        let keep_from = if state.storing {
+            // What is stored may go, unless a reader is about to want it; what is not yet stored is kept.
+            let floor = state.end.saturating_sub(state.window);
+            state.stored.min(needed_by_readers.max(floor))
+        } else {
+            needed_by_readers
+        };
+        while let Some(first) = state.pieces.front() {
+            let len = first.len() as u64;
+            if state.base + len > keep_from {
+                break;
+            }
+            state.base += len;
+            state.pieces.pop_front();
+            self.kept_in_all.fetch_sub(len, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let state = self.lock();
+        let kept: u64 = state.pieces.iter().map(|p| p.len() as u64).sum();
+        drop(state);
+        self.kept_in_all.fetch_sub(kept, Ordering::Relaxed);
+    }
+}
+
+/// How much of the body the flight keeps for others than its readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// Nothing: it is not stored.
+    Nothing,
+    /// All of it, until it is stored as one record.
+    All,
+    /// What is not yet stored, in fragments of this size.
+    Fragments {
+        /// Bytes of a fragment.
+        bytes: u64,
+    },
+}
+
+impl State {
+    fn wake_readers(&mut self) {
+        for reader in self.readers.iter_mut().flatten() {
+            if let Some(waker) = reader.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Readers that are not cut.
+    fn live(&self) -> impl Iterator<Item = &Reader> {
+        self.readers.iter().flatten().filter(|r| !r.lagged)
+    }
+
+    /// Nobody is cut for being behind one that is merely less slow: as long as no reader waits for more, the
+    /// origin is held back for all of them.
+    fn cut_laggards(&mut self, window: u64) {
+        let end = self.end;
+        if !self.live().any(|r| r.at >= end && r.waker.is_some()) {
+            return;
+        }
+        for reader in self.readers.iter_mut().flatten() {
+            // One that wants a part may be ahead of what has come.
+            if !reader.lagged && end.saturating_sub(reader.at) >= window {
+                // It no longer counts; `trim` lets go of what only it needed.
+                reader.lagged = true;
+                reader.at = u64::MAX;
+            }
+        }
+    }
+}
+
+/// A reader of a flight. Leaves when dropped.
+pub struct FlightReader {
+    /// The flight.
+    pub flight: Arc<Flight>,
+    slot: usize,
+}
+
+impl FlightReader {
+    /// Waits for the head; interim responses are passed over.
+    pub async fn news(&self) -> News {
+        loop {
+            if let Heard::News(news) = self.heard(usize::MAX).await {
+                return news;
+            }
+        }
+    }
+
+    /// Waits for the head, or an interim response beyond the first `heard` ones.
+    pub async fn heard(&self, heard: usize) -> Heard {
+        poll_fn(|cx| {
+            let mut state = self.flight.lock();
+            if let Some(hint) = state.hints.get(heard) {
+                return Poll::Ready(Heard::Hint(hint.clone()));
+            }
+            if let Some(news) = &state.news {
+                return Poll::Ready(Heard::News(news.clone()));
+            }
+            if state.finished.is_some() {
+                let news = News::Failed(Arc::new(FetchError::Abandoned));
+                return Poll::Ready(Heard::News(news));
+            }
+            if let Some(reader) = &mut state.readers[self.slot] {
+                reader.waker = Some(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Takes what comes next of the body, without waiting if it is there.
+    pub async fn next(&self) -> Next {
+        poll_fn(|cx| {
+            let mut state = self.flight.lock();
+            let State {
+                pieces,
+                base,
+                end,
+                readers,
+                finished,
+                ..
+            } = &mut *state;
+            let Some(reader) = &mut readers[self.slot] else {
+                return Poll::Ready(Next::Broken(Broken::Lagged));
+            };
+            if reader.lagged {
+                return Poll::Ready(Next::Broken(Broken::Lagged));
+            }
+            if reader.at < *base {
+                let fragment_bytes = state.fragment_bytes;
+                let at = state.readers[self.slot].as_ref().map_or(0, |r| r.at);
+                let Some((key, fetch_id)) =
+                    state.fragments_of.clone().filter(|_| fragment_bytes > 0)
+                else {
+                    return Poll::Ready(Next::Broken(Broken::Lagged));
+                };
+                return Poll::Ready(Next::Stored {
+                    number: u32::try_from(at / fragment_bytes).unwrap_or(u32::MAX),
+                    skip: (at % fragment_bytes) as usize,
+                    key,
+                    fetch_id,
+                });
+            }
+            if reader.at < *end {
+                let mut offset = *base;
+                for piece in pieces.iter() {
+                    let piece_end = offset + piece.len() as u64;
+                    if reader.at < piece_end {
+                        let out = piece.slice((reader.at - offset) as usize..);
+                        reader.at = piece_end;
+                        self.flight.trim(&mut state);
+                        if let Some(producer) = state.producer.take() {
+                            producer.wake();
+                        }
+                        drop(state);
+                        return Poll::Ready(Next::Piece(out));
+                    }
+                    offset = piece_end;
+                }
+            }
+            match finished {
+                Some(Ok(trailers)) => return Poll::Ready(Next::End(trailers.clone())),
+                Some(Err(broken)) => return Poll::Ready(Next::Broken(*broken)),
+                None => {}
+            }
+            reader.waker = Some(cx.waker().clone());
+            // Everything seen was passed on: let it go.
+            self.flight.trim(&mut state);
+            if let Some(producer) = state.producer.take() {
+                producer.wake();
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Notes bytes that were read back from the store, or are not wanted.
+    pub fn advance(&self, bytes: u64) {
+        if let Some(reader) = &mut self.flight.lock().readers[self.slot]
+            && !reader.lagged
+        {
+            reader.at += bytes;
+        }
+    }
+}
+
+impl Drop for FlightReader {
+    fn drop(&mut self) {
+        let mut state = self.flight.lock();
+        state.readers[self.slot] = None;
+        self.flight.trim(&mut state);
+        if let Some(producer) = state.producer.take() {
+            producer.wake();
+        }
+    }
+}
+
+impl State {
+    /// A new reader's place, if one more fits and can still see all.
+    fn seat(&mut self, waiters_max: usize) -> Option<usize> {
+        let fits = self.joinable
+            && (self.base == 0 || self.storing)
+            && self.readers.iter().flatten().count() < waiters_max;
+        fits.then(|| self.add_reader())
+    }
+
+    fn add_reader(&mut self) -> usize {
+        let reader = Some(Reader {
+            at: 0,
+            waker: None,
+            lagged: false,
+        });
+        match self.readers.iter().position(Option::is_none) {
+            Some(slot) => {
+                self.readers[slot] = reader;
+                slot
+            }
+            None => {
+                self.readers.push(reader);
+                self.readers.len() - 1
+            }
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! The table of flights: who joins which, and what all of them together keep.
+//!
+//! They are listed by the resource, so that a purge finds all of them, and told apart by what those who share one agree in: the
+//! key of a variant, once it is known that the answers vary.
+//!
+//! A *reload* (`no-cache`, `max-age=0`) may have no answer that was asked for before it came. So it joins no fetch that has begun.
+//! Where one is under way, the first reload starts another that begins when that one is answered; those who come until then
+//! join it. However many reload, one fetch is under way for them and one waits.
+//!
+//! Limits: `waiters_max` readers a flight; [`LISTED_MAX`] flights a resource, beyond which a request fetches for itself. The bytes
+//! kept are counted here, and bounded by those who ask.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use store::{KeyHash, Sequence};
+
+use super::{Flight, FlightReader, SHARDS, State};
+use crate::{fetch::hit_for_pass::Unshared, range::fill_lock::Turns};
+
+/// Flights of one resource at a time that others may join: they are looked through one by one, under a lock.
+const LISTED_MAX: usize = 64;
+
+/// Flights by the hash of their resource's key, which is a good hash already.
+type Table = HashMap<u64, Vec<Listed>, BuildHasherDefault<AsItIs>>;
+
+/// A flight that others may join.
+struct Listed {
+    /// What those who share it agree in.
+    key: Box<[u8]>,
+    /// The directives of a reload, which those who join it before it begins must have said too.
+    reload: Box<[u8]>,
+    flight: Arc<Flight>,
+}
+
+/// Hashes a hash.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+/// All flights of the process, by key.
+pub struct Flights {
+    shards: Box<[Mutex<Table>]>,
+    waiters_max: usize,
+    kept: Arc<AtomicU64>,
+    /// Bytes of fragments that are being sent.
+    sent: Arc<AtomicU64>,
+    /// Keys for which nobody waits for somebody else's answer.
+    pub unshared: Unshared,
+    /// Fetches of parts.
+    pub turns: Arc<Turns>,
+}
+
+/// The outcome of [`Flights::join_or_start`].
+pub enum Boarding {
+    /// This request is the first: it must fetch.
+    Started(FlightReader),
+    /// This request is the first that may have the answer: it must fetch, once the one under way is answered.
+    Behind(FlightReader, FlightReader),
+    /// Another request fetches.
+    Joined(FlightReader),
+    /// There is a fetch, but it can't be joined (full, or past the point): go alone.
+    Alone,
+    /// There is no fetch, and no need of one any more.
+    Unneeded,
+}
+
+impl Flights {
+    /// No flights; at most `waiters_max` readers each.
+    pub fn new(waiters_max: usize) -> Flights {
+        Flights {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            waiters_max,
+            kept: Arc::default(),
+            sent: Arc::default(),
+            unshared: Unshared::default(),
+            turns: Arc::default(),
+        }
+    }
+
+    fn shard(&self, hash: KeyHash) -> MutexGuard<'_, Table> {
+        self.shards[(hash.0 >> 32) as usize & (SHARDS - 1)]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of bodies kept by all flights: the shared budget's measure.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of fragments that are held for clients while they are sent. A fragment that several hold at once counts for each.
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Joins the flight for this key, or starts one. `began` gives the sequence at which it begins, or nothing if none is needed;
+    /// it is asked under the table's lock, which [`Flights::forget`] takes after an invalidation was recorded: a flight that
+    /// began before it is gone.
+    pub fn join_or_start(
+        &self,
+        primary: KeyHash,
+        key: &[u8],
+        began: impl FnOnce() -> Option<Sequence>,
+    ) -> Boarding {
+        let mut shard = self.shard(primary);
+        let listed = shard.get(&primary.0).map_or(&[][..], Vec::as_slice);
+        let mut same = listed.iter().filter(|one| *one.key == *key).peekable();
+        let is_there = same.peek().is_some();
+        if let Some(reader) = same.find_map(|one| self.seat(&one.flight)) {
+            return Boarding::Joined(reader);
+        }
+        if is_there || listed.len() >= LISTED_MAX {
+            return Boarding::Alone;
+        }
+        let Some(began) = began() else {
+            return Boarding::Unneeded;
+        };
+        Boarding::Started(self.list(&mut shard, primary, (key, b""), began))
+    }
+
+    /// Joins a flight that this reload's answer may come from, or starts one. `reload`: its directives.
+    pub fn join_or_queue(
+        &self,
+        primary: KeyHash,
+        key: &[u8],
+        reload: &[u8],
+        began: impl FnOnce() -> Sequence,
+    ) -> Boarding {
+        let mut shard = self.shard(primary);
+        let listed = shard.get(&primary.0).map_or(&[][..], Vec::as_slice);
+        let mut ahead = None;
+        for one in listed.iter().filter(|one| *one.key == *key) {
+            let mut state = one.flight.lock();
+            if state.is_waiting && *one.reload == *reload {
+                drop(state);
+                return match self.seat(&one.flight) {
+                    Some(reader) => Boarding::Joined(reader),
+                    None => Boarding::Alone,
+                };
+            }
+            if ahead.is_none() && !state.is_waiting && state.news.is_none() {
+                // Beside the seats: there is one such reader, and it leaves with the head.
+                let slot = state.add_reader();
+                let flight = Arc::clone(&one.flight);
+                ahead = Some(FlightReader { flight, slot });
+            }
+        }
+        if listed.len() >= LISTED_MAX {
+            return Boarding::Alone;
+        }
+        let reader = self.list(&mut shard, primary, (key, reload), began());
+        match ahead {
+            Some(ahead) => {
+                reader.flight.lock().is_waiting = true;
+                Boarding::Behind(reader, ahead)
+            }
+            None => Boarding::Started(reader),
+        }
+    }
+
+    /// Joins the flight for this key, if there is one and it can be joined.
+    pub fn join(&self, primary: KeyHash, key: &[u8]) -> Option<FlightReader> {
+        let shard = self.shard(primary);
+        let listed = shard.get(&primary.0)?;
+        let mut same = listed.iter().filter(|one| *one.key == *key);
+        same.find_map(|one| self.seat(&one.flight))
+    }
+
+    fn seat(&self, flight: &Arc<Flight>) -> Option<FlightReader> {
+        let slot = flight.lock().seat(self.waiters_max)?;
+        let flight = Arc::clone(flight);
+        Some(FlightReader { flight, slot })
+    }
+
+    /// A new flight, in the table, and its first reader.
+    fn list(
+        &self,
+        shard: &mut Table,
+        primary: KeyHash,
+        (key, reload): (&[u8], &[u8]),
+        began: Sequence,
+    ) -> FlightReader {
+        let flight = self.flight(primary, began);
+        let slot = flight.lock().add_reader();
+        shard.entry(primary.0).or_default().push(Listed {
+            key: key.into(),
+            reload: reload.into(),
+            flight: Arc::clone(&flight),
+        });
+        FlightReader { flight, slot }
+    }
+
+    /// From here on those who share the flight agree in this: its answer has told more than was known.
+    pub fn rename(&self, flight: &Arc<Flight>, key: &[u8]) {
+        let mut shard = self.shard(flight.primary);
+        let mut all = shard.get_mut(&flight.primary.0).into_iter().flatten();
+        if let Some(listed) = all.find(|one| Arc::ptr_eq(&one.flight, flight))
+            && *listed.key != *key
+        {
+            listed.key = key.into();
+        }
+    }
+
+    /// Counts bytes that are kept outside of flights into the shared budget.
+    pub fn hold(&self) -> Held {
+        Held {
+            bytes: 0,
+            in_all: Arc::clone(&self.kept),
+        }
+    }
+
+    /// Counts bytes of a fragment that is held while it is sent.
+    pub fn hold_fragment(&self) -> Held {
+        Held {
+            bytes: 0,
+            in_all: Arc::clone(&self.sent),
+        }
+    }
+
+    /// A flight nobody else can join: for revalidation behind the client's back and for requests that go alone.
+    pub fn start_alone(&self, primary: KeyHash, began: Sequence) -> FlightReader {
+        let flight = self.flight(primary, began);
+        flight.close();
+        let slot = flight.lock().add_reader();
+        FlightReader { flight, slot }
+    }
+
+    fn flight(&self, primary: KeyHash, began: Sequence) -> Arc<Flight> {
+        Arc::new(Flight {
+            primary,
+            began,
+            state: Mutex::new(State {
+                joinable: true,
+                ..State::default()
+            }),
+            kept_in_all: Arc::clone(&self.kept),
+        })
+    }
+
+    /// Takes the flight out of the table, so that the next request starts a new one.
+    pub fn remove(&self, flight: &Arc<Flight>) {
+        let mut shard = self.shard(flight.primary);
+        if let Some(listed) = shard.get_mut(&flight.primary.0) {
+            listed.retain(|one| !Arc::ptr_eq(&one.flight, flight));
+            if listed.is_empty() {
+                shard.remove(&flight.primary.0);
+            }
+        }
+    }
+
+    /// After an invalidation: nobody joins what began before it, whichever variant it is.
+    pub fn forget(&self, primary: KeyHash) {
+        self.unshared.forget(primary);
+        for one in self.shard(primary).remove(&primary.0).into_iter().flatten() {
+            one.flight.close();
+        }
+    }
+
+    /// The same for all that `is_meant`, by primary hash and key. (What is remembered of answers that nobody could share
+    /// stays: it costs company, and no more.)
+    pub fn forget_all(&self, is_meant: impl Fn(KeyHash, &[u8]) -> bool) {
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.retain(|_, listed| {
+                listed.retain(|one| {
+                    let meant = is_meant(one.flight.primary, &one.key);
+                    if meant {
+                        one.flight.close();
+                    }
+                    !meant
+                });
+                !listed.is_empty()
+            });
+        }
+    }
+}
+
+/// Bytes of bodies that are kept outside of flights; no longer counted when dropped.
+pub struct Held {
+    bytes: u64,
+    in_all: Arc<AtomicU64>,
+}
+
+impl Held {
+    /// So many bytes are kept now.
+    pub fn set(&mut self, bytes: u64) {
+        self.in_all.fetch_add(bytes, Ordering::Relaxed);
+        self.in_all.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.in_all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,10 @@
+//! Asking the origin: who shares a fetch, how it runs, what is stored of it, what is passed through.
+
+pub mod flight;
+pub mod hit_for_pass;
+pub mod pass;
+pub mod request_body;
+pub mod share;
+pub mod storing;
+pub mod task;
+pub mod upstream;

@@ -1,0 +1,388 @@
+//! Joining a fetch in progress, or starting one: whom a request shares its answer with.
+//!
+//! Requests that may have one answer share a fetch ([`crate::fetch::flight`]). What they must agree in is the key under which the answer
+//! is stored: the resource's, or the variant's once it is known that the answers vary. Who joined in vain (the answer turns out
+//! to vary, or to be for the one who asked) knows more by then, and looks for company once again before it asks alone.
+//!
+//! - Who says who he is (Authorization) shares with his like: what he is given is seldom for others.
+//! - Where the last answer could not be shared, nobody waits for the next one ([`crate::fetch::hit_for_pass`]).
+//! - A reload (`no-cache`, `max-age`, `min-fresh`) shares a fetch that begins after it came, and that asks in its words; where the
+//!   listener makes reloads patient (`client-directives = "revalidate"`), any fetch whose answer is not older than a second.
+//!
+//! Limits: a request joins [`JOINS_MAX`] times; a reload waits [`BEHIND_MAX`] for the fetch before it.
+//! Not known here: what is stored, what becomes of the answer (`exchange`).
+
+use std::{
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use fields::Fields;
+use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, judge, may_share_as};
+
+use crate::{
+    cache::find::Found,
+    conn::client::Conn,
+    fetch::flight::{Boarding, FlightReader, Heard, News},
+    fetch::hit_for_pass::Party,
+    fetch::task::{self, Errand},
+    record::metrics,
+    reply::answer::{self, Answering},
+    request::exchange::Wanted,
+    state::Worker,
+};
+
+/// So many times a request joins others; after as many disappointments it asks alone.
+const JOINS_MAX: u32 = 2;
+/// The longest that a reload waits until the fetch before it is answered.
+pub const BEHIND_MAX: Duration = Duration::from_secs(5);
+
+/// What became of looking for company.
+pub enum Boarded {
+    /// There is an answer, or the news that there is none.
+    Answer {
+        /// Where its body comes from.
+        reader: FlightReader,
+        /// The answer.
+        news: News,
+        /// Another request asked for it.
+        joined: bool,
+        /// An answer was waited for that could not be had.
+        in_vain: bool,
+    },
+    /// What is wanted has been stored meanwhile.
+    LookAgain,
+    /// The client has gone.
+    Gone,
+}
+
+/// Joins or starts a fetch, and waits for its head. `found`: what is stored and must be validated. `may_look_again`: if
+/// somebody has fetched it meanwhile.
+pub async fn board(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    wanted: &Wanted,
+    directives: &RequestDirectives,
+    found: Option<&Found>,
+    may_look_again: bool,
+) -> Boarded {
+    let flights = &worker.shared.flights;
+    let primary = wanted.primary;
+    let sequence = || worker.shared.store.sequence(primary);
+    let asks_about_its_own = found.is_none() && is_conditional(&wanted.request);
+    let none = RequestDirectives::default();
+    let (mut key, mut joins) = (Some(flight_key(worker, wanted)), 0);
+    loop {
+        // A patient reload joins what is under way, once; if that has begun too long ago, it queues for the next like any reload.
+        let queues = is_reload(directives) && (joins > 0 || !directives.may_share());
+        // What has not begun when a reload comes is all that it asks for.
+        let to_satisfy = if queues { &none } else { directives };
+        let boarding = match &key {
+            None => Boarding::Alone,
+            Some(_) if is_alone_for_now(worker, wanted) => Boarding::Alone,
+            Some(key) if asks_about_its_own && directives.may_share() => {
+                let joined = flights.join(primary, key);
+                joined.map_or(Boarding::Alone, Boarding::Joined)
+            }
+            Some(_) if asks_about_its_own => Boarding::Alone,
+            Some(key) if directives.may_share() && !queues => {
+                join_or_start(worker, wanted, key, directives, may_look_again)
+            }
+            Some(key) if queues => {
+                flights.join_or_queue(primary, key, &said(&wanted.request), sequence)
+            }
+            Some(_) => Boarding::Alone,
+        };
+        let errand = |is_conditional| errand(conn, wanted, valid(worker, found), is_conditional);
+        let (reader, joined) = match boarding {
+            Boarding::Joined(reader) => {
+                metrics::add(&worker.counters.flights_joined, 1);
+                (reader, true)
+            }
+            Boarding::Started(reader) => {
+                task::start(worker, Arc::clone(&reader.flight), errand(false));
+                (reader, false)
+            }
+            Boarding::Behind(reader, ahead) => {
+                metrics::add(&worker.counters.flights_queued, 1);
+                let flight = Arc::clone(&reader.flight);
+                task::start_behind(worker, flight, errand(false), ahead);
+                (reader, false)
+            }
+            Boarding::Alone => {
+                let reader = flights.start_alone(primary, sequence());
+                let errand = errand(asks_about_its_own);
+                task::start(worker, Arc::clone(&reader.flight), errand);
+                (reader, false)
+            }
+            Boarding::Unneeded => return Boarded::LookAgain,
+        };
+        let Some(news) = news(worker, conn, on, wanted, &reader).await else {
+            return Boarded::Gone;
+        };
+        if !joined || may_have(worker, wanted, to_satisfy, &news) {
+            let in_vain = joins > 0;
+            return Boarded::Answer {
+                reader,
+                news,
+                joined,
+                in_vain,
+            };
+        }
+        metrics::add(&worker.counters.flights_left, 1);
+        joins += 1;
+        key = key
+            .filter(|_| joins < JOINS_MAX)
+            .and_then(|tried| key_after(worker, wanted, directives, &tried, &news));
+    }
+}
+
+/// Fetches behind the back of a client that gets what is stale: one fetch a key.
+pub fn fetch_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &Found) {
+    let key = flight_key(worker, wanted);
+    let directives = RequestDirectives::default();
+    if let Boarding::Started(reader) = join_or_start(worker, wanted, &key, &directives, true) {
+        let errand = errand(conn, wanted, Some(stale), false);
+        task::start(worker, Arc::clone(&reader.flight), errand);
+    }
+}
+
+/// What those who share a fetch for this agree in, as far as that is known: the key under which the answer is stored.
+pub fn flight_key(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
+    let key = match worker.shared.store.marker(wanted.primary) {
+        Some(marker) => variant_key(wanted, marker.salt, &marker.list),
+        None if wanted.extras.is_empty() => wanted.key.clone(),
+        None => [&wanted.key[..], b"\n", &wanted.extras].concat(),
+    };
+    for_party(key, &wanted.request)
+}
+
+/// Who says who he is shares with his like.
+pub fn for_party(mut key: Vec<u8>, request: &Fields) -> Vec<u8> {
+    if Party::of(request) == Party::Authorised {
+        key.extend_from_slice(b"\nauthorization");
+    }
+    key
+}
+
+fn variant_key(wanted: &Wanted, salt: u64, list: &[u8]) -> Vec<u8> {
+    let mut key = task::variant_key(&wanted.key, salt, list, &wanted.request);
+    key.extend_from_slice(&wanted.extras);
+    key
+}
+
+/// What to look for company with after an answer that could not be had. Nothing: there is no use in that.
+fn key_after(
+    worker: &Worker,
+    wanted: &Wanted,
+    directives: &RequestDirectives,
+    tried: &[u8],
+    news: &News,
+) -> Option<Vec<u8>> {
+    let key = flight_key(worker, wanted);
+    if key != tried {
+        return Some(key);
+    }
+    // A patient reload that found an old answer: it queues under the same key.
+    let again = is_reload(directives).then(|| key.clone());
+    match news {
+        // Waiting once more would only add to the wait; what an origin in trouble said to another is not this client's to have.
+        News::Response(response) if response.status >= 500 => None,
+        News::Response(response) if response.storable.is_ok() => {
+            // It is not stored, so no marker tells the list. A salt of 0 is nobody's.
+            let Ok(Some(list)) = httpcache::vary_list(&response.fields) else {
+                return again;
+            };
+            let key = variant_key(wanted, 0, &list.to_bytes());
+            Some(for_party(key, &wanted.request))
+                .filter(|key| key != tried)
+                .or(again)
+        }
+        // That fetch is not to be joined any more.
+        News::Response(_) => Some(key),
+        News::Validated(validated) if !validated.storable => Some(key),
+        News::Validated(_) => again,
+        News::Failed(_) => None,
+    }
+}
+
+/// Joins the fetch for this key, or starts one, unless it was stored since it was looked up.
+fn join_or_start(
+    worker: &Worker,
+    wanted: &Wanted,
+    key: &[u8],
+    directives: &RequestDirectives,
+    may_look_again: bool,
+) -> Boarding {
+    let shared = &worker.shared;
+    let began = || {
+        let sequence = shared.store.sequence(wanted.primary);
+        let is_served = || {
+            let resident = shared.memory.get(worker.hasher.hash(key), key)?;
+            let standing = &resident.object.standing;
+            let verdict = judge(standing, directives, worker.now_ms());
+            Some(matches!(verdict, Verdict::Fresh) && !wanted.is_foreign(standing))
+        };
+        let is_unneeded = may_look_again && is_served() == Some(true);
+        (!is_unneeded).then_some(sequence)
+    };
+    shared.flights.join_or_start(wanted.primary, key, began)
+}
+
+fn is_alone_for_now(worker: &Worker, wanted: &Wanted) -> bool {
+    let unshared = &worker.shared.flights.unshared;
+    let party = Party::of(&wanted.request);
+    let is_alone = unshared.contains(wanted.primary, party, Instant::now());
+    if is_alone {
+        metrics::add(&worker.counters.flights_unshared, 1);
+    }
+    is_alone
+}
+
+/// Asks for what the origin says now, or has said not long ago.
+fn is_reload(directives: &RequestDirectives) -> bool {
+    directives.no_cache || directives.max_age_s.is_some() || directives.min_fresh_s.is_some()
+}
+
+/// What a reload says to caches between us and the origin: only those who say the same may share its answer.
+fn said(request: &Fields) -> Vec<u8> {
+    let cache_control = request.all(b"cache-control");
+    let pragma = request.all(b"pragma");
+    let mut said = Vec::new();
+    for line in cache_control.chain([&b"|"[..]]).chain(pragma) {
+        said.extend_from_slice(line);
+        said.push(b',');
+    }
+    said
+}
+
+/// What was purged after it was looked up is neither validated nor served instead.
+pub fn valid<'a>(worker: &Worker, found: Option<&'a Found>) -> Option<&'a Found> {
+    found.filter(|found| {
+        worker
+            .shared
+            .still_valid(found.stored.object(), found.began)
+    })
+}
+
+/// Does the request hold a condition that a stored response can answer?
+pub fn is_conditional(request: &Fields) -> bool {
+    request.contains(b"if-none-match") || request.contains(b"if-modified-since")
+}
+
+fn errand(conn: &Conn, wanted: &Wanted, stale: Option<&Found>, is_conditional: bool) -> Errand {
+    Errand {
+        listener: Rc::clone(&conn.listener),
+        asked: wanted.asked.clone(),
+        request: Arc::clone(&wanted.request),
+        is_conditional,
+        version: wanted.head.version,
+        key: wanted.key.clone(),
+        met: wanted.met,
+        extras: wanted.extras.clone(),
+        stale: stale.map(|f| f.stored.object().clone()),
+        stale_began: stale.map_or(0, |f| f.began),
+    }
+}
+
+/// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone.
+async fn news(
+    worker: &Worker,
+    conn: &mut Conn,
+    on: &mut Answering,
+    wanted: &Wanted,
+    reader: &FlightReader,
+) -> Option<News> {
+    let mut heard = 0;
+    loop {
+        let hint = match reader.heard(heard).await {
+            Heard::News(news) => return Some(news),
+            Heard::Hint(hint) => hint,
+        };
+        heard += 1;
+        //= rfc9110 §15.2   a server MUST NOT send a 1xx response to an HTTP/1.0 client
+        let same =
+            Arc::ptr_eq(&hint.asked_with, &wanted.request) || hint.asked_with == wanted.request;
+        if on.http11 && same && answer::raw(worker, conn, hint.bytes.into()).await.is_err() {
+            on.keep_open = false;
+            return None;
+        }
+    }
+}
+
+/// May a request that joined be given what the fetch brought? `directives`: what the answer has to satisfy of those it said.
+pub fn may_have(
+    worker: &Worker,
+    wanted: &Wanted,
+    directives: &RequestDirectives,
+    news: &News,
+) -> bool {
+    let waiter = Request {
+        method: &wanted.head.method,
+        fields: &wanted.request,
+    };
+    let now = worker.now_ms();
+    // The response's rules, and the waiter's word.
+    let rules = |rules: &Rules| Rules {
+        client_directives: wanted.client_directives,
+        ..*rules
+    };
+    let marker = worker.shared.store.marker(wanted.primary);
+    let list = marker.and_then(|marker| VaryList::from_bytes(&marker.list));
+    let terms = Terms {
+        directives,
+        list: list.as_ref(),
+    };
+    match news {
+        News::Response(response) => {
+            if response.storable.is_err() || wanted.is_foreign(&response.standing) {
+                return false;
+            }
+            let leader = Request {
+                method: "GET",
+                fields: &response.asked_with,
+            };
+            let answer = httpcache::Response {
+                status: response.status,
+                fields: &response.fields,
+            };
+            may_share_as(
+                &leader,
+                &waiter,
+                &answer,
+                &response.standing,
+                now,
+                &rules(&response.decision.rules),
+                &terms,
+            )
+        }
+        News::Validated(validated) => {
+            if !validated.storable || wanted.is_foreign(&validated.object.standing) {
+                return false;
+            }
+            let leader = Request {
+                method: "GET",
+                fields: &validated.asked_with,
+            };
+            let fields = validated.object.fields();
+            let answer = httpcache::Response {
+                status: validated.object.status,
+                fields: &fields,
+            };
+            let standing = &validated.object.standing;
+            may_share_as(
+                &leader,
+                &waiter,
+                &answer,
+                standing,
+                now,
+                &rules(&validated.rules),
+                &terms,
+            )
+        }
+        // The same failure would await it; but it may have a stale object of its own, so it gets the news.
+        News::Failed(_) => true,
+    }
+}

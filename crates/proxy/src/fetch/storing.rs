@@ -1,0 +1,447 @@
+//! The storing side of a fetch: what becomes of the body while it arrives.
+//!
+//! A body that fits one record is kept in pieces until it is complete and then stored whole. A longer one is cut
+//! into fragments, each stored when it is full, so that the memory for it stays at one fragment; the last
+//! record, the head with the total, makes them visible (docs/decisions/0009). Nothing is published
+//! of a body that did not arrive complete.
+
+use std::{
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use fields::Fields;
+use httpcache::VaryList;
+use store::{KeyHash, Sequence};
+
+use crate::{
+    cache::object::{self, Large, Object},
+    fetch::flight::{Flight, Keeping},
+    fetch::task::{self, Errand, Response},
+    state::Worker,
+};
+
+/// Ids of fetches whose bodies are stored in fragments: unique across restarts of a store.
+static FETCH_ID: AtomicU64 = AtomicU64::new(0);
+
+/// What becomes of a body.
+pub enum Storing {
+    /// Nothing.
+    No,
+    /// Kept until complete.
+    Whole(Kept),
+    /// Cut into fragments.
+    Fragments(Kept, Cut),
+}
+
+/// The part that is not yet stored.
+pub struct Kept {
+    place: Place,
+    head: Bytes,
+    response: Arc<Draft>,
+    pieces: Vec<Bytes>,
+    bytes: u64,
+    fragment_bytes: u64,
+    object_bytes_max: u64,
+    to_disk: bool,
+}
+
+/// Under which key.
+#[derive(Clone)]
+pub struct Place {
+    /// The key.
+    pub key: Bytes,
+    /// Its hash.
+    pub hash: KeyHash,
+    /// Hash of the key without the variant.
+    pub primary: KeyHash,
+}
+
+/// The numbers of the response that go into the object.
+struct Draft {
+    status: u16,
+    content_type: (u16, u16),
+    standing: httpcache::Standing,
+    bodiless: bool,
+}
+
+/// How far the cutting has come.
+pub struct Cut {
+    fetch_id: u64,
+    number: u32,
+    stored: u64,
+    /// The invalidation sequence at which the fragments began. That of the fetch, unless it was purged since.
+    began: Sequence,
+}
+
+impl Storing {
+    /// Decides whether and how a storable response is kept; if not, why, for Cache-Status.
+    pub fn begin(
+        worker: &Rc<Worker>,
+        flight: &Flight,
+        errand: &Errand,
+        response: &Response,
+    ) -> Result<Storing, &'static str> {
+        let shared = &worker.shared;
+        let store = shared.store.of(flight.primary);
+        let rule_bytes_max = response.decision.object_bytes_max;
+        let length = response.length.unwrap_or(0);
+        let admitted = shared.has_disk && shared.admits(flight.primary, length);
+        let to_disk = admitted && !store.is_paused(crate::cache::disk::unix_ms());
+        let (fragment_bytes, object_bytes_max) = if to_disk {
+            let of_plan = shared.plan.limits.object_bytes_max;
+            let most = of_plan.min(store.object_bytes_max()).min(rule_bytes_max);
+            (u64::from(store.fragment_bytes()), most)
+        } else {
+            let most = shared.memory.object_bytes_max().min(rule_bytes_max);
+            (most, most)
+        };
+        let beside = object::memory_bytes(&response.head, &errand.key);
+        let is_too_long = |length: u64| {
+            let fits_memory = || shared.memory.admits(length.saturating_add(beside));
+            length > object_bytes_max || !(to_disk || fits_memory())
+        };
+        if response.length.is_some_and(is_too_long) {
+            let fits_disk =
+                shared.has_disk && length <= rule_bytes_max.min(store.object_bytes_max());
+            return Err(match fits_disk {
+                true if !admitted => "not-admitted",
+                true if !to_disk => "store-paused",
+                _ => "too-large",
+            });
+        }
+        if shared.is_crowded() {
+            return Err("no-room");
+        }
+        let place = place(worker, flight.began, errand, &response.fields);
+        let Some(place) = place else {
+            return Err("vary");
+        };
+        Ok(Storing::Whole(Kept {
+            place,
+            head: response.head.clone(),
+            response: Arc::new(Draft {
+                status: response.status,
+                content_type: response.content_type,
+                standing: response.standing,
+                bodiless: response.bodiless,
+            }),
+            pieces: Vec::new(),
+            bytes: 0,
+            fragment_bytes,
+            object_bytes_max,
+            to_disk,
+        }))
+    }
+
+    /// The key it will be found under.
+    pub fn key(&self) -> Option<&Bytes> {
+        match self {
+            Storing::No => None,
+            Storing::Whole(kept) | Storing::Fragments(kept, _) => Some(&kept.place.key),
+        }
+    }
+
+    /// What the flight must keep for this.
+    pub fn keeping(&self) -> Keeping {
+        match self {
+            Storing::No => Keeping::Nothing,
+            Storing::Whole(_) => Keeping::All,
+            Storing::Fragments(kept, _) => Keeping::Fragments {
+                bytes: kept.fragment_bytes,
+            },
+        }
+    }
+
+    /// The length of a body that is to go to the disk in one record.
+    pub fn whole_bytes(&self) -> Option<u64> {
+        match self {
+            Storing::Whole(kept) if kept.to_disk => Some(kept.bytes),
+            _ => None,
+        }
+    }
+
+    /// Takes the next piece of the body.
+    pub fn take(&mut self, worker: &Worker, flight: &Flight, piece: &Bytes) {
+        let kept = match self {
+            Storing::No => return,
+            Storing::Whole(kept) | Storing::Fragments(kept, _) => kept,
+        };
+        kept.pieces.push(piece.clone());
+        kept.bytes += piece.len() as u64;
+        let before = match self {
+            Storing::Fragments(_, cut) => cut.stored,
+            _ => 0,
+        };
+        let (Storing::Whole(kept) | Storing::Fragments(kept, _)) = self else {
+            return;
+        };
+        let too_long = before + kept.bytes > kept.object_bytes_max;
+        if too_long || (kept.bytes > kept.fragment_bytes && !kept.to_disk) {
+            self.give_up(flight);
+            return;
+        }
+        if kept.bytes <= kept.fragment_bytes {
+            return;
+        }
+        if let Storing::Whole(_) = self {
+            self.begin_cutting(flight);
+        }
+        self.cut_full_fragments(worker, flight);
+    }
+
+    /// The body is complete: publishes the object. `length`: what the head promised.
+    pub fn complete(&mut self, worker: &Rc<Worker>, flight: &Flight, length: Option<u64>) {
+        match std::mem::replace(self, Storing::No) {
+            Storing::No => {}
+            Storing::Whole(kept) => {
+                if length.is_none_or(|l| l == kept.bytes) {
+                    kept.publish_whole(worker, flight);
+                }
+            }
+            Storing::Fragments(mut kept, mut cut) => {
+                let total = cut.stored + kept.bytes;
+                let complete = length.is_none_or(|l| l == total);
+                if complete && (kept.bytes == 0 || cut.store(worker, flight, &mut kept)) {
+                    kept.publish_large(worker, flight, &cut);
+                } else {
+                    flight.give_up_storing();
+                }
+            }
+        }
+    }
+
+    fn give_up(&mut self, flight: &Flight) {
+        *self = Storing::No;
+        flight.give_up_storing();
+    }
+
+    fn begin_cutting(&mut self, flight: &Flight) {
+        if let Storing::Whole(kept) = std::mem::replace(self, Storing::No) {
+            flight.keep_fragments(kept.fragment_bytes);
+            let cut = Cut {
+                fetch_id: next_fetch_id(),
+                number: 0,
+                stored: 0,
+                began: flight.began,
+            };
+            *self = Storing::Fragments(kept, cut);
+        }
+    }
+
+    fn cut_full_fragments(&mut self, worker: &Worker, flight: &Flight) {
+        let Storing::Fragments(kept, cut) = self else {
+            return;
+        };
+        while kept.bytes >= kept.fragment_bytes {
+            let rest = kept.split_fragment();
+            let stored = cut.store(worker, flight, kept);
+            kept.bytes = rest.iter().map(|p| p.len() as u64).sum();
+            kept.pieces = rest;
+            if !stored {
+                self.give_up(flight);
+                return;
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// Leaves exactly one fragment in `pieces` and returns what is behind it.
+    fn split_fragment(&mut self) -> Vec<Bytes> {
+        let mut room = self.fragment_bytes as usize;
+        let mut at = 0;
+        while at < self.pieces.len() && self.pieces[at].len() <= room {
+            room -= self.pieces[at].len();
+            at += 1;
+        }
+        let mut rest = self.pieces.split_off(at);
+        if room > 0
+            && let Some(first) = rest.first_mut()
+        {
+            self.pieces.push(first.split_to(room));
+        }
+        self.bytes = self.fragment_bytes;
+        rest
+    }
+
+    fn object(&self, head_length: u64, body: Bytes, large: Option<Large>) -> Object {
+        let mut head = Vec::with_capacity(self.head.len() + 32);
+        head.extend_from_slice(&self.head);
+        if !self.response.bodiless {
+            head.extend_from_slice(b"Content-Length: ");
+            http1::write_decimal(head_length, &mut head);
+            head.extend_from_slice(b"\r\n");
+        }
+        Object {
+            key: self.place.key.clone(),
+            hash: self.place.hash,
+            primary: self.place.primary,
+            status: self.response.status,
+            standing: self.response.standing,
+            content_type: self.response.content_type,
+            head: head.into(),
+            body,
+            large,
+        }
+    }
+
+    fn publish_whole(self, worker: &Rc<Worker>, flight: &Flight) {
+        let shared = &worker.shared;
+        let mut object = self.object(self.bytes, Bytes::new(), None);
+        match &worker.disk {
+            Some(disk) if self.to_disk => {
+                let pieces: Vec<&[u8]> = self.pieces.iter().map(|p| &p[..]).collect();
+                disk.store_object(&object, &pieces, flight.began);
+                shared.take_back_hidden(&object);
+            }
+            Some(disk) => disk.forget(&object),
+            None => {}
+        }
+        // What replaces an older version must replace it in memory too, also when it is too large for it.
+        let cost = object.memory_bytes() + self.bytes;
+        if !shared.memory.admits(cost) {
+            shared.memory.remove(object.hash);
+            return;
+        }
+        if !shared.still_valid(&object, flight.began) && !shared.is_purged(&object, flight.began) {
+            // It took so long that nobody can tell any more whether it was purged. What it was to replace is out of date.
+            shared.memory.remove(object.hash);
+            return;
+        }
+        // Copied, so that no part-filled read buffer is kept alive for it.
+        let mut body = Vec::with_capacity(self.bytes as usize);
+        for piece in &self.pieces {
+            body.extend_from_slice(piece);
+        }
+        object.body = body.into();
+        shared
+            .memory
+            .insert(object, |object| shared.may_publish(object, flight.began));
+    }
+
+    fn publish_large(self, worker: &Rc<Worker>, flight: &Flight, cut: &Cut) {
+        if cut.is_overtaken(flight) {
+            return;
+        }
+        let large = Large {
+            fetch_id: cut.fetch_id,
+            fragments: cut.number,
+            bytes: cut.stored,
+        };
+        let object = self.object(cut.stored, Bytes::new(), Some(large));
+        if let Some(disk) = &worker.disk {
+            disk.store_object(&object, &[], flight.began);
+            worker.shared.take_back_hidden(&object);
+        }
+        worker.shared.memory.remove(object.hash);
+    }
+}
+
+impl Cut {
+    /// A purge came after the fetch began: what is stored is for its readers alone.
+    fn is_overtaken(&self, flight: &Flight) -> bool {
+        self.began != flight.began
+    }
+
+    fn store(&mut self, worker: &Worker, flight: &Flight, kept: &mut Kept) -> bool {
+        let Some(disk) = &worker.disk else {
+            return false;
+        };
+        let Place { key, primary, .. } = &kept.place;
+        let pieces: Vec<&[u8]> = kept.pieces.iter().map(|p| &p[..]).collect();
+        let put = |began| {
+            let fragment = task::fragment(self.fetch_id, self.number);
+            disk.store_fragment(key, *primary, fragment, &pieces, began)
+        };
+        let mut stored = put(self.began);
+        if !stored && flight.readers() > 1 {
+            // They joined before a purge, and one of them may lag. No head will lead anybody else to these fragments.
+            let store = &worker.shared.store;
+            let is_purged = store.invalidated_since(*primary, self.began)
+                || store.predicates_since(*primary, self.began);
+            if is_purged {
+                let began = store.sequence(*primary);
+                stored = put(began);
+                self.began = began;
+                flight.store_for_readers();
+            }
+        }
+        if stored {
+            self.number += 1;
+            self.stored += kept.bytes;
+            flight.note_stored(self.stored, &kept.place.key, self.fetch_id);
+        }
+        stored
+    }
+}
+
+/// The key the response is stored under: with Vary, through the marker that holds its list.
+pub fn place(
+    worker: &Worker,
+    began: Sequence,
+    errand: &Errand,
+    response: &Fields,
+) -> Option<Place> {
+    let shared = &worker.shared;
+    let primary = worker.hasher.hash(&errand.key);
+    let present = shared.store.marker(primary);
+    let marker = match httpcache::vary_list(response).ok()? {
+        Some(mut list) => {
+            let known = present.and_then(|marker| {
+                let list = VaryList::from_bytes(&marker.list)?;
+                Some((marker, list))
+            });
+            if let Some((_, before)) = &known {
+                list.resume(before);
+            }
+            list.learn(&errand.request, response);
+            let bytes = list.to_bytes();
+            let resumed = known
+                .filter(|(_, before)| list.continues(before))
+                .filter(|_| !shared.store.invalidated_since(primary, began))
+                .and_then(|(present, _)| {
+                    let store = &shared.store;
+                    store.resume_marker(primary, present.salt, &bytes)
+                });
+            resumed.or_else(|| shared.store.set_marker(primary, &bytes, began))?
+        }
+        // Without Vary, but variants are known: an empty list makes this the only one. And what a rule makes part of the key is
+        // part of a variant's.
+        None if present.is_some() || !errand.extras.is_empty() => {
+            shared.store.set_marker(primary, b"", began)?
+        }
+        None => {
+            return Some(Place {
+                key: Bytes::copy_from_slice(&errand.key),
+                hash: primary,
+                primary,
+            });
+        }
+    };
+    // What was stored without Vary would be found first.
+    shared.memory.remove(primary);
+    shared.store.of(primary).forget(primary);
+    let mut key = task::variant_key(&errand.key, marker.salt, &marker.list, &errand.request);
+    key.extend_from_slice(&errand.extras);
+    Some(Place {
+        hash: worker.hasher.hash(&key),
+        key: key.into(),
+        primary,
+    })
+}
+
+/// A new id: the start time in the upper bits, a counter in the lower, so that no restart repeats one.
+pub fn next_fetch_id() -> u64 {
+    let count = FETCH_ID.fetch_add(1, Ordering::Relaxed);
+    let start = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis() as u64;
+    (start << 22) ^ count
+}

@@ -1,0 +1,624 @@
+//! One request to an origin and its answer, over a pooled or a new connection.
+//!
+//! The request goes out, the heads come in (interim responses one by one, as they arrive), then the body in pieces.
+//! A pooled connection may have been closed by the origin in the meantime: then, and only when nothing of an
+//! answer was seen and the request can be repeated, it is sent once more on a new connection (RFC 9112 §9.3.1).
+//!
+//! A connection goes back to the pool only when the answer ended where its framing said and both sides keep it
+//! open. Every wait has a limit.
+//!
+//! Not known here: caching, clients.
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Instant,
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use fields::Fields;
+use http1::{Chunk, ChunkedDecoder, Framing, Reject, ResponseHead};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+use crate::{
+    conn::heads::Kept,
+    deadline::Watch,
+    origin::{ConnectError, ConnectTimes, Destination, Lease},
+    record::access::Destinations,
+    record::metrics,
+    reply::interim::{INTERIM_MAX, is_interim},
+    state::Worker,
+};
+
+/// What is read from an origin at once while its head is awaited.
+const FIRST_READ_BYTES: usize = 16 << 10;
+/// What is read at once of a long body.
+const BODY_READ_BYTES: usize = 64 << 10;
+/// Why there is no (complete) answer.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// No connection.
+    #[error("{0}")]
+    Connect(#[from] ConnectError),
+    /// Closed or reset before the answer was complete.
+    #[error("the origin closed the connection: {0}")]
+    Closed(io::Error),
+    /// Nothing came for too long.
+    #[error("the origin did not answer in time")]
+    Timeout,
+    /// The answer breaks RFC 9112.
+    #[error("the origin's answer is malformed: {0}")]
+    Malformed(#[from] Reject),
+}
+
+impl UpstreamError {
+    /// The status owed to the client.
+    pub fn status(&self) -> u16 {
+        match self {
+            UpstreamError::Connect(error) => error.status(),
+            UpstreamError::Timeout => 504,
+            UpstreamError::Closed(_) | UpstreamError::Malformed(_) => 502,
+        }
+    }
+
+    /// A token for Cache-Status `detail`, from the registry of RFC 9209 where it has one.
+    pub fn token(&self) -> &'static str {
+        match self {
+            UpstreamError::Connect(error) => error.detail_token(),
+            UpstreamError::Closed(_) => "connection_terminated",
+            UpstreamError::Timeout => "connection_read_timeout",
+            UpstreamError::Malformed(_) => "http_protocol_error",
+        }
+    }
+}
+
+/// Moments of a fetch, for the profile.
+#[derive(Clone, Copy, Debug)]
+pub struct Moments {
+    /// DNS: begin and end, if a name was looked up.
+    pub dns: Option<(Instant, Instant)>,
+    /// Connect: begin and end, if a connection was made.
+    pub connect: Option<(Instant, Instant)>,
+    /// Request written.
+    pub asked: Instant,
+    /// First byte of the head.
+    pub first: Instant,
+}
+
+impl Moments {
+    fn new(now: Instant) -> Moments {
+        Moments {
+            dns: None,
+            connect: None,
+            asked: now,
+            first: now,
+        }
+    }
+}
+
+/// A connection with a request on it.
+pub struct Upstream {
+    lease: Lease,
+    input: BytesMut,
+    /// What `input` takes of the budget of all heads, while one is not complete.
+    kept: Option<Kept>,
+    /// Interim responses that may still come.
+    interim_left: usize,
+    /// An interim response announced a body, or the end: what comes behind this answer is not looked at.
+    unsound: bool,
+    /// Times so far.
+    pub moments: Moments,
+}
+
+/// A connection to `destination`, pooled if there is one and `fresh` is not asked for.
+pub async fn connect(
+    worker: &Worker,
+    destination: &Destination,
+    rules: &Destinations,
+    fresh: bool,
+) -> Result<(Lease, bool, Moments), UpstreamError> {
+    let mut moments = Moments::new(Instant::now());
+    let mut times = ConnectTimes::default();
+    let pooled = match fresh {
+        true => None,
+        false => worker.connector.pool().checkout(destination, rules),
+    };
+    // Boxed: making a connection is rare and its future large.
+    let lease = match pooled {
+        Some(lease) => lease,
+        None if fresh => Box::pin(worker.connector.connect(destination, rules, &mut times)).await?,
+        None => Box::pin(worker.connector.lease(destination, rules, &mut times)).await?,
+    };
+    let reused = lease.is_reused();
+    if !reused {
+        metrics::add(&worker.counters.origin_connections, 1);
+    }
+    moments.dns = times.dns;
+    moments.connect = times.connect;
+    Ok((lease, reused, moments))
+}
+
+/// Sends a request without a body and waits for the head of its final answer. Interim responses are dropped.
+pub async fn ask_final(
+    worker: &Worker,
+    watch: &Watch,
+    destination: &Destination,
+    rules: &Destinations,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let (mut upstream, mut head) = ask(worker, watch, destination, rules, method, request).await?;
+    while is_interim(&head) {
+        head = upstream.head(worker, watch, method).await?;
+    }
+    Ok((upstream, head))
+}
+
+/// Sends a request without a body and waits for the first head, which may be that of an interim response.
+pub async fn ask(
+    worker: &Worker,
+    watch: &Watch,
+    destination: &Destination,
+    rules: &Destinations,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let mut fresh = false;
+    loop {
+        let (lease, reused, moments) = connect(worker, destination, rules, fresh).await?;
+        let mut upstream = Upstream::new(lease, moments);
+        let result = async {
+            upstream.send(worker, watch, request).await?;
+            upstream.head(worker, watch, method).await
+        }
+        .await;
+        match result {
+            Ok(head) => return Ok((upstream, head)),
+            Err(UpstreamError::Closed(_)) if reused && upstream.input.is_empty() => fresh = true,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Upstream {
+    /// Takes over a connection on which nothing is under way.
+    pub fn new(lease: Lease, moments: Moments) -> Upstream {
+        Upstream {
+            lease,
+            input: BytesMut::new(),
+            kept: None,
+            interim_left: INTERIM_MAX,
+            unsound: false,
+            moments,
+        }
+    }
+
+    /// Writes bytes of a request.
+    pub async fn send(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        bytes: &[u8],
+    ) -> Result<(), UpstreamError> {
+        metrics::add(&worker.counters.origin_requests, 1);
+        write_all(worker, watch, &mut self.lease, bytes).await?;
+        self.moments.asked = Instant::now();
+        Ok(())
+    }
+
+    /// Writes bytes of a request body, and listens meanwhile.
+    pub async fn write_or_hear(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        unsent: &mut Bytes,
+    ) -> Result<Moved, UpstreamError> {
+        write_or_hear(worker, watch, &mut self.lease, unsent, &mut self.input).await
+    }
+
+    /// The next head, interim ones included; of those only so many, and each in its time.
+    pub async fn head(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        method: &str,
+    ) -> Result<ResponseHead, UpstreamError> {
+        let limits = &worker.shared.response_limits;
+        // For the whole head: one that dribbles in, however fast the bytes follow each other, does not begin it anew.
+        let limit = worker.shared.plan.timeouts.origin_first_byte;
+        let began = Instant::now();
+        let mut scanned = 0;
+        loop {
+            // A head that is not complete is not parsed again for every byte that dribbles in.
+            if let Some(end) = http1::scan_end(&self.input, scanned) {
+                self.kept = None;
+                let head = http1::parse_response(&self.input, limits, method)?.ok_or(
+                    UpstreamError::Malformed(Reject::Response(http1::Fault::HeadTooLarge)),
+                )?;
+                debug_assert!(head.head_bytes <= end.max(head.head_bytes));
+                self.input.advance(head.head_bytes);
+                if is_interim(&head) {
+                    self.unsound |= !head.keep_alive;
+                    let left = self.interim_left.checked_sub(1);
+                    self.interim_left = left.ok_or(UpstreamError::Malformed(Reject::Response(
+                        http1::Fault::StatusCode,
+                    )))?;
+                }
+                return Ok(head);
+            }
+            if self.input.len() > limits.head_bytes_max {
+                return Err(UpstreamError::Malformed(Reject::Response(
+                    http1::Fault::HeadTooLarge,
+                )));
+            }
+            scanned = self.input.len();
+            let empty = self.input.is_empty();
+            if !empty {
+                let kept = self.kept.get_or_insert_with(|| worker.heads.place());
+                if !kept.grow(self.input.len(), began) {
+                    return Err(crowded(worker));
+                }
+            }
+            let left = limit.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return Err(UpstreamError::Timeout);
+            }
+            match watch.limit(left, pin!(self.read_more(worker))).await {
+                Err(_) => return Err(UpstreamError::Timeout),
+                Ok(None) => return Err(crowded(worker)),
+                Ok(Some(Err(error))) => return Err(UpstreamError::Closed(error)),
+                Ok(Some(Ok(0))) => {
+                    return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Ok(Some(Ok(_))) => {}
+            }
+            if empty {
+                self.moments.first = Instant::now();
+            }
+        }
+    }
+
+    /// Waits until the origin has something to say (or has closed), without taking it.
+    pub async fn readable(&mut self, worker: &Worker) {
+        if !self.input.is_empty() {
+            return;
+        }
+        let _ = self.read_more(worker).await;
+    }
+
+    /// Reads once, by way of the worker's space, so that no more is kept than what has come. `None`: what has come must go.
+    async fn read_more(&mut self, worker: &Worker) -> Option<io::Result<usize>> {
+        poll_fn(|cx| {
+            if self.kept.as_ref().is_some_and(|kept| kept.poll_must_go(cx)) {
+                return Poll::Ready(None);
+            }
+            let mut space = worker.input.borrow_mut();
+            let mut buf = ReadBuf::new(&mut space[..FIRST_READ_BYTES]);
+            let read = Pin::new(self.lease.stream()).poll_read(cx, &mut buf);
+            read.map(|result| {
+                self.input.extend_from_slice(buf.filled());
+                Some(result.map(|()| buf.filled().len()))
+            })
+        })
+        .await
+    }
+
+    /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
+    pub fn body(self, worker: &Worker, head: &ResponseHead) -> Body {
+        let state = match head.framing {
+            Framing::None => BodyState::Length(0),
+            Framing::Length(bytes) => BodyState::Length(bytes),
+            Framing::Chunked => BodyState::Chunked(Box::new(ChunkedDecoder::new(
+                &worker.shared.response_limits,
+            ))),
+            Framing::UntilClose => BodyState::UntilClose,
+        };
+        Body {
+            lease: Some(self.lease),
+            input: self.input,
+            state,
+            reusable: head.keep_alive && !self.unsound && !is_interim(head),
+            trailers: None,
+        }
+    }
+
+    /// The bare connection and what was already read from it, after an upgrade.
+    pub fn into_parts(self) -> (Lease, BytesMut) {
+        (self.lease, self.input)
+    }
+}
+
+/// There is no room for the head.
+fn crowded(worker: &Worker) -> UpstreamError {
+    metrics::add(&worker.counters.heads_shed, 1);
+    UpstreamError::Malformed(Reject::Response(http1::Fault::HeadTooLarge))
+}
+
+async fn write_all(
+    worker: &Worker,
+    watch: &Watch,
+    lease: &mut Lease,
+    mut bytes: &[u8],
+) -> Result<(), UpstreamError> {
+    let limit = worker.shared.plan.timeouts.origin_write;
+    let stream = lease.stream();
+    while !bytes.is_empty() {
+        let n = watch
+            .limit(limit, pin!(stream.write(bytes)))
+            .await
+            .map_err(|_| UpstreamError::Timeout)?
+            .map_err(UpstreamError::Closed)?;
+        if n == 0 {
+            return Err(UpstreamError::Closed(io::ErrorKind::WriteZero.into()));
+        }
+        bytes = &bytes[n..];
+    }
+    watch
+        .limit(limit, pin!(stream.flush()))
+        .await
+        .map_err(|_| UpstreamError::Timeout)?
+        .map_err(UpstreamError::Closed)
+}
+
+/// What came first while a piece of a request body was on its way up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moved {
+    /// All of it is written.
+    Sent,
+    /// The origin says something, or has closed. Some of the piece may be unsent.
+    Heard,
+}
+
+/// Neither direction waits for the other: an origin may answer before it has read the body, or read no more of it
+/// until its answer is taken.
+async fn write_or_hear(
+    worker: &Worker,
+    watch: &Watch,
+    lease: &mut Lease,
+    unsent: &mut Bytes,
+    input: &mut BytesMut,
+) -> Result<Moved, UpstreamError> {
+    const HEARD_BYTES: usize = 4 << 10;
+    let limit = worker.shared.plan.timeouts.origin_write;
+    loop {
+        let before = unsent.len();
+        let step = poll_fn(|cx| {
+            let mut stream = Pin::new(lease.stream());
+            let written = if unsent.is_empty() {
+                stream.as_mut().poll_flush(cx).map_ok(|()| 0)
+            } else {
+                stream.as_mut().poll_write(cx, unsent)
+            };
+            match written {
+                Poll::Ready(Ok(0)) if !unsent.is_empty() => {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                Poll::Ready(Ok(n)) => {
+                    unsent.advance(n);
+                    return Poll::Ready(Ok(Moved::Sent));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {}
+            }
+            let mut heard = [0; HEARD_BYTES];
+            let mut heard = ReadBuf::new(&mut heard);
+            // A read that fails is told again by the next one, which expects an answer.
+            stream.poll_read(cx, &mut heard).map(|_| {
+                input.extend_from_slice(heard.filled());
+                Ok(Moved::Heard)
+            })
+        });
+        match watch.limit(limit, pin!(step)).await {
+            Err(_) => return Err(UpstreamError::Timeout),
+            Ok(Err(error)) => return Err(UpstreamError::Closed(error)),
+            Ok(Ok(Moved::Heard)) => return Ok(Moved::Heard),
+            // Flushed, nothing being left to write.
+            Ok(Ok(Moved::Sent)) if before == 0 => return Ok(Moved::Sent),
+            Ok(Ok(Moved::Sent)) => {}
+        }
+    }
+}
+
+/// Pieces smaller than this are joined when they are there at once.
+const GATHER_BYTES: usize = 16 << 10;
+
+/// Chunks of a body that arrived together.
+enum Gathered {
+    One(Bytes),
+    Several(BytesMut),
+}
+
+impl Gathered {
+    fn len(&self) -> usize {
+        match self {
+            Gathered::One(piece) => piece.len(),
+            Gathered::Several(all) => all.len(),
+        }
+    }
+
+    fn join(self, next: &[u8]) -> Gathered {
+        let mut all = match self {
+            Gathered::One(piece) => {
+                let mut all = BytesMut::with_capacity(GATHER_BYTES + piece.len());
+                all.extend_from_slice(&piece);
+                all
+            }
+            Gathered::Several(all) => all,
+        };
+        all.extend_from_slice(next);
+        Gathered::Several(all)
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Gathered::One(piece) => piece,
+            Gathered::Several(all) => all.freeze(),
+        }
+    }
+}
+
+enum BodyState {
+    Length(u64),
+    Chunked(Box<ChunkedDecoder>),
+    UntilClose,
+    Done,
+}
+
+/// A response body as it arrives.
+pub struct Body {
+    lease: Option<Lease>,
+    input: BytesMut,
+    state: BodyState,
+    reusable: bool,
+    trailers: Option<Fields>,
+}
+
+impl Body {
+    /// The next piece; `None` at the end, after which the connection is back in the pool if it can be.
+    pub async fn next(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+    ) -> Result<Option<Bytes>, UpstreamError> {
+        loop {
+            match &mut self.state {
+                BodyState::Done => return Ok(None),
+                BodyState::Length(0) => {
+                    // Bytes behind the end are not ours: such a connection is not used again.
+                    let clean = self.input.is_empty();
+                    self.end(clean);
+                    return Ok(None);
+                }
+                BodyState::Length(left) => {
+                    if !self.input.is_empty() {
+                        let n = usize::try_from(*left)
+                            .unwrap_or(usize::MAX)
+                            .min(self.input.len());
+                        *left -= n as u64;
+                        let piece = self.input.split_to(n).freeze();
+                        metrics::add(&worker.counters.origin_bytes, n as u64);
+                        if *left == 0 {
+                            let clean = self.input.is_empty();
+                            self.end(clean);
+                        }
+                        return Ok(Some(piece));
+                    }
+                    let want = usize::try_from(*left).unwrap_or(usize::MAX);
+                    let n = self.read(worker, watch, want.min(BODY_READ_BYTES)).await?;
+                    if n == 0 {
+                        return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+                BodyState::UntilClose => {
+                    if !self.input.is_empty() {
+                        let piece = self.input.split().freeze();
+                        metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+                        return Ok(Some(piece));
+                    }
+                    if self.read(worker, watch, BODY_READ_BYTES).await? == 0 {
+                        self.end(false);
+                        return Ok(None);
+                    }
+                }
+                BodyState::Chunked(decoder) => {
+                    let mut gathered: Option<Gathered> = None;
+                    loop {
+                        match decoder.next(&self.input)? {
+                            Chunk::Data { start, end } => {
+                                self.input.advance(start);
+                                let piece = self.input.split_to(end - start).freeze();
+                                metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+                                // Small chunks are joined, so that nobody pays per chunk of an origin's choosing.
+                                let all = match gathered.take() {
+                                    None => Gathered::One(piece),
+                                    Some(before) => before.join(&piece),
+                                };
+                                if all.len() >= GATHER_BYTES {
+                                    return Ok(Some(all.into_bytes()));
+                                }
+                                gathered = Some(all);
+                            }
+                            Chunk::End { consumed, trailers } => {
+                                self.input.advance(consumed);
+                                if !trailers.is_empty() {
+                                    self.trailers = Some(trailers);
+                                }
+                                let clean = self.input.is_empty();
+                                self.end(clean);
+                                return Ok(gathered.map(Gathered::into_bytes));
+                            }
+                            Chunk::More { consumed } => {
+                                self.input.advance(consumed);
+                                break;
+                            }
+                        }
+                    }
+                    if let Some(all) = gathered {
+                        return Ok(Some(all.into_bytes()));
+                    }
+                    if self.read(worker, watch, FIRST_READ_BYTES).await? == 0 {
+                        return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The connection will not be used again, whatever comes.
+    pub fn forbid_reuse(&mut self) {
+        self.reusable = false;
+    }
+
+    /// Writes more of the request body until it is through or the next piece of the answer can be taken.
+    pub async fn write_or_hear(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        unsent: &mut Bytes,
+    ) -> Result<Moved, UpstreamError> {
+        match &mut self.lease {
+            // An answer without a body, or at its end, is heard already.
+            _ if matches!(self.state, BodyState::Length(0) | BodyState::Done) => Ok(Moved::Heard),
+            Some(lease) if self.input.is_empty() => {
+                write_or_hear(worker, watch, lease, unsent, &mut self.input).await
+            }
+            _ => Ok(Moved::Heard),
+        }
+    }
+
+    /// Trailers, once the body has ended.
+    pub fn take_trailers(&mut self) -> Option<Fields> {
+        self.trailers.take()
+    }
+
+    async fn read(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        want: usize,
+    ) -> Result<usize, UpstreamError> {
+        let Some(lease) = &mut self.lease else {
+            return Ok(0);
+        };
+        self.input.reserve(want.max(1));
+        let limit = worker.shared.plan.timeouts.origin_idle_read;
+        let input = &mut self.input;
+        watch
+            .limit(limit, pin!(lease.stream().read_buf(input)))
+            .await
+            .map_err(|_| UpstreamError::Timeout)?
+            .map_err(UpstreamError::Closed)
+    }
+
+    fn end(&mut self, clean: bool) {
+        self.state = BodyState::Done;
+        if let Some(lease) = self.lease.take()
+            && clean
+            && self.reusable
+        {
+            lease.reuse();
+        }
+    }
+}

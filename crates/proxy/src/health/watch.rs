@@ -1,0 +1,216 @@
+//! Watching what must move: the stores' devices, the workers, the keeper.
+//!
+//! A device that has reads to do and ends none of them for a while is *set aside* (`device::Health`): until it answers again
+//! nobody asks it, what is stored there counts as absent, and nothing is stored there. Whether it answers is seen by the
+//! reads it still has, and found out by *probes*, reads on threads of their own, which may hang as they like. Each change is
+//! said once.
+//!
+//! A worker or keeper that does not move cannot be helped, so `/healthz` fails: whoever watches the process from outside
+//! starts it anew, or asks another.
+//!
+//! This runs on the control thread, which never reads or writes a device itself.
+//!
+//! Not known here: what is read; what the keeper does.
+//!
+//! Limits: [`PROBES_MAX`] probes of a device at a time. A device is found to be silent up to [`STEP`] late. Only reads are
+//! watched: who writes is held up by the bounds of the store.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use device::Device;
+
+use crate::{cache::opening::Absent, state::Shared};
+
+/// How often it is looked.
+const STEP: Duration = Duration::from_millis(250);
+/// A device is silent when it has answered nothing for as long as an answer waits for it (`store.read-wait`), within these
+/// bounds: a disk that spins up or is reset takes seconds, and a patient operator still wants to know.
+const SILENT_MIN: Duration = Duration::from_secs(1);
+const SILENT_MAX: Duration = Duration::from_secs(30);
+/// Between two probes, at first; then twice as long each time, up to the maximum.
+const PROBE_PAUSE: Duration = Duration::from_secs(1);
+const PROBE_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Probes of one device that hang at most; then it must answer one of them, or a read, before there are more.
+const PROBES_MAX: u64 = 8;
+/// A device that is set aside again so soon after it answered is asked no sooner than the last time.
+const RELAPSE: Duration = Duration::from_secs(120);
+
+/// A worker looks up ten times a second, between requests; none takes a hundredth of this.
+const WORKER_STILL_MAX: Duration = Duration::from_secs(10);
+/// As often does the keeper, beside what its disk operations take, but it also computes checkpoints of large indexes.
+const KEEPER_STILL_MAX: Duration = Duration::from_secs(60);
+/// The keeper's work at one store: a flush on a busy disk with a large cache may take a minute.
+const STORE_STILL_MAX: Duration = Duration::from_secs(300);
+
+/// Watches until the process ends.
+pub async fn run(shared: Arc<Shared>) {
+    let silent_max = silent_max(&shared);
+    let devices = shared.devices.iter().cloned();
+    let mut watched: Vec<_> = devices.map(Watched::new).collect();
+    let mut was_still = false;
+    loop {
+        tokio::time::sleep(STEP).await;
+        for device in &mut watched {
+            device.look(silent_max, Instant::now());
+        }
+        let still = standstill(&shared);
+        match (&still, was_still) {
+            (Some(cause), false) => tracing::error!("{cause}"),
+            (None, true) => tracing::warn!("what did not move moves again"),
+            _ => {}
+        }
+        was_still = still.is_some();
+    }
+}
+
+fn silent_max(shared: &Shared) -> Duration {
+    (shared.plan.storing.read_wait).clamp(SILENT_MIN, SILENT_MAX)
+}
+
+/// Why the process is not well, if it cannot go on serving.
+pub fn standstill(shared: &Shared) -> Option<String> {
+    if shared.is_draining() {
+        return None; // threads end now
+    }
+    let age = |age: Duration| age.as_secs();
+    for (index, pulse) in shared.pulses.iter().enumerate() {
+        if pulse.age() > WORKER_STILL_MAX {
+            let age = age(pulse.age());
+            return Some(format!("worker {index} has not moved for {age} s"));
+        }
+    }
+    if let Some(pulse) = shared.bell.keeper_pulse()
+        && pulse.age() > KEEPER_STILL_MAX
+    {
+        let age = age(pulse.age());
+        return Some(format!("the keeper has not moved for {age} s"));
+    }
+    let mut works = shared.bell.works().iter().zip(&shared.devices);
+    works.find_map(|(work, device)| {
+        let is_still = work.still_for() > STORE_STILL_MAX && !device.health().is_aside();
+        let (path, age) = (work.path.display(), age(work.still_for()));
+        is_still.then(|| format!("store {path} has done nothing of its work for {age} s"))
+    })
+}
+
+/// What does not work while all else goes on, a sentence each.
+pub fn ailments(shared: &Shared) -> Vec<String> {
+    let aside = (shared.devices.iter())
+        .filter(|device| device.health().is_aside())
+        .map(|device| {
+            let path = device.path().display();
+            format!("store {path}: its device does not answer; what is stored there comes from the origin")
+        });
+    let absent = shared.absent.iter().map(|absent| {
+        let Absent { path, why } = absent;
+        format!("store {}: left out: {why}", path.display())
+    });
+    absent.chain(aside).collect()
+}
+
+/// A device, and what is done about it.
+struct Watched {
+    device: Arc<Device>,
+    /// `Some` while it is set aside.
+    aside: Option<Aside>,
+    pause: Duration,
+    answered_at: Option<Instant>,
+    probes: u64,
+    /// Those that hang.
+    probing: Arc<AtomicU64>,
+}
+
+#[derive(Clone, Copy)]
+struct Aside {
+    since: Instant,
+    last_answer_ms: u64,
+    probe_at: Instant,
+}
+
+impl Watched {
+    fn new(device: Arc<Device>) -> Watched {
+        Watched {
+            device,
+            aside: None,
+            pause: PROBE_PAUSE,
+            answered_at: None,
+            probes: 0,
+            probing: Arc::default(),
+        }
+    }
+
+    fn look(&mut self, silent_max: Duration, now: Instant) {
+        let device = Arc::clone(&self.device);
+        let (health, path) = (device.health(), device.path().display());
+        match self.aside {
+            None => {
+                let silent = health.silent_for();
+                if silent < silent_max {
+                    return;
+                }
+                let seconds = silent.as_secs();
+                tracing::error!(
+                    %path,
+                    "the store's device has answered no read for {seconds} s: it is set aside, and what is stored there comes from the origin"
+                );
+                health.set_aside(true);
+                let answered_well = |at: Instant| now.duration_since(at) > RELAPSE;
+                if self.answered_at.is_none_or(answered_well) {
+                    self.pause = PROBE_PAUSE;
+                }
+                self.aside = Some(Aside {
+                    since: now,
+                    last_answer_ms: health.answered_ms(),
+                    probe_at: now + self.pause,
+                });
+            }
+            Some(aside) if health.answered_ms() != aside.last_answer_ms => {
+                let seconds = now.duration_since(aside.since).as_secs();
+                tracing::warn!(%path, "the store's device answers again, after {seconds} s; it is used again");
+                health.set_aside(false);
+                self.answered_at = Some(now);
+                self.aside = None;
+            }
+            Some(aside) if aside.probe_at <= now => {
+                self.probe();
+                self.pause = (self.pause * 2).min(PROBE_PAUSE_MAX);
+                self.aside = Some(Aside {
+                    probe_at: now + self.pause,
+                    ..aside
+                });
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Asks the device for something, on a thread of its own.
+    fn probe(&mut self) {
+        if self.probing.load(Relaxed) >= PROBES_MAX {
+            return;
+        }
+        self.probes += 1;
+        let (device, nth) = (Arc::clone(&self.device), self.probes);
+        let probing = Arc::clone(&self.probing);
+        probing.fetch_add(1, Relaxed);
+        let probe = move || {
+            device.probe(nth);
+            probing.fetch_sub(1, Relaxed);
+        };
+        let builder = thread::Builder::new().name("probe".into());
+        if let Err(error) = builder.spawn(probe) {
+            self.probing.fetch_sub(1, Relaxed);
+            tracing::debug!(%error, "no thread to probe a device");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

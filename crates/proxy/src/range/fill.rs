@@ -1,0 +1,175 @@
+//! The fragments of a large object that come in one by one, as they are asked for.
+//!
+//! Its head record says how many fragments there are and under which id they are kept; which of them are there, the index
+//! knows. So a fragment that arrives is stored and that is all: no list is kept that could be wrong after an eviction or
+//! a crash, and when the last one is there the object is complete, without anybody's doing.
+//!
+//! Invariants:
+//!   P1  a fragment is stored only if all its bytes came in answers of the representation that the head record names
+//!   P2  nothing is stored of a fragment of which a byte is missing
+//!   P3  what was purged since `began` is refused by the store
+//!
+//! Limits: one fragment is kept in memory, and counted into the budget of all transfers.
+//! Not known here: whether the bytes belong to the object (`parts` asks that before), clients.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use store::Sequence;
+
+use crate::{
+    cache::object::{Large, Object},
+    fetch::flight::Held,
+    fetch::task,
+    fetch::upstream::Body,
+    range::fill_lock::Turn,
+    state::Worker,
+};
+
+/// Bytes on their way into fragments.
+pub struct Filling {
+    object: Object,
+    large: Large,
+    began: Sequence,
+    fragment_bytes: u64,
+    /// Position of the next byte.
+    at: u64,
+    /// Of the fragment that `at` is in, everything before `at`.
+    pieces: Vec<Bytes>,
+    kept: Held,
+    kept_bytes: u64,
+    /// Its beginning was not seen: nothing is kept up to the next border.
+    is_skipping: bool,
+    replaces: bool,
+    /// Others wait for the first fragment.
+    turn: Option<Turn>,
+    is_over: bool,
+}
+
+impl Filling {
+    /// For bytes from this position on. `replaces`: also what the index takes to be there. `None`: there is no disk, or too
+    /// much is under way.
+    pub fn begin(
+        worker: &Worker,
+        object: &Object,
+        at: u64,
+        began: Sequence,
+        replaces: bool,
+    ) -> Option<Filling> {
+        let shared = &worker.shared;
+        let large = object.large?;
+        worker.disk.as_ref()?;
+        if shared.is_crowded() {
+            return None;
+        }
+        let fragment_bytes = u64::from(shared.store.of(object.primary).fragment_bytes());
+        Some(Filling {
+            object: object.clone(),
+            large,
+            began,
+            fragment_bytes,
+            at,
+            pieces: Vec::new(),
+            kept: shared.flights.hold(),
+            kept_bytes: 0,
+            is_skipping: !at.is_multiple_of(fragment_bytes),
+            replaces,
+            turn: None,
+            is_over: false,
+        })
+    }
+
+    /// Others wait for the first fragment: they are told when it is there.
+    pub fn with_turn(mut self, turn: Option<Turn>) -> Filling {
+        self.turn = turn;
+        self
+    }
+
+    /// Takes the next bytes, which belong to the object.
+    pub async fn take(&mut self, worker: &Worker, mut bytes: Bytes) {
+        while !bytes.is_empty() && !self.is_over {
+            let left = self.left();
+            let piece = bytes.split_to(left.min(bytes.len()));
+            if piece.is_empty() {
+                self.is_over = true; // more than there should be
+                return;
+            }
+            let piece_len = piece.len();
+            self.at += piece_len as u64;
+            if !self.is_skipping {
+                self.kept_bytes += piece_len as u64;
+                self.pieces.push(piece);
+            }
+            if piece_len == left {
+                self.store(worker).await;
+                self.turn = None;
+                self.pieces.clear();
+                self.kept_bytes = 0;
+                self.is_skipping = false;
+            }
+        }
+        self.kept.set(self.kept_bytes);
+    }
+
+    /// Bytes up to the next border; 0 behind the end.
+    fn left(&self) -> usize {
+        let border = (self.at - self.at % self.fragment_bytes)
+            .saturating_add(self.fragment_bytes)
+            .min(self.large.bytes);
+        usize::try_from(border - self.at).unwrap_or(usize::MAX)
+    }
+
+    /// Would it be a waste to stop here?
+    pub fn is_amid(&self) -> bool {
+        !self.is_over && self.kept_bytes > 0
+    }
+
+    async fn store(&mut self, worker: &Worker) {
+        let Some(disk) = &worker.disk else {
+            return;
+        };
+        let number = (self.at - 1) / self.fragment_bytes;
+        let (object, id) = (&self.object, self.large.fetch_id);
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let is_there = || disk.has_fragment(object.primary, &object.key, id, number);
+        if self.is_skipping || (!self.replaces && is_there()) {
+            return;
+        }
+        disk.room_for_fragment(object.primary).await;
+        let pieces: Vec<&[u8]> = self.pieces.iter().map(|p| &p[..]).collect();
+        let fragment = task::fragment(id, number);
+        let stored =
+            disk.store_fragment(&object.key, object.primary, fragment, &pieces, self.began);
+        self.is_over = !stored;
+    }
+}
+
+/// Fetches what is missing of a fragment that is on its way, when nobody waits for it any more.
+pub fn complete_behind(worker: &Rc<Worker>, mut filling: Filling, mut body: Body) {
+    let worker = Rc::clone(worker);
+    worker.fetches.set(worker.fetches.get() + 1);
+    tokio::task::spawn_local(async move {
+        let under_way = UnderWay(&worker);
+        let watch = worker.deadlines.watch();
+        // Pieces do not end at borders: what lies behind this one is not wanted.
+        let mut left = filling.left();
+        while left > 0 {
+            let Ok(Some(mut bytes)) = body.next(&worker, &watch).await else {
+                break;
+            };
+            bytes.truncate(left);
+            left -= bytes.len();
+            filling.take(&worker, bytes).await;
+        }
+        drop(under_way);
+    });
+}
+
+/// A drain waits for it, however it ends.
+struct UnderWay<'a>(&'a Worker);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetches.set(self.0.fetches.get() - 1);
+    }
+}

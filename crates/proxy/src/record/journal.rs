@@ -1,0 +1,525 @@
+//! Where access log and profile go: off the request path.
+//!
+//! A worker appends binary entries to a buffer of its own and hands the buffer over when it is large or
+//! a second old. One thread turns entries into lines and writes both files. The queue between them is
+//! bounded: when the disk does not keep up, records are dropped and counted; requests never wait for a log. The same thread counts
+//! what is asked for most (`top`), where that is wanted.
+
+use std::{
+    fmt,
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    mem,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+use profile::{
+    Record,
+    access::{self, Entry},
+};
+
+use crate::{
+    plan::{AccessFormat, AccessLog, LogTarget, Logs},
+    record::top::Top,
+};
+
+/// A worker hands its buffer over at this size.
+const BATCH_BYTES: usize = 64 << 10;
+/// Batches waiting for the log thread; beyond it records are dropped and counted.
+const BATCHES_MAX: usize = 256;
+
+enum Message {
+    /// Entries, and how many.
+    Access(Vec<u8>, u64),
+    /// Records, and how many.
+    Profile(Vec<u8>, u64),
+    Reopen,
+    Stop,
+}
+
+/// The log thread.
+pub struct Journal {
+    sender: Option<SyncSender<Message>>,
+    thread: Option<JoinHandle<()>>,
+    access: bool,
+    profile: bool,
+    /// What is asked for most, if that is counted.
+    top: Option<Arc<Mutex<Top>>>,
+    /// Records that could not be written, until a worker has counted them.
+    lost: Arc<AtomicU64>,
+}
+
+/// A worker's end of the journal.
+pub struct JournalWriter {
+    sender: Option<SyncSender<Message>>,
+    access: Option<Vec<u8>>,
+    profile: Option<Vec<u8>>,
+    access_entries: u64,
+    profile_entries: u64,
+    lost: Arc<AtomicU64>,
+}
+
+impl Journal {
+    /// Opens the files and starts the thread; none is started when nothing is to be written.
+    pub fn open(logs: &Logs) -> io::Result<Journal> {
+        let access = logs.access.as_ref().map(AccessFile::open).transpose()?;
+        let profile = logs.profile.as_deref().map(ProfileFile::open).transpose()?;
+        let top = (logs.top).then(|| Arc::new(Mutex::new(Top::new(Instant::now()))));
+        // It is counted from the same entries.
+        let (has_access, has_profile) = (access.is_some() || top.is_some(), profile.is_some());
+        if !has_access && !has_profile {
+            return Ok(Journal {
+                sender: None,
+                thread: None,
+                access: false,
+                profile: false,
+                top: None,
+                lost: Arc::default(),
+            });
+        }
+        let (sender, receiver) = sync_channel(BATCHES_MAX);
+        let lost = Arc::<AtomicU64>::default();
+        let thread = thread::Builder::new().name("journal".into()).spawn({
+            let (lost, top) = (Arc::clone(&lost), top.clone());
+            move || run(&receiver, access, profile, top.as_deref(), &lost)
+        })?;
+        Ok(Journal {
+            sender: Some(sender),
+            thread: Some(thread),
+            access: has_access,
+            profile: has_profile,
+            top,
+            lost,
+        })
+    }
+
+    /// What is asked for most, if that is counted.
+    pub fn top(&self) -> Option<Arc<Mutex<Top>>> {
+        self.top.clone()
+    }
+
+    /// Is there anything that a request is noted for?
+    pub fn is_wanted(&self) -> bool {
+        self.sender.is_some()
+    }
+
+    /// A worker's end.
+    pub fn writer(&self) -> JournalWriter {
+        JournalWriter {
+            sender: self.sender.clone(),
+            access: self.access.then(Vec::new),
+            profile: self.profile.then(Vec::new),
+            access_entries: 0,
+            profile_entries: 0,
+            lost: Arc::clone(&self.lost),
+        }
+    }
+
+    /// For whoever takes SIGHUP.
+    pub fn reopener(&self) -> Reopener {
+        Reopener(self.sender.clone())
+    }
+
+    /// Writes out what was handed over and ends the thread.
+    pub fn stop(&mut self) {
+        if let Some(sender) = self.sender.take() {
+            let _ = sender.send(Message::Stop);
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Closes and opens the files again, for log rotation.
+pub struct Reopener(Option<SyncSender<Message>>);
+
+impl Reopener {
+    /// Asks the log thread to do it. A full queue means that it is busy, and the next signal will do.
+    pub fn reopen(&self) {
+        if let Some(sender) = &self.0 {
+            let _ = sender.try_send(Message::Reopen);
+        }
+    }
+}
+
+impl JournalWriter {
+    /// Is an access log wanted? The caller collects what it needs only then.
+    #[inline]
+    pub fn wants_access(&self) -> bool {
+        self.access.is_some()
+    }
+
+    /// Notes a finished request. Returns how many records were lost because the queue was full.
+    #[inline]
+    pub fn note(&mut self, entry: &Entry<'_>) -> u64 {
+        let mut lost = 0;
+        if let Some(buffer) = &mut self.profile {
+            entry.record.encode(buffer);
+            self.profile_entries += 1;
+            if buffer.len() >= BATCH_BYTES {
+                lost += self.hand_over_profile();
+            }
+        }
+        if let Some(buffer) = &mut self.access {
+            entry.encode(buffer);
+            self.access_entries += 1;
+            if buffer.len() >= BATCH_BYTES {
+                lost += self.hand_over_access();
+            }
+        }
+        lost
+    }
+
+    /// Notes a finished request in the profile alone.
+    #[inline]
+    pub fn note_record(&mut self, record: &Record) -> u64 {
+        if let Some(buffer) = &mut self.profile {
+            record.encode(buffer);
+            self.profile_entries += 1;
+            if buffer.len() >= BATCH_BYTES {
+                return self.hand_over_profile();
+            }
+        }
+        0
+    }
+
+    /// Hands over what has gathered; once a second and at the end. Returns records lost.
+    pub fn flush(&mut self) -> u64 {
+        let unwritten = self.lost.swap(0, Ordering::Relaxed);
+        self.hand_over_access() + self.hand_over_profile() + unwritten
+    }
+
+    fn hand_over_access(&mut self) -> u64 {
+        let entries = mem::take(&mut self.access_entries);
+        match &mut self.access {
+            Some(buffer) if !buffer.is_empty() => {
+                let full = mem::replace(buffer, Vec::with_capacity(BATCH_BYTES + 4096));
+                self.send(Message::Access(full, entries), entries)
+            }
+            _ => 0,
+        }
+    }
+
+    fn hand_over_profile(&mut self) -> u64 {
+        let entries = mem::take(&mut self.profile_entries);
+        match &mut self.profile {
+            Some(buffer) if !buffer.is_empty() => {
+                let full = mem::replace(buffer, Vec::with_capacity(BATCH_BYTES + 4096));
+                self.send(Message::Profile(full, entries), entries)
+            }
+            _ => 0,
+        }
+    }
+
+    fn send(&self, message: Message, entries: u64) -> u64 {
+        match self.sender.as_ref().map(|s| s.try_send(message)) {
+            Some(Ok(())) | None => 0,
+            Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) => entries,
+        }
+    }
+}
+
+fn run(
+    receiver: &Receiver<Message>,
+    mut access: Option<AccessFile>,
+    mut profile: Option<ProfileFile>,
+    top: Option<&Mutex<Top>>,
+    lost: &AtomicU64,
+) {
+    let (mut of_access, mut of_profile) = (Trouble::default(), Trouble::default());
+    while let Ok(message) = receiver.recv() {
+        let (trouble, written, entries) = match message {
+            Message::Access(batch, entries) => {
+                if let Some(top) = top {
+                    let mut top = top.lock().unwrap_or_else(PoisonError::into_inner);
+                    top.note(&batch, Instant::now());
+                }
+                let written = access.as_mut().map_or(Ok(()), |f| f.write(&batch));
+                (&mut of_access, written, entries)
+            }
+            Message::Profile(batch, entries) => {
+                let written = profile.as_mut().map_or(Ok(()), |f| f.write(&batch));
+                (&mut of_profile, written, entries)
+            }
+            Message::Reopen => {
+                let access = access.as_mut().map_or(Ok(()), AccessFile::reopen);
+                let profile = profile.as_mut().map_or(Ok(()), ProfileFile::reopen);
+                for error in [access, profile].into_iter().filter_map(Result::err) {
+                    tracing::error!(%error, "cannot open the log anew; what was open is written on");
+                }
+                continue;
+            }
+            Message::Stop => break,
+        };
+        if written.is_err() {
+            lost.fetch_add(entries, Ordering::Relaxed);
+        }
+        match trouble.after(written, entries) {
+            Some(Turn::Begins(error)) => {
+                tracing::error!(%error, "cannot write the log; records are lost until it can be written again");
+            }
+            Some(Turn::Over { lost }) => {
+                tracing::warn!(
+                    lost,
+                    "the log can be written again; so many records are missing in it"
+                );
+            }
+            None => {}
+        }
+    }
+    let lost = of_access.lost + of_profile.lost;
+    if lost > 0 {
+        tracing::warn!(
+            lost,
+            "the log could not be written to the end; so many records are missing in it"
+        );
+    }
+}
+
+/// Whether a file can be written, so that a full disk is told once and not with every batch.
+#[derive(Default)]
+struct Trouble {
+    is_on: bool,
+    /// Records since it began.
+    lost: u64,
+}
+
+/// What is worth telling.
+#[derive(Debug)]
+enum Turn {
+    Begins(io::Error),
+    Over { lost: u64 },
+}
+
+impl Trouble {
+    /// After an attempt to write so many records.
+    fn after(&mut self, written: io::Result<()>, records: u64) -> Option<Turn> {
+        let was_on = mem::replace(&mut self.is_on, written.is_err());
+        match written {
+            Ok(()) => was_on.then(|| Turn::Over {
+                lost: mem::take(&mut self.lost),
+            }),
+            Err(error) => {
+                self.lost += records;
+                (!was_on).then_some(Turn::Begins(error))
+            }
+        }
+    }
+}
+
+struct AccessFile {
+    log: AccessLog,
+    out: Box<dyn Write + Send>,
+    lines: Vec<u8>,
+    /// What was written last may have ended within a line.
+    is_torn: bool,
+}
+
+impl AccessFile {
+    fn open(log: &AccessLog) -> io::Result<AccessFile> {
+        Ok(AccessFile {
+            log: log.clone(),
+            out: open_target(&log.target)?,
+            lines: Vec::new(),
+            is_torn: false,
+        })
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        self.out = open_target(&self.log.target)?;
+        // Of a file that was not moved away the last line is still there.
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &[u8]) -> io::Result<()> {
+        self.lines.clear();
+        if self.is_torn {
+            self.lines.push(b'\n');
+        }
+        let mut rest = batch;
+        while let Some((entry, len)) = Entry::decode(rest) {
+            match self.log.format {
+                AccessFormat::Squid => access::squid_line(&entry, &mut self.lines),
+                AccessFormat::Json => access::json_line(&entry, &mut self.lines),
+                AccessFormat::Combined => access::combined_line(&entry, &mut self.lines),
+            }
+            rest = &rest[len..];
+        }
+        let written = (self.out.write_all(&self.lines)).and_then(|()| self.out.flush());
+        self.is_torn = written.is_err();
+        written.map_err(|error| match &self.log.target {
+            LogTarget::Stdout => naming("standard output", &error),
+            LogTarget::File(path) => naming(path.display(), &error),
+        })
+    }
+}
+
+fn open_target(target: &LogTarget) -> io::Result<Box<dyn Write + Send>> {
+    Ok(match target {
+        LogTarget::Stdout => Box::new(io::stdout()),
+        LogTarget::File(path) => Box::new(append_to(path)?),
+    })
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map_err(|e| naming(path.display(), &e))
+}
+
+/// The error with what it is about.
+fn naming(what: impl fmt::Display, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+struct ProfileFile {
+    path: PathBuf,
+    out: File,
+    /// What was written last may have ended within a record: then a header goes first, by which a reader finds its way.
+    is_torn: bool,
+}
+
+impl ProfileFile {
+    fn open(path: &Path) -> io::Result<ProfileFile> {
+        let mut file = ProfileFile {
+            path: path.to_owned(),
+            out: append_to(path)?,
+            // Also in front of what is appended to an older file.
+            is_torn: true,
+        };
+        file.write(&[])?;
+        Ok(file)
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        *self = ProfileFile::open(&self.path)?;
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &[u8]) -> io::Result<()> {
+        let mut header = Vec::new();
+        if self.is_torn {
+            profile::write_file_header(&mut header);
+        }
+        let written = (self.out.write_all(&header)).and_then(|()| self.out.write_all(batch));
+        self.is_torn = written.is_err();
+        written.map_err(|error| naming(self.path.display(), &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where every write fails, as on a full disk.
+    fn full() -> File {
+        OpenOptions::new().write(true).open("/dev/full").unwrap()
+    }
+
+    fn record(began_unix_us: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        Record::begun(began_unix_us).encode(&mut out);
+        out
+    }
+
+    #[test]
+    fn behind_a_torn_profile_record_the_next_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("profile");
+        let mut file = ProfileFile::open(&path).unwrap();
+        file.write(&record(1)).unwrap();
+        // Half of one went out before the disk was full.
+        file.out.write_all(&record(2)[..3]).unwrap();
+        let there = mem::replace(&mut file.out, full());
+        let error = file.write(&record(3)).unwrap_err();
+        assert!(error.to_string().contains("profile: "), "{error}");
+        file.out = there;
+        file.write(&record(4)).unwrap();
+        file.write(&record(5)).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let found = profile::Reader::new(&bytes[..]).unwrap();
+        let began: Vec<_> = found
+            .filter_map(Result::ok)
+            .map(|r| r.began_unix_us)
+            .collect();
+        assert_eq!(began, [1, 4, 5]);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_when_it_begins_and_when_it_is_over() {
+        let mut trouble = Trouble::default();
+        let full = || Err(io::Error::from(io::ErrorKind::StorageFull));
+        let told: Vec<String> = [
+            (Ok(()), 1),
+            (full(), 7),
+            (full(), 8),
+            (Ok(()), 1),
+            (Ok(()), 1),
+            (full(), 2),
+        ]
+        .into_iter()
+        .map(|(written, records)| match trouble.after(written, records) {
+            Some(Turn::Begins(_)) => "begins".into(),
+            Some(Turn::Over { lost }) => format!("over, {lost} lost"),
+            None => "-".into(),
+        })
+        .collect();
+        assert_eq!(told, ["-", "begins", "-", "over, 15 lost", "-", "begins"]);
+        assert_eq!(trouble.lost, 2);
+    }
+
+    #[test]
+    fn behind_a_torn_line_another_one_begins_and_what_was_lost_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access");
+        let log = AccessLog {
+            target: LogTarget::File(path.clone()),
+            format: AccessFormat::Squid,
+        };
+        let mut file = AccessFile::open(&log).unwrap();
+        file.out.write_all(b"half a li").unwrap();
+        file.out = Box::new(full());
+        let (sender, receiver) = sync_channel(4);
+        let lost = Arc::<AtomicU64>::default();
+        let mut entry = Vec::new();
+        Entry {
+            record: Record::begun(1),
+            client: [127, 0, 0, 1].into(),
+            listener: b"",
+            method: b"GET",
+            host: b"a.example",
+            target: b"/",
+            protocol: access::Protocol::Http11,
+            bytes_in: 0,
+            referer: b"",
+            user_agent: b"",
+            content_type: b"",
+            hierarchy: access::Hierarchy::None,
+            peer: b"",
+            origin: b"",
+            cache_status: b"",
+        }
+        .encode(&mut entry);
+        // Refused; then there is room again.
+        sender.send(Message::Access(entry.clone(), 7)).unwrap();
+        sender.send(Message::Reopen).unwrap();
+        sender.send(Message::Access(entry, 1)).unwrap();
+        sender.send(Message::Stop).unwrap();
+        run(&receiver, Some(file), None, None, &lost);
+        assert_eq!(lost.load(Ordering::Relaxed), 7);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (2, "half a li"));
+        assert!(lines[1].contains(" GET http://a.example/ "), "{text}");
+    }
+}

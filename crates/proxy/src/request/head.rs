@@ -1,0 +1,150 @@
+//! HEAD requests that go to the origin, and what their answers mean for stored answers to GET.
+//!
+//! HEAD is answered from a stored GET where that is fresh (`exchange`). Else it is passed on as it is. A 200 is the head
+//! of what GET would have brought (RFC 9111 §4.3.5): if it describes the stored response, that is freshened with it, as
+//! with a 304; if it speaks of another one, what is stored is stale from then on, and the next GET asks the origin. If
+//! the origin fails, the stored response's head may be served as its body might be.
+//!
+//! Only what was stored before the HEAD was sent is touched, and only the variant that it would have chosen. Fields
+//! update a stored response only if the HEAD's own answer could have been stored for everybody: else a cookie meant
+//! for one would be kept for all.
+
+use std::rc::Rc;
+
+use http1::{Framing, ResponseHead};
+use httpcache::{
+    Request, RequestDirectives, UnixMillis,
+    cache_status::{CacheStatus, Forward},
+};
+use profile::Class;
+use store::Sequence;
+
+use crate::{
+    cache::find,
+    cache::object::Object,
+    conn::client::{After, Conn},
+    fetch::task::{self, Asker},
+    reply::answer::{self, Answering},
+    request::exchange::Wanted,
+    state::{ListenerState, Worker},
+};
+
+/// Brings what is stored in line with an answer to HEAD. `began`: the invalidation sequence when it was sent.
+pub async fn note(
+    worker: &Rc<Worker>,
+    listener: &ListenerState,
+    wanted: &Wanted,
+    response: &ResponseHead,
+    asked_at: UnixMillis,
+    began: Sequence,
+) {
+    if !matches!(response.status, 200 | 404 | 410) || response.framing != Framing::None {
+        return;
+    }
+    let Some(found) = find::find(worker, wanted, &mut false).await else {
+        return;
+    };
+    let stored = found.object();
+    if stored.standing.received > asked_at {
+        return; // It is the younger of the two.
+    }
+    let fields = stored.fields();
+    let matches = stored.status == 200
+        && response.status == 200
+        && httpcache::describes(&response.fields, &fields, stored.body_bytes());
+    let fresh = matches.then(|| freshened(worker, listener, wanted, stored, response, asked_at));
+    let object = fresh.flatten().unwrap_or_else(|| {
+        let mut stale = stored.clone();
+        stale.standing.expire();
+        stale
+    });
+    let shared = &worker.shared;
+    let began = began.min(found.began);
+    let may_publish = |object: &_| shared.may_publish(object, began);
+    if shared.memory.admits(object.memory_bytes()) {
+        shared.memory.insert(object.clone(), may_publish);
+    } else {
+        shared.memory.remove(object.hash);
+    }
+    if let Some(disk) = &worker.disk {
+        disk.store_object(&object, &[&object.body], began);
+        shared.take_back_hidden(&object);
+    }
+}
+
+/// The stored response with the fields of the HEAD's; `None` if they may not be kept.
+fn freshened(
+    worker: &Worker,
+    listener: &ListenerState,
+    wanted: &Wanted,
+    stored: &Object,
+    response: &ResponseHead,
+    asked_at: UnixMillis,
+) -> Option<Object> {
+    let asker = Asker {
+        request: &wanted.request,
+        met: wanted.met,
+        listener,
+    };
+    let (fresh, decision) = task::freshened(
+        worker,
+        asker,
+        stored,
+        (&response.fields, response.version),
+        asked_at,
+    );
+    let request = Request {
+        method: "GET",
+        fields: &wanted.request,
+    };
+    let storable = |fields| {
+        let answer = httpcache::Response {
+            status: 200,
+            fields,
+        };
+        httpcache::storable(&request, &answer, &decision.rules).is_ok()
+    };
+    // Its cookies are its asker's, where the rules take them from what is stored.
+    let its_own = match decision.strip_set_cookie {
+        true => &task::without_cookies(&response.fields),
+        false => &response.fields,
+    };
+    let (before, after) = (stored.fields(), fresh.fields());
+    let same_vary = httpcache::vary_list(&before) == httpcache::vary_list(&after);
+    let may_be_kept = decision.stores && stored.body_bytes() <= decision.object_bytes_max;
+    (may_be_kept && storable(its_own) && storable(&after) && same_vary).then_some(fresh)
+}
+
+/// The head of a stale stored response, when the origin failed and the rules allow it.
+pub async fn instead(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on: &mut Answering,
+    wanted: &Wanted,
+    why: Forward,
+    status: u16,
+    disconnected: bool,
+) -> Option<After> {
+    let found = find::find(worker, wanted, &mut false).await?;
+    let standing = &found.object().standing;
+    let directives = RequestDirectives::heeded(&wanted.request, wanted.client_directives);
+    let now = worker.now_ms();
+    if !httpcache::may_serve_on_error(standing, &directives, now, disconnected) {
+        return None;
+    }
+    let mut line = Vec::with_capacity(64);
+    CacheStatus::forwarded(&worker.shared.cache_name, why, &mut line)
+        .forward_status(status)
+        .ttl(standing.ttl_s(now))
+        .detail("stale-if-error");
+    answer::object(
+        worker,
+        conn,
+        on,
+        wanted,
+        found.object(),
+        Class::Stale,
+        &line,
+    )
+    .await
+}

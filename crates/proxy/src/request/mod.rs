@@ -1,0 +1,10 @@
+//! One request: what it names, what the operator's rules say of it, and the way it takes.
+
+pub mod asking;
+pub mod exchange;
+pub mod forwarded;
+pub mod head;
+pub mod named;
+pub mod ports;
+pub mod rulebook;
+pub mod target;

@@ -1,0 +1,57 @@
+//! Which other resources the answer to an unsafe method names.
+//!
+//! Location and Content-Location speak of URIs. A forward proxy keeps what it stores under the very URIs that clients and
+//! origins speak of. A reverse one keeps it under the origin's, while an origin that knows its public name answers with
+//! that: so both readings are tried, and a public URI goes the way of a request for it, through the routes. Whether the
+//! public name is reached by http or https, in front of us, we are not told; either counts as the same origin.
+//!
+//! Not known here: how something is invalidated; which of the names are ours is `httpcache`'s to say.
+
+use fields::Fields;
+
+use crate::{plan::Role, request::exchange::Wanted, request::target, state::ListenerState};
+
+/// The URIs named by the response to this request, as they stand in keys.
+//= rfc9111 §4.4   URIs in Location and Content-Location, if of the same origin
+pub fn named_uris(listener: &ListenerState, wanted: &Wanted, response: &Fields) -> Vec<String> {
+    let own = std::str::from_utf8(target::uri_of_key(&wanted.key)).unwrap_or_default();
+    let mut found = httpcache::invalidated_uris(own, response);
+    if matches!(listener.listener.role, Role::Forward(_)) {
+        return found;
+    }
+    for scheme in ["http", "https"] {
+        let Some(public) = public_uri(scheme, wanted) else {
+            continue;
+        };
+        for uri in httpcache::invalidated_uris(&public, response) {
+            if let Some(uri) = behind(listener, wanted, &uri)
+                && uri != own
+                && !found.contains(&uri)
+            {
+                found.push(uri);
+            }
+        }
+    }
+    found
+}
+
+/// The request's target as its client sees it.
+fn public_uri(scheme: &str, wanted: &Wanted) -> Option<String> {
+    let target = &wanted.head.target;
+    if !target.starts_with('/') {
+        return Some(target.clone());
+    }
+    let host = wanted.head.host.as_deref().filter(|h| !h.is_empty())?;
+    Some(format!("{scheme}://{host}{target}"))
+}
+
+/// What a public URI is called in keys.
+fn behind(listener: &ListenerState, wanted: &Wanted, public: &str) -> Option<String> {
+    let path = httpcache::split_uri(public)?.path_and_query;
+    let path = if path.starts_with('/') { path } else { "/" };
+    let host = wanted.head.host.as_deref();
+    let place = target::locate(listener, "GET", path, host).ok()?;
+    let mut uri = Vec::new();
+    place.write_uri(&mut uri);
+    String::from_utf8(uri).ok()
+}

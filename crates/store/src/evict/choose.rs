@@ -1,0 +1,431 @@
+//! Making room.
+//!
+//! *By the hand* (`second-chance`, see `region`): a sweep takes what begins in the next stretch out of the index, some segments at
+//! each write, and the regions of the stretch are used one after the other.
+//!
+//! *By the book* (a policy that orders records). For exact LRU each shard keeps its own order of use; the stamps, drawn
+//! from one counter, make the order of the whole store exact. A heap holds for each shard a lower bound of its coldest
+//! stamp. Bounds only rise (a use moves a record to the warm end, a new one begins there), so the shard with the lowest bound
+//! is looked at, its bound corrected, and when it is still the lowest it has the coldest record of all. Other policies
+//! choose within a shard, and the shards take turns. Victims lie scattered, and freeing them leaves small holes: when a record finds
+//! no run after [`EVICTIONS_MAX`] victims, or if [`SCATTERED_PERCENT_MAX`] of the store lie in such holes already, everything in a
+//! stretch of the area is evicted, by a hand that goes round. Without the second condition every large record would cost so many
+//! victims more, in vain, until most of the store were holes (with GDSF on the Boston University traces 62 of 100).
+//!
+//! Not evicted by the book: records that are being written, since their space could not be used before anyway; and what answers under
+//! way need (`needed`): when its turn comes it goes to the warm end. After [`SPARED_MAX`] of those in a row one is evicted all the same.
+
+use crate::evict::left::Name;
+use crate::evict::moves;
+use crate::evict::needed;
+use crate::evict::region::Hand;
+use crate::geometry::Geometry;
+use crate::mistakes::Mistake;
+use crate::shard::Fate;
+use crate::store::Store;
+use crate::write::cluster::Writes;
+use crate::write::writer::Writer;
+use extent::{Chunk, Chunks, Extent, SpaceManager};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering;
+
+/// Evictions that one insert does to bring the store below its watermark, and again to find a run.
+const EVICTIONS_MAX: usize = 64;
+
+/// Percent of the store that may be free beyond the low watermark: more victims of the policy would hardly make a run.
+const SCATTERED_PERCENT_MAX: u64 = 10;
+
+/// Needed records that one eviction sends to the warm end.
+const SPARED_MAX: usize = 256;
+
+/// Stretches that one insert clears to find a run.
+const STRETCHES_MAX: usize = 2;
+
+/// What one pass of the book's hand clears.
+const STRETCH_BYTES: u64 = 8 << 20;
+
+/// How room is made.
+#[derive(Debug)]
+pub(crate) enum Room {
+    Hand(Hand),
+    Book(Book),
+}
+
+/// What making room by the book needs to remember.
+#[derive(Debug)]
+pub(crate) struct Book {
+    /// For each shard, a stamp that its coldest record is not older than.
+    bounds: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Whose turn it is.
+    next_shard: usize,
+    /// Where the next stretch begins.
+    at: u32,
+    /// Evict down to this many used chunks.
+    shed_to: Option<u64>,
+}
+
+impl Book {
+    pub(crate) fn new(shards: usize) -> Self {
+        Self {
+            bounds: (0..shards).map(|shard| Reverse((0, shard))).collect(),
+            next_shard: 0,
+            at: 0,
+            shed_to: None,
+        }
+    }
+}
+
+impl Store {
+    /// Before each insert.
+    pub(crate) fn make_room(&self, writer: &mut Writer, _len: Chunks) {
+        if let Room::Book(_) = writer.room {
+            self.reclaim(writer);
+            self.shed(writer);
+        }
+    }
+
+    /// A run of `at_least` to `want` chunks, making room for it if there is none.
+    pub(crate) fn cut(
+        &self,
+        writer: &mut Writer,
+        at_least: Chunks,
+        want: u32,
+        writes: &mut Writes,
+    ) -> Option<Extent> {
+        let want = Chunks(want.max(at_least.0));
+        match writer.room {
+            Room::Hand(_) => self.cut_by_hand(writer, at_least, want, writes),
+            Room::Book(_) => self.cut_by_book(writer, at_least, want),
+        }
+    }
+
+    fn cut_by_hand(
+        &self,
+        writer: &mut Writer,
+        at_least: Chunks,
+        want: Chunks,
+        writes: &mut Writes,
+    ) -> Option<Extent> {
+        loop {
+            if let Some(run) = writer.space.cut_largest(at_least, want) {
+                return Some(run);
+            }
+            // What is to be a write of its own may find room in the open cluster's tail.
+            if writer.open.is_some() {
+                writes.push(self.close_cluster(writer));
+                if let Some(run) = writer.space.cut_largest(at_least, want) {
+                    return Some(run);
+                }
+            }
+            // What is left of this region is lost until the hand comes back.
+            while let Some(piece) = writer.space.largest() {
+                let reserved = writer.space.reserve(piece);
+                debug_assert!(reserved);
+            }
+            let Room::Hand(hand) = &mut writer.room else {
+                return None;
+            };
+            let region = hand.advance()?;
+            writer.space.free(region);
+            for bad in crate::lock(&self.bad).iter() {
+                if region.covers(*bad) {
+                    writer.space.reserve(*bad);
+                }
+            }
+            self.leave_to_readers(writer, region);
+        }
+    }
+
+    /// Goes on with the sweep, in step with what is written: `written` chunks are about to be.
+    pub(crate) fn sweep_some(&self, writer: &mut Writer, written: Chunks) {
+        let is_full = !moves::has_some_room(writer);
+        let Room::Hand(hand) = &mut writer.room else {
+            return;
+        };
+        let segments = self.shards.len() * self.limits.segments;
+        let lead = hand.grid.lead_chunks() as usize;
+        // Twice as fast as what lies ahead fills, so that half of it is left for the note to become durable.
+        let mut steps = (segments * written.0 as usize * 2).div_ceil(lead);
+        while steps > 0 && hand.sweep_or_begin(self.is_kept(hand)).is_some() {
+            steps = self.sweep_steps(hand, steps, is_full);
+        }
+    }
+
+    /// At most that many segments of the sweep under way; what is left of the number when it has ended, 0 when it waits for moves.
+    /// `is_full`: nothing is left of the region that is being filled.
+    pub(crate) fn sweep_steps(&self, hand: &mut Hand, mut steps: usize, is_full: bool) -> usize {
+        let segments = self.limits.segments;
+        let all = self.shards.len() * segments;
+        let spares = !self.is_scanning();
+        while let Some(sweep) = &mut hand.sweep {
+            let stretch = hand.grid.extent(sweep.regions.clone());
+            let at = sweep.next_segment;
+            if steps == 0 && at < all {
+                break;
+            }
+            if at == all {
+                let is_stuck = is_full && hand.ahead() == 0;
+                if self.sweep_waits(hand, is_stuck) {
+                    return 0;
+                }
+                hand.end_sweep();
+                self.hand_at.store(hand.next_chunk().0, Ordering::Relaxed);
+                self.look_ahead();
+                break;
+            }
+            let mut shard = self.shard(at / segments);
+            let mut left = crate::lock(&self.left);
+            let leaves = |short| left.add_swept(Name::new(at, short));
+            let spared = &mut sweep.spared;
+            let swept = shard.sweep_segment(at % segments, stretch, spares, spared, leaves);
+            drop(left);
+            drop(shard);
+            self.counters.evictions.add(swept.records);
+            self.counters.evicted_chunks.add(swept.chunks);
+            sweep.next_segment += 1;
+            steps -= 1;
+        }
+        steps
+    }
+
+    /// Is nothing on its way to that region any more? Who still reads there holds nobody up: see [`Self::leave_to_readers`].
+    pub(crate) fn region_is_quiet(&self, region: Extent) -> bool {
+        if self.limits.mistakes.make(Mistake::FreeWhileRead) {
+            return true;
+        }
+        let flying = crate::lock(&self.flights)
+            .iter()
+            .any(|flight| flight.extent.overlaps(region));
+        !flying && (0..self.shards.len()).all(|number| !self.shard(number).writes_within(region))
+    }
+
+    /// Chunks of a region that goes to the allocator, but are still being read, are left out until the hand comes back. Where reads
+    /// wait in a long queue there is one in most regions, and to wait for each would leave no room. Nobody can begin to read there
+    /// any more: the sweep has taken what lies there out of the index.
+    fn leave_to_readers(&self, writer: &mut Writer, region: Extent) {
+        if self.limits.mistakes.make(Mistake::FreeWhileRead) {
+            return;
+        }
+        let mut left = Vec::new();
+        for number in 0..self.shards.len() {
+            left.extend(self.shard(number).read_within(region));
+        }
+        for pinned in left {
+            // One that a policy before this one stored may reach over the region's border.
+            let first = Chunk(pinned.first.0.max(region.first.0));
+            let end = Chunk(pinned.end().0.min(region.end().0));
+            writer.space.reserve(Extent::between(first, end));
+        }
+    }
+
+    fn cut_by_book(&self, writer: &mut Writer, at_least: Chunks, want: Chunks) -> Option<Extent> {
+        for _ in 0..EVICTIONS_MAX {
+            if let Some(run) = writer.space.cut_largest(at_least, want) {
+                return Some(run);
+            }
+            if self.is_scattered(writer) || !self.evict_one(writer) {
+                break;
+            }
+        }
+        for _ in 0..STRETCHES_MAX {
+            self.clear_stretch(writer, at_least);
+            if let Some(run) = writer.space.cut_largest(at_least, want) {
+                return Some(run);
+            }
+        }
+        None
+    }
+
+    /// Is much free, though it can not be had in one run?
+    fn is_scattered(&self, writer: &Writer) -> bool {
+        let total = u64::from(writer.space.total().0);
+        let free = u64::from(writer.space.free_chunks().0);
+        let beside = 100 - u64::from(self.limits.watermarks.low_percent.min(100));
+        free * 100 > total * (beside + SCATTERED_PERCENT_MAX)
+    }
+
+    /// Takes back the extents that readers and invalidations have freed.
+    pub(crate) fn reclaim(&self, writer: &mut Writer) {
+        if !self.takes_records() {
+            return; // the allocator does not know yet what is in use
+        }
+        let freed = std::mem::take(&mut *crate::lock(&self.freed));
+        freed
+            .into_iter()
+            .for_each(|extent| writer.space.free(extent));
+    }
+
+    /// Evicts down to the low watermark once the high one is reached, some records at a time.
+    fn shed(&self, writer: &mut Writer) {
+        let total = u64::from(writer.space.total().0);
+        let used = |writer: &Writer| total - u64::from(writer.space.free_chunks().0);
+        let now = used(writer);
+        let Room::Book(book) = &mut writer.room else {
+            return;
+        };
+        if book.shed_to.is_none() {
+            let excess = self.limits.watermarks.excess(now, total);
+            book.shed_to = excess.map(|excess| now - excess.min(now));
+        }
+        let Some(target) = book.shed_to else { return };
+        for _ in 0..EVICTIONS_MAX {
+            if used(writer) <= target {
+                if let Room::Book(book) = &mut writer.room {
+                    book.shed_to = None;
+                }
+                return;
+            }
+            if !self.evict_one(writer) {
+                return;
+            }
+        }
+    }
+
+    /// Evicts the record whose turn it is. False if there is none that can be evicted now.
+    fn evict_one(&self, writer: &mut Writer) -> bool {
+        let exact = self
+            .shard(0)
+            .book
+            .as_ref()
+            .is_some_and(|book| book.is_order_of_use());
+        let Room::Book(book) = &mut writer.room else {
+            return false;
+        };
+        let evicted = if exact {
+            self.evict_coldest(book)
+        } else {
+            self.evict_in_turn(book)
+        };
+        let Some((chunks, freed)) = evicted else {
+            return false;
+        };
+        freed
+            .into_iter()
+            .for_each(|extent| writer.space.free(extent));
+        self.counters.evictions.add(1);
+        self.counters.evicted_chunks.add(u64::from(chunks.0));
+        true
+    }
+
+    /// The coldest record of the store: its chunks, and its extent if nothing holds it.
+    fn evict_coldest(&self, book: &mut Book) -> Option<(Chunks, Option<Extent>)> {
+        let mut set_aside = Vec::new();
+        let mut evicted = None;
+        let mut spared = 0;
+        while let Some(Reverse((bound, number))) = book.bounds.pop() {
+            let mut shard = self.shard(number);
+            // Whatever enters this shard later gets a stamp from here on.
+            let now = self.clock.load(Ordering::Relaxed);
+            let coldest = shard.book.as_ref().and_then(crate::book::Book::coldest);
+            let Some((hash, stamp)) = coldest else {
+                set_aside.push(Reverse((now, number)));
+                continue;
+            };
+            let spot = shard
+                .find(hash)
+                .expect("a record in the book that the index does not know breaks S1");
+            let entry = shard.entry(spot);
+            if stamp > bound {
+                book.bounds.push(Reverse((stamp, number)));
+            } else if entry.is_writing() {
+                set_aside.push(Reverse((bound, number)));
+            } else if spared < SPARED_MAX && needed::is_needed(&shard.needed, hash) {
+                spared += 1;
+                shard.touch(spot, self.clock.fetch_add(1, Ordering::Relaxed));
+                book.bounds.push(Reverse((bound, number)));
+            } else {
+                let freed = shard.drop_record(spot, hash, Fate::Evicted);
+                let next = shard.book.as_ref().and_then(crate::book::Book::coldest);
+                book.bounds
+                    .push(Reverse((next.map_or(now, |(_, stamp)| stamp), number)));
+                evicted = Some((entry.extent().len, freed));
+                break;
+            }
+        }
+        book.bounds.extend(set_aside);
+        evicted
+    }
+
+    /// The next shard's victim.
+    fn evict_in_turn(&self, book: &mut Book) -> Option<(Chunks, Option<Extent>)> {
+        for tried in 0..self.shards.len() + SPARED_MAX {
+            let number = book.next_shard % self.shards.len();
+            book.next_shard = number + 1;
+            let mut shard = self.shard(number);
+            let victim = shard.book.as_mut().and_then(crate::book::Book::victim);
+            let Some((hash, _)) = victim else { continue };
+            let spot = shard
+                .find(hash)
+                .expect("a record in the book that the index does not know breaks S1");
+            let extent = shard.entry(spot).extent();
+            let len = extent.len;
+            if tried < SPARED_MAX && needed::is_needed(&shard.needed, hash) {
+                // The policy has let go of it: as if it came anew.
+                let bytes = u64::from(len.0) * self.chunk_bytes() as u64;
+                let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
+                if let Some(book) = &mut shard.book {
+                    book.insert(hash, extent, bytes, stamp);
+                }
+                continue;
+            }
+            return Some((len, shard.drop_record(spot, hash, Fate::Evicted)));
+        }
+        None
+    }
+
+    /// Evicts what begins in the next stretch, so that `needed` chunks in a row become free, if nobody reads there.
+    fn clear_stretch(&self, writer: &mut Writer, needed: Chunks) {
+        let Room::Book(book) = &mut writer.room else {
+            return;
+        };
+        let stretch = book.next_stretch(needed, &self.geometry);
+        let mut freed = Vec::new();
+        for number in 0..self.shards.len() {
+            let swept = self.shard(number).clear(stretch, &mut freed);
+            self.counters.stretch_evictions.add(swept.records);
+            self.counters.evicted_chunks.add(swept.chunks);
+        }
+        freed
+            .into_iter()
+            .for_each(|extent| writer.space.free(extent));
+    }
+}
+
+impl Book {
+    fn next_stretch(&mut self, needed: Chunks, geometry: &Geometry) -> Extent {
+        let total = geometry.data_chunks;
+        // Twice what is needed: a record may reach into the stretch from before it.
+        let usual = (STRETCH_BYTES / u64::from(geometry.chunk_bytes)) as u32;
+        let len = usual
+            .min(total / 16)
+            .max(needed.0.saturating_mul(2))
+            .min(total);
+        if self.at.checked_add(len).is_none_or(|end| end > total) {
+            self.at = 0;
+        }
+        let first = self.at;
+        self.at += len;
+        Extent::new(Chunk(first), Chunks(len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hand_of_the_book_goes_round() {
+        let geometry = Geometry::plan(4 << 20, 512).unwrap();
+        let total = geometry.data_chunks;
+        let mut book = Book::new(1);
+        let len = total / 3;
+        let firsts: Vec<u32> = (0..4)
+            .map(|_| book.next_stretch(Chunks(len / 2), &geometry).first.0)
+            .collect();
+        assert_eq!(firsts[0], 0);
+        assert!(firsts[1] < firsts[2] && firsts[3] == 0);
+        let whole = book.next_stretch(Chunks(total), &geometry);
+        assert_eq!((whole.first.0, whole.len.0), (0, total));
+    }
+}

@@ -1,0 +1,239 @@
+//! What has left the index while its bytes may still lie on the disk, so that a start after a crash may find them.
+//!
+//! An unsafe method that was answered must hold after a crash, so it is logged, and logging takes a flush. Where nothing of its
+//! URI is or was stored, nothing can come back, and the flush is spared. This file answers *was*:
+//!
+//! | a record leaves the index | remembered until |
+//! |---|---|
+//! | replaced | (not at all: its successor has the same name) |
+//! | swept | its region is noted |
+//! | otherwise: invalidated, not readable, its write failed, weeded, its marker had to make room | every region was opened since |
+//!
+//! A record is remembered by its *name*: the bits of its key's hash that the index knows. Two keys of one name count as one, as they
+//! do in the index. That is why what was invalidated is remembered too: the log has the key that was asked for, and the record that
+//! left may be that of another key of its name. A name is added under the lock of the record's shard, so whoever finds the
+//! record gone finds the name. What is remembered goes into the checkpoint of a clean stop (unless a write was under way, or a part
+//! found no room there); after any other stop nobody knows what lies on the disk, so
+//! everything counts as remembered until every region was opened since.
+//!
+//! Errs on the side of yes. With an ordered policy the answer is always yes, because regions are never noted.
+//! Limits: [`NAMES_MAX`] names in each of three sets; with one more, everything counts as remembered.
+//! Source: docs/decisions/0030.
+
+use crate::Sequence;
+use crate::index::Short;
+use crate::index::key::KeyHash;
+use crate::store::Store;
+use std::collections::BTreeSet;
+
+/// Names in one set.
+const NAMES_MAX: usize = 1 << 16;
+
+/// The bits of a hash that the index knows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Name(u64);
+
+impl Name {
+    /// `segment` counts through all shards.
+    pub(crate) fn new(segment: usize, short: Short) -> Self {
+        Self((segment as u64) << Short::BITS | u64::from(short.number()))
+    }
+}
+
+/// Names, and whether all names count.
+#[derive(Debug, Default)]
+struct Names {
+    names: BTreeSet<Name>,
+    all: bool,
+    /// When the last came.
+    last: Sequence,
+}
+
+impl Names {
+    fn add(&mut self, name: Name, now: Sequence) {
+        self.last = now;
+        if self.names.len() < NAMES_MAX {
+            self.names.insert(name);
+        } else {
+            self.all = true;
+        }
+    }
+
+    fn has(&self, name: Name) -> bool {
+        self.all || self.names.contains(&name)
+    }
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    newer: Names,
+    older: Names,
+    /// Out of regions that are not noted yet.
+    swept: Names,
+}
+
+impl Left {
+    /// Nobody knows what lies on the disk.
+    pub(crate) fn all(now: Sequence) -> Self {
+        let mut left = Self::default();
+        left.newer.all = true;
+        left.newer.last = now;
+        left
+    }
+
+    pub(crate) fn has(&self, name: Name) -> bool {
+        self.newer.has(name) || self.older.has(name) || self.swept.has(name)
+    }
+
+    pub(crate) fn add(&mut self, name: Name, now: Sequence) {
+        self.newer.add(name, now);
+    }
+
+    pub(crate) fn add_swept(&mut self, name: Name) {
+        self.swept.add(name, 0);
+    }
+
+    /// All swept regions are noted.
+    pub(crate) fn swept_is_noted(&mut self) {
+        self.swept = Names::default();
+    }
+
+    /// All regions were opened after `oldest`.
+    pub(crate) fn all_opened_since(&mut self, oldest: Sequence) {
+        if oldest > self.older.last {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        if oldest > self.older.last {
+            self.older = Names::default();
+        }
+    }
+
+    /// For the checkpoint of a clean stop. None: it is all.
+    pub(crate) fn encode(&self) -> Option<Vec<u8>> {
+        let sets = [&self.newer, &self.older, &self.swept];
+        if sets.iter().any(|set| set.all) {
+            return None;
+        }
+        let names = sets.into_iter().flat_map(|set| &set.names);
+        Some(names.flat_map(|name| name.0.to_le_bytes()).collect())
+    }
+
+    /// Of what [`Self::encode`] wrote; `now`: the sequence of the start.
+    pub(crate) fn decode(bytes: &[u8], now: Sequence) -> Self {
+        let mut left = Self::default();
+        let (names, _) = bytes.as_chunks::<8>();
+        for name in names {
+            left.add(Name(u64::from_le_bytes(*name)), now);
+        }
+        left
+    }
+}
+
+impl Store {
+    /// The name of a key.
+    pub(crate) fn name_of(&self, hash: KeyHash) -> Name {
+        let number = self.shard_of(hash);
+        let segments = self.limits.segments;
+        // As `Index::segment_of`, for which a shard's index is not needed.
+        let segment = crate::index::segment_of(hash, segments);
+        Name::new(number * segments + segment, Short::of(hash))
+    }
+
+    /// A record has left the index, or a marker its table, and its bytes may be found after a crash.
+    pub(crate) fn has_left(&self, hash: KeyHash) {
+        let name = self.name_of(hash);
+        crate::lock(&self.left).add(name, self.sequence());
+    }
+
+    /// May bytes of that key lie on the disk that the index does not know?
+    pub(crate) fn may_come_back(&self, hash: KeyHash) -> bool {
+        self.limits.policy().is_some()
+            || self.is_scanning()
+            || crate::lock(&self.left).has(self.name_of(hash))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Geometry;
+    use crate::record::NewRecord;
+    use crate::recover::open::Identity;
+    use crate::settings::Settings;
+    use crate::write::writer::Outcome;
+
+    fn name(n: u64) -> Name {
+        Name(n)
+    }
+
+    #[test]
+    fn a_name_is_forgotten_when_every_region_was_opened_since() {
+        let mut left = Left::default();
+        left.add(name(1), 10);
+        left.all_opened_since(5);
+        assert!(left.has(name(1)) && !left.has(name(2)));
+        left.add(name(2), 20);
+        left.all_opened_since(15);
+        assert!(!left.has(name(1)) && left.has(name(2)));
+        left.all_opened_since(21);
+        assert!(!left.has(name(1)) && !left.has(name(2)));
+    }
+
+    #[test]
+    fn a_full_set_says_yes_to_all() {
+        let mut left = Left::default();
+        for n in 0..=NAMES_MAX as u64 {
+            left.add_swept(name(n));
+        }
+        assert!(left.has(name(u64::MAX)));
+        assert_eq!(left.encode(), None);
+        left.swept_is_noted();
+        assert!(!left.has(name(1)));
+    }
+
+    #[test]
+    fn what_is_remembered_comes_back() {
+        let mut left = Left::default();
+        left.add(name(1), 10);
+        left.add_swept(name(2));
+        let back = Left::decode(&left.encode().unwrap(), 50);
+        assert!(back.has(name(1)) && back.has(name(2)) && !back.has(name(3)));
+        assert!(Left::all(1).has(name(9)));
+    }
+
+    #[test]
+    fn who_finds_a_record_gone_finds_its_name_though_it_is_not_logged_yet() {
+        let geometry = Geometry::plan(4 << 20, 512).unwrap();
+        let identity = Identity::new([1; Identity::RANDOM_BYTES]);
+        let store = Store::create(geometry, &Settings::default(), identity);
+        while let Some(work) = store.next_work(0) {
+            store.work_done(work.id, Ok(None), 0);
+        }
+        let hash = store.hasher().hash(b"/a");
+        let record = NewRecord {
+            hash,
+            primary: hash,
+            key: b"/a",
+            meta: b"",
+            body: &[b"x"],
+            fragment: None,
+            total: None,
+            began: store.sequence(),
+            server: 0,
+        };
+        assert_eq!(store.insert(&record, 0).outcome, Outcome::Stored);
+        std::thread::scope(|scope| {
+            // The log is reached through this lock.
+            let background = store.background();
+            let invalidating = scope.spawn(|| store.invalidate(hash));
+            while store.contains(hash) {
+                std::thread::yield_now();
+            }
+            let may_come_back = store.may_come_back(hash);
+            drop(background);
+            assert!(may_come_back);
+            assert!(invalidating.join().unwrap().indexed);
+        });
+    }
+}

@@ -1,0 +1,373 @@
+//! Needed records are written again before the hand comes.
+//!
+//! ```text
+//!            the stretch that is swept     look-ahead                      the hand goes this way -->
+//! region  | s | s | s | s | s | s | s | s | a | a | a | a | a | a | a | a |   |   |   |
+//!           due: room is kept, the sweep    moved as long as there is more
+//!           waits                           room than that
+//! ```
+//!
+//! Nobody reads such a record just then, so it has to be read to be written again. That is a [`Move`]: the shell
+//! reads ([`Store::next_move`]), hands in the bytes ([`Store::move_done`]) and carries the writes out. What is still there when the
+//! sweep comes is *spared*: the sweep ends, and its regions are used again, only when all of it was moved, is needed no more, or is
+//! given up. So a slow client never stops the hand, only the disk does, for as long as it takes to read what lies in one stretch.
+//!
+//! When the hand has gone on by a stretch, that stretch is empty, and what is *due* in the next one needs no more than that. So
+//! much is kept for it: when no more is left, nothing else is stored before it was moved. What becomes needed when less is left may
+//! find no room; then it is given up, and leaves like any other.
+//!
+//! A move is a renewal, and those ask whether the record was killed since it was read: what was purged, replaced or forgotten is not
+//! written again.
+//!
+//! Limits: [`MOVES_MAX`] moves under way. Nothing is spared while a scan is under way, for nothing is renewed then.
+//!
+//! Not known here: who needs what.
+
+use crate::evict::choose::Room;
+use crate::evict::needed::NEEDS_MAX;
+use crate::evict::region::{Grid, Hand};
+use crate::geometry::Geometry;
+use crate::index::key::KeyHash;
+use crate::index::reading::{Read, Renewal};
+use crate::record::Corrupt;
+use crate::shard::Fate;
+use crate::store::Store;
+use crate::write::cluster::Writes;
+use crate::write::writer::{Outcome, Writer};
+use bytes::Bytes;
+use extent::{Chunk, Chunks, Extent, SpaceManager};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+/// Moves under way at most: where reads wait in a long queue, one after the other would take too long.
+pub const MOVES_MAX: usize = 16;
+
+/// Needed records are moved when the hand is this near, in stretches, the one that is swept next included;
+const LOOK_AHEAD_STRETCHES: u32 = 2;
+
+/// in a small store, which the hand goes through within seconds, so many bytes: where reads wait in a long queue, what is read
+/// a stretch ahead comes too late, and the sweep would wait for it;
+const LOOK_AHEAD_BYTES: u64 = 16 << 20;
+
+/// up to this share of it.
+const LOOK_AHEAD_SHARE: u32 = 4;
+
+/// What is moved leaves the ends of clusters and regions empty: percent that are kept for that, and a region.
+const WASTE_PERCENT: u64 = 10;
+
+/// A record that is to be written again before the hand comes: carry out the read and hand the bytes to [`Store::move_done`].
+#[derive(Debug)]
+#[must_use = "a move pins its extent until move_done"]
+pub struct Move(Read);
+
+impl Move {
+    /// Where to read, in bytes from the start of the store.
+    pub fn offset(&self) -> u64 {
+        self.0.offset
+    }
+
+    /// The hash of its key.
+    pub fn hash(&self) -> KeyHash {
+        self.0.hash
+    }
+
+    /// How many bytes to read.
+    pub fn bytes(&self) -> usize {
+        self.0.len
+    }
+}
+
+/// How far its move has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moving {
+    No,
+    Queued,
+    UnderWay,
+}
+
+impl Moving {
+    pub(crate) fn queued(is_queued: bool) -> Self {
+        match is_queued {
+            true => Self::Queued,
+            false => Self::No,
+        }
+    }
+}
+
+/// Moves to be handed out, and how many are under way.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    queue: VecDeque<KeyHash>,
+    under_way: usize,
+}
+
+/// Where a needed record could be written to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum RoomToMove {
+    /// Nowhere.
+    None,
+    /// To what is kept for those that are due.
+    Kept,
+    Plenty,
+}
+
+impl Store {
+    /// Does a record wait to be moved, and can it be now? Then [`Self::next_move`] is worth asking.
+    pub fn wants_moves(&self) -> bool {
+        let moves = crate::lock(&self.moves);
+        !moves.queue.is_empty() && moves.under_way < MOVES_MAX
+    }
+
+    /// The next record that is to be read in order to be written again. To be asked together with [`Self::next_work`].
+    pub fn next_move(&self) -> Option<Move> {
+        while self.wants_moves() && !self.is_scanning() && !self.is_closed_to_inserts() {
+            let room = self.room_to_move();
+            let hash = {
+                let mut moves = crate::lock(&self.moves);
+                let hash = moves.queue.pop_front()?;
+                moves.under_way += 1;
+                hash
+            };
+            let read = self.begin_move(hash, room);
+            if read.is_some() {
+                return read.map(Move);
+            }
+            crate::lock(&self.moves).under_way -= 1;
+        }
+        None
+    }
+
+    /// Pins the record, if it is still to be moved, and now. What is not is met again when the hand goes on, at the latest by the sweep.
+    fn begin_move(&self, hash: KeyHash, room: RoomToMove) -> Option<Read> {
+        let mut shard = self.shard(self.shard_of(hash));
+        let spot = shard.find(hash);
+        let need = shard.needed.get_mut(&hash.0)?;
+        if need.moving == Moving::UnderWay {
+            return None;
+        }
+        need.moving = Moving::No;
+        let spot = spot.filter(|_| !need.given_up)?;
+        let entry = shard.entry(spot);
+        let extent = entry.extent();
+        let has_room = match self.is_due(extent.first) {
+            true => room >= RoomToMove::Kept,
+            false => room == RoomToMove::Plenty,
+        };
+        if entry.is_writing() || !self.is_to_be_moved(extent.first) || !has_room {
+            return None;
+        }
+        if let Some(need) = shard.needed.get_mut(&hash.0) {
+            need.moving = Moving::UnderWay;
+        }
+        shard.pin(spot, hash);
+        Some(Read {
+            offset: self.geometry.offset_of(extent.first.0),
+            len: extent.len.0 as usize * self.chunk_bytes(),
+            hash,
+            extent,
+            began: self.sequence(),
+            renew: true,
+        })
+    }
+
+    /// The bytes of a move are there, or could not be read (`None`). The writes are to be carried out. `now_ms` as for
+    /// [`Self::insert`].
+    pub fn move_done(&self, moved: Move, bytes: Option<Bytes>, now_ms: u64) -> Writes {
+        let Move(read) = moved;
+        let hash = read.hash;
+        let renewal = Renewal {
+            hash,
+            first: read.extent.first,
+            began: read.began,
+        };
+        let decoded = bytes.map(|bytes| self.decode_read(&bytes, &read));
+        let is_alive = self.read_done(read);
+        let mut writes = Writes::default();
+        let is_given_up = match decoded {
+            Some(Ok(parts)) if is_alive && self.is_needed(hash) => {
+                let is_due = self.is_due(renewal.first);
+                let inserted = self.write_again(renewal, &parts, is_due, now_ms);
+                writes = inserted.writes;
+                match inserted.outcome {
+                    Outcome::Stored => self.counters.moved.add(1),
+                    Outcome::Invalidated => self.leave_to_needs(hash, renewal.first),
+                    _ => {}
+                }
+                // It tries again while the sweep waits; what is killed or replaced needs nothing.
+                !matches!(
+                    inserted.outcome,
+                    Outcome::Stored | Outcome::NoSpace | Outcome::Behind | Outcome::Invalidated
+                )
+            }
+            Some(Ok(_)) => false,
+            // Another key's record.
+            Some(Err(Corrupt::Hash)) | None => true,
+            Some(Err(_)) => {
+                self.forget(hash);
+                false
+            }
+        };
+        let mut shard = self.shard(self.shard_of(hash));
+        if let Some(need) = shard.needed.get_mut(&hash.0) {
+            need.moving = Moving::No;
+            need.given_up |= is_given_up;
+        }
+        drop(shard);
+        self.counters.moves_failed.add(u64::from(is_given_up));
+        crate::lock(&self.moves).under_way -= 1;
+        writes
+    }
+
+    /// A record that may not be written again (a soft purge has met it, which a copy would not show) leaves the index, and stays where
+    /// it is for those who need it. One that was killed or replaced has left already.
+    fn leave_to_needs(&self, hash: KeyHash, first: Chunk) {
+        let mut shard = self.shard(self.shard_of(hash));
+        let spot = shard.find(hash);
+        let Some(spot) = spot.filter(|&spot| shard.entry(spot).first() == first) else {
+            return;
+        };
+        let extent = shard.entry(spot).extent();
+        let freed = shard.drop_record(spot, hash, Fate::Evicted);
+        // The hand comes by, so nothing is freed here.
+        let _ = shard.keep_if_needed(hash, extent, freed);
+        self.has_left(hash);
+        self.counters.evictions.add(1);
+        self.counters.evicted_chunks.add(u64::from(extent.len.0));
+    }
+
+    /// Does it lie where the hand comes next?
+    pub(crate) fn is_to_be_moved(&self, first: Chunk) -> bool {
+        let hand = Chunk(self.hand_at.load(Ordering::Relaxed));
+        Hand::distance(hand, first, self.geometry.data_chunks) < self.look_ahead_chunks
+    }
+
+    /// Does it lie in the stretch that the hand comes to next, or is at?
+    pub(crate) fn is_due(&self, first: Chunk) -> bool {
+        let hand = Chunk(self.hand_at.load(Ordering::Relaxed));
+        let ahead = Hand::distance(hand, first, self.geometry.data_chunks);
+        ahead < self.stretch_chunks
+    }
+
+    pub(crate) fn no_longer_due(&self, chunks: u32) {
+        let relaxed = Ordering::Relaxed;
+        let less = |due: u32| Some(due.saturating_sub(chunks));
+        let _ = self.due_chunks.fetch_update(relaxed, relaxed, less);
+    }
+
+    /// Is all the room there is kept for what is due?
+    pub(crate) fn keeps_room(&self, writer: &Writer) -> bool {
+        matches!(&writer.room, Room::Hand(hand) if self.is_kept(hand))
+    }
+
+    /// As [`Self::keeps_room`].
+    pub(crate) fn is_kept(&self, hand: &Hand) -> bool {
+        let due = u64::from(self.due_chunks.load(Ordering::Relaxed));
+        let chunks = due + due * WASTE_PERCENT / 100;
+        let regions = chunks.div_ceil(u64::from(hand.grid.region_chunks)) + 1;
+        due > 0 && hand.ahead() as u64 <= regions
+    }
+
+    pub(crate) fn enqueue(&self, hash: KeyHash) -> bool {
+        let mut moves = crate::lock(&self.moves);
+        let has_room = moves.queue.len() < NEEDS_MAX;
+        if has_room {
+            moves.queue.push_back(hash);
+        }
+        has_room
+    }
+
+    fn room_to_move(&self) -> RoomToMove {
+        let writer = self.writer();
+        match &writer.room {
+            Room::Hand(hand) if hand.is_ready() && !self.is_kept(hand) => RoomToMove::Plenty,
+            Room::Hand(hand) if hand.is_ready() || has_some_room(&writer) => RoomToMove::Kept,
+            _ => RoomToMove::None,
+        }
+    }
+
+    /// The hand has gone on: what lies in front of it now is to be moved.
+    pub(crate) fn look_ahead(&self) {
+        self.due_chunks.store(0, Ordering::Relaxed);
+        if self.needs.load(Ordering::Relaxed) == 0 || self.is_scanning() {
+            return;
+        }
+        for number in 0..self.shards.len() {
+            let mut shard = self.shard(number);
+            let all: Vec<u64> = shard.needed.keys().copied().collect();
+            for hash in all.into_iter().map(KeyHash) {
+                let Some(spot) = shard.find(hash) else {
+                    continue;
+                };
+                let Extent { first, len } = shard.entry(spot).extent();
+                if !self.is_to_be_moved(first) {
+                    continue;
+                }
+                if let Some(need) = shard.needed.get_mut(&hash.0)
+                    && !need.given_up
+                {
+                    if self.is_due(first) {
+                        self.due_chunks.fetch_add(len.0, Ordering::Relaxed);
+                    }
+                    if need.moving == Moving::No {
+                        need.moving = Moving::queued(self.enqueue(hash));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does the sweep, which has been through the whole index, wait for records to be moved? Takes out what is not needed any more;
+    /// and all of it if there is no room to move it to (`is_stuck`).
+    pub(crate) fn sweep_waits(&self, hand: &mut Hand, is_stuck: bool) -> bool {
+        let grid = hand.grid;
+        let Some(sweep) = &mut hand.sweep else {
+            return false;
+        };
+        let stretch = grid.extent(sweep.regions.clone());
+        let mut due = Chunks(0);
+        sweep.spared.retain(|&hash| {
+            let mut shard = self.shard(self.shard_of(hash));
+            let spot = shard.find(hash);
+            let there = spot.filter(|&spot| stretch.overlaps(shard.entry(spot).extent()));
+            let Some(spot) = there else {
+                return false; // moved or killed
+            };
+            let len = shard.entry(spot).extent().len;
+            if let Some(need) = shard.needed.get_mut(&hash.0) {
+                let is_under_way = need.moving == Moving::UnderWay;
+                let stays = !need.given_up && (!is_stuck || is_under_way) && !self.is_scanning();
+                if stays {
+                    if need.moving == Moving::No {
+                        need.moving = Moving::queued(self.enqueue(hash));
+                    }
+                    due += len;
+                    return true;
+                }
+                self.counters.moves_failed.add(u64::from(!need.given_up));
+            }
+            let extent = shard.entry(spot).extent();
+            let freed = shard.drop_record(spot, hash, Fate::Evicted);
+            crate::lock(&self.left).add_swept(self.name_of(hash));
+            // What can be read, and not written again just now, stays where it is for those who need it.
+            let _ = shard.keep_if_needed(hash, extent, freed);
+            self.counters.evictions.add(1);
+            self.counters.evicted_chunks.add(u64::from(len.0));
+            false
+        });
+        self.due_chunks.store(due.0, Ordering::Relaxed);
+        !sweep.spared.is_empty()
+    }
+}
+
+/// How near the hand is when needed records are moved, in chunks.
+pub(crate) fn look_ahead_chunks(grid: &Grid, geometry: &Geometry) -> u32 {
+    let small = (LOOK_AHEAD_BYTES / u64::from(geometry.chunk_bytes)) as u32;
+    let small = small.min(geometry.data_chunks / LOOK_AHEAD_SHARE);
+    small.max(grid.stretch_chunks().saturating_mul(LOOK_AHEAD_STRETCHES))
+}
+
+/// Is anything left of the region that is being filled?
+pub(crate) fn has_some_room(writer: &Writer) -> bool {
+    let open = writer.open.as_ref();
+    writer.space.largest().is_some() || open.is_some_and(|open| open.left().0 > 0)
+}

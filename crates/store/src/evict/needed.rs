@@ -1,0 +1,243 @@
+//! Records that an answer under way still needs: they survive the hand.
+//!
+//! A large body is sent fragment by fragment, perhaps for hours, and room is made meanwhile. Whoever is going to read a record
+//! soon says so ([`Store::need`], [`Needs`]); then it is treated as if it had just been used whenever its turn to leave comes:
+//! *by the hand* it is written again (`moves`), *by the book* it goes to the warm end (`evict`).
+//!
+//! To be needed keeps nothing from being killed: purged, replaced, forgotten. Nobody finds it then, but those who need it: for them
+//! it stays where it lies, pinned, and is not written again ([`Store::look_up_needed`]). What they began to send was right
+//! when they began.
+//!
+//! Limits: records of a quarter of the data area ([`NEEDED_SHARE`]) and [`NEEDS_MAX`] needs in all; beyond them a record is not
+//! noted, and leaves when it is its turn.
+//!
+//! Not known here: fragments, clients, how a record is moved.
+
+use crate::evict::moves::Moving;
+use crate::index::key::{KeyHash, NumberMap};
+use crate::index::reading::{Lookup, Read};
+use crate::store::Store;
+use extent::Extent;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Needed records take at most this share of the data area: what is moved is written once more each time the hand goes round.
+pub(crate) const NEEDED_SHARE: u64 = 4;
+
+/// Needs at most, two of one record counted twice.
+pub const NEEDS_MAX: usize = 1 << 16;
+
+/// What became of a wish to keep a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Needed {
+    /// It stays until it is released, killed, or can be neither read nor written again.
+    Noted,
+    /// There is no such record.
+    Absent,
+    /// Too much is needed already.
+    Full,
+}
+
+/// One record in a shard's table of what is needed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need {
+    /// By how many.
+    count: u32,
+    /// Counted into the store's sum.
+    bytes: u64,
+    pub moving: Moving,
+    /// It could not be moved, and leaves like any other.
+    pub given_up: bool,
+    /// It has left the index, killed or with no room to be moved to, and lies here until it is released.
+    pub kept: Option<Extent>,
+}
+
+/// A shard's table of what is needed, by whole hash.
+pub(crate) type NeedMap = NumberMap<u64, Need>;
+
+/// Is it to be spared?
+pub(crate) fn is_needed(needed: &NeedMap, hash: KeyHash) -> bool {
+    needed.get(&hash.0).is_some_and(|need| !need.given_up)
+}
+
+/// What a holder needs; all of it is released when this is dropped.
+#[derive(Debug)]
+pub struct Needs {
+    store: Arc<Store>,
+    hashes: VecDeque<KeyHash>,
+}
+
+impl Needs {
+    /// Needs nothing yet.
+    pub fn new(store: &Arc<Store>) -> Self {
+        Self {
+            store: Arc::clone(store),
+            hashes: VecDeque::new(),
+        }
+    }
+
+    /// As [`Store::need`], released when this is dropped or lets go of it.
+    pub fn add(&mut self, hash: KeyHash) -> Needed {
+        let needed = self.store.need(hash);
+        if needed == Needed::Noted {
+            self.hashes.push_back(hash);
+        }
+        needed
+    }
+
+    /// Lets go of a record, if it is noted here. Quickest for the one added first.
+    pub fn release(&mut self, hash: KeyHash) {
+        if let Some(at) = self.hashes.iter().position(|&noted| noted == hash) {
+            self.hashes.remove(at);
+            self.store.release(hash);
+        }
+    }
+
+    /// How many records are noted here.
+    pub fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// Is none noted here?
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+}
+
+impl Drop for Needs {
+    fn drop(&mut self) {
+        self.hashes
+            .iter()
+            .for_each(|&hash| self.store.release(hash));
+    }
+}
+
+impl Store {
+    /// Keeps a record from being evicted until [`Self::release`], as far as the limits above allow; [`Needs`] sees to the
+    /// release. No use, no pin: it may be killed at any time, and may be moved. To be asked before [`Self::contains`].
+    pub fn need(&self, hash: KeyHash) -> Needed {
+        let chunk_bytes = self.chunk_bytes() as u64;
+        let mut shard = self.shard(self.shard_of(hash));
+        let (first, bytes) = match (shard.waiting_bytes(hash), shard.find(hash)) {
+            (Some(bytes), _) => (None, bytes),
+            (None, Some(spot)) => {
+                let extent = shard.entry(spot).extent();
+                (Some(extent.first), u64::from(extent.len.0) * chunk_bytes)
+            }
+            (None, None) => return Needed::Absent,
+        };
+        let add = |sum: &AtomicU64, more: u64, most: u64| {
+            let added = |now: u64| Some(now + more).filter(|&sum| sum <= most);
+            let relaxed = Ordering::Relaxed;
+            sum.fetch_update(relaxed, relaxed, added).is_ok()
+        };
+        if !add(&self.needs, 1, NEEDS_MAX as u64) {
+            return Needed::Full;
+        }
+        if let Some(need) = shard.needed.get_mut(&hash.0) {
+            need.count += 1;
+            return Needed::Noted;
+        }
+        if !add(&self.needed_bytes, bytes, self.limits.needed_bytes_max) {
+            self.needs.fetch_sub(1, Ordering::Relaxed);
+            return Needed::Full;
+        }
+        let is_queued = first.is_some_and(|first| self.is_to_be_moved(first)) && self.enqueue(hash);
+        if first.is_some_and(|first| self.is_due(first)) {
+            let chunks = (bytes / chunk_bytes) as u32;
+            self.due_chunks.fetch_add(chunks, Ordering::Relaxed);
+        }
+        let need = Need {
+            count: 1,
+            bytes,
+            moving: Moving::queued(is_queued),
+            given_up: false,
+            kept: None,
+        };
+        shard.needed.insert(hash.0, need);
+        Needed::Noted
+    }
+
+    /// Ends what [`Self::need`] began when it answered `Noted`.
+    pub fn release(&self, hash: KeyHash) {
+        let mut shard = self.shard(self.shard_of(hash));
+        let Some(need) = shard.needed.get_mut(&hash.0) else {
+            return;
+        };
+        need.count -= 1;
+        let (is_last, bytes, is_counted) = (need.count == 0, need.bytes, !need.given_up);
+        if is_last {
+            let kept = shard.needed.remove(&hash.0).and_then(|need| need.kept);
+            if let Some(extent) = kept {
+                let (_, freed) = shard.unpin(extent.first);
+                self.queue_freed(freed);
+            }
+            // Room need not be kept for it any more.
+            if let Some(spot) = shard.find(hash).filter(|_| is_counted) {
+                let extent = shard.entry(spot).extent();
+                if self.is_due(extent.first) {
+                    self.no_longer_due(extent.len.0);
+                }
+            }
+            self.needed_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        self.needs.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// As [`Self::look_up`], for one who needs the record: also if it was killed since, and so is found by nobody else. What is read is
+    /// to be verified by [`Self::decode_needed`].
+    pub fn look_up_needed(&self, hash: KeyHash) -> Lookup {
+        let found = self.look_up(hash);
+        if !matches!(found, Lookup::Absent) {
+            return found;
+        }
+        // It may be on its way to the disk still, in what is the writer's, whose lock comes first.
+        let writer = self.writer();
+        let mut shard = self.shard(self.shard_of(hash));
+        let Some(extent) = shard.needed.get(&hash.0).and_then(|need| need.kept) else {
+            return Lookup::Absent;
+        };
+        if !shard.is_held_for_writing(extent.first) {
+            shard.pin_again(extent.first);
+            return Lookup::OnDisk(Read {
+                offset: self.geometry.offset_of(extent.first.0),
+                len: extent.len.0 as usize * self.chunk_bytes(),
+                hash,
+                extent,
+                began: self.sequence(),
+                renew: false,
+            });
+        }
+        let open = writer.open.iter().find(|open| open.covers(extent));
+        let bytes = match open {
+            Some(open) => Some(open.copy(extent, self.chunk_bytes())),
+            None => self.in_flight(extent, |_| true),
+        };
+        bytes.map_or(Lookup::Absent, Lookup::Buffered)
+    }
+
+    pub(crate) fn is_needed(&self, hash: KeyHash) -> bool {
+        is_needed(&self.shard(self.shard_of(hash)).needed, hash)
+    }
+
+    /// Sums of what is needed, by the shards' tables. For [`Self::audit`].
+    pub(crate) fn audit_needed(&self, sums: (u64, u64)) -> Result<(), String> {
+        let noted = (
+            self.needs.load(Ordering::Relaxed),
+            self.needed_bytes.load(Ordering::Relaxed),
+        );
+        if noted != sums {
+            return Err(format!(
+                "needs and their bytes: {noted:?}, counted {sums:?}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Needs in a table, and their bytes.
+pub(crate) fn sums(needed: &NeedMap) -> (u64, u64) {
+    let count = needed.values().map(|need| u64::from(need.count)).sum();
+    (count, needed.values().map(|need| need.bytes).sum())
+}

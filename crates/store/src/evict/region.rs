@@ -1,0 +1,505 @@
+//! The grid of regions, and the hand that goes round it.
+//!
+//! With the policy `second-chance` the store is written like a ring: region after region, and what lies in front is cleared
+//! a *stretch* (a few neighbouring regions) at a time. A region goes through
+//!
+//! ```text
+//!   full --(swept: its records leave the index)--> swept --(noted: the journal has it, durably)--> ready --> current --> full
+//! ```
+//!
+//! Only the current region's free chunks are the allocator's; everywhere else a chunk counts as used, though killed records and the
+//! unused ends of regions are dead space, which comes back when the hand does. That is what keeps the free pieces few and the
+//! writes long, whatever dies in between.
+//!
+//! A sweep goes through the index segment by segment, some at each write, so that no insert waits for a whole pass. It begins when
+//! so much lies ahead ([`Grid::lead_regions`]) that it ends, and its note is durable, before that is used up. What is empty is
+//! missed in a cache as large as what is wanted of it: about 2.4 % of the area are, 4 to 6 in stores of less than 100 MiB, whose
+//! stretches are longer so that a note, with its flushes, is worth it.
+//!
+//! Public for the storage lab, which runs the same hand under one of its file-space managers.
+//!
+//! Not known here: the index, the journal, time.
+//! Source: paper 002 (stream of writes), and log-structured caches since; chosen by measurement, see docs/decisions.
+
+use crate::geometry::Geometry;
+use crate::index::key::KeyHash;
+use crate::recover::journal;
+use crate::write::frontier::Frontier;
+use extent::{Chunk, Chunks, Extent};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// A stretch is about this share of the data area.
+const STRETCH_SHARE: u32 = 64;
+/// But in a small store up to this share, and this many bytes, so that a burst finds room.
+const SMALL_STRETCH_SHARE: u32 = 16;
+const SMALL_STRETCH_BYTES: u64 = 4 << 20;
+
+/// In such a store a sweep begins when less than this share of a stretch lies ahead, in a larger one when less than a whole one does.
+const SMALL_LEAD_SHARE: u32 = 2;
+
+/// One note in the journal covers regions of about this many bytes, so that small regions do not cost a flush each.
+const NOTE_BYTES: u64 = 16 << 20;
+
+/// Regions kept ready beyond the ones of one note.
+const READY_MIN: usize = 1;
+
+/// The data area as regions of equal size.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    /// Chunks of a region.
+    pub region_chunks: u32,
+    /// How many regions there are.
+    pub regions: u32,
+    /// How many of them are swept at a time.
+    pub stretch_regions: u32,
+    /// A sweep begins when fewer lie ahead, swept or ready.
+    pub lead_regions: u32,
+    note_regions: u32,
+}
+
+impl Grid {
+    pub(crate) fn of(geometry: &Geometry) -> Self {
+        Self::new(
+            geometry.regions(),
+            geometry.region_chunks,
+            geometry.chunk_bytes,
+        )
+    }
+
+    /// So many regions of so many chunks.
+    pub fn new(regions: u32, region_chunks: u32, chunk_bytes: u32) -> Self {
+        let region_bytes = u64::from(region_chunks) * u64::from(chunk_bytes);
+        let small =
+            (SMALL_STRETCH_BYTES / region_bytes).min(u64::from(regions / SMALL_STRETCH_SHARE));
+        let stretch_regions = (regions / STRETCH_SHARE).max(small as u32).max(1);
+        let note_regions = (NOTE_BYTES / region_bytes).clamp(1, u64::from(stretch_regions)) as u32;
+        Self {
+            region_chunks,
+            regions,
+            stretch_regions,
+            lead_regions: (regions / STRETCH_SHARE)
+                .max(stretch_regions / SMALL_LEAD_SHARE)
+                .max(1)
+                + READY_MIN as u32,
+            note_regions,
+        }
+    }
+
+    pub(crate) fn region_of(&self, chunk: Chunk) -> u32 {
+        chunk.0 / self.region_chunks
+    }
+
+    /// Neighbouring regions, as one extent.
+    pub fn extent(&self, regions: Range<u32>) -> Extent {
+        let first = regions.start * self.region_chunks;
+        Extent::new(
+            Chunk(first),
+            Chunks((regions.end - regions.start) * self.region_chunks),
+        )
+    }
+
+    /// Chunks that are written from the begin of a sweep until little is ready.
+    pub(crate) fn lead_chunks(&self) -> u32 {
+        (self.lead_regions - READY_MIN as u32) * self.region_chunks
+    }
+
+    /// Chunks of a stretch.
+    pub fn stretch_chunks(&self) -> u32 {
+        self.stretch_regions * self.region_chunks
+    }
+}
+
+/// A pass through the index that takes out what begins in a stretch.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// What begins in these.
+    pub regions: Range<u32>,
+    /// The next part of the index to look at: a count through all segments of all shards.
+    pub(crate) next_segment: usize,
+    /// What was met and left where it is, because it is needed; see `moves`.
+    pub(crate) spared: Vec<KeyHash>,
+}
+
+/// Where the writer is and what lies ahead of it.
+#[derive(Debug)]
+pub struct Hand {
+    /// How the area is divided.
+    pub grid: Grid,
+    /// The first region of the stretch that is swept, or will be next.
+    at: u32,
+    pub(crate) sweep: Option<Sweep>,
+    swept: VecDeque<u32>,
+    noting: Vec<u32>,
+    ready: VecDeque<u32>,
+    pub(crate) current: Option<u32>,
+    /// Regions that a scan has yet to look at; empty when there is none.
+    unscanned: Vec<bool>,
+    /// Regions that were written to since the scan began; empty when there is none.
+    written: Vec<bool>,
+    /// A scan looks for the region that was written last; nothing is swept before it is found.
+    holding: bool,
+    /// Noted and empty, as far as the scan has come. Not used before all of them are known: were a later one filled before an
+    /// earlier one, regions would no longer have the age that `opened_at` tells.
+    found_empty: VecDeque<u32>,
+}
+
+impl Hand {
+    /// A hand whose next stretch begins at region `at`.
+    pub fn new(grid: Grid, at: u32) -> Self {
+        Self {
+            grid,
+            at: at % grid.regions,
+            sweep: None,
+            swept: VecDeque::new(),
+            noting: Vec::new(),
+            ready: VecDeque::new(),
+            current: None,
+            unscanned: Vec::new(),
+            written: Vec::new(),
+            holding: false,
+            found_empty: VecDeque::new(),
+        }
+    }
+
+    /// What is to be known of it at the next start, but for the rest of the current region.
+    pub(crate) fn frontier(&self) -> Frontier {
+        Frontier {
+            at: self.at,
+            rest: None,
+            ready: self.ready.iter().copied().collect(),
+            swept: self.noting.iter().chain(&self.swept).copied().collect(),
+        }
+    }
+
+    /// Goes on where it was at a clean stop.
+    pub(crate) fn go_on_at(&mut self, frontier: Frontier) {
+        self.at = frontier.at;
+        self.current = frontier.rest.map(|(region, _)| region);
+        self.ready = frontier.ready.into();
+        self.swept = frontier.swept.into();
+    }
+
+    /// These regions are going to be scanned, the last opened first: until then nothing is swept there.
+    pub(crate) fn will_scan(&mut self, regions: &[u32]) {
+        self.holding = true;
+        self.unscanned = vec![false; self.grid.regions as usize];
+        self.written = vec![false; self.grid.regions as usize];
+        for &region in regions {
+            self.unscanned[region as usize] = true;
+        }
+    }
+
+    /// A region has been scanned. Those that were noted and never written to are found first; they can be used as they are.
+    pub(crate) fn scanned(&mut self, region: u32, empty: bool) {
+        if let Some(unscanned) = self.unscanned.get_mut(region as usize) {
+            *unscanned = false;
+        }
+        if self.holding && empty {
+            self.found_empty.push_front(region);
+        } else {
+            self.end_holding();
+        }
+    }
+
+    fn end_holding(&mut self) {
+        self.holding = false;
+        self.ready.extend(self.found_empty.drain(..));
+    }
+
+    /// All has been scanned.
+    pub(crate) fn end_scan(&mut self) {
+        self.end_holding();
+        self.unscanned = Vec::new();
+        self.written = Vec::new();
+    }
+
+    /// Was everything that lies in that region stored since the scan began?
+    pub(crate) fn is_new(&self, region: u32) -> bool {
+        self.written
+            .get(region as usize)
+            .is_some_and(|&written| written)
+    }
+
+    /// The first chunk of the stretch that is swept next or now.
+    pub fn next_chunk(&self) -> Chunk {
+        Chunk(self.at * self.grid.region_chunks)
+    }
+
+    /// Regions that are cleared and not filled.
+    pub(crate) fn ahead(&self) -> usize {
+        self.swept.len() + self.noting.len() + self.ready.len()
+    }
+
+    /// Is a sweep under way, or is one wanted at once?
+    pub(crate) fn needs_sweep(&self) -> bool {
+        self.sweep.is_some() || self.ahead() <= READY_MIN
+    }
+
+    /// The sweep under way; begins one if little lies ahead.
+    pub fn sweep_if_needed(&mut self) -> Option<&mut Sweep> {
+        self.sweep_or_begin(false)
+    }
+
+    /// The sweep under way; begins one if little lies ahead, or `at_once`.
+    pub(crate) fn sweep_or_begin(&mut self, at_once: bool) -> Option<&mut Sweep> {
+        let lead = self.grid.lead_regions as usize;
+        // The stretch swept must never reach the regions that are being written or wait to be.
+        let room = (self.grid.regions as usize).saturating_sub(self.ahead() + 1);
+        let is_wanted = at_once || self.ahead() < lead;
+        if self.sweep.is_none() && !self.holding && is_wanted && room > 0 {
+            let to_end = self.grid.regions - self.at;
+            let len = self.grid.stretch_regions.min(to_end).min(room as u32);
+            let regions = self.at..self.at + len;
+            let scanned = |region: u32| !self.unscanned.get(region as usize).unwrap_or(&false);
+            if !regions.clone().all(scanned) {
+                return None;
+            }
+            self.sweep = Some(Sweep {
+                regions,
+                next_segment: 0,
+                spared: Vec::new(),
+            });
+        }
+        self.sweep.as_mut()
+    }
+
+    /// The sweep has been through the whole index.
+    pub fn end_sweep(&mut self) {
+        if let Some(sweep) = self.sweep.take() {
+            self.at = sweep.regions.end % self.grid.regions;
+            self.swept.extend(sweep.regions);
+        }
+    }
+
+    /// The regions to be noted next, if any are wanted now. `free` says whether nothing is on its way there any more.
+    pub fn begin_note(&mut self, free: impl Fn(u32) -> bool) -> Option<Range<u32>> {
+        // All that is swept is noted ahead: a note takes two flushes, and who writes fast should not wait for them.
+        let wanted = self.ready.len() <= READY_MIN.max(self.grid.stretch_regions as usize);
+        if !self.noting.is_empty() || !wanted || self.swept.front().is_none_or(|&r| !free(r)) {
+            return None;
+        }
+        while let Some(&region) = self.swept.front() {
+            let next = self
+                .noting
+                .last()
+                .is_none_or(|&last| last + 1 == region && journal::same_page(last, region));
+            if self.noting.len() >= self.grid.note_regions as usize || !next || !free(region) {
+                break;
+            }
+            self.noting.push(region);
+            self.swept.pop_front();
+        }
+        let first = *self.noting.first()?;
+        Some(first..first + self.noting.len() as u32)
+    }
+
+    /// The note is durable, or has failed.
+    pub fn end_note(&mut self, ok: bool) {
+        let noted = std::mem::take(&mut self.noting);
+        if ok {
+            self.ready.extend(noted);
+        } else {
+            noted
+                .into_iter()
+                .rev()
+                .for_each(|r| self.swept.push_front(r));
+        }
+    }
+
+    /// Is there a region that is being swept, or was and is not durably noted?
+    pub(crate) fn has_unnoted(&self) -> bool {
+        self.sweep.is_some() || !self.swept.is_empty() || !self.noting.is_empty()
+    }
+
+    /// Is a region ready to be filled?
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Are few regions ready, and can something be done about it? Then it is worth waking somebody for.
+    pub(crate) fn is_short(&self) -> bool {
+        let kept = self.grid.lead_regions as usize - READY_MIN;
+        let few = READY_MIN.max(kept - kept / 4);
+        self.ready.len() <= few && (!self.swept.is_empty() || self.needs_sweep())
+    }
+
+    /// Goes on to the next region that is ready.
+    pub fn advance(&mut self) -> Option<Extent> {
+        let region = self.ready.pop_front()?;
+        self.current = Some(region);
+        if let Some(written) = self.written.get_mut(region as usize) {
+            *written = true;
+        }
+        Some(self.grid.extent(region..region + 1))
+    }
+
+    /// A sweep is under way, and before it has ended nothing can be stored but in the current region.
+    pub(crate) fn waits_for_sweep(&self) -> bool {
+        self.sweep.is_some() && self.ahead() == 0
+    }
+
+    /// The sweep under way has been through the whole index of so many segments: it waits for moves, if it has not ended.
+    pub(crate) fn has_seen(&self, segments: usize) -> bool {
+        let sweep = self.sweep.as_ref();
+        sweep.is_some_and(|sweep| sweep.next_segment >= segments)
+    }
+
+    /// Regions in which something may yet be written without another note.
+    pub(crate) fn open_regions(&self) -> impl Iterator<Item = u32> {
+        let noted = self.noting.iter().chain(self.ready.iter()).copied();
+        self.current.into_iter().chain(noted)
+    }
+
+    /// Chunks of regions that are empty but not the allocator's.
+    pub(crate) fn chunks_ahead(&self) -> u64 {
+        self.ahead() as u64 * u64::from(self.grid.region_chunks)
+    }
+
+    /// Chunks that nothing was written to since the store was made, if `free` are left of the current region.
+    ///
+    /// Regions are opened in order, so until the last one is, everything ahead of the writer is new. While the last ones are noted and not
+    /// yet written to they count as written.
+    pub(crate) fn chunks_never_written(&self, journal: &journal::Journal, free: u64) -> u64 {
+        let unopened = (0..self.grid.regions).filter(|&region| journal.opened_at(region) == 0);
+        let unopened = unopened.count() as u64;
+        if unopened == 0 {
+            return 0;
+        }
+        let noted = self.empty_regions();
+        let noted = noted
+            .filter(|&region| journal.opened_at(region) != 0)
+            .count() as u64;
+        (unopened + noted) * u64::from(self.grid.region_chunks) + free
+    }
+
+    /// Regions that hold no record.
+    pub(crate) fn empty_regions(&self) -> impl Iterator<Item = u32> {
+        self.swept
+            .iter()
+            .chain(&self.noting)
+            .chain(&self.ready)
+            .chain(&self.found_empty)
+            .copied()
+    }
+
+    /// How many chunks the writer will have gone over before `chunk` is swept.
+    pub fn distance(from: Chunk, chunk: Chunk, data_chunks: u32) -> u32 {
+        if chunk.0 >= from.0 {
+            chunk.0 - from.0
+        } else {
+            data_chunks - (from.0 - chunk.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hand() -> Hand {
+        let geometry = Geometry::plan(16 << 20, 512).unwrap();
+        Hand::new(Grid::of(&geometry), 0)
+    }
+
+    #[test]
+    fn regions_are_swept_noted_and_used_in_turn() {
+        let mut hand = hand();
+        let regions = hand.grid.regions;
+        let mut used = Vec::new();
+        for _ in 0..regions * 3 {
+            while hand.sweep_if_needed().is_some() {
+                hand.end_sweep();
+            }
+            if hand.begin_note(|_| true).is_some() {
+                hand.end_note(true);
+            }
+            let next = hand.advance().unwrap();
+            used.push(next.first.0 / hand.grid.region_chunks);
+            assert!(!hand.empty_regions().any(|r| Some(r) == hand.current));
+        }
+        for (at, region) in used.into_iter().enumerate() {
+            assert_eq!(region, at as u32 % regions);
+        }
+    }
+
+    #[test]
+    fn little_is_kept_empty() {
+        for (mib, percent_max) in [(10, 8.0), (32, 6.0), (64, 6.0), (128, 3.0), (10_240, 2.5)] {
+            let geometry = Geometry::plan(mib << 20, 512).unwrap();
+            let mut hand = Hand::new(Grid::of(&geometry), 0);
+            let rounds = hand.grid.regions * 2;
+            let mut empty = 0;
+            for _ in 0..rounds {
+                while hand.sweep_if_needed().is_some() {
+                    hand.end_sweep();
+                }
+                while hand.begin_note(|_| true).is_some() {
+                    hand.end_note(true);
+                }
+                hand.advance().unwrap();
+                empty += hand.ahead();
+            }
+            let percent = 100.0 * empty as f64 / f64::from(rounds) / f64::from(hand.grid.regions);
+            assert!(percent < percent_max, "{mib} MiB: {percent} %");
+        }
+    }
+
+    #[test]
+    fn ready_regions_run_short_before_they_run_out() {
+        let mut hand = hand();
+        assert!(hand.is_short(), "at the start none is ready");
+        while let Some(sweep) = hand.sweep_if_needed() {
+            let _ = sweep;
+            hand.end_sweep();
+        }
+        while hand.begin_note(|_| true).is_some() {
+            hand.end_note(true);
+        }
+        assert!(!hand.is_short());
+        let full = hand.ready.len();
+        while !hand.is_short() {
+            hand.advance().unwrap();
+        }
+        assert!(
+            hand.ready.len() >= full / 2,
+            "{} of {full}",
+            hand.ready.len()
+        );
+    }
+
+    #[test]
+    fn a_region_that_is_still_read_is_not_noted() {
+        let mut hand = hand();
+        hand.sweep_if_needed();
+        hand.end_sweep();
+        assert_eq!(hand.begin_note(|_| false), None);
+        assert!(hand.advance().is_none());
+        let noted = hand.begin_note(|_| true).unwrap();
+        hand.end_note(false);
+        assert!(hand.advance().is_none());
+        assert_eq!(hand.begin_note(|_| true), Some(noted), "and is tried again");
+    }
+
+    #[test]
+    fn what_a_scan_finds_empty_is_used_in_the_order_in_which_it_was_noted() {
+        let mut hand = hand();
+        hand.will_scan(&[4, 3, 2]);
+        hand.scanned(4, true);
+        assert!(hand.advance().is_none(), "an earlier one may be empty too");
+        hand.scanned(3, true);
+        hand.scanned(2, false);
+        let grid = hand.grid;
+        let next: Vec<u32> = std::iter::from_fn(|| hand.advance())
+            .map(|region| grid.region_of(region.first))
+            .collect();
+        assert_eq!(next, [3, 4]);
+    }
+
+    #[test]
+    fn distance_goes_round() {
+        assert_eq!(Hand::distance(Chunk(10), Chunk(10), 100), 0);
+        assert_eq!(Hand::distance(Chunk(10), Chunk(12), 100), 2);
+        assert_eq!(Hand::distance(Chunk(10), Chunk(9), 100), 99);
+    }
+}

@@ -1,0 +1,100 @@
+//! What a look-up gives: nothing, a buffered record, or a read to carry out, which holds its place until it is done.
+//!
+//! Not known here: the index, what is done with the bytes.
+
+use crate::index::key::KeyHash;
+use crate::store::{Sequence, Store};
+use bytes::Bytes;
+use extent::{Chunk, Extent};
+use std::sync::Arc;
+
+/// A device read to carry out. It pins its extent: each must come back through [`Store::read_done`], also when
+/// the read failed or nobody waits for it any more; [`Store::guard`] sees to that.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a read pins its extent until read_done"]
+pub struct Read {
+    /// Where, in bytes from the start of the store.
+    pub offset: u64,
+    /// How many bytes: whole chunks.
+    pub len: usize,
+    pub(crate) hash: KeyHash,
+    pub(crate) extent: Extent,
+    pub(crate) began: Sequence,
+    pub(crate) renew: bool,
+}
+
+impl Read {
+    /// What was looked up.
+    pub fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
+    /// Some: the record lies where room will be made next. If it turns out whole and may be served, it is to be written again:
+    /// [`Store::renew`].
+    pub fn renewal(&self) -> Option<Renewal> {
+        self.renew.then_some(Renewal {
+            hash: self.hash,
+            first: self.extent.first,
+            began: self.began,
+        })
+    }
+}
+
+/// A record that is to be written again, see [`Store::renew`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Renewal {
+    pub(crate) hash: KeyHash,
+    pub(crate) first: Chunk,
+    pub(crate) began: Sequence,
+}
+
+/// What a look-up found.
+#[derive(Debug)]
+pub enum Lookup {
+    /// Nothing.
+    Absent,
+    /// The record is on disk: carry out the read.
+    OnDisk(Read),
+    /// The record's write is not complete: its bytes, as they will be on disk (but for the place that the header names, while it waits
+    /// in a locality buffer).
+    Buffered(Bytes),
+}
+
+/// Returns a [`Read`] to its store when dropped.
+#[derive(Debug)]
+pub struct ReadGuard {
+    pub(crate) store: Arc<Store>,
+    pub(crate) read: Option<Read>,
+}
+
+impl ReadGuard {
+    /// The read is done: as [`Store::read_done`].
+    pub fn done(mut self) -> bool {
+        self.read
+            .take()
+            .is_some_and(|read| self.store.read_done(read))
+    }
+
+    /// The device refused: as [`Store::read_failed`].
+    pub fn failed(mut self) {
+        if let Some(read) = self.read.take() {
+            self.store.read_failed(read);
+        }
+    }
+
+    /// What is to be read.
+    pub fn read(&self) -> &Read {
+        self.read
+            .as_ref()
+            .expect("only done and drop take the read, and they are the end of the guard")
+    }
+}
+
+impl Drop for ReadGuard {
+    fn drop(&mut self) {
+        if let Some(read) = self.read.take() {
+            // Nobody is left to serve it to.
+            let _ = self.store.read_done(read);
+        }
+    }
+}

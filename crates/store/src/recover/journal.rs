@@ -1,0 +1,343 @@
+//! The region journal: since when each region holds what it holds.
+//!
+//! Before the first record goes to an emptied region, the region is *noted*: its `opened_at` becomes the sequence of
+//! the moment, durably. A record counts only if its sequence is above its region's `opened_at`, so whatever
+//! an earlier round left in the region is dead without having been overwritten.
+//!
+//! All numbers are in memory; on disk they lie in pages of [`REGIONS_PER_PAGE`], each sealed by checksum and MAC. The
+//! area has two halves with a copy of everything each, and each half has two slots for a page, used in turn:
+//!
+//! ```text
+//! half 0: slots for even write numbers | odd ones || half 1: even | odd
+//! ```
+//!
+//! A note writes its page, with the next write number, to the slot in half 0, flushes, writes the same to half 1 and
+//! flushes; then it is done. The two slots of the note before stay as they are meanwhile. So:
+//!   J1  while a note is under way, both copies of the last one that was done are untouched: a torn write costs nothing
+//!   J2  a note that was done lies in two places: one write that the device dropped without a word costs nothing
+//!   J3  of a page's slots that are whole, the one of the highest (generation, write number) holds everything noted
+//!
+//! With one slot in each half J1 fails together with J2: the copy that is left when the other is torn may be the one
+//! whose last write was dropped. A note that failed may have spoilt both slots of its parity, so the next one goes
+//! to the same slots with a number two higher. A write number may be used again after a crash, for what was written
+//! under it is not there; but it may have been spoilt in one sector only, and be whole again when a torn write puts
+//! that right. Hence the generation: of two starts the later one's pages count.
+//!
+//! A note that was not done may come true at a later start. Its region had been emptied before, so that costs at most
+//! objects that were evicted.
+//!
+//! Limits: one note at a time; [`regions_max`]; 8 bytes of memory a region.
+//! Not known here: what a region is, records, when to note. Bytes from disk are never trusted and never a panic.
+
+use crate::Sequence;
+use crate::geometry::PAGE_BYTES;
+use crate::layout::region_journal_page as field;
+use crate::recover::superblock::Secret;
+use crate::write::buffer::aligned;
+use bytes::Bytes;
+use std::ops::Range;
+use twox_hash::XxHash3_64;
+
+const MAGIC: [u8; 4] = *b"LgRj";
+const VERSION: u32 = 1;
+
+const PAGE: usize = PAGE_BYTES as usize;
+const ENTRY_BYTES: usize = size_of::<Sequence>();
+
+/// Regions that one page holds.
+pub(crate) const REGIONS_PER_PAGE: usize = (PAGE - field::BYTES) / ENTRY_BYTES;
+
+/// Slots of a page: two in each half.
+const SLOTS: u64 = 4;
+
+/// The first writes of a new journal are this long at most.
+const INITIAL_WRITE_BYTES: usize = 1 << 20;
+
+/// In a region with this number no record counts: nobody knows what it holds.
+pub(crate) const UNKNOWN: Sequence = Sequence::MAX;
+
+const _: () = assert!(REGIONS_PER_PAGE == 504);
+
+/// How many regions an area of `bytes` has room for.
+pub(crate) const fn regions_max(bytes: u64) -> u64 {
+    bytes / SLOTS / PAGE_BYTES * REGIONS_PER_PAGE as u64
+}
+
+/// Do the two regions lie in one page, so that one note can be of both?
+pub(crate) const fn same_page(one: u32, other: u32) -> bool {
+    one as usize / REGIONS_PER_PAGE == other as usize / REGIONS_PER_PAGE
+}
+
+/// What a note needs done next. Offsets count from the start of the area.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Write the page.
+    Write(u64, Bytes),
+    /// Make what was written durable.
+    Flush,
+}
+
+/// How a note ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Noted {
+    /// The first of them.
+    pub region: u32,
+    pub sequence: Sequence,
+    /// False: the device failed, and the region's `opened_at` is what it was. After a crash it may be either.
+    pub durable: bool,
+}
+
+/// A note under way.
+#[derive(Debug)]
+struct Note {
+    regions: Range<u32>,
+    sequence: Sequence,
+    write: u64,
+    page: Bytes,
+    /// Write to half 0, flush, write to half 1, flush.
+    steps_done: u8,
+    outstanding: bool,
+}
+
+const STEPS: u8 = 4;
+
+/// The start of the store that reads and writes the journal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    /// Pages of another epoch don't count.
+    pub epoch: u64,
+    /// Of the superblock that this start writes before anything else: higher than at any start before.
+    pub generation: u64,
+    /// Keys the MACs.
+    pub secret: Secret,
+}
+
+/// Since when each region holds what it holds.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    start: Start,
+    slot_area_bytes: u64,
+    opened_at: Vec<Sequence>,
+    /// For each page, the number of its next write. The number before is that of the state in memory, or, after a
+    /// note that failed, of nothing.
+    next_write: Vec<u64>,
+    damaged_pages: u32,
+    note: Option<Note>,
+}
+
+impl Journal {
+    /// The journal of a new store in an area of `bytes`: no region was ever opened. See [`Self::initial_writes`].
+    pub(crate) fn new(regions: u32, bytes: u64, start: Start) -> Self {
+        let room = regions_max(bytes);
+        assert!(
+            u64::from(regions) <= room,
+            "{regions} regions in a journal for {room}"
+        );
+        let pages = (regions as usize).div_ceil(REGIONS_PER_PAGE);
+        Self {
+            start,
+            slot_area_bytes: bytes / SLOTS / PAGE_BYTES * PAGE_BYTES,
+            opened_at: vec![0; regions as usize],
+            next_write: vec![1; pages],
+            damaged_pages: 0,
+            note: None,
+        }
+    }
+
+    /// What the area says, `bytes` long; a page that was not read, or is not whole in any slot, makes its regions
+    /// [`UNKNOWN`].
+    pub(crate) fn read(area: &[u8], regions: u32, bytes: u64, start: Start) -> Self {
+        let mut journal = Self::new(regions, bytes, start);
+        let mut generation_found = 0;
+        for page in 0..journal.next_write.len() {
+            let slots = (0..SLOTS).filter_map(|slot| journal.whole_slot(area, slot, page));
+            let newest = slots.max_by_key(|&(age, _)| age);
+            let range = journal.regions_of(page);
+            let opened_at = &mut journal.opened_at[range];
+            if let Some(((generation, write), entries)) = newest {
+                generation_found = generation.max(generation_found);
+                for (opened_at, entry) in
+                    opened_at.iter_mut().zip(entries.chunks_exact(ENTRY_BYTES))
+                {
+                    let mut number = [0; ENTRY_BYTES];
+                    number.copy_from_slice(entry);
+                    *opened_at = Sequence::from_le_bytes(number);
+                }
+                journal.next_write[page] = write.saturating_add(1);
+            } else {
+                opened_at.fill(UNKNOWN);
+                journal.damaged_pages += 1;
+            }
+        }
+        // Not to be: but should the superblock have been set back, what is noted from here on must still count.
+        journal.start.generation = start.generation.max(generation_found.saturating_add(1));
+        journal
+    }
+
+    /// The page in one slot, if it is whole: (generation, write number) and entries.
+    fn whole_slot<'a>(
+        &self,
+        area: &'a [u8],
+        slot: u64,
+        page: usize,
+    ) -> Option<((u64, u64), &'a [u8])> {
+        let at = usize::try_from(self.slot_at(slot, page)).ok()?;
+        let bytes = area.get(at..at.checked_add(PAGE)?)?;
+        let (head, entries) = bytes.split_at(field::BYTES);
+        let ours = field::MAGIC.of(head) == MAGIC
+            && field::VERSION.u32(head) == VERSION
+            && field::EPOCH.u64(head) == self.start.epoch
+            && field::PAGE.u32(head) as usize == page
+            && field::REGIONS.u32(head) as usize == self.regions_of(page).len()
+            && field::CHECKSUM.u64(head) == XxHash3_64::oneshot(entries)
+            && field::MAC.of(head) == self.start.secret.mac(&head[..field::MAC.at]);
+        ours.then(|| {
+            let age = (field::GENERATION.u64(head), field::WRITE.u64(head));
+            (age, entries)
+        })
+    }
+
+    /// What to write, then flush, when the store is new.
+    pub(crate) fn initial_writes(&self) -> Vec<(u64, Bytes)> {
+        let pages: Vec<usize> = (0..self.next_write.len()).collect();
+        let mut writes = Vec::new();
+        for run in pages.chunks(INITIAL_WRITE_BYTES / PAGE) {
+            let mut bytes = aligned(run.len() * PAGE);
+            for (&page, place) in run.iter().zip(bytes.chunks_exact_mut(PAGE)) {
+                self.encode_page(page, 0, place);
+            }
+            let bytes = bytes.freeze();
+            for half in 0..2 {
+                writes.push((self.place(half, 0, run[0]), bytes.clone()));
+            }
+        }
+        writes
+    }
+
+    /// No record of the region counts unless its sequence is higher. 0: never opened.
+    pub(crate) fn opened_at(&self, region: u32) -> Sequence {
+        self.opened_at[region as usize]
+    }
+
+    #[cfg(test)]
+    /// Pages found unreadable; their regions were unknown at the time.
+    pub(crate) fn damaged_pages(&self) -> u32 {
+        self.damaged_pages
+    }
+
+    /// No note is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.note.is_none()
+    }
+
+    /// Begins to note that these regions, all of one page, were opened at `sequence`. No other note may be under way.
+    pub(crate) fn begin_note(&mut self, regions: Range<u32>, sequence: Sequence) {
+        assert!(self.note.is_none(), "one note at a time");
+        assert!(sequence < UNKNOWN, "a sequence that stands for none");
+        assert!(regions.start < regions.end, "a note of no region");
+        assert!(
+            same_page(regions.start, regions.end - 1),
+            "a note in two pages"
+        );
+        let page = regions.start as usize / REGIONS_PER_PAGE;
+        let write = self.next_write[page];
+        let mut bytes = aligned(PAGE);
+        let noted = &mut self.opened_at[regions.start as usize..regions.end as usize];
+        let before = noted.to_vec();
+        noted.fill(sequence);
+        self.encode_page(page, write, &mut bytes);
+        // It counts when it is durable, not before.
+        self.opened_at[regions.start as usize..regions.end as usize].copy_from_slice(&before);
+        self.note = Some(Note {
+            regions,
+            sequence,
+            write,
+            page: bytes.freeze(),
+            steps_done: 0,
+            outstanding: false,
+        });
+    }
+
+    /// The next step of the note, to be reported by [`Self::step_done`]; `None` while one is outstanding.
+    pub(crate) fn next_step(&mut self) -> Option<Step> {
+        let (half, page, write) = match &mut self.note {
+            Some(note) if !note.outstanding => {
+                note.outstanding = true;
+                if note.steps_done % 2 == 1 {
+                    return Some(Step::Flush);
+                }
+                (
+                    u64::from(note.steps_done / 2),
+                    note.page.clone(),
+                    note.write,
+                )
+            }
+            _ => return None,
+        };
+        let number = field::PAGE.u32(&page) as usize;
+        Some(Step::Write(self.place(half, write, number), page))
+    }
+
+    /// The outstanding step was carried out, or failed. Tells how the note ended, if it did.
+    pub(crate) fn step_done(&mut self, ok: bool) -> Option<Noted> {
+        let mut note = self.note.take()?;
+        assert!(note.outstanding, "a step that was not handed out");
+        note.outstanding = false;
+        note.steps_done += 1;
+        if ok && note.steps_done < STEPS {
+            self.note = Some(note);
+            return None;
+        }
+        let page = note.regions.start as usize / REGIONS_PER_PAGE;
+        if ok {
+            self.opened_at[note.regions.start as usize..note.regions.end as usize]
+                .fill(note.sequence);
+            self.next_write[page] = note.write + 1;
+        } else {
+            // The slots of the other parity hold all that was noted: stay away from them.
+            self.next_write[page] = note.write + 2;
+        }
+        Some(Noted {
+            region: note.regions.start,
+            sequence: note.sequence,
+            durable: ok,
+        })
+    }
+
+    fn regions_of(&self, page: usize) -> std::ops::Range<usize> {
+        let first = page * REGIONS_PER_PAGE;
+        first..self.opened_at.len().min(first + REGIONS_PER_PAGE)
+    }
+
+    fn place(&self, half: u64, write: u64, page: usize) -> u64 {
+        self.slot_at(half * 2 + write % 2, page)
+    }
+
+    fn slot_at(&self, slot: u64, page: usize) -> u64 {
+        slot * self.slot_area_bytes + page as u64 * PAGE_BYTES
+    }
+
+    fn encode_page(&self, page: usize, write: u64, bytes: &mut [u8]) {
+        let range = self.regions_of(page);
+        let (head, entries) = bytes.split_at_mut(field::BYTES);
+        field::MAGIC.put(head, &MAGIC);
+        field::VERSION.put_u32(head, VERSION);
+        field::EPOCH.put_u64(head, self.start.epoch);
+        field::GENERATION.put_u64(head, self.start.generation);
+        field::WRITE.put_u64(head, write);
+        field::PAGE.put_u32(head, page as u32);
+        field::REGIONS.put_u32(head, range.len() as u32);
+        for (place, opened_at) in entries
+            .chunks_exact_mut(ENTRY_BYTES)
+            .zip(&self.opened_at[range])
+        {
+            place.copy_from_slice(&opened_at.to_le_bytes());
+        }
+        field::CHECKSUM.put_u64(head, XxHash3_64::oneshot(entries));
+        let mac = self.start.secret.mac(&head[..field::MAC.at]);
+        field::MAC.put(head, &mac);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,11 @@
+//! Books on disk and how a store is opened from them: superblock, checkpoints, region journal, scan.
+
+pub mod checkpoint;
+pub mod journal;
+pub mod open;
+pub mod rebuild;
+pub mod scan;
+pub mod scan_reads;
+pub mod snapshot;
+pub mod superblock;
+pub mod window;

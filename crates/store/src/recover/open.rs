@@ -1,0 +1,280 @@
+//! Opening: what the shell reads, decides and writes, step by step.
+//!
+//! 1. Plan the [`Geometry`] for the size of the file or device; read [`Superblock::BYTES`] at 0.
+//! 2. Ask [`OpenPlan::of`]. *Recover*: read log, journal and checkpoint as far as they can be read, and call
+//!    [`Store::recover`]. *Fresh*: [`Store::create`] with an [`Identity`] (after the old superblock, if there is one). *Refused*: stop
+//!    and show the message.
+//! 3. Write [`Store::opening`], with a flush after each, before anything else.
+//! 4. Carry out [`Store::next_work`] from now on. If the store was not closed in order that includes the scan; it serves meanwhile.
+//!
+//! To close: [`Store::begin_close`].
+
+use crate::Sequence;
+use crate::background::Background;
+use crate::geometry::Geometry;
+use crate::log::Log;
+use crate::recover::journal::{self, Journal};
+use crate::recover::superblock::{
+    FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError,
+};
+use crate::set::{Moves, SetNumbers};
+use crate::settings::{Limits, Settings};
+use crate::store::Store;
+use bytes::Bytes;
+
+/// Who a new or emptied store is. The randomness comes from the caller.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    uuid: [u8; 16],
+    secret: Secret,
+    hash_seed: u64,
+    epoch: u64,
+    generation: u64,
+    set: SetNumbers,
+    pub(crate) placement: u64,
+    pub(crate) weight: u32,
+    pub(crate) moves: Moves,
+}
+
+impl Identity {
+    /// Bytes of randomness an identity takes.
+    pub const RANDOM_BYTES: usize = 40;
+
+    /// A new store's. `random` must come from the system's source of secrets.
+    pub fn new(random: [u8; Self::RANDOM_BYTES]) -> Self {
+        let part = |from: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&random[from..from + 8]);
+            bytes
+        };
+        let pair = |from: usize| {
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&random[from..from + 16]);
+            bytes
+        };
+        Self {
+            uuid: pair(0),
+            secret: Secret(pair(16)),
+            hash_seed: u64::from_le_bytes(part(32)),
+            epoch: 1,
+            generation: 0,
+            set: SetNumbers::default(),
+            placement: 0,
+            weight: 1,
+            moves: Moves::default(),
+        }
+    }
+
+    /// Names the store for life.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    /// As a member of a set: with the key hashes all members share.
+    #[must_use]
+    pub fn in_set(self, set: SetNumbers) -> Self {
+        Self {
+            set,
+            hash_seed: set.hash_seed,
+            ..self
+        }
+    }
+
+    /// With the set's placement of objects, see [`crate::set::placement`], its own weight in it, and how keys move.
+    #[must_use]
+    pub fn placed(self, placement: u64, weight: u32, moves: Moves) -> Self {
+        Self {
+            placement,
+            weight,
+            moves,
+            ..self
+        }
+    }
+
+    /// Placed as it was: for who opens one member by itself.
+    #[must_use]
+    pub fn placed_as(self, previous: &Superblock) -> Self {
+        self.placed(previous.placement, previous.weight, Moves::default())
+    }
+
+    /// The same store as `previous`, emptied: the next epoch (and a new secret besides).
+    pub fn after(self, previous: &Superblock) -> Self {
+        Self {
+            uuid: previous.uuid,
+            epoch: previous.epoch.wrapping_add(1),
+            generation: previous.generation.wrapping_add(1),
+            ..self
+        }
+    }
+}
+
+/// What to do with what was found at the place of the superblock.
+#[derive(Clone, Debug)]
+pub enum OpenPlan {
+    /// A store of ours: read what [`Found`] asks for, and [`Store::recover`] it.
+    Recover {
+        /// For [`Store::recover`].
+        superblock: Superblock,
+        /// The checkpoint to read, if one was ever made.
+        checkpoint: Option<IndexPlace>,
+    },
+    /// Start empty.
+    Fresh {
+        /// Why, to be shown.
+        reason: &'static str,
+        /// For [`Identity::after`], if a superblock could be read.
+        previous: Option<Superblock>,
+    },
+    /// Do not touch it.
+    Refused {
+        /// Why, and what can be done.
+        message: String,
+    },
+}
+
+impl OpenPlan {
+    /// `start`: the first [`Superblock::BYTES`] of the file or device. `wanted`: the geometry for its size.
+    pub fn of(start: &[u8], wanted: &Geometry) -> Self {
+        let copy = |offset: u64| start.get(offset as usize..).unwrap_or_default();
+        let [first, second] = Superblock::OFFSETS.map(copy);
+        match Superblock::decode_newest(first, second) {
+            Ok(superblock) => Self::with(superblock, wanted),
+            Err(SuperblockError::Blank) => Self::Fresh { reason: "the store is new", previous: None },
+            Err(SuperblockError::Damaged) => {
+                Self::Fresh { reason: "the superblock is damaged", previous: None }
+            }
+            Err(SuperblockError::Foreign) => Self::Refused {
+                message: "this is not a Loligo store and not empty; name another file, or remove this one \
+                          if it is not needed"
+                    .into(),
+            },
+            Err(SuperblockError::Version { found }) => Self::Refused {
+                message: format!(
+                    "the store has format version {found}, this program reads and writes version \
+                     {FORMAT_VERSION}; use the Loligo that wrote it, or remove the store to start with an empty \
+                     one (it holds nothing but copies)"
+                ),
+            },
+        }
+    }
+
+    fn with(superblock: Superblock, wanted: &Geometry) -> Self {
+        let fresh = |reason, previous| Self::Fresh {
+            reason,
+            previous: Some(previous),
+        };
+        if superblock.geometry != *wanted {
+            return fresh(
+                "the size of the store or of its chunks was changed",
+                superblock,
+            );
+        }
+        Self::Recover {
+            checkpoint: superblock.index,
+            superblock,
+        }
+    }
+}
+
+/// What was read of a store; None where the device refused.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The whole invalidation log: [`Geometry::invalidation_log_bytes`] at [`Geometry::invalidation_log_at`].
+    pub log: Option<Vec<u8>>,
+    /// The whole region journal: [`Geometry::region_journal_bytes`] at [`Geometry::region_journal_at`].
+    pub journal: Option<Vec<u8>>,
+    /// The checkpoint that the plan named.
+    pub checkpoint: Option<Vec<u8>>,
+}
+
+impl Store {
+    /// An empty store.
+    pub fn create(geometry: Geometry, settings: &Settings, identity: Identity) -> Self {
+        let limits = Limits::fit(settings, &geometry);
+        let superblock = Superblock {
+            state: State::Open,
+            uuid: identity.uuid,
+            epoch: identity.epoch,
+            secret: identity.secret,
+            hash_seed: identity.hash_seed,
+            generation: identity.generation,
+            index: None,
+            checkpoint_generation: 0,
+            accept_from: 0,
+            set_uuid: identity.set.uuid,
+            set_generation: identity.set.generation,
+            placement: identity.placement,
+            keys_left_at: 0,
+            weight: identity.weight,
+            policy: u32::from(limits.policy().is_some()),
+            second_first: false,
+            geometry,
+        };
+        let mut background = fresh_background(superblock.clone(), 0);
+        // After the superblock. Were the log overwritten while the superblock still named the old epoch, a crash in between would leave
+        // an old store that lacks its last invalidations. This way it leaves a new one without a log, which starts empty again.
+        let mut log_and_journal = background.opening_of_log();
+        let geometry = &superblock.geometry;
+        let at = geometry.region_journal_at;
+        let journal = background.journal.initial_writes();
+        log_and_journal.extend(
+            journal
+                .into_iter()
+                .map(|(offset, data)| (at + offset, data)),
+        );
+        let store = Self::with(&superblock, limits, 0, 0, background);
+        store.set_opening(&superblock, log_and_journal);
+        store
+    }
+
+    /// A store without a device: it keeps markers and invalidations, and no record. Every invalidation is settled at once.
+    pub fn volatile(settings: &Settings, identity: Identity) -> Self {
+        let geometry = Geometry::plan(Geometry::MIN_STORE_BYTES, Geometry::CHUNK_BYTES_DEFAULT)
+            .expect("the smallest store can be planned");
+        let store = Self::create(geometry, settings, identity);
+        store.background().set_volatile();
+        store
+            .open_for_records
+            .store(false, std::sync::atomic::Ordering::SeqCst);
+        store
+    }
+
+    /// What to write before anything else, each flushed before the next: offsets from the start of the store, whole pages.
+    pub fn opening(&self) -> Vec<(u64, Bytes)> {
+        crate::lock(&self.opening).clone()
+    }
+
+    /// What [`Self::opening`] answers: the superblock's two copies, then `others`.
+    pub(crate) fn set_opening(&self, superblock: &Superblock, others: Vec<(u64, Bytes)>) {
+        let copy = superblock.encode();
+        let [first, second] = Superblock::OFFSETS;
+        let offsets = if superblock.second_first {
+            [second, first]
+        } else {
+            [first, second]
+        };
+        let copies = offsets.map(|offset| (offset, copy.clone()));
+        *crate::lock(&self.opening) = copies.into_iter().chain(others).collect();
+    }
+}
+
+/// Log and journal of an empty store.
+pub(crate) fn fresh_background(superblock: Superblock, horizon: Sequence) -> Background {
+    let geometry = &superblock.geometry;
+    let log = Log::new(
+        geometry.invalidation_log_bytes,
+        superblock.epoch,
+        superblock.secret,
+        horizon,
+    );
+    let journal = Journal::new(
+        geometry.regions(),
+        geometry.region_journal_bytes,
+        journal::Start {
+            epoch: superblock.epoch,
+            generation: superblock.generation,
+            secret: superblock.secret,
+        },
+    );
+    Background::new(superblock, log, journal)
+}

@@ -1,0 +1,536 @@
+//! Finding records on the disk again, region by region.
+//!
+//! Every chunk is looked at for a header; what a MAC, the place and the checksum prove whole is a record, and the next chunk
+//! looked at is the one behind it. What fails is no record, and the very next chunk is looked at. Whether a record
+//! *counts* is another question, asked in [`Store::standing`]: it must be younger than its region's opening and than the horizon, not
+//! be invalidated, and be the newest of its key.
+//!
+//! Meanwhile the store serves. A region not yet scanned is not swept; with an ordered policy nothing is stored before all is
+//! scanned, because only then is it known what is free.
+//!
+//! So that a disk is scanned about as fast as it reads:
+//! * what was read is looked through when the next reads are under way ([`WorkOp::Yield`]), and a shell may do it on a thread of its own:
+//!   the reads ([`Reads`]) have a lock apart, held for moments. Some disks, virtual ones above all, answer reads that came together
+//!   all at once; with the looking in between, the disk and the processor took turns;
+//! * a record is verified where it was read to, and copied only if it lies across two reads;
+//! * what was found is entered some thousands at a time, shard by shard, which costs a lock a shard and lets the memory that the tables
+//!   are in be fetched for all at once;
+//! * tables that must grow are told how many records to expect.
+//!
+//! Its locks are its own: purges do not wait for them. That of the reads (`scan_reads`) is taken last, also while the other is held.
+//!
+//! Memory: sixteen reads of a megabyte (`scan_reads`), one record, and 16 bytes or so for each record found, until the scan ends.
+//! Source: paper 000, section 4.5.
+
+use crate::Sequence;
+#[cfg(doc)]
+use crate::background::WorkOp;
+use crate::evict::choose::Room;
+use crate::geometry::Geometry;
+use crate::index::key::{KeyHash, NumberMap};
+use crate::index::{Entry, Short};
+use crate::mistakes::Mistake;
+use crate::record::{self, Expected, HEADER_BYTES, Header};
+use crate::recover::journal::{self, Journal};
+use crate::recover::rebuild;
+use crate::recover::scan_reads::{Reading, Reads};
+use crate::shard::{Fate, Shard};
+use crate::store::Store;
+use bytes::{Buf, BytesMut};
+use extent::{Chunk, Chunks, Extent, SpaceManager, Unified};
+use std::sync::atomic::Ordering;
+
+/// Reads looked through in one go, half a millisecond or so: whoever does it may have other things to do.
+const LOOK_READS: usize = 2;
+
+/// Records entered into the index in one go, at most; and at the end of each region.
+const BATCH: usize = 4096;
+
+/// Room made for what will be seen, for each key seen so far.
+const SEEN_GROWTH_MAX: usize = 7;
+
+/// Records by their first chunk: what the index knows of their keys, their lengths, and whether they were in doubt.
+pub(crate) type Named = NumberMap<u32, (Short, Chunks, bool)>;
+
+/// What a scan under way has found.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// A record of which a part has been read, from chunk `window_at`. Often empty: then it is where the next read may go on.
+    window: BytesMut,
+    window_at: u32,
+    /// Bytes that it lacks.
+    wanted: usize,
+    /// The region that the window ends in.
+    window_region: Option<u32>,
+    /// Found, and not yet entered.
+    batch: Vec<Candidate>,
+    /// The newest sequence found of each key, for each shard.
+    seen: Vec<NumberMap<u64, Sequence>>,
+    /// Of each region, as it was when the scan began. Those that are noted meanwhile have been scanned.
+    opened_at: Vec<Sequence>,
+    /// What the log knows: the last invalidation of each primary key.
+    pub kills: NumberMap<u64, Sequence>,
+    /// The last soft purge of each primary key.
+    pub doubts: NumberMap<u64, Sequence>,
+    /// The last replacement of each key, with an ordered policy.
+    pub replaced: NumberMap<u64, Sequence>,
+    /// Fills that began below may have been invalidated without the log knowing it any more.
+    pub horizon: Sequence,
+    /// What the checkpoint, if there was one, had was stored up to here.
+    pub covers: Option<Sequence>,
+    /// What it had in the regions that are scanned.
+    pub named: Named,
+    /// Nothing that counts was found yet in the region being looked at.
+    region_is_empty: bool,
+    /// Whole and alive, so far.
+    records: u64,
+}
+
+/// A record that was found: it counts, or is dead but has replaced what is older.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    hash: KeyHash,
+    primary: KeyHash,
+    sequence: Sequence,
+    began: Sequence,
+    extent: Extent,
+    alive: bool,
+    doubted: bool,
+}
+
+impl Scan {
+    /// Nothing is found yet, for an index of so many shards.
+    pub(crate) fn new(geometry: &Geometry, journal: &Journal, shards: usize) -> Self {
+        Self {
+            window: BytesMut::new(),
+            window_at: 0,
+            wanted: 0,
+            window_region: None,
+            batch: Vec::with_capacity(BATCH),
+            seen: vec![NumberMap::default(); shards],
+            opened_at: (0..geometry.regions())
+                .map(|region| journal.opened_at(region))
+                .collect(),
+            kills: NumberMap::default(),
+            doubts: NumberMap::default(),
+            replaced: NumberMap::default(),
+            horizon: 0,
+            covers: None,
+            named: Named::default(),
+            region_is_empty: true,
+            records: 0,
+        }
+    }
+}
+
+impl Store {
+    /// Looks through some of what was read, in order, whatever the order in which it came.
+    pub(crate) fn look_on(&self) {
+        let mut guard = crate::lock(&self.scan);
+        let Some(scan) = guard.as_mut() else {
+            return;
+        };
+        for _ in 0..LOOK_READS {
+            // In a statement of its own: the lock of the reads is not held while this one is looked through.
+            let next = crate::lock(&self.scan_reads)
+                .as_mut()
+                .and_then(Reads::pop_done);
+            let Some(reading) = next else { break };
+            let done_bytes = self.take_read(scan, reading);
+            if let Some(reads) = crate::lock(&self.scan_reads).as_mut() {
+                reads.progress.done_bytes += done_bytes;
+                reads.progress.records = scan.records;
+            }
+        }
+        let mut reads_guard = crate::lock(&self.scan_reads);
+        let Some(reads) = reads_guard.as_mut() else {
+            return;
+        };
+        reads.looking = false;
+        if reads.is_over() {
+            drop(reads_guard);
+            *guard = None;
+            self.end_scan();
+            *crate::lock(&self.scan_reads) = None;
+        }
+    }
+
+    /// How many bytes there were to look through.
+    fn take_read(&self, scan: &mut Scan, reading: Reading) -> u64 {
+        let mut done_bytes = 0;
+        let chunk_bytes = self.geometry.chunk_bytes;
+        let first = reading.region * self.geometry.region_chunks
+            + (reading.from / u64::from(chunk_bytes)) as u32;
+        let end = scan.window_at + (scan.window.len() / chunk_bytes as usize) as u32;
+        // With an ordered policy a record may lie across the border of two regions.
+        let goes_on = scan.window_region.is_some() && end == first;
+        if !goes_on {
+            self.end_window(scan);
+            scan.window_at = first;
+        }
+        match reading.bytes.flatten() {
+            Some(bytes) => {
+                done_bytes = bytes.len() as u64;
+                scan.window_region = Some(reading.region);
+                self.take_bytes(scan, &bytes);
+            }
+            None => {
+                self.counters.read_failures.add(1);
+                self.end_window(scan);
+                scan.window_region = None;
+                scan.region_is_empty = false;
+            }
+        }
+        if !reading.last_of_region {
+            return done_bytes;
+        }
+        let by_hand = self.limits.policy().is_none();
+        if by_hand {
+            self.end_window(scan);
+            scan.window_region = None;
+        }
+        // Before the hand may sweep there.
+        self.enter_batch(scan);
+        self.expect_records(scan, done_bytes);
+        if let Room::Hand(hand) = &mut self.writer().room {
+            // Unless it was noted, what is stored there would not count after the next crash.
+            let opened_at = scan.opened_at[reading.region as usize];
+            let noted = opened_at > 0 && opened_at != journal::UNKNOWN;
+            hand.scanned(reading.region, scan.region_is_empty && noted);
+        }
+        scan.region_is_empty = true;
+        done_bytes
+    }
+
+    /// Finds the records in what was read next.
+    fn take_bytes(&self, scan: &mut Scan, mut bytes: &[u8]) {
+        // One that began in the read before.
+        while !scan.window.is_empty() && !bytes.is_empty() {
+            let (more, rest) = bytes.split_at(scan.wanted.min(bytes.len()));
+            scan.window.extend_from_slice(more);
+            bytes = rest;
+            self.look_through_window(scan, false);
+        }
+        if scan.window.is_empty() {
+            let first = scan.window_at;
+            let done = self.look_through(scan, bytes, first, false);
+            scan.window.extend_from_slice(&bytes[done..]);
+            scan.window_at += (done / self.chunk_bytes()) as u32;
+        }
+    }
+
+    /// What is not complete now never will be.
+    fn end_window(&self, scan: &mut Scan) {
+        self.look_through_window(scan, true);
+        scan.window.clear();
+    }
+
+    fn look_through_window(&self, scan: &mut Scan, to_the_end: bool) {
+        let mut window = std::mem::take(&mut scan.window);
+        let done = self.look_through(scan, &window, scan.window_at, to_the_end);
+        window.advance(done);
+        scan.window_at += (done / self.chunk_bytes()) as u32;
+        scan.window = window;
+    }
+
+    /// Finds the records in `bytes`, which lie at chunk `first`. How many bytes were looked through: what is left is the beginning of a
+    /// record, of which `wanted` more are to come. `to_the_end`: none are.
+    fn look_through(&self, scan: &mut Scan, bytes: &[u8], first: u32, to_the_end: bool) -> usize {
+        let chunk_bytes = self.chunk_bytes();
+        let mut at = 0;
+        while bytes.len() - at >= chunk_bytes {
+            let here = &bytes[at..];
+            let mut step = Chunks(1);
+            match self.record_at(here, Chunk(first + (at / chunk_bytes) as u32)) {
+                At::Nothing => {}
+                At::Incomplete(_) if to_the_end => {}
+                At::Incomplete(wanted) => {
+                    scan.wanted = wanted;
+                    return at;
+                }
+                At::Record(header, key_end, meta_end) => {
+                    step = header.extent.len;
+                    let (key, meta) = (&here[HEADER_BYTES..key_end], &here[key_end..meta_end]);
+                    let standing = self.standing(scan, &header, key, meta);
+                    scan.records += u64::from(standing == Standing::Alive);
+                    // A dead one is needed, too: it is the proof that what it replaced is dead.
+                    scan.region_is_empty &= standing == Standing::Gone;
+                    if matches!(standing, Standing::Alive | Standing::Dead) {
+                        scan.batch.push(Candidate {
+                            hash: header.hash,
+                            primary: header.primary,
+                            sequence: header.sequence,
+                            began: header.began,
+                            extent: header.extent,
+                            alive: standing == Standing::Alive,
+                            doubted: self.was_doubted(scan, &header),
+                        });
+                        if scan.batch.len() == BATCH {
+                            self.enter_batch(scan);
+                        }
+                    }
+                }
+            }
+            at += step.0 as usize * chunk_bytes;
+        }
+        at
+    }
+
+    /// Is there a whole record at the start of these bytes, which lie at chunk `first`?
+    fn record_at(&self, bytes: &[u8], first: Chunk) -> At {
+        if !record::begins(bytes) {
+            return At::Nothing;
+        }
+        let Ok(header) = Header::decode(bytes, &self.secret, self.limits.mistakes) else {
+            return At::Nothing;
+        };
+        let total = Chunks(self.geometry.data_chunks);
+        let here = header.extent.first == first && header.extent.fits_in(total);
+        let fits = header.extent.len.0 <= self.limits.record_chunks_max;
+        if !(here || self.limits.mistakes.make(Mistake::NoPlaceCheck)) || !fits {
+            return At::Nothing;
+        }
+        let len = header.extent.len.0 as usize * self.chunk_bytes();
+        let Some(bytes) = bytes.get(..len) else {
+            return At::Incomplete(len - bytes.len());
+        };
+        let expected = Expected {
+            secret: &self.secret,
+            epoch: self.epoch,
+            hash: None,
+            extent: Some(Extent::new(first, header.extent.len)),
+            chunk_bytes: self.geometry.chunk_bytes,
+            mistakes: self.limits.mistakes,
+        };
+        match record::verify(&header, bytes, expected) {
+            Ok((key_end, meta_end, _)) => At::Record(header, key_end, meta_end),
+            Err(_) => At::Nothing,
+        }
+    }
+
+    /// Does a record that was found count?
+    fn standing(&self, scan: &Scan, header: &Header, key: &[u8], meta: &[u8]) -> Standing {
+        let mistakes = self.limits.mistakes;
+        let region = header.extent.first.0 / self.geometry.region_chunks;
+        let opened_at = match scan.opened_at[region as usize] {
+            // With an ordered policy regions are never noted again, so a journal that was lost once would hide everything for ever.
+            journal::UNKNOWN if self.limits.policy().is_some() => 0,
+            sequence => sequence,
+        };
+        // Whatever an earlier round left in the region is gone, though its bytes are there.
+        if header.sequence <= opened_at && !mistakes.make(Mistake::NoOpenedAt) {
+            return Standing::Gone;
+        }
+        // What was there when the checkpoint was begun is named by it, or was dropped.
+        let is_covered = scan.covers.is_some_and(|covers| header.sequence <= covers);
+        let name = (Short::of(header.hash), header.extent.len);
+        let named = scan.named.get(&header.extent.first.0);
+        if is_covered && named.is_none_or(|&(short, len, _)| (short, len) != name) {
+            return Standing::Dropped;
+        }
+        // The log reaches back to the checkpoint.
+        let is_too_old = header.began < scan.horizon && !is_covered;
+        if header.sequence < self.accept_from
+            || (is_too_old && !mistakes.make(Mistake::NoHorizon))
+            || rebuild::is_killed(&scan.kills, &scan.replaced, header)
+            || self.is_dead(header.primary, header.began, key, meta)
+        {
+            return Standing::Dead;
+        }
+        Standing::Alive
+    }
+
+    /// Was it softly purged, by its key, or by a predicate that is no longer known?
+    fn was_doubted(&self, scan: &Scan, header: &Header) -> bool {
+        if header.fragment.is_some() && header.total.is_none() {
+            return false; // it is asked through its head
+        }
+        let is_covered = scan.covers.is_some_and(|covers| header.sequence <= covers);
+        let named = scan
+            .named
+            .get(&header.extent.first.0)
+            .filter(|_| is_covered);
+        let doubted_at = scan.doubts.get(&header.primary.0);
+        named.is_some_and(|&(.., doubted)| doubted)
+            || doubted_at.is_some_and(|&sequence| sequence > header.began)
+            || self
+                .shard(self.shard_of(header.primary))
+                .softened
+                .since(header.primary, header.began)
+    }
+
+    /// Enters what was found into the index.
+    fn enter_batch(&self, scan: &mut Scan) {
+        let mut batch = std::mem::take(&mut scan.batch);
+        let shard_of = |record: &Candidate| self.shard_of(record.hash);
+        // Stable: of one key's records, those that were found first are entered first.
+        batch.sort_by_key(shard_of);
+        for group in batch.chunk_by(|a, b| shard_of(a) == shard_of(b)) {
+            let number = shard_of(&group[0]);
+            let seen = &mut scan.seen[number];
+            let writer = self.writer();
+            let is_new = |first: Chunk| match &writer.room {
+                Room::Hand(hand) => hand.is_new(hand.grid.region_of(first)),
+                // Nothing is stored before the end of the scan.
+                Room::Book(_) => false,
+            };
+            let mut shard = self.shard(number);
+            // Nothing but look-ups first: they do not wait for each other, so the memory comes at once for all.
+            let known = group
+                .iter()
+                .filter(|record| {
+                    seen.contains_key(&record.hash.0) || shard.find(record.hash).is_some()
+                })
+                .count();
+            std::hint::black_box(known);
+            for record in group {
+                let entered = self.found(&mut shard, seen, record, is_new);
+                self.counters.recovered.add(u64::from(entered));
+            }
+        }
+        batch.clear();
+        scan.batch = batch;
+    }
+
+    /// Enters a record into the index if it is alive, unless a newer one of its key is there. A dead one has replaced what is
+    /// older all the same: of two versions of a key a predicate may match the newer only.
+    fn found(
+        &self,
+        shard: &mut Shard,
+        seen: &mut NumberMap<u64, Sequence>,
+        record: &Candidate,
+        is_new: impl Fn(Chunk) -> bool,
+    ) -> bool {
+        let Candidate {
+            hash,
+            sequence,
+            extent,
+            ..
+        } = *record;
+        let careless = self.limits.mistakes.make(Mistake::ReplacedComesBack);
+        if seen
+            .get(&hash.0)
+            .is_some_and(|&newest| newest > sequence || careless)
+        {
+            return false;
+        }
+        let mut alive = record.alive;
+        if record.primary == hash && shard.invalidations.since(hash, record.began) {
+            alive = false; // invalidated just now
+        }
+        seen.insert(hash.0, sequence);
+        if shard.waiting.contains_key(&hash.0) {
+            return false; // stored since the start
+        }
+        if let Some(spot) = shard.find(hash) {
+            let there = shard.entry(spot);
+            // In the first case it is this one.
+            if (there.first() == extent.first && alive) || is_new(there.first()) {
+                return false;
+            }
+        }
+        // What the checkpoint has lies in regions that were full when it was begun, so it is older. Who is reading it learns of that,
+        // also if it was swept meanwhile. Its space is dead until the hand comes by, or not yet given to the allocator.
+        let _ = shard.kill(hash);
+        if !alive {
+            return false;
+        }
+        let bytes = u64::from(extent.len.0) * u64::from(self.geometry.chunk_bytes);
+        let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
+        let entry = Entry::new(extent, false);
+        let is_soft = record.primary == hash && shard.softened.since(hash, record.began);
+        let entry = match record.doubted || is_soft {
+            true => entry.with_doubt(),
+            false => entry,
+        };
+        shard.publish(hash, entry, bytes, stamp);
+        true
+    }
+
+    /// Lets the tables know how many records there will be, going by what was found so far: a table that grows by an eighth each
+    /// time moves each of its entries eight times.
+    fn expect_records(&self, scan: &mut Scan, last_bytes: u64) {
+        let Some(progress) = self.recovery() else {
+            return;
+        };
+        let done_bytes = progress.done_bytes + last_bytes;
+        let left = progress.total_bytes.saturating_sub(done_bytes);
+        let a_byte = scan.records as f64 / done_bytes.max(1) as f64;
+        let more = (a_byte * left as f64) as usize / self.shards.len();
+        for number in 0..self.shards.len() {
+            self.shard(number).index.expect(more);
+            // It is gone when the scan ends, so it may be made larger at once; by how much is not yet known well in the beginning.
+            let seen = &mut scan.seen[number];
+            seen.reserve(more.min(SEEN_GROWTH_MAX * seen.len()));
+        }
+    }
+
+    /// All regions have been looked at.
+    fn end_scan(&self) {
+        for number in 0..self.shards.len() {
+            self.shard(number).index.expect_no_more();
+        }
+        if self.limits.policy().is_some() {
+            self.rebuild_space();
+        } else if let Room::Hand(hand) = &mut self.writer().room {
+            hand.end_scan();
+        }
+        self.scanning.store(false, Ordering::SeqCst);
+    }
+
+    /// With an ordered policy: the free space is what the records leave.
+    //= paper 000 section 4.5   the bit vector is recovered first; heap and tables are rebuilt from it
+    pub(crate) fn rebuild_space(&self) {
+        let total = Chunks(self.geometry.data_chunks);
+        let mut writer = self.writer();
+        let mut space = Unified::new_all_free(total);
+        // All at once: what is freed meanwhile must be either in the table of the freed or in use here, not both.
+        let mut shards: Vec<_> = (0..self.shards.len())
+            .map(|number| self.shard(number))
+            .collect();
+        for shard in &mut shards {
+            let mut overlapping = Vec::new();
+            for entry in shard.entries() {
+                let extent = entry.extent();
+                if !(extent.fits_in(total) && space.reserve(extent)) {
+                    overlapping.push(entry);
+                }
+            }
+            for entry in overlapping {
+                let hash = shard.book.as_ref().and_then(|b| b.hash_of(entry.first()));
+                let found = hash.and_then(|hash| Some((hash, shard.find(hash)?)));
+                if let Some((hash, spot)) = found {
+                    let _ = shard.drop_record(spot, hash, Fate::Killed);
+                }
+            }
+        }
+        // Killed since the start, and still being read.
+        for extent in shards.iter().flat_map(|shard| shard.held_extents()) {
+            space.reserve(extent);
+        }
+        writer.space = space;
+        crate::lock(&self.freed).clear();
+        self.open_for_records.store(true, Ordering::SeqCst);
+    }
+}
+
+/// What a record that was found is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Standing {
+    /// Its space was used again; nothing follows from it.
+    Gone,
+    /// It was replaced, invalidated or evicted before the checkpoint, and so was what it had replaced.
+    Dropped,
+    /// Invalidated, or nobody can say that it was not. What it replaced is dead too.
+    Dead,
+    Alive,
+}
+
+/// What lies at a chunk.
+enum At {
+    Nothing,
+    /// A header, and not all of its record yet: so many bytes are missing.
+    Incomplete(usize),
+    /// A record; where its key and metadata end.
+    Record(Header, usize, usize),
+}

@@ -1,0 +1,328 @@
+//! A checkpoint of the index, taken while the store goes on.
+//!
+//! Segment by segment the index is copied under its shard's lock, a few dozen microseconds each, so the picture is not of one
+//! moment. That does no harm: `covers`, the sequence at which the picture was begun, says from where on recovery must look
+//! further, in the log for invalidations and in the regions opened since (or open then) for records. What the picture has
+//! beyond `covers` is either still true or found out by those two. And what was published up to `covers` and is not in the picture was
+//! dropped: in the regions open then a scan takes of those records only what the picture names, entries being written included.
+//!
+//! Parts: the shape of the index, its segments, markers, predicates, the regions open at the beginning, at a clean stop where the
+//! writer is (`frontier`), and books where there are any. A part that finds no room in the area is left out; its records are then misses after a restart.
+//!
+//! When: after [`BYTES_PER_BYTE`] bytes written for each byte of the last checkpoint, so that checkpoints add at most one
+//! percent; at the latest after half of the area; and when the log would else have to forget what came after the last one.
+
+use crate::Sequence;
+use crate::background::Background;
+use crate::evict::choose::Room;
+use crate::geometry::Geometry;
+use crate::index::Entry;
+use crate::recover::checkpoint::CheckpointWriter;
+use crate::recover::superblock::{IndexPlace, State, Superblock};
+use crate::script::{Script, Stage, Step};
+use crate::store::Store;
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+/// Bytes written between two checkpoints, for each byte of one.
+const BYTES_PER_BYTE: u64 = 100;
+
+/// And this many at least, as long as they are no more than this share of the area: a checkpoint of a small index is little to
+/// write, but its flushes hold up the other writes.
+const LEAST_BYTES: u64 = 256 << 20;
+const LEAST_SHARE: u64 = 16;
+
+/// Pages that the log must have left before it forgets what came after the last checkpoint.
+const LOG_PAGES_MIN: u64 = 4;
+
+/// And this share of all it has.
+const LOG_PAGES_SHARE: u64 = 4;
+
+/// Predicates take at most this part of the area; for more there is no room, see `predicates`.
+const PREDICATES_SHARE: u64 = 4;
+
+/// Blocks under way.
+const BLOCKS_MAX: usize = 2;
+
+/// Kinds of parts.
+pub(crate) mod kind {
+    pub(crate) const SHAPE: u8 = 1;
+    pub(crate) const SEGMENT: u8 = 2;
+    pub(crate) const MARKERS: u8 = 3;
+    pub(crate) const PREDICATES: u8 = 4;
+    pub(crate) const OPEN_REGIONS: u8 = 5;
+    pub(crate) const BOOK: u8 = 6;
+    pub(crate) const FRONTIER: u8 = 7;
+    pub(crate) const LEFT: u8 = 8;
+}
+
+/// Bytes that predicates may take in a checkpoint.
+pub(crate) fn predicates_bytes_max(geometry: &Geometry) -> usize {
+    (geometry.checkpoint_bytes / PREDICATES_SHARE) as usize
+}
+
+/// A checkpoint under way.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    writer: Option<CheckpointWriter>,
+    covers: Sequence,
+    /// No write was under way when it began.
+    is_all_written: bool,
+    area_at: u64,
+    next_segment: usize,
+    outstanding: usize,
+    failed: bool,
+    ending: Option<Script>,
+    superblock: Superblock,
+    /// Where the copies lie, in the order in which they are written.
+    copies: [u64; 2],
+    /// The copy written last.
+    copy_begun: Option<u64>,
+    bytes: u64,
+    scratch: Vec<u8>,
+}
+
+impl Snapshot {
+    pub(crate) fn covers(&self) -> Sequence {
+        self.covers
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Is it the last one, of a clean stop?
+    pub(crate) fn is_clean(&self) -> bool {
+        self.superblock.state == State::Clean
+    }
+
+    /// If it failed: the copy of the superblock that may be torn now.
+    pub(crate) fn copy_begun(&self) -> Option<u64> {
+        self.copy_begun
+    }
+
+    pub(crate) fn into_superblock(self) -> Superblock {
+        self.superblock
+    }
+
+    /// The next block to write, or a step of the end.
+    pub(crate) fn next_step(&mut self, store: &Store) -> Option<Step> {
+        if self.failed {
+            return None;
+        }
+        if self.ending.is_some() {
+            return self.next_of_ending();
+        }
+        if self.outstanding >= BLOCKS_MAX {
+            return None;
+        }
+        let all = store.shards.len() * store.limits.segments;
+        loop {
+            let writer = self.writer.as_mut()?;
+            if let Some((offset, block)) = writer.take_block() {
+                self.outstanding += 1;
+                return Some(Step::Write(self.area_at + offset, block));
+            }
+            if self.next_segment == all {
+                break;
+            }
+            let (shard, segment) = (
+                self.next_segment / store.limits.segments,
+                self.next_segment % store.limits.segments,
+            );
+            self.scratch.clear();
+            store
+                .shard(shard)
+                .index
+                .segment(segment)
+                .encode(&mut self.scratch);
+            writer.push(kind::SEGMENT, self.next_segment as u32, &self.scratch);
+            self.next_segment += 1;
+        }
+        if self.outstanding > 0 {
+            return None;
+        }
+        self.end(store);
+        self.next_of_ending()
+    }
+
+    fn next_of_ending(&mut self) -> Option<Step> {
+        let step = self.ending.as_mut()?.next()?;
+        if let Step::Write(offset, _) = &step
+            && self.copies.contains(offset)
+        {
+            self.copy_begun = Some(*offset);
+        }
+        Some(step)
+    }
+
+    /// All segments are written: what remains.
+    fn end(&mut self, store: &Store) {
+        let Some(mut writer) = self.writer.take() else {
+            return;
+        };
+        for number in 0..store.shards.len() {
+            let shard = store.shard(number);
+            let markers = shard.markers.encode();
+            let mut book = Vec::new();
+            for (stamp, hash, first) in shard.book.iter().flat_map(|book| book.in_order_of_use()) {
+                book.extend(stamp.to_le_bytes());
+                book.extend(hash.0.to_le_bytes());
+                book.extend(first.0.to_le_bytes());
+            }
+            drop(shard);
+            if !markers.is_empty() {
+                writer.push(kind::MARKERS, number as u32, &markers);
+            }
+            if !book.is_empty() {
+                writer.push(kind::BOOK, number as u32, &book);
+            }
+        }
+        // If it is missing, the next start takes everything for left. That it must do when a segment or a marker was left out, which
+        // it will not know and the disk still has.
+        let is_known = self.is_clean()
+            && self.is_all_written
+            && writer.is_whole()
+            && store.limits.policy().is_none();
+        if let Some(left) = crate::lock(&store.left).encode().filter(|_| is_known) {
+            writer.push(kind::LEFT, 0, &left);
+        }
+        let mut blocks: VecDeque<(u64, Bytes)> = VecDeque::new();
+        while let Some(block) = writer.take_block() {
+            blocks.push_back(block);
+        }
+        let finished = writer.finish(store.sequence());
+        blocks.extend(finished.writes);
+        blocks
+            .iter_mut()
+            .for_each(|(offset, _)| *offset += self.area_at);
+        self.bytes = finished.bytes;
+        self.superblock.index = Some(IndexPlace {
+            offset: self.area_at,
+            bytes: self.bytes,
+        });
+        let copy = self.superblock.encode();
+        let mut stages = vec![Stage::Writes(blocks), Stage::Flush];
+        for offset in self.copies {
+            stages.push(Stage::Writes([(offset, copy.clone())].into()));
+            stages.push(Stage::Flush);
+        }
+        self.ending = Some(Script::new(stages));
+    }
+
+    /// A step was carried out. Some: all is done, or has failed.
+    pub(crate) fn step_done(&mut self, ok: bool) -> Option<bool> {
+        if let Some(ending) = &mut self.ending {
+            return ending.done(ok);
+        }
+        self.outstanding -= 1;
+        self.failed |= !ok;
+        (self.failed && self.outstanding == 0).then_some(false)
+    }
+}
+
+impl Store {
+    pub(crate) fn snapshot_is_due(&self, background: &Background) -> bool {
+        let covers = background.covers.unwrap_or(0);
+        let written = self.writer().bytes_since_checkpoint;
+        // Also when nothing was written since: else purges alone would make the last checkpoint worthless.
+        let pages_min = LOG_PAGES_MIN.max(background.log.ring_pages() / LOG_PAGES_SHARE);
+        if background.log.pages_left_before(covers) < pages_min {
+            return true;
+        }
+        if crate::lock(&self.predicates).wants_checkpoint() {
+            return true;
+        }
+        let last = background.superblock.index.map_or(0, |place| place.bytes);
+        // The index has grown since, perhaps from nothing.
+        let records = self
+            .counters
+            .inserts
+            .get()
+            .min(u64::from(self.geometry.data_chunks) / 2);
+        let estimate = last.max(records * size_of::<Entry>() as u64 / 2);
+        let data_bytes = self.geometry.data_bytes();
+        let least = LEAST_BYTES
+            .min(data_bytes / LEAST_SHARE)
+            .max(self.geometry.region_bytes());
+        let due = (estimate * BYTES_PER_BYTE).clamp(least, data_bytes / 2);
+        written >= due
+    }
+
+    pub(crate) fn begin_snapshot(&self, background: &Background) -> Snapshot {
+        // Nothing is published and no region begun between `covers` and the list of open regions.
+        let mut space = self.writer();
+        let about = self.about(background);
+        let clean = self.is_closed_to_inserts();
+        let published = background.superblock.index.map(|place| place.offset);
+        let areas = self.geometry.checkpoint_areas();
+        let area_at = areas
+            .into_iter()
+            .find(|&at| published != Some(at))
+            .unwrap_or(areas[0]);
+        let mut writer = CheckpointWriter::new(self.geometry.checkpoint_bytes, about, self.secret);
+        let shape = [self.shards.len() as u32, self.limits.segments as u32];
+        writer.push(kind::SHAPE, 0, &numbers(shape));
+        // Before all that may be left out: without them, what was purged would come back. Later ones are in the log.
+        let predicates = {
+            let mut predicates = crate::lock(&self.predicates);
+            predicates.checkpoint_begins();
+            predicates.encode()
+        };
+        let fits = writer.push(kind::PREDICATES, 0, &predicates);
+        assert!(fits, "a fourth of an empty area is room enough");
+        space.bytes_since_checkpoint = 0;
+        if let Room::Hand(hand) = &space.room {
+            let mut open: Vec<u32> = hand.open_regions().collect();
+            // What is in flight counts only when it is written, which may be too late for its segment.
+            let flights = crate::lock(&self.flights);
+            open.extend(flights.iter().map(|f| hand.grid.region_of(f.extent.first)));
+            open.sort_unstable();
+            open.dedup();
+            writer.push(kind::OPEN_REGIONS, 0, &numbers(open));
+        }
+        if let Some(frontier) = self.frontier(&space).filter(|_| clean) {
+            writer.push(kind::FRONTIER, 0, &numbers(frontier.numbers()));
+        }
+        // The next start drops what is still being written, whose bytes may reach the disk all the same.
+        let is_all_written = space.open.is_none() && crate::lock(&self.flights).is_empty();
+        drop(space);
+        let superblock = Superblock {
+            state: if clean { State::Clean } else { State::Open },
+            generation: about.generation,
+            checkpoint_generation: about.generation,
+            policy: u32::from(self.limits.policy().is_some()),
+            ..background.superblock.clone()
+        };
+        Snapshot {
+            writer: Some(writer),
+            covers: about.covers,
+            is_all_written,
+            area_at,
+            next_segment: 0,
+            outstanding: 0,
+            failed: false,
+            ending: None,
+            superblock,
+            copies: in_order(background.suspect_copy),
+            copy_begun: None,
+            bytes: 0,
+            scratch: Vec::new(),
+        }
+    }
+}
+
+/// The copy that may be torn is written first, while the other is whole.
+fn in_order(suspect: u64) -> [u64; 2] {
+    let [first, second] = Superblock::OFFSETS;
+    if suspect == second {
+        [second, first]
+    } else {
+        [first, second]
+    }
+}
+
+/// Numbers as bytes.
+fn numbers(numbers: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    numbers.into_iter().flat_map(u32::to_le_bytes).collect()
+}

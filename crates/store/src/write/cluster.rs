@@ -1,0 +1,195 @@
+//! The cluster write: many small records, one device write.
+//!
+//! A run of chunks is cut from the largest free piece; records are appended side by side in a buffer that mirrors
+//! the run. When the next record does not fit the run or the buffer, or a deadline passes, the buffer is
+//! frozen and becomes one write. A record never spans two writes. What is left of the run is free again.
+//!
+//! Until its write completes a record is served from here: from the frozen buffer without copying, from the
+//! open one by a copy under the writer's lock (rare: what was just stored is usually in the memory tier).
+//!
+//! Limits: [`IN_FLIGHT_BYTES_MAX`](crate::settings::IN_FLIGHT_BYTES_MAX) of buffers handed out.
+//! Source: paper 000 (packetizer, cluster write).
+
+use crate::index::key::KeyHash;
+use bytes::{Bytes, BytesMut};
+use extent::{Chunk, Chunks, Extent};
+use std::sync::Arc;
+
+/// Names a write until it is reported done.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct WriteId(pub(crate) u64);
+
+/// A device write to carry out. Each must be answered by exactly one [`crate::Store::write_done`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "until it is carried out and reported, its space and memory are held"]
+pub struct Write {
+    /// For [`crate::Store::write_done`].
+    pub id: WriteId,
+    /// Where, in bytes from the start of the store.
+    pub offset: u64,
+    /// What: whole chunks, in memory aligned to 4096 bytes.
+    pub data: Bytes,
+}
+
+/// The writes that one call caused: usually none or one; several when a locality buffer is emptied or a region is full.
+#[derive(Debug, Default)]
+#[must_use = "the writes are to be carried out"]
+pub struct Writes(Vec<Write>);
+
+impl Writes {
+    pub(crate) fn push(&mut self, write: Option<Write>) {
+        self.0.extend(write);
+    }
+
+    /// None to carry out?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl IntoIterator for Writes {
+    type Item = Write;
+    type IntoIter = std::vec::IntoIter<Write>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// The records of a cluster, so that its completion can find them.
+pub(crate) type Records = Vec<(KeyHash, Chunk)>;
+
+/// The cluster being filled.
+#[derive(Debug)]
+pub(crate) struct OpenCluster {
+    buffer: BytesMut,
+    run: Extent,
+    used: Chunks,
+    records: Records,
+    pub opened_ms: u64,
+}
+
+impl OpenCluster {
+    pub(crate) fn new(buffer: BytesMut, run: Extent, now_ms: u64) -> Self {
+        Self {
+            buffer,
+            run,
+            used: Chunks(0),
+            records: Records::new(),
+            opened_ms: now_ms,
+        }
+    }
+
+    /// Chunks left in the run.
+    pub(crate) fn left(&self) -> Chunks {
+        self.run.len - self.used
+    }
+
+    /// What the run would have to grow by, just behind its end, to hold `len` more.
+    pub(crate) fn wanted_behind(&self, len: Chunks, cluster_chunks: u32) -> Option<Extent> {
+        let end = self.run.first.0.checked_add(self.run.len.0)?;
+        let want = (self.used + len).0.checked_sub(self.run.len.0)?;
+        let fits = want > 0 && self.used.0 + len.0 <= cluster_chunks;
+        fits.then_some(Extent {
+            first: Chunk(end),
+            len: Chunks(want),
+        })
+    }
+
+    pub(crate) fn grow(&mut self, by: Chunks) {
+        self.run.len += by;
+    }
+
+    /// The extent that the next record of `len` chunks takes.
+    pub(crate) fn next(&self, len: Chunks) -> Extent {
+        assert!(
+            len <= self.left(),
+            "{} chunks in a run with {} left",
+            len.0,
+            self.left().0
+        );
+        Extent {
+            first: self.run.first + self.used,
+            len,
+        }
+    }
+
+    /// Takes that extent for a record, and gives its bytes to be filled.
+    pub(crate) fn append(
+        &mut self,
+        hash: KeyHash,
+        extent: Extent,
+        chunk_bytes: usize,
+    ) -> &mut [u8] {
+        assert_eq!(extent, self.next(extent.len));
+        let at = self.used.0 as usize * chunk_bytes;
+        self.used += extent.len;
+        self.records.push((hash, extent.first));
+        &mut self.buffer[at..at + extent.len.0 as usize * chunk_bytes]
+    }
+
+    pub(crate) fn is_full(&self, cluster_chunks: u32) -> bool {
+        self.used.0 >= cluster_chunks
+    }
+
+    pub(crate) fn covers(&self, extent: Extent) -> bool {
+        Extent {
+            first: self.run.first,
+            len: self.used,
+        }
+        .covers(extent)
+    }
+
+    pub(crate) fn copy(&self, extent: Extent, chunk_bytes: usize) -> Bytes {
+        let at = (extent.first - self.run.first).0 as usize * chunk_bytes;
+        Bytes::copy_from_slice(&self.buffer[at..at + extent.len.0 as usize * chunk_bytes])
+    }
+
+    /// What is left of the run.
+    pub(crate) fn tail(&self) -> Option<Extent> {
+        let len = self.left();
+        (len > Chunks(0)).then(|| Extent {
+            first: self.run.first + self.used,
+            len,
+        })
+    }
+
+    /// Frozen: the extent that is written, its bytes, its records. Err with the buffer if nothing was appended.
+    pub(crate) fn close(self, chunk_bytes: usize) -> Result<(Extent, Bytes, Records), BytesMut> {
+        if self.used == Chunks(0) {
+            return Err(self.buffer);
+        }
+        let mut data = self.buffer.freeze();
+        data.truncate(self.used.0 as usize * chunk_bytes);
+        Ok((
+            Extent {
+                first: self.run.first,
+                len: self.used,
+            },
+            data,
+            self.records,
+        ))
+    }
+}
+
+/// A cluster handed out to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    pub id: WriteId,
+    pub extent: Extent,
+    pub data: Bytes,
+    /// None once its completion is being worked in.
+    pub records: Option<Arc<Records>>,
+}
+
+impl Flight {
+    pub(crate) fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    pub(crate) fn slice(&self, extent: Extent, chunk_bytes: usize) -> Bytes {
+        let at = (extent.first - self.extent.first).0 as usize * chunk_bytes;
+        self.data
+            .slice(at..at + extent.len.0 as usize * chunk_bytes)
+    }
+}

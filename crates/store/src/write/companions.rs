@@ -1,0 +1,121 @@
+//! What lies behind a record that is read, and comes along with its read.
+//!
+//! A disk with a head takes as long for 64 KiB as for 8. What was stored together is often asked for together (a page and its
+//! images), and lies together: so a read may reach beyond its record, and what it brings along is verified like anything else
+//! that is read, and given out as [`Companion`]s.
+//!
+//! ```text
+//! region   | ... | record asked for | companion | (killed) | companion | of another round | ...
+//!                 <-- pinned ------>
+//!                 <-- the read: up to `reach` ------------------------>
+//! ```
+//!
+//! Only the record asked for is pinned. That is enough: nothing in a region is written twice in a round, and what an earlier round
+//! left there has a sequence below the region's `opened_at`. So a record that the index has at exactly this place, from this round, is
+//! the one that was read. If the region came to be used again while it was read, `opened_at` has risen by now: then what was
+//! read is of an earlier round, or half of it, and does not verify.
+//!
+//! Only with the policy `second-chance`, for the others know no rounds; and not while a scan is under way, since a newer record may yet
+//! be found.
+//!
+//! Not known here: who wants which of them.
+//! Source: paper 002 (locality buffers; what lies together is read together); DESIGN section 3.
+
+use crate::evict::region::Grid;
+use crate::index::key::KeyHash;
+use crate::index::reading::{Read, Renewal};
+use crate::record::{HEADER_BYTES, Header, RecordParts};
+use crate::recover::journal;
+use crate::settings::Replacement;
+use crate::store::Store;
+use bytes::Bytes;
+use extent::{Chunk, Extent};
+
+/// A record that came along with the read of another one.
+#[derive(Clone, Debug)]
+pub struct Companion {
+    /// Its key's hash, as the index has it.
+    pub hash: KeyHash,
+    /// Verified.
+    pub parts: RecordParts,
+    /// As [`Read::renewal`].
+    pub renewal: Option<Renewal>,
+}
+
+impl Store {
+    /// How many bytes a read may have that begins where `read` does: `wanted`, but no more than to the end of the region, and
+    /// at least the record.
+    pub fn reach(&self, read: &Read, wanted: usize) -> usize {
+        let by_hand = matches!(self.limits.replacement, Replacement::SecondChance { .. });
+        if wanted <= read.len || !by_hand || self.is_scanning() {
+            return read.len;
+        }
+        let grid = Grid::of(&self.geometry);
+        let next_region = (grid.region_of(read.extent.first) + 1) * grid.region_chunks;
+        let chunks = next_region.min(self.geometry.data_chunks) - read.extent.first.0;
+        let chunk_bytes = self.geometry.chunk_bytes as usize;
+        let most = chunks as usize * chunk_bytes;
+        (wanted / chunk_bytes * chunk_bytes).min(most).max(read.len)
+    }
+
+    /// The records behind the one that was read, as far as `bytes` have them whole and they are alive. `bytes` are those of a read of
+    /// [`Self::reach`]. To be asked before [`Self::read_done`], which is what keeps the place from being used again; whoever
+    /// publishes a companion asks once more whether it was invalidated since the look-up.
+    pub fn companions(&self, bytes: &Bytes, read: &Read) -> Vec<Companion> {
+        let mut found = Vec::new();
+        if bytes.len() <= read.len || self.is_scanning() {
+            return found;
+        }
+        let region = Grid::of(&self.geometry).region_of(read.extent.first);
+        let opened_at = self.background().journal.opened_at(region);
+        if opened_at == journal::UNKNOWN {
+            return found;
+        }
+        let chunk_bytes = self.geometry.chunk_bytes as usize;
+        let mut at = read.len;
+        while let Some(rest) = bytes.get(at..).filter(|rest| rest.len() >= HEADER_BYTES) {
+            let first = Chunk(read.extent.first.0 + (at / chunk_bytes) as u32);
+            let header = Header::decode(rest, &self.secret, self.limits.mistakes);
+            let is_here = |h: &Header| h.extent.first == first && h.extent.len.0 > 0;
+            let Some(header) = header.ok().filter(is_here) else {
+                at += chunk_bytes;
+                continue;
+            };
+            let end = at + header.extent.len.0 as usize * chunk_bytes;
+            if end > bytes.len() {
+                break;
+            }
+            if header.sequence > opened_at && self.has_there(header.hash, header.extent) {
+                found.extend(self.companion(&header, &bytes.slice(at..end), read));
+            }
+            at = end;
+        }
+        // Used again just now: then the index may have a newer record at the same place.
+        match self.background().journal.opened_at(region) == opened_at {
+            true => found,
+            false => Vec::new(),
+        }
+    }
+
+    fn companion(&self, header: &Header, bytes: &Bytes, read: &Read) -> Option<Companion> {
+        let parts = self.verify(bytes, header.hash, Some(header.extent)).ok()?;
+        Some(Companion {
+            hash: header.hash,
+            parts,
+            renewal: self.may_renew(header.extent).then_some(Renewal {
+                hash: header.hash,
+                first: header.extent.first,
+                began: read.began,
+            }),
+        })
+    }
+
+    /// Is this the place of the record of that hash, and is it written?
+    fn has_there(&self, hash: KeyHash, extent: Extent) -> bool {
+        let shard = self.shard(self.shard_of(hash));
+        shard.find(hash).is_some_and(|spot| {
+            let entry = shard.entry(spot);
+            entry.extent() == extent && !entry.is_writing()
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! Where a clean stop left the writer, so that the next start goes on there.
+//!
+//! Without it each start would begin with a region of its own, note it, and sweep a stretch further, so that a store that is often
+//! stopped would evict what nobody needed room for.
+//!
+//! That the current region may be filled further and the ready ones used without another note follows from the rule that a record
+//! counts if its sequence is above its region's `opened_at`: whatever an earlier round left there is below. They are among the
+//! checkpoint's open regions, so after a crash they are scanned.
+//!
+//! Only after a clean stop: what a crash left unwritten or half written behind the last record nobody knows.
+//!
+//! In the checkpoint (part `FRONTIER`), numbers of 4 bytes: the first region that is not swept yet, the current region and its
+//! first chunk that is free (all ones: there is none), how many regions are ready, these, and those that are swept but not noted.
+//!
+//! Not known here: what lies in the regions; who reads a checkpoint says how far each is filled.
+
+use crate::evict::choose::Room;
+use crate::evict::region::Grid;
+use crate::recover::journal::{Journal, UNKNOWN};
+use crate::store::Store;
+use crate::write::writer::Writer;
+use extent::{Chunk, Extent, SpaceManager};
+use std::sync::atomic::Ordering;
+
+/// Stands for no region and no chunk.
+const NONE: u32 = u32::MAX;
+
+/// The hand as it was stopped. See the head of this file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Frontier {
+    /// The first region of the next stretch to be swept.
+    pub at: u32,
+    /// What is free of the current region, up to its end.
+    pub rest: Option<(u32, Chunk)>,
+    /// Noted and empty, in the order in which they are used.
+    pub ready: Vec<u32>,
+    /// Empty, and not noted since.
+    pub swept: Vec<u32>,
+}
+
+impl Frontier {
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
+        let (current, free_from) = self
+            .rest
+            .map_or((NONE, NONE), |(region, chunk)| (region, chunk.0));
+        let head = [self.at, current, free_from, self.ready.len() as u32];
+        head.into_iter()
+            .chain(self.ready.iter().chain(&self.swept).copied())
+    }
+
+    /// None: these numbers are of something else.
+    pub(crate) fn of(numbers: &[u32]) -> Option<Self> {
+        let (&[at, current, free_from, ready], regions) = numbers.split_first_chunk()?;
+        let (ready, swept) = regions.split_at_checked(ready as usize)?;
+        Some(Self {
+            at,
+            rest: (current != NONE).then_some((current, Chunk(free_from))),
+            ready: ready.to_vec(),
+            swept: swept.to_vec(),
+        })
+    }
+
+    /// Is all of that within the grid, no region twice, what is to be filled empty (`filled_to` says for each region where its last
+    /// record ends, 0 if it has none), and noted what needs to be? A checkpoint that was written whole never fails here.
+    pub(crate) fn is_right(&self, grid: &Grid, filled_to: &[u32], journal: &Journal) -> bool {
+        let current = self.rest.iter().map(|&(region, _)| region);
+        let mut regions: Vec<u32> = self
+            .ready
+            .iter()
+            .chain(&self.swept)
+            .copied()
+            .chain(current)
+            .collect();
+        let all = regions.len();
+        regions.sort_unstable();
+        regions.dedup();
+        if regions.len() < all
+            || self.at >= grid.regions
+            || regions.iter().any(|&r| r >= grid.regions)
+        {
+            return false;
+        }
+        let is_noted = |region: u32| !matches!(journal.opened_at(region), 0 | UNKNOWN);
+        let is_empty = |region: &u32| filled_to[*region as usize] == 0;
+        let rest_is_free = self.rest.is_none_or(|(region, from)| {
+            let whole = grid.extent(region..region + 1);
+            is_noted(region) && whole.contains(from) && filled_to[region as usize] <= from.0
+        });
+        rest_is_free
+            && self.ready.iter().all(|&region| is_noted(region))
+            && self.ready.iter().chain(&self.swept).all(is_empty)
+    }
+}
+
+impl Store {
+    /// Where the writer is. None with an ordered policy.
+    pub(crate) fn frontier(&self, writer: &Writer) -> Option<Frontier> {
+        let Room::Hand(hand) = &writer.room else {
+            return None;
+        };
+        let mut frontier = hand.frontier();
+        // Gaps before it, which large records leave, are given up.
+        frontier.rest = hand.current.and_then(|region| {
+            let whole = hand.grid.extent(region..region + 1);
+            let free = writer.space.free_pieces();
+            let last = free.into_iter().find(|free| free.end() == whole.end())?;
+            Some((region, last.first))
+        });
+        Some(frontier)
+    }
+
+    /// The writer goes on where it was.
+    pub(crate) fn go_on_at(&self, frontier: Frontier) {
+        let mut writer = self.writer();
+        let writer = &mut *writer;
+        if let Room::Hand(hand) = &mut writer.room {
+            if let Some((region, from)) = frontier.rest {
+                let whole = hand.grid.extent(region..region + 1);
+                writer.space.free(Extent::between(from, whole.end()));
+            }
+            hand.go_on_at(frontier);
+            self.hand_at.store(hand.next_chunk().0, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! From a record to its place: buffers, clusters, locality, the frontier.
+
+pub mod buffer;
+pub mod cluster;
+pub mod companions;
+pub mod frontier;
+pub mod gather;
+pub mod locality;
+pub mod writer;

@@ -1,0 +1,559 @@
+//! The one writer: space, packetizer, room.
+//!
+//! All of it behind one lock that no hit from disk takes. An insert does outside the lock what it can (checksum; for
+//! a large record the copy as well), and under it: make room, take an extent, publish, copy, seal the header with the MAC.
+//!
+//! A record is published before its bytes are in the buffer; who finds it at that moment waits for the lock.
+//! That way an insert that comes too late, because its key was invalidated meanwhile, has used nothing.
+//!
+//! There is one open cluster, closed when the writer goes on to the next region, so that regions remain in the order of time. With
+//! locality buffers (`gather`) records of one server wait together before they come to it.
+//!
+//! Limits: see `evict` for the work of making room; [`IN_FLIGHT_BYTES_MAX`](crate::settings::IN_FLIGHT_BYTES_MAX) in flight, beyond which the device is
+//! behind and nothing is stored.
+
+use crate::evict::choose::Room;
+use crate::index::Entry;
+use crate::index::key::KeyHash;
+use crate::index::reading::Renewal;
+use crate::mistakes::Mistake;
+use crate::record::{
+    self, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, Placed, RecordParts,
+};
+use crate::settings::CLUSTERS_IN_FLIGHT_MIN;
+use crate::shard::Shard;
+use crate::store::{Sequence, Store};
+use crate::write::cluster::{Flight, OpenCluster, Records, Write, WriteId, Writes};
+use crate::write::locality::Buffers;
+use bytes::Bytes;
+use extent::{Chunk, Chunks, Extent, SpaceManager, Unified};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+/// What became of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It can be looked up from now on.
+    Stored,
+    /// No run of free chunks that long could be made.
+    NoSpace,
+    /// Larger than this store takes: the record, its key or metadata, or the whole object.
+    TooLarge,
+    /// Its primary key was invalidated since the fill began; or, of a renewal, the record is no longer the same.
+    Invalidated,
+    /// Writes failed lately, or the store is closed or not yet recovered.
+    Paused,
+    /// The device is behind with writing.
+    Behind,
+}
+
+/// What an insert came to.
+#[derive(Debug)]
+#[must_use = "the writes are to be carried out"]
+pub struct Inserted {
+    /// What became of the record.
+    pub outcome: Outcome,
+    /// Writes to carry out, whatever the outcome.
+    pub writes: Writes,
+}
+
+/// What only one thread at a time may touch.
+pub(crate) struct Writer {
+    pub space: Unified,
+    pub open: Option<OpenCluster>,
+    pub buffers: Buffers,
+    pub room: Room,
+    next_write: u64,
+    /// Bytes handed out to be written since the last checkpoint began.
+    pub bytes_since_checkpoint: u64,
+}
+
+impl Writer {
+    pub(crate) fn new(space: Unified, room: Room, buffers: Buffers) -> Self {
+        Self {
+            space,
+            open: None,
+            buffers,
+            room,
+            next_write: 0,
+            bytes_since_checkpoint: 0,
+        }
+    }
+}
+
+/// A record on its way in.
+#[derive(Clone, Copy)]
+pub(crate) struct Incoming<'a> {
+    pub record: &'a NewRecord<'a>,
+    pub len: Chunks,
+    pub checksum: u64,
+    pub now_ms: u64,
+    /// Of a renewal: where the record lies that it is a copy of.
+    pub copy_of: Option<Chunk>,
+    /// Also while the device is behind, and into what is kept for it.
+    pub at_once: bool,
+}
+
+impl Store {
+    /// Stores one record: it goes to the cluster buffer and can be looked up at once. An older record of the same
+    /// hash is replaced, and who is reading that one may not serve it any more.
+    ///
+    /// `now_ms` is the time in milliseconds since 1970. The writes are to be carried out whatever the outcome.
+    pub fn insert(&self, record: &NewRecord<'_>, now_ms: u64) -> Inserted {
+        self.insert_as(record, None, false, now_ms)
+    }
+
+    /// Gives a record that was read a second chance: it is written again, and so is not swept with its stretch.
+    pub fn renew(&self, renewal: Renewal, parts: &RecordParts, now_ms: u64) -> Inserted {
+        // A part of a large object has the object's window, so that the parts stay and go together.
+        if !self.may_renew_part(renewal.first, parts) {
+            return Inserted {
+                outcome: Outcome::Invalidated,
+                writes: Writes::default(),
+            };
+        }
+        let inserted = self.write_again(renewal, parts, false, now_ms);
+        if inserted.outcome == Outcome::Stored {
+            self.counters.second_chances.add(1);
+        }
+        inserted
+    }
+
+    /// As [`Self::renew`]; `at_once` also while the device is behind, and into room that is kept.
+    pub(crate) fn write_again(
+        &self,
+        renewal: Renewal,
+        parts: &RecordParts,
+        at_once: bool,
+        now_ms: u64,
+    ) -> Inserted {
+        // The copy began when it was read, so nothing would put it in doubt again. (A fragment is asked through its head.)
+        if parts.doubted && parts.fragment.is_none() {
+            return Inserted {
+                outcome: Outcome::Invalidated,
+                writes: Writes::default(),
+            };
+        }
+        let record = NewRecord {
+            hash: renewal.hash,
+            primary: parts.primary,
+            key: &parts.key,
+            meta: &parts.meta,
+            body: &[&parts.body],
+            fragment: parts.fragment,
+            total: parts.total,
+            began: renewal.began,
+            server: 0,
+        };
+        let was_due = self.is_due(renewal.first);
+        let inserted = self.insert_as(&record, Some(renewal.first), at_once, now_ms);
+        if inserted.outcome == Outcome::Stored
+            && was_due
+            && self.is_needed(renewal.hash)
+            && let Some(chunks) = self.chunks_of(&record)
+        {
+            self.no_longer_due(chunks.0);
+        }
+        inserted
+    }
+
+    fn insert_as(
+        &self,
+        record: &NewRecord<'_>,
+        copy_of: Option<Chunk>,
+        at_once: bool,
+        now_ms: u64,
+    ) -> Inserted {
+        let mut writes = Writes::default();
+        let outcome = self.try_insert(record, (copy_of, at_once), now_ms, &mut writes);
+        match outcome {
+            Outcome::Stored if copy_of.is_some() => {}
+            Outcome::Stored => {
+                self.counters.inserts.add(1);
+                self.counters.insert_bytes.add(record.record_bytes());
+            }
+            Outcome::NoSpace => self.counters.refused_no_space.add(1),
+            Outcome::TooLarge => self.counters.refused_too_large.add(1),
+            Outcome::Invalidated => self.counters.refused_invalidated.add(1),
+            Outcome::Paused => self.counters.refused_paused.add(1),
+            Outcome::Behind => self.counters.refused_behind.add(1),
+        }
+        Inserted { outcome, writes }
+    }
+
+    fn try_insert(
+        &self,
+        record: &NewRecord<'_>,
+        (copy_of, at_once): (Option<Chunk>, bool),
+        now_ms: u64,
+        writes: &mut Writes,
+    ) -> Outcome {
+        let Some(len) = self.chunks_of(record) else {
+            return Outcome::TooLarge;
+        };
+        if self.pause.is_on(now_ms) || !self.takes_records() {
+            return Outcome::Paused;
+        }
+        // What is in doubt may stay where it is, but not come anew: its predicate is forgotten one day (`prune_predicates`).
+        if self.is_invalid(record.primary, record.began, record.key, record.meta)
+            || self.is_doubted(record.began, record.key, record.meta)
+        {
+            return Outcome::Invalidated;
+        }
+        let checksum = record.checksum();
+        let incoming = Incoming {
+            record,
+            len,
+            checksum,
+            now_ms,
+            copy_of,
+            at_once,
+        };
+        let is_gathered = self.is_gathered(record.server, len);
+        if copy_of.is_none() && is_gathered != self.gathers.load(Ordering::Relaxed) {
+            self.gathers.store(is_gathered, Ordering::Relaxed);
+        }
+        if len.0 > self.limits.cluster_chunks {
+            self.insert_alone(incoming, writes)
+        } else if is_gathered {
+            self.insert_gathered(incoming, writes)
+        } else {
+            self.insert_in_cluster(incoming, writes)
+        }
+    }
+
+    fn chunks_of(&self, record: &NewRecord<'_>) -> Option<Chunks> {
+        let chunks = record::chunks_for(record.record_bytes(), self.geometry.chunk_bytes)?;
+        let fits = record.key.len() <= KEY_BYTES_MAX
+            && record.meta.len() <= META_BYTES_MAX
+            && chunks <= self.limits.record_chunks_max
+            && record
+                .total
+                .is_none_or(|total| total.bytes <= self.limits.object_bytes_max);
+        fits.then_some(Chunks(chunks))
+    }
+
+    /// The usual way: behind the record before it.
+    fn insert_in_cluster(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Outcome {
+        let mut guard = self.writer();
+        let writer = &mut *guard;
+        if self.is_closed_to_inserts() {
+            return Outcome::Paused;
+        }
+        self.make_room(writer, incoming.len);
+        let Incoming {
+            len,
+            now_ms,
+            at_once,
+            ..
+        } = incoming;
+        if let Err(why_not) = self.open_for(writer, len, now_ms, at_once, writes) {
+            return why_not;
+        }
+        let open = writer
+            .open
+            .as_mut()
+            .expect("a cluster with room was found or opened above");
+        let extent = open.next(incoming.len);
+        if !self.publish(incoming, extent) {
+            return Outcome::Invalidated;
+        }
+        let place = open.append(incoming.record.hash, extent, self.chunk_bytes());
+        incoming.record.write_parts(place);
+        place[..HEADER_BYTES].copy_from_slice(&self.seal(incoming, extent));
+        self.close_if_full(writer, writes);
+        Outcome::Stored
+    }
+
+    /// Sees to it that there is an open cluster with room for `len` chunks. With `at_once` one is also opened while the device is
+    /// behind, and in room that is kept for what must not wait.
+    pub(crate) fn open_for(
+        &self,
+        writer: &mut Writer,
+        len: Chunks,
+        now_ms: u64,
+        at_once: bool,
+        writes: &mut Writes,
+    ) -> Result<(), Outcome> {
+        if !at_once && self.keeps_room(writer) {
+            return Err(Outcome::NoSpace);
+        }
+        if self.has_room(writer, len) {
+            return Ok(());
+        }
+        if !at_once && self.is_behind() {
+            return Err(Outcome::Behind);
+        }
+        // Its tail is free again before the next run is cut, so a run can go on where it ended.
+        writes.push(self.close_cluster(writer));
+        let Some(run) = self.cut(writer, len, self.limits.cluster_chunks, writes) else {
+            return Err(Outcome::NoSpace);
+        };
+        writer.open = Some(OpenCluster::new(self.pool.take(), run, now_ms));
+        Ok(())
+    }
+
+    pub(crate) fn close_if_full(&self, writer: &mut Writer, writes: &mut Writes) {
+        let open = writer.open.as_ref();
+        if open.is_some_and(|open| open.is_full(self.limits.cluster_chunks)) {
+            writes.push(self.close_cluster(writer));
+        }
+    }
+
+    /// A record larger than a cluster is a write of its own.
+    fn insert_alone(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Outcome {
+        let mut buffer =
+            crate::write::buffer::aligned(incoming.len.0 as usize * self.chunk_bytes());
+        incoming.record.write_parts(&mut buffer);
+        let mut guard = self.writer();
+        let writer = &mut *guard;
+        if self.is_closed_to_inserts() {
+            return Outcome::Paused;
+        }
+        self.make_room(writer, incoming.len);
+        if !incoming.at_once && self.is_behind() {
+            return Outcome::Behind;
+        }
+        if !incoming.at_once && self.keeps_room(writer) {
+            return Outcome::NoSpace;
+        }
+        let Some(extent) = self.cut(writer, incoming.len, incoming.len.0, writes) else {
+            return Outcome::NoSpace;
+        };
+        if !self.publish(incoming, extent) {
+            writer.space.free(extent);
+            return Outcome::Invalidated;
+        }
+        buffer[..HEADER_BYTES].copy_from_slice(&self.seal(incoming, extent));
+        let records = vec![(incoming.record.hash, extent.first)];
+        let write = self.hand_out(writer, extent, buffer.freeze(), records);
+        writes.push(Some(write));
+        Outcome::Stored
+    }
+
+    /// Puts the record into the index, unless its fill began before an invalidation of its primary key.
+    ///
+    /// The check and the publication are one step under the lock that `invalidate` takes, if the record is
+    /// the primary one. A variant or fragment may lie in another shard, and an invalidation may come
+    /// between; that is harmless, because it is only reached through the marker or the head record, which are gone by
+    /// then, and a new marker has another salt, a new head another fetch.
+    fn publish(&self, incoming: Incoming<'_>, extent: Extent) -> bool {
+        let record = incoming.record;
+        let Some(mut shard) = self.admitting_shard(incoming) else {
+            return false;
+        };
+        let (replaced, freed) = match incoming.copy_of {
+            None => shard.kill(record.hash),
+            Some(_) => (true, shard.make_way(record.hash)),
+        };
+        self.queue_freed(freed);
+        let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
+        let entry = Entry::new(extent, true);
+        shard.publish(record.hash, entry, record.record_bytes(), stamp);
+        drop(shard);
+        if incoming.copy_of.is_none() {
+            self.counters.replaced.add(u64::from(replaced));
+        }
+        true
+    }
+
+    /// The record's shard, if it may be published there, see [`Self::publish`].
+    pub(crate) fn admitting_shard(&self, incoming: Incoming<'_>) -> Option<MutexGuard<'_, Shard>> {
+        let record = incoming.record;
+        let number = self.shard_of(record.hash);
+        let primary = self.shard_of(record.primary);
+        let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
+        if primary != number
+            && !self.shard(primary).admits(record.primary, record.began)
+            && !careless
+        {
+            return None;
+        }
+        let shard = self.shard(number);
+        // Here again, after the extent was taken: see `prune_predicates`.
+        let life = (record.primary, record.began);
+        if !self.admits(&shard, number, life, record.key, record.meta) {
+            return None;
+        }
+        if let Some(first) = incoming.copy_of {
+            let now = shard.find(record.hash).map(|spot| shard.entry(spot));
+            // Something newer lies there, or nothing any more.
+            // Or a soft purge has met it, which a copy would not show.
+            let is_other = |entry: Entry| entry.first() != first || entry.is_writing();
+            if now.is_none_or(|entry| is_other(entry) || entry.is_doubted()) {
+                return None;
+            }
+        }
+        if let Some(book) = &shard.book
+            && !book.admits(record.record_bytes())
+        {
+            return None;
+        }
+        Some(shard)
+    }
+
+    /// May what began then be published in that shard, as far as predicates know, and the primary key if it is of the same shard?
+    pub(crate) fn admits(
+        &self,
+        shard: &Shard,
+        number: usize,
+        (primary, began): (KeyHash, Sequence),
+        key: &[u8],
+        meta: &[u8],
+    ) -> bool {
+        let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
+        if self.is_matched(began, key, meta) && !careless {
+            return false;
+        }
+        if self.is_doubted(began, key, meta) {
+            return false;
+        }
+        // After the predicates: if one was forgotten before it could be asked, this is raised already.
+        if began < self.fills_from.load(Ordering::SeqCst) && !careless {
+            return false;
+        }
+        self.shard_of(primary) != number || shard.admits(primary, began) || careless
+    }
+
+    fn seal(&self, incoming: Incoming<'_>, extent: Extent) -> [u8; HEADER_BYTES] {
+        let placed = Placed {
+            epoch: self.epoch,
+            extent,
+            sequence: self.next_sequence(),
+            stored_unix_ms: incoming.now_ms,
+            checksum: incoming.checksum,
+        };
+        incoming.record.header(placed).encode(&self.secret)
+    }
+
+    /// Is there room for `len` chunks in the open cluster, if need be by growing into free chunks behind it?
+    fn has_room(&self, writer: &mut Writer, len: Chunks) -> bool {
+        let Some(open) = &mut writer.open else {
+            return false;
+        };
+        if open.left() >= len {
+            return true;
+        }
+        match open.wanted_behind(len, self.limits.cluster_chunks) {
+            // In the same region, then: the allocator has no free chunks elsewhere.
+            Some(behind) if writer.space.reserve(behind) => {
+                open.grow(behind.len);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Freezes the open cluster, if there is one, into a write and gives back what is left of its run.
+    pub(crate) fn close_cluster(&self, writer: &mut Writer) -> Option<Write> {
+        let open = writer.open.take()?;
+        open.tail()
+            .into_iter()
+            .for_each(|tail| writer.space.free(tail));
+        match open.close(self.chunk_bytes()) {
+            Ok((extent, data, records)) => Some(self.hand_out(writer, extent, data, records)),
+            Err(buffer) => {
+                self.pool.give_back_mut(buffer);
+                None
+            }
+        }
+    }
+
+    fn hand_out(
+        &self,
+        writer: &mut Writer,
+        extent: Extent,
+        data: Bytes,
+        records: Records,
+    ) -> Write {
+        let id = WriteId(writer.next_write);
+        writer.next_write += 1;
+        writer.bytes_since_checkpoint += data.len() as u64;
+        self.sweep_some(writer, extent.len);
+        self.counters.writes.add(1);
+        self.counters.write_bytes.add(data.len() as u64);
+        let offset = self.geometry.offset_of(extent.first.0);
+        let records = Some(Arc::new(records));
+        crate::lock(&self.flights).push(Flight {
+            id,
+            extent,
+            data: data.clone(),
+            records,
+        });
+        Write { id, offset, data }
+    }
+
+    /// Does the device have so much to write that it is given no more, for a moment? What waits in locality buffers counts too.
+    pub fn is_behind(&self) -> bool {
+        let gathered = self.gathered_bytes.load(Ordering::Relaxed);
+        let flights = crate::lock(&self.flights);
+        flights.len() >= CLUSTERS_IN_FLIGHT_MIN
+            && gathered + flights.iter().map(Flight::bytes).sum::<usize>()
+                >= self.limits.in_flight_bytes_max
+    }
+
+    /// Empties the locality buffers and closes the open cluster that have waited for their deadline. Call every tenth of a second
+    /// or so.
+    pub fn tick(&self, now_ms: u64) -> Writes {
+        let mut guard = self.writer();
+        let writer = &mut *guard;
+        let mut writes = Writes::default();
+        self.empty_overdue(writer, now_ms, &mut writes);
+        if let Some(open) = &mut writer.open
+            && !self.is_behind()
+        {
+            // A clock that was set back starts the wait again.
+            open.opened_ms = open.opened_ms.min(now_ms);
+            if now_ms - open.opened_ms >= self.limits.cluster_deadline_ms {
+                writes.push(self.close_cluster(writer));
+            }
+        }
+        writes
+    }
+
+    /// Empties the locality buffers, as far as there is room, and closes the open cluster, full or not.
+    pub fn flush(&self) -> Writes {
+        let mut writes = Writes::default();
+        let mut writer = self.writer();
+        self.empty_all(&mut writer, &mut writes);
+        writes.push(self.close_cluster(&mut writer));
+        writes
+    }
+
+    /// A write has been carried out (`ok`) or has failed. A failure drops the records of that cluster and pauses
+    /// storing, at first for a second, then longer. An unknown `id` is ignored.
+    pub fn write_done(&self, id: WriteId, ok: bool, now_ms: u64) {
+        let records = {
+            let mut flights = crate::lock(&self.flights);
+            let flight = flights.iter_mut().find(|flight| flight.id == id);
+            flight.and_then(|flight| flight.records.take())
+        };
+        let Some(records) = records else { return };
+        for &(hash, first) in records.iter() {
+            let mut shard = self.shard(self.shard_of(hash));
+            // Its place may be used again at once; look-ups see to it that the flight's buffer is not taken for what comes there.
+            let freed = shard.written(hash, first, ok);
+            self.queue_freed(freed);
+            if !ok {
+                self.has_left(hash);
+            }
+        }
+        let mut flights = crate::lock(&self.flights);
+        let at = flights.iter().position(|flight| flight.id == id);
+        let flight = flights.swap_remove(at.expect("only who took its records removes a flight"));
+        drop(flights);
+        self.pool.give_back(flight.data);
+        if ok {
+            self.pause.succeeded();
+        } else {
+            self.pause.failed(now_ms);
+            self.counters.write_failures.add(1);
+        }
+    }
+
+    /// The hash of a record's key: which shard it is in, and the reader's name for it.
+    pub(crate) fn shard_of(&self, hash: KeyHash) -> usize {
+        // The index takes the low 27 bits and the high 22.
+        (hash.0 >> 32) as usize & (self.shards.len() - 1)
+    }
+}

@@ -1,0 +1,74 @@
+//! `cargo xtask fuzz-smoke`: every fuzz target, briefly.
+//!
+//! Fuzzing needs a nightly toolchain and cargo-fuzz. Where one is missing this says so and succeeds: the targets are
+//! then only as good as their last run elsewhere.
+
+use std::process::{Command, Stdio};
+
+use clap::Args;
+
+use crate::failure::{During, Result, fail};
+use crate::interrupt;
+use crate::workspace;
+
+/// Where the targets are: a workspace of its own, from the root of this one.
+const FUZZ_DIR: &str = "tools/fuzz";
+
+/// How long.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Seconds a target
+    #[arg(long, default_value_t = 20)]
+    pub seconds: u32,
+}
+
+/// Runs them all.
+pub fn run(options: &Options) -> Result<()> {
+    let root = workspace::root();
+    if !succeeds("cargo", &["+nightly", "--version"]) {
+        println!("fuzz-smoke: no nightly toolchain here; skipped");
+        return Ok(());
+    }
+    if !succeeds("cargo", &["+nightly", "fuzz", "--version"]) {
+        println!("fuzz-smoke: cargo-fuzz is not installed here; skipped");
+        return Ok(());
+    }
+    let listed = Command::new("cargo")
+        .args(["+nightly", "fuzz", "list", "--fuzz-dir", FUZZ_DIR])
+        .current_dir(&root)
+        .output()
+        .during(|| "running cargo fuzz".into())?;
+    if !listed.status.success() {
+        fail!(
+            "cargo fuzz list: {}",
+            String::from_utf8_lossy(&listed.stderr)
+        );
+    }
+    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+    for target in names.split_whitespace() {
+        interrupt::check()?;
+        println!("fuzz-smoke: {target}, {} s", options.seconds);
+        let status = Command::new("cargo")
+            .args(["+nightly", "fuzz", "run", "--fuzz-dir", FUZZ_DIR, target, "--"])
+            .arg(format!("-max_total_time={}", options.seconds))
+            .args(["-rss_limit_mb=2048", "-timeout=10"])
+            .current_dir(&root)
+            .status()
+            .during(|| "running cargo fuzz".into())?;
+        if !status.success() {
+            fail!("fuzz target {target} found something; its input is in {FUZZ_DIR}/artifacts/{target}");
+        }
+    }
+    Ok(())
+}
+
+fn succeeds(program: &str, args: &[&str]) -> bool {
+    Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .current_dir(workspace::root())
+        .status()
+        .is_ok_and(|s| s.success())
+}
