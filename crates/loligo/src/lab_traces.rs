@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use lab::cache::{Counts, LevelSettings, Method, Settings};
 use lab::layouts::freespace::Sequence;
-use lab::layouts::{Layout, Rig};
+use lab::layouts::{Layout, Sizes};
 use lab::policies::{Contender, Study};
 use lab::trace::{Summing, Tally, Writer, report, write_csv};
 use page::{Page, Table};
@@ -201,7 +201,7 @@ fn policies(flags: &PoliciesFlags) -> Result<(), String> {
 }
 
 fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
-    let rig = Rig {
+    let sizes = Sizes {
         store_bytes: flags.store,
         memory_bytes: flags.memory,
         rate: flags.pace,
@@ -226,7 +226,7 @@ fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
         for layout in &layouts {
             let found = lab::layouts::run(
                 layout,
-                &rig,
+                &sizes,
                 accesses.iter().copied(),
                 accesses.len() as u64,
             );
@@ -237,9 +237,9 @@ fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
         all.push((ended.name, rows));
     }
     let json = json!({
-        "store_bytes": rig.store_bytes,
-        "memory_bytes": rig.memory_bytes,
-        "pace_per_s": rig.rate,
+        "store_bytes": sizes.store_bytes,
+        "memory_bytes": sizes.memory_bytes,
+        "pace_per_s": sizes.rate,
         "streams": all.iter().map(|(stream, rows)| json!({ "stream": stream, "layouts": rows })).collect::<Vec<_>>(),
     });
     tell(&flags.report, &lab::layouts::tables(&all), &json, || {

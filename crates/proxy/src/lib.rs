@@ -10,8 +10,8 @@
 //! | its resource and key | `target`, `ports` |
 //! | everything else: stored? fresh? whom to ask? | `exchange`, `find` |
 //! | read from disk | `disk`, `lazy`, `elevator` |
-//! | fetched, shared, stored | `boarding`, `fetch`, `flight`, `unshared`, `interim`, `storing`, `upstream`, `origin` |
-//! | a part of what is not stored, or not all | `parts`, `part_sending`, `filling`, `joining`, `turns`, `unkept` |
+//! | fetched, shared, stored | `join`, `fetch`, `flight`, `hit_for_pass`, `interim`, `storing`, `upstream`, `origin` |
+//! | a part of what is not stored, or not all | `parts`, `part_sending`, `filling`, `joining`, `fill_locks`, `range_pass_list` |
 //! | passed through | `pass`, `head`, `client_body`, `switch`, `tunnel` |
 //! | written | `answer`, `pace`, `pieces`, `multipart`, `rest` |
 //! | counted and logged | `state`, `metrics`, `journal` |
@@ -19,7 +19,7 @@
 //! | a PURGE | `port_purge`, `admin` |
 //! | counted and logged | `asking`, `state`, `metrics`, `labels`, `journal`, `top` |
 //!
-//! Beside the requests, one thread does what the stores need done in the background: `keeper`; `opening` opens them. Another looks
+//! Beside the requests, one thread does what the stores need done in the background: `background`; `opening` opens them. Another looks
 //! whether all of them move, devices included: `watch`, `pulse`.
 //!
 //! What the process shares is in `state::Shared`, what a worker owns in `state::Worker`. Deciding is left to the

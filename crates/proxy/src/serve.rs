@@ -1,8 +1,8 @@
 //! Coming up, accepting, going down.
 //!
-//! The control thread listens, opens the stores, starts keeper and workers, which accept (`accepting`); then it runs the admin
+//! The control thread listens, opens the stores, starts background thread and workers, which accept (`accepting`); then it runs the admin
 //! interface and takes signals. Going down: no new connections, idle ones closed, requests in progress finished (at most
-//! `timeouts.drain`), clusters written, and the stores closed by the keeper.
+//! `timeouts.drain`), clusters written, and the stores closed by the background thread.
 
 use std::{
     io,
@@ -27,7 +27,7 @@ use tokio::{
 
 use crate::{
     admin,
-    cache::background::Keeper,
+    cache::background::BackgroundThread,
     cache::memory::MemoryTier,
     cache::opening::{self, Opened, StoreError},
     clock::Clock,
@@ -213,7 +213,7 @@ fn run(
             Some(opened) => Arc::clone(&opened.set),
             None => opening::without_device()?,
         },
-        bell: Arc::default(),
+        wake_up: Arc::default(),
         admission: admission(&plan, opened.as_ref()),
         devices: opened.iter().flat_map(Opened::devices).collect(),
         read_queues: (opened.iter().flat_map(Opened::devices))
@@ -241,12 +241,13 @@ fn run(
         plan,
     });
 
-    let keeper = match opened {
+    let background_thread = match opened {
         Some(opened) => {
-            let bell = Arc::clone(&shared.bell);
-            let (keeper, is_ready) = Keeper::start(opened.stores, engine, bell)?;
+            let wake_up = Arc::clone(&shared.wake_up);
+            let (background_thread, is_ready) =
+                BackgroundThread::start(opened.stores, engine, wake_up)?;
             runtime.block_on(await_ready(is_ready))?;
-            Some(keeper)
+            Some(background_thread)
         }
         None => None,
     };
@@ -286,7 +287,9 @@ fn run(
     drop(_inside);
     drop(runtime);
     journal.stop();
-    let closed = keeper.map(Keeper::close).unwrap_or_default();
+    let closed = background_thread
+        .map(BackgroundThread::close)
+        .unwrap_or_default();
     for (result, device) in closed.into_iter().zip(&shared.devices) {
         let path = device.path().display();
         match result {

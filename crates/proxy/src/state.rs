@@ -19,11 +19,11 @@ use device::Device;
 use httpcache::UnixMillis;
 use profile::{Class, Method, Record, Stage, StageName, access::Entry, access::Hierarchy};
 use replacement::Admission;
-use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::Tickets};
+use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::DurabilityHandles};
 use tokio::sync::watch;
 
 use crate::{
-    cache::background::Bell,
+    cache::background::WakeUp,
     cache::disk::DiskIo,
     cache::lazy::ReadQueue,
     cache::memory::{Front, MemoryTier},
@@ -37,7 +37,7 @@ use crate::{
     health::pulse::Pulse,
     origin::Connector,
     plan::{Listener, Plan},
-    range::pass_list::Unkept,
+    range::pass_list::RangePassList,
     record::journal::JournalWriter,
     record::labels::{Label, Rows},
     record::metrics::{self, Counters},
@@ -76,8 +76,8 @@ pub struct Shared {
     pub memory: MemoryTier,
     /// Index and invalidations and, with devices, the objects on disk.
     pub store: Arc<Set>,
-    /// Wakes the keeper of the stores.
-    pub bell: Arc<Bell>,
+    /// Wakes the background thread of the stores.
+    pub wake_up: Arc<WakeUp>,
     /// What is admitted to disk, if not everything.
     pub admission: Option<Mutex<Admission>>,
     /// The devices behind the stores, in the set's order; none: nothing is kept on disk.
@@ -132,22 +132,26 @@ impl Shared {
     /// Forgets the object under `key` everywhere, now and for every fetch, read and promotion under way.
     /// True if something was there.
     ///
-    /// It holds at once; that it will also hold after a crash, when the tickets are settled: [`Self::settle`].
-    pub fn invalidate(&self, primary: KeyHash) -> (bool, Tickets) {
+    /// It holds at once; that it will also hold after a crash, when the durability handles are settled: [`Self::settle`].
+    pub fn invalidate(&self, primary: KeyHash) -> (bool, DurabilityHandles) {
         self.forget_now(primary, self.store.invalidate(primary))
     }
 
     /// As [`Self::invalidate`], and where nothing of it is or was stored nothing has to be waited for: for unsafe methods, most of
     /// which are of what is never stored.
-    pub fn invalidate_stored(&self, primary: KeyHash) -> (bool, Tickets) {
+    pub fn invalidate_stored(&self, primary: KeyHash) -> (bool, DurabilityHandles) {
         self.forget_now(primary, self.store.invalidate_stored(primary))
     }
 
-    fn forget_now(&self, primary: KeyHash, (indexed, tickets): (bool, Tickets)) -> (bool, Tickets) {
+    fn forget_now(
+        &self,
+        primary: KeyHash,
+        (indexed, handles): (bool, DurabilityHandles),
+    ) -> (bool, DurabilityHandles) {
         // The order matters: first recorded (and out of the index), then out of memory, so that whoever
         // publishes either sees the record or is removed after it (see `MemoryTier::insert`).
         self.flights.forget(primary);
-        (self.memory.remove(primary) || indexed, tickets)
+        (self.memory.remove(primary) || indexed, handles)
     }
 
     /// Forgets all that a purge by pattern is about, or makes it stale, as [`Self::invalidate`] does with one key. Returns how many
@@ -159,18 +163,18 @@ impl Shared {
         &self,
         predicate: &Predicate,
         now: UnixMillis,
-    ) -> Result<(u64, Tickets), NotTaken> {
+    ) -> Result<(u64, DurabilityHandles), NotTaken> {
         let (kind, pattern) = predicate.encode();
         // In this order: see `invalidate`.
         let before = self.store.predicates_percent();
-        let tickets = self.store.invalidate_matching(kind, &pattern);
-        self.warn_of_room(before, tickets.is_err());
-        let tickets = tickets?;
+        let handles = self.store.invalidate_matching(kind, &pattern);
+        self.warn_of_room(before, handles.is_err());
+        let handles = handles?;
         self.flights
             .forget_all(|_, key| predicate.may_be_about(key));
         let soft = predicate.soft.then_some(now);
         let met = self.memory.sweep(soft, |object| predicate.is_about(object));
-        Ok((met, tickets))
+        Ok((met, handles))
     }
 
     /// Says once that the room for purges by pattern comes to its end.
@@ -194,10 +198,10 @@ impl Shared {
 
     /// Makes stale the object under `primary` and its variants, in memory and on disk. True if something was there.
     ///
-    /// It holds at once; that it will also hold after a crash, when the tickets are settled.
-    pub fn doubt(&self, primary: KeyHash, now: UnixMillis) -> (bool, Tickets) {
+    /// It holds at once; that it will also hold after a crash, when the durability handles are settled.
+    pub fn doubt(&self, primary: KeyHash, now: UnixMillis) -> (bool, DurabilityHandles) {
         // In this order: see `invalidate`.
-        let (indexed, tickets) = self.store.doubt(primary);
+        let (indexed, handles) = self.store.doubt(primary);
         self.flights.forget(primary);
         let met = self.memory.doubt(primary, now);
         if self.store.marker(primary).is_some() {
@@ -205,18 +209,18 @@ impl Shared {
             self.memory
                 .sweep(Some(now), |object| object.primary == primary);
         }
-        (indexed || met, tickets)
+        (indexed || met, handles)
     }
 
     /// Waits until invalidations are durable, for so long at most. False: they are not.
-    pub async fn settle(&self, all: &[Tickets], longest: Duration) -> bool {
+    pub async fn settle(&self, all: &[DurabilityHandles], longest: Duration) -> bool {
         self.settle_unless(all, longest, |_| false).await
     }
 
     /// As [`Self::settle`], but does not wait for a device that is set aside.
-    pub async fn settle_if_answering(&self, all: &[Tickets], longest: Duration) -> bool {
-        let is_aside = |tickets: &Tickets| {
-            let mut devices = tickets.members().filter_map(|n| self.devices.get(n));
+    pub async fn settle_if_answering(&self, all: &[DurabilityHandles], longest: Duration) -> bool {
+        let is_aside = |handles: &DurabilityHandles| {
+            let mut devices = handles.members().filter_map(|n| self.devices.get(n));
             devices.any(|device| device.health().is_aside())
         };
         self.settle_unless(all, longest, is_aside).await
@@ -224,9 +228,9 @@ impl Shared {
 
     async fn settle_unless(
         &self,
-        all: &[Tickets],
+        all: &[DurabilityHandles],
         longest: Duration,
-        is_hopeless: impl Fn(&Tickets) -> bool,
+        is_hopeless: impl Fn(&DurabilityHandles) -> bool,
     ) -> bool {
         // What a store that was left out holds is served again when it is back, unless the others know of its absence.
         if !self.has_disk && !self.absent.is_empty() {
@@ -234,9 +238,9 @@ impl Shared {
         }
         let deadline = Instant::now() + longest;
         let mut durable = true;
-        for tickets in all {
-            let is_hopeless = || is_hopeless(tickets);
-            let settled = (self.bell).settle(&self.store, tickets, deadline, is_hopeless);
+        for handles in all {
+            let is_hopeless = || is_hopeless(handles);
+            let settled = (self.wake_up).settle(&self.store, handles, deadline, is_hopeless);
             durable &= settled.await == Settled::Durable;
         }
         durable
@@ -353,7 +357,7 @@ pub struct Worker {
     /// Fetches under way on this worker: a drain waits for them, their readers may be elsewhere.
     pub fetches: Cell<usize>,
     /// Of what nothing could be kept in parts lately.
-    pub unkept: Unkept,
+    pub range_pass_list: RangePassList,
     /// Is a record kept of each request in the profile or the access log?
     pub journals: bool,
     /// Is an access log written?
@@ -393,7 +397,7 @@ impl Worker {
             key: RefCell::new(Vec::with_capacity(1 << 10)),
             hasher,
             fetches: Cell::new(0),
-            unkept: Unkept::new(),
+            range_pass_list: RangePassList::new(),
             journals,
             logs_access,
             clock,

@@ -205,7 +205,7 @@ fn disk_of(
         Arc::clone(&shared.store),
         reads,
         Arc::clone(&shared.counters[index]),
-        Arc::clone(&shared.bell),
+        Arc::clone(&shared.wake_up),
         storing,
         shared.clock.clone(),
     )))

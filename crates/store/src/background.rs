@@ -79,9 +79,9 @@ pub enum WorkOp {
 /// A promise to be told when an invalidation is durable, see [`Store::settled`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "an invalidation may be acknowledged only when it is settled"]
-pub struct Ticket(Waits);
+pub struct DurabilityHandle(Waits);
 
-impl Ticket {
+impl DurabilityHandle {
     /// Of what was not taken: it never becomes durable.
     pub(crate) const REFUSED: Self = Self(Waits::Refused);
 }
@@ -111,7 +111,7 @@ pub struct Invalidated {
     /// Was anything indexed under that key?
     pub indexed: bool,
     /// For [`Store::settled`].
-    pub ticket: Ticket,
+    pub handle: DurabilityHandle,
 }
 
 /// Why a purge by pattern was not taken: nothing was purged.
@@ -244,7 +244,7 @@ impl Background {
 impl Store {
     /// Invalidates a primary key: its record and its marker are gone, who is reading the record is told not to
     /// serve it, and fills that began before are refused. All of that holds at once; that it also holds after a crash, only
-    /// when the ticket is settled.
+    /// when the durability handle is settled.
     pub fn invalidate(&self, primary: KeyHash) -> Invalidated {
         self.invalidate_as(primary, false)
     }
@@ -279,12 +279,12 @@ impl Store {
         drop(shard);
         self.counters.invalidated.add(u64::from(had_record));
         if is_needless && self.is_all_durable() {
-            let ticket = Ticket(Waits::No);
-            return Invalidated { indexed, ticket };
+            let handle = DurabilityHandle(Waits::No);
+            return Invalidated { indexed, handle };
         }
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
-        let ticket = self.log(sequence, log::Entry::Key { primary });
-        Invalidated { indexed, ticket }
+        let handle = self.log(sequence, log::Entry::Key { primary });
+        Invalidated { indexed, handle }
     }
 
     /// Does no invalidation wait for the disk? One of the same key might.
@@ -295,7 +295,7 @@ impl Store {
 
     /// Puts a primary key in doubt: its record and its variants are still there, and each read of them says so
     /// ([`crate::RecordParts::doubted`]). Fills that began before are refused. All of that holds at once; that it also holds after a crash,
-    /// only when the ticket is settled.
+    /// only when the durability handle is settled.
     pub fn doubt(&self, primary: KeyHash) -> Invalidated {
         self.counters.invalidations.add(1);
         let mut shard = self.shard(self.shard_of(primary));
@@ -308,8 +308,8 @@ impl Store {
         let indexed = has_variants || shard.has(primary);
         drop(shard);
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
-        let ticket = self.log(sequence, log::Entry::Doubt { primary });
-        Invalidated { indexed, ticket }
+        let handle = self.log(sequence, log::Entry::Doubt { primary });
+        Invalidated { indexed, handle }
     }
 
     /// Would [`Self::invalidate_matching`] take that pattern now? One that comes meanwhile may take the room.
@@ -331,7 +331,11 @@ impl Store {
     ///
     /// # Errors
     /// The pattern is too long, or there is no room for it now.
-    pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Result<Ticket, NotTaken> {
+    pub fn invalidate_matching(
+        &self,
+        kind: u8,
+        pattern: &[u8],
+    ) -> Result<DurabilityHandle, NotTaken> {
         if pattern.len() > log::TEXT_BYTES_MAX {
             return Err(NotTaken::TooLong);
         }
@@ -350,28 +354,28 @@ impl Store {
         Ok(self.log(sequence, log::Entry::Matching { kind, pattern }))
     }
 
-    fn log(&self, sequence: Sequence, entry: log::Entry) -> Ticket {
+    fn log(&self, sequence: Sequence, entry: log::Entry) -> DurabilityHandle {
         let mut background = self.background();
         if background.volatile {
             drop(background);
             self.prune_without_records();
-            return Ticket(Waits::No);
+            return DurabilityHandle(Waits::No);
         }
         if self.limits.mistakes.make(Mistake::NoLog) {
-            return Ticket(Waits::No);
+            return DurabilityHandle(Waits::No);
         }
         match background.log.append(sequence, entry) {
-            Ok(position) => Ticket(Waits::For(position)),
+            Ok(position) => DurabilityHandle(Waits::For(position)),
             Err(_) => {
                 self.counters.log_refused.add(1);
-                Ticket::REFUSED
+                DurabilityHandle::REFUSED
             }
         }
     }
 
     /// Is the invalidation durable?
-    pub fn settled(&self, ticket: Ticket) -> Settled {
-        let position = match ticket.0 {
+    pub fn settled(&self, handle: DurabilityHandle) -> Settled {
+        let position = match handle.0 {
             Waits::No => return Settled::Durable,
             Waits::Refused => return Settled::Failed,
             Waits::For(position) => position,

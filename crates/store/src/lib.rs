@@ -58,7 +58,9 @@ mod shard;
 mod store;
 mod write;
 
-pub use background::{Invalidated, NotTaken, Progress, Settled, Ticket, Work, WorkId, WorkOp};
+pub use background::{
+    DurabilityHandle, Invalidated, NotTaken, Progress, Settled, Work, WorkId, WorkOp,
+};
 pub use evict::moves::{MOVES_MAX, Move};
 pub use evict::needed::{NEEDS_MAX, Needed, Needs};
 pub use evict::region;

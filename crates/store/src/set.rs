@@ -17,7 +17,7 @@
 //! Source: Thaler and Ravishankar, Using name-based mappings to increase hit rates (1998), for rendezvous hashing.
 
 use crate::Sequence;
-use crate::background::{Invalidated, NotTaken, Settled, Ticket};
+use crate::background::{DurabilityHandle, Invalidated, NotTaken, Settled};
 use crate::index::key::{KeyHash, KeyHasher};
 use crate::index::marker::Marker;
 use crate::recover::superblock::Superblock;
@@ -45,9 +45,9 @@ pub struct Set {
 /// An invalidation of several members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use = "an invalidation may be acknowledged only when it is settled"]
-pub struct Tickets(Vec<(usize, Ticket)>);
+pub struct DurabilityHandles(Vec<(usize, DurabilityHandle)>);
 
-impl Tickets {
+impl DurabilityHandles {
     /// The members that have to make it durable, by their place in the set.
     pub fn members(&self) -> impl Iterator<Item = usize> {
         self.0.iter().map(|(member, _)| *member)
@@ -176,55 +176,59 @@ impl Set {
     }
 
     /// See [`Store::invalidate`].
-    pub fn invalidate(&self, primary: KeyHash) -> (bool, Tickets) {
+    pub fn invalidate(&self, primary: KeyHash) -> (bool, DurabilityHandles) {
         let owner = self.owner(primary);
-        let Invalidated { indexed, ticket } = self.members[owner].store.invalidate(primary);
-        (indexed, Tickets(vec![(owner, ticket)]))
+        let Invalidated { indexed, handle } = self.members[owner].store.invalidate(primary);
+        (indexed, DurabilityHandles(vec![(owner, handle)]))
     }
 
     /// As [`Self::invalidate`], and where nothing of the key is or was stored nothing has to be waited for
     /// ([`Store::invalidate_stored`]). In a set of several everything is logged.
-    pub fn invalidate_stored(&self, primary: KeyHash) -> (bool, Tickets) {
+    pub fn invalidate_stored(&self, primary: KeyHash) -> (bool, DurabilityHandles) {
         if self.members.len() > 1 {
             return self.invalidate(primary);
         }
-        let Invalidated { indexed, ticket } = self.members[0].store.invalidate_stored(primary);
-        (indexed, Tickets(vec![(0, ticket)]))
+        let Invalidated { indexed, handle } = self.members[0].store.invalidate_stored(primary);
+        (indexed, DurabilityHandles(vec![(0, handle)]))
     }
 
     /// See [`Store::doubt`].
-    pub fn doubt(&self, primary: KeyHash) -> (bool, Tickets) {
+    pub fn doubt(&self, primary: KeyHash) -> (bool, DurabilityHandles) {
         let owner = self.owner(primary);
-        let Invalidated { indexed, ticket } = self.members[owner].store.doubt(primary);
-        (indexed, Tickets(vec![(owner, ticket)]))
+        let Invalidated { indexed, handle } = self.members[owner].store.doubt(primary);
+        (indexed, DurabilityHandles(vec![(owner, handle)]))
     }
 
     /// See [`Store::invalidate_matching`]: in all members.
     ///
     /// # Errors
     /// The pattern is too long, or a member has no room for it. No member has taken it.
-    pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Result<Tickets, NotTaken> {
+    pub fn invalidate_matching(
+        &self,
+        kind: u8,
+        pattern: &[u8],
+    ) -> Result<DurabilityHandles, NotTaken> {
         if let [only] = &self.members[..] {
-            let ticket = only.store.invalidate_matching(kind, pattern)?;
-            return Ok(Tickets(vec![(0, ticket)]));
+            let handle = only.store.invalidate_matching(kind, pattern)?;
+            return Ok(DurabilityHandles(vec![(0, handle)]));
         }
         for store in self.stores() {
             store.would_take(kind, pattern)?;
         }
-        let tickets = self.stores().map(|store| {
+        let handles = self.stores().map(|store| {
             let taken = store.invalidate_matching(kind, pattern);
             // Another pattern took the room since it was asked for. What the other members took holds, so the caller must forget it
             // in memory too; as it never settles, whoever ordered it is told to order it again.
-            taken.unwrap_or(Ticket::REFUSED)
+            taken.unwrap_or(DurabilityHandle::REFUSED)
         });
-        Ok(Tickets(tickets.enumerate().collect()))
+        Ok(DurabilityHandles(handles.enumerate().collect()))
     }
 
     /// See [`Store::settled`]: durable when it is so in all members concerned.
-    pub fn settled(&self, tickets: &Tickets) -> Settled {
+    pub fn settled(&self, handles: &DurabilityHandles) -> Settled {
         let mut all = Settled::Durable;
-        for &(number, ticket) in &tickets.0 {
-            match self.members[number].store.settled(ticket) {
+        for &(number, handle) in &handles.0 {
+            match self.members[number].store.settled(handle) {
                 Settled::Durable => {}
                 Settled::Pending => all = Settled::Pending,
                 Settled::Failed => return Settled::Failed,
@@ -418,14 +422,14 @@ mod tests {
     #[test]
     fn a_predicate_is_settled_when_all_members_have_it() {
         let set = set(&[1, 1]);
-        let tickets = set.invalidate_matching(1, b"x").unwrap();
-        assert_eq!(set.settled(&tickets), Settled::Pending);
+        let handles = set.invalidate_matching(1, b"x").unwrap();
+        assert_eq!(set.settled(&handles), Settled::Pending);
         for store in set.stores() {
             while let Some(work) = store.next_work(0) {
                 store.work_done(work.id, Ok(None), 0);
             }
         }
-        assert_eq!(set.settled(&tickets), Settled::Durable);
+        assert_eq!(set.settled(&handles), Settled::Durable);
     }
 
     #[test]

@@ -31,9 +31,9 @@ fn what_is_in_doubt_is_there_and_says_so_until_a_newer_one_comes() {
         assert!(!doubted(&shell, b"a/1"), "in the buffer");
         shell.settle();
         assert!(!doubted(&shell, b"a/1"), "on disk");
-        let ticket = shell.store.invalidate_matching(SOFT, b"a/").unwrap();
+        let handle = shell.store.invalidate_matching(SOFT, b"a/").unwrap();
         shell.work();
-        assert_eq!(shell.store.settled(ticket), Settled::Durable);
+        assert_eq!(shell.store.settled(handle), Settled::Durable);
         match clean {
             None => {}
             Some(true) => {

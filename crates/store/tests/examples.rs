@@ -645,10 +645,10 @@ fn a_purge_by_pattern_is_compared_when_a_record_is_read() {
     shell.put(b"/shop/1", b"old");
     shell.settle();
     let began = shell.store.sequence();
-    let ticket = shell.store.invalidate_matching(1, b"/news/").unwrap();
-    assert_eq!(shell.store.settled(ticket), Settled::Pending);
+    let handle = shell.store.invalidate_matching(1, b"/news/").unwrap();
+    assert_eq!(shell.store.settled(handle), Settled::Pending);
     shell.work();
-    assert_eq!(shell.store.settled(ticket), Settled::Durable);
+    assert_eq!(shell.store.settled(handle), Settled::Durable);
     let read = shell.read(b"/news/1");
     let refused = shell.store.decode_read(&shell.bytes_of(&read), &read);
     assert_eq!(refused.unwrap_err(), Corrupt::Invalidated);

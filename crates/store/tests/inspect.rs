@@ -110,9 +110,9 @@ fn what_was_purged_by_a_predicate_is_no_damage() {
     shell.put(b"a/1", b"1");
     shell.put(b"b/1", b"1");
     shell.settle();
-    let ticket = shell.store.invalidate_matching(1, b"a/").unwrap();
+    let handle = shell.store.invalidate_matching(1, b"a/").unwrap();
     shell.close();
-    assert_eq!(shell.store.settled(ticket), store::Settled::Durable);
+    assert_eq!(shell.store.settled(handle), store::Settled::Durable);
     let (inspection, summary) = inspect(&shell, &Settings::default());
     let places = inspection.places();
     let decoded = places.iter().map(|&place| {

@@ -197,9 +197,9 @@ fn a_predicate_kills_what_waits() {
             put_since(&mut shell, 1, "http://a/1", text, began),
             Outcome::Stored
         );
-        let ticket = shell.store.invalidate_matching(kind, pattern).unwrap();
+        let handle = shell.store.invalidate_matching(kind, pattern).unwrap();
         shell.work();
-        assert_eq!(shell.store.settled(ticket), Settled::Durable);
+        assert_eq!(shell.store.settled(handle), Settled::Durable);
         let hash = shell.hash(b"http://a/1");
         let Lookup::Buffered(bytes) = shell.store.look_up(hash) else {
             panic!("it is found when it is read, as ever");
@@ -444,9 +444,9 @@ fn what_waits_does_not_outlive_the_predicate_that_is_about_it() {
     };
     fill(&mut shell);
     put(&mut shell, 1, "a", 4);
-    let ticket = shell.store.invalidate_matching(PREFIX, b"a").unwrap();
+    let handle = shell.store.invalidate_matching(PREFIX, b"a").unwrap();
     shell.work();
-    assert_eq!(shell.store.settled(ticket), Settled::Durable);
+    assert_eq!(shell.store.settled(handle), Settled::Durable);
     fill(&mut shell);
     assert!(waits(&shell) > 0, "nothing was emptied meanwhile");
     assert!(shell.get(b"a").is_none());

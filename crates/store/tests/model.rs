@@ -13,8 +13,8 @@ mod common;
 use common::{Random, Shell, body};
 use std::collections::{HashMap, HashSet};
 use store::{
-    Corrupt, Lookup, Marker, NewRecord, Outcome, Read, RecordParts, Sequence, Settings, Settled,
-    Ticket, Work,
+    Corrupt, DurabilityHandle, Lookup, Marker, NewRecord, Outcome, Read, RecordParts, Sequence,
+    Settings, Settled, Work,
 };
 
 const KEYS: u64 = 60;
@@ -47,7 +47,7 @@ struct Invalidation {
     at: u64,
     what: What,
     /// None: it is durable.
-    ticket: Option<Ticket>,
+    handle: Option<DurabilityHandle>,
 }
 
 impl Invalidation {
@@ -216,10 +216,10 @@ impl Run {
     fn settle(&mut self) {
         let store = &self.shell.store;
         for invalidation in &mut self.invalidations {
-            if let Some(ticket) = invalidation.ticket
-                && store.settled(ticket) == Settled::Durable
+            if let Some(handle) = invalidation.handle
+                && store.settled(handle) == Settled::Durable
             {
-                invalidation.ticket = None;
+                invalidation.handle = None;
             }
         }
     }
@@ -380,7 +380,7 @@ impl Run {
         self.invalidations.push(Invalidation {
             at: self.time,
             what: What::Key(key),
-            ticket: Some(invalidated.ticket),
+            handle: Some(invalidated.handle),
         });
         assert!(!self.shell.store.contains(self.shell.hash(&name)));
         assert!(self.shell.store.marker(self.shell.hash(&name)).is_none());
@@ -392,7 +392,7 @@ impl Run {
         if self.random.one_in(2) {
             pattern.truncate(22);
         }
-        let ticket = self
+        let handle = self
             .shell
             .store
             .invalidate_matching(kind, &pattern)
@@ -400,7 +400,7 @@ impl Run {
         self.invalidations.push(Invalidation {
             at: self.time,
             what: What::Matching(kind, pattern),
-            ticket: Some(ticket),
+            handle: Some(handle),
         });
     }
 
@@ -522,7 +522,7 @@ impl Run {
             self.totals.stops += 1;
         } else {
             self.settle();
-            self.invalidations.retain(|it| it.ticket.is_none());
+            self.invalidations.retain(|it| it.handle.is_none());
             // With a policy that frees records one by one the successor may be overwritten before what it replaced: then
             // the older one is found again.
             let by_hand = self.shell.settings.replacement.to_string() == "second-chance";

@@ -409,8 +409,8 @@ fn what_is_purged_while_it_is_needed_is_read_by_who_needs_it_and_by_nobody_else(
                 assert_eq!(needs.add(hash), Needed::Noted);
             }
             if by_pattern {
-                let ticket = shell.store.invalidate_matching(1, b"http://large.example/");
-                let _ = ticket.unwrap();
+                let handle = shell.store.invalidate_matching(1, b"http://large.example/");
+                let _ = handle.unwrap();
             } else {
                 let primary = shell.hash(b"http://large.example/");
                 let _ = shell.store.invalidate(primary);

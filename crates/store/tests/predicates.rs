@@ -51,9 +51,9 @@ fn put_as(shell: &mut Shell, key: &str, tag: &str, hash: KeyHash, primary: KeyHa
 fn purge(shell: &mut Shell, kind: u8, pattern: &str) {
     for _ in 0..1000 {
         match shell.store.invalidate_matching(kind, pattern.as_bytes()) {
-            Ok(ticket) => {
+            Ok(handle) => {
                 shell.work();
-                assert_eq!(shell.store.settled(ticket), Settled::Durable);
+                assert_eq!(shell.store.settled(handle), Settled::Durable);
                 return;
             }
             Err(NotTaken::Full) => {
@@ -184,7 +184,7 @@ fn soft_purges_of_single_keys_take_no_room_and_leave_the_others() {
         for n in 0..1000 {
             let doubted = shell.store.doubt(shell.hash(format!("/{n}").as_bytes()));
             assert!(doubted.indexed);
-            last = Some(doubted.ticket);
+            last = Some(doubted.handle);
         }
         // What was never there.
         for n in 0..5000 {
@@ -342,7 +342,7 @@ fn commits_of_unsafe(shell: &mut Shell, key: &str) -> u64 {
     let before = shell.store.figures().log_commits;
     let invalidated = shell.store.invalidate_stored(shell.hash(key.as_bytes()));
     shell.work();
-    assert_eq!(shell.store.settled(invalidated.ticket), Settled::Durable);
+    assert_eq!(shell.store.settled(invalidated.handle), Settled::Durable);
     shell.store.figures().log_commits - before
 }
 
@@ -411,13 +411,13 @@ fn what_left_the_index_and_may_be_found_is_logged() {
     let invalidated = shell.store.invalidate_stored(shell.hash(b"/a"));
     assert!(!invalidated.indexed);
     assert_eq!(
-        shell.store.settled(invalidated.ticket),
+        shell.store.settled(invalidated.handle),
         Settled::Pending,
         "it is logged"
     );
     shell.by_hand = false;
     shell.work();
-    assert_eq!(shell.store.settled(invalidated.ticket), Settled::Durable);
+    assert_eq!(shell.store.settled(invalidated.handle), Settled::Durable);
 }
 
 /// Another hash that the index takes for the same key: it does not know the bits 27 to 31.

@@ -264,12 +264,12 @@ fn a_damaged_journal_costs_what_it_spoke_of_and_nothing_wrong_is_served() {
         shell.complete_all();
     }
     shell.settle();
-    let ticket = shell
+    let handle = shell
         .store
         .invalidate_matching(1, &3u64.to_le_bytes())
         .unwrap();
     shell.work();
-    assert_eq!(shell.store.settled(ticket), store::Settled::Durable);
+    assert_eq!(shell.store.settled(handle), store::Settled::Durable);
     shell.fill(MIB / 2, 20_000);
     let read = shell.read(&3u64.to_le_bytes());
     assert!(
@@ -456,9 +456,9 @@ fn a_purge_by_pattern_survives() {
         shell.put(b"/news/1", b"1");
         shell.put(b"/shop/1", b"1");
         shell.settle();
-        let ticket = shell.store.invalidate_matching(1, b"/news/").unwrap();
+        let handle = shell.store.invalidate_matching(1, b"/news/").unwrap();
         shell.work();
-        assert_eq!(shell.store.settled(ticket), store::Settled::Durable);
+        assert_eq!(shell.store.settled(handle), store::Settled::Durable);
         if clean {
             shell.close();
         }

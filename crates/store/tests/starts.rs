@@ -358,9 +358,9 @@ fn what_a_purged_version_had_replaced_does_not_come_back() {
         assert_eq!(outcome, store::Outcome::Stored);
     }
     shell.settle();
-    let ticket = shell.store.invalidate_matching(2, b"y").unwrap();
+    let handle = shell.store.invalidate_matching(2, b"y").unwrap();
     shell.work();
-    assert_eq!(shell.store.settled(ticket), store::Settled::Durable);
+    assert_eq!(shell.store.settled(handle), store::Settled::Durable);
     shell.reopen();
     assert_eq!(value(&shell, b"a"), None);
 }

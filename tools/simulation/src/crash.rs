@@ -15,8 +15,8 @@ use store::{Identity, Superblock};
 
 use crate::check;
 use crate::disk::Op;
-use crate::rig::{Found, OpenPlan, Rig};
 use crate::run::{Run, Tag};
+use crate::simulated_store::{Found, OpenPlan, SimulatedStore};
 use crate::world::VersionNumber;
 
 const OPENINGS_MAX: u32 = 12;
@@ -58,7 +58,7 @@ impl Run {
         self.tell("closing", 0, 0);
         self.fills.clear();
         self.release_all()?;
-        let write = self.rig()?.flush();
+        let write = self.store()?.flush();
         self.submit_writes(write)?;
         let patience = if self.random.one_in(2) {
             self.random.below(60)
@@ -75,16 +75,16 @@ impl Run {
                 .any_pending(|tag| !matches!(tag, Tag::Work { .. }));
             if !begun && !clusters_left {
                 // A read that ended meanwhile may have given its record a second chance.
-                let writes = self.rig()?.flush();
+                let writes = self.store()?.flush();
                 if !writes.is_empty() {
                     self.submit_writes(writes)?;
                     continue;
                 }
-                self.rig()?.begin_close();
+                self.store()?.begin_close();
                 begun = true;
                 continue;
             }
-            if begun && self.rig()?.is_closed() {
+            if begun && self.store()?.is_closed() {
                 self.disk.set_calm(false);
                 self.tell("closed", n, 0);
                 return Ok(End::Closed);
@@ -103,20 +103,20 @@ impl Run {
         Err(format!(
             "the store does not close: closing begun {begun}, recovery {:?}, {} operations under way, {} \
              invalidations pending",
-            self.rig()?.recovery(),
+            self.store()?.recovery(),
             self.disk.pending(),
-            self.tickets.len()
+            self.handles.len()
         ))
     }
 
     fn end_life(&mut self, end: End) -> Result<(), String> {
-        let deeds = self.rig()?.deeds();
+        let deeds = self.store()?.deeds();
         self.report.count_deeds(deeds);
-        let rig = self.rig()?;
+        let store = self.store()?;
         let mut candidates = Vec::new();
         for full in self.world.full_keys.iter().filter(|full| full.plain) {
             let newest = full.versions.last();
-            let place = rig.place_of(rig.hash(&full.key));
+            let place = store.place_of(store.hash(&full.key));
             // Not one that was written again and is still in an open cluster: its old place may have been used again.
             candidates.extend(newest.filter(|&&newest| {
                 let latest = self.world.versions[newest as usize].copies.last();
@@ -127,7 +127,7 @@ impl Run {
         candidates.extend(self.expected.take().into_iter().flatten());
         candidates.sort_unstable();
         candidates.dedup();
-        self.rig = None;
+        self.store = None;
         self.crash(end);
         let world = &self.world;
         let damages = self.disk.damages();
@@ -159,7 +159,7 @@ impl Run {
         self.world.end_life(end == End::PowerCut);
         self.fills.clear();
         self.needed.clear();
-        self.tickets.clear();
+        self.handles.clear();
         self.quiet_steps = None;
     }
 
@@ -184,7 +184,7 @@ impl Run {
             return Ok(Err(CutShort));
         };
         let identity = Identity::new(self.random.bytes());
-        let rig = match OpenPlan::of(&start, &self.geometry) {
+        let store = match OpenPlan::of(&start, &self.geometry) {
             OpenPlan::Refused { .. } if !self.opened_once => {
                 // The very first superblock was torn so that it looks like something else's.
                 self.disk.wipe();
@@ -198,7 +198,7 @@ impl Run {
                 self.say(format!("fresh: {reason}"));
                 self.expected = None;
                 let geometry = self.geometry.clone();
-                Rig::create(geometry, &self.choice, identity, previous.as_ref())
+                SimulatedStore::create(geometry, &self.choice, identity, previous.as_ref())
             }
             OpenPlan::Recover {
                 superblock,
@@ -208,7 +208,8 @@ impl Run {
                 let Ok(found) = self.read_metadata(place, disturbed)? else {
                     return Ok(Err(CutShort));
                 };
-                let (rig, recovery) = Rig::recover(superblock, &found, &self.choice, identity);
+                let (store, recovery) =
+                    SimulatedStore::recover(superblock, &found, &self.choice, identity);
                 self.report.recoveries += 1;
                 self.say(format!("found: {}", recovery.words));
                 if recovery.empty && found.log.is_some() && self.opened_once && !self.starting_empty
@@ -216,10 +217,10 @@ impl Run {
                     return Err(recovery.words);
                 }
                 self.starting_empty |= recovery.empty;
-                rig
+                store
             }
         };
-        for (offset, data) in rig.opening() {
+        for (offset, data) in store.opening() {
             for op in [Op::Write { offset, data }, Op::Flush] {
                 match self.carry_out(op, disturbed)? {
                     // The shell gives up when it can't write that.
@@ -228,12 +229,12 @@ impl Run {
                 }
             }
         }
-        self.begin_life(rig);
+        self.begin_life(store);
         Ok(Ok(()))
     }
 
-    fn begin_life(&mut self, rig: Rig) {
-        let horizon = rig.recovery().map_or(0, |progress| progress.horizon);
+    fn begin_life(&mut self, store: SimulatedStore) {
+        let horizon = store.recovery().map_or(0, |progress| progress.horizon);
         let versions = &self.world.versions;
         if let Some(expected) = &mut self.expected {
             expected.retain(|&number| versions[number as usize].sequence >= horizon);
@@ -249,8 +250,8 @@ impl Run {
                 world.versions[number as usize].present_in = world.life;
             }
         }
-        self.rig = Some(rig);
-        let total = self.rig.as_ref().and_then(Rig::recovery);
+        self.store = Some(store);
+        let total = self.store.as_ref().and_then(SimulatedStore::recovery);
         self.tell(
             "open, bytes to scan",
             u64::from(self.world.life),
@@ -335,11 +336,14 @@ impl Run {
         let steps = self.quiet_steps.map_or(0, |steps| steps + 1);
         self.quiet_steps = Some(steps);
         self.disk.set_calm(steps > CALM_FROM);
-        if self.rig()?.recovery().is_none() {
+        if self.store()?.recovery().is_none() {
             return self.end_quiet();
         }
         if steps > QUIET_STEPS_MAX {
-            return Err(format!("no end of recovery: {:?}", self.rig()?.recovery()));
+            return Err(format!(
+                "no end of recovery: {:?}",
+                self.store()?.recovery()
+            ));
         }
         match self.random.below(100) {
             0..40 => {
@@ -359,7 +363,7 @@ impl Run {
     fn end_quiet(&mut self) -> Result<(), String> {
         self.disk.set_calm(true);
         self.drain()?;
-        self.rig()?.audit()?;
+        self.store()?.audit()?;
         let expected = self.expected.take().unwrap_or_default();
         self.find_all(&expected)?;
         self.disk.set_calm(false);
@@ -378,7 +382,7 @@ impl Run {
             asked += 1;
             let full_key = self.world.versions[number as usize].full_key;
             let hash = self.hash_of(full_key)?;
-            let found = self.rig()?.contains(hash);
+            let found = self.store()?.contains(hash);
             if self.random.one_in(4) {
                 // For what is checked on the way. A head whose fragments are gone is there, and not served.
                 self.look_up_now(full_key)?;
@@ -388,7 +392,7 @@ impl Run {
             }
         }
         // Room is made ahead of time, so some are evicted in any life. Which, nobody tells.
-        let [evicted, ..] = self.rig()?.deeds();
+        let [evicted, ..] = self.store()?.deeds();
         let lost = (missing.len() as u64).saturating_sub(evicted);
         self.report.expected += asked;
         self.report.found += asked - lost;
@@ -414,10 +418,10 @@ impl Run {
 
     /// The recovery of a life that does not wait for it: noticed when it is complete.
     pub fn watch_recovery(&mut self) -> Result<(), String> {
-        if self.recovering && self.rig()?.recovery().is_none() {
+        if self.recovering && self.store()?.recovery().is_none() {
             self.recovering = false;
             self.tell("recovery is complete", 0, 0);
-            self.rig()?.audit()?;
+            self.store()?.audit()?;
             self.disk.heal();
         }
         Ok(())
@@ -427,13 +431,13 @@ impl Run {
     pub fn end_of_run(&mut self) -> Result<(), String> {
         self.disk.set_calm(true);
         self.drain()?;
-        self.rig()?.audit()?;
+        self.store()?.audit()?;
         for full_key in 0..self.world.full_keys.len() as u32 {
             if self.world.full_keys[full_key as usize].plain {
                 self.look_up_now(full_key)?;
             }
         }
-        let deeds = self.rig()?.deeds();
+        let deeds = self.store()?.deeds();
         self.report.count_deeds(deeds);
         let (expected, missing) = (
             self.report.expected,

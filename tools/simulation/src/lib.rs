@@ -8,7 +8,7 @@
 //! ```text
 //!           chance (seed)
 //!              |
-//! world <--- run ---> rig ---> store          rig: the only file that knows the store's calls
+//! world <--- run ---> store ---> store          store: the only file that knows the store's calls
 //!   |          |
 //! check <---- disk <--- faults, areas
 //! ```
@@ -30,8 +30,8 @@ mod operations;
 mod random;
 mod reading;
 pub mod report;
-mod rig;
 mod run;
+mod simulated_store;
 pub mod world;
 
 pub use check::Waived;

@@ -40,7 +40,7 @@ impl Run {
             for _ in 0..self.needed.len() / 2 {
                 let at = self.random.index(self.needed.len());
                 let InUse { full_key, .. } = self.needed.swap_remove(at);
-                self.rig()?.release(self.hash_of(full_key)?);
+                self.store()?.release(self.hash_of(full_key)?);
             }
             return Ok(());
         }
@@ -50,7 +50,7 @@ impl Run {
             let at = self.world.clock;
             // As an answer does: what it has looked up it promises.
             let is_alive = self.look_up_now(full_key)? == Answer::Served;
-            if is_alive && self.rig()?.need(self.hash_of(full_key)?) {
+            if is_alive && self.store()?.need(self.hash_of(full_key)?) {
                 self.about(full_key, || "needed".into());
                 self.needed.push(InUse { full_key, at });
             }
@@ -62,7 +62,7 @@ impl Run {
     fn read_needed(&mut self) -> Result<(), String> {
         let InUse { full_key, at } = self.random.pick(&self.needed);
         let hash = self.hash_of(full_key)?;
-        let (bytes, read) = match self.rig()?.look_up_needed(hash) {
+        let (bytes, read) = match self.store()?.look_up_needed(hash) {
             Lookup::Absent => return Ok(()),
             Lookup::Buffered(bytes) => (bytes, None),
             Lookup::OnDisk(read) => {
@@ -71,10 +71,10 @@ impl Run {
                 (bytes, Some(read))
             }
         };
-        let decoded = self.rig()?.decode_needed(&bytes, hash, read.as_ref());
+        let decoded = self.store()?.decode_needed(&bytes, hash, read.as_ref());
         let mut may_serve_to_all = true;
         if let Some(read) = read {
-            may_serve_to_all = self.rig()?.read_done(read);
+            may_serve_to_all = self.store()?.read_done(read);
         }
         let Some(parts) = decoded else {
             return Ok(());
@@ -103,7 +103,7 @@ impl Run {
     /// Nobody needs anything any more.
     pub fn release_all(&mut self) -> Result<(), String> {
         for InUse { full_key, .. } in std::mem::take(&mut self.needed) {
-            self.rig()?.release(self.hash_of(full_key)?);
+            self.store()?.release(self.hash_of(full_key)?);
         }
         Ok(())
     }
@@ -134,10 +134,10 @@ impl Run {
         bytes: Option<Bytes>,
     ) -> Result<(), String> {
         let hash = moved.hash();
-        let was_there = self.rig()?.contains(hash);
+        let was_there = self.store()?.contains(hash);
         let now_ms = self.now_ms;
-        let writes = self.rig()?.move_done(moved, bytes, now_ms);
-        if was_there && !self.rig()?.contains(hash) {
+        let writes = self.store()?.move_done(moved, bytes, now_ms);
+        if was_there && !self.store()?.contains(hash) {
             self.about(full_key, || "gone when it was to be moved".into());
             self.world.forgotten(full_key);
         }

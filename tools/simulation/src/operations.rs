@@ -50,11 +50,11 @@ impl Run {
             176..184 => self.not_modified(),
             184..186 => self.forget(),
             186..188 => {
-                let write = self.rig()?.flush();
+                let write = self.store()?.flush();
                 self.submit_writes(write)
             }
             188..196 => {
-                let write = self.rig()?.tick(self.now_ms);
+                let write = self.store()?.tick(self.now_ms);
                 self.submit_writes(write)
             }
             196 | 197 => self.need_or_release(),
@@ -67,7 +67,7 @@ impl Run {
 
     fn put_now(&mut self) -> Result<(), String> {
         let key = self.any_key();
-        let (sequence, began) = (self.rig()?.sequence(), self.world.begin());
+        let (sequence, began) = (self.store()?.sequence(), self.world.begin());
         let content = self.any_content();
         self.put_plain(key, sequence, began, content)
     }
@@ -108,10 +108,10 @@ impl Run {
         let body_bytes = body.len() as u64;
         // In two pieces, as it comes from a network.
         let (front, rear) = body.split_at(body.len() / 3);
-        let rig = self.rig()?;
+        let store = self.store()?;
         let record = NewRecord {
-            hash: rig.hash(&full.key),
-            primary: rig.hash(&self.name(full.primary)),
+            hash: store.hash(&full.key),
+            primary: store.hash(&self.name(full.primary)),
             key: &full.key,
             meta: &version.meta,
             body: &[front, rear],
@@ -120,8 +120,8 @@ impl Run {
             began: sequence,
             server: u64::from(full.primary) % self.habits.hosts,
         };
-        let in_recovery = rig.recovery().is_some();
-        let inserted = rig.insert(&record, self.now_ms);
+        let in_recovery = store.recovery().is_some();
+        let inserted = store.insert(&record, self.now_ms);
         if inserted.outcome == Outcome::Stored {
             self.world.taken(number, sequence, in_recovery);
             self.report.stored += 1;
@@ -146,7 +146,7 @@ impl Run {
             return self.end_fill();
         }
         let key = self.any_key();
-        let (sequence, began) = (self.rig()?.sequence(), self.world.begin());
+        let (sequence, began) = (self.store()?.sequence(), self.world.begin());
         self.fills.push(Fill {
             key,
             sequence,
@@ -180,9 +180,9 @@ impl Run {
     fn put_variant(&mut self) -> Result<(), String> {
         let key = self.any_key();
         let list: &[u8] = self.random.pick(&[b"accept", b"accept", b"cookie"]);
-        let (sequence, began) = (self.rig()?.sequence(), self.world.begin());
-        let hash = self.rig()?.hash(&self.name(key));
-        let Some(marker) = self.rig()?.set_marker(hash, list, sequence) else {
+        let (sequence, began) = (self.store()?.sequence(), self.world.begin());
+        let hash = self.store()?.hash(&self.name(key));
+        let Some(marker) = self.store()?.set_marker(hash, list, sequence) else {
             return Ok(());
         };
         let value = self.random.below(3);
@@ -203,7 +203,7 @@ impl Run {
     /// An object larger than a cluster: its fragments, then, if all went well, its head.
     fn put_in_fragments(&mut self) -> Result<(), String> {
         let key = self.any_key();
-        let (sequence, began) = (self.rig()?.sequence(), self.world.begin());
+        let (sequence, began) = (self.store()?.sequence(), self.world.begin());
         let fetch_id = self.next_fetch;
         self.next_fetch += 1;
         let fragments = 2 + self.random.below(3) as u32;
@@ -256,14 +256,14 @@ impl Run {
             return Ok(());
         }
         let probe = self.any_key();
-        let (sequence, began) = (self.rig()?.sequence(), self.world.begin());
+        let (sequence, began) = (self.store()?.sequence(), self.world.begin());
         let content = Content::random(64, &mut self.random);
         self.put_plain(probe, sequence, began, content)?;
-        let hash = self.rig()?.hash(&self.name(probe));
-        let bytes = match self.rig()?.look_up(hash) {
+        let hash = self.store()?.hash(&self.name(probe));
+        let bytes = match self.store()?.look_up(hash) {
             Lookup::Buffered(bytes) => bytes,
             Lookup::OnDisk(read) => {
-                let _ = self.rig()?.read_done(read);
+                let _ = self.store()?.read_done(read);
                 return Ok(());
             }
             Lookup::Absent => return Ok(()),
@@ -295,7 +295,7 @@ impl Run {
             return Ok(());
         };
         let content = self.world.versions[newest as usize].content.clone();
-        let (sequence, began) = (self.rig()?.sequence(), self.world.begin());
+        let (sequence, began) = (self.store()?.sequence(), self.world.begin());
         if matches!(content, Content::Own(_)) {
             return Ok(());
         }
@@ -306,13 +306,13 @@ impl Run {
         let number = self.world.invalidate(Target::Primary(key));
         let full_key = self.plain(key);
         self.about(full_key, || format!("invalidation {number}"));
-        let hash = self.rig()?.hash(&self.name(key));
-        let ticket = match number % 2 {
-            0 => self.rig()?.invalidate(hash),
-            _ => self.rig()?.invalidate_stored(hash),
+        let hash = self.store()?.hash(&self.name(key));
+        let handle = match number % 2 {
+            0 => self.store()?.invalidate(hash),
+            _ => self.store()?.invalidate_stored(hash),
         };
         self.report.invalidations += 1;
-        self.tickets.push((ticket, number));
+        self.handles.push((handle, number));
         self.tell("invalidation of key", u64::from(number), u64::from(key));
         Ok(())
     }
@@ -332,14 +332,14 @@ impl Run {
                 format!("http://h{host}.example/{digit}").into_bytes(),
             )
         };
-        let Some(ticket) = self.rig()?.invalidate_matching(kind, &pattern) else {
+        let Some(handle) = self.store()?.invalidate_matching(kind, &pattern) else {
             return Ok(());
         };
         let target = Target::Predicate(kind, pattern.into());
         let number = self.world.invalidate(target);
         self.report.invalidations += 1;
         self.report.predicates += 1;
-        self.tickets.push((ticket, number));
+        self.handles.push((handle, number));
         let target = &self.world.invalidations[number as usize].target;
         self.say(format!("invalidation {number} of {target:?}"));
         Ok(())
@@ -351,10 +351,10 @@ impl Run {
         let number = self.world.invalidate(Target::Soft(key));
         let full_key = self.plain(key);
         self.about(full_key, || format!("soft purge {number}"));
-        let hash = self.rig()?.hash(&self.name(key));
-        let ticket = self.rig()?.doubt(hash);
+        let hash = self.store()?.hash(&self.name(key));
+        let handle = self.store()?.doubt(hash);
         self.report.invalidations += 1;
-        self.tickets.push((ticket, number));
+        self.handles.push((handle, number));
         self.tell("soft purge of key", u64::from(number), u64::from(key));
         Ok(())
     }
@@ -367,7 +367,7 @@ impl Run {
         let mut taken = 0;
         for _ in 0..20 + self.random.below(100) {
             let pattern = [&[255], &self.random.number().to_le_bytes()[..]].concat();
-            taken += u64::from(self.rig()?.invalidate_matching(TAG, &pattern).is_some());
+            taken += u64::from(self.store()?.invalidate_matching(TAG, &pattern).is_some());
         }
         self.report.predicates += taken;
         self.tell("purges by tags that nothing has", taken, 0);
@@ -377,7 +377,7 @@ impl Run {
     /// A POST while a GET of the same is under way, and a GET after it.
     fn unsafe_method(&mut self) -> Result<(), String> {
         let key = self.any_key();
-        let (sequence, began) = (self.rig()?.sequence(), self.world.begin());
+        let (sequence, began) = (self.store()?.sequence(), self.world.begin());
         let full_key = self.plain(key);
         self.look_up(full_key)?;
         self.invalidate(key)?;
@@ -388,8 +388,8 @@ impl Run {
 
     fn forget(&mut self) -> Result<(), String> {
         let key = self.any_key();
-        let hash = self.rig()?.hash(&self.name(key));
-        self.rig()?.forget(hash);
+        let hash = self.store()?.hash(&self.name(key));
+        self.store()?.forget(hash);
         let full_key = self.plain(key);
         self.world.forgotten(full_key);
         self.about(full_key, || "forgotten".into());

@@ -16,8 +16,8 @@ use store::{Companion, KeyHash, Lookup, Read, RecordParts, Renewal, Sequence};
 
 use crate::check::{self, Served};
 use crate::disk::Op;
-use crate::rig::NotServed;
 use crate::run::{Run, Tag};
+use crate::simulated_store::NotServed;
 use crate::world::FullKey;
 
 /// What a read that reaches further may have.
@@ -42,8 +42,8 @@ impl Run {
     /// A look-up whose read, if it needs one, takes its time.
     pub fn look_up(&mut self, full_key: FullKey) -> Result<(), String> {
         let hash = self.hash_of(full_key)?;
-        let looked_up = self.rig()?.sequence();
-        match self.rig()?.look_up(hash) {
+        let looked_up = self.store()?.sequence();
+        match self.store()?.look_up(hash) {
             Lookup::Absent => {
                 self.report.misses += 1;
                 self.about(full_key, || "absent".into());
@@ -57,7 +57,7 @@ impl Run {
                 } else {
                     0
                 };
-                let len = self.rig()?.reach(&read, wanted);
+                let len = self.store()?.reach(&read, wanted);
                 let op = Op::Read {
                     offset: read.offset,
                     len,
@@ -97,8 +97,8 @@ impl Run {
     /// A look-up at once, on a disk that makes no faults.
     pub fn look_up_now(&mut self, full_key: FullKey) -> Result<Answer, String> {
         let hash = self.hash_of(full_key)?;
-        let looked_up = self.rig()?.sequence();
-        match self.rig()?.look_up(hash) {
+        let looked_up = self.store()?.sequence();
+        match self.store()?.look_up(hash) {
             Lookup::Absent => {
                 self.report.misses += 1;
                 Ok(Answer::Missed)
@@ -131,7 +131,7 @@ impl Run {
         } = reading;
         let hash = read.hash();
         let Ok(Some(bytes)) = result else {
-            self.rig()?.read_failed(read);
+            self.store()?.read_failed(read);
             self.world.forgotten(full_key);
             self.about(full_key, || "read failed".into());
             self.report.misses += 1;
@@ -139,11 +139,11 @@ impl Run {
         };
         let (offset, renewal) = (read.offset, read.renewal());
         let own = bytes.slice(..read.len.min(bytes.len()));
-        let decoded = self.rig()?.decode_read(&own, &read);
-        let companions = self.rig()?.companions(&bytes, &read);
-        let may_serve = self.rig()?.read_done(read);
+        let decoded = self.store()?.decode_read(&own, &read);
+        let companions = self.store()?.companions(&bytes, &read);
+        let may_serve = self.store()?.read_done(read);
         let primary = self.primary_of(full_key)?;
-        let overtaken = self.rig()?.invalidated_since(primary, looked_up);
+        let overtaken = self.store()?.invalidated_since(primary, looked_up);
         for companion in companions {
             self.came_along(&companion, looked_up)?;
         }
@@ -155,7 +155,7 @@ impl Run {
             Err(NotServed::Corrupt(why)) => {
                 self.report.unverified += 1;
                 self.about(full_key, || format!("at {offset} does not verify: {why}"));
-                self.rig()?.forget(hash);
+                self.store()?.forget(hash);
                 self.world.forgotten(full_key);
                 self.say(format!(
                     "{} at {offset} does not verify: {}",
@@ -164,7 +164,7 @@ impl Run {
                 ));
                 if !spoiled && may_serve {
                     let damages = self.disk.damages();
-                    let recovering = self.rig()?.recovery().is_some();
+                    let recovering = self.store()?.recovery().is_some();
                     let place = recovering.then_some(offset);
                     check::unverified(&self.world, damages, full_key, place, &why)
                         .or_else(|message| self.waive(message))?;
@@ -188,8 +188,8 @@ impl Run {
         let parts = &companion.parts;
         let is_own = companion.hash == parts.primary && parts.total.is_none();
         if !is_own
-            || self.rig()?.marker(parts.primary).is_some()
-            || self.rig()?.invalidated_since(parts.primary, looked_up)
+            || self.store()?.marker(parts.primary).is_some()
+            || self.store()?.invalidated_since(parts.primary, looked_up)
         {
             return Ok(());
         }
@@ -203,7 +203,7 @@ impl Run {
     /// What is in use where room will be made next is written again.
     fn renew(&mut self, renewal: Option<Renewal>, parts: &RecordParts) -> Result<(), String> {
         if let Some(renewal) = renewal {
-            let inserted = self.rig()?.renew(renewal, parts, self.now_ms);
+            let inserted = self.store()?.renew(renewal, parts, self.now_ms);
             self.submit_writes(inserted.writes)?;
         }
         Ok(())
@@ -215,7 +215,7 @@ impl Run {
         hash: KeyHash,
         bytes: &Bytes,
     ) -> Result<Answer, String> {
-        match self.rig()?.decode(bytes, hash) {
+        match self.store()?.decode(bytes, hash) {
             Ok(parts) => self.serve(full_key, hash, &parts),
             Err(NotServed::Dead | NotServed::OtherKey) => {
                 self.report.misses += 1;
@@ -237,7 +237,7 @@ impl Run {
     ) -> Result<Answer, String> {
         if *parts.key != *self.world.full_keys[full_key as usize].key {
             // Two keys of one hash. Not in our lives, so: a record that passes for another.
-            self.rig()?.forget(hash);
+            self.store()?.forget(hash);
         }
         let served = Served {
             key: &parts.key,
@@ -246,7 +246,7 @@ impl Run {
             // A fragment is reached through its head, which is asked.
             doubted: parts.doubted || parts.fragment.is_some(),
         };
-        let knows_all = self.choice.fills_in_turn() && self.rig()?.recovery().is_none();
+        let knows_all = self.choice.fills_in_turn() && self.store()?.recovery().is_none();
         let damages = self.disk.damages();
         let number = match check::served(&self.world, damages, full_key, served, knows_all) {
             Ok(number) => number,
@@ -285,8 +285,8 @@ impl Run {
     /// Looks for a variant the way a proxy does.
     pub fn look_up_variant(&mut self) -> Result<(), String> {
         let key = self.any_key();
-        let hash = self.rig()?.hash(&self.name(key));
-        if let Some(marker) = self.rig()?.marker(hash) {
+        let hash = self.store()?.hash(&self.name(key));
+        if let Some(marker) = self.store()?.marker(hash) {
             let value = self.random.below(3);
             let name = variant_key(&self.name(key), marker.salt, &marker.list, value);
             let full_key = self.world.full_key(&name, key, false);
@@ -297,13 +297,13 @@ impl Run {
 
     pub fn hash_of(&self, full_key: FullKey) -> Result<KeyHash, String> {
         Ok(self
-            .rig()?
+            .store()?
             .hash(&self.world.full_keys[full_key as usize].key))
     }
 
     fn primary_of(&self, full_key: FullKey) -> Result<KeyHash, String> {
         let primary = self.world.full_keys[full_key as usize].primary;
-        Ok(self.rig()?.hash(&self.name(primary)))
+        Ok(self.store()?.hash(&self.name(primary)))
     }
 
     pub fn key_text(&self, full_key: FullKey) -> String {

@@ -22,7 +22,9 @@ use crate::needing::InUse;
 use crate::random::Random;
 use crate::reading::Reading;
 use crate::report::{Event, Failure, Report, Story};
-use crate::rig::{Choice, POLICIES, Rig, Settled, Ticket, WorkId, WorkOp};
+use crate::simulated_store::{
+    Choice, DurabilityHandle, POLICIES, Settled, SimulatedStore, WorkId, WorkOp,
+};
 use crate::world::{FullKey, VersionNumber, World};
 
 const PUMP_MAX: usize = 100_000;
@@ -96,7 +98,7 @@ pub(crate) struct Run {
     pub habits: Habits,
     pub geometry: Geometry,
     pub disk: Disk<Tag>,
-    pub rig: Option<Rig>,
+    pub store: Option<SimulatedStore>,
     pub world: World,
     pub samples: Samples,
     pub story: Story,
@@ -104,7 +106,7 @@ pub(crate) struct Run {
     pub fills: Vec<Fill>,
     /// What is not to be evicted.
     pub needed: Vec<InUse>,
-    pub tickets: Vec<(Ticket, u32)>,
+    pub handles: Vec<(DurabilityHandle, u32)>,
     /// Has the superblock ever been durable?
     pub opened_once: bool,
     /// An opening that found the log unreadable began to make the store empty, and did not come to its end: so must the next.
@@ -196,14 +198,14 @@ impl Run {
             habits,
             geometry,
             disk,
-            rig: None,
+            store: None,
             world: World::default(),
             samples: Samples::default(),
             story: Story::default(),
             report: Report::default(),
             fills: Vec::new(),
             needed: Vec::new(),
-            tickets: Vec::new(),
+            handles: Vec::new(),
             opened_once: false,
             starting_empty: false,
             expected: None,
@@ -267,7 +269,7 @@ impl Run {
                 self.operate()?;
             }
             if self.step.is_multiple_of(AUDIT_EVERY) {
-                self.rig()?.audit()?;
+                self.store()?.audit()?;
             }
         }
         self.end_of_run()
@@ -284,8 +286,8 @@ impl Run {
     }
 
     /// The store. Between its end and the next opening nobody asks for it.
-    pub fn rig(&self) -> Result<&Rig, String> {
-        self.rig
+    pub fn store(&self) -> Result<&SimulatedStore, String> {
+        self.store
             .as_ref()
             .ok_or_else(|| "the simulation used a store that is not open".to_owned())
     }
@@ -315,7 +317,7 @@ impl Run {
             let worked = self.hand_out_work()?;
             let Some(done) = self.disk.complete(self.now_ms) else {
                 if !worked {
-                    return self.settle_tickets();
+                    return self.settle_handles();
                 }
                 continue;
             };
@@ -327,8 +329,8 @@ impl Run {
     fn hand_out_work(&mut self) -> Result<bool, String> {
         let mut any = false;
         for _ in 0..PUMP_MAX {
-            let Some(work) = self.rig()?.next_work(self.now_ms) else {
-                let Some(moved) = self.rig()?.next_move() else {
+            let Some(work) = self.store()?.next_work(self.now_ms) else {
+                let Some(moved) = self.store()?.next_move() else {
                     return Ok(any);
                 };
                 any = true;
@@ -345,7 +347,7 @@ impl Run {
                 }
                 WorkOp::Flush => Op::Flush,
                 WorkOp::Yield => {
-                    self.rig()?.work_done(work.id, Ok(None), self.now_ms);
+                    self.store()?.work_done(work.id, Ok(None), self.now_ms);
                     continue;
                 }
             };
@@ -375,7 +377,7 @@ impl Run {
                     });
                     self.world.write_over(*version, range, ok, done.number);
                 }
-                self.rig()?.write_done(id, ok, self.now_ms);
+                self.store()?.write_done(id, ok, self.now_ms);
             }
             Tag::Work { id, flush } => {
                 if done.spoiled {
@@ -388,7 +390,7 @@ impl Run {
                 if flush {
                     self.world.flush_over(done.number, ok);
                 }
-                self.rig()?.work_done(id, done.result, self.now_ms);
+                self.store()?.work_done(id, done.result, self.now_ms);
             }
             Tag::Reading(reading) => {
                 self.end_reading(*reading, done.result, done.spoiled)?;
@@ -402,12 +404,12 @@ impl Run {
         Ok(())
     }
 
-    fn settle_tickets(&mut self) -> Result<(), String> {
-        let mut tickets = std::mem::take(&mut self.tickets);
-        let rig = self.rig()?;
+    fn settle_handles(&mut self) -> Result<(), String> {
+        let mut handles = std::mem::take(&mut self.handles);
+        let store = self.store()?;
         let mut acknowledged = Vec::new();
         let mut failed = 0;
-        tickets.retain(|(ticket, number)| match rig.settled(*ticket) {
+        handles.retain(|(handle, number)| match store.settled(*handle) {
             Settled::Pending => true,
             Settled::Durable => {
                 acknowledged.push(*number);
@@ -418,7 +420,7 @@ impl Run {
                 false
             }
         });
-        self.tickets = tickets;
+        self.handles = handles;
         self.report.unacknowledged += failed;
         for number in acknowledged {
             self.report.acknowledged += 1;
@@ -473,18 +475,18 @@ impl Run {
                 idle = 0;
                 continue;
             }
-            if idle >= 2 && self.tickets.is_empty() && self.rig()?.recovery().is_none() {
+            if idle >= 2 && self.handles.is_empty() && self.store()?.recovery().is_none() {
                 return Ok(());
             }
             self.now_ms += 100;
-            let writes = self.rig()?.tick(self.now_ms);
+            let writes = self.store()?.tick(self.now_ms);
             idle = if writes.is_empty() { idle + 1 } else { 0 };
             self.submit_writes(writes)?;
         }
         Err(format!(
             "no rest after {DRAIN_MS_MAX} ms: {} invalidations pending, recovery {:?}",
-            self.tickets.len(),
-            self.rig()?.recovery()
+            self.handles.len(),
+            self.store()?.recovery()
         ))
     }
 

@@ -49,14 +49,24 @@ pub fn run(options: &Options) -> Result<()> {
         interrupt::check()?;
         println!("fuzz-smoke: {target}, {} s", options.seconds);
         let status = Command::new("cargo")
-            .args(["+nightly", "fuzz", "run", "--fuzz-dir", FUZZ_DIR, target, "--"])
+            .args([
+                "+nightly",
+                "fuzz",
+                "run",
+                "--fuzz-dir",
+                FUZZ_DIR,
+                target,
+                "--",
+            ])
             .arg(format!("-max_total_time={}", options.seconds))
             .args(["-rss_limit_mb=2048", "-timeout=10"])
             .current_dir(&root)
             .status()
             .during(|| "running cargo fuzz".into())?;
         if !status.success() {
-            fail!("fuzz target {target} found something; its input is in {FUZZ_DIR}/artifacts/{target}");
+            fail!(
+                "fuzz target {target} found something; its input is in {FUZZ_DIR}/artifacts/{target}"
+            );
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use ::lab::disks::real::{Ground, Through};
+use ::lab::disks::real::{Location, Through};
 use ::lab::disks::slow::Slow;
 use ::lab::managers::Kind;
 use ::lab::paper::bench::{Bench, Watch};
@@ -122,9 +122,9 @@ fn on_real_disk(flags: &RealFlags) -> Result<(), String> {
     };
     // Lives until the runs are over.
     let mut slow = None;
-    let (ground, name) = match (&flags.device, &flags.dir, flags.slow) {
+    let (location, name) = match (&flags.device, &flags.dir, flags.slow) {
         (Some(device), _, _) => (
-            Ground::One(device.clone()),
+            Location::One(device.clone()),
             format!("On {}{past}", device.display()),
         ),
         (None, Some(dir), Some(iops)) => {
@@ -134,19 +134,19 @@ fn on_real_disk(flags: &RealFlags) -> Result<(), String> {
             let mounted = made.mounted.clone().unwrap_or_else(|| dir.clone());
             slow = Some(made);
             (
-                Ground::Directory(mounted),
+                Location::Directory(mounted),
                 format!("On ext4 over a disk of {iops} operations a second{past}"),
             )
         }
         (None, Some(dir), None) => (
-            Ground::Directory(dir.clone()),
+            Location::Directory(dir.clone()),
             format!("In {}{past}", dir.display()),
         ),
         (None, None, _) => return Err("say where: --dir or --device".to_owned()),
     };
     let wanted = Wanted {
         managers,
-        ground,
+        location,
         through,
         utilisation: flags.utilisation,
         name,

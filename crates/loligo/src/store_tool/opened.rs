@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use device::{Access, Device, OpenError, OpenOptions};
 use store::{
-    Found, Geometry, Identity, Inspection, OpenPlan, Settings, Settled, Store, Summary, Superblock,
-    Ticket, WorkOp,
+    DurabilityHandle, Found, Geometry, Identity, Inspection, OpenPlan, Settings, Settled, Store,
+    Summary, Superblock, WorkOp,
 };
 
 use super::{Failure, note, show};
@@ -86,7 +86,7 @@ impl ReadStore {
 /// The closing begins at once, so nothing is swept or noted to make room: what is not invalidated stays.
 pub fn change<T>(
     path: &Path,
-    change: impl FnOnce(&Store) -> (T, Vec<Ticket>),
+    change: impl FnOnce(&Store) -> (T, Vec<DurabilityHandle>),
 ) -> Result<T, Failure> {
     let device = open_existing(path, OpenOptions::default())?;
     let unusable = |message: String| Failure::unusable(path, message);
@@ -102,11 +102,11 @@ pub fn change<T>(
         )));
     }
     write_opening(&device, &store).map_err(|error| unusable(error.to_string()))?;
-    let (result, tickets) = change(&store);
+    let (result, handles) = change(&store);
     store.begin_close();
     close(&device, &store).map_err(unusable)?;
-    let durable = |ticket: &Ticket| store.settled(*ticket) == Settled::Durable;
-    if tickets.iter().all(durable) {
+    let durable = |handle: &DurabilityHandle| store.settled(*handle) == Settled::Durable;
+    if handles.iter().all(durable) {
         Ok(result)
     } else {
         Err(unusable(

@@ -35,18 +35,18 @@ pub fn rm(flags: &RmFlags) -> Result<(), Failure> {
         (None, None) => Vec::new(),
     };
     let found = change(&flags.path, |store| {
-        let mut tickets = Vec::new();
+        let mut handles = Vec::new();
         let found = key.as_ref().and_then(|key| {
             let invalidated = store.invalidate(store.hasher().hash(key));
-            tickets.push(invalidated.ticket);
+            handles.push(invalidated.handle);
             // Before a scan, not to be known does not mean not to be there.
             let all_known = store.recovery().is_none();
             (invalidated.indexed || all_known).then_some(invalidated.indexed)
         });
         let matching = store.invalidate_matching(PREFIX, &prefix);
         (
-            matching.map(|ticket| tickets.push(ticket)).map(|()| found),
-            tickets,
+            matching.map(|handle| handles.push(handle)).map(|()| found),
+            handles,
         )
     })?;
     let found = found.map_err(|error| Failure::wanting(format!("{name}: {error}")))?;

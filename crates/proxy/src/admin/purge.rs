@@ -130,25 +130,25 @@ pub async fn purge(
             done.tag = text;
         }
     }
-    let mut tickets = Vec::new();
+    let mut handles = Vec::new();
     let mut found = false;
     let now = UnixMillis(shared.clock.now().as_millis() as u64);
     for key in keys {
         let primary = shared.hasher().hash(&key);
-        let (there, ticket) = match order.soft {
+        let (there, handle) = match order.soft {
             true => shared.doubt(primary, now),
             false => shared.invalidate(primary),
         };
         found |= there;
-        tickets.push(ticket);
+        handles.push(handle);
     }
     let mut met = 0;
     for about in predicates {
         let soft = order.soft;
         match shared.invalidate_matching(&Predicate { about, soft }, now) {
-            Ok((here, ticket)) => {
+            Ok((here, handle)) => {
                 met += here;
-                tickets.push(ticket);
+                handles.push(handle);
             }
             Err(NotTaken::TooLong) => return Err(TOO_LONG),
             Err(NotTaken::Full) => {
@@ -161,7 +161,7 @@ pub async fn purge(
         Some(purged) => *purged = found || met > 0,
         None => done.in_memory = Some(met),
     }
-    done.durable = shared.settle(&tickets, DURABLE_WAIT).await;
+    done.durable = shared.settle(&handles, DURABLE_WAIT).await;
     Ok(done)
 }
 

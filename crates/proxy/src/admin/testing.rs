@@ -42,7 +42,7 @@ pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
         heads: Arc::new(crate::conn::heads::HeadBudget::new(1 << 20, 2)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
         store: opening::without_device().unwrap(),
-        bell: Arc::default(),
+        wake_up: Arc::default(),
         admission: None,
         devices: Vec::new(),
         read_queues: Vec::new(),

@@ -1,8 +1,8 @@
-//! The keeper: one thread that carries out what the stores do in the background.
+//! The background thread: one thread that carries out what the stores do in the background.
 //!
 //! Log commits, notes, checkpoints and the scan after an unclean stop are decided by `store`; here they are done, on an engine
-//! of their own, so that no worker's requests wait behind them. Whoever invalidates rings the bell and waits for its
-//! tickets.
+//! of their own, so that no worker's requests wait behind them. Whoever invalidates rings the wake-up and waits for its
+//! durability handles.
 //!
 //! Not known here: what the work means.
 
@@ -15,7 +15,7 @@ use std::{
 };
 
 use device::{Device, Engine, EngineKind};
-use store::{Move, Set, Settled, Store, Work, WorkOp, set::Tickets};
+use store::{Move, Set, Settled, Store, Work, WorkOp, set::DurabilityHandles};
 use tokio::{
     runtime::{self, LocalOptions},
     sync::{Notify, oneshot, watch},
@@ -38,16 +38,16 @@ const CLOSE_MAX: Duration = Duration::from_secs(30);
 /// How long a stop waits for all that: for what is under way, the last writes, the checkpoint, and the engines.
 const CLOSED_MAX: Duration = Duration::from_secs(120);
 
-/// Wakes the keeper, and those who wait for it.
+/// Wakes the background thread, and those who wait for it.
 #[derive(Debug, Default)]
-pub struct Bell {
+pub struct WakeUp {
     wake: Notify,
     done: Notify,
-    /// Of the keeper, once there is one.
+    /// Of the background thread, once there is one.
     signs: OnceLock<Signs>,
 }
 
-/// The keeper's signs of life.
+/// The background thread's signs of life.
 #[derive(Debug)]
 struct Signs {
     pulse: Pulse,
@@ -55,14 +55,14 @@ struct Signs {
     works: Vec<StoreWork>,
 }
 
-impl Bell {
+impl WakeUp {
     /// There is work.
     pub fn ring(&self) {
         self.wake.notify_waiters();
     }
 
-    /// Whether the keeper moves; `None`: there is none.
-    pub fn keeper_pulse(&self) -> Option<&Pulse> {
+    /// Whether the background thread moves; `None`: there is none.
+    pub fn background_pulse(&self) -> Option<&Pulse> {
         self.signs.get().map(|signs| &signs.pulse)
     }
 
@@ -82,13 +82,13 @@ impl Bell {
     pub async fn settle(
         &self,
         set: &Set,
-        tickets: &Tickets,
+        handles: &DurabilityHandles,
         deadline: Instant,
         is_hopeless: impl Fn() -> bool,
     ) -> Settled {
         loop {
             let done = self.done.notified();
-            match set.settled(tickets) {
+            match set.settled(handles) {
                 Settled::Pending => {}
                 settled => return settled,
             }
@@ -103,32 +103,32 @@ impl Bell {
     }
 }
 
-/// The running keeper.
-pub struct Keeper {
+/// The running background thread.
+pub struct BackgroundThread {
     stop: watch::Sender<bool>,
     closed: mpsc::Receiver<Vec<Result<(), String>>>,
 }
 
-impl Keeper {
+impl BackgroundThread {
     /// Starts the thread, with an engine for each store.
     pub fn start(
         stores: Vec<(Arc<Store>, Arc<Device>)>,
         kind: EngineKind,
-        bell: Arc<Bell>,
-    ) -> std::io::Result<(Keeper, oneshot::Receiver<Result<(), String>>)> {
+        wake_up: Arc<WakeUp>,
+    ) -> std::io::Result<(BackgroundThread, oneshot::Receiver<Result<(), String>>)> {
         let paths = stores.iter().map(|(_, device)| device.path().to_owned());
         let signs = Signs {
             pulse: Pulse::default(),
             works: paths.map(StoreWork::of).collect(),
         };
-        let _ = bell.signs.set(signs);
+        let _ = wake_up.signs.set(signs);
         let (stop, stopped) = watch::channel(false);
         let (ready, is_ready) = oneshot::channel();
         let (done, closed) = mpsc::channel();
         thread::Builder::new()
-            .name("keeper".into())
-            .spawn(move || done.send(run(stores, kind, bell, stopped, ready)))?;
-        Ok((Keeper { stop, closed }, is_ready))
+            .name("background".into())
+            .spawn(move || done.send(run(stores, kind, wake_up, stopped, ready)))?;
+        Ok((BackgroundThread { stop, closed }, is_ready))
     }
 
     /// Closes the stores in order: all workers have ended. What became of each.
@@ -136,14 +136,18 @@ impl Keeper {
         self.stop.send_replace(true);
         // Not until the thread has ended: if a disk hangs, that is when the disk likes.
         let closed = self.closed.recv_timeout(CLOSED_MAX);
-        closed.unwrap_or_else(|_| vec![Err("the keeper does not end, or has failed".into())])
+        closed.unwrap_or_else(|_| {
+            vec![Err(
+                "the background thread does not end, or has failed".into()
+            )]
+        })
     }
 }
 
 fn run(
     stores: Vec<(Arc<Store>, Arc<Device>)>,
     kind: EngineKind,
-    bell: Arc<Bell>,
+    wake_up: Arc<WakeUp>,
     stopped: watch::Receiver<bool>,
     ready: oneshot::Sender<Result<(), String>>,
 ) -> Vec<Result<(), String>> {
@@ -164,13 +168,13 @@ fn run(
             match Engine::new(kind, device) {
                 Ok(engine) => {
                     engine.start();
-                    let bell = Arc::clone(&bell);
+                    let wake_up = Arc::clone(&wake_up);
                     let stopped = stopped.clone();
                     keeping.push(tokio::task::spawn_local(keep(
                         index,
                         store,
                         Rc::new(engine),
-                        bell,
+                        wake_up,
                         stopped,
                     )));
                 }
@@ -180,7 +184,7 @@ fn run(
                 }
             }
         }
-        tokio::task::spawn_local(beat(Arc::clone(&bell)));
+        tokio::task::spawn_local(beat(Arc::clone(&wake_up)));
         let until = Instant::now() + ROOM_MAX;
         while !kept.iter().all(|store| store.has_room_for(1)) && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -195,8 +199,8 @@ fn run(
 }
 
 /// Says that this thread moves, whatever its operations wait for.
-async fn beat(bell: Arc<Bell>) {
-    while let Some(pulse) = bell.keeper_pulse() {
+async fn beat(wake_up: Arc<WakeUp>) {
+    while let Some(pulse) = wake_up.background_pulse() {
         pulse.beat();
         tokio::time::sleep(TICK).await;
     }
@@ -207,7 +211,7 @@ async fn keep(
     index: usize,
     store: Arc<Store>,
     engine: Rc<Engine>,
-    bell: Arc<Bell>,
+    wake_up: Arc<WakeUp>,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<(), String> {
     let mut closing_until: Option<Instant> = None;
@@ -216,16 +220,16 @@ async fn keep(
     // As many more as moves are under way.
     let moving = Rc::new(());
     loop {
-        let woken = bell.wake.notified();
+        let woken = wake_up.wake.notified();
         while let Some(work) = store.next_work(unix_ms()) {
             let (store, engine) = (Arc::clone(&store), Rc::clone(&engine));
-            let (bell, step) = (Arc::clone(&bell), Rc::clone(&step));
+            let (wake_up, step) = (Arc::clone(&wake_up), Rc::clone(&step));
             tokio::task::spawn_local(async move {
-                let signs = bell.works().get(index);
+                let signs = wake_up.works().get(index);
                 signs.inspect(|work| work.begin());
                 carry_out(&store, &engine, work).await;
                 signs.inspect(|work| work.end());
-                bell.done.notify_waiters();
+                wake_up.done.notify_waiters();
                 step.notify_one();
             });
         }
@@ -234,11 +238,11 @@ async fn keep(
             && let Some(moved) = store.next_move()
         {
             let (store, engine) = (Arc::clone(&store), Rc::clone(&engine));
-            let (bell, step) = (Arc::clone(&bell), Rc::clone(&step));
+            let (wake_up, step) = (Arc::clone(&wake_up), Rc::clone(&step));
             let moving = Rc::clone(&moving);
             tokio::task::spawn_local(async move {
                 carry_out_move(&store, &engine, moved).await;
-                bell.done.notify_waiters();
+                wake_up.done.notify_waiters();
                 step.notify_one();
                 drop(moving);
             });

@@ -32,7 +32,7 @@ use store::{
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::{
-    cache::background::Bell,
+    cache::background::WakeUp,
     cache::lazy::{Brought, Gathered, LazyReads},
     cache::object::{Large, Object},
     clock::Clock,
@@ -49,7 +49,7 @@ pub struct DiskIo {
     /// In the set's order.
     members: Rc<[Member]>,
     counters: Arc<Counters>,
-    bell: Arc<Bell>,
+    wake_up: Arc<WakeUp>,
     writes: Rc<WritesUnderWay>,
     /// When records are gathered by the server they came from.
     locality: LocalityMode,
@@ -158,7 +158,7 @@ impl DiskIo {
         set: Arc<Set>,
         reads: Vec<LazyReads>,
         counters: Arc<Counters>,
-        bell: Arc<Bell>,
+        wake_up: Arc<WakeUp>,
         storing: &Storing,
         clock: Clock,
     ) -> DiskIo {
@@ -175,7 +175,7 @@ impl DiskIo {
                 .collect(),
             set,
             counters,
-            bell,
+            wake_up,
             writes: Rc::default(),
             locality: storing.locality,
             group_bytes: storing.group_bytes as usize,
@@ -289,10 +289,10 @@ impl DiskIo {
         &self.member(primary).store
     }
 
-    /// Wakes the keeper if something that is needed is to be written again.
+    /// Wakes the background thread if something that is needed is to be written again.
     pub fn see_to_moves(&self) {
         if self.members.iter().any(|member| member.store.wants_moves()) {
-            self.bell.ring();
+            self.wake_up.ring();
         }
     }
 
@@ -710,7 +710,7 @@ impl DiskIo {
             let one_done = self.writes.one_done.notified();
             tokio::select! {
                 () = one_done => {}
-                () = self.bell.work_done(ROOM_STEP) => {}
+                () = self.wake_up.work_done(ROOM_STEP) => {}
             }
         }
         true
@@ -725,7 +725,7 @@ impl DiskIo {
             metrics::add(&self.counters.disk_writes, 1);
             metrics::add(&self.counters.disk_write_bytes, write.data.len() as u64);
             let (writes, counters) = (Rc::clone(&self.writes), Arc::clone(&self.counters));
-            let (store, bell) = (Arc::clone(&member.store), Arc::clone(&self.bell));
+            let (store, wake_up) = (Arc::clone(&member.store), Arc::clone(&self.wake_up));
             let engine = Rc::clone(member.reads.engine());
             tokio::task::spawn_local(async move {
                 let result = engine.write(write.offset, write.data).await;
@@ -735,16 +735,16 @@ impl DiskIo {
                 }
                 store.write_done(write.id, result.is_ok(), unix_ms());
                 if store.wants_room() {
-                    bell.ring();
+                    wake_up.ring();
                 }
                 writes.count.set(writes.count.get() - 1);
                 writes.one_done.notify_waiters();
             });
         }
-        // Room is used up: the next may have to be made. While there is enough, waking the keeper for each cluster would
+        // Room is used up: the next may have to be made. While there is enough, waking the background thread for each cluster would
         // cost more than what it does.
         if member.store.wants_room() {
-            self.bell.ring();
+            self.wake_up.ring();
         }
     }
 }

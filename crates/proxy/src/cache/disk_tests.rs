@@ -1,7 +1,7 @@
 //! Beside a disk that takes nothing, and in a store whose keys are another's by now.
 
 use super::*;
-use crate::{cache::background::Keeper, plan::LazyMode, request::target::KEY_PREFIX};
+use crate::{cache::background::BackgroundThread, plan::LazyMode, request::target::KEY_PREFIX};
 use device::{Device, Engine, EngineKind, FaultPlan, Operation};
 use httpcache::{Standing, StandingFlags};
 use std::sync::atomic::Ordering;
@@ -10,17 +10,17 @@ use store::{Geometry, Identity, Settings};
 const STORE_BYTES: u64 = 32 << 20;
 const BODY_BYTES: usize = 4000;
 
-/// A store on a device in memory, with a keeper of its own.
-struct Rig {
+/// A store on a device in memory, with a background thread of its own.
+struct TestBed {
     store: Arc<Store>,
     device: Arc<Device>,
     faults: FaultPlan,
-    bell: Arc<Bell>,
+    wake_up: Arc<WakeUp>,
     counters: Arc<Counters>,
-    keeper: Keeper,
+    background_thread: BackgroundThread,
 }
 
-impl Rig {
+impl TestBed {
     fn new() -> Self {
         let faults = FaultPlan::new();
         let device = Device::faulty(STORE_BYTES as usize, faults.clone());
@@ -29,17 +29,18 @@ impl Rig {
         for (offset, data) in store.opening() {
             device.write_all_sync(offset, &data).unwrap();
         }
-        let bell = Arc::new(Bell::default());
+        let wake_up = Arc::new(WakeUp::default());
         let stores = vec![(Arc::clone(&store), Arc::clone(&device))];
-        let (keeper, ready) = Keeper::start(stores, EngineKind::Auto, Arc::clone(&bell)).unwrap();
+        let (background_thread, ready) =
+            BackgroundThread::start(stores, EngineKind::Auto, Arc::clone(&wake_up)).unwrap();
         ready.blocking_recv().unwrap().unwrap();
         Self {
             store,
             device,
             faults,
-            bell,
+            wake_up,
             counters: Arc::default(),
-            keeper,
+            background_thread,
         }
     }
 
@@ -57,14 +58,14 @@ impl Rig {
             Arc::new(set),
             vec![reads],
             Arc::clone(&self.counters),
-            Arc::clone(&self.bell),
+            Arc::clone(&self.wake_up),
             &Storing::default(),
             Clock::default(),
         )
     }
 
     fn close(self) {
-        for closed in self.keeper.close() {
+        for closed in self.background_thread.close() {
             closed.unwrap();
         }
     }
@@ -127,20 +128,20 @@ async fn wait_for_room(disk: &DiskIo, object: &Object) -> Duration {
 
 #[test]
 fn an_object_waits_for_a_disk_that_is_behind_but_not_each_for_one_that_takes_nothing() {
-    let rig = Rig::new();
+    let bed = TestBed::new();
     on_worker(async {
-        let disk = rig.disk(Set::of_one(Arc::clone(&rig.store)));
-        rig.faults.hold(Operation::Write);
+        let disk = bed.disk(Set::of_one(Arc::clone(&bed.store)));
+        bed.faults.hold(Operation::Write);
         let mut stored = 0;
-        while put(&disk, &object(&rig.store, stored)) {
+        while put(&disk, &object(&bed.store, stored)) {
             stored += 1;
         }
         // It may not be given more, or has nowhere to put it before its journal is written.
-        let has_room = rig.store.has_room_for(BODY_BYTES as u64);
-        assert!(rig.store.is_behind() || !has_room, "{stored}");
-        let next = object(&rig.store, stored);
+        let has_room = bed.store.has_room_for(BODY_BYTES as u64);
+        assert!(bed.store.is_behind() || !has_room, "{stored}");
+        let next = object(&bed.store, stored);
         let waits = || {
-            rig.counters
+            bed.counters
                 .disk_waits
                 .load(std::sync::atomic::Ordering::Relaxed)
         };
@@ -155,7 +156,7 @@ fn an_object_waits_for_a_disk_that_is_behind_but_not_each_for_one_that_takes_not
         assert_eq!(waits(), 2);
         // The disk takes again what it is given; what waits is let go as soon as there is room.
         disk.writes.waited_in_vain.set(long_ago);
-        let faults = rig.faults.clone();
+        let faults = bed.faults.clone();
         tokio::task::spawn_local(async move {
             tokio::time::sleep(Duration::from_millis(50)).await;
             faults.release(Operation::Write);
@@ -165,15 +166,15 @@ fn an_object_waits_for_a_disk_that_is_behind_but_not_each_for_one_that_takes_not
         assert!(put(&disk, &next));
         disk.settle().await;
     });
-    rig.close();
+    bed.close();
 }
 
 #[test]
 fn what_another_store_has_taken_over_does_not_come_along() {
-    let rig = Rig::new();
+    let bed = TestBed::new();
     on_worker(async {
-        let alone = rig.disk(Set::of_one(Arc::clone(&rig.store)));
-        let all: Vec<_> = (0..8).map(|n| object(&rig.store, n)).collect();
+        let alone = bed.disk(Set::of_one(Arc::clone(&bed.store)));
+        let all: Vec<_> = (0..8).map(|n| object(&bed.store, n)).collect();
         assert!(all.iter().all(|object| put(&alone, object)));
         alone.settle().await;
         let load = |disk: DiskIo, object: &Object| {
@@ -185,32 +186,32 @@ fn what_another_store_has_taken_over_does_not_come_along() {
         assert_eq!(came, all[1..].iter().map(|o| o.hash).collect::<Vec<_>>());
 
         // Now a second store has its share of the keys.
-        let other = empty_store(rig.store.geometry().clone(), 2);
-        let set = Set::new([(Arc::clone(&rig.store), 1, 1), (Arc::new(other), 2, 1)]);
+        let other = empty_store(bed.store.geometry().clone(), 2);
+        let set = Set::new([(Arc::clone(&bed.store), 1, 1), (Arc::new(other), 2, 1)]);
         let is_ours = |object: &&Object| set.owner(object.primary) == 0;
         let ours: Vec<_> = all.iter().filter(is_ours).cloned().collect();
         assert!((2..all.len()).contains(&ours.len()), "{}", ours.len());
-        let beside = load(rig.disk(set), &ours[0]).await.beside;
+        let beside = load(bed.disk(set), &ours[0]).await.beside;
         let came: Vec<_> = beside.iter().map(|object| object.hash).collect();
         assert_eq!(came, ours[1..].iter().map(|o| o.hash).collect::<Vec<_>>());
     });
-    rig.close();
+    bed.close();
 }
 
 #[test]
 fn a_device_that_keeps_too_much_for_nobody_is_asked_for_nothing_more() {
-    let rig = Rig::new();
+    let bed = TestBed::new();
     on_worker(async {
-        let set = Set::of_one(Arc::clone(&rig.store));
-        let disk = rig.disk_reading(set, LazyMode::Gather(0));
-        let mut long = object(&rig.store, 1);
+        let set = Set::of_one(Arc::clone(&bed.store));
+        let disk = bed.disk_reading(set, LazyMode::Gather(0));
+        let mut long = object(&bed.store, 1);
         long.body = vec![7; 60_000].into();
         assert!(put(&disk, &long));
         disk.settle().await;
         let load = || disk.load(long.primary, long.hash, &long.key);
         assert!(load().await.is_some());
 
-        rig.faults.hold(Operation::Read);
+        bed.faults.hold(Operation::Read);
         let mut left = 0;
         while !disk.is_shut(long.primary) {
             let mut load = Box::pin(load());
@@ -222,17 +223,17 @@ fn a_device_that_keeps_too_much_for_nobody_is_asked_for_nothing_more() {
             left += 1;
         }
         assert!((1000..=1125).contains(&left), "{left}");
-        let untried = || (rig.counters.disk_reads_untried).load(Ordering::Relaxed);
+        let untried = || (bed.counters.disk_reads_untried).load(Ordering::Relaxed);
         assert_eq!(untried(), 0);
         assert!(load().await.is_none());
         assert_eq!(untried(), 1);
-        assert!(!put(&disk, &object(&rig.store, 2)), "and nothing is stored");
+        assert!(!put(&disk, &object(&bed.store, 2)), "and nothing is stored");
 
-        rig.faults.release(Operation::Read);
+        bed.faults.release(Operation::Read);
         while disk.is_shut(long.primary) {
             tokio::task::yield_now().await;
         }
         assert!(load().await.is_some());
     });
-    rig.close();
+    bed.close();
 }

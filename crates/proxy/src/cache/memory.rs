@@ -2,7 +2,7 @@
 //!
 //! Sharded by key hash and shared by all workers. A shard's lock is held for one look-up or one insertion,
 //! never across I/O. Each shard has its part of the byte budget and its own exact LRU, so the tier never
-//! holds more than it was given. What came along with the read of something else is a *guest* until it is asked for: guests have
+//! holds more than it was given. What came along with the read of something else is a *prefetched entry* until it is asked for: prefetched entries have
 //! an LRU of their own and a quarter of the room, so that those whom nobody wants do not push out what is in use.
 //!
 //! In front of the shards every worker keeps a small table of its own ([`Front`]): an object asked for again
@@ -33,8 +33,8 @@ use crate::cache::object::Object;
 const SHARDS: usize = 16;
 /// Objects a sweep looks at under one lock: some hundred microseconds.
 const SWEPT_AT_ONCE: usize = 1024;
-/// One of so many parts of a shard is for guests, where there is no room for all.
-const GUESTS_PART: u64 = 4;
+/// One of so many parts of a shard is for prefetched entries, where there is no room for all.
+const PREFETCHED_PART: u64 = 4;
 /// Objects read from disk and smaller than this are copied out of the read's pages.
 const COMPACT_BYTES_MAX: usize = 6 << 10;
 
@@ -61,10 +61,10 @@ struct Shard {
     free: Vec<u32>,
     lru: Lru,
     /// In none but one of both lists.
-    guests: Lru,
+    prefetched: Lru,
     /// Of all.
     bytes: u64,
-    guest_bytes: u64,
+    prefetched_bytes: u64,
 }
 
 /// How an object comes in.
@@ -73,7 +73,7 @@ enum As {
     /// It was asked for.
     Wanted,
     /// It came along.
-    Guest,
+    Prefetched,
 }
 
 /// The shared tier.
@@ -95,9 +95,9 @@ impl MemoryTier {
                 slots: Vec::new(),
                 free: Vec::new(),
                 lru: Lru::new(),
-                guests: Lru::new(),
+                prefetched: Lru::new(),
                 bytes: 0,
-                guest_bytes: 0,
+                prefetched_bytes: 0,
             })
         };
         MemoryTier {
@@ -131,8 +131,8 @@ impl MemoryTier {
             return None;
         }
         let resident = Arc::clone(resident);
-        if !shard.lru.touch(slot) && shard.guests.remove(slot) {
-            shard.guest_bytes -= resident.object.memory_bytes();
+        if !shard.lru.touch(slot) && shard.prefetched.remove(slot) {
+            shard.prefetched_bytes -= resident.object.memory_bytes();
             shard.lru.insert(slot);
         }
         Some(resident)
@@ -164,8 +164,9 @@ impl MemoryTier {
             self.drop_slot(&mut shard, slot);
         }
         while shard.bytes + cost > self.shard_bytes_max {
-            let guest_bytes = shard.guest_bytes + if comes == As::Guest { cost } else { 0 };
-            let too_many = guest_bytes > self.shard_bytes_max / GUESTS_PART;
+            let prefetched_bytes =
+                shard.prefetched_bytes + if comes == As::Prefetched { cost } else { 0 };
+            let too_many = prefetched_bytes > self.shard_bytes_max / PREFETCHED_PART;
             let Some(slot) = shard.next_to_leave(too_many) else {
                 break;
             };
@@ -200,9 +201,9 @@ impl MemoryTier {
         });
         match comes {
             As::Wanted => shard.lru.insert(slot),
-            As::Guest => {
-                shard.guests.insert(slot);
-                shard.guest_bytes += cost;
+            As::Prefetched => {
+                shard.prefetched.insert(slot);
+                shard.prefetched_bytes += cost;
             }
         }
         shard.bytes += cost;
@@ -227,7 +228,7 @@ impl MemoryTier {
         });
     }
 
-    /// Puts in an object that came along with the read of another one, unless it is there: as a guest.
+    /// Puts in an object that came along with the read of another one, unless it is there: as a prefetched entry.
     pub fn take_along(&self, mut object: Object, still_valid: impl FnOnce(&Object) -> bool) {
         let hash = object.hash;
         if !self.admits(object.memory_bytes()) || self.shard(hash).find(hash).is_some() {
@@ -235,7 +236,7 @@ impl MemoryTier {
         }
         // What it lies in has the other records, too.
         object.compact();
-        self.insert_if(object, As::Guest, |shard, object| {
+        self.insert_if(object, As::Prefetched, |shard, object| {
             shard.find(hash).is_none() && still_valid(object)
         });
     }
@@ -307,8 +308,8 @@ impl MemoryTier {
             entry.remove();
         }
         let cost = resident.object.memory_bytes();
-        if !shard.lru.remove(slot) && shard.guests.remove(slot) {
-            shard.guest_bytes -= cost;
+        if !shard.lru.remove(slot) && shard.prefetched.remove(slot) {
+            shard.prefetched_bytes -= cost;
         }
         shard.free.push(slot);
         shard.bytes -= cost;
@@ -355,13 +356,13 @@ fn stale_copy(fresh: &Resident, now: UnixMillis) -> Arc<Resident> {
 }
 
 impl Shard {
-    /// Guests first where there are too many of them.
-    fn next_to_leave(&self, too_many_guests: bool) -> Option<u32> {
-        let (wanted, guest) = (self.lru.coldest(), self.guests.coldest());
-        if too_many_guests {
-            guest.or(wanted)
+    /// Prefetched entries first where there are too many of them.
+    fn next_to_leave(&self, too_many_prefetched: bool) -> Option<u32> {
+        let (wanted, prefetched) = (self.lru.coldest(), self.prefetched.coldest());
+        if too_many_prefetched {
+            prefetched.or(wanted)
         } else {
-            wanted.or(guest)
+            wanted.or(prefetched)
         }
     }
 

@@ -1,4 +1,4 @@
-//! Guests: what came along with the read of something else.
+//! Prefetched entries: what came along with the read of something else.
 
 use super::*;
 use httpcache::{Standing, StandingFlags};
@@ -47,7 +47,7 @@ fn count(tier: &MemoryTier, numbers: std::ops::Range<u64>) -> usize {
 }
 
 #[test]
-fn guests_nobody_asks_for_push_out_only_a_quarter() {
+fn prefetched_nobody_asks_for_push_out_only_a_quarter() {
     let tier = tier();
     (0..EACH_SHARD).for_each(|n| assert!(tier.insert(object(n), |_| true)));
     (1000..2000).for_each(|n| tier.take_along(object(n), |_| true));
@@ -62,14 +62,14 @@ fn guests_nobody_asks_for_push_out_only_a_quarter() {
 }
 
 #[test]
-fn a_guest_that_is_asked_for_stays_as_any_other() {
+fn a_prefetched_entry_that_is_asked_for_stays_as_any_other() {
     let tier = tier();
     (0..EACH_SHARD).for_each(|n| assert!(tier.insert(object(n), |_| true)));
     tier.take_along(object(1000), |_| true);
     assert!(ask(&tier, 1000));
     (2000..2100).for_each(|n| tier.take_along(object(n), |_| true));
     assert!(is_here(&tier, 1000));
-    // What is wanted pushes out guests only where they are too many, then what was wanted longest ago.
+    // What is wanted pushes out prefetched entries only where they are too many, then what was wanted longest ago.
     let before = count(&tier, 2000..2100);
     (3000..3004).for_each(|n| assert!(tier.insert(object(n), |_| true)));
     assert_eq!(count(&tier, 2000..2100), before);
@@ -85,11 +85,14 @@ fn what_each_is_charged_is_given_back() {
     assert!(ask(&tier, 3));
     tier.take_along(object(3), |_| true);
     assert_eq!(
-        tier.shard(KeyHash(0)).guest_bytes,
+        tier.shard(KeyHash(0)).prefetched_bytes,
         9 * object(0).memory_bytes()
     );
     (0..10).for_each(|n| assert!(tier.remove(KeyHash(n))));
     let shard = tier.shard(KeyHash(0));
-    assert_eq!((shard.guest_bytes, shard.bytes, tier.bytes()), (0, 0, 0));
-    assert!(shard.guests.is_empty() && shard.lru.is_empty());
+    assert_eq!(
+        (shard.prefetched_bytes, shard.bytes, tier.bytes()),
+        (0, 0, 0)
+    );
+    assert!(shard.prefetched.is_empty() && shard.lru.is_empty());
 }

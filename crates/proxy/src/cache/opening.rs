@@ -1,7 +1,7 @@
 //! Opening the stores at the start.
 //!
 //! The store says step by step what to read and write (`store::OpenPlan`); here it is done, synchronously, before the
-//! first request. What a store does from then on, closing included, is the keeper's (`keeper`).
+//! first request. What a store does from then on, closing included, is the background thread's (`background`).
 //!
 //! Two steps: first all files and devices are opened, locked and looked at ([`look`]), which is where a broken one shows, before
 //! anybody can connect; then their books are read ([`Candidates::open`]). A store that cannot be opened ends the start or, with

@@ -35,7 +35,7 @@ use bytes::Bytes;
 use fields::Fields;
 use store::{KeyHash, Sequence};
 
-pub use table::{Boarding, Flights, Held};
+pub use table::{Flights, Held, Join};
 
 use crate::{
     cache::object::Object,
@@ -58,7 +58,7 @@ pub enum Broken {
 
 /// What became of the fetch before there was a body.
 #[derive(Clone)]
-pub enum News {
+pub enum FirstEvent {
     /// A response to be shared (or, for the first reader alone, passed on).
     Response(Arc<Response>),
     /// The stored response is still good: serve this.
@@ -72,7 +72,7 @@ pub enum Heard {
     /// An interim response; more is to come.
     Hint(Hint),
     /// What became of the fetch.
-    News(News),
+    FirstEvent(FirstEvent),
 }
 
 /// A stored response the origin has confirmed.
@@ -121,7 +121,7 @@ struct Reader {
 
 #[derive(Default)]
 struct State {
-    news: Option<News>,
+    first_event: Option<FirstEvent>,
     /// Interim responses that came before.
     hints: Vec<Hint>,
     /// Open to further readers?
@@ -179,10 +179,10 @@ impl Flight {
     }
 
     /// Publishes what the origin answered. `joinable`: may others still join, and those who have stay?
-    pub fn publish(&self, news: News, joinable: bool, plan: Keeping, window: u64) {
+    pub fn publish(&self, first_event: FirstEvent, joinable: bool, plan: Keeping, window: u64) {
         let mut state = self.lock();
         state.window = window;
-        state.news = Some(news);
+        state.first_event = Some(first_event);
         state.joinable &= joinable;
         match plan {
             Keeping::Nothing => {}
@@ -413,10 +413,10 @@ pub struct FlightReader {
 
 impl FlightReader {
     /// Waits for the head; interim responses are passed over.
-    pub async fn news(&self) -> News {
+    pub async fn first_event(&self) -> FirstEvent {
         loop {
-            if let Heard::News(news) = self.heard(usize::MAX).await {
-                return news;
+            if let Heard::FirstEvent(first_event) = self.heard(usize::MAX).await {
+                return first_event;
             }
         }
     }
@@ -428,12 +428,12 @@ impl FlightReader {
             if let Some(hint) = state.hints.get(heard) {
                 return Poll::Ready(Heard::Hint(hint.clone()));
             }
-            if let Some(news) = &state.news {
-                return Poll::Ready(Heard::News(news.clone()));
+            if let Some(first_event) = &state.first_event {
+                return Poll::Ready(Heard::FirstEvent(first_event.clone()));
             }
             if state.finished.is_some() {
-                let news = News::Failed(Arc::new(FetchError::Abandoned));
-                return Poll::Ready(Heard::News(news));
+                let first_event = FirstEvent::Failed(Arc::new(FetchError::Abandoned));
+                return Poll::Ready(Heard::FirstEvent(first_event));
             }
             if let Some(reader) = &mut state.readers[self.slot] {
                 reader.waker = Some(cx.waker().clone());
@@ -532,7 +532,7 @@ impl Drop for FlightReader {
 
 impl State {
     /// A new reader's place, if one more fits and can still see all.
-    fn seat(&mut self, waiters_max: usize) -> Option<usize> {
+    fn slot(&mut self, waiters_max: usize) -> Option<usize> {
         let fits = self.joinable
             && (self.base == 0 || self.storing)
             && self.readers.iter().flatten().count() < waiters_max;

@@ -11,7 +11,7 @@
 //! Errors of the origin (5xx) do not count: an origin in trouble is not helped by more requests.
 //!
 //! Limits: [`KEYS_MAX`] keys in all; the one remembered longest makes room, and whoever asks for it next waits once in vain
-//! (counted, `flights_unshared_dropped`). Two keys of one hash are taken for one.
+//! (counted, `flights_hit_for_pass_dropped`). Two keys of one hash are taken for one.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -118,11 +118,11 @@ impl Table {
 
 /// The keys, for the whole process.
 #[derive(Default)]
-pub struct Unshared {
+pub struct HitForPass {
     shards: [Mutex<Table>; SHARDS],
 }
 
-impl Unshared {
+impl HitForPass {
     fn shard(&self, key: KeyHash) -> MutexGuard<'_, Table> {
         self.shards[(key.0 >> 32) as usize & (SHARDS - 1)]
             .lock()
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn an_answer_for_one_is_remembered_until_there_is_one_for_all() {
-        let (keys, now) = (Unshared::default(), Instant::now());
+        let (keys, now) = (HitForPass::default(), Instant::now());
         assert!(!keys.contains(A, Stranger, now));
         keys.note(A, Stranger, 200, Err(NotStorable::Private), now);
         assert!(keys.contains(A, Stranger, now));
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_answer_to_one_who_is_known_says_nothing_of_strangers() {
-        let (keys, now) = (Unshared::default(), Instant::now());
+        let (keys, now) = (HitForPass::default(), Instant::now());
         for (party, other) in [(WithCookie, Authorised), (Authorised, WithCookie)] {
             keys.note(A, party, 200, Err(NotStorable::Private), now);
             assert!(keys.contains(A, party, now));
@@ -216,14 +216,14 @@ mod tests {
 
     #[test]
     fn it_is_forgotten_after_a_while() {
-        let (keys, now) = (Unshared::default(), Instant::now());
+        let (keys, now) = (HitForPass::default(), Instant::now());
         keys.note(A, Stranger, 200, Err(NotStorable::NoStore), now);
         assert!(!keys.contains(A, Stranger, now + REMEMBERED));
     }
 
     #[test]
     fn neither_failures_nor_whims_of_the_client_count() {
-        let (keys, now) = (Unshared::default(), Instant::now());
+        let (keys, now) = (HitForPass::default(), Instant::now());
         keys.note(A, Stranger, 503, Err(NotStorable::Status), now);
         keys.note(A, Stranger, 200, Err(NotStorable::RequestNoStore), now);
         assert!(!keys.contains(A, Stranger, now));
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded_and_the_oldest_makes_room() {
-        let (keys, now) = (Unshared::default(), Instant::now());
+        let (keys, now) = (HitForPass::default(), Instant::now());
         let spread = |n: u64| KeyHash(n << 32);
         let all = KEYS_MAX as u64;
         let note = |n| keys.note(spread(n), Stranger, 200, Err(NotStorable::NoStore), now);

@@ -250,13 +250,13 @@ async fn invalidate(
         return;
     }
     let shared = &worker.shared;
-    let mut tickets = vec![shared.invalidate_stored(wanted.primary).1];
+    let mut handles = vec![shared.invalidate_stored(wanted.primary).1];
     for other in named_uris(listener, wanted, &response.fields) {
         for key in target::keys_beside(&wanted.key, &other, &listener.book) {
-            tickets.push(shared.invalidate_stored(worker.hasher.hash(&key)).1);
+            handles.push(shared.invalidate_stored(worker.hasher.hash(&key)).1);
         }
     }
-    if !shared.settle_if_answering(&tickets, REMEMBER_MAX).await {
+    if !shared.settle_if_answering(&handles, REMEMBER_MAX).await {
         metrics::add(&worker.counters.invalidations_not_durable, 1);
     }
 }

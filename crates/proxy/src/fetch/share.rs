@@ -24,9 +24,9 @@ use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, jud
 use crate::{
     cache::find::Found,
     conn::client::Conn,
-    fetch::flight::{Boarding, FlightReader, Heard, News},
+    fetch::flight::{FirstEvent, FlightReader, Heard, Join},
     fetch::hit_for_pass::Party,
-    fetch::task::{self, Errand},
+    fetch::task::{self, FetchRequest},
     record::metrics,
     reply::answer::{self, Answering},
     request::exchange::Wanted,
@@ -39,13 +39,13 @@ const JOINS_MAX: u32 = 2;
 pub const BEHIND_MAX: Duration = Duration::from_secs(5);
 
 /// What became of looking for company.
-pub enum Boarded {
-    /// There is an answer, or the news that there is none.
+pub enum Obtained {
+    /// There is an answer, or the first event that there is none.
     Answer {
         /// Where its body comes from.
         reader: FlightReader,
         /// The answer.
-        news: News,
+        first_event: FirstEvent,
         /// Another request asked for it.
         joined: bool,
         /// An answer was waited for that could not be had.
@@ -59,7 +59,7 @@ pub enum Boarded {
 
 /// Joins or starts a fetch, and waits for its head. `found`: what is stored and must be validated. `may_look_again`: if
 /// somebody has fetched it meanwhile.
-pub async fn board(
+pub async fn obtain(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     on: &mut Answering,
@@ -67,7 +67,7 @@ pub async fn board(
     directives: &RequestDirectives,
     found: Option<&Found>,
     may_look_again: bool,
-) -> Boarded {
+) -> Obtained {
     let flights = &worker.shared.flights;
     let primary = wanted.primary;
     let sequence = || worker.shared.store.sequence(primary);
@@ -79,54 +79,55 @@ pub async fn board(
         let queues = is_reload(directives) && (joins > 0 || !directives.may_share());
         // What has not begun when a reload comes is all that it asks for.
         let to_satisfy = if queues { &none } else { directives };
-        let boarding = match &key {
-            None => Boarding::Alone,
-            Some(_) if is_alone_for_now(worker, wanted) => Boarding::Alone,
+        let join = match &key {
+            None => Join::Alone,
+            Some(_) if is_alone_for_now(worker, wanted) => Join::Alone,
             Some(key) if asks_about_its_own && directives.may_share() => {
                 let joined = flights.join(primary, key);
-                joined.map_or(Boarding::Alone, Boarding::Joined)
+                joined.map_or(Join::Alone, Join::Joined)
             }
-            Some(_) if asks_about_its_own => Boarding::Alone,
+            Some(_) if asks_about_its_own => Join::Alone,
             Some(key) if directives.may_share() && !queues => {
                 join_or_start(worker, wanted, key, directives, may_look_again)
             }
             Some(key) if queues => {
                 flights.join_or_queue(primary, key, &said(&wanted.request), sequence)
             }
-            Some(_) => Boarding::Alone,
+            Some(_) => Join::Alone,
         };
-        let errand = |is_conditional| errand(conn, wanted, valid(worker, found), is_conditional);
-        let (reader, joined) = match boarding {
-            Boarding::Joined(reader) => {
+        let fetch_request =
+            |is_conditional| fetch_request(conn, wanted, valid(worker, found), is_conditional);
+        let (reader, joined) = match join {
+            Join::Joined(reader) => {
                 metrics::add(&worker.counters.flights_joined, 1);
                 (reader, true)
             }
-            Boarding::Started(reader) => {
-                task::start(worker, Arc::clone(&reader.flight), errand(false));
+            Join::Started(reader) => {
+                task::start(worker, Arc::clone(&reader.flight), fetch_request(false));
                 (reader, false)
             }
-            Boarding::Behind(reader, ahead) => {
+            Join::Behind(reader, ahead) => {
                 metrics::add(&worker.counters.flights_queued, 1);
                 let flight = Arc::clone(&reader.flight);
-                task::start_behind(worker, flight, errand(false), ahead);
+                task::start_behind(worker, flight, fetch_request(false), ahead);
                 (reader, false)
             }
-            Boarding::Alone => {
+            Join::Alone => {
                 let reader = flights.start_alone(primary, sequence());
-                let errand = errand(asks_about_its_own);
-                task::start(worker, Arc::clone(&reader.flight), errand);
+                let fetch_request = fetch_request(asks_about_its_own);
+                task::start(worker, Arc::clone(&reader.flight), fetch_request);
                 (reader, false)
             }
-            Boarding::Unneeded => return Boarded::LookAgain,
+            Join::Unneeded => return Obtained::LookAgain,
         };
-        let Some(news) = news(worker, conn, on, wanted, &reader).await else {
-            return Boarded::Gone;
+        let Some(first_event) = first_event(worker, conn, on, wanted, &reader).await else {
+            return Obtained::Gone;
         };
-        if !joined || may_have(worker, wanted, to_satisfy, &news) {
+        if !joined || may_have(worker, wanted, to_satisfy, &first_event) {
             let in_vain = joins > 0;
-            return Boarded::Answer {
+            return Obtained::Answer {
                 reader,
-                news,
+                first_event,
                 joined,
                 in_vain,
             };
@@ -135,7 +136,7 @@ pub async fn board(
         joins += 1;
         key = key
             .filter(|_| joins < JOINS_MAX)
-            .and_then(|tried| key_after(worker, wanted, directives, &tried, &news));
+            .and_then(|tried| key_after(worker, wanted, directives, &tried, &first_event));
     }
 }
 
@@ -143,9 +144,9 @@ pub async fn board(
 pub fn fetch_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &Found) {
     let key = flight_key(worker, wanted);
     let directives = RequestDirectives::default();
-    if let Boarding::Started(reader) = join_or_start(worker, wanted, &key, &directives, true) {
-        let errand = errand(conn, wanted, Some(stale), false);
-        task::start(worker, Arc::clone(&reader.flight), errand);
+    if let Join::Started(reader) = join_or_start(worker, wanted, &key, &directives, true) {
+        let fetch_request = fetch_request(conn, wanted, Some(stale), false);
+        task::start(worker, Arc::clone(&reader.flight), fetch_request);
     }
 }
 
@@ -179,7 +180,7 @@ fn key_after(
     wanted: &Wanted,
     directives: &RequestDirectives,
     tried: &[u8],
-    news: &News,
+    first_event: &FirstEvent,
 ) -> Option<Vec<u8>> {
     let key = flight_key(worker, wanted);
     if key != tried {
@@ -187,10 +188,10 @@ fn key_after(
     }
     // A patient reload that found an old answer: it queues under the same key.
     let again = is_reload(directives).then(|| key.clone());
-    match news {
+    match first_event {
         // Waiting once more would only add to the wait; what an origin in trouble said to another is not this client's to have.
-        News::Response(response) if response.status >= 500 => None,
-        News::Response(response) if response.storable.is_ok() => {
+        FirstEvent::Response(response) if response.status >= 500 => None,
+        FirstEvent::Response(response) if response.storable.is_ok() => {
             // It is not stored, so no marker tells the list. A salt of 0 is nobody's.
             let Ok(Some(list)) = httpcache::vary_list(&response.fields) else {
                 return again;
@@ -201,10 +202,10 @@ fn key_after(
                 .or(again)
         }
         // That fetch is not to be joined any more.
-        News::Response(_) => Some(key),
-        News::Validated(validated) if !validated.storable => Some(key),
-        News::Validated(_) => again,
-        News::Failed(_) => None,
+        FirstEvent::Response(_) => Some(key),
+        FirstEvent::Validated(validated) if !validated.storable => Some(key),
+        FirstEvent::Validated(_) => again,
+        FirstEvent::Failed(_) => None,
     }
 }
 
@@ -215,7 +216,7 @@ fn join_or_start(
     key: &[u8],
     directives: &RequestDirectives,
     may_look_again: bool,
-) -> Boarding {
+) -> Join {
     let shared = &worker.shared;
     let began = || {
         let sequence = shared.store.sequence(wanted.primary);
@@ -232,11 +233,11 @@ fn join_or_start(
 }
 
 fn is_alone_for_now(worker: &Worker, wanted: &Wanted) -> bool {
-    let unshared = &worker.shared.flights.unshared;
+    let hit_for_pass = &worker.shared.flights.hit_for_pass;
     let party = Party::of(&wanted.request);
-    let is_alone = unshared.contains(wanted.primary, party, Instant::now());
+    let is_alone = hit_for_pass.contains(wanted.primary, party, Instant::now());
     if is_alone {
-        metrics::add(&worker.counters.flights_unshared, 1);
+        metrics::add(&worker.counters.flights_hit_for_pass, 1);
     }
     is_alone
 }
@@ -272,8 +273,13 @@ pub fn is_conditional(request: &Fields) -> bool {
     request.contains(b"if-none-match") || request.contains(b"if-modified-since")
 }
 
-fn errand(conn: &Conn, wanted: &Wanted, stale: Option<&Found>, is_conditional: bool) -> Errand {
-    Errand {
+fn fetch_request(
+    conn: &Conn,
+    wanted: &Wanted,
+    stale: Option<&Found>,
+    is_conditional: bool,
+) -> FetchRequest {
+    FetchRequest {
         listener: Rc::clone(&conn.listener),
         asked: wanted.asked.clone(),
         request: Arc::clone(&wanted.request),
@@ -288,17 +294,17 @@ fn errand(conn: &Conn, wanted: &Wanted, stale: Option<&Found>, is_conditional: b
 }
 
 /// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone.
-async fn news(
+async fn first_event(
     worker: &Worker,
     conn: &mut Conn,
     on: &mut Answering,
     wanted: &Wanted,
     reader: &FlightReader,
-) -> Option<News> {
+) -> Option<FirstEvent> {
     let mut heard = 0;
     loop {
         let hint = match reader.heard(heard).await {
-            Heard::News(news) => return Some(news),
+            Heard::FirstEvent(first_event) => return Some(first_event),
             Heard::Hint(hint) => hint,
         };
         heard += 1;
@@ -317,7 +323,7 @@ pub fn may_have(
     worker: &Worker,
     wanted: &Wanted,
     directives: &RequestDirectives,
-    news: &News,
+    first_event: &FirstEvent,
 ) -> bool {
     let waiter = Request {
         method: &wanted.head.method,
@@ -335,8 +341,8 @@ pub fn may_have(
         directives,
         list: list.as_ref(),
     };
-    match news {
-        News::Response(response) => {
+    match first_event {
+        FirstEvent::Response(response) => {
             if response.storable.is_err() || wanted.is_foreign(&response.standing) {
                 return false;
             }
@@ -358,7 +364,7 @@ pub fn may_have(
                 &terms,
             )
         }
-        News::Validated(validated) => {
+        FirstEvent::Validated(validated) => {
             if !validated.storable || wanted.is_foreign(&validated.object.standing) {
                 return false;
             }
@@ -382,7 +388,7 @@ pub fn may_have(
                 &terms,
             )
         }
-        // The same failure would await it; but it may have a stale object of its own, so it gets the news.
-        News::Failed(_) => true,
+        // The same failure would await it; but it may have a stale object of its own, so it gets the first event.
+        FirstEvent::Failed(_) => true,
     }
 }

@@ -22,7 +22,7 @@ use store::{KeyHash, Sequence};
 use crate::{
     cache::object::{self, Large, Object},
     fetch::flight::{Flight, Keeping},
-    fetch::task::{self, Errand, Response},
+    fetch::task::{self, FetchRequest, Response},
     state::Worker,
 };
 
@@ -84,7 +84,7 @@ impl Storing {
     pub fn begin(
         worker: &Rc<Worker>,
         flight: &Flight,
-        errand: &Errand,
+        fetch_request: &FetchRequest,
         response: &Response,
     ) -> Result<Storing, &'static str> {
         let shared = &worker.shared;
@@ -101,7 +101,7 @@ impl Storing {
             let most = shared.memory.object_bytes_max().min(rule_bytes_max);
             (most, most)
         };
-        let beside = object::memory_bytes(&response.head, &errand.key);
+        let beside = object::memory_bytes(&response.head, &fetch_request.key);
         let is_too_long = |length: u64| {
             let fits_memory = || shared.memory.admits(length.saturating_add(beside));
             length > object_bytes_max || !(to_disk || fits_memory())
@@ -118,7 +118,7 @@ impl Storing {
         if shared.is_crowded() {
             return Err("no-room");
         }
-        let place = place(worker, flight.began, errand, &response.fields);
+        let place = place(worker, flight.began, fetch_request, &response.fields);
         let Some(place) = place else {
             return Err("vary");
         };
@@ -385,11 +385,11 @@ impl Cut {
 pub fn place(
     worker: &Worker,
     began: Sequence,
-    errand: &Errand,
+    fetch_request: &FetchRequest,
     response: &Fields,
 ) -> Option<Place> {
     let shared = &worker.shared;
-    let primary = worker.hasher.hash(&errand.key);
+    let primary = worker.hasher.hash(&fetch_request.key);
     let present = shared.store.marker(primary);
     let marker = match httpcache::vary_list(response).ok()? {
         Some(mut list) => {
@@ -400,7 +400,7 @@ pub fn place(
             if let Some((_, before)) = &known {
                 list.resume(before);
             }
-            list.learn(&errand.request, response);
+            list.learn(&fetch_request.request, response);
             let bytes = list.to_bytes();
             let resumed = known
                 .filter(|(_, before)| list.continues(before))
@@ -413,12 +413,12 @@ pub fn place(
         }
         // Without Vary, but variants are known: an empty list makes this the only one. And what a rule makes part of the key is
         // part of a variant's.
-        None if present.is_some() || !errand.extras.is_empty() => {
+        None if present.is_some() || !fetch_request.extras.is_empty() => {
             shared.store.set_marker(primary, b"", began)?
         }
         None => {
             return Some(Place {
-                key: Bytes::copy_from_slice(&errand.key),
+                key: Bytes::copy_from_slice(&fetch_request.key),
                 hash: primary,
                 primary,
             });
@@ -427,8 +427,13 @@ pub fn place(
     // What was stored without Vary would be found first.
     shared.memory.remove(primary);
     shared.store.of(primary).forget(primary);
-    let mut key = task::variant_key(&errand.key, marker.salt, &marker.list, &errand.request);
-    key.extend_from_slice(&errand.extras);
+    let mut key = task::variant_key(
+        &fetch_request.key,
+        marker.salt,
+        &marker.list,
+        &fetch_request.request,
+    );
+    key.extend_from_slice(&fetch_request.extras);
     Some(Place {
         hash: worker.hasher.hash(&key),
         key: key.into(),

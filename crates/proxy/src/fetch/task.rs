@@ -1,6 +1,6 @@
 //! Fetching a cachable GET: one task an answer, whoever waits for it.
 //!
-//! Life of a fetch: the errand goes to the origin ([`crate::fetch::upstream`]); the head decides whether the answer may
+//! Life of a fetch: the fetch request goes to the origin ([`crate::fetch::upstream`]); the head decides whether the answer may
 //! be stored, shared, both or neither; the body goes to the readers ([`crate::fetch::flight`]) and into the store at once;
 //! when it is complete, and only then, the object is published in memory and on disk. A fetch that nobody
 //! reads any more goes on if it is being stored, else it ends. Interim responses go to the readers as they come (`interim`).
@@ -22,7 +22,7 @@ use store::{Fragment, KeyHash, Sequence};
 use crate::{
     cache::object::{self, Object},
     deadline::Watch,
-    fetch::flight::{Broken, Flight, FlightReader, Keeping, News, Validated},
+    fetch::flight::{Broken, FirstEvent, Flight, FlightReader, Keeping, Validated},
     fetch::hit_for_pass::{Noted, Party},
     fetch::share::{self, BEHIND_MAX},
     fetch::storing::Storing,
@@ -116,7 +116,7 @@ impl Response {
 }
 
 /// What to fetch.
-pub struct Errand {
+pub struct FetchRequest {
     /// The listener it came in by: its rules say where we may connect.
     pub listener: Rc<ListenerState>,
     /// Whom to ask.
@@ -139,7 +139,7 @@ pub struct Errand {
     pub stale_began: Sequence,
 }
 
-impl Errand {
+impl FetchRequest {
     /// For whom it is.
     pub fn asker(&self) -> Asker<'_> {
         Asker {
@@ -171,7 +171,7 @@ impl Asker<'_> {
 }
 
 /// Starts the fetch for a flight as a task of this worker.
-pub fn start(worker: &Rc<Worker>, flight: Arc<Flight>, errand: Errand) {
+pub fn start(worker: &Rc<Worker>, flight: Arc<Flight>, fetch_request: FetchRequest) {
     let worker = Rc::clone(worker);
     worker.fetches.set(worker.fetches.get() + 1);
     tokio::task::spawn_local(async move {
@@ -180,13 +180,18 @@ pub fn start(worker: &Rc<Worker>, flight: Arc<Flight>, errand: Errand) {
             worker: &worker,
             flight: &flight,
         };
-        run(&worker, &watch, &flight, &errand).await;
+        run(&worker, &watch, &flight, &fetch_request).await;
         drop(guard);
     });
 }
 
 /// As [`start`], once the fetch before it is answered, or has taken too long.
-pub fn start_behind(worker: &Rc<Worker>, flight: Arc<Flight>, errand: Errand, ahead: FlightReader) {
+pub fn start_behind(
+    worker: &Rc<Worker>,
+    flight: Arc<Flight>,
+    fetch_request: FetchRequest,
+    ahead: FlightReader,
+) {
     let worker = Rc::clone(worker);
     worker.fetches.set(worker.fetches.get() + 1);
     tokio::task::spawn_local(async move {
@@ -195,10 +200,10 @@ pub fn start_behind(worker: &Rc<Worker>, flight: Arc<Flight>, errand: Errand, ah
             worker: &worker,
             flight: &flight,
         };
-        let _ = watch.limit(BEHIND_MAX, pin!(ahead.news())).await;
+        let _ = watch.limit(BEHIND_MAX, pin!(ahead.first_event())).await;
         drop(ahead);
         flight.begin();
-        run(&worker, &watch, &flight, &errand).await;
+        run(&worker, &watch, &flight, &fetch_request).await;
         drop(guard);
     });
 }
@@ -207,7 +212,7 @@ pub fn start_behind(worker: &Rc<Worker>, flight: Arc<Flight>, errand: Errand, ah
 pub fn adopt(
     worker: &Rc<Worker>,
     flight: Arc<Flight>,
-    errand: Errand,
+    fetch_request: FetchRequest,
     upstream: upstream::Upstream,
     head: ResponseHead,
     asked_at: UnixMillis,
@@ -220,7 +225,16 @@ pub fn adopt(
             worker: &worker,
             flight: &flight,
         };
-        deliver(&worker, &watch, &flight, &errand, upstream, &head, asked_at).await;
+        deliver(
+            &worker,
+            &watch,
+            &flight,
+            &fetch_request,
+            upstream,
+            &head,
+            asked_at,
+        )
+        .await;
         drop(guard);
     });
 }
@@ -239,32 +253,37 @@ impl Drop for Departure<'_> {
     }
 }
 
-async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &Errand) {
+async fn run(
+    worker: &Rc<Worker>,
+    watch: &Watch,
+    flight: &Arc<Flight>,
+    fetch_request: &FetchRequest,
+) {
     let window = worker.shared.plan.limits.transfer_bytes_max;
     let asked_at = worker.now_ms();
-    let mut validating = errand.stale.as_ref();
+    let mut validating = fetch_request.stale.as_ref();
     let (upstream, head) = loop {
-        let request = request_bytes(worker, errand, validating);
-        let answered = ask(worker, watch, flight, errand, &request).await;
+        let request = request_bytes(worker, fetch_request, validating);
+        let answered = ask(worker, watch, flight, fetch_request, &request).await;
         let (upstream, head) = match answered {
             Ok(answer) => answer,
             Err(error) => {
                 worker.counters.origin_failed(error.token());
                 worker.shared.flights.remove(flight);
-                let news = News::Failed(Arc::new(error.into()));
-                flight.publish(news, false, Keeping::Nothing, window);
+                let first_event = FirstEvent::Failed(Arc::new(error.into()));
+                flight.publish(first_event, false, Keeping::Nothing, window);
                 return;
             }
         };
         if head.status == 101
-            || (head.status == 304 && validating.is_none() && !errand.is_conditional)
+            || (head.status == 304 && validating.is_none() && !fetch_request.is_conditional)
         {
             // Nobody asked for either. A client would take the 101 for an interim response.
             let error = UpstreamError::Malformed(http1::Reject::Response(http1::Fault::StatusCode));
             worker.counters.origin_failed(error.token());
             worker.shared.flights.remove(flight);
-            let news = News::Failed(Arc::new(error.into()));
-            flight.publish(news, false, Keeping::Nothing, window);
+            let first_event = FirstEvent::Failed(Arc::new(error.into()));
+            flight.publish(first_event, false, Keeping::Nothing, window);
             return;
         }
         let Some(stale) = validating.filter(|_| head.status == 304) else {
@@ -277,7 +296,7 @@ async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &
             metrics::add(&worker.counters.revalidations_not_modified, 1);
             let (object, decision) = freshened(
                 worker,
-                errand.asker(),
+                fetch_request.asker(),
                 stale,
                 (&head.fields, head.version),
                 asked_at,
@@ -287,7 +306,7 @@ async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &
                 worker,
                 flight.primary,
                 flight.began,
-                errand,
+                fetch_request,
                 stale,
                 &object,
                 &decision,
@@ -298,18 +317,27 @@ async fn run(worker: &Rc<Worker>, watch: &Watch, flight: &Arc<Flight>, errand: &
                 object,
                 withheld,
                 storable,
-                asked_with: Arc::clone(&errand.request),
+                asked_with: Arc::clone(&fetch_request.request),
                 rules,
                 moments,
             };
-            let news = News::Validated(Arc::new(validated));
-            flight.publish(news, storable, Keeping::Nothing, window);
+            let first_event = FirstEvent::Validated(Arc::new(validated));
+            flight.publish(first_event, storable, Keeping::Nothing, window);
             return;
         }
         validating = None;
         //= rfc9111 §4.3.3   a 304 that speaks of something else: ask again without conditions
     };
-    deliver(worker, watch, flight, errand, upstream, &head, asked_at).await;
+    deliver(
+        worker,
+        watch,
+        flight,
+        fetch_request,
+        upstream,
+        &head,
+        asked_at,
+    )
+    .await;
 }
 
 /// Sends the request and waits for the final head; interim ones go to the readers at once.
@@ -317,18 +345,18 @@ async fn ask(
     worker: &Worker,
     watch: &Watch,
     flight: &Flight,
-    errand: &Errand,
+    fetch_request: &FetchRequest,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let destination = &errand.asked.destination;
-    let rules = &errand.listener.destinations;
+    let destination = &fetch_request.asked.destination;
+    let rules = &fetch_request.listener.destinations;
     let (mut upstream, mut head) =
         upstream::ask(worker, watch, destination, rules, "GET", request).await?;
     while is_interim(&head) {
         if head.status != 100 {
             flight.hint(Hint {
                 bytes: interim::write(worker, &head).into(),
-                asked_with: Arc::clone(&errand.request),
+                asked_with: Arc::clone(&fetch_request.request),
             });
         }
         head = upstream.head(worker, watch, "GET").await?;
@@ -341,16 +369,16 @@ async fn deliver(
     worker: &Rc<Worker>,
     watch: &Watch,
     flight: &Arc<Flight>,
-    errand: &Errand,
+    fetch_request: &FetchRequest,
     upstream: Upstream,
     head: &ResponseHead,
     asked_at: UnixMillis,
 ) {
     let shared = &worker.shared;
     let window = shared.plan.limits.transfer_bytes_max;
-    let mut response = prepare(worker, errand, head, asked_at, upstream.moments);
+    let mut response = prepare(worker, fetch_request, head, asked_at, upstream.moments);
     let keeps_stale = (500..=504).contains(&head.status)
-        && errand.stale.as_ref().is_some_and(|stale| {
+        && fetch_request.stale.as_ref().is_some_and(|stale| {
             httpcache::may_serve_on_error(
                 &stale.standing,
                 &httpcache::RequestDirectives::default(),
@@ -362,7 +390,7 @@ async fn deliver(
         response.storable = Err(NotStorable::Status);
     }
     let mut storing = if response.storable.is_ok() {
-        Storing::begin(worker, flight, errand, &response).unwrap_or_else(|reason| {
+        Storing::begin(worker, flight, fetch_request, &response).unwrap_or_else(|reason| {
             response.not_stored = Some(reason);
             Storing::No
         })
@@ -371,7 +399,7 @@ async fn deliver(
     };
     let (status, storable) = (head.status, response.storable);
     let replaces = head.status < 400 || matches!(head.status, 404 | 410);
-    if matches!(storing, Storing::No) && errand.stale.is_some() && !keeps_stale && replaces {
+    if matches!(storing, Storing::No) && fetch_request.stale.is_some() && !keeps_stale && replaces {
         // The stored response is known to be out of date, and its successor is not kept.
         // Nobody waits for it to be durable: a crash may bring back what is out of date, never what was purged.
         let _ = shared.invalidate(flight.primary);
@@ -380,18 +408,21 @@ async fn deliver(
     let joinable = storable.is_ok();
     // After the invalidation above, which forgets.
     let now = Instant::now();
-    let unshared = &shared.flights.unshared;
-    if !errand.is_conditional {
-        let party = Party::of(&errand.request);
-        let noted = unshared.note(flight.primary, party, status, storable, now);
+    let hit_for_pass = &shared.flights.hit_for_pass;
+    if !fetch_request.is_conditional {
+        let party = Party::of(&fetch_request.request);
+        let noted = hit_for_pass.note(flight.primary, party, status, storable, now);
         let count = |counter, is_so| metrics::add(counter, u64::from(is_so));
-        count(&worker.counters.flights_unshared_noted, noted != Noted::No);
+        count(
+            &worker.counters.flights_hit_for_pass_noted,
+            noted != Noted::No,
+        );
         let is_dropped = noted == Noted::Dropped;
-        count(&worker.counters.flights_unshared_dropped, is_dropped);
+        count(&worker.counters.flights_hit_for_pass_dropped, is_dropped);
     }
     if let Some(key) = storing.key() {
         // Who comes now knows the variants, and looks for it there.
-        let key = share::for_party(key.to_vec(), &errand.request);
+        let key = share::for_party(key.to_vec(), &fetch_request.request);
         shared.flights.rename(flight, &key);
     }
     if !joinable {
@@ -399,7 +430,7 @@ async fn deliver(
     }
     let length = response.length;
     flight.publish(
-        News::Response(Arc::new(response)),
+        FirstEvent::Response(Arc::new(response)),
         joinable,
         storing.keeping(),
         window,
@@ -430,7 +461,7 @@ async fn deliver(
             Ok(None) => break Ok(()),
             Err(error) => {
                 worker.counters.origin_failed(error.token());
-                tracing::debug!(%error, target = %errand.asked.target, "a response broke off");
+                tracing::debug!(%error, target = %fetch_request.asked.target, "a response broke off");
                 break Err(Broken::Origin);
             }
         }
@@ -461,10 +492,10 @@ async fn deliver(
 const SMALL_WINDOW_BYTES: u64 = 64 << 10;
 
 /// The request as it goes to the origin.
-fn request_bytes(worker: &Worker, errand: &Errand, stale: Option<&Object>) -> Vec<u8> {
-    let mut fields = Fields::clone(&errand.request);
+fn request_bytes(worker: &Worker, fetch_request: &FetchRequest, stale: Option<&Object>) -> Vec<u8> {
+    let mut fields = Fields::clone(&fetch_request.request);
     http1::remove_hop_by_hop(&mut fields);
-    if errand.is_conditional {
+    if fetch_request.is_conditional {
         fields.remove(b"if-range");
     } else {
         httpcache::remove_conditions(&mut fields);
@@ -475,7 +506,13 @@ fn request_bytes(worker: &Worker, errand: &Errand, stale: Option<&Object>) -> Ve
         metrics::add(&worker.counters.revalidations, 1);
         httpcache::add_validators(&stale.fields(), &mut fields);
     }
-    write_request(worker, "GET", errand.version, &errand.asked, &fields)
+    write_request(
+        worker,
+        "GET",
+        fetch_request.version,
+        &fetch_request.asked,
+        &fields,
+    )
 }
 
 /// Request line, Host first (RFC 9110 §7.2), the fields, our Via. `version`: that of the client's request.
@@ -554,16 +591,16 @@ pub fn is_own_via(worker: &Worker, hop: &[u8]) -> bool {
 /// The response as it is sent and stored, and what the rules say of it.
 pub fn prepare(
     worker: &Worker,
-    errand: &Errand,
+    fetch_request: &FetchRequest,
     head: &ResponseHead,
     asked_at: UnixMillis,
     moments: Moments,
 ) -> Response {
     let received = worker.unix_ms(moments.first);
-    let decision = errand.asker().decide(head.status, &head.fields);
+    let decision = fetch_request.asker().decide(head.status, &head.fields);
     let request = Request {
         method: "GET",
-        fields: &errand.request,
+        fields: &fetch_request.request,
     };
     let rules = &decision.rules;
     let stripped = decision
@@ -614,7 +651,7 @@ pub fn prepare(
         storable,
         stored: false,
         not_stored: None,
-        asked_with: Arc::clone(&errand.request),
+        asked_with: Arc::clone(&fetch_request.request),
         decision,
         moments,
     }
@@ -697,7 +734,7 @@ pub fn publish_freshened(
     worker: &Rc<Worker>,
     primary: KeyHash,
     began: Sequence,
-    errand: &Errand,
+    fetch_request: &FetchRequest,
     stale: &Object,
     fresh: &Object,
     decision: &Decision,
@@ -706,7 +743,7 @@ pub fn publish_freshened(
     let fields = fresh.fields();
     let request = Request {
         method: "GET",
-        fields: &errand.request,
+        fields: &fetch_request.request,
     };
     let answer = httpcache::Response {
         status: fresh.status,
@@ -725,7 +762,7 @@ pub fn publish_freshened(
         return false;
     }
     // What was purged since the stale object was looked up does not come back.
-    let began = began.min(errand.stale_began);
+    let began = began.min(fetch_request.stale_began);
     let may_publish = |object: &Object| shared.may_publish(object, began);
     if shared.memory.admits(fresh.memory_bytes()) {
         shared.memory.insert(fresh.clone(), may_publish);

@@ -49,7 +49,7 @@ impl Pulse {
     }
 }
 
-/// What the keeper does for one store: how much of it is under way, and when some of it ended.
+/// What the background thread does for one store: how much of it is under way, and when some of it ended.
 #[derive(Debug)]
 pub struct StoreWork {
     /// The store's file or device.

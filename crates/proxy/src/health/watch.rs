@@ -1,16 +1,16 @@
-//! Watching what must move: the stores' devices, the workers, the keeper.
+//! Watching what must move: the stores' devices, the workers, the background thread.
 //!
 //! A device that has reads to do and ends none of them for a while is *set aside* (`device::Health`): until it answers again
 //! nobody asks it, what is stored there counts as absent, and nothing is stored there. Whether it answers is seen by the
 //! reads it still has, and found out by *probes*, reads on threads of their own, which may hang as they like. Each change is
 //! said once.
 //!
-//! A worker or keeper that does not move cannot be helped, so `/healthz` fails: whoever watches the process from outside
+//! A worker or background thread that does not move cannot be helped, so `/healthz` fails: whoever watches the process from outside
 //! starts it anew, or asks another.
 //!
 //! This runs on the control thread, which never reads or writes a device itself.
 //!
-//! Not known here: what is read; what the keeper does.
+//! Not known here: what is read; what the background thread does.
 //!
 //! Limits: [`PROBES_MAX`] probes of a device at a time. A device is found to be silent up to [`STEP`] late. Only reads are
 //! watched: who writes is held up by the bounds of the store.
@@ -44,9 +44,9 @@ const RELAPSE: Duration = Duration::from_secs(120);
 
 /// A worker looks up ten times a second, between requests; none takes a hundredth of this.
 const WORKER_STILL_MAX: Duration = Duration::from_secs(10);
-/// As often does the keeper, beside what its disk operations take, but it also computes checkpoints of large indexes.
-const KEEPER_STILL_MAX: Duration = Duration::from_secs(60);
-/// The keeper's work at one store: a flush on a busy disk with a large cache may take a minute.
+/// As often does the background thread, beside what its disk operations take, but it also computes checkpoints of large indexes.
+const BACKGROUND_STILL_MAX: Duration = Duration::from_secs(60);
+/// The background thread's work at one store: a flush on a busy disk with a large cache may take a minute.
 const STORE_STILL_MAX: Duration = Duration::from_secs(300);
 
 /// Watches until the process ends.
@@ -86,13 +86,13 @@ pub fn standstill(shared: &Shared) -> Option<String> {
             return Some(format!("worker {index} has not moved for {age} s"));
         }
     }
-    if let Some(pulse) = shared.bell.keeper_pulse()
-        && pulse.age() > KEEPER_STILL_MAX
+    if let Some(pulse) = shared.wake_up.background_pulse()
+        && pulse.age() > BACKGROUND_STILL_MAX
     {
         let age = age(pulse.age());
-        return Some(format!("the keeper has not moved for {age} s"));
+        return Some(format!("the background thread has not moved for {age} s"));
     }
-    let mut works = shared.bell.works().iter().zip(&shared.devices);
+    let mut works = shared.wake_up.works().iter().zip(&shared.devices);
     works.find_map(|(work, device)| {
         let is_still = work.still_for() > STORE_STILL_MAX && !device.health().is_aside();
         let (path, age) = (work.path.display(), age(work.still_for()));

@@ -22,7 +22,7 @@ use crate::{
     fetch::flight::Held,
     fetch::task,
     fetch::upstream::Body,
-    range::fill_lock::Turn,
+    range::fill_lock::FillLock,
     state::Worker,
 };
 
@@ -42,7 +42,7 @@ pub struct Filling {
     is_skipping: bool,
     replaces: bool,
     /// Others wait for the first fragment.
-    turn: Option<Turn>,
+    fill_lock: Option<FillLock>,
     is_over: bool,
 }
 
@@ -74,14 +74,14 @@ impl Filling {
             kept_bytes: 0,
             is_skipping: !at.is_multiple_of(fragment_bytes),
             replaces,
-            turn: None,
+            fill_lock: None,
             is_over: false,
         })
     }
 
     /// Others wait for the first fragment: they are told when it is there.
-    pub fn with_turn(mut self, turn: Option<Turn>) -> Filling {
-        self.turn = turn;
+    pub fn with_fill_lock(mut self, fill_lock: Option<FillLock>) -> Filling {
+        self.fill_lock = fill_lock;
         self
     }
 
@@ -102,7 +102,7 @@ impl Filling {
             }
             if piece_len == left {
                 self.store(worker).await;
-                self.turn = None;
+                self.fill_lock = None;
                 self.pieces.clear();
                 self.kept_bytes = 0;
                 self.is_skipping = false;

@@ -30,48 +30,48 @@ type Table = HashMap<Place, watch::Receiver<()>>;
 
 /// The parts that are being fetched, of the whole process.
 #[derive(Default)]
-pub struct Turns(Mutex<Table>);
+pub struct FillLocks(Mutex<Table>);
 
 /// A turn to fetch; over when dropped.
-pub struct Turn {
-    turns: Arc<Turns>,
+pub struct FillLock {
+    fill_locks: Arc<FillLocks>,
     place: Place,
     /// Those who wait see that it is gone.
     _over: watch::Sender<()>,
 }
 
-impl Turns {
+impl FillLocks {
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The turn for what begins in this fragment; `Err`: another one has it.
-    fn take(self: &Arc<Self>, place: Place) -> Result<Turn, watch::Receiver<()>> {
+    fn take(self: &Arc<Self>, place: Place) -> Result<FillLock, watch::Receiver<()>> {
         let mut table = self.lock();
         if let Some(others) = table.get(&place) {
             return Err(others.clone());
         }
         let (over, waiting) = watch::channel(());
         table.insert(place, waiting);
-        Ok(Turn {
-            turns: Arc::clone(self),
+        Ok(FillLock {
+            fill_locks: Arc::clone(self),
             place,
             _over: over,
         })
     }
 }
 
-impl Drop for Turn {
+impl Drop for FillLock {
     fn drop(&mut self) {
-        self.turns.lock().remove(&self.place);
+        self.fill_locks.lock().remove(&self.place);
     }
 }
 
-/// The turn, if nobody else has it; else waits until it is over, for so long at most: `None`.
-pub async fn take_or_wait(worker: &Worker, hash: KeyHash, fragment: u64) -> Option<Turn> {
-    let turns = &worker.shared.flights.turns;
-    match turns.take((hash.0, fragment)) {
-        Ok(turn) => Some(turn),
+/// The fill_lock, if nobody else has it; else waits until it is over, for so long at most: `None`.
+pub async fn take_or_wait(worker: &Worker, hash: KeyHash, fragment: u64) -> Option<FillLock> {
+    let fill_locks = &worker.shared.flights.fill_locks;
+    match fill_locks.take((hash.0, fragment)) {
+        Ok(fill_lock) => Some(fill_lock),
         Err(mut over) => {
             let watch = worker.deadlines.watch();
             let _ = watch.limit(WAIT_MAX, pin!(over.changed())).await;
@@ -86,15 +86,15 @@ mod tests {
 
     #[test]
     fn one_at_a_time_for_each_place() {
-        let turns = Arc::new(Turns::default());
-        let turn = turns.take((1, 0)).ok().unwrap();
-        let over = turns.take((1, 0)).err().unwrap();
-        assert!(turns.take((1, 1)).is_ok());
-        assert!(turns.take((2, 0)).is_ok());
+        let fill_locks = Arc::new(FillLocks::default());
+        let fill_lock = fill_locks.take((1, 0)).ok().unwrap();
+        let over = fill_locks.take((1, 0)).err().unwrap();
+        assert!(fill_locks.take((1, 1)).is_ok());
+        assert!(fill_locks.take((2, 0)).is_ok());
         assert!(over.has_changed().is_ok());
-        drop(turn);
+        drop(fill_lock);
         assert!(over.has_changed().is_err(), "the sender is gone");
-        assert!(turns.take((1, 0)).is_ok());
-        assert!(turns.lock().is_empty());
+        assert!(fill_locks.take((1, 0)).is_ok());
+        assert!(fill_locks.lock().is_empty());
     }
 }

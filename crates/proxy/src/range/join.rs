@@ -15,7 +15,7 @@ use profile::{Class, access::Hierarchy};
 
 use crate::{
     conn::client::{After, Conn},
-    fetch::flight::News,
+    fetch::flight::FirstEvent,
     fetch::share,
     record::metrics,
     reply::answer::Answering,
@@ -35,10 +35,10 @@ pub async fn join_for_part(
 ) -> Option<After> {
     let flights = &worker.shared.flights;
     let reader = flights.join(wanted.primary, &share::flight_key(worker, wanted))?;
-    let News::Response(response) = reader.news().await else {
+    let FirstEvent::Response(response) = reader.first_event().await else {
         return None;
     };
-    let news = News::Response(Arc::clone(&response));
+    let first_event = FirstEvent::Response(Arc::clone(&response));
     let length = response.length.filter(|_| response.status == 200)?;
     let begins = match httpcache::byte_range(&wanted.request, &response.fields, length) {
         ByteRange::One { first, .. } => first,
@@ -47,7 +47,7 @@ pub async fn join_for_part(
     };
     let soon = reader.flight.arrived_bytes().saturating_add(near);
     let directives = RequestDirectives::heeded(&wanted.request, wanted.client_directives);
-    if begins > soon || !share::may_have(worker, wanted, &directives, &news) {
+    if begins > soon || !share::may_have(worker, wanted, &directives, &first_event) {
         return None;
     }
     metrics::add(&worker.counters.flights_joined, 1);

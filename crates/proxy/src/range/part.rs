@@ -17,9 +17,9 @@
 //! | stale, with holes | the range, widened, If-None-Match | a new object | it is fresh | as fetched |
 //!
 //! Passed through as it is instead: several ranges, other units, conditions beside it, Authorization, what admission
-//! does not let in, a resource of which nothing could be kept lately (`unkept`), and everything when there is no disk.
+//! does not let in, a resource of which nothing could be kept lately (`pass_list`), and everything when there is no disk.
 //!
-//! Limits: a client's answer keeps one fragment in memory. Who misses what another one is fetching waits for it (`turns`).
+//! Limits: a client's answer keeps one fragment in memory. Who misses what another one is fetching waits for it (`fill_lock`).
 //! Not known here: what may be stored and when it is fresh (`httpcache`), how a complete response is stored (`storing`).
 //! Source: RFC 9110 §14, §15.3.7; RFC 9111 §3.3, §3.4.
 
@@ -39,15 +39,15 @@ use crate::{
     cache::holding::Holding,
     cache::object::{Large, Object},
     conn::client::{After, Conn},
-    fetch::flight::News,
+    fetch::flight::FirstEvent,
     fetch::pass,
     fetch::request_body::ClientBody,
     fetch::share,
     fetch::storing,
-    fetch::task::{self, Errand, Response},
+    fetch::task::{self, FetchRequest, Response},
     fetch::upstream::{self, Upstream},
     range::fill::Filling,
-    range::fill_lock::{self, Turn},
+    range::fill_lock::{self, FillLock},
     range::join,
     range::send::{self, Flow},
     record::metrics,
@@ -82,27 +82,27 @@ pub enum Outcome {
 struct Asking<'a> {
     worker: &'a Rc<Worker>,
     wanted: &'a Wanted,
-    errand: Errand,
+    fetch_request: FetchRequest,
     why: Forward,
     /// The invalidation sequence before anything was asked for.
     began: Sequence,
     asked_at: UnixMillis,
     may_wait: bool,
     /// Others wait for what is fetched.
-    turn: Option<Turn>,
+    fill_lock: Option<FillLock>,
 }
 
 impl Asking<'_> {
     /// Waits if another request fetches what begins in this fragment. False: it has done so.
-    async fn takes_turn(&mut self, fragment: u64) -> bool {
+    async fn takes_fill_lock(&mut self, fragment: u64) -> bool {
         if !self.may_wait {
             return true;
         }
         // Those who want another variant do not wait for this one.
         let key = share::flight_key(self.worker, self.wanted);
         let hash = self.worker.hasher.hash(&key);
-        self.turn = fill_lock::take_or_wait(self.worker, hash, fragment).await;
-        self.turn.is_some()
+        self.fill_lock = fill_lock::take_or_wait(self.worker, hash, fragment).await;
+        self.fill_lock.is_some()
     }
 }
 
@@ -123,7 +123,7 @@ pub async fn answer(
     let mut asking = Asking {
         worker,
         wanted,
-        errand: Errand {
+        fetch_request: FetchRequest {
             listener: Rc::clone(&conn.listener),
             asked: wanted.asked.clone(),
             request: Arc::clone(&wanted.request),
@@ -139,7 +139,7 @@ pub async fn answer(
         began: shared.store.sequence(wanted.primary),
         asked_at: worker.now_ms(),
         may_wait: may_wait && directives.is_plain(),
-        turn: None,
+        fill_lock: None,
     };
     //= rfc9111 §3.5   what is fetched for one who is authorised is not put together with what is for all
     let is_authorised = request.contains(b"authorization");
@@ -153,8 +153,8 @@ pub async fn answer(
     match held {
         Some(held) => {
             asking.began = asking.began.min(held.began);
-            asking.errand.stale_began = held.began;
-            asking.errand.stale = Some(held.object);
+            asking.fetch_request.stale_began = held.began;
+            asking.fetch_request.stale = Some(held.object);
             match (held.is_usable, spec) {
                 (true, _) => fill(&mut asking, conn, on).await,
                 (false, Some(spec)) => validate(&mut asking, conn, on, spec).await,
@@ -192,7 +192,7 @@ async fn first_part(
     }
     let now = worker.now_ms();
     if worker.disk.is_none()
-        || worker.unkept.contains(wanted.primary, now)
+        || worker.range_pass_list.contains(wanted.primary, now)
         || !shared.admits(wanted.primary, fragment_bytes)
     {
         return Outcome::Pass;
@@ -201,7 +201,7 @@ async fn first_part(
         RangeSpec::FromTo { first, .. } => first / fragment_bytes,
         RangeSpec::Suffix { .. } => u64::MAX,
     };
-    if !asking.takes_turn(begins).await {
+    if !asking.takes_fill_lock(begins).await {
         return Outcome::LookAgain;
     }
     asking.asked_at = worker.now_ms();
@@ -223,7 +223,7 @@ async fn first_part(
 /// What is stored may be served, but lacks something of what is wanted.
 async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> Outcome {
     let (worker, wanted) = (asking.worker, asking.wanted);
-    let Some(object) = asking.errand.stale.clone() else {
+    let Some(object) = asking.fetch_request.stale.clone() else {
         return Outcome::Fetch;
     };
     let (Some(disk), Some(large)) = (&worker.disk, &object.large) else {
@@ -254,7 +254,7 @@ async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> O
         // Most of it is missing: fetched once for all who want it.
         return Outcome::Fetch;
     }
-    if !asking.takes_turn(u64::from(lacking.start)).await {
+    if !asking.takes_fill_lock(u64::from(lacking.start)).await {
         return Outcome::LookAgain;
     }
     asking.asked_at = worker.now_ms();
@@ -280,18 +280,18 @@ async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> O
         let update = httpcache::as_if_whole(&head.fields);
         let (fresh, decision) = task::freshened(
             worker,
-            asking.errand.asker(),
+            asking.fetch_request.asker(),
             &object,
             (&update, head.version),
             asking.asked_at,
         );
-        let errand = &asking.errand;
+        let fetch_request = &asking.fetch_request;
         let began = asking.began;
         let kept = task::publish_freshened(
             worker,
             wanted.primary,
             began,
-            errand,
+            fetch_request,
             &object,
             &fresh,
             &decision,
@@ -312,8 +312,8 @@ async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> O
             why: asking.why,
             is_part,
         };
-        let turn = asking.turn.take();
-        let filling = filling.map(|filling| filling.with_turn(turn));
+        let fill_lock = asking.fill_lock.take();
+        let filling = filling.map(|filling| filling.with_fill_lock(fill_lock));
         let body = upstream.body(worker, &head);
         let sent = send::send(worker, conn, on, wanted, flow, body, filling);
         return sent.await.map_or(Outcome::Pass, Outcome::Answered);
@@ -322,7 +322,7 @@ async fn fill(asking: &mut Asking<'_>, conn: &mut Conn, on: &mut Answering) -> O
         // Parts of another representation, or of what was not asked for. Nothing here can be trusted to belong together.
         206 | 416 => {
             store.forget(object.hash);
-            worker.unkept.note(wanted.primary, worker.now_ms());
+            worker.range_pass_list.note(wanted.primary, worker.now_ms());
             Outcome::Pass
         }
         101 | 304 => Outcome::Pass,
@@ -339,14 +339,17 @@ async fn validate(
 ) -> Outcome {
     let (worker, wanted) = (asking.worker, asking.wanted);
     let request = &wanted.request;
-    let Some(stale) = asking.errand.stale.clone() else {
+    let Some(stale) = asking.fetch_request.stale.clone() else {
         return Outcome::Fetch;
     };
     let conditional = request.contains(b"if-none-match") || request.contains(b"if-modified-since");
     if conditional || worker.disk.is_none() {
         return Outcome::Fetch;
     }
-    if worker.unkept.contains(wanted.primary, worker.now_ms()) {
+    if worker
+        .range_pass_list
+        .contains(wanted.primary, worker.now_ms())
+    {
         return Outcome::Pass;
     }
     let stored = stale.fields();
@@ -370,15 +373,22 @@ async fn validate(
             let asked_at = asking.asked_at;
             let (fresh, decision) = task::freshened(
                 worker,
-                asking.errand.asker(),
+                asking.fetch_request.asker(),
                 &stale,
                 (&head.fields, head.version),
                 asked_at,
             );
             let (primary, began) = (wanted.primary, asking.began);
-            let errand = &asking.errand;
-            let kept =
-                task::publish_freshened(worker, primary, began, errand, &stale, &fresh, &decision);
+            let fetch_request = &asking.fetch_request;
+            let kept = task::publish_freshened(
+                worker,
+                primary,
+                began,
+                fetch_request,
+                &stale,
+                &fresh,
+                &decision,
+            );
             if !kept {
                 return Outcome::Pass;
             }
@@ -392,7 +402,7 @@ async fn validate(
             if let Some(after) = answered.await {
                 return Outcome::Answered(after);
             }
-            asking.errand.stale = Some(fresh);
+            asking.fetch_request.stale = Some(fresh);
             asking.asked_at = worker.now_ms();
             fill(asking, conn, on).await
         }
@@ -447,12 +457,18 @@ async fn new_part(
         _ => return passed_from_now_on(asking),
     };
     let moments = upstream.moments;
-    let response = task::prepare(worker, &asking.errand, &whole, asking.asked_at, moments);
+    let response = task::prepare(
+        worker,
+        &asking.fetch_request,
+        &whole,
+        asking.asked_at,
+        moments,
+    );
     let object = match keep(asking, &response, span, total).await {
         Ok(object) => object,
         Err(is_for_long) => {
             if is_for_long {
-                worker.unkept.note(wanted.primary, worker.now_ms());
+                worker.range_pass_list.note(wanted.primary, worker.now_ms());
             }
             None
         }
@@ -476,8 +492,8 @@ async fn new_part(
         why: asking.why,
         is_part: true,
     };
-    let turn = asking.turn.take();
-    let filling = filling.map(|filling| filling.with_turn(turn));
+    let fill_lock = asking.fill_lock.take();
+    let filling = filling.map(|filling| filling.with_fill_lock(fill_lock));
     let body = upstream.body(worker, &head);
     let sent = send::send(worker, conn, on, wanted, flow, body, filling);
     sent.await.map_or(Outcome::Pass, Outcome::Answered)
@@ -518,8 +534,8 @@ async fn keep(
     if !is_of_use {
         return Err(false);
     }
-    let errand = &asking.errand;
-    let Some(place) = storing::place(worker, asking.began, errand, &response.fields) else {
+    let fetch_request = &asking.fetch_request;
+    let Some(place) = storing::place(worker, asking.began, fetch_request, &response.fields) else {
         return Err(false);
     };
     let known = disk.load(place.primary, place.hash, &place.key).await;
@@ -564,10 +580,10 @@ async fn ask(
     fields: &Fields,
 ) -> Result<(Upstream, ResponseHead), upstream::UpstreamError> {
     let worker = asking.worker;
-    let Errand {
+    let FetchRequest {
         asked, listener, ..
-    } = &asking.errand;
-    let request = task::write_request(worker, "GET", asking.errand.version, asked, fields);
+    } = &asking.fetch_request;
+    let request = task::write_request(worker, "GET", asking.fetch_request.version, asked, fields);
     let watch = worker.deadlines.watch();
     on.hierarchy = Hierarchy::Direct;
     on.peer = asked.destination.host.as_bytes().to_vec();
@@ -593,21 +609,28 @@ async fn adopted(
     // Nobody else joins it: it began before whatever may have been purged by now.
     let flights = &worker.shared.flights;
     let reader = flights.start_alone(wanted.primary, asking.began);
-    let errand = Errand {
-        listener: Rc::clone(&asking.errand.listener),
-        asked: asking.errand.asked.clone(),
-        request: Arc::clone(&asking.errand.request),
-        key: asking.errand.key.clone(),
-        met: asking.errand.met,
-        extras: asking.errand.extras.clone(),
-        stale: asking.errand.stale.clone(),
-        stale_began: asking.errand.stale_began,
+    let fetch_request = FetchRequest {
+        listener: Rc::clone(&asking.fetch_request.listener),
+        asked: asking.fetch_request.asked.clone(),
+        request: Arc::clone(&asking.fetch_request.request),
+        key: asking.fetch_request.key.clone(),
+        met: asking.fetch_request.met,
+        extras: asking.fetch_request.extras.clone(),
+        stale: asking.fetch_request.stale.clone(),
+        stale_began: asking.fetch_request.stale_began,
         is_conditional: false,
-        version: asking.errand.version,
+        version: asking.fetch_request.version,
     };
     let flight = Arc::clone(&reader.flight);
-    task::adopt(worker, flight, errand, upstream, head, asking.asked_at);
-    let News::Response(response) = reader.news().await else {
+    task::adopt(
+        worker,
+        flight,
+        fetch_request,
+        upstream,
+        head,
+        asking.asked_at,
+    );
+    let FirstEvent::Response(response) = reader.first_event().await else {
         return Outcome::Pass;
     };
     let class = match response.storable {
@@ -619,10 +642,10 @@ async fn adopted(
         CacheStatus::forwarded(&asking.worker.shared.cache_name, asking.why, &mut status);
     line = response.say_stored(line);
     if !response.stored {
-        asking.turn = None; // there is nothing to wait for
+        asking.fill_lock = None; // there is nothing to wait for
     }
     if response.storable.is_err() {
-        worker.unkept.note(wanted.primary, worker.now_ms());
+        worker.range_pass_list.note(wanted.primary, worker.now_ms());
     }
     response.say_why_not(line);
     let answered = exchange::deliver(worker, conn, on, wanted, &reader, &response, class, &status);
@@ -648,7 +671,9 @@ async fn relayed(
 /// The origin sends other parts than it is asked for: the client's own range goes to it as it is, now and the next times.
 fn passed_from_now_on(asking: &Asking<'_>) -> Outcome {
     let worker = asking.worker;
-    worker.unkept.note(asking.wanted.primary, worker.now_ms());
+    worker
+        .range_pass_list
+        .note(asking.wanted.primary, worker.now_ms());
     Outcome::Pass
 }
 

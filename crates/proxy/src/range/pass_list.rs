@@ -14,14 +14,14 @@ use httpcache::UnixMillis;
 use store::KeyHash;
 
 /// Entries; a power of two.
-const UNKEPT_MAX: usize = 1024;
+const RANGE_PASS_MAX: usize = 1024;
 /// How long an entry counts at first,
-const UNKEPT_MS: u64 = 60_000;
+const RANGE_PASS_MS: u64 = 60_000;
 /// and at most.
-const UNKEPT_MS_MAX: u64 = 3_600_000;
+const RANGE_PASS_MS_MAX: u64 = 3_600_000;
 
 /// The table.
-pub struct Unkept(Box<[Cell<Entry>]>);
+pub struct RangePassList(Box<[Cell<Entry>]>);
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -30,11 +30,11 @@ struct Entry {
     length_ms: u64,
 }
 
-impl Unkept {
+impl RangePassList {
     /// An empty table.
-    pub fn new() -> Unkept {
-        Unkept(
-            (0..UNKEPT_MAX)
+    pub fn new() -> RangePassList {
+        RangePassList(
+            (0..RANGE_PASS_MAX)
                 .map(|_| {
                     Cell::new(Entry {
                         primary: KeyHash(0),
@@ -47,7 +47,7 @@ impl Unkept {
     }
 
     fn slot(&self, primary: KeyHash) -> &Cell<Entry> {
-        &self.0[primary.0 as usize & (UNKEPT_MAX - 1)]
+        &self.0[primary.0 as usize & (RANGE_PASS_MAX - 1)]
     }
 
     /// Nothing of it could be kept.
@@ -57,8 +57,8 @@ impl Unkept {
         let length_ms = match entry.primary == primary {
             // Two requests that were under way at once count as one.
             true if now.0 < entry.until_ms => entry.length_ms,
-            true => (entry.length_ms * 2).clamp(UNKEPT_MS, UNKEPT_MS_MAX),
-            false => UNKEPT_MS,
+            true => (entry.length_ms * 2).clamp(RANGE_PASS_MS, RANGE_PASS_MS_MAX),
+            false => RANGE_PASS_MS,
         };
         slot.set(Entry {
             primary,
@@ -74,9 +74,9 @@ impl Unkept {
     }
 }
 
-impl Default for Unkept {
+impl Default for RangePassList {
     fn default() -> Self {
-        Unkept::new()
+        RangePassList::new()
     }
 }
 
@@ -86,24 +86,24 @@ mod tests {
 
     #[test]
     fn it_forgets_after_a_minute() {
-        let unkept = Unkept::new();
-        assert!(!unkept.contains(KeyHash(7), UnixMillis(0)));
-        unkept.note(KeyHash(7), UnixMillis(5));
-        assert!(unkept.contains(KeyHash(7), UnixMillis(60_004)));
-        assert!(!unkept.contains(KeyHash(7), UnixMillis(60_005)));
-        assert!(!unkept.contains(KeyHash(8), UnixMillis(6)));
+        let range_pass_list = RangePassList::new();
+        assert!(!range_pass_list.contains(KeyHash(7), UnixMillis(0)));
+        range_pass_list.note(KeyHash(7), UnixMillis(5));
+        assert!(range_pass_list.contains(KeyHash(7), UnixMillis(60_004)));
+        assert!(!range_pass_list.contains(KeyHash(7), UnixMillis(60_005)));
+        assert!(!range_pass_list.contains(KeyHash(8), UnixMillis(6)));
     }
 
     #[test]
     fn what_is_noted_again_is_tried_less_often() {
-        let unkept = Unkept::new();
+        let range_pass_list = RangePassList::new();
         let mut now = 0;
         let mut lengths = Vec::new();
         for _ in 0..8 {
-            unkept.note(KeyHash(7), UnixMillis(now));
-            unkept.note(KeyHash(7), UnixMillis(now));
+            range_pass_list.note(KeyHash(7), UnixMillis(now));
+            range_pass_list.note(KeyHash(7), UnixMillis(now));
             let mut minutes = 0;
-            while unkept.contains(KeyHash(7), UnixMillis(now)) {
+            while range_pass_list.contains(KeyHash(7), UnixMillis(now)) {
                 now += 60_000;
                 minutes += 1;
             }
@@ -111,9 +111,9 @@ mod tests {
         }
         assert_eq!(lengths, [1, 2, 4, 8, 16, 32, 60, 60]);
         // Who takes its place begins anew.
-        unkept.note(KeyHash(7 + UNKEPT_MAX as u64), UnixMillis(now));
-        assert!(!unkept.contains(KeyHash(7), UnixMillis(now)));
-        unkept.note(KeyHash(7), UnixMillis(now));
-        assert!(!unkept.contains(KeyHash(7), UnixMillis(now + 60_000)));
+        range_pass_list.note(KeyHash(7 + RANGE_PASS_MAX as u64), UnixMillis(now));
+        assert!(!range_pass_list.contains(KeyHash(7), UnixMillis(now)));
+        range_pass_list.note(KeyHash(7), UnixMillis(now));
+        assert!(!range_pass_list.contains(KeyHash(7), UnixMillis(now + 60_000)));
     }
 }

@@ -62,9 +62,9 @@ counters! {
     flights_joined, "Requests that joined a fetch in progress";
     flights_queued, "Fetches for reloads that waited until the one before was answered";
     flights_left, "Requests that joined a fetch and then had to ask for themselves";
-    flights_unshared, "Requests that fetched for themselves at once, because the last answer for their URL could not be shared";
-    flights_unshared_noted, "Answers that could not be shared, so that for a while nobody waits for the next one of their URL";
-    flights_unshared_dropped, "Such notes that made room for newer ones before their time";
+    flights_hit_for_pass, "Requests that fetched for themselves at once, because the last answer for their URL could not be shared";
+    flights_hit_for_pass_noted, "Answers that could not be shared, so that for a while nobody waits for the next one of their URL";
+    flights_hit_for_pass_dropped, "Such notes that made room for newer ones before their time";
     stored_objects, "Responses handed to the store";
     stored_bytes, "Bytes of body handed to the store";
     not_stored, "Storable responses the store did not take";

@@ -27,9 +27,9 @@ use crate::{
     conn::client::{After, Conn, Incoming},
     conn::port_purge,
     conn::switch,
-    fetch::flight::{FlightReader, News},
+    fetch::flight::{FirstEvent, FlightReader},
     fetch::pass,
-    fetch::share::{self, Boarded},
+    fetch::share::{self, Obtained},
     fetch::task::{self, FetchError, Response},
     fetch::upstream::Moments,
     range::part::{self, Held, Outcome},
@@ -311,7 +311,7 @@ async fn fetched(
     may_look_again: bool,
 ) -> After {
     let asked_at = Instant::now();
-    let board = share::board(
+    let board = share::obtain(
         worker,
         conn,
         on,
@@ -320,22 +320,22 @@ async fn fetched(
         found.as_ref(),
         may_look_again,
     );
-    let (reader, news, joined, in_vain) = match board.await {
-        Boarded::Answer {
+    let (reader, first_event, joined, in_vain) = match board.await {
+        Obtained::Answer {
             reader,
-            news,
+            first_event,
             joined,
             in_vain,
-        } => (reader, news, joined, in_vain),
-        Boarded::LookAgain => return Box::pin(cached(worker, conn, on, wanted, false)).await,
-        Boarded::Gone => return on.finish(worker, conn, &pass::nothing_sent(Class::Error)),
+        } => (reader, first_event, joined, in_vain),
+        Obtained::LookAgain => return Box::pin(cached(worker, conn, on, wanted, false)).await,
+        Obtained::Gone => return on.finish(worker, conn, &pass::nothing_sent(Class::Error)),
     };
     let stale = || share::valid(worker, found.as_ref());
     on.hierarchy = Hierarchy::Direct;
     on.peer = wanted.asked.destination.host.as_bytes().to_vec();
     let mut status = Vec::with_capacity(96);
-    match news {
-        News::Response(response) => {
+    match first_event {
+        FirstEvent::Response(response) => {
             note_moments(on, &response.moments);
             let failed = (500..=504).contains(&response.status) && response.status != 501;
             if failed
@@ -364,7 +364,7 @@ async fn fetched(
             response.say_why_not(line);
             deliver(worker, conn, on, wanted, &reader, &response, class, &status).await
         }
-        News::Validated(validated) => {
+        FirstEvent::Validated(validated) => {
             note_moments(on, &validated.moments);
             let cookies = Some(&validated.withheld).filter(|lines| !joined && !lines.is_empty());
             let with_cookies = cookies.map(|lines| validated.object.with_lines(lines));
@@ -398,7 +398,7 @@ async fn fetched(
                 }
             }
         }
-        News::Failed(error) => {
+        FirstEvent::Failed(error) => {
             on.stages.set(
                 StageName::ServerReply,
                 on.began,

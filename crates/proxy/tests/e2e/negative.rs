@@ -162,17 +162,17 @@ fn what_is_remembered_is_counted() {
         allow: Vec::new(),
     });
     let proxy = Proxy::start(plan);
-    let unshared = || {
+    let hit_for_pass = || {
         (
-            proxy.counter("flights_unshared_noted"),
-            proxy.counter("flights_unshared"),
+            proxy.counter("flights_hit_for_pass_noted"),
+            proxy.counter("flights_hit_for_pass"),
         )
     };
     for path in ["/all", "/private", "/private", "/private", "/all"] {
         // A connection each, so that none is left that could be used when the origin is gone.
         proxy.ask("GET", path, &[]);
     }
-    assert_eq!(unshared(), (3, 2));
+    assert_eq!(hit_for_pass(), (3, 2));
     drop(origin);
     for _ in 0..4 {
         assert_ne!(proxy.get("/other").status, 200);

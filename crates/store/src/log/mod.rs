@@ -35,7 +35,7 @@
 //! may have dropped what a read still shows.
 //!
 //! Limits: [`WAITING_BYTES_MAX`]; one commit at a time, of at most two pages; in memory, 8 bytes for each page.
-//! Not known here: what entries mean, tickets, checkpoints, the place of the area in the store.
+//! Not known here: what entries mean, durability handles, checkpoints, the place of the area in the store.
 //! Source: docs/decisions/0016.
 
 mod entry;

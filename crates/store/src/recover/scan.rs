@@ -2,7 +2,7 @@
 //!
 //! Every chunk is looked at for a header; what a MAC, the place and the checksum prove whole is a record, and the next chunk
 //! looked at is the one behind it. What fails is no record, and the very next chunk is looked at. Whether a record
-//! *counts* is another question, asked in [`Store::standing`]: it must be younger than its region's opening and than the horizon, not
+//! *counts* is another question, asked in [`Store::worth`]: it must be younger than its region's opening and than the horizon, not
 //! be invalidated, and be the newest of its key.
 //!
 //! Meanwhile the store serves. A region not yet scanned is not swept; with an ordered policy nothing is stored before all is
@@ -251,18 +251,18 @@ impl Store {
                 At::Record(header, key_end, meta_end) => {
                     step = header.extent.len;
                     let (key, meta) = (&here[HEADER_BYTES..key_end], &here[key_end..meta_end]);
-                    let standing = self.standing(scan, &header, key, meta);
-                    scan.records += u64::from(standing == Standing::Alive);
+                    let worth = self.worth(scan, &header, key, meta);
+                    scan.records += u64::from(worth == Worth::Alive);
                     // A dead one is needed, too: it is the proof that what it replaced is dead.
-                    scan.region_is_empty &= standing == Standing::Gone;
-                    if matches!(standing, Standing::Alive | Standing::Dead) {
+                    scan.region_is_empty &= worth == Worth::Gone;
+                    if matches!(worth, Worth::Alive | Worth::Dead) {
                         scan.batch.push(Candidate {
                             hash: header.hash,
                             primary: header.primary,
                             sequence: header.sequence,
                             began: header.began,
                             extent: header.extent,
-                            alive: standing == Standing::Alive,
+                            alive: worth == Worth::Alive,
                             doubted: self.was_doubted(scan, &header),
                         });
                         if scan.batch.len() == BATCH {
@@ -309,7 +309,7 @@ impl Store {
     }
 
     /// Does a record that was found count?
-    fn standing(&self, scan: &Scan, header: &Header, key: &[u8], meta: &[u8]) -> Standing {
+    fn worth(&self, scan: &Scan, header: &Header, key: &[u8], meta: &[u8]) -> Worth {
         let mistakes = self.limits.mistakes;
         let region = header.extent.first.0 / self.geometry.region_chunks;
         let opened_at = match scan.opened_at[region as usize] {
@@ -319,14 +319,14 @@ impl Store {
         };
         // Whatever an earlier round left in the region is gone, though its bytes are there.
         if header.sequence <= opened_at && !mistakes.make(Mistake::NoOpenedAt) {
-            return Standing::Gone;
+            return Worth::Gone;
         }
         // What was there when the checkpoint was begun is named by it, or was dropped.
         let is_covered = scan.covers.is_some_and(|covers| header.sequence <= covers);
         let name = (Short::of(header.hash), header.extent.len);
         let named = scan.named.get(&header.extent.first.0);
         if is_covered && named.is_none_or(|&(short, len, _)| (short, len) != name) {
-            return Standing::Dropped;
+            return Worth::Dropped;
         }
         // The log reaches back to the checkpoint.
         let is_too_old = header.began < scan.horizon && !is_covered;
@@ -335,9 +335,9 @@ impl Store {
             || rebuild::is_killed(&scan.kills, &scan.replaced, header)
             || self.is_dead(header.primary, header.began, key, meta)
         {
-            return Standing::Dead;
+            return Worth::Dead;
         }
-        Standing::Alive
+        Worth::Alive
     }
 
     /// Was it softly purged, by its key, or by a predicate that is no longer known?
@@ -516,7 +516,7 @@ impl Store {
 
 /// What a record that was found is worth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Standing {
+enum Worth {
     /// Its space was used again; nothing follows from it.
     Gone,
     /// It was replaced, invalidated or evicted before the checkpoint, and so was what it had replaced.

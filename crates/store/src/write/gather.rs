@@ -36,7 +36,7 @@ const NOWHERE: Chunk = Chunk(u32::MAX);
 #[derive(Debug)]
 pub(crate) struct Waiting {
     /// Tells it from another record of its key.
-    ticket: u64,
+    handle: u64,
     /// As it will be on the disk, but for place and sequence.
     bytes: Bytes,
     header: Header,
@@ -98,11 +98,11 @@ impl Store {
         }
         let gathered = Gathered {
             hash: record.hash,
-            ticket: writer.buffers.next_ticket(),
+            handle: writer.buffers.next_handle(),
             bytes: bytes.len(),
         };
         let waiting = Waiting {
-            ticket: gathered.ticket,
+            handle: gathered.handle,
             bytes,
             header,
             record_bytes: record.record_bytes(),
@@ -192,7 +192,7 @@ impl Store {
         let waits = |shard: &Shard| {
             let waiting = shard.waiting.get(&record.hash.0);
             waiting
-                .filter(|waiting| waiting.ticket == record.ticket)
+                .filter(|waiting| waiting.handle == record.handle)
                 .map(|waiting| waiting.header)
         };
         let Some(header) = waits(&self.shard(number)) else {
@@ -226,7 +226,7 @@ impl Store {
         let number = self.shard_of(record.hash);
         let mut shard = self.shard(number);
         let waiting = shard.waiting.remove(&record.hash.0)?;
-        if waiting.ticket != record.ticket {
+        if waiting.handle != record.handle {
             shard.waiting.insert(record.hash.0, waiting);
             return None;
         }
@@ -286,7 +286,7 @@ impl Store {
             .buffers
             .audit(waiting.map(|(&hash, waiting)| Gathered {
                 hash: KeyHash(hash),
-                ticket: waiting.ticket,
+                handle: waiting.handle,
                 bytes: waiting.bytes.len(),
             }))
     }

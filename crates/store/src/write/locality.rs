@@ -16,7 +16,7 @@ use std::collections::HashMap;
 pub(crate) struct Gathered {
     pub hash: KeyHash,
     /// Tells it from another record of its key.
-    pub ticket: u64,
+    pub handle: u64,
     pub bytes: usize,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Buffers {
     buffers: Vec<Buffer>,
     bytes: usize,
     uses: u64,
-    tickets: u64,
+    handles: u64,
 }
 
 impl Buffers {
@@ -53,7 +53,7 @@ impl Buffers {
             buffers: Vec::new(),
             bytes: 0,
             uses: 0,
-            tickets: 0,
+            handles: 0,
         }
     }
 
@@ -121,9 +121,9 @@ impl Buffers {
         self.buffers.push(buffer);
     }
 
-    pub(crate) fn next_ticket(&mut self) -> u64 {
-        self.tickets += 1;
-        self.tickets
+    pub(crate) fn next_handle(&mut self) -> u64 {
+        self.handles += 1;
+        self.handles
     }
 
     /// Bytes of all that waits; those that were killed meanwhile included.
@@ -142,10 +142,10 @@ impl Buffers {
             .buffers
             .iter()
             .flat_map(|buffer| &buffer.records)
-            .map(|record| (record.ticket, *record))
+            .map(|record| (record.handle, *record))
             .collect();
         for record in waiting {
-            if gathered.get(&record.ticket) != Some(&record) {
+            if gathered.get(&record.handle) != Some(&record) {
                 return Err(format!("a record waits in no locality buffer: {record:?}"));
             }
         }
@@ -190,10 +190,10 @@ mod tests {
 
     fn add(buffers: &mut Buffers, server: u64, kib: usize) -> Option<usize> {
         assert_eq!(buffers.in_the_way(server, kib << 10), None);
-        let ticket = buffers.next_ticket();
+        let handle = buffers.next_handle();
         let record = Gathered {
-            hash: KeyHash(ticket),
-            ticket,
+            hash: KeyHash(handle),
+            handle,
             bytes: kib << 10,
         };
         buffers.add(server, record, 1000)
@@ -250,7 +250,7 @@ mod tests {
         let left: Vec<u64> = buffers.buffers[0]
             .records
             .iter()
-            .map(|r| r.ticket)
+            .map(|r| r.handle)
             .collect();
         assert_eq!(left, [2, 3]);
         buffers.audit(std::iter::empty()).unwrap();

@@ -333,7 +333,7 @@ impl Shell {
     pub fn purge(&mut self, key: &[u8]) -> bool {
         let invalidated = self.store.invalidate(self.hash(key));
         self.work();
-        assert_eq!(self.store.settled(invalidated.ticket), Settled::Durable);
+        assert_eq!(self.store.settled(invalidated.handle), Settled::Durable);
         invalidated.indexed
     }
 

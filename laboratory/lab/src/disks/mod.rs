@@ -18,7 +18,7 @@ pub mod checked;
 pub mod counted;
 pub mod drive;
 pub mod flash;
-pub mod ground;
+pub mod free_space;
 pub mod hardware;
 pub mod machine;
 pub mod queue;

@@ -33,7 +33,7 @@ const MAGIC: [u8; 8] = *b"LABOBJ01";
 
 /// Where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ground {
+pub enum Location {
     /// A directory; a new one is made in it, and removed at the end.
     Directory(PathBuf),
     /// One file or device, all of it to be written over.
@@ -51,11 +51,11 @@ pub enum Through {
 
 /// The disk.
 pub struct Real {
-    ground: Ground,
+    location: Location,
     through: Through,
     /// In a directory: the one that was made.
     root: PathBuf,
-    /// The ground is a block device.
+    /// The location is a block device.
     is_device: bool,
     dirs: HashMap<DirId, PathBuf>,
     open: HashMap<FileId, File>,
@@ -68,20 +68,20 @@ pub struct Real {
 }
 
 impl Real {
-    /// On this ground. Of a directory, it must exist; of a file or device, all that is in it will be lost.
-    pub fn new(ground: Ground, through: Through) -> io::Result<Real> {
-        let root = match &ground {
-            Ground::Directory(dir) => {
+    /// On this location. Of a directory, it must exist; of a file or device, all that is in it will be lost.
+    pub fn new(location: Location, through: Through) -> io::Result<Real> {
+        let root = match &location {
+            Location::Directory(dir) => {
                 let root = dir.join(format!("loligo-lab-{}", std::process::id()));
                 std::fs::create_dir(&root)?;
                 root
             }
-            Ground::One(path) => path.clone(),
+            Location::One(path) => path.clone(),
         };
         let is_device = std::fs::metadata(&root)?.file_type().is_block_device();
         Ok(Real {
             is_device,
-            ground,
+            location,
             through,
             dirs: HashMap::from([(ROOT, root.clone())]),
             root,
@@ -96,13 +96,13 @@ impl Real {
     }
 
     fn path(&self, file: FileId) -> io::Result<PathBuf> {
-        match &self.ground {
-            Ground::One(path) if file.dir == ROOT && file.number == 0 => Ok(path.clone()),
-            Ground::One(_) => Err(io::Error::new(
+        match &self.location {
+            Location::One(path) if file.dir == ROOT && file.number == 0 => Ok(path.clone()),
+            Location::One(_) => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "this manager has many files; give it a directory",
             )),
-            Ground::Directory(_) => {
+            Location::Directory(_) => {
                 let dir = self.dirs.get(&file.dir).ok_or(io::ErrorKind::NotFound)?;
                 Ok(dir.join(format!("{:08X}", file.number)))
             }
@@ -216,7 +216,7 @@ impl Disk for Real {
         let path = self.path(file)?;
         let since = Instant::now();
         let mut options = self.options();
-        if let Ground::Directory(_) = self.ground {
+        if let Location::Directory(_) = self.location {
             options.create_new(true);
         }
         let opened = options.open(path)?;
@@ -336,14 +336,14 @@ impl Disk for Real {
 
     fn finish(&mut self) -> io::Result<()> {
         // Closing does not write; this does, for the whole file system or the device.
-        let path = match &self.ground {
-            Ground::Directory(_) => self.root.clone(),
-            Ground::One(path) => path.clone(),
+        let path = match &self.location {
+            Location::Directory(_) => self.root.clone(),
+            Location::One(path) => path.clone(),
         };
         let opened = File::open(path)?;
-        match &self.ground {
-            Ground::Directory(_) => rustix::fs::syncfs(&opened)?,
-            Ground::One(_) => opened.sync_all()?,
+        match &self.location {
+            Location::Directory(_) => rustix::fs::syncfs(&opened)?,
+            Location::One(_) => opened.sync_all()?,
         }
         Ok(())
     }
@@ -389,7 +389,7 @@ fn read_what_is_there(file: &File, mut space: &mut [u8], mut at: u64) -> io::Res
 impl Drop for Real {
     fn drop(&mut self) {
         self.open.clear();
-        if let Ground::Directory(_) = self.ground {
+        if let Location::Directory(_) = self.location {
             let _ = std::fs::remove_dir_all(&self.root);
         }
     }
@@ -428,7 +428,7 @@ mod tests {
 
     fn run_in(dir: &Path, through: Through, kind: Kind) -> io::Result<u64> {
         let made = source::requests(1, 1 << 20, 1 << 17, 400);
-        let mut disk = Real::new(Ground::Directory(dir.to_owned()), through)?;
+        let mut disk = Real::new(Location::Directory(dir.to_owned()), through)?;
         let settings = Settings {
             file_bytes: 3 << 20,
             ..Settings::default()
@@ -464,8 +464,8 @@ mod tests {
     #[test]
     fn a_manager_that_loses_an_object_is_found_out() {
         let dir = quick_dir();
-        let ground = Ground::Directory(dir.path().to_owned());
-        let mut disk = Real::new(ground, Through::PageCache).unwrap();
+        let location = Location::Directory(dir.path().to_owned());
+        let mut disk = Real::new(location, Through::PageCache).unwrap();
         disk.create(FILE).unwrap();
         disk.write(FILE, 0, &[piece(1, 1000), piece(2, 1000)])
             .unwrap();
@@ -480,7 +480,7 @@ mod tests {
         let path = dir.path().join("file");
         File::create(&path).unwrap().set_len(1 << 20).unwrap();
         let made = source::requests(2, 400 << 10, 1 << 16, 60);
-        let mut disk = Real::new(Ground::One(path.clone()), Through::PageCache).unwrap();
+        let mut disk = Real::new(Location::One(path.clone()), Through::PageCache).unwrap();
         let settings = Settings {
             file_bytes: 1 << 20,
             ..Settings::default()

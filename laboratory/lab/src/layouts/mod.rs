@@ -19,7 +19,7 @@ use replacement::{PolicyKind, Watermarks};
 use store::{Geometry, Replacement, Settings};
 
 pub use report::{page, table, tables};
-pub use run::{Findings, NEAR_BYTES, Rig, Space, WARMING_PERCENT, run, run_from};
+pub use run::{Findings, NEAR_BYTES, Sizes, Space, WARMING_PERCENT, run, run_from};
 
 /// Between high and low watermark.
 const MARKS_APART_PERCENT: u8 = 2;
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::generate::{DecLike, PolyMixLike};
 
-    const RIG: Rig = Rig {
+    const RIG: Sizes = Sizes {
         store_bytes: 24 << 20,
         memory_bytes: 2 << 20,
         rate: 1_000.0,
@@ -297,14 +297,14 @@ mod tests {
             server: 0,
             size_bytes,
         };
-        let rig = Rig {
+        let sizes = Sizes {
             memory_bytes: 1,
             store_bytes: 64 << 20,
             ..RIG
         };
         // Of eight requests the first two warm.
         let row: Vec<_> = (0..8).map(|n| access(n % 2, 1_500_000)).collect();
-        let found = run(&Layout::default(), &rig, row.into_iter(), 8).unwrap();
+        let found = run(&Layout::default(), &sizes, row.into_iter(), 8).unwrap();
         assert_eq!((found.store_hits, found.refused), (6, 0));
         assert!(found.device.reads > 6, "{found:?}");
     }

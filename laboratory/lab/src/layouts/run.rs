@@ -181,7 +181,7 @@ fn parts(fragment_bytes: u32, size_bytes: u32) -> impl Iterator<Item = (u32, usi
 
 /// What a run takes beside its layout.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rig {
+pub struct Sizes {
     /// Of the store's device.
     pub store_bytes: u64,
     /// Of the memory cache in front.
@@ -190,10 +190,10 @@ pub struct Rig {
     pub rate: f64,
 }
 
-impl Default for Rig {
+impl Default for Sizes {
     /// The method's proportions in an eighth of its sizes: what fits in memory.
     fn default() -> Self {
-        Rig {
+        Sizes {
             store_bytes: 512 << 20,
             memory_bytes: 64 << 20,
             rate: 1_000.0,
@@ -226,11 +226,11 @@ struct Run {
 /// The store is too small to be laid out.
 pub fn run(
     layout: &Layout,
-    rig: &Rig,
+    sizes: &Sizes,
     accesses: impl Iterator<Item = Access>,
     requests: u64,
 ) -> std::result::Result<Findings, TooSmall> {
-    run_from(layout, rig, accesses, requests * WARMING_PERCENT / 100)
+    run_from(layout, sizes, accesses, requests * WARMING_PERCENT / 100)
 }
 
 /// As [`run`], with the first `warm` requests not counted.
@@ -239,24 +239,24 @@ pub fn run(
 /// The store is too small to be laid out.
 pub fn run_from(
     layout: &Layout,
-    rig: &Rig,
+    sizes: &Sizes,
     accesses: impl Iterator<Item = Access>,
     warm: u64,
 ) -> std::result::Result<Findings, TooSmall> {
-    let geometry = Geometry::plan(rig.store_bytes, layout.chunk_bytes)?;
+    let geometry = Geometry::plan(sizes.store_bytes, layout.chunk_bytes)?;
     let settings: Settings = layout.settings();
     let mut chance = Chance::new(1);
     let random = std::array::from_fn(|_| chance.draw() as u8);
     let store = Store::create(geometry, &settings, Identity::new(random));
     let mut run = Run {
-        device: Device::new(rig.store_bytes),
+        device: Device::new(sizes.store_bytes),
         hasher: store.hasher(),
         store,
-        memory: Level::new(LevelSettings::lru(rig.memory_bytes)),
+        memory: Level::new(LevelSettings::lru(sizes.memory_bytes)),
         sizes: Vec::new(),
         lazy: Vec::new(),
         lazy_reads: layout.lazy_reads.max(1),
-        ahead: Ahead::new(layout.ahead_bytes, rig.store_bytes),
+        ahead: Ahead::new(layout.ahead_bytes, sizes.store_bytes),
         read_to: 0,
         now_ms: UNIX_MS,
         findings: Findings::default(),
@@ -276,7 +276,7 @@ pub fn run_from(
             (run.findings, run.insert_s, run.free) = (Findings::default(), 0.0, (0, 0));
             began = Instant::now();
         }
-        let now_ms = UNIX_MS + (at as f64 * 1000.0 / rig.rate) as u64;
+        let now_ms = UNIX_MS + (at as f64 * 1000.0 / sizes.rate) as u64;
         if now_ms / 100 != run.now_ms / 100 {
             run.now_ms = now_ms;
             let writes = run.store.tick(now_ms);

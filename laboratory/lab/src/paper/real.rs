@@ -8,7 +8,7 @@ use super::bench::{Bench, Load, Until};
 use super::experiment::{Job, Model, Outcome, run};
 use super::printed;
 use super::report::{Curve, Curves, Rows, Scale, Section};
-use crate::disks::real::{Ground, Real, Through};
+use crate::disks::real::{Location, Real, Through};
 use crate::managers::{Kind, Settings, make};
 
 /// What is to be run.
@@ -17,7 +17,7 @@ pub struct Wanted {
     /// Which managers; on one file or device those of many files are left out.
     pub managers: Vec<Kind>,
     /// Where.
-    pub ground: Ground,
+    pub location: Location,
     /// How.
     pub through: Through,
     /// How full the file is at the fullest.
@@ -39,7 +39,7 @@ pub fn file_bytes(bench: &Bench, utilisation: f64) -> u64 {
 /// Runs them, one after the other.
 pub fn real(bench: &Bench, wanted: &Wanted) -> io::Result<Section> {
     let requests = bench.load(load());
-    let one = matches!(wanted.ground, Ground::One(_));
+    let one = matches!(wanted.location, Location::One(_));
     let managers: Vec<Kind> = wanted
         .managers
         .iter()
@@ -60,7 +60,7 @@ pub fn real(bench: &Bench, wanted: &Wanted) -> io::Result<Section> {
     bench.watch.begin(&wanted.name, total);
     let mut outcomes: Vec<Outcome> = Vec::new();
     for &kind in &managers {
-        let mut disk = Real::new(wanted.ground.clone(), wanted.through)?;
+        let mut disk = Real::new(wanted.location.clone(), wanted.through)?;
         let mut manager = make(kind, &settings);
         let gets = requests.counts.gets;
         let watch = |n| bench.watch.more(n as u64);
@@ -174,7 +174,7 @@ mod tests {
         let bench = Bench::new(0.002, 1, Model::Disk1999, Keep::in_memory(), &Nobody);
         let wanted = Wanted {
             managers: Kind::ALL.to_vec(),
-            ground: Ground::One(path),
+            location: Location::One(path),
             through: Through::PageCache,
             utilisation: 0.71,
             name: "a file".to_owned(),

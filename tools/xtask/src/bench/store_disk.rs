@@ -290,7 +290,7 @@ impl Disk {
                 let store = Arc::clone(&this.store);
                 let report = move || store.work_done(work.id, done.map_err(drop), unix_ms());
                 if is_computing {
-                    // As the proxy's keeper does it.
+                    // As the proxy's background thread does it.
                     let _ = tokio::task::spawn_blocking(report).await;
                 } else {
                     report();

@@ -74,7 +74,7 @@ enum On {
 }
 
 /// A file system of our own, undone in this order: unmount, detach, remove.
-struct Ground {
+struct TestBed {
     mounted: Mounted,
     _device: Loop,
 }
@@ -100,13 +100,13 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let dir = workspace::run_dir().join("store-io");
     std::fs::create_dir_all(&dir).during(|| format!("making {}", dir.display()))?;
-    let ground = match on {
-        On::Loop => Some(make_ground(&dir, options.store_size)?),
+    let test_bed = match on {
+        On::Loop => Some(make_test_bed(&dir, options.store_size)?),
         On::File => None,
     };
-    let place = ground.as_ref().map(|g| g.mounted.dir.clone());
+    let place = test_bed.as_ref().map(|g| g.mounted.dir.clone());
     let verdicts = measure(options, place, &dir);
-    drop(ground);
+    drop(test_bed);
     let verdicts = verdicts?;
     println!("\n{}", verdict_table(&verdicts));
     if verdicts.iter().any(|v| !v.kept) {
@@ -115,12 +115,12 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn make_ground(dir: &std::path::Path, store: Bytes) -> Result<Ground> {
+fn make_test_bed(dir: &std::path::Path, store: Bytes) -> Result<TestBed> {
     let image = dir.join("device.img");
     let size = Bytes(store.0 + store.0 / 20 + FILE_SYSTEM_BYTES);
     let device = Loop::attach(&image, size)?;
     let mounted = Mounted::fresh(&device.device, &dir.join("mount"))?;
-    Ok(Ground {
+    Ok(TestBed {
         mounted,
         _device: device,
     })

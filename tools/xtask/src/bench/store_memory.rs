@@ -281,7 +281,7 @@ impl Bench {
         self.stored_bytes += self.objects.record_bytes(object);
         if self.random.percent(INVALIDATING_PERCENT) {
             let hash = hash_of(&hasher, self.a_live_one());
-            let _ = self.store.invalidate(hash).ticket;
+            let _ = self.store.invalidate(hash).handle;
         }
         Ok(())
     }

@@ -90,7 +90,9 @@ fn unfinished(content: &str, findings: &mut Vec<Finding>) {
 /// The root of a crate forbids `unsafe` for the whole of it.
 fn unsafe_code(path: &Path, content: &str, findings: &mut Vec<Finding>) {
     let shown = path.to_string_lossy();
-    let is_root = super::layers::FOLDERS.iter().any(|folder| shown.starts_with(folder))
+    let is_root = super::layers::FOLDERS
+        .iter()
+        .any(|folder| shown.starts_with(folder))
         && (shown.ends_with("/src/lib.rs") || shown.ends_with("/src/main.rs"));
     if is_root
         && !shown.starts_with(UNSAFE_CRATE)

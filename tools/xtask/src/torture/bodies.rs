@@ -4,7 +4,7 @@
 //! the version. So whoever sees an answer that claims to be version 7 of URL 12 can compare every byte of it, from any
 //! offset, without having seen it before. A body begins with a line that says what it is, as far as there is room.
 //!
-//! Hostile bodies are made of pieces of the store itself ([`Quarry`]): whole records of other objects, at every
+//! Hostile bodies are made of pieces of the store itself ([`leftovers`]): whole records of other objects, at every
 //! alignment. A store that looks for records on its disk must not take them for its own.
 //!
 //! Limits: [`URLS`]; bodies of [`LARGE`].
@@ -106,7 +106,7 @@ impl Url {
 pub struct Catalogue {
     seed: u64,
     count: usize,
-    quarry: OnceLock<Arc<Quarry>>,
+    leftovers: OnceLock<Arc<Leftovers>>,
 }
 
 impl Catalogue {
@@ -116,7 +116,7 @@ impl Catalogue {
         Self {
             seed,
             count: count as usize,
-            quarry: OnceLock::new(),
+            leftovers: OnceLock::new(),
         }
     }
 
@@ -153,7 +153,7 @@ impl Catalogue {
         (id < self.count).then(|| self.url(id))
     }
 
-    /// One of them, a few far more often than the others; no hostile one before there is a quarry.
+    /// One of them, a few far more often than the others; no hostile one before there is a leftovers.
     pub fn pick(&self, chance: &mut Chance) -> Url {
         loop {
             let at = chance.unit().powi(3) * self.count as f64;
@@ -166,16 +166,16 @@ impl Catalogue {
 
     /// Are its bytes settled?
     pub fn is_ready(&self, url: &Url) -> bool {
-        url.kind != Kind::Hostile || self.quarry.get().is_some()
+        url.kind != Kind::Hostile || self.leftovers.get().is_some()
     }
 
-    /// Opens the quarry, if it is not open yet.
-    pub fn quarry(&self, stone: impl FnOnce() -> Option<Vec<u8>>) {
-        if self.quarry.get().is_none()
-            && let Some(quarry) = stone().and_then(Quarry::new)
+    /// Opens the leftovers, if it is not open yet.
+    pub fn leftovers(&self, bytes: impl FnOnce() -> Option<Vec<u8>>) {
+        if self.leftovers.get().is_none()
+            && let Some(leftovers) = bytes().and_then(Leftovers::new)
         {
             // Two at once cannot be: one thread opens it. The first would stay.
-            let _ = self.quarry.set(Arc::new(quarry));
+            let _ = self.leftovers.set(Arc::new(leftovers));
         }
     }
 
@@ -193,8 +193,8 @@ impl Catalogue {
             seed,
             bytes: url.bytes,
             line,
-            quarry: match url.kind {
-                Kind::Hostile => self.quarry.get().cloned(),
+            leftovers: match url.kind {
+                Kind::Hostile => self.leftovers.get().cloned(),
                 _ => None,
             },
         }
@@ -203,13 +203,13 @@ impl Catalogue {
 
 /// Part of a store's data area.
 #[derive(Debug)]
-pub struct Quarry(Vec<u8>);
+pub struct Leftovers(Vec<u8>);
 
-impl Quarry {
+impl Leftovers {
     /// None if there is nothing in it.
-    fn new(mut stone: Vec<u8>) -> Option<Self> {
-        stone.truncate(stone.len() / PIECE * PIECE);
-        stone.iter().any(|b| *b != 0).then_some(Self(stone))
+    fn new(mut bytes: Vec<u8>) -> Option<Self> {
+        bytes.truncate(bytes.len() / PIECE * PIECE);
+        bytes.iter().any(|b| *b != 0).then_some(Self(bytes))
     }
 
     fn byte(&self, choice: u64, at: usize) -> u8 {
@@ -225,7 +225,7 @@ pub struct Body {
     seed: u64,
     bytes: u64,
     line: Vec<u8>,
-    quarry: Option<Arc<Quarry>>,
+    leftovers: Option<Arc<Leftovers>>,
 }
 
 impl Body {
@@ -247,12 +247,12 @@ impl Body {
             at += n as u64;
             rest = &mut rest[n..];
         }
-        if let Some(quarry) = &self.quarry {
+        if let Some(leftovers) = &self.leftovers {
             for (n, byte) in out.iter_mut().enumerate() {
                 let at = offset + n as u64 + self.seed % STRIDE;
                 let within = (at % STRIDE) as usize;
                 if within < PIECE {
-                    *byte = quarry.byte(mix(self.seed ^ (at / STRIDE)), within);
+                    *byte = leftovers.byte(mix(self.seed ^ (at / STRIDE)), within);
                 }
             }
         }
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn a_body_is_the_same_from_every_offset() {
         let catalogue = Catalogue::new(1, 256 << 20);
-        catalogue.quarry(|| Some((0..9000_u32).map(|n| n as u8 | 1).collect()));
+        catalogue.leftovers(|| Some((0..9000_u32).map(|n| n as u8 | 1).collect()));
         for kind in [Kind::Plain, Kind::Hostile] {
             let url = (0..catalogue.len())
                 .map(|id| catalogue.url(id))

@@ -2,8 +2,8 @@
 //!
 //! The other tests of the store play the disk; here are the real program, a real kernel and SIGKILL. An origin of our own
 //! (`origin`) has some thousands of URLs in versions (`bodies`); a few dozen clients (`clients`) ask for them through the
-//! proxy (`subject`), raise versions and have them invalidated; each answer is held against what it claims to be and
-//! what was acknowledged before (`check`, `ledger`). Meanwhile `trial` kills and restarts, and `ground` damages the
+//! proxy (`proxy`), raise versions and have them invalidated; each answer is held against what it claims to be and
+//! what was acknowledged before (`check`, `ledger`). Meanwhile `trial` kills and restarts, and `test bed` damages the
 //! store.
 //!
 //! What is certain: an answer that this takes for right is right. What is not: SIGKILL leaves the kernel alive, so
@@ -13,11 +13,11 @@ mod bodies;
 mod chance;
 mod check;
 mod clients;
-mod ground;
 mod ledger;
 mod origin;
+mod proxy;
 mod report;
-mod subject;
+mod test_bed;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
 
-use self::ground::{Fault, On};
 use self::report::Report;
+use self::test_bed::{Fault, On};
 use self::trial::Plan;
 use crate::failure::{During, Result, fail};
 use crate::progress::Progress;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::ground::On;
+use super::test_bed::On;
 
 /// Large answers that may be cut off without a fault: so many, and this share of large hits.
 const CUTS_ALLOWED: u64 = 3;

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use super::ground::{Fault, On};
+use super::test_bed::{Fault, On};
 use super::trial::{self, Plan};
 use crate::progress::Progress;
 use crate::size::Bytes;

@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 use super::bodies::{Catalogue, Variant};
 use super::chance::{Chance, mix};
 use super::clients::{self, Client, Get, Life, Shared};
-use super::ground::{Fault, Ground, On};
 use super::ledger::Ledger;
 use super::origin::Origin;
+use super::proxy::Proxy;
 use super::report::{Figures, Report};
-use super::subject::Subject;
+use super::test_bed::{Fault, On, TestBed};
 use crate::failure::{Result, fail};
 use crate::interrupt;
 use crate::progress::Progress;
@@ -74,10 +74,10 @@ pub struct Plan {
 /// Carries it out. What goes wrong is in the report; an error is that it could not begin, or was interrupted.
 pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report> {
     let mut report = Report::new(plan.on, plan.seed, plan.store.0, plan.kills);
-    let ground = Ground::make(plan.on, plan.store, &plan.name)?;
+    let test_bed = TestBed::make(plan.on, plan.store, &plan.name)?;
     let mut faults = Vec::new();
     for fault in &plan.faults {
-        match ground.bears(*fault) {
+        match test_bed.bears(*fault) {
             Ok(()) => faults.push(*fault),
             Err(why) => report.left_out.push(format!("{fault:?}: {why}")),
         }
@@ -87,7 +87,7 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
     let origin = Origin::start(Arc::clone(&catalogue), Arc::clone(&ledger))?;
     // Trials come in twos, and on a slow and on a fast disk reads take different ways.
     let as_fast = plan.seed.is_multiple_of(2);
-    let subject = Subject::new(binary, origin.address(), &ground, as_fast, &plan.extra)?;
+    let proxy = Proxy::new(binary, origin.address(), &test_bed, as_fast, &plan.extra)?;
     let shared = Arc::new(Shared {
         catalogue,
         ledger,
@@ -99,8 +99,8 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
         strict: plan.strict,
         whole_downloads: plan.whole_downloads,
         bounded_waits: plan.bounded_waits,
-        address: subject.address,
-        admin: subject.admin,
+        address: proxy.address,
+        admin: proxy.admin,
         begun: Instant::now(),
     });
     shared.life.turn();
@@ -112,8 +112,8 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
             shared: Arc::clone(&shared),
             threads: clients::start(&shared, plan.seed),
         },
-        subject,
-        ground: &ground,
+        proxy,
+        test_bed: &test_bed,
         report: &mut report,
         sample: Vec::new(),
         recovering_since: None,
@@ -157,12 +157,12 @@ impl Drop for Crowd {
 
 // The order of the fields is the order in which they are dropped: killed first, a proxy leaves no client waiting.
 struct Trial<'a> {
-    subject: Subject,
+    proxy: Proxy,
     crowd: Crowd,
     plan: &'a Plan,
     faults: Vec<Fault>,
     chance: Chance,
-    ground: &'a Ground,
+    test_bed: &'a TestBed,
     report: &'a mut Report,
     /// Reserved, to be asked for when recovery is over.
     sample: Vec<(usize, Variant)>,
@@ -191,8 +191,8 @@ impl Trial<'_> {
         self.await_recovery()?;
         self.crowd.end();
         self.ask_for_everything();
-        self.subject.check_alive()?;
-        self.subject.stop()
+        self.proxy.check_alive()?;
+        self.proxy.stop()
     }
 
     fn round(&mut self, progress: &Progress) -> Result<()> {
@@ -220,7 +220,7 @@ impl Trial<'_> {
             Some(Fault::Throttle) => {
                 progress.say("on a crawling device");
                 shared.ledger.device_crawls(true);
-                let throttled = self.ground.throttle()?;
+                let throttled = self.test_bed.throttle()?;
                 let crawl = self.chance.seconds(THROTTLED_S.0, THROTTLED_S.1);
                 let lived = self.live(crawl.min(life.max(Duration::from_secs(1)) * 2));
                 drop(throttled);
@@ -232,7 +232,7 @@ impl Trial<'_> {
                 progress.say("on a hanging device");
                 shared.ledger.device_hangs(true);
                 hung_at = Some(Instant::now());
-                let hung = self.ground.hang()?;
+                let hung = self.test_bed.hang()?;
                 let time = self.chance.seconds(HUNG_S.0, HUNG_S.1);
                 let lived = self.live(time);
                 drop(hung);
@@ -245,7 +245,7 @@ impl Trial<'_> {
             Some(Fault::Detach) => {
                 shared.ledger.device_fails(true);
                 shared.cuts_forgiven.store(true, Ordering::SeqCst);
-                let made = self.ground.detach(&mut self.chance)?;
+                let made = self.test_bed.detach(&mut self.chance)?;
                 progress.say(format!("on a failing device: {}", made.words));
                 detached = Some(made);
                 let time = self.chance.seconds(DETACHED_S.0, DETACHED_S.1);
@@ -278,20 +278,20 @@ impl Trial<'_> {
         shared.life.turn();
         let killed_at = Instant::now();
         if in_order {
-            self.subject.stop()?;
+            self.proxy.stop()?;
             self.report.deeds.clean_stops += 1;
         } else {
-            self.subject.kill()?;
+            self.proxy.kill()?;
             self.report.deeds.kills += 1;
         }
         shared.ledger.killed(killed_at);
-        shared.catalogue.quarry(|| self.ground.quarry());
+        shared.catalogue.leftovers(|| self.test_bed.leftovers());
         if detached.take().is_some() {
             shared.ledger.device_fails(false);
             shared.ledger.doubt();
         }
         if fault == Some(Fault::Flip) {
-            let words = self.ground.flip(&mut self.chance)?;
+            let words = self.test_bed.flip(&mut self.chance)?;
             progress.say(format!("damaged: {words}"));
             shared.ledger.doubt();
             shared.cuts_forgiven.store(true, Ordering::SeqCst);
@@ -303,7 +303,7 @@ impl Trial<'_> {
 
     fn start(&mut self) -> Result<()> {
         let begun = Instant::now();
-        let took = self.subject.start()?.as_secs_f64();
+        let took = self.proxy.start()?.as_secs_f64();
         let longest = &mut self.report.deeds.first_answer_s_max;
         *longest = longest.max(took);
         self.recovering_since = Some(begun);
@@ -315,7 +315,7 @@ impl Trial<'_> {
     fn live(&mut self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {
-            self.subject.check_alive()?;
+            self.proxy.check_alive()?;
             self.look_at_recovery()?;
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -330,7 +330,7 @@ impl Trial<'_> {
             return Ok(());
         };
         // Crawling, it may be late with this answer too; the next look comes soon.
-        if self.subject.is_recovering() != Some(false) {
+        if self.proxy.is_recovering() != Some(false) {
             if since.elapsed() > RECOVERY_MAX {
                 fail!("recovery takes longer than {} s", RECOVERY_MAX.as_secs());
             }

@@ -22,7 +22,7 @@ use std::{
 use store::{KeyHash, Sequence};
 
 use super::{Flight, FlightReader, SHARDS, State};
-use crate::{fetch::hit_for_pass::Unshared, range::fill_lock::Turns};
+use crate::{fetch::hit_for_pass::HitForPass, range::fill_lock::FillLocks};
 
 /// Flights of one resource at a time that others may join: they are looked through one by one, under a lock.
 const LISTED_MAX: usize = 64;
@@ -67,13 +67,13 @@ pub struct Flights {
     /// Bytes of fragments that are being sent.
     sent: Arc<AtomicU64>,
     /// Keys for which nobody waits for somebody else's answer.
-    pub unshared: Unshared,
+    pub hit_for_pass: HitForPass,
     /// Fetches of parts.
-    pub turns: Arc<Turns>,
+    pub fill_locks: Arc<FillLocks>,
 }
 
 /// The outcome of [`Flights::join_or_start`].
-pub enum Boarding {
+pub enum Join {
     /// This request is the first: it must fetch.
     Started(FlightReader),
     /// This request is the first that may have the answer: it must fetch, once the one under way is answered.
@@ -94,8 +94,8 @@ impl Flights {
             waiters_max,
             kept: Arc::default(),
             sent: Arc::default(),
-            unshared: Unshared::default(),
-            turns: Arc::default(),
+            hit_for_pass: HitForPass::default(),
+            fill_locks: Arc::default(),
         }
     }
 
@@ -123,21 +123,21 @@ impl Flights {
         primary: KeyHash,
         key: &[u8],
         began: impl FnOnce() -> Option<Sequence>,
-    ) -> Boarding {
+    ) -> Join {
         let mut shard = self.shard(primary);
         let listed = shard.get(&primary.0).map_or(&[][..], Vec::as_slice);
         let mut same = listed.iter().filter(|one| *one.key == *key).peekable();
         let is_there = same.peek().is_some();
-        if let Some(reader) = same.find_map(|one| self.seat(&one.flight)) {
-            return Boarding::Joined(reader);
+        if let Some(reader) = same.find_map(|one| self.slot(&one.flight)) {
+            return Join::Joined(reader);
         }
         if is_there || listed.len() >= LISTED_MAX {
-            return Boarding::Alone;
+            return Join::Alone;
         }
         let Some(began) = began() else {
-            return Boarding::Unneeded;
+            return Join::Unneeded;
         };
-        Boarding::Started(self.list(&mut shard, primary, (key, b""), began))
+        Join::Started(self.list(&mut shard, primary, (key, b""), began))
     }
 
     /// Joins a flight that this reload's answer may come from, or starts one. `reload`: its directives.
@@ -147,7 +147,7 @@ impl Flights {
         key: &[u8],
         reload: &[u8],
         began: impl FnOnce() -> Sequence,
-    ) -> Boarding {
+    ) -> Join {
         let mut shard = self.shard(primary);
         let listed = shard.get(&primary.0).map_or(&[][..], Vec::as_slice);
         let mut ahead = None;
@@ -155,28 +155,28 @@ impl Flights {
             let mut state = one.flight.lock();
             if state.is_waiting && *one.reload == *reload {
                 drop(state);
-                return match self.seat(&one.flight) {
-                    Some(reader) => Boarding::Joined(reader),
-                    None => Boarding::Alone,
+                return match self.slot(&one.flight) {
+                    Some(reader) => Join::Joined(reader),
+                    None => Join::Alone,
                 };
             }
-            if ahead.is_none() && !state.is_waiting && state.news.is_none() {
-                // Beside the seats: there is one such reader, and it leaves with the head.
+            if ahead.is_none() && !state.is_waiting && state.first_event.is_none() {
+                // Beside the slots: there is one such reader, and it leaves with the head.
                 let slot = state.add_reader();
                 let flight = Arc::clone(&one.flight);
                 ahead = Some(FlightReader { flight, slot });
             }
         }
         if listed.len() >= LISTED_MAX {
-            return Boarding::Alone;
+            return Join::Alone;
         }
         let reader = self.list(&mut shard, primary, (key, reload), began());
         match ahead {
             Some(ahead) => {
                 reader.flight.lock().is_waiting = true;
-                Boarding::Behind(reader, ahead)
+                Join::Behind(reader, ahead)
             }
-            None => Boarding::Started(reader),
+            None => Join::Started(reader),
         }
     }
 
@@ -185,11 +185,11 @@ impl Flights {
         let shard = self.shard(primary);
         let listed = shard.get(&primary.0)?;
         let mut same = listed.iter().filter(|one| *one.key == *key);
-        same.find_map(|one| self.seat(&one.flight))
+        same.find_map(|one| self.slot(&one.flight))
     }
 
-    fn seat(&self, flight: &Arc<Flight>) -> Option<FlightReader> {
-        let slot = flight.lock().seat(self.waiters_max)?;
+    fn slot(&self, flight: &Arc<Flight>) -> Option<FlightReader> {
+        let slot = flight.lock().slot(self.waiters_max)?;
         let flight = Arc::clone(flight);
         Some(FlightReader { flight, slot })
     }
@@ -272,7 +272,7 @@ impl Flights {
 
     /// After an invalidation: nobody joins what began before it, whichever variant it is.
     pub fn forget(&self, primary: KeyHash) {
-        self.unshared.forget(primary);
+        self.hit_for_pass.forget(primary);
         for one in self.shard(primary).remove(&primary.0).into_iter().flatten() {
             one.flight.close();
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::super::ground::{BLOCK_BYTES, FRAG_BYTES, FRAGS, Frag, Ground};
+use super::super::free_space::{BLOCK_BYTES, FRAG_BYTES, FRAGS, Frag, FreeSpace};
 use super::super::hardware::Way;
 use super::memory::page;
 use super::{DIRECT_BLOCKS, INDIRECT_BLOCKS, Ufs, full};
@@ -46,9 +46,9 @@ impl Ufs {
         let (Some(&old), frags) = (file.blocks.last(), file.tail_frags) else {
             return Ok(());
         };
-        let group = Ground::group_of(old);
-        self.ground.free_frags(old, frags);
-        let place = self.ground.take_block(None, group).map_err(full)?;
+        let group = FreeSpace::group_of(old);
+        self.space.free_frags(old, frags);
+        let place = self.space.take_block(None, group).map_err(full)?;
         let file = self.inode(inode);
         file.tail_frags = FRAGS;
         if let Some(last) = file.blocks.last_mut() {
@@ -61,25 +61,25 @@ impl Ufs {
     fn place_for_block(&mut self, inode: u32, at: usize, frags: u32) -> io::Result<Frag> {
         let file = self.inode(inode);
         let last = file.blocks.last().copied();
-        let mut group = last.map_or(file.place.group, Ground::group_of);
+        let mut group = last.map_or(file.place.group, FreeSpace::group_of);
         let mut wanted = last.map(|last| Frag(last.0 + FRAGS));
         if at >= DIRECT_BLOCKS && (at - DIRECT_BLOCKS).is_multiple_of(INDIRECT_BLOCKS) {
             // A long file goes on elsewhere, and has an indirect block there.
-            group = self.ground.group_after(group);
+            group = self.space.group_after(group);
             wanted = None;
-            let block = self.ground.take_block(None, group).map_err(full)?;
+            let block = self.space.take_block(None, group).map_err(full)?;
             self.inode(inode).indirect.push(block);
             self.meta_new(block);
         }
         if frags == FRAGS {
-            self.ground.take_block(wanted, group).map_err(full)
+            self.space.take_block(wanted, group).map_err(full)
         } else {
-            self.ground.take_frags(frags, group).map_err(full)
+            self.space.take_frags(frags, group).map_err(full)
         }
     }
 
     pub(super) fn note_bitmap(&mut self, place: Frag) {
-        let bitmap = self.ground.bitmap_block(Ground::group_of(place));
+        let bitmap = self.space.bitmap_block(FreeSpace::group_of(place));
         self.meta_later(bitmap);
     }
 

@@ -1,7 +1,7 @@
 //! What is in memory: pages of files, blocks of metadata, and the daemon that writes them.
 
 use super::super::cache::Key;
-use super::super::ground::{FRAGS, Frag};
+use super::super::free_space::{FRAGS, Frag};
 use super::super::hardware::Way;
 use super::{META, Ufs};
 

@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use super::cache::{Cache, Map};
-use super::ground::{BLOCK_BYTES, Frag, Full, Ground, InodePlace};
+use super::free_space::{BLOCK_BYTES, Frag, FreeSpace, Full, InodePlace};
 use super::hardware::Hardware;
 use super::machine::Machine;
 use super::queue::{Counts, Owner, Queue};
@@ -74,7 +74,7 @@ pub struct Ufs {
     machine: Machine,
     queue: Queue,
     now_us: f64,
-    ground: Ground,
+    space: FreeSpace,
     pages: Cache,
     meta: Cache,
     inodes: Vec<Option<Inode>>,
@@ -102,9 +102,9 @@ fn unknown(what: &str) -> io::Error {
 impl Ufs {
     /// An empty file system.
     pub fn new(machine: Machine, hardware: Box<dyn Hardware>) -> Ufs {
-        let mut ground = Ground::new(hardware.sectors());
-        let group = ground.group_for_dir();
-        let place = ground.take_inode(group).expect("a new disk has inodes");
+        let mut space = FreeSpace::new(hardware.sectors());
+        let group = space.group_for_dir();
+        let place = space.take_inode(group).expect("a new disk has inodes");
         let mut ufs = Ufs {
             pages: Cache::new((machine.page_cache_bytes / BLOCK_BYTES) as usize),
             meta: Cache::new((machine.meta_cache_bytes / BLOCK_BYTES) as usize),
@@ -112,7 +112,7 @@ impl Ufs {
             machine,
             queue: Queue::new(hardware),
             now_us: 0.0,
-            ground,
+            space,
             inodes: Vec::new(),
             free_inodes: Vec::new(),
             dirs: Map::default(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use super::super::ground::{BLOCK_BYTES, FRAGS};
+use super::super::free_space::{BLOCK_BYTES, FRAGS};
 use super::super::hardware::Way;
 use super::super::{DirId, FileId};
 use super::memory::page;
@@ -23,9 +23,9 @@ impl Ufs {
         self.work(self.machine.name_us);
         let (dir, slot) = self.room_for_entry(file.dir)?;
         let group = self.inode(dir).place.group;
-        let place = self.ground.take_inode(group).map_err(full)?;
+        let place = self.space.take_inode(group).map_err(full)?;
         let inode = self.add_inode(place);
-        self.meta_later(self.ground.bitmap_block(place.group));
+        self.meta_later(self.space.bitmap_block(place.group));
         //= paper 002 section 3.2   a create is an inode and an entry, each a write that is waited for (Figure 3: above 20 ms)
         self.meta_now(place.block());
         self.write_entry(dir, slot);
@@ -44,10 +44,10 @@ impl Ufs {
     pub(super) fn add_dir(&mut self, dir: DirId, parent: DirId) -> io::Result<()> {
         self.work(self.machine.name_us);
         let (above, slot) = self.room_for_entry(parent)?;
-        let group = self.ground.group_for_dir();
-        let place = self.ground.take_inode(group).map_err(full)?;
+        let group = self.space.group_for_dir();
+        let place = self.space.take_inode(group).map_err(full)?;
         let inode = self.add_inode(place);
-        self.meta_later(self.ground.bitmap_block(place.group));
+        self.meta_later(self.space.bitmap_block(place.group));
         self.meta_now(place.block());
         let mut made = Dir {
             inode,
@@ -109,17 +109,17 @@ impl Ufs {
                 FRAGS
             };
             self.pages.remove(page(entry.inode, at as u32));
-            self.ground.free_frags(place, frags);
+            self.space.free_frags(place, frags);
         }
         for &place in &gone.indirect {
             self.meta.remove(u64::from(place.0));
-            self.ground.free_frags(place, FRAGS);
+            self.space.free_frags(place, FRAGS);
         }
         if let Some(&first) = gone.blocks.first() {
             self.note_bitmap(first);
         }
-        self.ground.free_inode(gone.place);
-        self.meta_later(self.ground.bitmap_block(gone.place.group));
+        self.space.free_inode(gone.place);
+        self.meta_later(self.space.bitmap_block(gone.place.group));
         Ok(())
     }
 

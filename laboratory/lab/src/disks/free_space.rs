@@ -70,7 +70,7 @@ struct Group {
 
 /// The free space of a file system.
 #[derive(Debug)]
-pub struct Ground {
+pub struct FreeSpace {
     groups: Vec<Group>,
     /// Free fragments of each block, a bit each.
     free: Vec<u8>,
@@ -91,9 +91,9 @@ fn longest_run(mut bits: u8) -> u32 {
     run
 }
 
-impl Ground {
+impl FreeSpace {
     /// An empty file system on so many sectors.
-    pub fn new(sectors: u64) -> Ground {
+    pub fn new(sectors: u64) -> FreeSpace {
         let blocks = sectors / (BLOCK_BYTES / SECTOR_BYTES);
         let groups = (blocks / u64::from(GROUP_BLOCKS)).max(1) as u32;
         let mut free = vec![0xff; (groups * GROUP_BLOCKS) as usize];
@@ -101,7 +101,7 @@ impl Ground {
             let first = (group * GROUP_BLOCKS) as usize;
             free[first..first + DATA_BLOCK as usize].fill(0);
         }
-        Ground {
+        FreeSpace {
             groups: vec![
                 Group {
                     free_blocks: GROUP_BLOCKS - DATA_BLOCK,
@@ -266,64 +266,64 @@ impl Ground {
 mod tests {
     use super::*;
 
-    fn ground() -> Ground {
-        Ground::new(8_000_000)
+    fn space() -> FreeSpace {
+        FreeSpace::new(8_000_000)
     }
 
     #[test]
     fn blocks_follow_each_other() {
-        let mut ground = ground();
-        let first = ground.take_block(None, 3).unwrap();
-        let next = ground.take_block(Some(Frag(first.0 + FRAGS)), 3).unwrap();
+        let mut space = space();
+        let first = space.take_block(None, 3).unwrap();
+        let next = space.take_block(Some(Frag(first.0 + FRAGS)), 3).unwrap();
         assert_eq!(next.0, first.0 + FRAGS);
-        assert_eq!(Ground::group_of(next), 3);
-        ground.free_frags(first, FRAGS);
-        assert_eq!(ground.take_block(None, 3), Ok(first));
+        assert_eq!(FreeSpace::group_of(next), 3);
+        space.free_frags(first, FRAGS);
+        assert_eq!(space.take_block(None, 3), Ok(first));
     }
 
     #[test]
     fn tails_share_a_block() {
-        let mut ground = ground();
-        let a = ground.take_frags(3, 0).unwrap();
-        let b = ground.take_frags(4, 0).unwrap();
-        let c = ground.take_frags(2, 0).unwrap();
+        let mut space = space();
+        let a = space.take_frags(3, 0).unwrap();
+        let b = space.take_frags(4, 0).unwrap();
+        let c = space.take_frags(2, 0).unwrap();
         assert_eq!(b.0, a.0 + 3);
         assert_ne!(
             c.0 / FRAGS,
             a.0 / FRAGS,
             "one fragment was left, two are wanted"
         );
-        let d = ground.take_frags(1, 0).unwrap();
+        let d = space.take_frags(1, 0).unwrap();
         assert!([a.0 + 7, c.0 + 2].contains(&d.0));
         for (at, count) in [(a, 3), (b, 4), (c, 2), (d, 1)] {
-            ground.free_frags(at, count);
+            space.free_frags(at, count);
         }
-        assert_eq!(ground.take_block(None, 0), Ok(Frag(a.0)));
+        assert_eq!(space.take_block(None, 0), Ok(Frag(a.0)));
     }
 
     #[test]
     fn full_groups_overflow() {
-        let mut ground = ground();
-        let count = ground.groups.len() as u32;
+        let mut space = space();
+        let count = space.groups.len() as u32;
         for _ in 0..GROUP_INODES * count {
-            ground.take_inode(0).unwrap();
+            space.take_inode(0).unwrap();
         }
-        assert_eq!(ground.take_inode(0), Err(Full));
+        assert_eq!(space.take_inode(0), Err(Full));
         let one = InodePlace {
             group: 1,
             index: 77,
         };
-        ground.free_inode(one);
-        assert_eq!(ground.take_inode(0), Ok(one));
-        assert!(one.block() < ground.bitmap_block(2) && one.block() > ground.bitmap_block(1));
+        space.free_inode(one);
+        assert_eq!(space.take_inode(0), Ok(one));
+        assert!(one.block() < space.bitmap_block(2) && one.block() > space.bitmap_block(1));
     }
 
     #[test]
     #[should_panic(expected = "freed twice")]
     fn a_double_free_is_noticed() {
-        let mut ground = ground();
-        let at = ground.take_frags(2, 0).unwrap();
-        ground.free_frags(at, 2);
-        ground.free_frags(at, 2);
+        let mut space = space();
+        let at = space.take_frags(2, 0).unwrap();
+        space.free_frags(at, 2);
+        space.free_frags(at, 2);
     }
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::ground::Ground;
 use super::origin::PING;
+use super::test_bed::TestBed;
 use crate::failure::{During, Result, fail};
 use crate::http::Client;
 use crate::interrupt;
@@ -33,7 +33,7 @@ const WORKERS: &str = "2";
 const AS_FAST: &str = "store.lazy-reads = 0\n";
 
 /// A proxy, running or not; dropping it kills it.
-pub struct Subject {
+pub struct Proxy {
     command: CommandLine,
     server: Option<Server>,
     /// Where clients connect.
@@ -44,12 +44,12 @@ pub struct Subject {
     pub log: PathBuf,
 }
 
-impl Subject {
+impl Proxy {
     /// Not started yet. `as_fast`: it takes the disk for a fast one, whatever it measures (unless `extra` brings a configuration).
     pub fn new(
         binary: &Path,
         origin: SocketAddr,
-        ground: &Ground,
+        test_bed: &TestBed,
         as_fast: bool,
         extra: &[String],
     ) -> Result<Self> {
@@ -67,9 +67,9 @@ impl Subject {
             "--admin",
             &admin.to_string(),
             "--store",
-            &ground.store.display().to_string(),
+            &test_bed.store.display().to_string(),
             "--store-size",
-            &ground.bytes.to_string(),
+            &test_bed.bytes.to_string(),
             "--memory",
             MEMORY,
             "--workers",
@@ -79,7 +79,7 @@ impl Subject {
         .to_vec();
         let is_config = |arg: &String| arg.starts_with("-c") || arg.starts_with("--config");
         if as_fast && !extra.iter().any(is_config) {
-            let config = ground.dir.join("loligo.toml");
+            let config = test_bed.dir.join("loligo.toml");
             fs::write(&config, AS_FAST).during(|| format!("writing {}", config.display()))?;
             args.extend(["-c".into(), config.display().to_string()]);
         }
@@ -89,7 +89,7 @@ impl Subject {
             server: None,
             address,
             admin,
-            log: ground.dir.join("loligo.log"),
+            log: test_bed.dir.join("loligo.log"),
         })
     }
 
@@ -161,7 +161,7 @@ impl Subject {
     }
 }
 
-impl Drop for Subject {
+impl Drop for Proxy {
     fn drop(&mut self) {
         if let Err(failure) = self.kill() {
             eprintln!("{failure}");

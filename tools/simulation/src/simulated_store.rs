@@ -9,7 +9,9 @@ use store::{
     Writes,
 };
 
-pub use store::{Found, Inserted, OpenPlan, Progress, Settled, Ticket, Work, WorkId, WorkOp};
+pub use store::{
+    DurabilityHandle, Found, Inserted, OpenPlan, Progress, Settled, Work, WorkId, WorkOp,
+};
 
 use crate::world;
 
@@ -95,11 +97,11 @@ pub struct Recovery {
 
 /// A store under simulation.
 #[derive(Debug)]
-pub struct Rig {
+pub struct SimulatedStore {
     store: Store,
 }
 
-impl Rig {
+impl SimulatedStore {
     /// An empty store, in place of `previous` if there was one.
     pub fn create(
         geometry: Geometry,
@@ -264,28 +266,28 @@ impl Rig {
     }
 
     /// Invalidates a primary key.
-    pub fn invalidate(&self, primary: KeyHash) -> Ticket {
-        self.store.invalidate(primary).ticket
+    pub fn invalidate(&self, primary: KeyHash) -> DurabilityHandle {
+        self.store.invalidate(primary).handle
     }
 
     /// Invalidates a primary key, and logs that only where something of it is or was stored.
-    pub fn invalidate_stored(&self, primary: KeyHash) -> Ticket {
-        self.store.invalidate_stored(primary).ticket
+    pub fn invalidate_stored(&self, primary: KeyHash) -> DurabilityHandle {
+        self.store.invalidate_stored(primary).handle
     }
 
     /// Puts a primary key in doubt.
-    pub fn doubt(&self, primary: KeyHash) -> Ticket {
-        self.store.doubt(primary).ticket
+    pub fn doubt(&self, primary: KeyHash) -> DurabilityHandle {
+        self.store.doubt(primary).handle
     }
 
     /// Invalidates what matches; None if there is no room for it.
-    pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Option<Ticket> {
+    pub fn invalidate_matching(&self, kind: u8, pattern: &[u8]) -> Option<DurabilityHandle> {
         self.store.invalidate_matching(kind, pattern).ok()
     }
 
     /// How far an invalidation has come.
-    pub fn settled(&self, ticket: Ticket) -> Settled {
-        self.store.settled(ticket)
+    pub fn settled(&self, handle: DurabilityHandle) -> Settled {
+        self.store.settled(handle)
     }
 
     /// Background work.

@@ -39,8 +39,8 @@ const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
 /// Looked at in one go.
 const SPAN_BLOCKS: u64 = 64;
-/// What a quarry takes from the data area.
-const QUARRY_BYTES: usize = 1 << 20;
+/// What a leftovers takes from the data area.
+const LEFTOVERS_BYTES: usize = 1 << 20;
 const THROTTLE_DIR: &str = "/sys/fs/cgroup/blkio";
 /// Operations a second of a throttled device.
 const CRAWL: Limit = Limit {
@@ -86,7 +86,7 @@ pub enum Fault {
 
 /// The place of a store.
 #[derive(Debug)]
-pub struct Ground {
+pub struct TestBed {
     /// What the proxy is given.
     pub store: PathBuf,
     pub bytes: Bytes,
@@ -109,7 +109,7 @@ impl Drop for Dir {
     }
 }
 
-impl Ground {
+impl TestBed {
     /// A new one; `name` is part of the directory's name.
     pub fn make(on: On, bytes: Bytes, name: &str) -> Result<Self> {
         let dir = std::env::temp_dir().join(format!("loligo-torture-{name}"));
@@ -159,11 +159,11 @@ impl Ground {
     }
 
     /// Part of the data area, if anything is written there.
-    pub fn quarry(&self) -> Option<Vec<u8>> {
+    pub fn leftovers(&self) -> Option<Vec<u8>> {
         let file = self.open().ok()?;
-        let mut stone = vec![0; QUARRY_BYTES];
-        file.read_exact_at(&mut stone, data_at(&file)?).ok()?;
-        Some(stone)
+        let mut bytes = vec![0; LEFTOVERS_BYTES];
+        file.read_exact_at(&mut bytes, data_at(&file)?).ok()?;
+        Some(bytes)
     }
 
     /// Damages what is stored; what was done, in words. Only while no proxy runs.
@@ -422,53 +422,53 @@ mod tests {
 
     #[test]
     fn damage_is_done_where_something_is_written() {
-        let ground = Ground::make(On::File, Bytes(8 << 20), "test-ground").unwrap();
+        let test_bed = TestBed::make(On::File, Bytes(8 << 20), "test-bed").unwrap();
         let mut content = vec![0; 8 << 20];
         content[5 << 20..(5 << 20) + 9000].fill(7);
         let mut chance = Chance::new(3);
         let mut damaged = 0;
         for _ in 0..40 {
-            fs::write(&ground.store, &content).unwrap();
-            ground.flip(&mut chance).unwrap();
-            damaged += u32::from(fs::read(&ground.store).unwrap() != content);
+            fs::write(&test_bed.store, &content).unwrap();
+            test_bed.flip(&mut chance).unwrap();
+            damaged += u32::from(fs::read(&test_bed.store).unwrap() != content);
         }
         assert!(damaged > 10, "{damaged}");
-        let dir = ground.dir.clone();
-        drop(ground);
+        let dir = test_bed.dir.clone();
+        drop(test_bed);
         assert!(!dir.exists());
     }
 
     #[test]
     fn a_detached_store_gets_its_size_back() {
-        let ground = Ground::make(On::File, Bytes(8 << 20), "test-detach").unwrap();
-        if ground.bears(Fault::Detach).is_err() {
+        let test_bed = TestBed::make(On::File, Bytes(8 << 20), "test-detach").unwrap();
+        if test_bed.bears(Fault::Detach).is_err() {
             eprintln!("no file can be made immutable here");
             return;
         }
-        fs::write(&ground.store, vec![1; 8 << 20]).unwrap();
-        let opened = ground.open().unwrap();
+        fs::write(&test_bed.store, vec![1; 8 << 20]).unwrap();
+        let opened = test_bed.open().unwrap();
         let mut refused = 0;
         for seed in 0..6 {
-            let detached = ground.detach(&mut Chance::new(seed)).unwrap();
+            let detached = test_bed.detach(&mut Chance::new(seed)).unwrap();
             refused += u32::from(opened.write_all_at(b"x", 0).is_err());
             drop(detached);
             opened.write_all_at(b"x", 0).unwrap();
-            assert_eq!(fs::metadata(&ground.store).unwrap().len(), 8 << 20);
+            assert_eq!(fs::metadata(&test_bed.store).unwrap().len(), 8 << 20);
         }
         assert!(refused > 0);
     }
 
     #[test]
     fn a_hanging_device_answers_when_it_is_over() {
-        let ground = match Ground::make(On::Loop, Bytes(8 << 20), "test-hang") {
-            Ok(ground) if ground.bears(Fault::Hang).is_ok() => ground,
+        let test_bed = match TestBed::make(On::Loop, Bytes(8 << 20), "test-hang") {
+            Ok(test_bed) if test_bed.bears(Fault::Hang).is_ok() => test_bed,
             _ => {
                 eprintln!("no loop device can be held up here");
                 return;
             }
         };
-        let file = ground.open().unwrap();
-        let hung = ground.hang().unwrap();
+        let file = test_bed.open().unwrap();
+        let hung = test_bed.hang().unwrap();
         let writing = std::thread::spawn(move || {
             file.write_all_at(&[7; BLOCK], 0)
                 .and_then(|()| file.sync_all())
