@@ -39,7 +39,7 @@ mod tests {
         let output = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "panicking::tests::a_panic_of_any_thread_ends_the_process_with_a_message",
+                "health::panicking::tests::a_panic_of_any_thread_ends_the_process_with_a_message",
                 "--nocapture",
             ])
             .env(CHILD, "1")
