@@ -22,6 +22,8 @@ mod into_plan;
 mod lab;
 mod lab_traces;
 mod machine;
+#[cfg(test)]
+mod mistakes;
 mod own;
 mod problem;
 mod raw;
