@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::{BENCH_HELP, BenchCommand};
-use crate::draft::LISTEN;
+use crate::config::draft::LISTEN;
+use crate::config::problem::Place;
+use crate::config::raw::{Given, Raw, RawListener, RawStore, Value};
+use crate::config::table::{LISTENER, STORE, TOP};
 use crate::lab::{LAB_HELP, LabCommand};
-use crate::problem::Place;
-use crate::raw::{Given, Raw, RawListener, RawStore, Value};
 use crate::store_tool::{STORE_HELP, StoreCommand};
-use crate::table::{LISTENER, STORE, TOP};
 
 #[derive(Parser, Debug)]
 #[command(

@@ -13,31 +13,14 @@
 
 mod bench;
 mod cli;
-mod draft;
+mod config;
 mod drawings;
 mod dump;
-mod explain;
 mod help;
-mod into_plan;
 mod lab;
 mod lab_traces;
-mod machine;
-#[cfg(test)]
-mod mistakes;
-mod own;
-mod problem;
-mod raw;
-mod reference;
-mod rules;
 mod serve;
-mod settings;
-mod shadowed;
 mod store_tool;
-mod stores;
-mod surroundings;
-mod table;
-#[cfg(test)]
-mod testing;
 mod units;
 
 use std::io::{self, Read as _, Write as _};
@@ -47,10 +30,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use cli::{Cli, Command, Flags, ProfileCommand};
-use into_plan::{Settled, into_plan};
-use machine::Machine;
-use problem::Problem;
-use raw::{FILE_BYTES_MAX, Raw};
+use config::into_plan::{Settled, into_plan};
+use config::machine::Machine;
+use config::problem::Problem;
+use config::raw::{self, FILE_BYTES_MAX, Raw};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -67,13 +50,13 @@ fn main() -> ExitCode {
         },
         Command::Check(flags) => match settle(&flags) {
             Ok((settled, raw)) => {
-                print(&explain::explain(&settled, &raw));
+                print(&config::explain::explain(&settled, &raw));
                 ExitCode::SUCCESS
             }
             Err(code) => code,
         },
         Command::Settings => {
-            print(&reference::reference());
+            print(&config::reference::reference());
             ExitCode::SUCCESS
         }
         Command::Store(command) => store_tool::run(&command),

@@ -7,8 +7,8 @@ use proxy::Ready;
 use proxy::plan::{Listener, Role};
 use tracing_subscriber::EnvFilter;
 
-use crate::into_plan::Settled;
-use crate::machine;
+use crate::config::into_plan::Settled;
+use crate::config::machine;
 
 /// Runs until a signal ends it and running requests are finished.
 pub fn serve(settled: Settled) -> ExitCode {

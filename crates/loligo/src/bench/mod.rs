@@ -25,7 +25,7 @@ use self::args::{LoadFlags, OutFlags, ReportFlags};
 use self::files::Read;
 use self::live::Live;
 use self::search_args::SearchFlags;
-use crate::machine;
+use crate::config::machine;
 
 /// The run could not be made.
 const EXIT_NO_RUN: u8 = 2;

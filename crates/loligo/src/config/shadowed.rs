@@ -10,8 +10,8 @@
 
 use proxy::plan::When;
 
-use crate::problem::Problem;
-use crate::raw::RawRule;
+use crate::config::problem::Problem;
+use crate::config::raw::RawRule;
 
 /// Settings that are conditions.
 const CONDITIONS: [&str; 5] = ["host", "path", "method", "status", "content-type"];
@@ -120,7 +120,7 @@ fn type_covers(wide: &str, narrow: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::settle;
+    use crate::config::testing::settle;
 
     fn notes(text: &str) -> Vec<String> {
         settle(text).unwrap().notes

@@ -10,7 +10,7 @@ use proxy::plan::{
 
 use ipnet::IpNet;
 
-use crate::problem::Place;
+use crate::config::problem::Place;
 
 /// Where clients connect without a word from the user.
 pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 3128);

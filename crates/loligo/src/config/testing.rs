@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use crate::into_plan::{Settled, into_plan};
-use crate::machine::{Existing, Machine, OnDisk};
-use crate::problem::Problem;
-use crate::raw::{self, Raw};
+use crate::config::into_plan::{Settled, into_plan};
+use crate::config::machine::{Existing, Machine, OnDisk};
+use crate::config::problem::Problem;
+use crate::config::raw::{self, Raw};
 
 pub fn machine() -> Machine {
     Machine {

@@ -7,8 +7,8 @@ use proxy::plan::{AdmissionKind, LazyMode, PolicyKind, Replacement};
 
 use super::*;
 use crate::cli::Flags;
-use crate::into_plan::Settled;
-use crate::testing::{complaints, machine, settle};
+use crate::config::into_plan::Settled;
+use crate::config::testing::{complaints, machine, settle};
 
 #[track_caller]
 fn wrong(text: &str, expected: Expect) {
@@ -92,7 +92,7 @@ fn stores_that_can_not_be() {
         cache_dir: None,
         ..machine()
     };
-    let problems = crate::into_plan::into_plan(&Raw::default(), &homeless).unwrap_err();
+    let problems = crate::config::into_plan::into_plan(&Raw::default(), &homeless).unwrap_err();
     assert!(
         problems[0]
             .to_string()
@@ -240,14 +240,14 @@ force = "yes"
 }
 
 fn with_flags(text: &str, store: &[&str], size: Option<&str>) -> Settled {
-    let (mut raw, _) = crate::raw::parse(text, Path::new("loligo.toml"));
+    let (mut raw, _) = crate::config::raw::parse(text, Path::new("loligo.toml"));
     let flags = Flags {
         store: store.iter().map(|&path| path.to_owned()).collect(),
         store_size: size.map(str::to_owned),
         ..Flags::default()
     };
     flags.add_to(&mut raw);
-    crate::into_plan::into_plan(&raw, &machine()).unwrap()
+    crate::config::into_plan::into_plan(&raw, &machine()).unwrap()
 }
 
 #[test]

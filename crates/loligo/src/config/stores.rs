@@ -19,13 +19,13 @@ use std::path::PathBuf;
 
 use proxy::plan::{Plan, StorePlan};
 
-use crate::draft::{StoreDraft, StorePath};
-use crate::into_plan::{find, missing, not_a_power};
-use crate::machine::{Existing, Machine, OnDisk};
-use crate::problem::{Place, Problem};
-use crate::raw::{Given, Raw, RawStore};
-use crate::settings;
-use crate::table::{STORE, TOP};
+use crate::config::draft::{StoreDraft, StorePath};
+use crate::config::into_plan::{find, missing, not_a_power};
+use crate::config::machine::{Existing, Machine, OnDisk};
+use crate::config::problem::{Place, Problem};
+use crate::config::raw::{Given, Raw, RawStore};
+use crate::config::settings;
+use crate::config::table::{STORE, TOP};
 use crate::units::Size;
 
 const MIB: u64 = 1 << 20;

@@ -3,7 +3,7 @@
 
 use expect_test::{Expect, expect};
 
-use crate::testing::complaints;
+use crate::config::testing::complaints;
 
 #[track_caller]
 fn wrong(text: &str, expected: Expect) {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::problem::{Place, Problem, did_you_mean};
-use crate::table::sections;
+use crate::config::problem::{Place, Problem, did_you_mean};
+use crate::config::table::sections;
 
 /// The largest configuration file read, bytes.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;

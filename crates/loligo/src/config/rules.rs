@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use proxy::plan::{ClientDirectives, KeyRule, Rule, Then, When};
 
-use crate::into_plan::{find, missing};
-use crate::own::{self, host_pattern, is_path, is_token};
-use crate::problem::Problem;
-use crate::raw::{Given, RawRule};
-use crate::settings::{self, Kind, Setting};
-use crate::shadowed;
-use crate::table::setting;
+use crate::config::into_plan::{find, missing};
+use crate::config::own::{self, host_pattern, is_path, is_token};
+use crate::config::problem::Problem;
+use crate::config::raw::{Given, RawRule};
+use crate::config::settings::{self, Kind, Setting};
+use crate::config::shadowed;
+use crate::config::table::setting;
 use crate::units::{Size, Time};
 
 type Done = Result<(), Problem>;

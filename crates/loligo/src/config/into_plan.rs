@@ -18,15 +18,15 @@ use proxy::plan::{
     Role, Route, StorePlan,
 };
 
-use crate::draft::{Draft, LISTEN, ListenerDraft, RouteDraft};
-use crate::machine::{Machine, OnDisk};
-use crate::problem::{Place, Problem};
-use crate::raw::{Given, Raw};
-use crate::rules;
-use crate::settings;
-use crate::stores;
-use crate::surroundings;
-use crate::table;
+use crate::config::draft::{Draft, LISTEN, ListenerDraft, RouteDraft};
+use crate::config::machine::{Machine, OnDisk};
+use crate::config::problem::{Place, Problem};
+use crate::config::raw::{Given, Raw};
+use crate::config::rules;
+use crate::config::settings;
+use crate::config::stores;
+use crate::config::surroundings;
+use crate::config::table;
 use crate::units::{Size, Time};
 
 const MIB: u64 = 1 << 20;

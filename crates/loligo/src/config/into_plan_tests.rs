@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::cli::Flags;
-use crate::testing::{complaints, machine, settle};
+use crate::config::testing::{complaints, machine, settle};
 
 #[track_caller]
 fn wrong(text: &str, expected: Expect) {
@@ -21,7 +21,7 @@ fn nothing_said_is_a_forward_proxy_for_this_machine() {
     assert_eq!(
         plan.admin,
         Some(Admin {
-            address: crate::draft::ADMIN,
+            address: crate::config::draft::ADMIN,
             allow: Vec::new()
         })
     );
@@ -420,7 +420,7 @@ fn the_pool_has_a_workers_share_of_the_files_that_clients_leave() {
 }
 
 fn with_flags(text: &str, flags: Flags) -> Result<Settled, String> {
-    let (mut raw, _) = crate::raw::parse(text, std::path::Path::new("loligo.toml"));
+    let (mut raw, _) = crate::config::raw::parse(text, std::path::Path::new("loligo.toml"));
     flags.add_to(&mut raw);
     into_plan(&raw, &machine())
         .map_err(|problems| problems.iter().map(|p| format!("{p}\n")).collect())

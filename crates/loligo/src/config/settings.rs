@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use proxy::plan::Bounds;
 
-use crate::problem::{Problem, did_you_mean};
-use crate::raw::{Given, Value};
+use crate::config::problem::{Problem, did_you_mean};
+use crate::config::raw::{Given, Value};
 use crate::units::{SIZE_FORM, Size, TIME_FORM, Time, parse_size, parse_time};
 
 /// A setting of `T`: of the whole draft, of a listener, of a route.
@@ -160,9 +160,9 @@ fn within<T: PartialOrd + Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draft::{Draft, StoreDraft};
-    use crate::problem::Place;
-    use crate::table::{STORE, TOP};
+    use crate::config::draft::{Draft, StoreDraft};
+    use crate::config::problem::Place;
+    use crate::config::table::{STORE, TOP};
 
     fn given(key: &str, value: Value) -> Given {
         Given {

@@ -12,13 +12,13 @@ use proxy::plan::{
     LocalityMode, LogTarget, Plan, PolicyKind, Replacement, Role, Route, StorePlan, Storing,
 };
 
-use crate::into_plan::Settled;
-use crate::machine::{Existing, OnDisk};
-use crate::raw::{Given, Raw, Value};
-use crate::rules;
-use crate::settings::{Kind, Setting};
-use crate::stores;
-use crate::table::{STORE, TOP};
+use crate::config::into_plan::Settled;
+use crate::config::machine::{Existing, OnDisk};
+use crate::config::raw::{Given, Raw, Value};
+use crate::config::rules;
+use crate::config::settings::{Kind, Setting};
+use crate::config::stores;
+use crate::config::table::{STORE, TOP};
 use crate::units::{Size, Time};
 
 /// The whole explanation, lines with ends.
@@ -527,7 +527,7 @@ fn differing<'a, T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::settle_raw;
+    use crate::config::testing::settle_raw;
     use expect_test::{Expect, expect};
 
     #[track_caller]

@@ -11,10 +11,10 @@ use proxy::plan::{
 };
 use tracing_subscriber::EnvFilter;
 
-use crate::draft::{Draft, ListenerDraft, RouteDraft, StoreDraft, StorePath};
-use crate::problem::Problem;
-use crate::raw::{Given, Value};
-use crate::settings;
+use crate::config::draft::{Draft, ListenerDraft, RouteDraft, StoreDraft, StorePath};
+use crate::config::problem::Problem;
+use crate::config::raw::{Given, Value};
+use crate::config::settings;
 use crate::units::parse_size;
 
 type Done = Result<(), Problem>;
@@ -340,7 +340,7 @@ fn socket_address(given: &Given) -> Result<SocketAddr, Problem> {
         Value::Number(n) => n.to_string(),
         _ => given.text()?.trim().to_owned(),
     };
-    let local = |port: u16| SocketAddr::new(crate::draft::LISTEN.ip(), port);
+    let local = |port: u16| SocketAddr::new(crate::config::draft::LISTEN.ip(), port);
     if let Ok(port) = text.strip_prefix("localhost:").unwrap_or(&text).parse() {
         return Ok(local(port));
     }

@@ -9,8 +9,8 @@
 
 use proxy::plan::LogTarget;
 
-use crate::draft::Draft;
-use crate::machine::Machine;
+use crate::config::draft::Draft;
+use crate::config::machine::Machine;
 use crate::units::Size;
 
 /// More workers than so many for each core only wait for each other.
@@ -82,7 +82,7 @@ pub fn look(draft: &Draft, machine: &Machine) -> Found {
 mod tests {
     use expect_test::{Expect, expect};
 
-    use crate::testing::{complaints, settle};
+    use crate::config::testing::{complaints, settle};
 
     #[track_caller]
     fn wrong(text: &str, expected: Expect) {

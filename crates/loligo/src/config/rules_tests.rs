@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::testing::{complaints, settle as settle_text};
+use crate::config::testing::{complaints, settle as settle_text};
 
 #[track_caller]
 fn wrong(text: &str, expected: Expect) {
@@ -57,8 +57,8 @@ fn rules_keep_their_order_and_are_told_in_words() {
         everything: fresh for 30d (200, 203, 206, 300, 301, 308, 410 only), clients' directives obeyed, reloads by one request a second
     "#]]
     .assert_eq(&words);
-    let (raw, settled) = crate::testing::settle_raw(text);
-    let explained = crate::explain::explain(&settled.unwrap(), &raw);
+    let (raw, settled) = crate::config::testing::settle_raw(text);
+    let explained = crate::config::explain::explain(&settled.unwrap(), &raw);
     assert!(explained.contains("\n  rule 3        /admin: passes the cache by\n"));
     let grace =
         "\n  stale for     0s while revalidated, 1d if the origin fails, where it says nothing\n";

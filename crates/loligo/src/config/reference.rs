@@ -5,9 +5,9 @@
 
 use std::fmt::Write as _;
 
-use crate::rules::RULE;
-use crate::settings::Setting;
-use crate::table::{LISTENER, ROUTE, STORE, TOP};
+use crate::config::rules::RULE;
+use crate::config::settings::Setting;
+use crate::config::table::{LISTENER, ROUTE, STORE, TOP};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -176,7 +176,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::testing::settle;
+    use crate::config::testing::settle;
 
     const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
 

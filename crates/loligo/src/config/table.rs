@@ -6,9 +6,9 @@
 
 use proxy::plan::{CacheRules, Dns, Limits, PoolLimits, StorePlan, Storing, Timeouts};
 
-use crate::draft::{Draft, ListenerDraft, RouteDraft, StoreDraft};
-use crate::own;
-use crate::settings::{Kind, Setting};
+use crate::config::draft::{Draft, ListenerDraft, RouteDraft, StoreDraft};
+use crate::config::own;
+use crate::config::settings::{Kind, Setting};
 
 /// Settings of the whole; those that begin with `store.` are written into a store's block and hold for all stores.
 pub const TOP: &[Setting<Draft>] = &[
