@@ -7,8 +7,7 @@ use proxy::Ready;
 use proxy::plan::{Listener, Role};
 use tracing_subscriber::EnvFilter;
 
-use crate::config::into_plan::Settled;
-use crate::config::machine;
+use crate::config::{Settled, machine};
 
 /// Runs until a signal ends it and running requests are finished.
 pub fn serve(settled: Settled) -> ExitCode {

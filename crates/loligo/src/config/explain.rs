@@ -1,25 +1,21 @@
-//! A checked configuration in words: what it listens on, whom it serves, what it keeps where.
+//! A checked configuration in words: who is served, where requests go, where the cache is, and what is set differently from the default.
 //!
-//! Printed by `loligo check`; the words come from the plan, not from what was written, so that a default and the
-//! same value written out read alike.
+//! Printed by `loligo check`. Who is served comes from the plan, not from what was written, so that a default and the same value
+//! written out read alike.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    AccessFormat, AdmissionKind, Destinations, Forward, Forwarded, IoEngine, LazyMode, Listener,
-    LocalityMode, LogTarget, Plan, PolicyKind, Replacement, Role, Route, StorePlan, Storing,
+    ClientDirectives, Destinations, Forward, Forwarded, Listener, Plan, Role, Route, StorePlan,
 };
 
-use crate::config::into_plan::Settled;
-use crate::config::machine::{Existing, OnDisk};
-use crate::config::raw::{Given, Raw, Value};
-use crate::config::rules;
-use crate::config::settings::{Kind, Setting};
-use crate::config::stores;
-use crate::config::table::{STORE, TOP};
-use crate::units::{Size, Time};
+use super::machine::{Existing, OnDisk};
+use super::raw::{Block, Raw};
+use super::rows::Row;
+use super::{Settled, general, stores};
+use crate::units::Size;
 
 /// The whole explanation, lines with ends.
 pub fn explain(settled: &Settled, raw: &Raw) -> String {
@@ -30,81 +26,23 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
     }
     match &plan.admin {
         Some(admin) => {
-            head(
-                &mut out,
-                &format!("admin interface on {}", address(admin.address)),
-            );
+            let title = format!("admin interface on {}", address(admin.address));
+            head(&mut out, &title);
             line(&mut out, "for", &clients(&admin.allow));
-            let names = [
-                &["IP addresses, localhost".to_owned()],
-                &plan.admin_names[..],
-            ]
-            .concat();
-            line(&mut out, "asked by", &names.join(", "));
-            line(&mut out, "offers", "/metrics, /status, /healthz, PURGE");
-            if plan.logs.top {
-                line(&mut out, "counts", "the hosts and URLs asked for most");
-            }
         }
         None => head(&mut out, "no admin interface"),
     }
     head(&mut out, "cache");
-    line(&mut out, "memory", &memory(plan));
+    let memory = match plan.memory_bytes {
+        0 => "none".to_owned(),
+        bytes => Size(bytes).to_string(),
+    };
+    line(&mut out, "memory", &memory);
     if plan.stores.is_empty() {
         line(&mut out, "disk", "none");
-    } else {
-        explain_stores(settled, &mut out);
     }
-    let cache = &plan.cache;
-    if !(cache.stale_while_revalidate.is_zero() && cache.stale_if_error.is_zero()) {
-        let text = format!(
-            "{} while revalidated, {} if the origin fails, where it says nothing",
-            Time(cache.stale_while_revalidate),
-            Time(cache.stale_if_error)
-        );
-        line(&mut out, "stale for", &text);
-    }
-    for (n, rule) in plan.rules.iter().enumerate() {
-        line(&mut out, &format!("rule {}", n + 1), &rules::explain(rule));
-    }
-    head(&mut out, "runs with");
-    line(&mut out, "workers", &count(plan.workers, "thread"));
-    line(
-        &mut out,
-        "clients",
-        &format!(
-            "at most {} connections at once",
-            plan.limits.connections_max
-        ),
-    );
-    line(
-        &mut out,
-        "heads",
-        &format!(
-            "at most {} and {} fields, {} of those that are not complete",
-            Size(plan.limits.head_bytes_max as u64),
-            plan.limits.fields_max,
-            Size(plan.limits.head_buffer_bytes)
-        ),
-    );
-    line(
-        &mut out,
-        "transfers",
-        &format!(
-            "at most {} of bodies on their way",
-            Size(plan.limits.transfer_buffer_bytes)
-        ),
-    );
-    line(
-        &mut out,
-        "stopping",
-        &format!(
-            "waits up to {} for running requests",
-            Time(plan.timeouts.drain)
-        ),
-    );
-    explain_logs(settled, &mut out);
-    changed(raw, &mut out);
+    explain_stores(plan, &settled.stores_on_disk, &mut out);
+    differing(raw, &mut out);
     for note in settled.notes.iter().chain(&settled.fitted) {
         let _ = writeln!(out, "\nnote: {note}");
     }
@@ -118,14 +56,6 @@ fn head(out: &mut String, text: &str) {
 
 fn line(out: &mut String, name: &str, text: &str) {
     let _ = writeln!(out, "  {name:<13} {text}");
-}
-
-fn count(n: usize, noun: &str) -> String {
-    if n == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{n} {noun}s")
-    }
 }
 
 fn address(address: std::net::SocketAddr) -> String {
@@ -184,7 +114,11 @@ fn explain_purges(listener: &Listener, out: &mut String) {
 /// Whose word counts in matters of caching.
 fn directives(listener: &Listener) -> String {
     let heeds = &listener.heeds;
-    let clients = rules::directives_in_words(heeds.client_directives);
+    let clients = match heeds.client_directives {
+        ClientDirectives::Obey => "obeyed, reloads by a request made after they came",
+        ClientDirectives::Revalidate => "obeyed, reloads by one request a second",
+        ClientDirectives::Ignore => "ignored, but for only-if-cached",
+    };
     let targeted = match (&listener.role, heeds.targeted) {
         (Role::Reverse(_), false) => "; CDN-Cache-Control not obeyed",
         _ => "",
@@ -307,21 +241,9 @@ fn host_sent(route: &Route) -> &'static str {
     }
 }
 
-fn memory(plan: &Plan) -> String {
-    match plan.memory_bytes {
-        0 => "none".to_owned(),
-        bytes => format!(
-            "{} for objects up to {}",
-            Size(bytes),
-            Size(plan.limits.memory_object_bytes_max)
-        ),
-    }
-}
-
-fn explain_stores(settled: &Settled, out: &mut String) {
-    let plan = &settled.plan;
+fn explain_stores(plan: &Plan, on_disk: &[OnDisk], out: &mut String) {
     let weights: u64 = plan.stores.iter().map(|s| u64::from(s.weight)).sum();
-    for (store, on_disk) in plan.stores.iter().zip(&settled.stores_on_disk) {
+    for (store, on_disk) in plan.stores.iter().zip(on_disk) {
         line(out, "disk", &store.path.display().to_string());
         line(out, "size", &store_size(store, on_disk));
         if plan.stores.len() > 1 {
@@ -335,15 +257,7 @@ fn explain_stores(settled: &Settled, out: &mut String) {
                 "is overwritten, whoever it belongs to",
             );
         }
-        if !store.direct {
-            line(out, "goes", "through the page cache");
-        }
     }
-    if plan.stores.len() > 1 {
-        let text = "each works for itself; the share of one that fails is fetched from the origins";
-        line(out, "together", text);
-    }
-    explain_storing(plan, out);
 }
 
 fn store_size(store: &StorePlan, on_disk: &OnDisk) -> String {
@@ -361,179 +275,68 @@ fn store_size(store: &StorePlan, on_disk: &OnDisk) -> String {
     }
 }
 
-fn explain_storing(plan: &Plan, out: &mut String) {
-    let storing = &plan.storing;
-    line(
-        out,
-        "objects",
-        &format!("up to {}", Size(plan.limits.object_bytes_max)),
-    );
-    line(
-        out,
-        "comes in",
-        match storing.admission {
-            AdmissionKind::All => "all that may be stored",
-            AdmissionKind::SecondHit => "what was missed before, lately",
-            AdmissionKind::TinyLfu => {
-                "while there is room, all; then what was asked for twice lately"
-            }
-        },
-    );
-    line(out, "goes out", &replacement(plan));
-    let together = |servers: usize| {
-        let servers = count(servers, "server");
-        format!("objects of one server together, for {servers} at a time")
-    };
-    match storing.locality {
-        LocalityMode::Servers(0) => {}
-        LocalityMode::Servers(servers) => line(out, "written", &together(servers.into())),
-        LocalityMode::Measured => {
-            let text = together(storing.locality.buffers());
-            line(out, "written", &format!("where reads are slow, {text}"));
-        }
+/// What was set, but for listeners, stores' paths and sizes, and what is the default: easily overlooked in a long file.
+fn differing(raw: &Raw, out: &mut String) {
+    let (of_all, blocks) = stores::split(raw, &mut Vec::new());
+    let mut lines = Vec::new();
+    for block in &blocks {
+        let rows = stores::rows();
+        let told = ["store.path", "store.size"];
+        set_in(
+            block,
+            rows.iter().filter(|row| !told.contains(&row.key.as_str())),
+            &mut lines,
+        );
     }
-    let wait = Time(storing.lazy_reads_deadline);
-    let mut reads = match storing.lazy_reads {
-        LazyMode::Measured => format!(
-            "at once; where they are measured to be slow, up to {} together, waiting up to {wait}",
-            Storing::LAZY_READS.default
-        ),
-        LazyMode::Gather(0 | 1) => "at once".to_owned(),
-        LazyMode::Gather(n) => format!("up to {n} together, waiting up to {wait}"),
+    let whole = Block {
+        given: [of_all, raw.whole.given.clone()].concat(),
+        ..Block::default()
     };
-    let by_hand = matches!(storing.replacement, Replacement::SecondChance { .. });
-    let is_lazy = !matches!(storing.lazy_reads, LazyMode::Gather(0 | 1));
-    if storing.group_bytes > 0 && by_hand && is_lazy {
-        let group = Size(u64::from(storing.group_bytes));
-        let _ = write!(reads, ", and then {group} at a time, for what lies beside");
+    set_in(&whole, general::rows().iter(), &mut lines);
+    for (n, rule) in raw.rules.iter().enumerate() {
+        let said = rule.given.iter().map(|given| {
+            let key = given.key.strip_prefix("rule.").unwrap_or(&given.key);
+            format!("{key} = {}", given.value)
+        });
+        lines.push(format!(
+            "rule {}: {}",
+            n + 1,
+            said.collect::<Vec<_>>().join(", ")
+        ));
     }
-    let patience = Time(storing.read_wait);
-    let _ = write!(
-        reads,
-        "; what has not come after {patience}, from the origin"
-    );
-    line(out, "read", &reads);
-    let engine = match storing.io_engine {
-        IoEngine::Auto => "io_uring where the kernel allows it, else threads",
-        IoEngine::Uring => "io_uring, or it does not start",
-        IoEngine::Threads => "threads",
-    };
-    let direct = plan.stores.iter().all(|store| store.direct);
-    let direct = if direct { "; past the page cache" } else { "" };
-    line(out, "disk I/O", &format!("{engine}{direct}"));
-}
-
-fn replacement(plan: &Plan) -> String {
-    let marks = plan.storing.watermarks;
-    let order = match plan.storing.replacement {
-        Replacement::SecondChance { window_percent: 0 } => {
-            return "what was written longest ago, used or not".to_owned();
-        }
-        Replacement::SecondChance { .. } => {
-            return "what was written longest ago and is not used".to_owned();
-        }
-        Replacement::Ordered(PolicyKind::LruThreshold { size_max }) => format!(
-            "what was used longest ago; nothing longer than {} comes in",
-            Size(size_max)
-        ),
-        Replacement::Ordered(PolicyKind::Lru) => "what was used longest ago".to_owned(),
-        Replacement::Ordered(kind) => format!("object by object, as {kind} says"),
-    };
-    format!(
-        "{order}; from {}% full down to {}%",
-        marks.high_percent, marks.low_percent
-    )
-}
-
-fn explain_logs(settled: &Settled, out: &mut String) {
-    let logs = &settled.plan.logs;
-    let access = match &logs.access {
-        None => "none".to_owned(),
-        Some(log) => {
-            let format = match log.format {
-                AccessFormat::Squid => "Squid's format",
-                AccessFormat::Json => "JSON lines",
-                AccessFormat::Combined => "the combined format",
-            };
-            match &log.target {
-                LogTarget::Stdout => format!("standard output, {format}"),
-                LogTarget::File(path) => format!("{}, {format}", path.display()),
-            }
-        }
-    };
-    line(out, "access log", &access);
-    line(
-        out,
-        "profile",
-        &logs
-            .profile
-            .as_ref()
-            .map_or("none".to_owned(), |path| path.display().to_string()),
-    );
-    line(
-        out,
-        "says",
-        &format!("{} on standard error", settled.log_level),
-    );
-}
-
-/// Numbers and switches that were set, beside their defaults: what is easily overlooked in a long file.
-fn changed(raw: &Raw, out: &mut String) {
-    let (given, stores, _) = stores::split(raw);
-    let mut lines = differing(
-        "store.",
-        STORE,
-        stores.iter().map(|store| store.given.as_slice()),
-    );
-    lines.extend(differing("", TOP, [given.as_slice()]));
-    if lines.is_empty() {
-        return;
+    if !lines.is_empty() {
+        head(out, "set differently from the default");
     }
-    head(out, "set differently from the default");
     for line in lines {
         let _ = writeln!(out, "  {line}");
     }
 }
 
-/// Those of a table, block by block.
-fn differing<'a, T>(
-    scope: &str,
-    table: &[Setting<T>],
-    blocks: impl IntoIterator<Item = &'a [Given]>,
-) -> Vec<String> {
-    let mut lines = Vec::new();
-    for block in blocks {
-        for setting in table {
-            let Some(given) = block.iter().rfind(|given| given.key == setting.key) else {
-                continue;
-            };
-            let value = match &given.value {
-                Value::Text(text) => text.clone(),
-                value => value.to_string(),
-            };
-            let default = setting.kind.default();
-            if matches!(setting.kind, Kind::Own { .. }) || value == default {
-                continue;
-            }
-            lines.push(format!(
-                "{scope}{} = {value}   (default {default})",
-                setting.key
-            ));
-        }
+fn set_in<'a, T: 'a>(
+    block: &Block,
+    rows: impl Iterator<Item = &'a Row<T>>,
+    lines: &mut Vec<String>,
+) {
+    for row in rows {
+        let given = block.find(&row.key).filter(|given| !row.is_default(given));
+        lines.extend(given.map(|given| {
+            let (key, value, default) = (&row.key, &given.value, &row.default);
+            format!("{key} = {value}   (default: {default})")
+        }));
     }
-    lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::testing::settle_raw;
+    use crate::config::testing::{machine, raw};
     use expect_test::{Expect, expect};
 
     #[track_caller]
     fn check(text: &str, expected: Expect) {
-        let (raw, settled) = settle_raw(text);
-        expected.assert_eq(&explain(&settled.unwrap(), &raw));
+        let raw = raw(text).unwrap();
+        let settled = crate::config::into_plan(&raw, &machine()).unwrap();
+        expected.assert_eq(&explain(&settled, &raw));
     }
 
     #[test]
@@ -541,53 +344,22 @@ mod tests {
         check(
             "",
             expect![[r#"
-                forward proxy on 127.0.0.1:3128
-                  for           this machine only
-                  fetches       from anywhere, this machine and link-local addresses included
-                  to ports      80, 443, 1024-65535
-                  tunnels       CONNECT to port 443
-                  directives    of clients obeyed, reloads by one request a second
+            forward proxy on 127.0.0.1:3128
+              for           this machine only
+              fetches       from anywhere, this machine and link-local addresses included
+              to ports      80, 443, 1024-65535
+              tunnels       CONNECT to port 443
+              directives    of clients obeyed, reloads by one request a second
 
-                admin interface on 127.0.0.1:3129
-                  for           this machine only
-                  asked by      IP addresses, localhost
-                  offers        /metrics, /status, /healthz, PURGE
+            admin interface on 127.0.0.1:3129
+              for           this machine only
 
-                cache
-                  memory        512MiB for objects up to 1MiB
-                  disk          /home/u/.cache/loligo/store
-                  size          10GiB, to be made at the first start
-                  objects       up to 1GiB
-                  comes in      all that may be stored
-                  goes out      what was written longest ago and is not used
-                  written       where reads are slow, objects of one server together, for 128 servers at a time
-                  read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms, and then 64KiB at a time, for what lies beside; what has not come after 5s, from the origin
-                  disk I/O      io_uring where the kernel allows it, else threads; past the page cache
-
-                runs with
-                  workers       4 threads
-                  clients       at most 16384 connections at once
-                  heads         at most 16KiB and 128 fields, 64MiB of those that are not complete
-                  transfers     at most 256MiB of bodies on their way
-                  stopping      waits up to 30s for running requests
-                  access log    none
-                  profile       none
-                  says          info on standard error
-            "#]],
+            cache
+              memory        512MiB
+              disk          /home/u/.cache/loligo/store
+              size          10GiB, to be made at the first start
+        "#]],
         );
-    }
-
-    #[test]
-    fn who_purges_and_what_is_counted_is_said() {
-        let text = "admin.top = true\n[[listener]]\naddress = 8080\norigin = \"http://o\"\npurge-from = [\"10.0.0.1\"]";
-        let (raw, settled) = settle_raw(text);
-        let words = explain(&settled.unwrap(), &raw);
-        for line in [
-            "  counts        the hosts and URLs asked for most\n",
-            "  purges from   10.0.0.1\n",
-        ] {
-            assert!(words.contains(line), "{words}");
-        }
     }
 
     #[test]
@@ -600,9 +372,10 @@ mod tests {
             store.path = "/x/half-gib"
             store.direct = false
             timeouts.drain = "1m"
+            timeouts.client-idle = "65s"
             limits.head-max = "64KiB"
             log.access = "-"
-            log.profile = "/x/profile"
+            log.level = "info"
             [[listener]]
             address = "0.0.0.0:3128"
             allow = ["10.0.0.0/8", "192.0.2.7"]
@@ -610,6 +383,7 @@ mod tests {
             allow-destinations = ["127.0.0.2"]
             [[listener]]
             address = "127.0.0.1:0"
+            purge-from = ["10.0.0.1"]
             [[listener.route]]
             host = "*.example.org"
             path = "/docs"
@@ -618,6 +392,9 @@ mod tests {
             host = "example.org"
             origin = "http://127.0.0.1:8080"
             pass-host = true
+            [[rule]]
+            status = [404, "5xx"]
+            ttl = "5s"
             "#,
             expect![[r#"
                 forward proxy on 0.0.0.0:3128 (every address of this machine)
@@ -630,6 +407,7 @@ mod tests {
                 reverse proxy on 127.0.0.1, any free port
                   for           this machine only
                   directives    of clients ignored, but for only-if-cached
+                  purges from   10.0.0.1
                   route         example.org -> http://127.0.0.1:8080 (the client's Host)
                   route         hosts below example.org, /docs -> https://docs.example (the client's Host, certificate checked)
                   otherwise     requests are refused
@@ -641,35 +419,27 @@ mod tests {
                   memory        none
                   disk          /x/half-gib
                   size          512MiB, the file's size as it is
-                  goes          through the page cache
-                  objects       up to 1GiB
-                  comes in      all that may be stored
-                  goes out      what was written longest ago and is not used
-                  written       where reads are slow, objects of one server together, for 128 servers at a time
-                  read          at once; where they are measured to be slow, up to 10 together, waiting up to 2ms, and then 64KiB at a time, for what lies beside; what has not come after 5s, from the origin
-                  disk I/O      io_uring where the kernel allows it, else threads
-
-                runs with
-                  workers       1 thread
-                  clients       at most 16384 connections at once
-                  heads         at most 64KiB and 128 fields, 64MiB of those that are not complete
-                  transfers     at most 256MiB of bodies on their way
-                  stopping      waits up to 1m for running requests
-                  access log    standard output, Squid's format
-                  profile       /x/profile
-                  says          info on standard error
 
                 set differently from the default
-                  store.direct = false   (default true)
-                  limits.head-max = 64KiB   (default 16KiB)
-                  timeouts.drain = 1m   (default 30s)
+                  store.direct = false   (default: true)
+                  workers = 1   (default: one a core)
+                  memory = "none"   (default: an eighth of the RAM, at most 1GiB)
+                  admin.address = "none"   (default: 127.0.0.1:3129)
+                  log.access = "-"   (default: none)
+                  limits.head-max = "64KiB"   (default: 16KiB)
+                  timeouts.drain = "1m"   (default: 30s)
+                  rule 1: status = [404, "5xx"], ttl = "5s"
             "#]],
         );
     }
 
     #[test]
     fn several_stores_in_words() {
-        let text = r#"
+        check(
+            r#"
+            admin.top = true
+            admin.address = "0.0.0.0:3129"
+            admin.allow = "10.0.0.0/8"
             [[store]]
             path = "/x/half-gib"
             direct = false
@@ -678,40 +448,44 @@ mod tests {
             weight = 3
             force = true
             replacement = "lru-threshold=1MiB"
-            admission = "second-hit"
-            locality-buffers = 32
             lazy-reads = 10
-            "#;
-        let (raw, settled) = settle_raw(text);
-        let said = explain(&settled.unwrap(), &raw);
-        let cache = &said[said.find("cache\n").unwrap()..said.find("\nruns with").unwrap()];
-        expect![[r#"
-            cache
-              memory        512MiB for objects up to 1MiB
-              disk          /x/half-gib
-              size          512MiB, the file's size as it is
-              share         25% of the objects
-              goes          through the page cache
-              disk          /x/device
-              size          the whole device
-              share         75% of the objects
-              what is there is overwritten, whoever it belongs to
-              together      each works for itself; the share of one that fails is fetched from the origins
-              objects       up to 1GiB
-              comes in      what was missed before, lately
-              goes out      what was used longest ago; nothing longer than 1MiB comes in; from 97% full down to 95%
-              written       objects of one server together, for 32 servers at a time
-              read          up to 10 together, waiting up to 2ms; what has not come after 5s, from the origin
-              disk I/O      io_uring where the kernel allows it, else threads
-        "#]].assert_eq(cache);
-        let (_, rest) = said.split_once("set differently").unwrap();
-        expect![[r#"
-             from the default
-              store.direct = false   (default true)
-              store.weight = 3   (default 1)
-              store.force = true   (default false)
+            chunk = "4KiB"
+            "#,
+            expect![[r#"
+                forward proxy on 127.0.0.1:3128
+                  for           this machine only
+                  fetches       from anywhere, this machine and link-local addresses included
+                  to ports      80, 443, 1024-65535
+                  tunnels       CONNECT to port 443
+                  directives    of clients obeyed, reloads by one request a second
 
-            note: /x/device is taken as a store whatever is on it (force); take force out after the first start
-        "#]].assert_eq(rest);
+                admin interface on 0.0.0.0:3129 (every address of this machine)
+                  for           this machine and 10.0.0.0/8
+
+                cache
+                  memory        512MiB
+                  disk          /x/half-gib
+                  size          512MiB, the file's size as it is
+                  share         25% of the objects
+                  disk          /x/device
+                  size          the whole device
+                  share         75% of the objects
+                  what is there is overwritten, whoever it belongs to
+
+                set differently from the default
+                  store.direct = false   (default: true)
+                  store.weight = 3   (default: 1)
+                  store.force = true   (default: false)
+                  admin.address = "0.0.0.0:3129"   (default: 127.0.0.1:3129)
+                  admin.allow = "10.0.0.0/8"   (default: none: this machine only)
+                  admin.top = true   (default: false)
+                  store.replacement = "lru-threshold=1MiB"   (default: second-chance)
+                  store.lazy-reads = 10   (default: auto)
+
+                note: loligo.toml:14: store.chunk = "4KiB": has no effect any more, take it out: a store keeps the chunks it was made with; a new one has chunks of 512 bytes or of its device's blocks, if they are larger (others: loligo store init --chunk)
+
+                note: /x/device is taken as a store whatever is on it (force); take force out after the first start
+            "#]],
+        );
     }
 }

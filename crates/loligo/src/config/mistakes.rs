@@ -70,13 +70,13 @@ fn a_value_without_its_unit_or_of_another_kind() {
 #[test]
 fn a_value_out_of_its_range() {
     wrong(
-        "workers = 0\nmemory = \"1KiB\"\n[timeouts]\nconnect = \"3m\"\n[limits]\nfields-max = 1000\nhead-max = \"2MiB\"\n\
+        "workers = 0\nmemory = \"1KiB\"\n[timeouts]\nconnect = \"3m\"\n[limits]\nwaiters-max = 100000\nhead-max = \"2MiB\"\n\
          [cache]\nheuristic-percent = -1\n[store]\nsize = \"1MiB\"\nweight = 1001\nread-wait = \"1ms\"\n[[rule]]\nttl = \"400d\"\n",
         expect![[r#"
             loligo.toml:1: workers = 0: must be from 1 to 256
             loligo.toml:2: memory = "1KiB": must be from 1MiB to 1TiB
             loligo.toml:4: timeouts.connect = "3m": must be from 1s to 2m
-            loligo.toml:6: limits.fields-max = 1000: must be from 16 to 128
+            loligo.toml:6: limits.waiters-max = 100000: must be from 0 to 65536
             loligo.toml:7: limits.head-max = "2MiB": must be from 4KiB to 1MiB
             loligo.toml:9: cache.heuristic-percent = -1: expected a whole number
             loligo.toml:11: store.size = "1MiB": must be from 4MiB to 2TiB

@@ -1,20 +1,113 @@
-//! What was typed and written becomes a plan.
+//! From what the user said to what the program needs: [`Raw`] and [`Machine`] in, `Plan` out, or all that is wrong.
+//!
+//! Single settings are read by their rows (`rows`, `values`) into drafts; then what they say together is looked at, and defaults that
+//! depend on the machine are filled in:
+//!
+//! | file | settings of |
+//! |---|---|
+//! | `general` | the whole |
+//! | `listeners` | `[[listener]]` and `[[listener.route]]` |
+//! | `stores` | `[[store]]` |
+//! | `rules`, `shadowed` | `[[rule]]` |
+//! | `surroundings` | what the plan needs of the machine |
+//!
+//! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
 
-pub mod draft;
 pub mod explain;
-pub mod into_plan;
+pub mod general;
+pub mod listeners;
 pub mod machine;
 #[cfg(test)]
 mod mistakes;
-pub mod own;
 pub mod problem;
 pub mod raw;
 pub mod reference;
-pub mod rules;
-pub mod settings;
-pub mod shadowed;
+mod retired;
+mod rows;
+mod rules;
+mod shadowed;
 pub mod stores;
-pub mod surroundings;
-pub mod table;
+mod surroundings;
 #[cfg(test)]
-pub mod testing;
+mod testing;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use proxy::plan::Plan;
+
+use general::Draft;
+use machine::{Machine, OnDisk};
+use problem::Problem;
+use raw::{Block, Raw};
+
+/// A checked configuration.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settled {
+    /// What the proxy needs.
+    pub plan: Plan,
+    /// The filter of what is said on standard error.
+    pub log_level: String,
+    /// What is on disk where each store is to be.
+    pub stores_on_disk: Vec<OnDisk>,
+    /// What is allowed but may surprise.
+    pub notes: Vec<String>,
+    /// Defaults that were fitted to this machine: nobody asked for more, so nobody need be warned.
+    pub fitted: Vec<String>,
+}
+
+/// What was found while a configuration was checked.
+#[derive(Default)]
+pub struct Found {
+    problems: Vec<Problem>,
+    notes: Vec<String>,
+    fitted: Vec<String>,
+}
+
+/// Checks everything.
+pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> {
+    let mut found = Found {
+        problems: raw.problems.clone(),
+        notes: raw.notes.iter().map(Problem::to_string).collect(),
+        fitted: Vec::new(),
+    };
+    let (of_all, blocks) = stores::split(raw, &mut found.problems);
+    let whole = Block {
+        given: [of_all, raw.whole.given.clone()].concat(),
+        ..Block::default()
+    };
+    let mut draft = Draft::default();
+    rows::apply(
+        &general::rows(),
+        &whole.given,
+        &mut draft,
+        &mut found.problems,
+    );
+    let listeners = listeners::settle(&raw.listeners, &draft, &whole, &mut found.problems);
+    let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
+    let rules = rules::settle(&raw.rules, &mut found);
+    surroundings::look(&draft, &whole, machine, &mut found);
+    let log_level = draft.log_level.clone();
+    let general = general::settle(draft, &whole, &stores, machine, &mut found);
+    if !found.problems.is_empty() {
+        found.problems.sort_by_key(Problem::line);
+        found.problems.dedup();
+        return Err(found.problems);
+    }
+    Ok(Settled {
+        plan: Plan {
+            listeners,
+            stores,
+            rules,
+            ..general
+        },
+        log_level,
+        stores_on_disk,
+        notes: found.notes,
+        fitted: found.fitted,
+    })
+}
+
+fn needs_allow(how: &str) -> String {
+    format!("beyond this machine it must say whom it serves: {how}")
+}

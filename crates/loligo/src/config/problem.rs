@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Where a setting was written.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub enum Place {
     /// A line of the configuration file, counted from 1.
     Line(Arc<PathBuf>, usize),
     /// A flag of the command line.
     Flag(&'static str),
     /// Nowhere: a default.
+    #[default]
     Default,
 }
 

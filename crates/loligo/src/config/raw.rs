@@ -1,9 +1,8 @@
 //! What the user said: settings as written, each with its place. Nothing is checked here but the shape.
 //!
-//! A configuration is flat: a setting has a name like `store.size` and a value. Only stores, listeners and
-//! their routes, and rules repeat. TOML tables are flattened to such names, the command line's flags become settings too (later ones win),
-//! and `table` knows which names exist. So a file and a flag are checked by the same lines of code and
-//! complain in the same way.
+//! A configuration is flat: a setting has a name such as `store.size` and a value. Only stores, listeners, their routes and rules repeat;
+//! each is a [`Block`]. Tables become names with dots, and a flag becomes a setting too (the later one wins). So files and flags
+//! are checked by the same code, and complaints about them read alike.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,8 +11,8 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::problem::{Place, Problem, did_you_mean};
-use crate::config::table::sections;
+use super::problem::{Place, Problem, did_you_mean};
+use super::{general, retired};
 
 /// The largest configuration file read, bytes.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -22,55 +21,63 @@ pub const FILE_BYTES_MAX: u64 = 4 << 20;
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Raw {
     /// Settings outside blocks that repeat.
-    pub given: Vec<Given>,
-    /// The `[store]` block, or the `[[store]]` blocks.
-    pub stores: Vec<RawStore>,
+    pub whole: Block,
+    /// The `[store]` block, or the `[[store]]` blocks, or one for each `--store`.
+    pub stores: Vec<Block>,
+    /// The `[[listener]]` blocks, or one for each `--listen`.
+    pub listeners: Vec<Block>,
+    /// The `[[rule]]` blocks.
+    pub rules: Vec<Block>,
     /// What the file's stores say of themselves, where flags have replaced them: checked all the same.
     pub replaced: Vec<Given>,
-    /// The `[[listener]]` blocks.
-    pub listeners: Vec<RawListener>,
-    /// The `[[rule]]` blocks.
-    pub rules: Vec<RawRule>,
-    /// Tables of a name that no table has; what is in them says nothing.
-    pub strays: Vec<Problem>,
+    /// Tables that do not exist, or are written with the wrong brackets; their content is left out.
+    pub problems: Vec<Problem>,
+    /// Settings that have no effect any more, by line.
+    pub notes: Vec<Problem>,
 }
 
-/// One `[store]` or `[[store]]` block, or one `--store`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RawStore {
-    /// Where the block begins.
+/// Settings that belong together.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct Block {
+    /// Where it begins.
     pub place: Place,
-    /// Its settings, names without `store.`; those of all stores among them.
+    /// Its settings, by their whole names.
     pub given: Vec<Given>,
+    /// The `[[listener.route]]` blocks of a listener.
+    pub routes: Vec<Block>,
 }
 
-/// One `[[listener]]` block, or one `--listen`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RawListener {
-    /// Where the block begins.
-    pub place: Place,
-    /// Its settings, names without `listener.`.
-    pub given: Vec<Given>,
-    /// The `[[listener.route]]` blocks.
-    pub routes: Vec<RawRoute>,
-}
+impl Block {
+    /// A block of which nothing is said yet.
+    pub fn at(place: Place) -> Self {
+        Block {
+            place,
+            ..Block::default()
+        }
+    }
 
-/// One `[[listener.route]]` block.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RawRoute {
-    /// Where the block begins.
-    pub place: Place,
-    /// Its settings, names without `listener.route.`.
-    pub given: Vec<Given>,
-}
+    /// What is said of this setting; the last one counts.
+    pub fn find(&self, key: &str) -> Option<&Given> {
+        self.given.iter().rfind(|given| given.key == key)
+    }
 
-/// One `[[rule]]` block.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RawRule {
-    /// Where the block begins.
-    pub place: Place,
-    /// Its settings, names without `rule.`.
-    pub given: Vec<Given>,
+    /// Is anything said of this setting?
+    pub fn says(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// A problem with this setting: where it was written, or else where the block begins.
+    pub fn problem(&self, key: &str, message: impl Into<String>) -> Problem {
+        match self.find(key) {
+            Some(given) => given.problem(message),
+            None => Problem {
+                place: self.place.clone(),
+                key: key.to_owned(),
+                value: String::new(),
+                message: message.into(),
+            },
+        }
+    }
 }
 
 /// One setting as written.
@@ -134,80 +141,31 @@ impl Given {
             message: message.into(),
         }
     }
-
-    /// The value as text.
-    pub fn text(&self) -> Result<&str, Problem> {
-        match &self.value {
-            Value::Text(text) => Ok(text),
-            _ => Err(self.problem("expected text in quotes")),
-        }
-    }
-
-    /// The value as a list: an array, or text with commas. Numbers in an array count as their text.
-    pub fn list(&self) -> Result<Vec<String>, Problem> {
-        let expected = || self.problem("expected a list such as [\"a\", \"b\"], or \"a,b\"");
-        match &self.value {
-            Value::Text(text) => Ok(text
-                .split(',')
-                .map(str::trim)
-                .filter(|s| !s.is_empty())
-                .map(str::to_owned)
-                .collect()),
-            Value::Number(n) => Ok(vec![n.to_string()]),
-            Value::List(items) => items
-                .iter()
-                .map(|item| match item {
-                    Value::Text(text) => Ok(text.trim().to_owned()),
-                    Value::Number(n) => Ok(n.to_string()),
-                    _ => Err(expected()),
-                })
-                .collect(),
-            Value::Switch(_) | Value::Other(_) => Err(expected()),
-        }
-    }
-
-    /// The value as a path. One in the file is relative to the file's directory, one in a flag to the current.
-    pub fn path(&self) -> Result<PathBuf, Problem> {
-        let text = self.text()?;
-        if text.is_empty() {
-            return Err(self.problem("expected a path"));
-        }
-        match &self.place {
-            Place::Line(file, _) => Ok(file.parent().unwrap_or(Path::new("")).join(text)),
-            Place::Flag(_) | Place::Default => Ok(PathBuf::from(text)),
-        }
-    }
 }
 
-/// Reads a file's text. Everything understandable is in `Raw` even if there are problems.
-pub fn parse(text: &str, path: &Path) -> (Raw, Vec<Problem>) {
+/// Reads a file's text; the only problem that leaves nothing to be read is text that is no TOML.
+pub fn parse(text: &str, path: &Path) -> Result<Raw, Problem> {
     let mut parser = Parser {
         text,
         path: Arc::new(path.to_owned()),
-        problems: Vec::new(),
+        raw: Raw::default(),
     };
-    let mut raw = Raw::default();
-    match DeTable::parse(text) {
-        Ok(root) => parser.root(root.get_ref(), &mut raw),
-        Err(e) => {
-            let at = e.span().map_or(0, |span| span.start);
-            let message = format!("not TOML: {}", e.message().trim());
-            let place = parser.place(at);
-            parser.problems.push(Problem {
-                place,
-                key: String::new(),
-                value: String::new(),
-                message,
-            });
-        }
-    }
-    (raw, parser.problems)
+    let root = DeTable::parse(text).map_err(|e| Problem {
+        place: parser.place(e.span().map_or(0, |span| span.start)),
+        key: String::new(),
+        value: String::new(),
+        message: format!("not TOML: {}", e.message().trim()),
+    })?;
+    parser.root(root.get_ref());
+    // A table's entries come in the order of their names.
+    parser.raw.notes.sort_by_key(Problem::line);
+    Ok(parser.raw)
 }
 
 struct Parser<'a> {
     text: &'a str,
     path: Arc<PathBuf>,
-    problems: Vec<Problem>,
+    raw: Raw,
 }
 
 type Entry<'a, 'i> = (&'a str, &'a Spanned<DeValue<'i>>, Place);
@@ -215,10 +173,8 @@ type Entry<'a, 'i> = (&'a str, &'a Spanned<DeValue<'i>>, Place);
 impl Parser<'_> {
     fn place(&self, at: usize) -> Place {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
-        Place::Line(
-            self.path.clone(),
-            1 + before.iter().filter(|&&b| b == b'\n').count(),
-        )
+        let line = 1 + before.iter().filter(|&&b| b == b'\n').count();
+        Place::Line(self.path.clone(), line)
     }
 
     fn entries<'a, 'i>(&self, table: &'a DeTable<'i>) -> Vec<Entry<'a, 'i>> {
@@ -229,106 +185,68 @@ impl Parser<'_> {
         table.iter().map(entry).collect()
     }
 
-    fn root(&mut self, root: &DeTable<'_>, raw: &mut Raw) {
+    fn root(&mut self, root: &DeTable<'_>) {
+        let tables = general::sections();
         for (key, value, place) in self.entries(root) {
-            if key == "listener" {
-                for (table, place) in self.blocks(key, value, place) {
-                    let listener = self.listener(table, place, &mut raw.strays);
-                    raw.listeners.push(listener);
-                }
-            } else if key == "rule" {
-                for (table, place) in self.blocks(key, value, place) {
-                    let mut given = Vec::new();
-                    for (key, value, place) in self.entries(table) {
-                        self.flatten(key, value, place, &mut given);
+            match key {
+                "listener" => self.raw.listeners = self.blocks("listener", value, place),
+                "rule" => self.raw.rules = self.blocks("rule", value, place),
+                "store" => {
+                    self.raw.stores = match value.get_ref() {
+                        DeValue::Table(table) => vec![self.block("store", table, place)],
+                        _ => self.blocks("store", value, place),
                     }
-                    raw.rules.push(RawRule { place, given });
                 }
-            } else if key == "store" {
-                self.stores(value, place, &mut raw.stores);
-            } else if let Some(problem) = stray(key, value, &place, sections()) {
-                raw.strays.push(problem);
-            } else {
-                self.flatten(key, value, place, &mut raw.given);
-            }
-        }
-    }
-
-    /// One table, or an array of tables.
-    fn stores(&mut self, value: &Spanned<DeValue<'_>>, place: Place, stores: &mut Vec<RawStore>) {
-        let blocks = match value.get_ref() {
-            DeValue::Table(table) => vec![(table, place)],
-            _ => self.blocks("store", value, place),
-        };
-        for (table, place) in blocks {
-            let mut given = Vec::new();
-            for (key, value, place) in self.entries(table) {
-                self.flatten(key, value, place, &mut given);
-            }
-            stores.push(RawStore { place, given });
-        }
-    }
-
-    fn listener(
-        &mut self,
-        table: &DeTable<'_>,
-        place: Place,
-        strays: &mut Vec<Problem>,
-    ) -> RawListener {
-        let mut listener = RawListener {
-            place,
-            given: Vec::new(),
-            routes: Vec::new(),
-        };
-        for (key, value, place) in self.entries(table) {
-            if key == "route" {
-                for (table, place) in self.blocks("listener.route", value, place) {
-                    let mut given = Vec::new();
-                    for (key, value, place) in self.entries(table) {
-                        self.flatten(key, value, place, &mut given);
-                    }
-                    listener.routes.push(RawRoute { place, given });
+                _ if self.is_stray("", key, value, &place, &tables) => {}
+                _ => {
+                    let mut given = std::mem::take(&mut self.raw.whole.given);
+                    self.flatten(key, value, place, &mut given);
+                    self.raw.whole.given = given;
                 }
-            } else if let Some(mut problem) = stray(key, value, &place, ["route"].into_iter()) {
-                problem.key.insert_str(0, "listener.");
-                strays.push(problem);
-            } else {
-                self.flatten(key, value, place, &mut listener.given);
             }
         }
-        listener
     }
 
-    /// The tables of an array of tables.
-    fn blocks<'a, 'i>(
-        &mut self,
-        name: &str,
-        value: &'a Spanned<DeValue<'i>>,
-        place: Place,
-    ) -> Vec<(&'a DeTable<'i>, Place)> {
+    /// The blocks of an array of tables.
+    fn blocks(&mut self, name: &str, value: &Spanned<DeValue<'_>>, place: Place) -> Vec<Block> {
         let mut blocks = Vec::new();
-        let mut stray = true;
+        let mut all_are_tables = false;
         if let DeValue::Array(items) = value.get_ref() {
-            stray = false;
+            all_are_tables = true;
             for item in items.iter() {
                 match item.get_ref() {
-                    DeValue::Table(table) => blocks.push((table, self.place(item.span().start))),
-                    _ => stray = true,
+                    DeValue::Table(table) => {
+                        let place = self.place(item.span().start);
+                        blocks.push(self.block(name, table, place));
+                    }
+                    _ => all_are_tables = false,
                 }
             }
         }
-        if stray {
+        if !all_are_tables {
             let single = if name == "store" { "[store] or " } else { "" };
             let message =
                 format!("expected blocks that begin with {single}[[{name}]], two brackets");
-            self.problems.push(Problem {
-                place,
-                key: name.to_owned(),
-                value: String::new(),
-                message,
-            });
+            self.raw
+                .problems
+                .push(Block::at(place).problem(name, message));
         }
         blocks
+    }
+
+    fn block(&mut self, name: &str, table: &DeTable<'_>, place: Place) -> Block {
+        let mut block = Block::at(place);
+        let is_listener = name == "listener";
+        for (key, value, place) in self.entries(table) {
+            if is_listener && key == "route" {
+                block.routes = self.blocks("listener.route", value, place);
+            } else if !is_listener
+                || !self.is_stray("listener.", key, value, &place, &["route".into()])
+            {
+                self.flatten(&format!("{name}.{key}"), value, place, &mut block.given);
+            }
+        }
+        block
     }
 
     /// A table's entries become `name.key`.
@@ -343,12 +261,19 @@ impl Parser<'_> {
             for (key, value, place) in self.entries(table) {
                 self.flatten(&format!("{name}.{key}"), value, place, given);
             }
-        } else {
-            given.push(Given {
-                key: name.to_owned(),
-                value: self.value(value),
-                place,
-            });
+            return;
+        }
+        let one = Given {
+            key: name.to_owned(),
+            value: self.value(value),
+            place,
+        };
+        match retired::instead(name) {
+            Some(instead) => {
+                let message = format!("has no effect any more, take it out: {instead}");
+                self.raw.notes.push(one.problem(message));
+            }
+            None => given.push(one),
         }
     }
 
@@ -366,43 +291,46 @@ impl Parser<'_> {
             DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Table(_) => as_written(),
         }
     }
-}
 
-/// A table, or an array of tables, of a name that is none of these.
-fn stray<'a>(
-    key: &str,
-    value: &Spanned<DeValue<'_>>,
-    place: &Place,
-    known: impl Iterator<Item = &'a str> + Clone,
-) -> Option<Problem> {
-    let is_table = |value: &DeValue<'_>| matches!(value, DeValue::Table(_));
-    let (is_one, are_several) = match value.get_ref() {
-        DeValue::Array(items) => (false, items.iter().any(|item| is_table(item.get_ref()))),
-        value => (is_table(value), false),
-    };
-    let mut names = known.clone();
-    if !is_one && !are_several || is_one && names.any(|name| name == key) {
-        return None;
-    }
-    let message = match did_you_mean(key, known) {
-        Some(meant) if meant == key => {
-            "is one table: write it with one pair of brackets".to_owned()
+    /// Is it a table, or an array of tables, of a name that is none of those known? Then that is a problem.
+    fn is_stray(
+        &mut self,
+        scope: &str,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+        place: &Place,
+        known: &[String],
+    ) -> bool {
+        let is_table = |value: &DeValue<'_>| matches!(value, DeValue::Table(_));
+        let (is_one, are_several) = match value.get_ref() {
+            DeValue::Array(items) => (false, items.iter().any(|item| is_table(item.get_ref()))),
+            value => (is_table(value), false),
+        };
+        if !is_one && !are_several || is_one && known.iter().any(|name| name == key) {
+            return false;
         }
-        Some(meant) => format!("there is no such table; did you mean \"{meant}\"?"),
-        None => "there is no such table; `loligo settings` lists them all".to_owned(),
-    };
-    Some(Problem {
-        place: place.clone(),
-        key: key.to_owned(),
-        value: String::new(),
-        message,
-    })
+        let message = match did_you_mean(key, known.iter().map(String::as_str)) {
+            Some(meant) if meant == key => {
+                "is one table: write it with one pair of brackets".to_owned()
+            }
+            Some(meant) => format!("there is no such table; did you mean \"{meant}\"?"),
+            None => "there is no such table; `loligo settings` lists them all".to_owned(),
+        };
+        let block = Block::at(place.clone());
+        let problem = block.problem(&format!("{scope}{key}"), message);
+        self.raw.problems.push(problem);
+        true
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn read(text: &str) -> Raw {
+        parse(text, Path::new("x.toml")).unwrap()
+    }
 
     fn line(place: &Place) -> usize {
         match place {
@@ -413,75 +341,48 @@ mod tests {
 
     #[test]
     fn tables_and_dotted_keys_are_the_same_setting() {
-        let (a, problems) = parse("[store]\nsize = \"1GiB\"\n", Path::new("x.toml"));
-        assert_eq!(problems, []);
-        let (b, _) = parse("\nstore.size = \"1GiB\"\n", Path::new("x.toml"));
-        assert_eq!(a.stores[0].given, b.stores[0].given);
-        assert_eq!(
-            (
-                a.stores[0].given[0].key.as_str(),
-                line(&a.stores[0].given[0].place)
-            ),
-            ("size", 2)
+        let (a, b) = (
+            read("[store]\nsize = \"1GiB\"\n"),
+            read("\nstore.size = \"1GiB\"\n"),
         );
-        let (a, _) = parse("[log]\nlevel = \"warn\"\n", Path::new("x.toml"));
-        let (b, _) = parse("\nlog.level = \"warn\"\n", Path::new("x.toml"));
-        assert_eq!((a.given[0].key.as_str(), &a), ("log.level", &b));
+        assert_eq!(a.stores[0].given, b.stores[0].given);
+        let size = &a.stores[0].given[0];
+        assert_eq!((size.key.as_str(), line(&size.place)), ("store.size", 2));
+        let (a, b) = (
+            read("[log]\nlevel = \"warn\"\n"),
+            read("\nlog.level = \"warn\"\n"),
+        );
+        assert_eq!((a.whole.given[0].key.as_str(), &a), ("log.level", &b));
     }
 
     #[test]
-    fn one_store_or_several() {
-        let text = "[[store]]\npath = \"a\"\n[[store]]\npath = \"b\"\n";
-        let (raw, problems) = parse(text, Path::new("x.toml"));
-        assert_eq!(problems, []);
+    fn blocks_keep_order_and_line() {
+        let raw = read("[[store]]\npath = \"a\"\n[[store]]\npath = \"b\"\n");
         let lines: Vec<_> = raw.stores.iter().map(|s| line(&s.given[0].place)).collect();
         assert_eq!(lines, [2, 4]);
-        let (_, problems) = parse("store = \"/x\"", Path::new("x.toml"));
+        let raw = read(
+            "[[listener]]\naddress = \"a\"\n[[listener]]\naddress = \"b\"\n\n[[listener.route]]\npath = \"/x\"\n",
+        );
+        assert_eq!(raw.listeners.len(), 2);
+        assert_eq!(raw.listeners[1].given[0].value, Value::Text("b".into()));
+        assert_eq!(line(&raw.listeners[1].routes[0].given[0].place), 7);
+        let raw = read("store = \"/x\"");
         assert_eq!(
-            problems[0].to_string(),
+            raw.problems[0].to_string(),
             "x.toml:1: store: expected blocks that begin with [store] or [[store]], two brackets"
         );
     }
 
     #[test]
-    fn listeners_and_routes_keep_order_and_line() {
-        let text = "[[listener]]\naddress = \"a\"\n[[listener]]\naddress = \"b\"\n\n[[listener.route]]\npath = \"/x\"\n";
-        let (raw, problems) = parse(text, Path::new("x.toml"));
-        assert_eq!(problems, []);
-        assert_eq!(raw.listeners.len(), 2);
-        assert_eq!(raw.listeners[1].given[0].value, Value::Text("b".into()));
-        assert_eq!(line(&raw.listeners[1].routes[0].given[0].place), 7);
-    }
-
-    #[test]
-    fn what_is_not_toml_is_told_with_its_line() {
-        let (_, problems) = parse("workers = 2\nmemory = = 3\n", Path::new("x.toml"));
-        assert_eq!(problems.len(), 1);
-        assert!(
-            problems[0].to_string().starts_with("x.toml:2: not TOML: "),
-            "{}",
-            problems[0]
-        );
-    }
-
-    #[test]
-    fn a_single_bracket_listener_is_explained() {
-        let (_, problems) = parse("[listener]\naddress = \"a\"\n", Path::new("x.toml"));
-        assert_eq!(
-            problems[0].to_string(),
-            "x.toml:1: listener: expected blocks that begin with [[listener]], two brackets"
-        );
-    }
-
-    #[test]
     fn a_table_that_is_none_is_told_with_what_was_meant() {
-        let text = "[stroe]\nsize = \"1GiB\"\n[[rules]]\nttl = \"1m\"\n[timeout]\n[[limits]]\nhead-max = 1\n\
-                    [colours]\nx = 1\n[[listener]]\n[[listener.routes]]\norigin = \"a\"\n";
-        let (raw, problems) = parse(text, Path::new("x.toml"));
-        assert_eq!((problems, raw.given), (Vec::new(), Vec::new()));
-        let mut strays: Vec<_> = raw.strays.iter().collect();
-        strays.sort_by_key(|problem| problem.line());
-        let told: Vec<_> = strays.iter().map(|problem| problem.to_string()).collect();
+        let raw = read(
+            "[stroe]\nsize = \"1GiB\"\n[[rules]]\nttl = \"1m\"\n[timeout]\n[[limits]]\nhead-max = 1\n\
+             [colours]\nx = 1\n[[listener]]\n[[listener.routes]]\norigin = \"a\"\n",
+        );
+        assert_eq!(raw.whole.given, []);
+        let mut told: Vec<_> = raw.problems.iter().collect();
+        told.sort_by_key(|problem| problem.line());
+        let told: Vec<_> = told.iter().map(|problem| problem.to_string()).collect();
         assert_eq!(
             told,
             [
@@ -492,17 +393,6 @@ mod tests {
                 "x.toml:8: colours: there is no such table; `loligo settings` lists them all",
                 "x.toml:11: listener.routes: there is no such table; did you mean \"route\"?",
             ]
-        );
-    }
-
-    #[test]
-    fn paths_in_a_file_are_relative_to_it() {
-        let (raw, _) = parse("p = \"a/b\"\nq = \"/c\"", Path::new("/etc/loligo/x.toml"));
-        assert_eq!(raw.given[0].path().unwrap(), Path::new("/etc/loligo/a/b"));
-        assert_eq!(raw.given[1].path().unwrap(), Path::new("/c"));
-        assert_eq!(
-            Given::flag("p", "--p", "a/b").path().unwrap(),
-            Path::new("a/b")
         );
     }
 

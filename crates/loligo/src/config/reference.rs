@@ -1,18 +1,18 @@
-//! The reference of all settings, written from the tables in `table`: `loligo settings` prints it, and
+//! The reference of all settings, written from the rows: `loligo settings` prints it, and
 //! `docs/configuration.md` is the same text.
 //!
 //! A test holds the file to it; `UPDATE_DOCS=1 cargo test -p loligo` rewrites it.
 
 use std::fmt::Write as _;
 
-use crate::config::rules::RULE;
-use crate::config::settings::Setting;
-use crate::config::table::{LISTENER, ROUTE, STORE, TOP};
+use super::rows::Row;
+use super::{general, listeners, rules, stores};
+use crate::cli::FLAGS;
 
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Written by `UPDATE_DOCS=1 cargo test -p loligo` from crates/loligo/src/table.rs; change it there. -->
+<!-- Written by `UPDATE_DOCS=1 cargo test -p loligo` from the rows in crates/loligo/src/config and the numbers in crates/proxy/src/plan; change it there. -->
 
 Loligo needs no configuration: `loligo serve` is a forward proxy for this machine on 127.0.0.1:3128. Flags change
 the most common settings (`loligo serve --help`), a file changes all of them: `loligo serve -c loligo.toml`.
@@ -87,16 +87,14 @@ pub fn reference() -> String {
         &mut out,
         "[[listener]]",
         "Repeat the block for several listeners. Without any there is one, with defaults.",
-        "",
-        LISTENER,
+        listeners::rows().iter(),
     );
     section(
         &mut out,
         "[[listener.route]]",
         "For the listener above it. Routes make it a reverse proxy; a request no route takes goes to the listener's \
          `origin`, or is refused if there is none.",
-        "",
-        ROUTE,
+        listeners::route_rows().iter(),
     );
     section(
         &mut out,
@@ -104,8 +102,7 @@ pub fn reference() -> String {
         "The disk cache. One store is a block `[store]`; for several, repeat `[[store]]`: objects are spread over them by the hash \
          of their address, so each disk works for itself, and one that fails takes only its share with it. Each block says of \
          its own store:",
-        "",
-        STORE,
+        stores::rows().iter(),
     );
     section(
         &mut out,
@@ -113,61 +110,63 @@ pub fn reference() -> String {
         "Cache rules: for the exchanges that fit all conditions of a block, what it says. Repeat the block for several rules. Of each thing \
          that rules can say, the first rule that fits and says it counts; so special rules come first, general ones last. Changing what \
          makes up a key leaves what was stored under the old keys to be evicted. Lists may be one text with commas.",
-        "",
-        RULE,
+        rules::rows().iter(),
     );
-    for (name, words) in [
-        ("", "Written at the top of the file, before any block."),
-        ("admin", ""),
+    let of_whole = general::rows();
+    for (name, title, words) in [
+        (
+            "",
+            "General",
+            "Written at the top of the file, before any block.",
+        ),
+        ("admin", "[admin]", ""),
         (
             "store",
+            "[store], of all stores",
             "For all stores together. Written into `[store]`, or into one of the `[[store]]` blocks: it holds for every store \
              wherever it stands. Two blocks that say different things are a mistake.",
         ),
-        ("log", ""),
-        ("limits", ""),
-        ("timeouts", "Every wait ends."),
-        ("cache", "The choices RFC 9111 leaves."),
-        ("dns", ""),
-        ("pool", "Connections to origins, for each worker."),
-        ("tls", "For https origins. Certificates are always checked."),
+        ("log", "[log]", ""),
+        ("limits", "[limits]", ""),
+        ("timeouts", "[timeouts]", "Every wait ends."),
+        ("cache", "[cache]", "The choices RFC 9111 leaves."),
+        ("dns", "[dns]", ""),
+        ("pool", "[pool]", "Connections to origins, for each worker."),
+        (
+            "tls",
+            "[tls]",
+            "For https origins. Certificates are always checked.",
+        ),
     ] {
-        let title = if name.is_empty() {
-            "General".to_owned()
-        } else {
-            match name {
-                "store" => "[store], of all stores".to_owned(),
-                _ => format!("[{name}]"),
-            }
-        };
-        section(&mut out, &title, words, name, TOP);
+        let in_section = |key: &str| key.split_once('.').map_or("", |(section, _)| section) == name;
+        section(
+            &mut out,
+            title,
+            words,
+            of_whole.iter().filter(|row| in_section(&row.key)),
+        );
     }
     out
 }
 
-/// The rows of a table whose name begins with the section's.
-fn section<T>(out: &mut String, title: &str, words: &str, name: &str, table: &[Setting<T>]) {
+fn section<'a, T: 'a>(
+    out: &mut String,
+    title: &str,
+    words: &str,
+    rows: impl Iterator<Item = &'a Row<T>>,
+) {
     let _ = write!(out, "\n## {title}\n\n");
     if !words.is_empty() {
         let _ = write!(out, "{words}\n\n");
     }
     out.push_str("| setting | takes | default | what it does |\n|---|---|---|---|\n");
-    for setting in table {
-        let (in_section, key) = setting.key.split_once('.').unwrap_or(("", setting.key));
-        if in_section != name {
-            continue;
-        }
-        let flag = setting
-            .flag
-            .map(|flag| format!("<br>`{flag}`"))
-            .unwrap_or_default();
-        let cell = |text: &str| text.replace('|', "\\|");
-        let (form, default, doc) = (
-            cell(&setting.kind.form()),
-            cell(&setting.kind.default()),
-            cell(setting.doc),
-        );
-        let _ = writeln!(out, "| `{key}`{flag} | {form} | {default} | {doc} |");
+    for row in rows {
+        let name = row.key.rsplit('.').next().unwrap_or_default();
+        let flag = FLAGS.iter().find(|(_, key)| *key == row.key);
+        let flag = flag.map_or(String::new(), |(flag, _)| format!("<br>`{flag}`"));
+        let [form, default, doc] =
+            [&row.form, &row.default, row.doc()].map(|text| text.replace('|', "\\|"));
+        let _ = writeln!(out, "| `{name}`{flag} | {form} | {default} | {doc} |");
     }
 }
 
@@ -198,8 +197,9 @@ mod tests {
     fn every_setting_has_its_section() {
         let text = reference();
         let rows = text.lines().filter(|line| line.starts_with("| `")).count();
-        let blocks = STORE.len() + LISTENER.len() + ROUTE.len() + RULE.len();
-        assert_eq!(rows, TOP.len() + blocks);
+        let blocks = stores::rows().len() + rules::rows().len();
+        let listeners = listeners::rows().len() + listeners::route_rows().len();
+        assert_eq!(rows, general::rows().len() + blocks + listeners);
     }
 
     #[test]

@@ -10,8 +10,8 @@
 
 use proxy::plan::When;
 
-use crate::config::problem::Problem;
-use crate::config::raw::RawRule;
+use super::problem::Problem;
+use super::raw::Block;
 
 /// Settings that are conditions.
 const CONDITIONS: [&str; 5] = ["host", "path", "method", "status", "content-type"];
@@ -19,7 +19,7 @@ const CONDITIONS: [&str; 5] = ["host", "path", "method", "status", "content-type
 const KEYS: [&str; 3] = ["ignore-query", "key-fields", "key-cookies"];
 
 /// A note for each rule that never counts. `whens` are the conditions of `blocks`.
-pub fn notes(blocks: &[RawRule], whens: &[&When]) -> Vec<String> {
+pub fn notes(blocks: &[Block], whens: &[&When]) -> Vec<String> {
     let mut notes = Vec::new();
     for (at, (block, when)) in blocks.iter().zip(whens).enumerate() {
         let earlier = || blocks[..at].iter().zip(whens).enumerate();
@@ -55,8 +55,9 @@ pub fn notes(blocks: &[RawRule], whens: &[&When]) -> Vec<String> {
 }
 
 /// What a rule says, by the names of its settings.
-fn things(block: &RawRule) -> impl Iterator<Item = &str> {
-    let said = block.given.iter().map(|given| given.key.as_str());
+fn things(block: &Block) -> impl Iterator<Item = &str> {
+    let keys = block.given.iter().map(|given| given.key.as_str());
+    let said = keys.map(|key| key.strip_prefix("rule.").unwrap_or(key));
     let said = said.filter(|key| !CONDITIONS.contains(key));
     said.map(|key| if KEYS.contains(&key) { KEYS[0] } else { key })
 }

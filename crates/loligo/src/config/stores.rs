@@ -1,7 +1,7 @@
 //! The stores: from their blocks to their plans.
 //!
-//! A block says some things of its own store and some of all of them (`table::STORE`, and the `store.` rows of
-//! `table::TOP`). The second kind is taken out first and joins the settings of the whole, whichever block it stands in.
+//! A block says some things of its own store and some of all of them ([`rows`], and the `store.` rows of
+//! `general`). The second kind is taken out first and joins the settings of the whole, whichever block it stands in.
 //!
 //! Rules kept here, and nowhere else:
 //!   S1  what holds for all stores is said once, or the same everywhere
@@ -19,47 +19,65 @@ use std::path::PathBuf;
 
 use proxy::plan::{Plan, StorePlan};
 
-use crate::config::draft::{StoreDraft, StorePath};
-use crate::config::into_plan::{find, missing, not_a_power};
-use crate::config::machine::{Existing, Machine, OnDisk};
-use crate::config::problem::{Place, Problem};
-use crate::config::raw::{Given, Raw, RawStore};
-use crate::config::settings;
-use crate::config::table::{STORE, TOP};
+use super::machine::{Existing, Machine, OnDisk};
+use super::problem::Problem;
+use super::raw::{Block, Given, Raw};
+use super::rows::{Row, apply, numbers, rows, unknown};
+use super::{Found, general, values};
 use crate::units::Size;
 
 const MIB: u64 = 1 << 20;
 
-/// The stores, and what was found out about them.
-#[derive(Default)]
-pub struct Stored {
-    /// One for each; empty: memory only.
-    pub plans: Vec<StorePlan>,
-    /// What is there, for each.
-    pub on_disk: Vec<OnDisk>,
-    /// What is wrong.
-    pub problems: Vec<Problem>,
-    /// What may surprise.
-    pub notes: Vec<String>,
+/// What a block says of its own store.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct StoreDraft {
+    path: StorePath,
+    /// Its other settings; its size is `None` where it was not given.
+    plan: StorePlan,
 }
 
-/// The settings of the whole, those of all stores included; the blocks with what they say of their own store; what
-/// is wrong with the division.
-pub fn split(raw: &Raw) -> (Vec<Given>, Vec<RawStore>, Vec<Problem>) {
+/// Where a store is.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub enum StorePath {
+    /// In the user's cache directory.
+    #[default]
+    Default,
+    /// There is none.
+    None,
+    /// Here.
+    At(PathBuf),
+}
+
+/// Settings of one store: of `[store]`, or of each `[[store]]`.
+pub fn rows() -> Vec<Row<StoreDraft>> {
+    let mut rows = rows![StoreDraft:
+        /// One file, made if it is not there, or a block device (all that is on it goes). `none`: memory only. Where there are several
+        /// stores, each needs one.
+        "store.path": "a path or `none`", "`loligo/store` in the user's cache directory" => path = values::store_path;
+    ];
+    rows.extend(numbers(
+        "store.",
+        StorePlan::SETTINGS,
+        |s: &mut StoreDraft| &mut s.plan,
+    ));
+    rows
+}
+
+/// Is this a setting of one store?
+pub fn is_own(given: &Given) -> bool {
+    rows().iter().any(|row| row.key == given.key)
+}
+
+/// What holds for all stores, and the blocks with what they say of their own store.
+pub fn split(raw: &Raw, problems: &mut Vec<Problem>) -> (Vec<Given>, Vec<Block>) {
+    let (own, general) = (rows(), general::rows());
     let mut all: Vec<Given> = Vec::new();
-    let mut blocks = Vec::new();
-    let mut problems = Vec::new();
-    for block in &raw.stores {
-        let mut own = Vec::new();
-        for given in &block.given {
-            let key = format!("store.{}", given.key);
-            if STORE.iter().any(|row| row.key == given.key) {
-                own.push(given.clone());
-            } else if TOP.iter().any(|row| row.key == key) {
-                let given = Given {
-                    key,
-                    ..given.clone()
-                };
+    let mut blocks = raw.stores.clone();
+    for block in &mut blocks {
+        for given in std::mem::take(&mut block.given) {
+            if own.iter().any(|row| row.key == given.key) {
+                block.given.push(given);
+            } else if general.iter().any(|row| row.key == given.key) {
                 // S1
                 match all.iter().find(|other| other.key == given.key) {
                     Some(other) if other.value != given.value => {
@@ -73,46 +91,31 @@ pub fn split(raw: &Raw) -> (Vec<Given>, Vec<RawStore>, Vec<Problem>) {
                     None => all.push(given),
                 }
             } else {
-                // By whole names: those of a block alone are too short to tell what is near.
-                let whole = STORE.iter().map(|row| format!("store.{}", row.key));
-                let known: Vec<String> =
-                    whole.chain(TOP.iter().map(|row| row.key.into())).collect();
-                let given = Given {
-                    key,
-                    ..given.clone()
-                };
-                let problem = settings::unknown(&given, known.iter().map(String::as_str));
-                problems.push(problem);
+                let own = own.iter().map(|row| row.key.as_str());
+                let known = own.chain(general.iter().map(|row| row.key.as_str()));
+                problems.push(unknown(&given, known));
             }
         }
-        blocks.push(RawStore {
-            place: block.place.clone(),
-            given: own,
-        });
     }
-    settings::apply(
-        STORE,
-        "store.",
-        &raw.replaced,
-        &mut StoreDraft::default(),
-        &mut problems,
-    );
-    all.extend(raw.given.iter().cloned());
+    apply(&own, &raw.replaced, &mut StoreDraft::default(), problems);
     if blocks.is_empty() {
-        blocks.push(RawStore {
-            place: Place::Default,
-            given: Vec::new(),
-        });
+        blocks.push(Block::default());
     }
-    (all, blocks, problems)
+    (all, blocks)
 }
 
-/// Checks the blocks, and fills in what depends on the machine.
-pub fn settle(blocks: &[RawStore], machine: &Machine) -> Stored {
+/// Checks the blocks, and fills in what depends on the machine; with what is on disk for each.
+pub fn settle(
+    blocks: &[Block],
+    machine: &Machine,
+    found: &mut Found,
+) -> (Vec<StorePlan>, Vec<OnDisk>) {
     let mut making = Making {
         machine,
+        found,
         several: blocks.len() > 1,
-        stored: Stored::default(),
+        plans: Vec::new(),
+        on_disk: Vec::new(),
         places: Vec::new(),
         blocks: Vec::new(),
         to_be_made: Vec::new(),
@@ -120,62 +123,48 @@ pub fn settle(blocks: &[RawStore], machine: &Machine) -> Stored {
     for block in blocks {
         making.store(block);
     }
-    if blocks.len() > Plan::STORES_MAX {
+    if let Some(block) = blocks.get(Plan::STORES_MAX) {
         let message = format!("at most {} stores", Plan::STORES_MAX);
-        let place = blocks[Plan::STORES_MAX].place.clone();
-        making
-            .stored
-            .problems
-            .push(missing(place, "store", message));
+        making.complain(block, "store", message);
     }
     making.share_space();
     making.check_space();
-    making.stored
+    (making.plans, making.on_disk)
 }
 
 struct Making<'a> {
     machine: &'a Machine,
+    found: &'a mut Found,
     several: bool,
-    stored: Stored,
+    /// One for each; empty: memory only.
+    plans: Vec<StorePlan>,
+    /// What is there, for each.
+    on_disk: Vec<OnDisk>,
     /// Where each is in truth, links followed.
     places: Vec<PathBuf>,
     /// What each was written as, for complaints.
-    blocks: Vec<&'a RawStore>,
+    blocks: Vec<&'a Block>,
     /// Those that are not there and whose size was not said: number, and block for complaints.
-    to_be_made: Vec<(usize, &'a RawStore)>,
+    to_be_made: Vec<(usize, &'a Block)>,
 }
 
 impl<'a> Making<'a> {
-    fn complain(&mut self, block: &RawStore, key: &str, message: String) {
-        let mut problem = find(&block.given, key, "store.");
-        if problem.value.is_empty() {
-            problem.place = block.place.clone();
-        }
-        problem.message = message;
-        self.stored.problems.push(problem);
+    fn complain(&mut self, block: &Block, key: &str, message: impl Into<String>) {
+        self.found.problems.push(block.problem(key, message));
     }
 
-    fn store(&mut self, block: &'a RawStore) {
+    fn store(&mut self, block: &'a Block) {
         let mut draft = StoreDraft::default();
-        let before = self.stored.problems.len();
-        settings::apply(
-            STORE,
-            "store.",
-            &block.given,
-            &mut draft,
-            &mut self.stored.problems,
-        );
+        let before = self.found.problems.len();
+        apply(&rows(), &block.given, &mut draft, &mut self.found.problems);
         let Some(path) = self.path(block, &draft) else {
             return;
         };
-        if let Some(message) = not_a_power(draft.plan.chunk_bytes) {
-            self.complain(block, "chunk", message);
-        }
         let on_disk = (self.machine.look)(&path);
         // S2
         let place = (self.machine.resolve)(&path);
         if let Some(other) = self.places.iter().position(|other| *other == place) {
-            let other = &self.stored.plans[other].path;
+            let other = &self.plans[other].path;
             let message = if *other == path {
                 "is a store already; give each its own file or device".to_owned()
             } else {
@@ -184,21 +173,21 @@ impl<'a> Making<'a> {
                     other.display()
                 )
             };
-            self.complain(block, "path", message);
+            self.complain(block, "store.path", message);
         }
-        let size_bytes = match (&on_disk.existing, draft.size) {
+        let size_bytes = match (&on_disk.existing, draft.plan.size_bytes) {
             (Some(Existing::Unfit(what)), _) => {
                 let shown = path.display();
                 let message = format!("{shown} is {what}; name a file, such as {shown}/store");
-                self.complain(block, "path", message);
+                self.complain(block, "store.path", message);
                 None
             }
             // An empty file is as good as none.
             (Some(Existing::File(1..)) | Some(Existing::Device), None) => None,
             (_, Some(bytes)) => Some(bytes),
             (Some(Existing::File(0)) | None, None) => {
-                if self.stored.problems.len() == before {
-                    self.to_be_made.push((self.stored.plans.len(), block));
+                if self.found.problems.len() == before {
+                    self.to_be_made.push((self.plans.len(), block));
                 }
                 Some(StorePlan::SIZE_BYTES.default)
             }
@@ -207,49 +196,49 @@ impl<'a> Making<'a> {
         if let (Some(why), None | Some(Existing::File(_) | Existing::Device)) =
             (&on_disk.refused, &on_disk.existing)
         {
-            self.complain(block, "path", why.clone());
+            self.complain(block, "store.path", why.clone());
         }
         if draft.plan.force {
-            self.stored.notes.push(format!(
+            self.found.notes.push(format!(
                 "{} is taken as a store whatever is on it (force); take force out after the first start",
                 path.display()
             ));
         }
-        self.stored.plans.push(StorePlan {
+        self.plans.push(StorePlan {
             path,
             size_bytes,
             ..draft.plan
         });
-        self.stored.on_disk.push(on_disk);
+        self.on_disk.push(on_disk);
         self.places.push(place);
         self.blocks.push(block);
     }
 
     /// S3
-    fn path(&mut self, block: &RawStore, draft: &StoreDraft) -> Option<PathBuf> {
+    fn path(&mut self, block: &Block, draft: &StoreDraft) -> Option<PathBuf> {
         match &draft.path {
             StorePath::At(path) => Some(path.clone()),
             StorePath::None if self.several => {
                 let message =
                     "means no store at all, but there are others; take this one out, or the others";
-                self.complain(block, "path", message.into());
+                self.complain(block, "store.path", message);
                 None
             }
             StorePath::None => {
-                if draft.size.is_some() {
+                if draft.plan.size_bytes.is_some() {
                     self.complain(
                         block,
-                        "size",
-                        "there is no store (store.path is none)".into(),
+                        "store.size",
+                        "there is no store (store.path is none)",
                     );
                 }
                 None
             }
             StorePath::Default if self.several => {
                 // A bad path has been complained of already.
-                if !block.given.iter().any(|given| given.key == "path") {
+                if !block.says("store.path") {
                     let message = "where there are several stores, each needs a path, such as path = \"/dev/sdb\"";
-                    self.complain(block, "path", message.into());
+                    self.complain(block, "store.path", message);
                 }
                 None
             }
@@ -258,7 +247,7 @@ impl<'a> Making<'a> {
                 None => {
                     let message = "no cache directory is known ($XDG_CACHE_HOME and $HOME are not set); \
                                    say where the store is (flag --store), or none";
-                    self.complain(block, "path", message.into());
+                    self.complain(block, "store.path", message);
                     None
                 }
             },
@@ -269,7 +258,7 @@ impl<'a> Making<'a> {
     fn share_space(&mut self) {
         let to_be_made = std::mem::take(&mut self.to_be_made);
         for &(number, block) in &to_be_made {
-            let on_disk = &self.stored.on_disk;
+            let on_disk = &self.on_disk;
             let here = &on_disk[number];
             let free_bytes = here.free_bytes.unwrap_or(u64::MAX);
             let sharing = to_be_made
@@ -284,17 +273,17 @@ impl<'a> Making<'a> {
                      choose another place (flag --store), a size (--store-size), or --store none",
                     Size(free_bytes / 1024 * 1024)
                 );
-                self.complain(block, "path", message);
+                self.complain(block, "store.path", message);
             }
-            self.stored.plans[number].size_bytes = Some(bytes);
+            self.plans[number].size_bytes = Some(bytes);
         }
     }
 
     /// S6
     fn check_space(&mut self) {
         let mut left: HashMap<Option<u64>, u64> = HashMap::new();
-        for number in 0..self.stored.plans.len() {
-            let (plan, on_disk) = (&self.stored.plans[number], &self.stored.on_disk[number]);
+        for number in 0..self.plans.len() {
+            let (plan, on_disk) = (&self.plans[number], &self.on_disk[number]);
             let there = match on_disk.existing {
                 Some(Existing::File(bytes)) => bytes,
                 Some(_) => continue,
@@ -320,7 +309,7 @@ impl<'a> Making<'a> {
                 Size((*left + there) / MIB * MIB),
                 plan.path.display(),
             );
-            self.complain(self.blocks[number], "size", message);
+            self.complain(self.blocks[number], "store.size", message);
         }
     }
 }

@@ -7,8 +7,8 @@ use proxy::plan::{AdmissionKind, LazyMode, PolicyKind, Replacement};
 
 use super::*;
 use crate::cli::Flags;
-use crate::config::into_plan::Settled;
-use crate::config::testing::{complaints, machine, settle};
+use crate::config::testing::{complaints, machine, raw, settle};
+use crate::config::{Settled, into_plan};
 
 #[track_caller]
 fn wrong(text: &str, expected: Expect) {
@@ -92,7 +92,7 @@ fn stores_that_can_not_be() {
         cache_dir: None,
         ..machine()
     };
-    let problems = crate::config::into_plan::into_plan(&Raw::default(), &homeless).unwrap_err();
+    let problems = into_plan(&Raw::default(), &homeless).unwrap_err();
     assert!(
         problems[0]
             .to_string()
@@ -114,7 +114,6 @@ fn several_stores_each_with_its_own() {
         path = "/x/device"
         weight = 4
         force = true
-        chunk = "4KiB"
         admission = "second-hit"
         replacement = "sieve"
         "#,
@@ -124,7 +123,7 @@ fn several_stores_each_with_its_own() {
     let mut a = StorePlan::at("/x/half-gib", None);
     a.direct = false;
     let mut b = StorePlan::at("/x/device", None);
-    (b.weight, b.force, b.chunk_bytes) = (4, true, 4096);
+    (b.weight, b.force) = (4, true);
     assert_eq!(plan.stores, [a, b]);
     let sieve = Replacement::Ordered(PolicyKind::Sieve);
     assert_eq!(
@@ -164,7 +163,6 @@ path = "none"
 [[store]]
 path = "/x/b"
 pth = 3
-chunk = 1000
 wieght = 2
 "#,
         expect![[r#"
@@ -173,8 +171,7 @@ wieght = 2
             loligo.toml:7: store.path: where there are several stores, each needs a path, such as path = "/dev/sdb"
             loligo.toml:10: store.path = "none": means no store at all, but there are others; take this one out, or the others
             loligo.toml:13: store.pth = 3: there is no such setting here; did you mean "store.path"?
-            loligo.toml:14: store.chunk = 1000: must be a power of two, 512B or 1KiB
-            loligo.toml:15: store.wieght = 2: there is no such setting here; did you mean "store.weight"?
+            loligo.toml:14: store.wieght = 2: there is no such setting here; did you mean "store.weight"?
         "#]],
     );
 }
@@ -182,9 +179,9 @@ wieght = 2
 #[test]
 fn what_holds_for_all_is_said_once() {
     wrong(
-        "[[store]]\npath = \"/x/a\"\ncluster = \"1MiB\"\n[[store]]\npath = \"/x/b\"\ncluster = \"2MiB\"",
+        "[[store]]\npath = \"/x/a\"\nread-wait = \"1s\"\n[[store]]\npath = \"/x/b\"\nread-wait = \"2s\"",
         expect![[r#"
-            loligo.toml:6: store.cluster = "2MiB": holds for all stores, and another block says "1MiB"; say it once
+            loligo.toml:6: store.read-wait = "2s": holds for all stores, and another block says "1s"; say it once
         "#]],
     );
 }
@@ -215,8 +212,6 @@ fn policies_and_lazy_reads_are_read() {
 replacement = "lru-threshold=big"
 admission = "some"
 lazy-reads = 65
-lazy-reads-deadline = "1s"
-locality-buffers = 129
 weight = 0
 force = "yes"
 "#,
@@ -224,10 +219,8 @@ force = "yes"
             loligo.toml:2: store.replacement = "lru-threshold=big": expected a size behind lru-threshold=, such as "lru-threshold=256KiB"
             loligo.toml:3: store.admission = "some": expected all, second-hit or tinylfu
             loligo.toml:4: store.lazy-reads = 65: must be from 0 to 64
-            loligo.toml:5: store.lazy-reads-deadline = "1s": must be from 1ms to 100ms
-            loligo.toml:6: store.locality-buffers = 129: must be from 0 to 128
-            loligo.toml:7: store.weight = 0: must be from 1 to 1000
-            loligo.toml:8: store.force = "yes": expected true or false, without quotes
+            loligo.toml:5: store.weight = 0: must be from 1 to 1000
+            loligo.toml:6: store.force = "yes": expected true or false, without quotes
         "#]],
     );
     wrong(
@@ -240,14 +233,14 @@ force = "yes"
 }
 
 fn with_flags(text: &str, store: &[&str], size: Option<&str>) -> Settled {
-    let (mut raw, _) = crate::config::raw::parse(text, Path::new("loligo.toml"));
+    let mut raw = raw(text).unwrap();
     let flags = Flags {
         store: store.iter().map(|&path| path.to_owned()).collect(),
         store_size: size.map(str::to_owned),
         ..Flags::default()
     };
     flags.add_to(&mut raw);
-    crate::config::into_plan::into_plan(&raw, &machine()).unwrap()
+    into_plan(&raw, &machine()).unwrap()
 }
 
 #[test]

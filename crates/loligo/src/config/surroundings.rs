@@ -9,73 +9,59 @@
 
 use proxy::plan::LogTarget;
 
-use crate::config::draft::Draft;
-use crate::config::machine::Machine;
+use super::Found;
+use super::general::Draft;
+use super::machine::Machine;
+use super::raw::Block;
 use crate::units::Size;
 
 /// More workers than so many for each core only wait for each other.
-pub const WORKERS_A_CORE_MAX: usize = 4;
+const WORKERS_A_CORE_MAX: usize = 4;
 
-/// What is wrong, by setting; and what may surprise.
-#[derive(Default)]
-pub struct Found {
-    /// Setting and message.
-    pub problems: Vec<(&'static str, String)>,
-    /// In words.
-    pub notes: Vec<String>,
-}
-
-/// Looks at all of it.
-pub fn look(draft: &Draft, machine: &Machine) -> Found {
-    let mut found = Found::default();
-    let mut problem = |key, message| found.problems.push((key, message));
+/// Looks at all of it. `whole`: the settings as they were written.
+pub fn look(draft: &Draft, whole: &Block, machine: &Machine, found: &mut Found) {
+    let problems = &mut found.problems;
     if let Some(path) = &draft.plan.tls.ca_file
         && let Err(why) = (machine.certificates)(path)
     {
-        problem("tls.ca-file", format!("{}: {why}", path.display()));
+        let message = format!("{}: {why}", path.display());
+        problems.push(whole.problem("tls.ca-file", message));
     }
     let access = match &draft.access {
         Some(LogTarget::File(path)) => Some(path),
         _ => None,
     };
-    let logs = [
+    for (key, path) in [
         ("log.access", access),
         ("log.profile", draft.plan.logs.profile.as_ref()),
-    ];
-    for (key, path) in logs {
+    ] {
         if let Some(path) = path
             && let Err(why) = (machine.appendable)(path)
         {
-            problem(key, why);
+            problems.push(whole.problem(key, why));
         }
     }
     let ram = machine.ram_bytes;
-    let sizes = [
+    for (key, bytes) in [
         ("memory", draft.memory.unwrap_or(0)),
         (
             "limits.transfer-buffer",
             draft.plan.limits.transfer_buffer_bytes,
         ),
-    ];
-    for (key, bytes) in sizes {
+    ] {
         if bytes > ram {
             let ram = Size(ram >> 20 << 20);
             let message = format!("this process may use {ram} of memory; give it less than that");
-            problem(key, message);
+            problems.push(whole.problem(key, message));
         }
     }
     let (workers, cores) = (draft.workers.unwrap_or(1), machine.cores);
     if workers > WORKERS_A_CORE_MAX * cores {
-        let cores = if cores == 1 {
-            "1 core"
-        } else {
-            &format!("{cores} cores")
-        };
+        let plural = if cores == 1 { "" } else { "s" };
         found.notes.push(format!(
-            "{workers} workers are more than {cores} can use; one a core is the default"
+            "{workers} workers are more than {cores} core{plural} can use; one a core is the default"
         ));
     }
-    found
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@
 
 use std::path::Path;
 
-use crate::config::into_plan::{Settled, into_plan};
-use crate::config::machine::{Existing, Machine, OnDisk};
-use crate::config::problem::Problem;
-use crate::config::raw::{self, Raw};
+use super::machine::{Existing, Machine, OnDisk};
+use super::problem::Problem;
+use super::raw::{Raw, parse};
+use super::{Settled, into_plan};
+use crate::cli::Flags;
 
 pub fn machine() -> Machine {
     Machine {
@@ -71,23 +72,28 @@ fn look(path: &Path) -> OnDisk {
 
 /// Reads a file's text as `loligo.toml`.
 pub fn settle(text: &str) -> Result<Settled, Vec<Problem>> {
-    settle_raw(text).1
+    into_plan(&raw(text)?, &machine())
 }
 
-/// The same, with what was said.
-pub fn settle_raw(text: &str) -> (Raw, Result<Settled, Vec<Problem>>) {
-    let (raw, problems) = raw::parse(text, Path::new("loligo.toml"));
-    let settled = if problems.is_empty() {
-        into_plan(&raw, &machine())
-    } else {
-        Err(problems)
-    };
-    (raw, settled)
+/// What a file says.
+pub fn raw(text: &str) -> Result<Raw, Vec<Problem>> {
+    parse(text, Path::new("loligo.toml")).map_err(|problem| vec![problem])
+}
+
+/// What is wrong with a file and flags, one complaint a line.
+pub fn complaints_of(text: &str, flags: &Flags) -> String {
+    let mut raw = raw(text).unwrap();
+    flags.add_to(&mut raw);
+    told(into_plan(&raw, &machine()))
 }
 
 /// What is wrong with a text, one complaint a line.
 pub fn complaints(text: &str) -> String {
-    match settle(text) {
+    told(settle(text))
+}
+
+fn told(settled: Result<Settled, Vec<Problem>>) -> String {
+    match settled {
         Ok(_) => "nothing is wrong".to_owned(),
         Err(problems) => problems
             .iter()

@@ -105,7 +105,7 @@ pub struct InitFlags {
     /// Its size, such as 10GiB; of a block device a part [default there: all of it]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// Unit of allocation, a power of two from 512 to 65536; the proxy's `store.chunk` must say the same
+    /// Unit of allocation, a power of two from 512 to 65536; the store keeps it
     #[arg(long, value_name = "BYTES", value_parser = size, default_value = "512")]
     pub chunk: u64,
     /// Whatever is on it now, another store included, is not needed

@@ -133,6 +133,16 @@ pub enum OpenPlan {
 }
 
 impl OpenPlan {
+    /// The chunks of the store that begins with `start`; the default where there is none yet.
+    pub fn chunk_bytes(start: &[u8]) -> u32 {
+        let copy = |offset: u64| start.get(offset as usize..).unwrap_or_default();
+        let [first, second] = Superblock::OFFSETS.map(copy);
+        Superblock::decode_newest(first, second)
+            .map_or(Geometry::CHUNK_BYTES_DEFAULT, |superblock| {
+                superblock.geometry.chunk_bytes
+            })
+    }
+
     /// `start`: the first [`Superblock::BYTES`] of the file or device. `wanted`: the geometry for its size.
     pub fn of(start: &[u8], wanted: &Geometry) -> Self {
         let copy = |offset: u64| start.get(offset as usize..).unwrap_or_default();

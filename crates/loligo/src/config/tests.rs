@@ -1,12 +1,13 @@
 //! Configurations and what becomes of them: the plan, or the complaints.
 
-use proxy::plan::{ClientDirectives, Destinations, Forwarded};
-
 use expect_test::{Expect, expect};
+use proxy::plan::{Admin, ClientDirectives, Destinations, Forwarded, Heeds, Listener, Role};
 
+use super::general::{ADMIN, LISTEN, memory_default};
+use super::raw::Given;
+use super::testing::{complaints, complaints_of, machine, raw, settle};
 use super::*;
 use crate::cli::Flags;
-use crate::config::testing::{complaints, machine, settle};
 
 #[track_caller]
 fn wrong(text: &str, expected: Expect) {
@@ -21,7 +22,7 @@ fn nothing_said_is_a_forward_proxy_for_this_machine() {
     assert_eq!(
         plan.admin,
         Some(Admin {
-            address: crate::config::draft::ADMIN,
+            address: ADMIN,
             allow: Vec::new()
         })
     );
@@ -212,7 +213,7 @@ fn the_origins_own_host_is_a_flag() {
         origin_host: true,
         ..Flags::default()
     };
-    let plan = with_flags("", flags).unwrap().plan;
+    let plan = with_flags("", flags);
     let Role::Reverse(routes) = &plan.listeners[0].role else {
         panic!()
     };
@@ -294,36 +295,32 @@ fn the_proxy_is_not_its_own_origin() {
 }
 
 #[test]
-fn numbers_that_do_not_fit_together() {
+fn a_bound_is_complained_of_where_one_was_written() {
     wrong(
-        r#"[store]
-low-watermark = 97
-chunk = 1000
-[limits]
-transfer-buffer = "4MiB"
-transfer-max = "8MiB"
-[dns]
-ttl-min = "1h"
-ttl-max = "1s"
-"#,
+        "[dns]\nttl-min = \"1h\"\nttl-max = \"1s\"\n",
         expect![[r#"
-            loligo.toml:2: store.low-watermark = 97: must be below the high one, 97
-            loligo.toml:3: store.chunk = 1000: must be a power of two, 512B or 1KiB
-            loligo.toml:6: limits.transfer-max = "8MiB": must not exceed limits.transfer-buffer, 4MiB
-            loligo.toml:8: dns.ttl-min = "1h": must not exceed dns.ttl-max, 1s
+            loligo.toml:2: dns.ttl-min = "1h": must not exceed dns.ttl-max, 1s
+        "#]],
+    );
+    wrong(
+        "[dns]\n# Short.\nttl-min = \"1h\"\nttl-max = \"59m\"\n\
+         [[listener]]\nallow = []\naddress = 3129\n",
+        expect![[r#"
+            loligo.toml:3: dns.ttl-min = "1h": must not exceed dns.ttl-max, 59m
+            loligo.toml:7: listener.address = 3129: 127.0.0.1:3129 is the admin interface's address, too; give this another port, or set admin.address
         "#]],
     );
 }
 
 #[test]
-fn a_bound_is_complained_of_where_one_was_written() {
-    wrong(
-        "[limits]\n\n[store]\nhigh-watermark = 60\n[dns]\n# Short.\nttl-max = \"1s\"\n\
-         [[listener]]\nallow = []\naddress = 3129\n",
-        expect![[r#"
-            loligo.toml:4: store.high-watermark = 60: store.low-watermark, which is not set, must be below the high one, 60
-            loligo.toml:10: listener.address = 3129: 127.0.0.1:3129 is the admin interface's address, too; give this another port, or set admin.address
-        "#]],
+fn limits_that_are_not_set_follow_from_those_that_are() {
+    let limits = |text: &str| settle(text).unwrap().plan.limits;
+    assert_eq!(limits("").transfer_bytes_max, 4 << 20);
+    assert_eq!(limits("").target_bytes_max, 16 << 10);
+    let set = limits("limits.transfer-buffer = \"4MiB\"\nlimits.head-max = \"1MiB\"");
+    assert_eq!(
+        (set.transfer_bytes_max, set.target_bytes_max),
+        (64 << 10, 64 << 10)
     );
 }
 
@@ -378,7 +375,10 @@ fn the_file_limit_bounds_the_connections() {
     assert_eq!(settled.plan.limits.connections_max, 525);
     assert_eq!((settled.notes.len(), settled.fitted.len()), (0, 1));
     let raw = Raw {
-        given: vec![Given::flag("limits.connections-max", "", "1000")],
+        whole: Block {
+            given: vec![Given::flag("limits.connections-max", "", "1000")],
+            ..Block::default()
+        },
         ..Raw::default()
     };
     let settled = into_plan(&raw, &poor).unwrap();
@@ -397,7 +397,10 @@ fn the_pool_has_a_workers_share_of_the_files_that_clients_leave() {
         };
         let given = given.iter().map(|(key, text)| Given::flag(key, "", text));
         let raw = Raw {
-            given: given.collect(),
+            whole: Block {
+                given: given.collect(),
+                ..Block::default()
+            },
             ..Raw::default()
         };
         let pool = into_plan(&raw, &machine).unwrap().plan.pool;
@@ -414,16 +417,19 @@ fn the_pool_has_a_workers_share_of_the_files_that_clients_leave() {
     assert_eq!(pool(20_000, &[eight, few]), (1024, 1024, 2048));
     assert_eq!(pool(1024, &[two]), (121, 121, 121));
     assert_eq!(pool(512, &[two]), (64, 64, 64));
-    // What was given stays.
+    // What was given stays; unused ones follow from it.
     let given = ("pool.per-origin-max", "300");
     assert_eq!(pool(1024, &[two, given]), (300, 121, 121));
+    let few = ("pool.per-origin-max", "10");
+    assert_eq!(pool(1 << 20, &[two, few]), (10, 10, 2048));
+    let many = ("pool.per-origin-max", "4000");
+    assert_eq!(pool(1 << 20, &[two, many]), (4000, 4000, 4000));
 }
 
-fn with_flags(text: &str, flags: Flags) -> Result<Settled, String> {
-    let (mut raw, _) = crate::config::raw::parse(text, std::path::Path::new("loligo.toml"));
+fn with_flags(text: &str, flags: Flags) -> Plan {
+    let mut raw = raw(text).unwrap();
     flags.add_to(&mut raw);
-    into_plan(&raw, &machine())
-        .map_err(|problems| problems.iter().map(|p| format!("{p}\n")).collect())
+    into_plan(&raw, &machine()).unwrap().plan
 }
 
 #[test]
@@ -431,7 +437,7 @@ fn flags_override_the_file() {
     let file =
         "memory = \"1GiB\"\nworkers = 2\n[[listener]]\naddress = 1\n[[listener]]\naddress = 2\n";
     let some = |text: &str| Some(text.to_owned());
-    let plan = |flags| with_flags(file, flags).unwrap().plan;
+    let plan = |flags| with_flags(file, flags);
 
     let flags = Flags {
         memory: some("none"),
@@ -498,7 +504,7 @@ fn wrong_flags_are_named() {
         --log-level loud: expected error, warn, info, debug or trace, or a filter such as info,proxy=debug
         --listen 0.0.0.0:80: beyond this machine it must say whom it serves: allow = ["10.0.0.0/8"] (flag --allow), or "any" for everybody
     "#]]
-    .assert_eq(&with_flags("", flags).unwrap_err());
+    .assert_eq(&complaints_of("", &flags));
 }
 
 #[test]
