@@ -31,12 +31,11 @@ pub(crate) fn is_usable(list: &[u8]) -> bool {
 }
 
 fn is_optional(name: &[u8]) -> bool {
-    let is_tchar = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     let lower = name.to_ascii_lowercase();
     // Targeted fields, ours and others', end so.
     let is_control = lower.ends_with(b"cache-control");
     let is_essential = ESSENTIAL.iter().any(|one| one.as_bytes() == lower);
-    name.iter().all(is_tchar) && !is_control && !is_essential
+    message::is_token(name) && !is_control && !is_essential
 }
 
 /// The names in a list.
