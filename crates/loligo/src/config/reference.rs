@@ -16,7 +16,7 @@ const INTRODUCTION: &str = "\
 
 Loligo needs no configuration: `loligo serve` is a forward proxy for this machine on 127.0.0.1:3128. Flags change
 the most common settings (`loligo serve --help`), a file changes all of them: `loligo serve -c loligo.toml`.
-`loligo check -c loligo.toml` explains in words what a file means, or what is wrong with it, with line and setting.
+`loligo check -c loligo.toml` says who is served and what differs from the defaults, or what is wrong, with line and setting.
 
 - The file is [TOML](https://toml.io). A flag overrides the file; `--store` replaces its stores, `--listen` and
   `--reverse` its listeners, `--allow` the networks of every listener, `--store-size` the size of every store.
