@@ -162,7 +162,7 @@ pub struct Flags {
     #[arg(long, value_name = "PATH", help_heading = "What is written")]
     pub access_log: Option<String>,
 
-    /// Format of the access log: squid, json [default: squid]
+    /// Format of the access log: squid, json, combined [default: squid]
     #[arg(long, value_name = "FORMAT", help_heading = "What is written")]
     pub access_log_format: Option<String>,
 

@@ -67,63 +67,43 @@ fn address(address: std::net::SocketAddr) -> String {
 }
 
 fn explain_listener(listener: &Listener, out: &mut String) {
-    match &listener.role {
-        Role::Forward(forward) => {
-            head(
-                out,
-                &format!("forward proxy on {}", address(listener.address)),
-            );
-            line(out, "for", &clients(&listener.allow));
-            explain_purges(listener, out);
-            line(out, "fetches", &destinations(&forward.destinations));
-            line(out, "to ports", &http_ports(forward));
-            line(out, "tunnels", &tunnels(forward));
-            line(out, "directives", &directives(listener));
-            if listener.forwarded != Forwarded::None {
-                line(out, "says", &forwarded(listener));
-            }
-        }
-        Role::Reverse(routes) => {
-            head(
-                out,
-                &format!("reverse proxy on {}", address(listener.address)),
-            );
-            line(out, "for", &clients(&listener.allow));
-            line(out, "directives", &directives(listener));
-            explain_purges(listener, out);
-            for route in routes {
-                line(out, "route", &explain_route(route));
-            }
-            if !routes
-                .iter()
-                .any(|route| route.host.is_none() && route.path_prefix == "/")
-            {
-                line(out, "otherwise", "requests are refused");
-            }
-            line(out, "says", &forwarded(listener));
-        }
-    }
-}
-
-fn explain_purges(listener: &Listener, out: &mut String) {
+    let kind = match &listener.role {
+        Role::Forward(_) => "forward",
+        Role::Reverse(_) => "reverse",
+    };
+    head(
+        out,
+        &format!("{kind} proxy on {}", address(listener.address)),
+    );
+    line(out, "for", &clients(&listener.allow));
     if !listener.purge_from.is_empty() {
         line(out, "purges from", &networks(&listener.purge_from));
     }
-}
-
-/// Whose word counts in matters of caching.
-fn directives(listener: &Listener) -> String {
-    let heeds = &listener.heeds;
-    let clients = match heeds.client_directives {
-        ClientDirectives::Obey => "obeyed, reloads by a request made after they came",
-        ClientDirectives::Revalidate => "obeyed, reloads by one request a second",
-        ClientDirectives::Ignore => "ignored, but for only-if-cached",
+    let directives = match listener.heeds.client_directives {
+        ClientDirectives::Obey => "of clients obeyed, reloads by a request made after they came",
+        ClientDirectives::Revalidate => "of clients obeyed, reloads by one request a second",
+        ClientDirectives::Ignore => "of clients ignored, but for only-if-cached",
     };
-    let targeted = match (&listener.role, heeds.targeted) {
-        (Role::Reverse(_), false) => "; CDN-Cache-Control not obeyed",
-        _ => "",
-    };
-    format!("of clients {clients}{targeted}")
+    line(out, "directives", directives);
+    match &listener.role {
+        Role::Forward(forward) => {
+            line(out, "fetches", &destinations(&forward.destinations));
+            line(out, "to ports", &http_ports(forward));
+            line(out, "tunnels", &tunnels(forward));
+        }
+        Role::Reverse(routes) => {
+            for route in routes {
+                line(out, "route", &explain_route(route));
+            }
+            if !(routes.iter()).any(|route| route.host.is_none() && route.path_prefix == "/") {
+                line(out, "otherwise", "requests are refused");
+            }
+            if !listener.heeds.targeted {
+                line(out, "ignores", "CDN-Cache-Control of origins");
+            }
+        }
+    }
+    line(out, "tells origins", &forwarded(listener));
 }
 
 fn clients(allow: &[IpNet]) -> String {
@@ -142,32 +122,33 @@ fn clients(allow: &[IpNet]) -> String {
 }
 
 fn networks(nets: &[IpNet]) -> String {
-    let nets: Vec<_> = nets
-        .iter()
-        .map(|net| {
-            if net.prefix_len() == net.max_prefix_len() {
-                net.addr().to_string()
-            } else {
-                net.to_string()
-            }
-        })
-        .collect();
-    nets.join(", ")
+    let show = |net: &IpNet| match net.prefix_len() == net.max_prefix_len() {
+        true => net.addr().to_string(),
+        false => net.to_string(),
+    };
+    nets.iter().map(show).collect::<Vec<_>>().join(", ")
 }
 
 fn destinations(allowed: &Destinations) -> String {
-    let mut text = match (allowed.loopback, allowed.link_local) {
-        (true, true) => "from anywhere, this machine and link-local addresses included".to_owned(),
-        (true, false) => {
-            "from anywhere, this machine included, link-local addresses refused".to_owned()
-        }
-        (false, true) => {
-            "from anywhere, link-local addresses included, this machine refused".to_owned()
-        }
-        (false, false) => "from anywhere; this machine and link-local addresses refused".to_owned(),
+    let kinds = [
+        (allowed.loopback, "this machine"),
+        (allowed.link_local, "link-local addresses"),
+    ];
+    let of = |wanted: bool| {
+        let kinds = kinds.iter().filter(|(permitted, _)| *permitted == wanted);
+        kinds
+            .map(|(_, kind)| *kind)
+            .collect::<Vec<_>>()
+            .join(" and ")
     };
-    let some_refused = !allowed.loopback || !allowed.link_local;
-    if some_refused && !allowed.allow.is_empty() {
+    let mut text = "from anywhere".to_owned();
+    for (permitted, verb) in [(true, "included"), (false, "refused")] {
+        let kinds = of(permitted);
+        if !kinds.is_empty() {
+            let _ = write!(text, "; {kinds} {verb}");
+        }
+    }
+    if !of(false).is_empty() && !allowed.allow.is_empty() {
         let _ = write!(text, ", except {}", networks(&allowed.allow));
     }
     text
@@ -185,7 +166,15 @@ fn http_ports(forward: &Forward) -> String {
     }
 }
 
-/// What origins are told.
+fn tunnels(forward: &Forward) -> String {
+    let ports: Vec<_> = forward.connect_ports.iter().map(u16::to_string).collect();
+    match ports.is_empty() {
+        true => "none: CONNECT is refused".to_owned(),
+        false => format!("CONNECT to {}", ports.join(", ")),
+    }
+}
+
+/// What origins are told of clients.
 fn forwarded(listener: &Listener) -> String {
     let is_host_told = match &listener.role {
         Role::Forward(_) => false,
@@ -198,47 +187,30 @@ fn forwarded(listener: &Listener) -> String {
     match listener.forwarded {
         Forwarded::Replace => format!("{fields}, in place of the client's"),
         Forwarded::Append => format!("{fields}, added to the client's"),
-        Forwarded::None => "nothing of the client; what it says of itself passes".to_owned(),
-    }
-}
-
-fn tunnels(forward: &Forward) -> String {
-    let ports: Vec<_> = forward.connect_ports.iter().map(u16::to_string).collect();
-    match ports.len() {
-        0 => "none: CONNECT is refused".to_owned(),
-        1 => format!("CONNECT to port {}", ports[0]),
-        _ => format!("CONNECT to ports {}", ports.join(", ")),
+        Forwarded::None => "nothing of clients; what they say of themselves passes".to_owned(),
     }
 }
 
 fn explain_route(route: &Route) -> String {
-    let host = match &route.host {
+    let host = match route.host.as_deref() {
         None => "any host".to_owned(),
-        Some(name) => match name.strip_prefix("*.") {
-            Some(suffix) => format!("hosts below {suffix}"),
-            None => name.clone(),
-        },
+        Some(name) => name
+            .strip_prefix("*.")
+            .map_or_else(|| name.to_owned(), |suffix| format!("hosts below {suffix}")),
     };
-    let path = if route.path_prefix == "/" {
-        ""
-    } else {
-        route.path_prefix.as_str()
+    let path = match route.path_prefix.as_str() {
+        "/" => String::new(),
+        path => format!(", {path}"),
     };
-    let sent = host_sent(route);
-    format!(
-        "{host}{}{path} -> {} ({sent})",
-        if path.is_empty() { "" } else { ", " },
-        route.origin
-    )
-}
-
-fn host_sent(route: &Route) -> &'static str {
-    match (route.pass_host, route.origin.tls) {
-        (true, false) => "the client's Host",
-        (true, true) => "the client's Host, certificate checked",
-        (false, false) => "its own Host",
-        (false, true) => "its own Host, certificate checked",
-    }
+    let sent = match route.pass_host {
+        true => "the client's Host",
+        false => "its own Host",
+    };
+    let checked = match route.origin.tls {
+        true => ", certificate checked",
+        false => "",
+    };
+    format!("{host}{path} -> {} ({sent}{checked})", route.origin)
 }
 
 fn explain_stores(plan: &Plan, on_disk: &[OnDisk], out: &mut String) {
@@ -249,13 +221,6 @@ fn explain_stores(plan: &Plan, on_disk: &[OnDisk], out: &mut String) {
         if plan.stores.len() > 1 {
             let percent = u64::from(store.weight) * 100 / weights.max(1);
             line(out, "share", &format!("{percent}% of the objects"));
-        }
-        if store.force {
-            line(
-                out,
-                "what is there",
-                "is overwritten, whoever it belongs to",
-            );
         }
     }
 }
@@ -344,21 +309,22 @@ mod tests {
         check(
             "",
             expect![[r#"
-            forward proxy on 127.0.0.1:3128
-              for           this machine only
-              fetches       from anywhere, this machine and link-local addresses included
-              to ports      80, 443, 1024-65535
-              tunnels       CONNECT to port 443
-              directives    of clients obeyed, reloads by one request a second
+                forward proxy on 127.0.0.1:3128
+                  for           this machine only
+                  directives    of clients obeyed, reloads by one request a second
+                  fetches       from anywhere; this machine and link-local addresses included
+                  to ports      80, 443, 1024-65535
+                  tunnels       CONNECT to 443
+                  tells origins nothing of clients; what they say of themselves passes
 
-            admin interface on 127.0.0.1:3129
-              for           this machine only
+                admin interface on 127.0.0.1:3129
+                  for           this machine only
 
-            cache
-              memory        512MiB
-              disk          /home/u/.cache/loligo/store
-              size          10GiB, to be made at the first start
-        "#]],
+                cache
+                  memory        512MiB
+                  disk          /home/u/.cache/loligo/store
+                  size          10GiB, to be made at the first start
+            "#]],
         );
     }
 
@@ -399,19 +365,20 @@ mod tests {
             expect![[r#"
                 forward proxy on 0.0.0.0:3128 (every address of this machine)
                   for           this machine and 10.0.0.0/8, 192.0.2.7
+                  directives    of clients obeyed, reloads by one request a second
                   fetches       from anywhere; this machine and link-local addresses refused, except 127.0.0.2
                   to ports      80, 443, 1024-65535
-                  tunnels       CONNECT to ports 443, 8443
-                  directives    of clients obeyed, reloads by one request a second
+                  tunnels       CONNECT to 443, 8443
+                  tells origins nothing of clients; what they say of themselves passes
 
                 reverse proxy on 127.0.0.1, any free port
                   for           this machine only
-                  directives    of clients ignored, but for only-if-cached
                   purges from   10.0.0.1
+                  directives    of clients ignored, but for only-if-cached
                   route         example.org -> http://127.0.0.1:8080 (the client's Host)
                   route         hosts below example.org, /docs -> https://docs.example (the client's Host, certificate checked)
                   otherwise     requests are refused
-                  says          X-Forwarded-For, -Proto and -Host, in place of the client's
+                  tells origins X-Forwarded-For, -Proto and -Host, in place of the client's
 
                 no admin interface
 
@@ -454,10 +421,11 @@ mod tests {
             expect![[r#"
                 forward proxy on 127.0.0.1:3128
                   for           this machine only
-                  fetches       from anywhere, this machine and link-local addresses included
-                  to ports      80, 443, 1024-65535
-                  tunnels       CONNECT to port 443
                   directives    of clients obeyed, reloads by one request a second
+                  fetches       from anywhere; this machine and link-local addresses included
+                  to ports      80, 443, 1024-65535
+                  tunnels       CONNECT to 443
+                  tells origins nothing of clients; what they say of themselves passes
 
                 admin interface on 0.0.0.0:3129 (every address of this machine)
                   for           this machine and 10.0.0.0/8
@@ -470,7 +438,6 @@ mod tests {
                   disk          /x/device
                   size          the whole device
                   share         75% of the objects
-                  what is there is overwritten, whoever it belongs to
 
                 set differently from the default
                   store.direct = false   (default: true)

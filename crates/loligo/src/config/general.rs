@@ -86,7 +86,7 @@ pub fn rows() -> Vec<Row<Draft>> {
         "admin.allow": "networks", "none: this machine only" => admin_allow = values::networks;
         /// Names by which it may be asked, beside IP addresses and localhost: for a Prometheus that scrapes it by name. Requests under
         /// other names get 421, since a web page may have made such a name point here.
-        "admin.names": "host names", "none" => plan.admin_names = values::hosts;
+        "admin.names": "host names", "none: addresses and localhost" => plan.admin_names = values::hosts;
         /// Count which hosts and URLs are asked for most, of late, and show them in `/status` and on the dashboard. It costs what an
         /// access log does, but for the writing. Off, because whoever may use the admin interface then sees what people ask for.
         "admin.top": "`true`, `false`", "false" => plan.logs.top = values::switch;

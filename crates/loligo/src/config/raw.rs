@@ -137,9 +137,20 @@ impl Given {
         Problem {
             place: self.place.clone(),
             key: self.key.clone(),
-            value: self.value.to_string(),
+            value: without_password(self.value.to_string()),
             message: message.into(),
         }
+    }
+}
+
+/// A value that names a URL is told without the user and password in it.
+fn without_password(value: String) -> String {
+    let (Some(begin), Some(end)) = (value.find("://"), value.rfind('@')) else {
+        return value;
+    };
+    match value.get(begin + 3..end) {
+        Some(_) => format!("{}…{}", &value[..begin + 3], &value[end..]),
+        None => value,
     }
 }
 

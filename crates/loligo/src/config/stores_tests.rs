@@ -223,13 +223,6 @@ force = "yes"
             loligo.toml:6: store.force = "yes": expected true or false, without quotes
         "#]],
     );
-    wrong(
-        "[store]\nreplacement = \"fifo\"\nlazy-reads = \"on\"",
-        expect![[r#"
-            loligo.toml:2: store.replacement = "fifo": expected second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE, s3-fifo, sieve, w-tinylfu or gdsf
-            loligo.toml:3: store.lazy-reads = "on": expected "auto" or a number, 0 for none
-        "#]],
-    );
 }
 
 fn with_flags(text: &str, store: &[&str], size: Option<&str>) -> Settled {

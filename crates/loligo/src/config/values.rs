@@ -89,8 +89,7 @@ pub fn number(given: &Given, bounds: Bounds) -> Read<u64> {
         (Unit::Count, Value::Number(n)) => (positive(n), "a whole number"),
         (Unit::Count, Value::Text(text)) => (text.trim().parse().ok(), "a whole number"),
         (Unit::Count, _) => (None, "a whole number"),
-        (Unit::Switch, Value::Switch(on)) => (Some(u64::from(*on)), ""),
-        (Unit::Switch, _) => (None, "true or false, without quotes"),
+        (Unit::Switch, _) => return switch(given).map(u64::from),
     };
     let Some(number) = number else {
         return expected(form);
@@ -104,13 +103,10 @@ pub fn number(given: &Given, bounds: Bounds) -> Read<u64> {
 
 /// `true` or `false`.
 pub fn switch(given: &Given) -> Read<bool> {
-    let bounds = Bounds {
-        unit: Unit::Switch,
-        min: 0,
-        default: 0,
-        max: 1,
-    };
-    Ok(number(given, bounds)? != 0)
+    match &given.value {
+        Value::Switch(on) => Ok(*on),
+        _ => expected("true or false, without quotes"),
+    }
 }
 
 /// One of these words.

@@ -33,24 +33,25 @@ pub struct Bounds {
     pub max: u64,
 }
 
+impl Bounds {
+    const fn new(unit: Unit, [min, default, max]: [u64; 3]) -> Self {
+        Bounds {
+            unit,
+            min,
+            default,
+            max,
+        }
+    }
+}
+
 /// Bounds of a size, in bytes.
 pub const fn bytes(min: u64, default: u64, max: u64) -> Bounds {
-    Bounds {
-        unit: Unit::Bytes,
-        min,
-        default,
-        max,
-    }
+    Bounds::new(Unit::Bytes, [min, default, max])
 }
 
 /// Bounds of a time, in milliseconds.
 pub const fn millis(min: u64, default: u64, max: u64) -> Bounds {
-    Bounds {
-        unit: Unit::Millis,
-        min,
-        default,
-        max,
-    }
+    Bounds::new(Unit::Millis, [min, default, max])
 }
 
 /// Bounds of a time, in seconds.
@@ -60,22 +61,12 @@ pub const fn seconds(min: u64, default: u64, max: u64) -> Bounds {
 
 /// Bounds of a count.
 pub const fn count(min: u64, default: u64, max: u64) -> Bounds {
-    Bounds {
-        unit: Unit::Count,
-        min,
-        default,
-        max,
-    }
+    Bounds::new(Unit::Count, [min, default, max])
 }
 
-/// Something that is on or off.
+/// What is on or off.
 pub const fn switch(default: bool) -> Bounds {
-    Bounds {
-        unit: Unit::Switch,
-        min: 0,
-        default: default as u64,
-        max: 1,
-    }
+    Bounds::new(Unit::Switch, [0, default as u64, 1])
 }
 
 /// A setting of `T` that is a number.
