@@ -234,7 +234,7 @@ impl Flags {
 
     fn add_stores(&self, raw: &mut Raw) {
         if !self.store.is_empty() {
-            // What a store of the file says of itself is not about these; what it says of all stays.
+            // A store's own settings are not about these stores; settings of all stores stay.
             let all = raw.stores.drain(..).flat_map(|store| store.given);
             let (replaced, of_all): (Vec<Given>, Vec<Given>) = all.partition(stores::is_own);
             raw.replaced = replaced;

@@ -60,7 +60,7 @@ fn trace(flags: &TraceFlags) -> Result<(), String> {
     Ok(())
 }
 
-/// On standard error, so that nobody overlooks them and no reader of the report trips over them.
+/// On standard error, so that they are seen and do not disturb a program that reads the report.
 fn show_bad(tally: &Tally) {
     if tally.bad > 0 {
         eprintln!("loligo: {} bad lines; the first of them:", tally.bad);

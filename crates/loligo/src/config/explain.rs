@@ -174,7 +174,7 @@ fn tunnels(forward: &Forward) -> String {
     }
 }
 
-/// What origins are told of clients.
+/// What a listener tells origins of its clients.
 fn forwarded(listener: &Listener) -> String {
     let is_host_told = match &listener.role {
         Role::Forward(_) => false,
@@ -240,7 +240,7 @@ fn store_size(store: &StorePlan, on_disk: &OnDisk) -> String {
     }
 }
 
-/// What was set, but for listeners, stores' paths and sizes, and what is the default: easily overlooked in a long file.
+/// Settings that differ from their defaults. Left out: those of listeners, and paths and sizes of stores, which are explained above.
 fn differing(raw: &Raw, out: &mut String) {
     let (of_all, blocks) = stores::split(raw, &mut Vec::new());
     let mut lines = Vec::new();

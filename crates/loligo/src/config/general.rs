@@ -1,10 +1,10 @@
-//! Settings of the whole: what each says, and what they say together.
+//! Settings outside `[[store]]`, `[[listener]]` and `[[rule]]`: one by one, and together.
 //!
 //! Rules kept here, and nowhere else:
 //!   G1  an admin interface beyond loopback says whom it serves
 //!   G2  no file is written as two things: access log, profile, store
-//!   G3  the number of connections goes with the limit of open files
-//! What the machine must have for them is in `surroundings`.
+//!   G3  the number of connections fits the limit of open files
+//! `surroundings` checks them against the machine.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -31,17 +31,16 @@ pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3
 const MIB: u64 = 1 << 20;
 /// Files the process needs beside connections: store, logs, rings, resolver, libraries.
 const FILES_RESERVED: u64 = 256;
-/// Of the other files so many of a hundred may be clients; the rest is for origins, of which idle clients and hits
-/// need none.
+/// The share of the other files that clients may have, percent. The rest is for origins; idle clients and hits need none.
 const CLIENT_FILES_PERCENT: u64 = 75;
-/// Connections of a worker to one origin that no limit of files takes away: with fewer, misses would queue at any load. What
-/// there is no file for is answered 503 either way.
+/// A low limit of files leaves a worker at least so many connections to one origin: with fewer, misses would queue at any load. A
+/// connection for which there is no file is answered 503 either way.
 const POOL_LEAST: u64 = 64;
 
-/// What single settings say, before they are looked at together.
+/// The values of single settings, before they are checked together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Draft {
-    /// Holds what needs no second look.
+    /// Values that need no second look.
     pub plan: Plan,
     /// `None`: by the machine.
     pub workers: Option<usize>,
@@ -87,29 +86,31 @@ pub fn rows() -> Vec<Row<Draft>> {
         /// Names by which it may be asked, beside IP addresses and localhost: for a Prometheus that scrapes it by name. Requests under
         /// other names get 421, since a web page may have made such a name point here.
         "admin.names": "host names", "none: addresses and localhost" => plan.admin_names = values::hosts;
-        /// Count which hosts and URLs are asked for most, of late, and show them in `/status` and on the dashboard. It costs what an
-        /// access log does, but for the writing. Off, because whoever may use the admin interface then sees what people ask for.
+        /// Count which hosts and URLs are asked for most at present, and show them in `/status` and on the dashboard. It costs as much as an
+        /// access log without the writing. Off by default, because users of the admin interface then see what people ask for.
         "admin.top": "`true`, `false`", "false" => plan.logs.top = values::switch;
         /// How the disk is read and written. `auto`: io_uring where the kernel allows it, else threads; `uring`: that or do not start.
         "store.io-engine": "`auto`, `uring`, `threads`", "auto" => plan.storing.io_engine = |given| values::word(given, &[
             ("auto", IoEngine::Auto), ("uring", IoEngine::Uring), ("threads", IoEngine::Threads),
         ]);
-        /// What leaves a full store. `second-chance` makes room stretch by stretch in the order of writing, with long writes and little
-        /// memory; what is used while its stretch is among the next PERCENT of the store (0 to 75, by default 20) is written again;
-        /// for short objects it is up to two and a half times as much, for long ones half, unless reads are lazy. Lower on a
-        /// flash device that wears out. The others evict object by object, at more memory and in small holes: to compare, or where a hit is
-        /// worth more than disk time. `lru-threshold` stores nothing longer than SIZE, `gdsf` prefers to keep what is small.
+        /// Which objects leave a full store. `second-chance` frees neighbouring regions in the order in which they were written: writes are
+        /// long, and it needs little memory. An object that is used while it lies within the next PERCENT of the store to be freed (0 to 75, by
+        /// default 20) is written again; for short objects PERCENT is up to two and a half times as large, for long ones half, unless
+        /// reads are lazy. Lower on a flash device that wears out. The others evict object by object, with more memory and
+        /// smaller writes: to compare, or where a hit is worth more than disk time. `lru-threshold` stores nothing longer than SIZE, `gdsf`
+        /// prefers to keep small objects.
         "store.replacement":
             "`second-chance`, `second-chance=PERCENT`, `lru`, `lru-threshold=SIZE`, `s3-fifo`, `sieve`, `w-tinylfu`, `gdsf`", "second-chance"
             => plan.storing.replacement = values::replacement;
-        /// What comes in. `second-hit`: what was missed before, lately; `tinylfu`: once the store is full, what was asked for twice lately.
-        /// Both spare a flash device writes and keep out what is asked for once; the price is a miss for each object.
+        /// Which objects are stored. `second-hit`: those that were missed before, not long ago; `tinylfu`: once the store is full, those
+        /// that were asked for twice not long ago. Both spare a flash device writes and keep out objects that are asked for once; the
+        /// price is one more miss for each object.
         "store.admission": "`all`, `second-hit`, `tinylfu`", "all" => plan.storing.admission = values::admission;
-        /// So many reads of a worker wait for each other at most (2ms), to go to the disk in the order of their places, and so many are at
-        /// the disk at a time, neighbours as one. `auto`: 10, where and as long as reads are measured to take long (1ms and more). 0: none.
-        /// A number: always, for a disk known to have a head, or an array of many. Where reads are lazy, objects of one server
-        /// are gathered and written together, and a read goes on beyond its object, up to 64KiB: it brings along what is asked for next, such
-        /// as a page's images.
+        /// Lazy reads, for disks with a head: up to so many reads of a worker wait for each other (2ms at most), go to the disk in the
+        /// order of their places, and neighbours are read as one. `auto`: 10, while reads are measured to take 1ms or more. 0: no
+        /// read waits. A number: always, for a disk known to have a head, or an array of many. Where reads are lazy, small objects of one server
+        /// are written together, and a read goes on beyond its object, up to 64KiB: it brings along the objects that are asked for
+        /// next, such as a page's images.
         "store.lazy-reads": "`auto`, or a number, 0 to 64", "auto" => plan.storing.lazy_reads = values::lazy_reads;
         /// The access log; `-` is standard output. SIGHUP or SIGUSR1 reopens the file.
         "log.access": "a path, `-` or `none`", "none" => access = values::log_target;

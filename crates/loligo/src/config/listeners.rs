@@ -23,7 +23,7 @@ use super::raw::Block;
 use super::rows::{Row, apply, rows};
 use super::values;
 
-/// What a block says.
+/// The values of a block.
 #[derive(Default)]
 pub struct ListenerDraft {
     address: Option<SocketAddr>,
@@ -39,7 +39,7 @@ pub struct ListenerDraft {
     forwarded: Option<Forwarded>,
 }
 
-/// What a route's block says.
+/// The values of a route's block.
 #[derive(Default)]
 pub struct RouteDraft {
     host: Option<String>,

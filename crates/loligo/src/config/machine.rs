@@ -1,4 +1,5 @@
-//! What the machine offers, as far as defaults depend on it. Asked once, passed in, so that tests can say.
+//! Cores, memory, files and disks of the machine, as far as defaults and checks depend on them. Asked once and passed in, so that tests can
+//! make up a machine.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 /// Taken for the RAM where it can not be found out.
 const RAM_BYTES_UNKNOWN: u64 = 1 << 30;
 
-/// What the machine offers.
+/// A machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// Cores this process may use.
@@ -19,20 +20,20 @@ pub struct Machine {
     pub files_max: u64,
     /// The user's cache directory.
     pub cache_dir: Option<PathBuf>,
-    /// What is at a path on disk.
+    /// Looks at a path on disk.
     pub look: fn(&Path) -> OnDisk,
-    /// Where a path leads, links followed as far as it exists.
+    /// The path with its links followed, as far as it exists.
     pub resolve: fn(&Path) -> PathBuf,
-    /// Can a log be written there? Else why not, and what to do.
+    /// Checks that a log can be written there; the error says why not, and what to do.
     pub appendable: fn(&Path) -> Result<(), String>,
-    /// Are there certificates in this file? Else why not.
+    /// Checks that the file has certificates; the error says why not.
     pub certificates: fn(&Path) -> Result<(), String>,
 }
 
-/// What is at a path.
+/// What was found at a path.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OnDisk {
-    /// What is there already.
+    /// The file or device that exists already.
     pub existing: Option<Existing>,
     /// Bytes free to us in the file system it is or would be in.
     pub free_bytes: Option<u64>,
@@ -42,14 +43,14 @@ pub struct OnDisk {
     pub refused: Option<String>,
 }
 
-/// What is at a path already.
+/// A file or device that exists already.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Existing {
     /// A file of so many bytes.
     File(u64),
     /// A block device.
     Device,
-    /// What can hold no store: "a directory".
+    /// Something that can hold no store: "a directory".
     Unfit(&'static str),
 }
 
@@ -199,7 +200,7 @@ fn plain(error: &std::io::Error) -> String {
     text[..end].to_owned()
 }
 
-/// What is not there yet is taken by its name. A link that leads nowhere is too.
+/// The part of a path that does not exist yet stays as it is, and so does a link that leads nowhere.
 fn resolve(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let there = path

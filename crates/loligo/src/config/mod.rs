@@ -1,7 +1,7 @@
-//! From what the user said to what the program needs: [`Raw`] and [`Machine`] in, `Plan` out, or all that is wrong.
+//! From the settings a person wrote to the plan of the proxy: [`Raw`] and [`Machine`] in, `Plan` out, or all that is wrong.
 //!
-//! Single settings are read by their rows (`rows`, `values`) into drafts; then what they say together is looked at, and defaults that
-//! depend on the machine are filled in:
+//! Each setting is read by its row (`rows`, `values`) into a draft. Then the settings are checked together, and defaults that depend on the
+//! machine are filled in:
 //!
 //! | file | settings of |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
 //! | `stores` | `[[store]]` |
 //! | `rules`, `shadowed` | `[[rule]]` |
-//! | `surroundings` | what the plan needs of the machine |
+//! | `surroundings` | checks that the machine has what the plan needs |
 //!
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
 
@@ -44,15 +44,15 @@ use raw::{Block, Raw};
 /// A checked configuration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settled {
-    /// What the proxy needs.
+    /// The plan of the proxy.
     pub plan: Plan,
     /// The filter of what is said on standard error.
     pub log_level: String,
-    /// What is on disk where each store is to be.
+    /// What was found on disk at the path of each store.
     pub stores_on_disk: Vec<OnDisk>,
-    /// What is allowed but may surprise.
+    /// Things that are allowed but may surprise.
     pub notes: Vec<String>,
-    /// Defaults that were fitted to this machine: nobody asked for more, so nobody need be warned.
+    /// Defaults that were lowered to fit this machine; nobody asked for more, so these are no warnings.
     pub fitted: Vec<String>,
 }
 

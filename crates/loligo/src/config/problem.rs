@@ -1,6 +1,6 @@
 //! What is wrong with a configuration: where, which setting, which value, and what to do about it.
 //!
-//! Problems are collected, not thrown: a person who made three mistakes wants to hear of three.
+//! Problems are collected: a person who made three mistakes is told of three.
 
 use std::fmt;
 use std::path::PathBuf;

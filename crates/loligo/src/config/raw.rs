@@ -1,4 +1,4 @@
-//! What the user said: settings as written, each with its place. Nothing is checked here but the shape.
+//! Settings as a person wrote them, each with its place. Only the shape of the file is checked here.
 //!
 //! A configuration is flat: a setting has a name such as `store.size` and a value. Only stores, listeners, their routes and rules repeat;
 //! each is a [`Block`]. Tables become names with dots, and a flag becomes a setting too (the later one wins). So files and flags
@@ -17,7 +17,7 @@ use super::{general, retired};
 /// The largest configuration file read, bytes.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Everything the user said.
+/// All settings of a file and of flags.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Raw {
     /// Settings outside blocks that repeat.
@@ -28,7 +28,7 @@ pub struct Raw {
     pub listeners: Vec<Block>,
     /// The `[[rule]]` blocks.
     pub rules: Vec<Block>,
-    /// What the file's stores say of themselves, where flags have replaced them: checked all the same.
+    /// Settings of the file's stores that `--store` has replaced; they are checked all the same.
     pub replaced: Vec<Given>,
     /// Tables that do not exist, or are written with the wrong brackets; their content is left out.
     pub problems: Vec<Problem>,
@@ -48,7 +48,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block of which nothing is said yet.
+    /// A block without settings.
     pub fn at(place: Place) -> Self {
         Block {
             place,
@@ -56,12 +56,12 @@ impl Block {
         }
     }
 
-    /// What is said of this setting; the last one counts.
+    /// This setting as it was written; the last one counts.
     pub fn find(&self, key: &str) -> Option<&Given> {
         self.given.iter().rfind(|given| given.key == key)
     }
 
-    /// Is anything said of this setting?
+    /// Was this setting written?
     pub fn says(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
@@ -102,7 +102,7 @@ pub enum Value {
     Switch(bool),
     /// `[...]`
     List(Vec<Value>),
-    /// What no setting takes: floats, dates, tables within lists; as written.
+    /// A value that no setting takes (float, date, table within a list), as written.
     Other(String),
 }
 

@@ -1,8 +1,8 @@
 //! How a setting is described, read and kept.
 //!
-//! A [`Row`] says what a setting is called, what it takes, its default, what it does, and where its value goes. Numbers come from
-//! `proxy::plan`, where their fields are ([`numbers`]); for the others `rows!` names a function of `values`. The check of a
-//! configuration, `check`'s list of what was set, and the reference all come from these rows: a setting is said in one place.
+//! A [`Row`] has the name of a setting, the values it takes, its default, a sentence, and the field its value goes to. Numbers come from
+//! `proxy::plan`, where their fields are ([`numbers`]); for the others `rows!` names a function of `values`. Checking a configuration,
+//! the list of settings that differ in `loligo check`, and the reference all use these rows: a setting is declared in one place.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::units::{Size, Time};
 pub struct Row<T> {
     /// Its whole name: `store.size`.
     pub key: String,
-    /// What it takes, for the reference.
+    /// The values it takes, for the reference.
     pub form: String,
     /// The default in words, for the reference.
     pub default: String,
@@ -87,7 +87,7 @@ pub fn numbers<T: 'static, P: 'static>(
     })
 }
 
-/// What a number of these bounds looks like, for the reference.
+/// The values that these bounds permit, for the reference.
 fn form(bounds: Bounds) -> String {
     let what = match bounds.unit {
         Unit::Bytes => "size",

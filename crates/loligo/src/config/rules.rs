@@ -19,7 +19,7 @@ use super::shadowed;
 use super::values::{self, is_path, is_token};
 use crate::units::Time;
 
-/// What a block says.
+/// The values of a block.
 #[derive(Default)]
 pub struct RuleDraft {
     when: When,

@@ -1,12 +1,12 @@
-//! Cache rules that can never count, because rules before them say the same for all that they are about.
+//! Cache rules that can never have an effect, because earlier rules apply to all of the same exchanges.
 //!
-//! Of each thing that rules say, the first rule that is met counts (`proxy::rulebook`). So a rule is *shadowed* if for each thing
-//! it says there is an earlier rule that says it too and is met whenever this one is. Then it does nothing, which is hardly what it
-//! was written for; it does no harm either, so it is noted, not refused.
+//! For each setting the first rule that matches and has that setting counts (`proxy::rulebook`). So a rule is *shadowed* if for each of
+//! its settings an earlier rule has it too and matches whenever this one does. Such a rule was surely not meant to do nothing; but
+//! it does no harm, so it is noted, not refused.
 //!
 //! Errs on the side of silence: two patterns that only a longer look would find to cover each other count as different.
 //!
-//! Not known here: what the things said mean. They are compared by the names of their settings.
+//! Not known here: what the settings mean. They are compared by name.
 
 use proxy::plan::When;
 
@@ -54,7 +54,7 @@ pub fn notes(blocks: &[Block], whens: &[&When]) -> Vec<String> {
     notes
 }
 
-/// What a rule says, by the names of its settings.
+/// The names of a rule's settings, conditions left out.
 fn things(block: &Block) -> impl Iterator<Item = &str> {
     let keys = block.given.iter().map(|given| given.key.as_str());
     let said = keys.map(|key| key.strip_prefix("rule.").unwrap_or(key));
@@ -64,7 +64,7 @@ fn things(block: &Block) -> impl Iterator<Item = &str> {
 
 /// Is the first met whenever the second is, as far as this thing goes?
 fn covers(first: &When, second: &When, thing: &str) -> bool {
-    // What a `ttl` without status is for is not all there is.
+    // A `ttl` without `status` is for some statuses only.
     let statuses = match (first.statuses.as_slice(), second.statuses.as_slice()) {
         ([], []) => true,
         ([], _) => thing != "ttl",

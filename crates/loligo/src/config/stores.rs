@@ -1,18 +1,18 @@
 //! The stores: from their blocks to their plans.
 //!
-//! A block says some things of its own store and some of all of them ([`rows`], and the `store.` rows of
-//! `general`). The second kind is taken out first and joins the settings of the whole, whichever block it stands in.
+//! A block has settings of its own store and settings of all stores ([`rows`], and the `store.` rows of
+//! `general`). Those of all stores are taken out first and join the settings of the whole, whichever block they are in.
 //!
 //! Rules kept here, and nowhere else:
-//!   S1  what holds for all stores is said once, or the same everywhere
-//!   S2  no path twice, links followed; what that does not tell the lock of the device does
+//!   S1  a setting of all stores is written once, or the same everywhere
+//!   S2  no path twice, links followed; other doubles are found by the lock of the device
 //!   S3  where there are several, each has a path, and none is `none`
 //!   S4  a store that exists keeps its size unless one is given; a new one leaves half of the free space
 //!   S5  new stores on one file system leave half of its free space together
 //!   S6  sizes that were given fit into the free space, together where the file system is one
-//!   S7  what is there can be opened, what is not can be made
+//!   S7  a store that exists can be opened, one that does not can be made
 //!
-//! Not known here: what is on a device; that is looked at when it is opened.
+//! Not known here: the content of a device; opening it looks at that.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ use crate::units::Size;
 
 const MIB: u64 = 1 << 20;
 
-/// What a block says of its own store.
+/// The settings of one block that are about its own store.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct StoreDraft {
     path: StorePath,
@@ -68,7 +68,7 @@ pub fn is_own(given: &Given) -> bool {
     rows().iter().any(|row| row.key == given.key)
 }
 
-/// What holds for all stores, and the blocks with what they say of their own store.
+/// Takes the settings that hold for all stores out of the blocks; the blocks keep those of their own store.
 pub fn split(raw: &Raw, problems: &mut Vec<Problem>) -> (Vec<Given>, Vec<Block>) {
     let (own, general) = (rows(), general::rows());
     let mut all: Vec<Given> = Vec::new();
@@ -138,13 +138,13 @@ struct Making<'a> {
     several: bool,
     /// One for each; empty: memory only.
     plans: Vec<StorePlan>,
-    /// What is there, for each.
+    /// What is on disk at the path of each.
     on_disk: Vec<OnDisk>,
-    /// Where each is in truth, links followed.
+    /// The path of each, links followed.
     places: Vec<PathBuf>,
-    /// What each was written as, for complaints.
+    /// The block of each, for complaints.
     blocks: Vec<&'a Block>,
-    /// Those that are not there and whose size was not said: number, and block for complaints.
+    /// Stores that do not exist yet and have no size: number, and block for complaints.
     to_be_made: Vec<(usize, &'a Block)>,
 }
 

@@ -1,9 +1,9 @@
-//! What a plan needs of the machine: files it can open, memory it has, cores for its workers.
+//! Does the machine have what a plan needs: files it can open, enough memory, cores for its workers?
 //!
-//! `serve` would meet the same at its start, after it has bound its sockets. Looked at here, `check` tells it too, with the line it
-//! was written in. Nothing is created or changed.
+//! A start would fail for the same reasons later, after the sockets are bound. Checked here, `check` finds them too, and they are told
+//! with their lines. Nothing is created or changed.
 //!
-//! What cannot work is a problem. What works, but hardly as it was meant, is a note.
+//! A setting that cannot work is a problem. One that works, but hardly as it was meant, is a note.
 //!
 //! Not known here: stores (`stores` looks at those), and what the machine is (`machine`).
 

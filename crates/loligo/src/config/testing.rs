@@ -75,7 +75,7 @@ pub fn settle(text: &str) -> Result<Settled, Vec<Problem>> {
     into_plan(&raw(text)?, &machine())
 }
 
-/// What a file says.
+/// The settings of a file.
 pub fn raw(text: &str) -> Result<Raw, Vec<Problem>> {
     parse(text, Path::new("loligo.toml")).map_err(|problem| vec![problem])
 }

@@ -272,7 +272,7 @@ pub struct PoliciesFlags {
     /// Sizes of the cache [default: 0.5 to 50 % of the stream's objects]
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size)]
     pub sizes: Vec<u64>,
-    /// Who is compared: lru, gdsf, lru+second-hit, … [default: all]
+    /// Policies to compare: lru, gdsf, lru+second-hit, … [default: all]
     #[arg(long, value_name = "POLICIES", value_delimiter = ',')]
     pub policies: Vec<Contender>,
     /// Threads [default: one a core]

@@ -1,4 +1,4 @@
-//! `loligo store rm`: invalidates, durably, in a store that nobody has open.
+//! `loligo store rm`: invalidates, durably, in a store that is not open elsewhere.
 //!
 //! What is removed is noted in the store's log, as a running proxy would, so it holds for records that only a scan would
 //! find, too. The space is used again when its turn comes.

@@ -24,7 +24,7 @@ use super::{Failure, say, show};
 
 /// Bytes of one read, unless a record is longer.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// Read though nobody wants it, rather than beginning another read.
+/// A gap this short is read through rather than beginning another read.
 const GAP_BYTES: u64 = 256 << 10;
 /// Windows read and not yet verified.
 const AHEAD_MAX: usize = 2;

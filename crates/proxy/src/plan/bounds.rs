@@ -162,7 +162,7 @@ pub struct PoolLimits {
     /// Connections of one worker to one origin, in use and unused. A miss holds one until it is answered: so many, times the workers,
     /// divided by the seconds a miss takes, get through each second. Without it the default is lowered to a worker's share of the open
     /// files (`ulimit -n`) that `connections-max` leaves. Lower to protect a weak origin; requests beyond it wait, at most for
-    /// `timeouts.connect`. So many unused ones are kept, too, 2048 (or this, if it is more) to all origins together.
+    /// `timeouts.connect`. As many unused ones are kept, and to all origins together 2048, or this number if it is larger.
     // At 50 ms a miss the default lets 20,000 misses a second through each worker, more than a core answers. Not more: what waits here is
     // handed a warm connection, what does not wait opens a new one.
     per_origin_max: usize = count(1, KIB, 16 * KIB),
@@ -210,9 +210,9 @@ pub struct Storing {
     /// proxy serves with the others, or from memory; the log, `/healthz` and the metric `loligo_stores_absent` say so. While none is left,
     /// purges are answered 503, because what the lost store holds may come back.
     required: bool = switch(true),
-    /// An answer that has waited so long for the disk comes from the origin instead: a disk that is asked for more than it can read
-    /// serves what it can, and nobody waits in a queue that grows. A device that has answered nothing for as long (within 1s and 30s)
-    /// is set aside until it answers: nobody asks it, and nothing is stored on it.
+    /// A request that has waited so long for the disk is answered from the origin instead, so that an overloaded disk serves as many
+    /// hits as it can and its queue does not grow. A device that has answered nothing for as long (at least 1s, at most 30s) is set aside
+    /// until it answers: nothing is read from it or stored on it.
     read_wait: Duration = millis(100, 5000, 600_000),
 }
 besides {
