@@ -107,10 +107,10 @@ pub enum Value {
 }
 
 impl fmt::Display for Value {
-    /// As in TOML.
+    /// As in TOML, but for passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Text(text) => write!(f, "{text:?}"),
+            Value::Text(text) => write!(f, "{:?}", without_password(text)),
             Value::Number(n) => write!(f, "{n}"),
             Value::Switch(on) => write!(f, "{on}"),
             Value::List(items) => {
@@ -137,20 +137,20 @@ impl Given {
         Problem {
             place: self.place.clone(),
             key: self.key.clone(),
-            value: without_password(self.value.to_string()),
+            value: self.value.to_string(),
             message: message.into(),
         }
     }
 }
 
-/// A value that names a URL is told without the user and password in it.
-fn without_password(value: String) -> String {
-    let (Some(begin), Some(end)) = (value.find("://"), value.rfind('@')) else {
-        return value;
-    };
-    match value.get(begin + 3..end) {
-        Some(_) => format!("{}…{}", &value[..begin + 3], &value[end..]),
-        None => value,
+/// A URL as it is told: without the user and password in it.
+pub fn without_password(text: &str) -> String {
+    let begin = text.find("://").map_or(0, |at| at + 3);
+    let (front, rest) = text.split_at(begin);
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match authority.rsplit_once('@') {
+        Some((user, host)) if begin > 0 || user.contains(':') => format!("{front}…@{host}{path}"),
+        _ => text.to_owned(),
     }
 }
 
@@ -405,6 +405,19 @@ mod tests {
                 "x.toml:11: listener.routes: there is no such table; did you mean \"route\"?",
             ]
         );
+    }
+
+    #[test]
+    fn passwords_are_not_told() {
+        for (text, told) in [
+            ("http://u:p@a.org/x@y", "http://…@a.org/x@y"),
+            ("u:p@a.org", "…@a.org"),
+            ("http://a.org/x@y", "http://a.org/x@y"),
+            ("/var/log/a:b@c.log", "/var/log/a:b@c.log"),
+            ("store@2", "store@2"),
+        ] {
+            assert_eq!(without_password(text), told);
+        }
     }
 
     proptest! {

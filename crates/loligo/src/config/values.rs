@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::general::LISTEN;
 use super::problem::Place;
-use super::raw::{Given, Value};
+use super::raw::{Given, Value, without_password};
 use super::rows::show;
 use super::stores::StorePath;
 use crate::units::{SIZE_FORM, TIME_FORM, parse_size, parse_time};
@@ -353,6 +353,7 @@ pub fn origin(given: &Given) -> Read<OriginUrl> {
         Some((name, rest)) if name == "https" => (true, rest),
         Some(_) => return Err(wrong("origins are asked by http:// or https://")),
         None => {
+            let text = without_password(text);
             return Err(format!("the scheme is missing; write \"http://{text}\""));
         }
     };
