@@ -104,213 +104,187 @@ pub fn split(raw: &Raw, problems: &mut Vec<Problem>) -> (Vec<Given>, Vec<Block>)
     (all, blocks)
 }
 
+/// A store in the making.
+struct Candidate<'a> {
+    /// For complaints.
+    block: &'a Block,
+    plan: StorePlan,
+    on_disk: OnDisk,
+    /// Its path, links followed.
+    place: PathBuf,
+    /// It does not exist yet and no size was given: it gets its share of the free space.
+    takes_a_share: bool,
+}
+
 /// Checks the blocks, and fills in what depends on the machine; with what is on disk for each.
 pub fn settle(
     blocks: &[Block],
     machine: &Machine,
     found: &mut Found,
 ) -> (Vec<StorePlan>, Vec<OnDisk>) {
-    let mut making = Making {
-        machine,
-        found,
-        several: blocks.len() > 1,
-        plans: Vec::new(),
-        on_disk: Vec::new(),
-        places: Vec::new(),
-        blocks: Vec::new(),
-        to_be_made: Vec::new(),
-    };
+    let mut stores = Vec::new();
     for block in blocks {
-        making.store(block);
+        let store = candidate(block, blocks.len() > 1, &stores, machine, found);
+        stores.extend(store);
     }
     if let Some(block) = blocks.get(Plan::STORES_MAX) {
         let message = format!("at most {} stores", Plan::STORES_MAX);
-        making.complain(block, "store", message);
+        found.problems.push(block.problem("store", message));
     }
-    making.share_space();
-    making.check_space();
-    (making.plans, making.on_disk)
+    share_space(&mut stores, &mut found.problems);
+    check_space(&stores, &mut found.problems);
+    let parts = stores.into_iter().map(|store| (store.plan, store.on_disk));
+    parts.unzip()
 }
 
-struct Making<'a> {
-    machine: &'a Machine,
-    found: &'a mut Found,
+fn candidate<'a>(
+    block: &'a Block,
     several: bool,
-    /// One for each; empty: memory only.
-    plans: Vec<StorePlan>,
-    /// What is on disk at the path of each.
-    on_disk: Vec<OnDisk>,
-    /// The path of each, links followed.
-    places: Vec<PathBuf>,
-    /// The block of each, for complaints.
-    blocks: Vec<&'a Block>,
-    /// Stores that do not exist yet and have no size: number, and block for complaints.
-    to_be_made: Vec<(usize, &'a Block)>,
-}
-
-impl<'a> Making<'a> {
-    fn complain(&mut self, block: &Block, key: &str, message: impl Into<String>) {
-        self.found.problems.push(block.problem(key, message));
+    others: &[Candidate<'_>],
+    machine: &Machine,
+    found: &mut Found,
+) -> Option<Candidate<'a>> {
+    let mut draft = StoreDraft::default();
+    let before = found.problems.len();
+    apply(&rows(), &block.given, &mut draft, &mut found.problems);
+    let path = path(block, &draft, several, machine, &mut found.problems)?;
+    let mut complain = |message: String| found.problems.push(block.problem("store.path", message));
+    // S2
+    let place = (machine.resolve)(&path);
+    if let Some(other) = others.iter().find(|other| other.place == place) {
+        let same = match other.plan.path == path {
+            true => "is a store already".to_owned(),
+            false => format!(
+                "is the same as {}, which is a store already",
+                other.plan.path.display()
+            ),
+        };
+        complain(format!("{same}; give each its own file or device"));
     }
-
-    fn store(&mut self, block: &'a Block) {
-        let mut draft = StoreDraft::default();
-        let before = self.found.problems.len();
-        apply(&rows(), &block.given, &mut draft, &mut self.found.problems);
-        let Some(path) = self.path(block, &draft) else {
-            return;
-        };
-        let on_disk = (self.machine.look)(&path);
-        // S2
-        let place = (self.machine.resolve)(&path);
-        if let Some(other) = self.places.iter().position(|other| *other == place) {
-            let other = &self.plans[other].path;
-            let message = if *other == path {
-                "is a store already; give each its own file or device".to_owned()
-            } else {
-                format!(
-                    "is the same as {}, which is a store already; give each its own file or device",
-                    other.display()
-                )
-            };
-            self.complain(block, "store.path", message);
-        }
-        let size_bytes = match (&on_disk.existing, draft.plan.size_bytes) {
-            (Some(Existing::Unfit(what)), _) => {
-                let shown = path.display();
-                let message = format!("{shown} is {what}; name a file, such as {shown}/store");
-                self.complain(block, "store.path", message);
-                None
-            }
-            // An empty file is as good as none.
-            (Some(Existing::File(1..)) | Some(Existing::Device), None) => None,
-            (_, Some(bytes)) => Some(bytes),
-            (Some(Existing::File(0)) | None, None) => {
-                if self.found.problems.len() == before {
-                    self.to_be_made.push((self.plans.len(), block));
-                }
-                Some(StorePlan::SIZE_BYTES.default)
-            }
-        };
-        // S7
-        if let (Some(why), None | Some(Existing::File(_) | Existing::Device)) =
-            (&on_disk.refused, &on_disk.existing)
-        {
-            self.complain(block, "store.path", why.clone());
-        }
-        if draft.plan.force {
-            self.found.notes.push(format!(
-                "{} is taken as a store whatever is on it (force); take force out after the first start",
-                path.display()
+    let on_disk = (machine.look)(&path);
+    let shown = path.display();
+    match (&on_disk.existing, &on_disk.refused) {
+        (Some(Existing::Unfit(what)), _) => {
+            complain(format!(
+                "{shown} is {what}; name a file, such as {shown}/store"
             ));
         }
-        self.plans.push(StorePlan {
-            path,
-            size_bytes,
-            ..draft.plan
-        });
-        self.on_disk.push(on_disk);
-        self.places.push(place);
-        self.blocks.push(block);
+        // S7
+        (_, Some(why)) => complain(why.clone()),
+        _ => {}
     }
-
-    /// S3
-    fn path(&mut self, block: &Block, draft: &StoreDraft) -> Option<PathBuf> {
-        match &draft.path {
-            StorePath::At(path) => Some(path.clone()),
-            StorePath::None if self.several => {
-                let message =
-                    "means no store at all, but there are others; take this one out, or the others";
-                self.complain(block, "store.path", message);
-                None
-            }
-            StorePath::None => {
-                if draft.plan.size_bytes.is_some() {
-                    self.complain(
-                        block,
-                        "store.size",
-                        "there is no store (store.path is none)",
-                    );
-                }
-                None
-            }
-            StorePath::Default if self.several => {
-                // A bad path has been complained of already.
-                if !block.says("store.path") {
-                    let message = "where there are several stores, each needs a path, such as path = \"/dev/sdb\"";
-                    self.complain(block, "store.path", message);
-                }
-                None
-            }
-            StorePath::Default => match &self.machine.cache_dir {
-                Some(dir) => Some(dir.join("loligo").join("store")),
-                None => {
-                    let message = "no cache directory is known ($XDG_CACHE_HOME and $HOME are not set); \
-                                   say where the store is (flag --store), or none";
-                    self.complain(block, "store.path", message);
-                    None
-                }
-            },
-        }
+    if draft.plan.force {
+        found.notes.push(format!(
+            "{shown} is taken as a store whatever is on it (force); take force out after the first start"
+        ));
     }
+    let is_good = found.problems.len() == before;
+    // S4. An empty file is as good as none.
+    let is_new = matches!(on_disk.existing, None | Some(Existing::File(0)));
+    Some(Candidate {
+        block,
+        takes_a_share: is_new && is_good && draft.plan.size_bytes.is_none(),
+        plan: StorePlan { path, ..draft.plan },
+        on_disk,
+        place,
+    })
+}
 
-    /// S5
-    fn share_space(&mut self) {
-        let to_be_made = std::mem::take(&mut self.to_be_made);
-        for &(number, block) in &to_be_made {
-            let on_disk = &self.on_disk;
-            let here = &on_disk[number];
-            let free_bytes = here.free_bytes.unwrap_or(u64::MAX);
-            let sharing = to_be_made
-                .iter()
-                .filter(|(other, _)| on_disk[*other].file_system == here.file_system)
-                .count() as u64;
-            let bytes = free_bytes / 2 / sharing.max(1) / MIB * MIB;
-            let bytes = bytes.min(StorePlan::SIZE_BYTES.default);
-            if bytes < StorePlan::SIZE_BYTES.min {
-                let message = format!(
-                    "only {} are free where the store would be, too little for half of it to hold one; \
-                     choose another place (flag --store), a size (--store-size), or --store none",
-                    Size(free_bytes / 1024 * 1024)
-                );
-                self.complain(block, "store.path", message);
-            }
-            self.plans[number].size_bytes = Some(bytes);
-        }
-    }
+/// S3
+fn path(
+    block: &Block,
+    draft: &StoreDraft,
+    several: bool,
+    machine: &Machine,
+    problems: &mut Vec<Problem>,
+) -> Option<PathBuf> {
+    let (key, message) = match (&draft.path, several) {
+        (StorePath::At(path), _) => return Some(path.clone()),
+        (StorePath::None, true) => (
+            "store.path",
+            "means no store at all, but there are others; take this one out, or the others",
+        ),
+        (StorePath::None, false) if draft.plan.size_bytes.is_none() => return None,
+        (StorePath::None, false) => ("store.size", "there is no store (store.path is none)"),
+        // A bad path has been complained of already.
+        (StorePath::Default, true) if block.says("store.path") => return None,
+        (StorePath::Default, true) => (
+            "store.path",
+            "where there are several stores, each needs a path, such as path = \"/dev/sdb\"",
+        ),
+        (StorePath::Default, false) => match &machine.cache_dir {
+            Some(dir) => return Some(dir.join("loligo").join("store")),
+            None => (
+                "store.path",
+                "no cache directory is known ($XDG_CACHE_HOME and $HOME are not set); \
+                 say where the store is (flag --store), or none",
+            ),
+        },
+    };
+    problems.push(block.problem(key, message));
+    None
+}
 
-    /// S6
-    fn check_space(&mut self) {
-        let mut left: HashMap<Option<u64>, u64> = HashMap::new();
-        for number in 0..self.plans.len() {
-            let (plan, on_disk) = (&self.plans[number], &self.on_disk[number]);
-            let there = match on_disk.existing {
-                Some(Existing::File(bytes)) => bytes,
-                Some(_) => continue,
-                None => 0,
-            };
-            let (Some(bytes), Some(free)) = (plan.size_bytes, on_disk.free_bytes) else {
-                continue;
-            };
-            let left = left.entry(on_disk.file_system).or_insert(free);
-            let needed = bytes.saturating_sub(there);
-            if needed <= *left {
-                *left -= needed;
-                continue;
-            }
-            let other = if *left == free {
-                ""
-            } else {
-                "beside the other stores "
-            };
+/// S5
+fn share_space(stores: &mut [Candidate<'_>], problems: &mut Vec<Problem>) {
+    let takers = stores.iter().filter(|store| store.takes_a_share);
+    let systems: Vec<_> = takers.map(|store| store.on_disk.file_system).collect();
+    for store in stores.iter_mut().filter(|store| store.takes_a_share) {
+        let on_disk = &store.on_disk;
+        let free_bytes = on_disk.free_bytes.unwrap_or(u64::MAX);
+        let sharing = systems
+            .iter()
+            .filter(|other| **other == on_disk.file_system);
+        let bytes = free_bytes / 2 / sharing.count() as u64 / MIB * MIB;
+        let bytes = bytes.min(StorePlan::SIZE_BYTES.default);
+        if bytes < StorePlan::SIZE_BYTES.min {
             let message = format!(
-                "{} do not fit: {other}only {} are free where {} is to be; a smaller size (flag --store-size), or another place",
-                Size(bytes),
-                Size((*left + there) / MIB * MIB),
-                plan.path.display(),
+                "only {} are free where the store would be, too little for half of it to hold one; \
+                 choose another place (flag --store), a size (--store-size), or --store none",
+                Size(free_bytes / 1024 * 1024)
             );
-            self.complain(self.blocks[number], "store.size", message);
+            problems.push(store.block.problem("store.path", message));
         }
+        store.plan.size_bytes = Some(bytes);
+    }
+}
+
+/// S6
+fn check_space(stores: &[Candidate<'_>], problems: &mut Vec<Problem>) {
+    let mut left: HashMap<Option<u64>, u64> = HashMap::new();
+    for Candidate {
+        block,
+        plan,
+        on_disk,
+        ..
+    } in stores
+    {
+        let there = match on_disk.existing {
+            Some(Existing::File(bytes)) => bytes,
+            Some(_) => continue,
+            None => 0,
+        };
+        let (Some(bytes), Some(free)) = (plan.size_bytes, on_disk.free_bytes) else {
+            continue;
+        };
+        let left = left.entry(on_disk.file_system).or_insert(free);
+        let needed = bytes.saturating_sub(there);
+        if needed <= *left {
+            *left -= needed;
+            continue;
+        }
+        let other = if *left == free {
+            ""
+        } else {
+            "beside the other stores "
+        };
+        let message = format!(
+            "{} do not fit: {other}only {} are free where {} is to be; a smaller size (flag --store-size), or another place",
+            Size(bytes),
+            Size((*left + there) / MIB * MIB),
+            plan.path.display(),
+        );
+        problems.push(block.problem("store.size", message));
     }
 }
 
