@@ -126,7 +126,7 @@ pub struct Flags {
     #[arg(long, value_name = "NETWORKS", help_heading = "Who is served")]
     pub allow: Option<String>,
 
-    /// What a client's no-cache and the like count for: obey, revalidate, ignore [default: revalidate, in front of an origin ignore]
+    /// How much a client's no-cache and max-age count: obey, revalidate, ignore [default: revalidate, in front of an origin ignore]
     #[arg(long, value_name = "WORD", help_heading = "Who is served")]
     pub client_directives: Option<String>,
 
@@ -170,7 +170,7 @@ pub struct Flags {
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub profile: Option<String>,
 
-    /// How much is said on standard error: error, warn, info, debug, trace [default: info]
+    /// How much is logged on standard error: error, warn, info, debug, trace [default: info]
     #[arg(long, value_name = "LEVEL", help_heading = "What is written")]
     pub log_level: Option<String>,
 }

@@ -31,8 +31,7 @@ pub enum StoreCommand {
 
 /// Help shown below the list of commands.
 pub const STORE_HELP: &str = "\
-A store can be looked at while no proxy uses it; inspect, ls, get and verify change not one
-byte of it.
+Stores can be read while no proxy uses them. inspect, ls, get and verify change nothing.
 
   loligo store init /var/cache/loligo.store --size 10GiB
   loligo store inspect /var/cache/loligo.store
@@ -49,9 +48,9 @@ Examples:
   loligo store init /dev/disk/by-id/nvme-eui.0123       all of the disk
   loligo store init --force /dev/sdb1                   though something else was on it: that is lost
 
-What carries the mark of a file system or of anything else known, is mounted, has
-partitions, or is in use, is left alone. --force overrides marks, partitions and an older
-store; what is in use is never taken. A proxy makes its store by itself as well; init is for
+A disk that is mounted, in use or has partitions is refused, and so is one with the mark of
+a file system or of anything else known. --force overrides marks, partitions and an older
+store, but never takes a disk in use. A proxy makes its store by itself; init is for
 preparing one, and for disks that carry something.";
 
 const INSPECT_EXAMPLES: &str = "\
@@ -84,8 +83,8 @@ Examples:
   loligo store verify /var/cache/loligo.store
   loligo store verify /var/cache/loligo.store --json | jq .damaged
 
-Nothing is repaired: a damaged record is found when it is read, counts as a miss and is
-fetched again. Objects of which fragments were evicted are no damage either; they are
+Nothing is repaired: the proxy finds a damaged record when it reads it, counts a miss and
+fetches the object again. Objects whose fragments were evicted are not damaged; they are
 counted, and are misses.";
 
 const RM_EXAMPLES: &str = "\
@@ -94,8 +93,8 @@ Examples:
   loligo store rm /var/cache/loligo.store --prefix http://www.example.org/img/
   loligo store rm /var/cache/loligo.store --all
 
-All variants of a URL go with it. It is noted in the store's log, flushed, before the
-command ends: what was removed does not come back, whatever happens. A running proxy purges
+All variants of a URL are removed with it. The command ends after the store's log is
+flushed, so a removed object does not come back, whatever happens. A running proxy purges
 by its admin interface: curl -X PURGE http://127.0.0.1:3129/URL";
 
 #[derive(Args, Debug)]
