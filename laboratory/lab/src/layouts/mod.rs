@@ -4,14 +4,11 @@
 //! device is a model ([`device`]). How full a store is kept is a setting of the ordered policies (their high watermark); with
 //! `second-chance` it follows from how far ahead of itself the hand clears.
 //!
-//! `freespace` takes the allocator alone, and gives three of its kind the sequence of allocations and frees of a disk cache.
-//!
 //! Not known here: proxies, threads.
-//! Source: paper 002 Figures 6 and 8 (utilisation, locality buffers), paper 000 section 4.4 (front-rear hashing).
+//! Source: paper 002 Figures 6 and 8 (utilisation, locality buffers).
 
 pub mod ahead;
 pub mod device;
-pub mod freespace;
 mod report;
 mod run;
 
