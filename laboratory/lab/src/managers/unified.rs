@@ -10,7 +10,7 @@
 
 use std::io;
 
-use extent::{Chunk, Chunks, Extent, SpaceManager as _};
+use extent::{Chunk, Chunks, Extent};
 
 use super::slots::{Run, SLOT_BYTES};
 use super::stream::{Options, Space, Stream};
