@@ -107,11 +107,13 @@ pub fn replacement(draft: &mut Draft, given: &Given) -> Done {
         Some(bytes) => format!("lru-threshold={}", bytes?).parse(),
         None => text.parse(),
     };
-    draft.plan.storing.replacement = read.map_err(|_| {
-        given.problem(
-            "expected second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE, s3-fifo, sieve, \
-             w-tinylfu or gdsf",
-        )
+    draft.plan.storing.replacement = read.map_err(|_| match text {
+        "s3-fifo" | "sieve" | "w-tinylfu" => given.problem(
+            "no longer offered, being no better than lru: write lru, or leave the line out for second-chance",
+        ),
+        _ => given.problem(
+            "expected second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE or gdsf",
+        ),
     })?;
     Ok(())
 }

@@ -109,14 +109,14 @@ fn several_stores_each_with_its_own() {
         [[store]]
         path = "/x/half-gib"
         direct = false
-        replacement = "sieve"
+        replacement = "gdsf"
         [[store]]
         path = "/x/device"
         weight = 4
         force = true
         chunk = "4KiB"
         admission = "second-hit"
-        replacement = "sieve"
+        replacement = "gdsf"
         "#,
     )
     .unwrap()
@@ -126,10 +126,10 @@ fn several_stores_each_with_its_own() {
     let mut b = StorePlan::at("/x/device", None);
     (b.weight, b.force, b.chunk_bytes) = (4, true, 4096);
     assert_eq!(plan.stores, [a, b]);
-    let sieve = Replacement::Ordered(PolicyKind::Sieve);
+    let gdsf = Replacement::Ordered(PolicyKind::Gdsf);
     assert_eq!(
         (plan.storing.replacement, plan.storing.admission),
-        (sieve, AdmissionKind::SecondHit)
+        (gdsf, AdmissionKind::SecondHit)
     );
 }
 
@@ -233,8 +233,14 @@ force = "yes"
     wrong(
         "[store]\nreplacement = \"fifo\"\nlazy-reads = \"on\"",
         expect![[r#"
-            loligo.toml:2: store.replacement = "fifo": expected second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE, s3-fifo, sieve, w-tinylfu or gdsf
+            loligo.toml:2: store.replacement = "fifo": expected second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE or gdsf
             loligo.toml:3: store.lazy-reads = "on": expected "auto" or a number, 0 for none
+        "#]],
+    );
+    wrong(
+        "[store]\nreplacement = \"sieve\"",
+        expect![[r#"
+            loligo.toml:2: store.replacement = "sieve": no longer offered, being no better than lru: write lru, or leave the line out for second-chance
         "#]],
     );
 }

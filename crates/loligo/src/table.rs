@@ -93,7 +93,7 @@ pub const TOP: &[Setting<Draft>] = &[
     setting(
         "store.replacement",
         Kind::Own {
-            form: "`second-chance`, `second-chance=PERCENT`, `lru`, `lru-threshold=SIZE`, `s3-fifo`, `sieve`, `w-tinylfu`, `gdsf`",
+            form: "`second-chance`, `second-chance=PERCENT`, `lru`, `lru-threshold=SIZE`, `gdsf`",
             default: "second-chance",
             set: own::replacement,
         },

@@ -4,10 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use lab::cache::PolicyKind;
 use lab::policies::Contender;
 use lab::trace::{Columns, Format};
 use polymix::Mix;
-use replacement::{AdmissionKind, PolicyKind};
+use replacement::AdmissionKind;
 
 use crate::units::parse_size;
 

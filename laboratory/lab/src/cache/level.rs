@@ -7,8 +7,10 @@
 //! Not known here: what lies behind the cache.
 
 use polymix::random::mix;
-use replacement::{Admission, AdmissionKind, Policy as _, PolicyKind, Selected};
+use replacement::{Admission, AdmissionKind, Policy};
 use serde::Serialize;
+
+use super::policy::PolicyKind;
 
 /// Assumed by rules of admission, which have to know how many objects will fit.
 const OBJECT_BYTES_MEAN: u64 = 8 << 10;
@@ -30,7 +32,7 @@ impl LevelSettings {
     pub fn lru(bytes: u64) -> Self {
         LevelSettings {
             bytes,
-            policy: PolicyKind::Lru,
+            policy: PolicyKind::LRU,
             admission: AdmissionKind::All,
         }
     }
@@ -48,12 +50,11 @@ pub enum Insertion {
 }
 
 /// A cache: which objects it holds.
-#[derive(Debug, Clone)]
 pub struct Level {
     bytes_max: u64,
     bytes: u64,
     objects: u64,
-    policy: Selected,
+    policy: Box<dyn Policy>,
     admission: Admission,
     /// Of the objects that are here.
     sizes: Vec<u32>,
@@ -207,7 +208,7 @@ mod tests {
         let mut level = Level::new(settings);
         assert_eq!(level.insert(1, 1, |_, _| {}), Insertion::Refused);
         assert_eq!(level.insert(1, 1, |_, _| {}), Insertion::Kept);
-        let policy = PolicyKind::LruThreshold { size_max: 5 };
+        let policy = "lru-threshold=5".parse().unwrap();
         let mut level = Level::new(LevelSettings {
             policy,
             ..LevelSettings::lru(10)

@@ -17,12 +17,14 @@
 //! Source: paper 002, section 3.1 and Figure 1.
 
 mod level;
+mod policy;
 
 use std::collections::VecDeque;
 
 use serde::Serialize;
 
 pub use level::{Insertion, Level, LevelSettings};
+pub use policy::{PolicyKind, UnknownPolicy};
 
 use crate::{Access, DiskOp, DiskRequest};
 
@@ -113,7 +115,6 @@ impl Counts {
 }
 
 /// The two caches, and what they were asked for.
-#[derive(Debug, Clone)]
 pub struct Method {
     memory: Level,
     disk: Level,
@@ -219,7 +220,6 @@ impl Method {
 /// assert_eq!(requests.next(), None);
 /// assert_eq!(requests.counts().memory_hits, 1);
 /// ```
-#[derive(Debug, Clone)]
 pub struct Requests<I> {
     accesses: I,
     method: Method,

@@ -129,13 +129,11 @@ impl Layout {
             locality_buffers: 32,
             ..ordered
         });
-        for policy in [PolicyKind::S3Fifo, PolicyKind::Sieve, PolicyKind::Gdsf] {
-            all.push(Layout {
-                replacement: Replacement::Ordered(policy),
-                full_percent: 97,
-                ..usual.clone()
-            });
-        }
+        all.push(Layout {
+            replacement: Replacement::Ordered(PolicyKind::Gdsf),
+            full_percent: 97,
+            ..usual.clone()
+        });
         for locality_buffers in [8, 32, 128] {
             all.push(Layout {
                 locality_buffers,

@@ -16,7 +16,7 @@ use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use replacement::{AdmissionKind, PolicyKind};
+use replacement::{AdmissionKind, PolicyKind as Offered};
 use serde::{Serialize, Serializer};
 
 pub(crate) use report::size_text;
@@ -24,14 +24,14 @@ pub(crate) use report::stream_name;
 pub use report::{page, tables};
 
 use crate::Access;
-use crate::cache::{Level, LevelSettings};
+use crate::cache::{Level, LevelSettings, PolicyKind};
 
 /// Of the requests, those that only fill the cache.
 pub const WARMING_PERCENT: usize = 25;
 /// Sizes to compare at, in percent of the bytes of all different objects.
 pub const SIZES_PERCENT: [f64; 7] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
-/// The largest object that `lru-threshold` takes, unless another is said.
-const THRESHOLD_BYTES: u64 = 64 << 10;
+/// `lru-threshold`, unless a size is given.
+const LRU_THRESHOLD: PolicyKind = PolicyKind::Offered(Offered::LruThreshold { size_max: 64 << 10 });
 
 /// A replacement policy with a rule of admission. Written as `lru` or `lru+second-hit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,21 +43,19 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// All policies of `replacement`, and the rules of admission with two of them.
+    /// All policies, and the rules of admission with two of them.
     pub fn all() -> Vec<Contender> {
         let of = |policy, admission| Contender { policy, admission };
         let policies = [
-            PolicyKind::Lru,
-            PolicyKind::LruThreshold {
-                size_max: THRESHOLD_BYTES,
-            },
+            PolicyKind::LRU,
+            LRU_THRESHOLD,
             PolicyKind::S3Fifo,
             PolicyKind::Sieve,
             PolicyKind::WTinyLfu,
-            PolicyKind::Gdsf,
+            PolicyKind::Offered(Offered::Gdsf),
         ];
         let mut all: Vec<_> = policies.map(|policy| of(policy, AdmissionKind::All)).into();
-        for policy in [PolicyKind::Lru, PolicyKind::Gdsf] {
+        for policy in [PolicyKind::LRU, PolicyKind::Offered(Offered::Gdsf)] {
             for admission in [AdmissionKind::SecondHit, AdmissionKind::TinyLfu] {
                 all.push(of(policy, admission));
             }
@@ -92,9 +90,7 @@ impl FromStr for Contender {
             None => (text, AdmissionKind::All),
         };
         let policy = match policy {
-            "lru-threshold" => PolicyKind::LruThreshold {
-                size_max: THRESHOLD_BYTES,
-            },
+            "lru-threshold" => LRU_THRESHOLD,
             policy => policy.parse().map_err(|_| unknown())?,
         };
         Ok(Contender { policy, admission })

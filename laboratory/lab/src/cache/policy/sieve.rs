@@ -16,11 +16,11 @@
 //! oldest); an object's bit is 0 or 1.
 //!
 //! `victim` is O(1) on average: each bit it clears was set by a `touch`. 24 bytes a slot.
-//! Limits: as [`crate::Lru`].
+//! Limits: as [`replacement::Lru`].
 //! Source: Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is simpler than LRU, NSDI 2024.
 
-use crate::Policy;
-use crate::queues::Queues;
+use super::queues::Queues;
+use replacement::Policy;
 
 /// The only queue.
 const ALL: usize = 0;

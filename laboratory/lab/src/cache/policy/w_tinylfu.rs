@@ -21,13 +21,13 @@
 //! `touch` (protected); between them `remove` and `victim` shrink the whole, and a queue may have more than its part.
 //!
 //! O(1) on average. 32 bytes a slot, and 8 to 16 for the sketch.
-//! Limits: as [`crate::Lru`]. The sketch has no secret: one who knows the hash of the keys can find objects that share
+//! Limits: as [`replacement::Lru`]. The sketch has no secret: one who knows the hash of the keys can find objects that share
 //! counters, and so make an unpopular one look popular.
 //! Source: Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy, ACM ToS 2017.
 
-use crate::Policy;
-use crate::queues::Queues;
-use crate::sketch::Sketch;
+use super::queues::Queues;
+use replacement::Policy;
+use replacement::Sketch;
 
 /// Newcomers.
 const WINDOW: usize = 0;
