@@ -16,7 +16,7 @@ use replacement::{PolicyKind, Watermarks};
 use store::{Geometry, Replacement, Settings};
 
 pub use report::{page, table, tables};
-pub use run::{Findings, NEAR_BYTES, Sizes, Space, WARMING_PERCENT, run, run_from};
+pub use run::{Findings, NEAR_BYTES, Sizes, WARMING_PERCENT, run};
 
 /// Between high and low watermark.
 const MARKS_APART_PERCENT: u8 = 2;

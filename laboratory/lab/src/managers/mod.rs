@@ -125,11 +125,6 @@ impl Kind {
     pub fn is_one_file(self) -> bool {
         self >= Kind::Stream
     }
-
-    /// Whether the manager has locality buffers.
-    pub fn has_locality(self) -> bool {
-        matches!(self, Kind::StreamLoc | Kind::LazyReadsLoc)
-    }
 }
 
 impl fmt::Display for Kind {

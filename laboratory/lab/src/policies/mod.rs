@@ -174,30 +174,15 @@ pub struct Study {
     pub points: Vec<Point>,
 }
 
-/// One cache over all requests.
+/// One cache over all requests. The first quarter is not counted.
 pub fn hits(settings: LevelSettings, accesses: &[Access]) -> Hits {
-    hits_from(
-        settings,
-        accesses,
-        accesses.len() * WARMING_PERCENT / 100,
-        |access| access.size_bytes,
-    )
-}
-
-/// One cache over all requests, the first `warm` of them not counted; an object takes so much room.
-pub fn hits_from(
-    settings: LevelSettings,
-    accesses: &[Access],
-    warm: usize,
-    room: impl Fn(&Access) -> u32,
-) -> Hits {
+    let warm = accesses.len() * WARMING_PERCENT / 100;
     let mut level = Level::new(settings);
     let mut hits = Hits::default();
     for (at, access) in accesses.iter().enumerate() {
-        let object = access.object;
-        let room = room(access);
-        let hit = level.ask(object, room, &mut None);
-        let kept = !hit && level.insert(object, room, |_, _| {}) == crate::cache::Insertion::Kept;
+        let (object, size) = (access.object, access.size_bytes);
+        let hit = level.ask(object, size, &mut None);
+        let kept = !hit && level.insert(object, size, |_, _| {}) == crate::cache::Insertion::Kept;
         if at >= warm {
             hits.count(access, hit, kept);
         }
