@@ -33,7 +33,7 @@ pub trait Policy {
         self.len() == 0
     }
 
-    /// Bytes of memory held, what is shared with nobody.
+    /// Bytes of memory held.
     fn memory_bytes(&self) -> usize;
 
     /// Checks every invariant; says what is wrong. For tests and simulation.

@@ -11,7 +11,7 @@
 //! of the used extents, chosen at random, each of which joins the piece below and the piece above ("free"); and take as
 //! many new ones of the same lengths from the largest piece ("take"). All managers get the same calls in the same order
 //! and, since all take from the largest piece, must give the same answers: a running checksum is compared. They take
-//! turns, so that whatever else the machine does hits them alike. Shown are the median of the batches in nanoseconds a
+//! turns, so that other load on the machine affects all of them alike. Shown are the median of the batches in nanoseconds a
 //! call, the middle half of the batches, and the ratio of the medians to front-rear hashing.
 //!
 //! Two shapes of space:
@@ -91,7 +91,7 @@ enum Shape {
     Long { total: u32 },
 }
 
-/// What every manager is made to do.
+/// The calls that every manager gets.
 struct Plan {
     total: Chunks,
     /// By address: a used extent and the free piece above it.
@@ -104,7 +104,7 @@ struct Plan {
     builds: usize,
 }
 
-/// One way to manage space, and what was measured of it.
+/// One way to manage space, and its times.
 struct Contender {
     build: fn(&Plan) -> Built,
     /// Nanoseconds a call, one number a batch.
@@ -119,7 +119,7 @@ struct Built {
     index_bytes: usize,
 }
 
-/// What must be equal for all managers.
+/// Must be equal for all managers.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Outcome {
     /// Of the extents that were taken.

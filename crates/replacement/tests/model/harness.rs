@@ -135,7 +135,7 @@ pub fn any_size(random: u64) -> u64 {
     random % 40 * (random >> 10) / 100
 }
 
-/// Where nobody asks twice, and all sizes are equal, many policies are a FIFO.
+/// Without a second request for any object, and with equal sizes, many policies are a FIFO.
 pub fn is_a_fifo_without_uses(name: &str, mut policy: Box<dyn Policy>) {
     for slot in 0..2000u32 {
         policy.insert(slot % 300, 7, slot.into());

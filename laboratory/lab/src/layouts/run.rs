@@ -9,7 +9,7 @@
 //! clusters close because they have waited, and when checkpoints are due. Lazy reads wait until there are `lazy_reads` of them
 //! and are then carried out in order of address; the store has each pinned meanwhile.
 //!
-//! What is written is a slice of one pool, told by the object's number; the store computes and verifies checksums as always. An
+//! Bodies are slices of one pool, chosen by the object's number; the store computes and verifies checksums as always. An
 //! object above the store's fragment size is several records, all of which are wanted for a hit.
 //!
 //! Not known here: sockets, threads.
@@ -36,17 +36,17 @@ use crate::cache::{Level, LevelSettings};
 pub const WARMING_PERCENT: u64 = 25;
 /// Bodies are slices of so many bytes.
 const POOL_BYTES: usize = 4 << 20;
-/// What the proxy keeps of a response beside its body, about: head and standing.
+/// About the bytes that the proxy stores beside a body: head and times.
 const META_BYTES: usize = 200;
 const KEY: [u8; 60] = *b"http://static.example.org/objects/0000000000000000/image.jpg";
 const KEY_DIGITS_AT: usize = 34;
-/// A read that begins so close to where the last one ended is a near one: what a locality buffer holds.
+/// A read that begins so close to the end of the last one is near: the size of a locality buffer.
 pub const NEAR_BYTES: u64 = 64 << 10;
 /// Attempts to store a record while the next region is being made ready.
 const ATTEMPTS: usize = 4;
 const UNIX_MS: u64 = 1_700_000_000_000;
 
-/// What came of a layout.
+/// The result of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Findings {
     /// Which.
@@ -79,13 +79,13 @@ pub struct Findings {
     pub mistaken: u64,
     /// Records that were not stored for want of room at that moment.
     pub refused: u64,
-    /// What the device did, background work included.
+    /// The device's operations, background work included.
     pub device: Deeds,
     /// Chunks in use or dead, of a hundred, at the end.
     pub full_percent: f64,
     /// Free pieces at the end.
     pub free_pieces: u64,
-    /// CPU time of an insert, in microseconds: placing, copying, checksum, what it evicts.
+    /// CPU time of an insert, in microseconds: placing, copying, checksum, evictions.
     pub insert_us: f64,
     /// Time of a request, in microseconds: all of this, the device's copying included.
     pub get_us: f64,
@@ -147,7 +147,7 @@ fn parts(fragment_bytes: u32, size_bytes: u32) -> impl Iterator<Item = (u32, usi
     })
 }
 
-/// What a run takes beside its layout.
+/// The sizes and the pace of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sizes {
     /// Of the store's device.
@@ -159,7 +159,7 @@ pub struct Sizes {
 }
 
 impl Default for Sizes {
-    /// The method's proportions in an eighth of its sizes: what fits in memory.
+    /// An eighth of the method's sizes, which fits in memory.
     fn default() -> Self {
         Sizes {
             store_bytes: 512 << 20,
@@ -296,7 +296,7 @@ impl Run {
                         if mistaken > 0 && self.lazy_reads == 1 {
                             return false;
                         }
-                        // Of a lazy read it turns out later that it was none of a hit.
+                        // Whether a lazy read was of a hit turns out later.
                         self.findings.store_hits -= mistaken.min(self.findings.store_hits);
                     }
                 }
@@ -327,7 +327,7 @@ impl Run {
                 }
                 (Ok(_), _) => {}
                 (Err(Corrupt::Hash), _) => mistaken += 1,
-                // The device gives back what it was given, so this is a fault of the store or of this driver.
+                // The device returns the bytes that were written, so this is a fault of the store or of this driver.
                 (Err(e), _) => assert!(!may_serve, "a record that was read is not whole: {e}"),
             }
         }
@@ -365,7 +365,7 @@ impl Run {
                 fragment: None,
                 total: None,
                 began: self.store.sequence(),
-                // 0 is nobody.
+                // 0 stands for no server.
                 server: u64::from(access.server) + 1,
             };
             if !self.insert(&record) {

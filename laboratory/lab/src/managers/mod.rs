@@ -18,7 +18,7 @@
 //!
 //! The layouts of the production store are not here: `layouts` runs the store itself.
 //!
-//! Not known here: what the disk is, what is worth keeping.   Limits: those of `slots` and `buddy`.
+//! Not known here: the kind of disk, the replacement policy.   Limits: those of `slots` and `buddy`.
 //! Source: paper 002, sections 3.3 to 3.6; UNIFIED: paper 000, section 4.
 
 mod buddy;
@@ -43,16 +43,16 @@ pub use stream::PAGE_BYTES;
 
 /// Puts objects on a disk, finds them there, removes them.
 pub trait Manager {
-    /// Makes what must be there before the first request: directories, files of full size.
+    /// Makes directories and files of full size, before the first request.
     fn prepare(&mut self, disk: &mut dyn Disk) -> io::Result<()>;
 
-    /// Carries a request out, or notes it. Reads and deletes are of objects that were written and not deleted since.
+    /// Carries a request out, or keeps it for later. A read or delete names an object that was written and not deleted since.
     fn handle(&mut self, request: DiskRequest, disk: &mut dyn Disk) -> io::Result<()>;
 
-    /// Carries out all that was noted.
+    /// Carries out every request that was kept for later.
     fn finish(&mut self, disk: &mut dyn Disk) -> io::Result<()>;
 
-    /// What happened besides, by name.
+    /// Counts that are special to this manager, by name.
     fn figures(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
@@ -146,9 +146,9 @@ pub struct Settings {
     pub deadline_us: u64,
     /// Servers whose objects are gathered at a time; 1 to 10,000.
     pub locality_buffers: usize,
-    /// What one of the buffers takes before it is written; a page at least.
+    /// A locality buffer is written when it holds so many bytes; a page at least.
     pub locality_bytes: u32,
-    /// UNIFIED: what is cut from the largest piece at a time, and written with one call.
+    /// UNIFIED: bytes that are cut from the largest piece at a time and written with one call.
     pub cluster_bytes: u32,
 }
 

@@ -7,10 +7,10 @@
 //! read  -> locality buffers -> packetizer -> batch of lazy reads --------------> disk
 //! ```
 //!
-//! An object has its place from the second stage on; what is read before it is on the disk comes from the buffer it is in. A read
-//! that waits is carried out before its object's place may be given to another.
+//! The second stage gives an object its place. Until its bytes are on the disk, a read takes them from the buffer that holds them. A
+//! waiting read is carried out before the place of its object is given to another.
 //!
-//! Not known here: servers (but for `locality`), what the disk does with a write.
+//! Not known here: servers (but for `locality`), how the disk carries out a write.
 //! Limits: a file of 2^32 slots; an object that finds no room is an error with the circle, and refused with the largest piece.
 //! Source: paper 002, sections 3.4 to 3.6.
 
@@ -33,7 +33,7 @@ const FILE: FileId = FileId {
     number: 0,
 };
 
-/// What stands between a request and the file.
+/// The stages between a request and the file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     /// Writes go through a buffer.
@@ -122,7 +122,7 @@ impl Packetizer {
         Ok(())
     }
 
-    /// Writes what it has.
+    /// Writes the gathered pieces.
     fn send(&mut self, disk: &mut dyn Disk) -> io::Result<()> {
         if !self.pieces.is_empty() {
             disk.write(FILE, self.at, &self.pieces)?;
@@ -132,7 +132,7 @@ impl Packetizer {
         Ok(())
     }
 
-    /// How many bytes of `[at, at + bytes)`, from its beginning, are on the disk: what follows is in the buffer.
+    /// How many bytes of `[at, at + bytes)` are on the disk, counted from the front. The rest is in the buffer.
     fn sent_of(&self, at: u64, bytes: u32) -> u32 {
         let end = at + u64::from(bytes);
         if self.pieces.is_empty() || end <= self.at || self.end <= at {
@@ -236,7 +236,7 @@ impl Stream {
         self.pieces += runs.len() as u64;
         let mut from = 0;
         for run in &runs {
-            // Whole slots, so that what comes next follows.
+            // Whole slots, so that the next object begins at the end of this one.
             let part = piece(&request, from, run.bytes());
             match &mut self.packetizer {
                 Some(packetizer) => packetizer.add(run.byte(), part, disk)?,
@@ -313,7 +313,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Refused objects are asked for all the same.
+    /// An object that was refused may still be read or deleted; then there is nothing to do.
     fn missing(&self, object: u32) -> io::Result<()> {
         if self.refused > 0 {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Which replacement policy, which rule of admission: document and byte hit ratio of each against the size of the cache.
 //!
 //! Every [`Contender`] gets the same requests at every size. The first quarter fills the caches and is not counted. Beside the
-//! contenders stands a cache without limits: what it misses, no cache can hit.
+//! contenders stands a cache without limits: no cache can hit what that one misses.
 //!
 //! The production store's own `second-chance` is not among them: it decides by where things lie, so it takes a whole store to
 //! measure it (`layouts`).
@@ -36,9 +36,9 @@ const LRU_THRESHOLD: PolicyKind = PolicyKind::Offered(Offered::LruThreshold { si
 /// A replacement policy with a rule of admission. Written as `lru` or `lru+second-hit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contender {
-    /// What leaves.
+    /// The replacement policy.
     pub policy: PolicyKind,
-    /// What comes in.
+    /// The rule of admission.
     pub admission: AdmissionKind,
 }
 
@@ -151,11 +151,11 @@ impl Hits {
 /// One contender at one size.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Point {
-    /// Who.
+    /// The contender.
     pub contender: Contender,
     /// With how many bytes.
     pub bytes: u64,
-    /// What came of it.
+    /// Its hits.
     pub hits: Hits,
 }
 

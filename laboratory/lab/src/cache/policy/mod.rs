@@ -1,4 +1,4 @@
-//! What leaves a cache of the lab: the policies of the product (crate `replacement`), and three that it does not offer.
+//! Replacement policies of the lab: those of the product (crate `replacement`), and three that the product does not offer.
 //!
 //! | name | |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | sieve | one queue, and a hand that spares what was asked for |
 //! | w-tinylfu | a window, and a main part that must be asked for more often |
 //!
-//! None of the three has more hits than LRU on the traces we have, and one by one eviction leaves holes in a store
-//! (docs/decisions/0028, docs/lab-traces.md). They stay here so that the next trace can say otherwise.
+//! On the traces we have, none of the three is better than LRU (docs/decisions/0028, docs/lab-traces.md). They stay here to be
+//! compared on the next trace.
 
 mod ghosts;
 mod queues;

@@ -9,7 +9,7 @@
 //!                ^ hand: 2 goes; then 9 loses its bit and 4 goes
 //! ```
 //!
-//! Since survivors keep their places, objects that come in are soon met by the hand if nobody asks for them, while the
+//! Since survivors keep their places, objects that come in are soon met by the hand if they are not asked for, while the
 //! ones that are in demand gather behind it.
 //!
 //! Invariants, checked by `audit`: those of the queue; the hand is on a member, or nowhere (then it starts at the
