@@ -20,14 +20,7 @@ use store::{
 const KEYS: u64 = 60;
 const STEPS: usize = 6_000;
 const READS_MAX: usize = 20;
-const POLICIES: [&str; 6] = [
-    "second-chance",
-    "lru",
-    "s3-fifo",
-    "sieve",
-    "w-tinylfu",
-    "gdsf",
-];
+const POLICIES: [&str; 3] = ["second-chance", "lru", "gdsf"];
 
 /// One version of a record.
 struct Version {

@@ -47,7 +47,7 @@ fn found(shell: &Shell, records: u64) -> u64 {
 
 #[test]
 fn what_is_needed_survives_the_hand_and_leaves_when_it_is_released() {
-    for policy in ["second-chance", "second-chance=0", "lru", "s3-fifo", "gdsf"] {
+    for policy in ["second-chance", "second-chance=0", "lru", "gdsf"] {
         let (mut shell, needs) = shell_with(policy, 12);
         others(&mut shell, 3, 1);
         shell.store.audit().unwrap();
@@ -391,7 +391,7 @@ fn read_needed(shell: &Shell, hash: KeyHash) -> Option<Bytes> {
 /// Killed on disk, in a write under way and in an open cluster; by a purge, a purge by pattern, and when it is found to be dead.
 #[test]
 fn what_is_purged_while_it_is_needed_is_read_by_who_needs_it_and_by_nobody_else() {
-    for policy in ["second-chance", "second-chance=0", "lru", "s3-fifo", "gdsf"] {
+    for policy in ["second-chance", "second-chance=0", "lru", "gdsf"] {
         for (settled, by_pattern) in [(true, false), (true, true), (false, false)] {
             let mut shell = Shell::with_policy(4 * MIB, policy);
             shell.settings.manner = |_| Manner {
@@ -445,7 +445,7 @@ fn what_is_purged_while_it_is_needed_is_read_by_who_needs_it_and_by_nobody_else(
 /// What a soft purge has met may not be written again, for a copy would not show it. The hand does not wait for it for ever.
 #[test]
 fn what_is_doubted_while_it_is_needed_stays_where_it_is_and_holds_nothing_up() {
-    for policy in ["second-chance", "second-chance=0", "lru", "s3-fifo", "gdsf"] {
+    for policy in ["second-chance", "second-chance=0", "lru", "gdsf"] {
         let (mut shell, needs) = shell_with(policy, 12);
         for n in 0..12 {
             let _ = shell.store.doubt(shell.hash(&key(n)));

@@ -581,7 +581,6 @@ fn the_policy_can_be_changed_between_runs() {
             "second-chance",
             "lru",
             "second-chance",
-            "sieve",
             "gdsf",
             "second-chance",
         ] {

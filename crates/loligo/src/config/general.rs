@@ -100,7 +100,7 @@ pub fn rows() -> Vec<Row<Draft>> {
         /// smaller writes: to compare, or where a hit is worth more than disk time. `lru-threshold` stores nothing longer than SIZE, `gdsf`
         /// prefers to keep small objects.
         "store.replacement":
-            "`second-chance`, `second-chance=PERCENT`, `lru`, `lru-threshold=SIZE`, `s3-fifo`, `sieve`, `w-tinylfu`, `gdsf`", "second-chance"
+            "`second-chance`, `second-chance=PERCENT`, `lru`, `lru-threshold=SIZE`, `gdsf`", "second-chance"
             => plan.storing.replacement = values::replacement;
         /// Which objects are stored. `second-hit`: those that were missed before, not long ago; `tinylfu`: once the store is full, those
         /// that were asked for twice not long ago. Both spare a flash device writes and keep out objects that are asked for once; the

@@ -94,7 +94,7 @@ fn a_word_that_is_none_of_those_known() {
          level = \"loud\"\n[[listener]]\nforwarded = \"yes\"\nclient-directives = \"maybe\"\n",
         expect![[r#"
             loligo.toml:2: store.io-engine = "aio": expected auto, uring or threads
-            loligo.toml:3: store.replacement = "fifo": expected second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE, s3-fifo, sieve, w-tinylfu or gdsf
+            loligo.toml:3: store.replacement = "fifo": expected second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE or gdsf
             loligo.toml:4: store.admission = "some": expected all, second-hit or tinylfu
             loligo.toml:5: store.lazy-reads = "on": expected "auto" or a number, 0 for none
             loligo.toml:7: log.access-format = "apache": expected squid, json or combined

@@ -109,13 +109,13 @@ fn several_stores_each_with_its_own() {
         [[store]]
         path = "/x/half-gib"
         direct = false
-        replacement = "sieve"
+        replacement = "gdsf"
         [[store]]
         path = "/x/device"
         weight = 4
         force = true
         admission = "second-hit"
-        replacement = "sieve"
+        replacement = "gdsf"
         "#,
     )
     .unwrap()
@@ -125,10 +125,10 @@ fn several_stores_each_with_its_own() {
     let mut b = StorePlan::at("/x/device", None);
     (b.weight, b.force) = (4, true);
     assert_eq!(plan.stores, [a, b]);
-    let sieve = Replacement::Ordered(PolicyKind::Sieve);
+    let gdsf = Replacement::Ordered(PolicyKind::Gdsf);
     assert_eq!(
         (plan.storing.replacement, plan.storing.admission),
-        (sieve, AdmissionKind::SecondHit)
+        (gdsf, AdmissionKind::SecondHit)
     );
 }
 
@@ -221,6 +221,12 @@ force = "yes"
             loligo.toml:4: store.lazy-reads = 65: must be from 0 to 64
             loligo.toml:5: store.weight = 0: must be from 1 to 1000
             loligo.toml:6: store.force = "yes": expected true or false, without quotes
+        "#]],
+    );
+    wrong(
+        "[store]\nreplacement = \"sieve\"",
+        expect![[r#"
+            loligo.toml:2: store.replacement = "sieve": no longer offered, being no better than lru: write lru, or leave the line out for second-chance
         "#]],
     );
 }

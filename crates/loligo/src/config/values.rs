@@ -162,11 +162,12 @@ pub fn replacement(given: &Given) -> Read<Replacement> {
         }
         None => text.parse(),
     };
-    read.or_else(|_| {
-        expected(
-            "second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE, s3-fifo, sieve, \
-             w-tinylfu or gdsf",
-        )
+    read.or_else(|_| match text {
+        "s3-fifo" | "sieve" | "w-tinylfu" => Err(
+            "no longer offered, being no better than lru: write lru, or leave the line out for second-chance"
+                .to_owned(),
+        ),
+        _ => expected("second-chance, second-chance=PERCENT (0 to 75), lru, lru-threshold=SIZE or gdsf"),
     })
 }
 

@@ -157,6 +157,10 @@ fn a_new_store_is_empty_and_whole() {
     let said = loligo(&["inspect", place.name(), "--json"]).ok().json();
     assert_eq!(said["state"], "open");
     assert_eq!(said["start"]["scan_bytes"], 0);
+    assert_eq!(
+        said["space"]["never_written_bytes"],
+        said["geometry"]["data_bytes"]
+    );
 }
 
 #[test]
@@ -208,6 +212,17 @@ fn everything_is_listed_after_a_stop_and_after_a_crash() {
         assert_eq!(said["log"]["markers"], 1);
         assert_eq!(said["start"]["scan_bytes"] == 0, cleanly, "{said}");
         assert!(said["journal"]["opened"].as_u64().unwrap() > 0);
+        if cleanly {
+            let bytes = |name: &str| said["space"][name].as_u64().unwrap();
+            let parts = ["live_bytes", "dead_bytes", "never_written_bytes"].map(bytes);
+            assert_eq!(
+                parts.iter().sum::<u64>(),
+                said["geometry"]["data_bytes"].as_u64().unwrap()
+            );
+            assert!(parts[0] > 100_000 && parts[2] > 0, "{said}");
+        } else {
+            assert_eq!(said["space"], Value::Null, "not known before the scan");
+        }
         let text = loligo(&["inspect", place.name()]).ok().text;
         assert!(text.contains("1 URL with variants"), "{text}");
         for jargon in ["kind ", "sequence", "epoch", "generation", "marker"] {

@@ -11,14 +11,17 @@
 //! of the used extents, chosen at random, each of which joins the piece below and the piece above ("free"); and take as
 //! many new ones of the same lengths from the largest piece ("take"). All managers get the same calls in the same order
 //! and, since all take from the largest piece, must give the same answers: a running checksum is compared. They take
-//! turns, so that whatever else the machine does hits them alike. Shown are the median of the batches in nanoseconds a
+//! turns, so that other load on the machine affects all of them alike. Shown are the median of the batches in nanoseconds a
 //! call, the middle half of the batches, and the ratio of the medians to front-rear hashing.
 //!
 //! Two shapes of space:
 //!   short  used extents and free pieces both of 1 to 16 chunks
 //!   long   used extents as before; free pieces fill up 2^31 chunks (1 TiB in chunks of 512 bytes)
 
-use extent::{Chunk, Chunks, Extent, LinearMerge, SpaceManager, TreeMerge, Unified, WordMerge};
+mod rivals;
+
+use extent::{Chunk, Chunks, Extent, Unified};
+use rivals::{ByBit, ByWord, Trees};
 use std::collections::HashSet;
 use std::fmt;
 use std::time::Instant;
@@ -44,13 +47,51 @@ const BUILDS_LONG_MAX: usize = 3;
 /// turns space by space: they fit the processor's caches, and would push each other out.
 const TOGETHER: usize = 1_000_000;
 
+/// What the bench asks of a manager. All managers must give equal answers.
+trait Space {
+    /// A space of `total` chunks, more than 0, all free.
+    fn new_all_free(total: Chunks) -> Self
+    where
+        Self: Sized;
+    /// Takes `len` neighbouring chunks from the front of the longest piece.
+    fn allocate(&mut self, len: Chunks) -> Option<Extent>;
+    /// Gives used chunks back and merges them with free neighbours.
+    fn free(&mut self, e: Extent);
+    /// How many free pieces there are.
+    fn pieces(&self) -> usize;
+    /// The free pieces in order of address.
+    fn free_pieces(&self) -> Vec<Extent>;
+}
+
+impl Space for Unified {
+    fn new_all_free(total: Chunks) -> Self {
+        Unified::new_all_free(total)
+    }
+
+    fn allocate(&mut self, len: Chunks) -> Option<Extent> {
+        Unified::allocate(self, len)
+    }
+
+    fn free(&mut self, e: Extent) {
+        Unified::free(self, e);
+    }
+
+    fn pieces(&self) -> usize {
+        Unified::pieces(self)
+    }
+
+    fn free_pieces(&self) -> Vec<Extent> {
+        Unified::free_pieces(self)
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Shape {
     Short,
     Long { total: u32 },
 }
 
-/// What every manager is made to do.
+/// The calls that every manager gets.
 struct Plan {
     total: Chunks,
     /// By address: a used extent and the free piece above it.
@@ -63,7 +104,7 @@ struct Plan {
     builds: usize,
 }
 
-/// One way to manage space, and what was measured of it.
+/// One way to manage space, and its times.
 struct Contender {
     build: fn(&Plan) -> Built,
     /// Nanoseconds a call, one number a batch.
@@ -73,16 +114,19 @@ struct Contender {
 }
 
 struct Built {
-    space: Box<dyn SpaceManager>,
+    space: Box<dyn Space>,
     /// Memory besides the bit vector, where the manager can tell.
     index_bytes: usize,
 }
 
-/// What must be equal for all managers.
+/// Must be equal for all managers.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Outcome {
+    /// Of the extents that were taken.
     checksum: u64,
     pieces_left: usize,
+    /// Of the free pieces at the end.
+    places: u64,
 }
 
 /// Random numbers (splitmix64): the same in every run.
@@ -154,7 +198,7 @@ impl Plan {
 
     /// A space with our pieces. It is taken as a whole, extent by extent from below, and the free pieces are given
     /// back at random, so that trees and tables have grown as they do in life.
-    fn build<M: SpaceManager>(&self) -> M {
+    fn build<M: Space>(&self) -> M {
         let mut space = M::new_all_free(self.total);
         for &(used, free) in &self.layout {
             assert_eq!(space.allocate(used.len), Some(used));
@@ -192,18 +236,22 @@ impl Plan {
                     checksum = checksum.rotate_left(5).wrapping_add(taken.into());
                 }
                 contender.take.push(per_call(start));
-                contender.outcome = Outcome {
-                    checksum,
-                    pieces_left: space.pieces(),
-                };
+                contender.outcome.checksum = checksum;
+                contender.outcome.pieces_left = space.pieces();
             }
+        }
+        for (Built { space, .. }, contender) in spaces.iter().zip(contenders) {
+            contender.outcome.places = space.free_pieces().iter().fold(0, |sum: u64, piece| {
+                let piece = u64::from(piece.first.0) << 32 | u64::from(piece.len.0);
+                sum.rotate_left(5).wrapping_add(piece)
+            });
         }
         index_bytes
     }
 }
 
 fn contenders() -> [Contender; 4] {
-    fn boxed<M: SpaceManager + 'static>(plan: &Plan) -> Built {
+    fn boxed<M: Space + 'static>(plan: &Plan) -> Built {
         Built {
             space: Box::new(plan.build::<M>()),
             index_bytes: 0,
@@ -217,12 +265,7 @@ fn contenders() -> [Contender; 4] {
             index_bytes,
         }
     }
-    let builders = [
-        unified,
-        boxed::<LinearMerge>,
-        boxed::<WordMerge>,
-        boxed::<TreeMerge>,
-    ];
+    let builders = [unified, boxed::<ByBit>, boxed::<ByWord>, boxed::<Trees>];
     builders.map(|build| Contender {
         build,
         free: vec![],
@@ -269,6 +312,7 @@ fn run(shape: Shape, pieces: u32) -> String {
     let Outcome {
         checksum,
         pieces_left,
+        ..
     } = contenders[0].outcome;
     let per_piece = index_bytes as f64 / f64::from(pieces);
     let (chunks, calls, builds) = (plan.total.0, plan.victims.len(), plan.builds);

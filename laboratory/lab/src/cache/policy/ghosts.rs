@@ -1,4 +1,4 @@
-//! Who was here lately: the identities of objects that were evicted, without the objects.
+//! Recently evicted objects: their identities, without the objects.
 //!
 //! A ring holds the fingerprints of the last evictions in order, each with a serial number that is its place in the
 //! ring; a table leads from a fingerprint to its latest serial number. When a place falls out of the ring, its table

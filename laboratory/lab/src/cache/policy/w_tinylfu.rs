@@ -1,7 +1,7 @@
 //! W-TinyLFU: an object enters the main part only if it is asked for more often than what it displaces.
 //!
 //! A sketch counts the uses of all objects, also of those that left. Newcomers begin in a small window, an LRU; so that
-//! a burst on a new object is served even if nobody knew it before. What falls out of the window is a *candidate* for
+//! a burst on a new object is served at once. An object that falls out of the window is a *candidate* for
 //! the main part. When room is needed, the oldest candidate is compared with the object that the main part would give
 //! up: the one with fewer uses goes, in a tie the candidate.
 //!
@@ -11,7 +11,7 @@
 //!                                           \--> out
 //! ```
 //!
-//! The main part is a segmented LRU: who is asked for in probation, or as a candidate, becomes protected.
+//! The main part is a segmented LRU: an object that is asked for in probation, or as a candidate, becomes protected.
 //!
 //! The original knows when the cache is full, and lets candidates in without comparison before. Here the caller's
 //! silence says so: candidates still waiting when the next object is inserted after a call of `victim` needed no room,
@@ -21,13 +21,13 @@
 //! `touch` (protected); between them `remove` and `victim` shrink the whole, and a queue may have more than its part.
 //!
 //! O(1) on average. 32 bytes a slot, and 8 to 16 for the sketch.
-//! Limits: as [`crate::Lru`]. The sketch has no secret: one who knows the hash of the keys can find objects that share
+//! Limits: as [`replacement::Lru`]. The sketch has no secret: an attacker who knows the hash of the keys can find objects that share
 //! counters, and so make an unpopular one look popular.
 //! Source: Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy, ACM ToS 2017.
 
-use crate::Policy;
-use crate::queues::Queues;
-use crate::sketch::Sketch;
+use super::queues::Queues;
+use replacement::Policy;
+use replacement::Sketch;
 
 /// Newcomers.
 const WINDOW: usize = 0;
@@ -79,7 +79,7 @@ impl WTinyLfu {
         self.queues.size(PROTECTED) * 100 > main * PROTECTED_PERCENT
     }
 
-    /// What the main part would give up.
+    /// The object that the main part would evict.
     fn oldest_in_main(&self) -> Option<u32> {
         let queues = &self.queues;
         queues.oldest(PROBATION).or(queues.oldest(PROTECTED))

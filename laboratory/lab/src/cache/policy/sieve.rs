@@ -9,18 +9,18 @@
 //!                ^ hand: 2 goes; then 9 loses its bit and 4 goes
 //! ```
 //!
-//! Since survivors keep their places, objects that come in are soon met by the hand if nobody asks for them, while the
+//! Since survivors keep their places, objects that come in are soon met by the hand if they are not asked for, while the
 //! ones that are in demand gather behind it.
 //!
 //! Invariants, checked by `audit`: those of the queue; the hand is on a member, or nowhere (then it starts at the
 //! oldest); an object's bit is 0 or 1.
 //!
 //! `victim` is O(1) on average: each bit it clears was set by a `touch`. 24 bytes a slot.
-//! Limits: as [`crate::Lru`].
+//! Limits: as [`replacement::Lru`].
 //! Source: Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is simpler than LRU, NSDI 2024.
 
-use crate::Policy;
-use crate::queues::Queues;
+use super::queues::Queues;
+use replacement::Policy;
 
 /// The only queue.
 const ALL: usize = 0;

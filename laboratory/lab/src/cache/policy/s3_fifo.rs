@@ -21,12 +21,12 @@
 //!
 //! `victim` is O(1) on average: each step moves an object to `main` or takes away a use, both paid by a `touch`.
 //! 32 bytes a slot, and about 24 a ghost.
-//! Limits: as [`crate::Lru`].
+//! Limits: as [`replacement::Lru`].
 //! Source: Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction, SOSP 2023.
 
-use crate::Policy;
-use crate::ghosts::Ghosts;
-use crate::queues::Queues;
+use super::ghosts::Ghosts;
+use super::queues::Queues;
+use replacement::Policy;
 
 /// The queue of newcomers.
 const SMALL: usize = 0;

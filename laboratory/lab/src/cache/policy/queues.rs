@@ -1,6 +1,6 @@
 //! A few queues over dense slot numbers, a slot in one of them at most.
 //!
-//! What [`crate::Lru`] is for one order, for the policies that have several and move slots between them. A slot is its
+//! Like [`replacement::Lru`], for policies that have several queues and move slots between them. A slot is its
 //! own node; beside the links it holds the size of the object, a small number of uses, and a tag of the policy's choice
 //! (the object's identity, or nothing). Each queue counts its members and the sum of their sizes, so that a policy can
 //! compare shares.
@@ -18,11 +18,9 @@
 //!
 //! All calls are O(1), except that the array doubles when a slot beyond it comes. A slot takes 24 bytes and its tag.
 //! Not known here: what the queues mean.
-//! Limits: slots below [`SLOTS_MAX`] (asserted).
+//! Limits: slots below [`replacement::SLOTS_MAX`] (asserted).
 
-#[cfg(doc)]
-use crate::SLOTS_MAX;
-use crate::slots::slots_to_hold;
+use replacement::slots_to_hold;
 
 /// No neighbour: the end of a queue.
 pub(crate) const NONE: u32 = u32::MAX;
