@@ -25,7 +25,6 @@ mod sim;
 mod size;
 mod tidy;
 mod torture;
-mod wire;
 mod workspace;
 mod wrk;
 

@@ -9,10 +9,7 @@ const TAGS: &str = "Cache-Tag: red";
 
 /// The body of a version: no two agree anywhere.
 fn version(n: u8) -> Vec<u8> {
-    let mut body = pattern(LARGE);
-    body.iter_mut()
-        .for_each(|byte| *byte = byte.wrapping_add(n));
-    body
+    salted_pattern(LARGE, n)
 }
 
 /// How `/a` is purged, and whether the origin is told.
