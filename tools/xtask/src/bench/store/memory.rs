@@ -18,10 +18,10 @@ use store::{
     Figures, Geometry, Identity, Lookup, Outcome, Replacement, Settings, Store, WorkOp, Write,
 };
 
-use super::hits::verdict_table;
-use super::store_load::{Objects, Random, chunks_of, hash_of};
-use super::table::Table;
-use super::targets::{Verdict, at_least, at_most};
+use super::super::hits::verdict_table;
+use super::super::table::Table;
+use super::super::targets::{Verdict, at_least, at_most};
+use super::load::{Objects, Random, chunks_of, hash_of};
 use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::progress::Progress;

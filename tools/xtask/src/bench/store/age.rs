@@ -16,11 +16,11 @@ use std::time::Instant;
 use clap::Args;
 use store::{Figures, Replacement, Settings};
 
-use super::hits::verdict_table;
-use super::store_disk::{Disk, Scratch, on_this_thread, write_all_over};
-use super::store_load::{Objects, Random, Zipf, hash_of};
-use super::table::Table;
-use super::targets::{Verdict, at_least, at_most};
+use super::super::hits::verdict_table;
+use super::super::table::Table;
+use super::super::targets::{Verdict, at_least, at_most};
+use super::disk::{Disk, Scratch, on_this_thread, write_all_over};
+use super::load::{Objects, Random, Zipf, hash_of};
 use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::procfs::Io;
@@ -182,7 +182,7 @@ impl Life {
         path: &Path,
         options: &Options,
         settings: &Settings,
-    ) -> Result<(Self, super::store_disk::Opening)> {
+    ) -> Result<(Self, super::disk::Opening)> {
         let (disk, opening) = Disk::open(path, None, settings).await?;
         let objects = Objects::new(options.mean.0, SPREAD);
         let geometry = disk.store.geometry();

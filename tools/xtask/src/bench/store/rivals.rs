@@ -8,7 +8,7 @@
 //! 2. *fill*: with the real cache. Memory just started; with a full memory tier; with all objects. Device writes by
 //!    the loop device, the file system's journal included. Those who drop what they are too busy to store are asked again.
 //! 3. *read*: page cache dropped, objects once each, in no order, none of them recent enough for the memory tier.
-//! 4. *clean*: some objects more, SIGTERM at once, and started again (`store_rivals_comeback`).
+//! 4. *clean*: some objects more, SIGTERM at once, and started again (`comeback`).
 //! 5. *crash*: the same with SIGKILL.
 //!
 //! nginx has no memory of its own but the page cache, nor has Varnish with file storage; Varnish's mapped pages are
@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use super::comeback::{Asker, Draw, come_back, questions_max};
+use super::figures::{Column, Figures, Outcome, Seen, table};
 use super::pss::Memory;
-use super::store_rivals_comeback::{Asker, Draw, come_back, questions_max};
-use super::store_rivals_figures::{Column, Figures, Outcome, Seen, table};
 use crate::block::{self, DeviceStat, Loop, Mounted};
 use crate::failure::{During, Failure, Result, fail};
 use crate::interrupt;

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::hits::verdict_table;
+use super::super::hits::verdict_table;
+use super::super::targets::{Verdict, at_most};
 use super::strace::Strace;
-use super::targets::{Verdict, at_most};
 use crate::block::{self, DeviceStat, Loop, Mounted};
 use crate::failure::{During, Result, fail};
 use crate::http::{self, Client};

@@ -13,8 +13,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::store_io::stride;
-use super::store_rivals_figures::{Comeback, Figure};
+use super::figures::{Comeback, Figure};
+use super::io::stride;
 use crate::block;
 use crate::failure::{Result, fail};
 use crate::http::{self, Client};

@@ -11,8 +11,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 use store::Settings;
 
-use super::store_disk::{Disk, Opening, on_this_thread};
-use super::store_load::{Objects, Random, hash_of, is_record_of};
+use super::disk::{Disk, Opening, on_this_thread};
+use super::load::{Objects, Random, hash_of, is_record_of};
 use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::progress::Progress;

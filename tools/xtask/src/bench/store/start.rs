@@ -24,14 +24,14 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::hits::verdict_table;
-use super::stats::Spread;
-use super::store_disk::{self, Opening, Scratch, on_this_thread};
-use super::store_load::Objects;
-use super::store_memory::plan;
-use super::store_start_child::{ChildOptions, SPREAD, Said, What};
-use super::table::Table;
-use super::targets::{Verdict, at_least, at_most};
+use super::super::hits::verdict_table;
+use super::super::stats::Spread;
+use super::super::table::Table;
+use super::super::targets::{Verdict, at_least, at_most};
+use super::child::{ChildOptions, SPREAD, Said, What};
+use super::disk::{self, Opening, Scratch, on_this_thread};
+use super::load::Objects;
+use super::memory::plan;
 use crate::failure::{During, Result, fail};
 use crate::size::Bytes;
 use crate::workspace;
@@ -162,7 +162,7 @@ fn measure(options: &Options, carry: Carry<'_>) -> Result<Report> {
     child.what = What::Recover;
     let crash = start_of(carry(&child)?)?;
     eprintln!("without a checkpoint");
-    on_this_thread(store_disk::destroy_checkpoints(&file.0))?;
+    on_this_thread(disk::destroy_checkpoints(&file.0))?;
     child.what = What::Scan;
     let no_checkpoint = start_of(carry(&child)?)?;
     Ok(Report {
@@ -351,7 +351,7 @@ fn table(report: &Report) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::store_start_child::carry_out;
+    use super::super::child::carry_out;
     use super::*;
 
     /// As a child, but for the kill: the store is dropped with the file open, which is the same to the next start.

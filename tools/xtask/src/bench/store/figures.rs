@@ -5,8 +5,8 @@
 
 use serde::Serialize;
 
+use super::super::table::Table;
 use super::pss::Memory;
-use super::table::Table;
 use crate::block::DeviceStat;
 
 const MIB: f64 = (1 << 20) as f64;
