@@ -5,7 +5,7 @@
 //! fresh one its first round, the aged one once more. So both meet the same disk.
 //!
 //! Of a hundred steps twenty ask for an object of a small popular set, drawn by Zipf: a hit is read from the disk, and written
-//! again if its turn to go comes near; a miss is stored. The others store something new, or replace what is there.
+//! again if it would go soon; a miss is stored. The others store something new, or replace what is there.
 //!
 //! Bytes written are what the store handed out (clusters, checkpoints, log, journal), which the kernel's count for this process
 //! must agree with. A byte stored is one of header, key, metadata or body.
@@ -16,26 +16,23 @@ use std::time::Instant;
 use clap::Args;
 use store::{Figures, Replacement, Settings};
 
-use super::super::hits::verdict_table;
-use super::super::table::Table;
-use super::super::targets::{Verdict, at_least, at_most};
-use super::disk::{Disk, Scratch, on_this_thread, write_all_over};
-use super::load::{Objects, Random, Zipf, hash_of};
-use crate::failure::{During, Result, fail};
-use crate::interrupt;
+use super::disk::{Disk, Opening, Scratch, on_this_thread, write_all_over};
+use super::load::{Objects, Workload, Zipf, hash_of};
+use super::sheet::{Column, Sheet, Want};
+use crate::failure::Result;
 use crate::procfs::Io;
 use crate::progress::Progress;
 use crate::size::Bytes;
-use crate::workspace;
+use crate::{interrupt, workspace};
 
-const WRITE_BYTES_MIN: f64 = (256 << 10) as f64;
+/// An aged store must write this share of what a fresh one does.
 const RATE_MIN: f64 = 0.8;
-const BYTES_PER_BYTE_MAX: f64 = 1.1;
+const RATE: &str = "stored, MiB/s";
+const WRITTEN: &str = "bytes written per byte stored";
+const WRITE_KIB: &str = "mean device write, KiB";
 /// Standard deviation of the logarithm of sizes: with a mean of 10 KiB one object in a hundred is above 100 KiB.
 const SPREAD: f64 = 1.5;
 const POPULAR_PERCENT: u64 = 20;
-const REPLACING_PERCENT: u64 = 10;
-const SURELY_LIVE_PERCENT: u64 = 85;
 /// The popular set takes this share of the store.
 const POPULAR_SHARE: u64 = 50;
 const ZIPF_EXPONENT: f64 = 0.8;
@@ -68,71 +65,35 @@ pub struct Options {
     json: bool,
 }
 
-/// A store over some of its life.
-#[derive(Debug, Clone, Copy, Default, serde::Serialize)]
-struct Phase {
-    stored_bytes: u64,
-    seconds: f64,
-    rate_mib: f64,
-    writes: u64,
-    write_bytes_mean: f64,
-    written_per_byte_stored: f64,
-    /// Of the records written, those written a second time.
-    second_chance_share: f64,
-    kernel_per_byte_stored: f64,
-    evictions: u64,
-    refused: u64,
-    free_pieces: u64,
-    free_share: f64,
-}
-
-/// What was measured of one policy.
-#[derive(Debug, serde::Serialize)]
-struct Report {
-    replacement: String,
-    direct: bool,
-    engine: String,
-    fresh: Phase,
-    ageing: Phase,
-    aged: Phase,
-}
-
 /// Measures and prints; fails if a target is missed.
 pub fn run(options: &Options) -> Result<()> {
     let dir = match &options.path {
         Some(dir) => dir.clone(),
         None => workspace::run_dir().join("store-age"),
     };
-    let mut reports = Vec::new();
-    for &replacement in &options.replacement {
+    let mut sheet = Sheet::new("store-age");
+    for (n, &replacement) in options.replacement.iter().enumerate() {
         eprintln!("{replacement}");
-        reports.push(on_this_thread(measure(options, replacement, &dir))?);
+        for column in on_this_thread(measure(options, replacement, &dir))? {
+            sheet.push(match n {
+                0 => column,
+                _ => column.without_targets(),
+            });
+        }
     }
-    let verdicts = reports.first().map(judge).unwrap_or_default();
-    if options.json {
-        let text = serde_json::to_string_pretty(&(&reports, &verdicts));
-        println!("{}", text.during(|| "writing JSON".into())?);
-    } else {
-        println!("{}\n{}", table(&reports).render(), verdict_table(&verdicts));
-    }
-    if verdicts.iter().any(|v| !v.kept) {
-        fail!("a target is missed");
-    }
-    Ok(())
+    sheet.finish(options.json)
 }
 
 /// A store and what is asked of it.
 struct Life {
     disk: Disk,
-    objects: Objects,
+    workload: Workload,
     zipf: Zipf,
-    random: Random,
-    next: u64,
-    fit: u64,
     stored_bytes: u64,
 }
 
-async fn measure(options: &Options, replacement: Replacement, dir: &Path) -> Result<Report> {
+/// The store while it is fresh, while it ages, and aged.
+async fn measure(options: &Options, replacement: Replacement, dir: &Path) -> Result<[Column; 3]> {
     let settings = Settings {
         replacement,
         ..Settings::default()
@@ -144,58 +105,63 @@ async fn measure(options: &Options, replacement: Replacement, dir: &Path) -> Res
     write_all_over(&second.0, options.size.0).await?;
 
     let (mut aged, opening) = Life::begin(&first.0, options, &settings).await?;
+    eprintln!("O_DIRECT {}, {}", opening.direct, opening.engine);
     let data_bytes = aged.disk.store.geometry().data_bytes();
-    let mut progress = Progress::new("ageing: MiB", (data_bytes * options.rounds) >> 20);
-    let mut ageing = Watch::start(&aged);
     let until = data_bytes * options.rounds;
+    let mut progress = Progress::new("ageing: MiB", until >> 20);
+    let mut ageing = Watch::start(&aged)?;
     while aged.stored_bytes < until {
         aged.store(data_bytes / PARTS).await?;
         progress.at(aged.stored_bytes >> 20);
     }
     drop(progress);
-    ageing.lap(&aged)?;
-    let ageing = ageing.phase(&aged);
+    ageing.lap()?;
+    let ageing = ageing.column(&format!("{replacement}, ageing"), &aged);
 
     let (mut fresh, _) = Life::begin(&second.0, options, &settings).await?;
-    let (mut of_fresh, mut of_aged) = (Watch::start(&fresh), Watch::start(&aged));
+    let (mut of_fresh, mut of_aged) = (Watch::start(&fresh)?, Watch::start(&aged)?);
     let mut progress = Progress::new("comparing: parts", PARTS);
     for _ in 0..PARTS {
         for (life, watch) in [(&mut fresh, &mut of_fresh), (&mut aged, &mut of_aged)] {
             watch.resume()?;
             life.store(data_bytes / PARTS).await?;
-            watch.lap(life)?;
+            watch.lap()?;
         }
         progress.step();
     }
-    Ok(Report {
-        replacement: replacement.to_string(),
-        direct: opening.direct,
-        engine: opening.engine,
-        fresh: of_fresh.phase(&fresh),
+    let fresh = of_fresh.column(&format!("{replacement}, fresh"), &fresh);
+    let mut column = of_aged.column(&format!("{replacement}, aged"), &aged);
+    let found = |column: &Column, title| {
+        let figure = column.figure(title).and_then(|f| f.found());
+        figure.unwrap_or(f64::NAN)
+    };
+    let rate = found(&column, RATE) / found(&fresh, RATE);
+    column.target(
+        "rate beside the fresh one",
+        3,
+        rate,
+        Want::AtLeast(RATE_MIN),
+    );
+    Ok([
+        fresh,
         ageing,
-        aged: of_aged.phase(&aged),
-    })
+        column.with_targets(&[
+            (WRITE_KIB, Want::AtLeast(256.0)),
+            (WRITTEN, Want::AtMost(1.1)),
+        ]),
+    ])
 }
 
 impl Life {
-    async fn begin(
-        path: &Path,
-        options: &Options,
-        settings: &Settings,
-    ) -> Result<(Self, super::disk::Opening)> {
+    async fn begin(path: &Path, options: &Options, settings: &Settings) -> Result<(Self, Opening)> {
         let (disk, opening) = Disk::open(path, None, settings).await?;
         let objects = Objects::new(options.mean.0, SPREAD);
-        let geometry = disk.store.geometry();
-        let record_mean = objects.chunk_bytes_mean(u64::from(geometry.chunk_bytes));
-        let fit = (geometry.data_bytes() as f64 / record_mean) as u64;
+        let workload = Workload::new(objects, disk.store.geometry(), 5);
         let life = Self {
-            zipf: Zipf::new(fit / POPULAR_SHARE, ZIPF_EXPONENT),
-            random: Random(5),
-            next: 0,
-            fit,
+            zipf: Zipf::new(workload.fit / POPULAR_SHARE, ZIPF_EXPONENT),
             stored_bytes: 0,
+            workload,
             disk,
-            objects,
         };
         Ok((life, opening))
     }
@@ -205,27 +171,23 @@ impl Life {
         let until = self.stored_bytes + bytes;
         let hasher = self.disk.store.hasher();
         while self.stored_bytes < until {
-            let object = if self.random.percent(POPULAR_PERCENT) {
-                let popular = POPULAR_FROM + self.zipf.draw(&mut self.random);
+            let object = if self.workload.random.percent(POPULAR_PERCENT) {
+                let popular = POPULAR_FROM + self.zipf.draw(&mut self.workload.random);
                 let hash = hash_of(&hasher, popular);
                 if self.disk.store.contains(hash) {
                     self.disk.get_soon(hash, READS_MAX).await;
                     continue;
                 }
                 popular
-            } else if self.next > 0 && self.random.percent(REPLACING_PERCENT) {
-                let span = (self.fit * SURELY_LIVE_PERCENT / 100).min(self.next);
-                self.next - 1 - self.random.below(span)
             } else {
-                self.next += 1;
-                self.next - 1
+                self.workload.next()
             };
             let began = self.disk.store.sequence();
-            let record = self.objects.record(&hasher, object);
+            let record = self.workload.objects.record(&hasher, object);
             if self.disk.insert(&record.as_new(began)).await? {
-                self.stored_bytes += self.objects.record_bytes(object);
+                self.stored_bytes += self.workload.objects.record_bytes(object);
             }
-            if self.next.is_multiple_of(4096) {
+            if self.workload.next.is_multiple_of(4096) {
                 interrupt::check()?;
             }
         }
@@ -233,128 +195,74 @@ impl Life {
     }
 }
 
-/// What is counted between two moments, of one store; laps add up.
+/// What is counted of one store between two moments; laps add up.
 struct Watch {
     began: Instant,
     seconds: f64,
     before: Figures,
     background_before: u64,
-    io: Option<Io>,
+    io: Io,
     kernel_bytes: u64,
 }
 
 impl Watch {
-    fn start(life: &Life) -> Self {
-        Self {
+    fn start(life: &Life) -> Result<Self> {
+        Ok(Self {
             began: Instant::now(),
             seconds: 0.0,
             before: life.disk.store.figures(),
             background_before: life.disk.background_bytes(),
-            io: Io::of(std::process::id()).ok(),
+            io: Io::of(std::process::id())?,
             kernel_bytes: 0,
-        }
+        })
     }
 
     fn resume(&mut self) -> Result<()> {
-        self.io = Some(Io::of(std::process::id())?);
+        self.io = Io::of(std::process::id())?;
         self.began = Instant::now();
         Ok(())
     }
 
-    fn lap(&mut self, _: &Life) -> Result<()> {
+    fn lap(&mut self) -> Result<()> {
         self.seconds += self.began.elapsed().as_secs_f64();
-        let now = Io::of(std::process::id())?;
-        if let Some(before) = &self.io {
-            self.kernel_bytes += now.since(before).write_bytes;
-        }
+        self.kernel_bytes += Io::of(std::process::id())?.since(&self.io).write_bytes;
         Ok(())
     }
 
-    fn phase(&self, life: &Life) -> Phase {
+    fn column(&self, name: &str, life: &Life) -> Column {
         let (now, before) = (life.disk.store.figures(), &self.before);
-        let stored = now.insert_bytes - before.insert_bytes;
-        let writes = now.writes - before.writes;
-        let clusters = now.write_bytes - before.write_bytes;
+        let more = |of: fn(&Figures) -> u64| of(&now) - of(before);
+        let stored = more(|f| f.insert_bytes);
+        let clusters = more(|f| f.write_bytes);
         let background = life.disk.background_bytes() - self.background_before;
         let per_byte = |bytes: u64| bytes as f64 / stored.max(1) as f64;
-        let inserts = (now.inserts - before.inserts).max(1);
-        let again = now.second_chances - before.second_chances;
-        Phase {
-            stored_bytes: stored,
-            seconds: self.seconds,
-            rate_mib: stored as f64 / f64::from(1 << 20) / self.seconds,
-            writes,
-            write_bytes_mean: clusters as f64 / writes.max(1) as f64,
-            written_per_byte_stored: per_byte(clusters + background),
-            second_chance_share: again as f64 / (again + inserts) as f64,
-            kernel_per_byte_stored: per_byte(self.kernel_bytes),
-            evictions: now.evictions + now.stretch_evictions
-                - before.evictions
-                - before.stretch_evictions,
-            refused: now.refused_no_space + now.refused_paused + now.refused_behind
-                - before.refused_no_space
-                - before.refused_paused
-                - before.refused_behind,
-            free_pieces: now.free_pieces,
-            free_share: now.free_chunks as f64 / now.total_chunks as f64,
-        }
+        let writes = more(|f| f.writes);
+        let again = more(|f| f.second_chances);
+        let records = again + more(|f| f.inserts).max(1);
+        let mib = stored as f64 / f64::from(1 << 20);
+        let mut column = Column::new(name);
+        column.add(RATE, 0, mib / self.seconds);
+        column.add("device writes", 0, writes);
+        column.add(
+            WRITE_KIB,
+            0,
+            clusters as f64 / 1024.0 / writes.max(1) as f64,
+        );
+        column.add(WRITTEN, 3, per_byte(clusters + background));
+        column.add("- as the kernel counts", 3, per_byte(self.kernel_bytes));
+        column.add(
+            "second chances, % of records written",
+            2,
+            again as f64 * 100.0 / records as f64,
+        );
+        column.add("evictions", 0, more(|f| f.evictions + f.stretch_evictions));
+        let refused = more(|f| f.refused_no_space + f.refused_paused + f.refused_behind);
+        column.add("refused", 0, refused);
+        let free = now.free_chunks as f64 / now.total_chunks as f64;
+        column.add("empty, %", 2, free * 100.0);
+        column.add("free pieces", 0, now.free_pieces);
+        column
     }
-}
-
-fn judge(report: &Report) -> Vec<Verdict> {
-    let of = |what: &str| format!("{}: {what}", report.replacement);
-    vec![
-        at_least(
-            of("mean device write when aged, bytes"),
-            report.aged.write_bytes_mean,
-            WRITE_BYTES_MIN,
-        ),
-        at_least(
-            of("rate when aged, of the fresh one's"),
-            report.aged.rate_mib / report.fresh.rate_mib,
-            RATE_MIN,
-        ),
-        at_most(
-            of("bytes written per byte stored when aged"),
-            report.aged.written_per_byte_stored,
-            BYTES_PER_BYTE_MAX,
-        ),
-    ]
-}
-
-fn table(reports: &[Report]) -> Table {
-    let mut table = Table::new([
-        "store-age",
-        "MiB/s",
-        "mean write",
-        "written / stored",
-        "(kernel)",
-        "2nd chances",
-        "empty",
-        "pieces",
-        "refused",
-    ]);
-    for report in reports {
-        let phases = [
-            ("fresh", report.fresh),
-            ("ageing", report.ageing),
-            ("aged", report.aged),
-        ];
-        for (name, phase) in phases {
-            table.row([
-                format!("{}, {name}", report.replacement),
-                format!("{:.0}", phase.rate_mib),
-                format!("{:.0} KiB", phase.write_bytes_mean / 1024.0),
-                format!("{:.3}", phase.written_per_byte_stored),
-                format!("{:.3}", phase.kernel_per_byte_stored),
-                format!("{:.2} %", phase.second_chance_share * 100.0),
-                format!("{:.2} %", phase.free_share * 100.0),
-                phase.free_pieces.to_string(),
-                phase.refused.to_string(),
-            ]);
-        }
-    }
-    table
 }
 
 #[cfg(test)]
@@ -372,21 +280,21 @@ mod tests {
             path: None,
             json: false,
         };
-        for replacement in ["second-chance", "lru"] {
-            let replacement = replacement.parse().unwrap();
-            let report = on_this_thread(measure(&options, replacement, dir.path())).unwrap();
+        for name in ["second-chance", "lru"] {
+            let replacement = name.parse().unwrap();
+            let columns = on_this_thread(measure(&options, replacement, dir.path())).unwrap();
+            let mut sheet = Sheet::new("store-age");
+            columns.into_iter().for_each(|column| sheet.push(column));
+            let aged = |title| sheet.found(&format!("{name}, aged"), title);
             assert!(
-                report.aged.evictions > 100 && report.fresh.writes > 10,
-                "{report:?}"
+                aged("evictions") > 100.0 && aged(WRITTEN) > 1.0,
+                "{sheet:?}"
             );
-            assert!(report.aged.written_per_byte_stored > 1.0, "{report:?}");
-            assert_eq!(judge(&report).len(), 3);
-            assert!(table(&[report]).render().contains("aged"));
+            let writes = sheet.found(&format!("{name}, fresh"), "device writes");
+            assert!(writes > 10.0, "{sheet:?}");
+            assert_eq!(sheet.verdicts().len(), 3);
         }
-        assert_eq!(
-            std::fs::read_dir(dir.path()).unwrap().count(),
-            0,
-            "files are left behind"
-        );
+        let left = std::fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(left, 0, "files are left behind");
     }
 }

@@ -1,6 +1,6 @@
 //! What a process of its own does for `bench store-start`: one start of the store, or what comes between two.
 //!
-//! It says what it found in lines of JSON, the first hit as soon as it is there, so that the parent can look at its clock.
+//! It says what it finds in lines, a number and a title, the first hit as soon as it is there, so that the parent can look at its clock.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use rustix::process::{Signal, getpid, kill_process};
-use serde::{Deserialize, Serialize};
 use store::Settings;
 
-use super::disk::{Disk, Opening, on_this_thread};
+use super::disk::{Disk, on_this_thread};
 use super::load::{Objects, Random, hash_of, is_record_of};
 use crate::failure::{During, Result, fail};
 use crate::interrupt;
@@ -19,6 +18,7 @@ use crate::progress::Progress;
 
 /// Standard deviation of the logarithm of sizes.
 pub const SPREAD: f64 = 1.2;
+const MIB: f64 = (1 << 20) as f64;
 /// Records asked for after a start.
 const SAMPLE: u64 = 5_000;
 /// Parts of a scan that take turns with plain reading.
@@ -60,44 +60,26 @@ pub enum What {
     Scan,
 }
 
-/// What a child says, a line each.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Said {
-    Stored {
-        next: u64,
-        seconds: f64,
-        checkpoint_bytes: u64,
-    },
-    Hit {
-        opening: Opening,
-        first_hit_ms: f64,
-    },
-    Inserted {
-        ms: f64,
-    },
-    Scanned {
-        bytes: u64,
-        seconds: f64,
-        plain_bytes: u64,
-        plain_seconds: f64,
-        records: u64,
-        cpu_seconds: f64,
-    },
-    Sample {
-        asked: u64,
-        hits: u64,
-    },
-    Closed {
-        ms: f64,
-    },
-}
+/// Takes what is found: a title and a number.
+pub type Say<'a> = &'a dyn Fn(&str, f64) -> Result<()>;
+
+/// Said as soon as there is a first hit: how long it took from the opened store.
+pub const FIRST_HIT_MS: &str = "- opened store to hit, ms";
+/// Objects below this number have been stored.
+pub const NEXT: &str = "next object";
+pub const FILL_MIB_S: &str = "filled at, MiB/s";
+pub const RECORDS: &str = "records in the checkpoint";
+pub const TO_SCAN_MIB: &str = "left to be scanned, MiB";
+pub const SCANNED_MIB: &str = "scanned, MiB";
+pub const HITS_PERCENT: &str = "of a sample hits, %";
+/// Of the scan, and of plain reading of the same amount.
+pub const RATES: [&str; 2] = ["- scan, MiB/s", "- plain reading, MiB/s"];
 
 /// The hidden command.
 pub fn child(options: &ChildOptions) -> Result<()> {
-    let say = |said: Said| {
+    let say = |title: &str, number: f64| {
         let mut out = std::io::stdout().lock();
-        let line = serde_json::to_string(&said).during(|| "speaking".into())?;
-        writeln!(out, "{line}")
+        writeln!(out, "{number:e} {title}")
             .and_then(|()| out.flush())
             .during(|| "speaking".into())
     };
@@ -109,39 +91,41 @@ pub fn child(options: &ChildOptions) -> Result<()> {
 }
 
 /// Does it; for tests, within their process.
-pub async fn carry_out(options: &ChildOptions, say: &dyn Fn(Said) -> Result<()>) -> Result<()> {
+pub async fn carry_out(options: &ChildOptions, say: Say<'_>) -> Result<()> {
     let size = (options.what == What::Fill).then_some(options.size);
     let began = Instant::now();
     let (disk, opening) = Disk::open(&options.file, size, &Settings::default()).await?;
-    let opened_ms = began.elapsed().as_secs_f64() * 1e3;
+    let opened_ms = ms_since(began);
     if matches!(options.what, What::Start | What::Recover | What::Scan) {
         first_hit(&disk, options.next).await?;
-        let first_hit_ms = began.elapsed().as_secs_f64() * 1e3 - opened_ms;
-        say(Said::Hit {
-            opening,
-            first_hit_ms,
-        })?;
+        say(FIRST_HIT_MS, ms_since(began) - opened_ms)?;
+        say("- file, superblock, engine, ms", opening.open_ms)?;
+        say("- log, journal, checkpoint, ms", opening.read_ms)?;
+        say("- bytes to index, ms", opening.build_ms)?;
+        say("- marked as open, ms", opening.mark_ms)?;
+        let read_mib = opening.read_bytes as f64 / MIB;
+        say("log, journal, checkpoint, MiB", read_mib)?;
+        say(RECORDS, opening.records as f64)?;
+        say(TO_SCAN_MIB, opening.scan_bytes as f64 / MIB)?;
+        say("O_DIRECT", f64::from(u8::from(opening.direct)))?;
     }
     match options.what {
-        What::Fill | What::Crash => {
-            let said = store_more(&disk, options).await?;
-            say(said)?;
-        }
-        What::Start => say(first_insert(&disk, options).await?)?,
-        What::Recover => {
-            say(scan(&disk).await?)?;
-            say(sample(&disk, options.next).await?)?;
-        }
-        What::Scan => {
-            say(scan_in_turns(&disk).await?)?;
-            say(sample(&disk, options.next).await?)?;
-        }
+        What::Fill | What::Crash => store_more(&disk, options, say).await?,
+        What::Start => first_insert(&disk, options, say).await?,
+        What::Recover => scan(&disk, say).await?,
+        What::Scan => scan_in_turns(&disk, say).await?,
+    }
+    if matches!(options.what, What::Recover | What::Scan) {
+        sample(&disk, options.next, say).await?;
     }
     if options.what != What::Crash {
-        let ms = disk.close().await?;
-        say(Said::Closed { ms })?;
+        say("close, ms", disk.close().await?)?;
     }
     Ok(())
+}
+
+fn ms_since(began: Instant) -> f64 {
+    began.elapsed().as_secs_f64() * 1e3
 }
 
 /// Until one is served from the disk.
@@ -167,7 +151,7 @@ async fn first_hit(disk: &Disk, next: u64) -> Result<()> {
 }
 
 /// How long it takes until one is stored.
-async fn first_insert(disk: &Disk, options: &ChildOptions) -> Result<Said> {
+async fn first_insert(disk: &Disk, options: &ChildOptions, say: Say<'_>) -> Result<()> {
     let objects = Objects::new(options.mean, SPREAD);
     // A number that is not used otherwise.
     let record = objects.record(&disk.store.hasher(), u64::MAX / 2);
@@ -175,12 +159,10 @@ async fn first_insert(disk: &Disk, options: &ChildOptions) -> Result<Said> {
     if !disk.insert(&record.as_new(disk.store.sequence())).await? {
         fail!("the first record is refused");
     }
-    Ok(Said::Inserted {
-        ms: began.elapsed().as_secs_f64() * 1e3,
-    })
+    say("first insert, ms", ms_since(began))
 }
 
-async fn store_more(disk: &Disk, options: &ChildOptions) -> Result<Said> {
+async fn store_more(disk: &Disk, options: &ChildOptions, say: Say<'_>) -> Result<()> {
     let objects = Objects::new(options.mean, SPREAD);
     let hasher = disk.store.hasher();
     let mut progress = Progress::new("storing: MiB", options.bytes >> 20);
@@ -198,43 +180,56 @@ async fn store_more(disk: &Disk, options: &ChildOptions) -> Result<Said> {
         }
     }
     disk.settle().await?;
-    let figures = disk.store.figures();
-    Ok(Said::Stored {
-        next,
-        seconds: began.elapsed().as_secs_f64(),
-        checkpoint_bytes: figures.checkpoint_bytes / figures.checkpoints.max(1),
-    })
+    let mib = options.bytes as f64 / MIB;
+    say(FILL_MIB_S, mib / began.elapsed().as_secs_f64())?;
+    say(NEXT, next as f64)
+}
+
+/// A scan beside plain reading.
+#[derive(Default)]
+struct Scanned {
+    bytes: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+    plain_bytes: u64,
+    plain_seconds: f64,
+    records: u64,
+}
+
+impl Scanned {
+    fn tell(&self, say: Say<'_>) -> Result<()> {
+        let rate = |bytes: u64, seconds: f64| bytes as f64 / MIB / seconds;
+        say(SCANNED_MIB, self.bytes as f64 / MIB)?;
+        say("- in, s", self.seconds)?;
+        say("- CPU, s", self.cpu_seconds)?;
+        say(RATES[0], rate(self.bytes, self.seconds))?;
+        say(RATES[1], rate(self.plain_bytes, self.plain_seconds))?;
+        say("records found by the scan", self.records as f64)
+    }
 }
 
 /// The scan in one go, then plain reading of as much, half the store away.
-async fn scan(disk: &Disk) -> Result<Said> {
-    let total = disk
-        .store
-        .recovery()
-        .map_or(0, |progress| progress.total_bytes);
-    let cpu = own_cpu();
-    let began = Instant::now();
+async fn scan(disk: &Disk, say: Say<'_>) -> Result<()> {
+    let total = disk.store.recovery().map_or(0, |scan| scan.total_bytes);
+    let mut scanned = Scanned {
+        bytes: total,
+        plain_bytes: total,
+        ..Scanned::default()
+    };
+    let (cpu, began) = (own_cpu(), Instant::now());
     disk.work();
-    let mut records = 0;
     while let Some(progress) = disk.store.recovery() {
         interrupt::check()?;
-        records = progress.records;
+        scanned.records = progress.records;
         disk.one_done().await;
     }
-    let seconds = began.elapsed().as_secs_f64();
-    let cpu_seconds = own_cpu() - cpu;
+    scanned.seconds = began.elapsed().as_secs_f64();
+    scanned.cpu_seconds = own_cpu() - cpu;
     disk.hold().await;
     let half = disk.store.geometry().data_bytes() / 2;
-    let plain_seconds = disk.read_in_a_row(half, total).await?;
+    scanned.plain_seconds = disk.read_in_a_row(half, total).await?;
     disk.go_on();
-    Ok(Said::Scanned {
-        bytes: total,
-        seconds,
-        plain_bytes: total,
-        plain_seconds,
-        records,
-        cpu_seconds,
-    })
+    scanned.tell(say)
 }
 
 /// User and system seconds of this process.
@@ -243,54 +238,44 @@ fn own_cpu() -> f64 {
 }
 
 /// Scan, plain reading, scan, ...
-async fn scan_in_turns(disk: &Disk) -> Result<Said> {
+async fn scan_in_turns(disk: &Disk, say: Say<'_>) -> Result<()> {
     disk.hold().await;
     let Some(first) = disk.store.recovery() else {
         fail!("there is nothing to scan");
     };
     let (total, mut done) = (first.total_bytes, first.done_bytes);
-    let skipped = done;
+    let mut scanned = Scanned {
+        bytes: total - done,
+        ..Scanned::default()
+    };
     let half = disk.store.geometry().data_bytes() / 2;
     let part = (total / PARTS).max(1 << 20);
-    let mut cpu_seconds = 0.0;
-    let (mut seconds, mut plain_bytes, mut plain_seconds, mut records) = (0.0, 0, 0.0, 0);
     while disk.store.recovery().is_some() {
-        // That takes some milliseconds itself.
+        // Looking at the CPU time takes some milliseconds itself.
         let cpu = own_cpu();
-        let began = Instant::now();
-        let from = done;
+        let (began, from) = (Instant::now(), done);
         disk.go_on();
         while let Some(progress) = disk.store.recovery() {
             interrupt::check()?;
-            (done, records) = (progress.done_bytes, progress.records);
+            (done, scanned.records) = (progress.done_bytes, progress.records);
             if done >= from + part {
                 break;
             }
             disk.one_done().await;
         }
         disk.hold().await;
-        done = disk
-            .store
-            .recovery()
-            .map_or(total, |progress| progress.done_bytes);
-        seconds += began.elapsed().as_secs_f64();
-        cpu_seconds += own_cpu() - cpu;
-        plain_seconds += disk.read_in_a_row(from + half, done - from).await?;
-        plain_bytes += done - from;
+        done = disk.store.recovery().map_or(total, |scan| scan.done_bytes);
+        scanned.seconds += began.elapsed().as_secs_f64();
+        scanned.cpu_seconds += own_cpu() - cpu;
+        scanned.plain_seconds += disk.read_in_a_row(from + half, done - from).await?;
+        scanned.plain_bytes += done - from;
     }
     disk.go_on();
-    Ok(Said::Scanned {
-        bytes: total - skipped,
-        seconds,
-        plain_bytes,
-        plain_seconds,
-        records,
-        cpu_seconds,
-    })
+    scanned.tell(say)
 }
 
 /// Asks for some of the newest objects, as many as the index has.
-async fn sample(disk: &Disk, next: u64) -> Result<Said> {
+async fn sample(disk: &Disk, next: u64, say: Say<'_>) -> Result<()> {
     let hasher = disk.store.hasher();
     let mut random = Random(11);
     let records = disk.store.figures().records;
@@ -304,5 +289,5 @@ async fn sample(disk: &Disk, next: u64) -> Result<Said> {
             hits += u64::from(is_record_of(object, &parts));
         }
     }
-    Ok(Said::Sample { asked, hits })
+    say(HITS_PERCENT, hits as f64 * 100.0 / asked.max(1) as f64)
 }

@@ -13,8 +13,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::figures::{Comeback, Figure};
 use super::io::stride;
+use super::sheet::{Column, Figure};
 use crate::block;
 use crate::failure::{Result, fail};
 use crate::http::{self, Client};
@@ -129,6 +129,44 @@ enum Probe {
     Nobody,
     /// no good answer, but the origin was asked: the object may be stored now
     Spoilt,
+}
+
+/// A start over what was stored before.
+#[derive(Debug)]
+pub(super) struct Comeback {
+    stop_s: Figure,
+    first_hit_s: Figure,
+    /// Of a sample one second after the start.
+    early_percent: Figure,
+    /// Of the last sample, and when it was taken.
+    last_percent: Figure,
+    last_s: Figure,
+    /// Of those that were stored just before the end.
+    newest_percent: Figure,
+}
+
+impl Comeback {
+    /// Its lines begin with `how` the server was ended.
+    pub fn tell(self, how: &str, column: &mut Column) {
+        column.add(format!("{how}: stop, s"), 2, self.stop_s);
+        column.add(
+            format!("{how}: **start to first hit**, s"),
+            3,
+            self.first_hit_s,
+        );
+        column.add(format!("{how}: **hits at 1 s**, %"), 1, self.early_percent);
+        column.add(
+            format!("{how}: **hits at the end**, %"),
+            1,
+            self.last_percent,
+        );
+        column.add(format!("{how}: which was at, s"), 0, self.last_s);
+        column.add(
+            format!("{how}: hits of those stored last, %"),
+            1,
+            self.newest_percent,
+        );
+    }
 }
 
 /// Stores a few objects more, ends the server at once, starts it again, and watches it. Its samples are of this size.

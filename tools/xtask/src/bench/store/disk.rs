@@ -21,6 +21,7 @@ use store::{
 };
 use tokio::sync::Notify;
 
+use super::load::Random;
 use crate::failure::{During, Failure, Result, fail};
 use crate::interrupt;
 
@@ -419,7 +420,7 @@ async fn joined(task: tokio::task::JoinHandle<Result<(), device::IoFault>>) -> R
 /// Writes a new file full of noise, so that what is written later overwrites.
 pub async fn write_all_over(path: &Path, size_bytes: u64) -> Result<()> {
     let engine = open_engine(path, Some(size_bytes))?;
-    let mut random = super::load::Random(9);
+    let mut random = Random(9);
     let noise: Vec<u8> = (0..TRANSFER_BYTES / 8)
         .flat_map(|_| random.next().to_le_bytes())
         .collect();
@@ -488,7 +489,7 @@ fn identity() -> Identity {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let mut random = super::load::Random(now.as_nanos() as u64);
+    let mut random = Random(now.as_nanos() as u64);
     Identity::new(std::array::from_fn(|_| random.next() as u8))
 }
 

@@ -16,8 +16,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::super::hits::verdict_table;
-use super::super::targets::{Verdict, at_most};
+use super::sheet::{Column, Figure, Sheet, Want};
 use super::strace::Strace;
 use crate::block::{self, DeviceStat, Loop, Mounted};
 use crate::failure::{During, Result, fail};
@@ -29,8 +28,6 @@ use crate::rivals::{Place, Request, Rival, Running, build_loligo, launch};
 use crate::size::Bytes;
 use crate::workspace;
 
-const WRITES_PER_OBJECT_MAX: f64 = 0.1;
-const BYTES_PER_BYTE_MAX: f64 = 1.1;
 /// Of device reads a hit, either way.
 const READS_SLACK: f64 = 0.02;
 /// Longer than any write waits for company.
@@ -105,14 +102,9 @@ pub fn run(options: &Options) -> Result<()> {
         On::File => None,
     };
     let place = test_bed.as_ref().map(|g| g.mounted.dir.clone());
-    let verdicts = measure(options, place, &dir);
+    let sheet = measure(options, place, &dir);
     drop(test_bed);
-    let verdicts = verdicts?;
-    println!("\n{}", verdict_table(&verdicts));
-    if verdicts.iter().any(|v| !v.kept) {
-        fail!("a target is missed");
-    }
-    Ok(())
+    sheet?.finish(false)
 }
 
 fn make_test_bed(dir: &std::path::Path, store: Bytes) -> Result<TestBed> {
@@ -126,11 +118,7 @@ fn make_test_bed(dir: &std::path::Path, store: Bytes) -> Result<TestBed> {
     })
 }
 
-fn measure(
-    options: &Options,
-    place: Option<PathBuf>,
-    dir: &std::path::Path,
-) -> Result<Vec<Verdict>> {
+fn measure(options: &Options, place: Option<PathBuf>, dir: &std::path::Path) -> Result<Sheet> {
     let origin = Origin::start(0, 1)?;
     let on = if place.is_some() {
         "a loop device of its own"
@@ -157,78 +145,90 @@ fn measure(
 
     // Every byte of the store once, so that what follows overwrites.
     let round = options.store_size.0 / options.size.0 + 1;
-    load(
-        &running,
-        options,
-        "overwriting the store",
-        round + round / 10,
-        "f",
-    )?;
+    let round = round + round / 10;
+    load(&running, options, "overwriting the store", round, "f")?;
 
+    let mut column = Column::new("");
+    store_all(options, &running, &origin, dir, &mut column)?;
+    read_back(options, &running, &origin, &mut column)?;
+    running.stop()?;
+    let mut sheet = Sheet::new("store-io");
+    sheet.push(column);
+    Ok(sheet)
+}
+
+/// Stores the objects, and counts what that takes.
+fn store_all(
+    options: &Options,
+    running: &Running,
+    origin: &Origin,
+    dir: &std::path::Path,
+    column: &mut Column,
+) -> Result<()> {
     let strace = match options.no_strace {
         true => None,
         false => Some(Strace::attach(running.roots()[0], dir)?),
     };
-    let before = settled(&running, &origin)?;
-    load(&running, options, "storing", options.objects, "o")?;
-    let after = settled(&running, &origin)?;
+    let before = settled(running, origin)?;
+    load(running, options, "storing", options.objects, "o")?;
+    let after = settled(running, origin)?;
     let seen = strace.map(Strace::finish).transpose()?;
-    let mut verdicts = Vec::new();
 
-    let objects = options.objects as f64;
     let fetched = after.origin - before.origin;
-    println!(
-        "{} objects of {}, {fetched} from the origin",
-        options.objects, options.size
-    );
     if fetched < options.objects {
         fail!("some objects did not come from the origin: they were stored before");
     }
+    let objects = options.objects as f64;
+    column.add("objects stored", 0, options.objects);
+    column.add("- of bytes each", 0, options.size.0);
     if let Some(seen) = &seen {
         for (call, times) in seen.files.iter().take(20) {
             println!("  {times} x {call}");
         }
-        println!("  {} closes of sockets and the like", seen.other_closes);
-        verdicts.push(Verdict {
-            what: "open, close, unlink of files (strace)".into(),
-            wanted: "0".into(),
-            found: seen.file_calls().to_string(),
-            kept: seen.file_calls() == 0,
-        });
+        column.add(
+            "closes of sockets and the like (strace)",
+            0,
+            seen.other_closes,
+        );
+        let calls = seen.file_calls();
+        column.target(
+            "open, close, unlink of files (strace)",
+            0,
+            calls,
+            Want::AtMost(0.0),
+        );
     }
     let device = after.device.since(&before.device);
     let io = after.io.since(&before.io);
-    println!(
-        "  device: {} writes, {} bytes, {} bytes a write; /proc/<pid>/io: {} bytes, {} write calls",
-        device.writes,
-        device.write_bytes,
-        device.write_bytes / device.writes.max(1),
-        io.write_bytes,
-        io.write_calls
+    let write_kib = device.write_bytes as f64 / 1024.0 / device.writes.max(1) as f64;
+    let writes = device.writes as f64 / objects;
+    column.target("device writes an object", 3, writes, Want::AtMost(0.1));
+    column.add("- KiB each", 0, write_kib);
+    column.add(
+        "- write calls an object (/proc/PID/io)",
+        3,
+        io.write_calls as f64 / objects,
     );
     let per_byte = |written: u64| written as f64 / (objects * options.size.0 as f64);
-    verdicts.push(at_most(
-        "device writes per object (block device)".into(),
-        device.writes as f64 / objects,
-        WRITES_PER_OBJECT_MAX,
-    ));
-    verdicts.push(at_most(
-        "bytes written per byte stored (block device)".into(),
-        per_byte(device.write_bytes),
-        BYTES_PER_BYTE_MAX,
-    ));
-    verdicts.push(at_most(
-        "bytes written per byte stored (/proc/<pid>/io)".into(),
-        per_byte(io.write_bytes),
-        BYTES_PER_BYTE_MAX,
-    ));
-    verdicts.extend(read_back(options, &running, &origin)?);
-    running.stop()?;
-    Ok(verdicts)
+    let (written, by_process) = (per_byte(device.write_bytes), per_byte(io.write_bytes));
+    let most = Want::AtMost(1.1);
+    column.target("bytes written per byte stored (device)", 3, written, most);
+    column.target(
+        "bytes written per byte stored (/proc/PID/io)",
+        3,
+        by_process,
+        most,
+    );
+    Ok(())
 }
 
 /// Asks for the last objects once each, in no order.
-fn read_back(options: &Options, running: &Running, origin: &Origin) -> Result<Vec<Verdict>> {
+fn read_back(
+    options: &Options,
+    running: &Running,
+    origin: &Origin,
+    column: &mut Column,
+) -> Result<()> {
     // Half of what the store holds: the other half may be on its way out.
     let held = options.store_size.0 / options.size.0 / 2;
     let count = READ_BACK_MAX.min(held).min(options.objects).max(1);
@@ -246,39 +246,28 @@ fn read_back(options: &Options, running: &Running, origin: &Origin) -> Result<Ve
     let after = settled(running, origin)?;
     let hits = count - (after.origin - before.origin).min(count);
     let device = after.device.since(&before.device);
-    let io = after.io.since(&before.io);
-    println!(
-        "{count} asked for again, {hits} hits; device: {} reads, {} bytes; /proc/<pid>/io: {} bytes",
-        device.reads, device.read_bytes, io.read_bytes
+    column.add("asked for again, while still stored", 0, count);
+    column.target("- hits among them", 0, hits, Want::Near(count as f64, 0.0));
+    let a_hit = |of: f64| Figure::each(of, hits as f64, "nothing was a hit");
+    let one = Want::Near(1.0, READS_SLACK);
+    column.target(
+        "device reads a disk hit",
+        4,
+        a_hit(device.reads as f64),
+        one,
     );
-    let of_device = device.reads as f64 / hits.max(1) as f64;
-    let mut verdicts = vec![
-        Verdict {
-            what: "hits among objects still stored".into(),
-            wanted: "all".into(),
-            found: format!("{hits} of {count}"),
-            kept: hits == count,
-        },
-        Verdict {
-            what: "device reads per disk hit (block device)".into(),
-            wanted: format!("1, within {READS_SLACK}"),
-            found: format!("{of_device:.4}"),
-            kept: (of_device - 1.0).abs() <= READS_SLACK,
-        },
-    ];
-    match (before.store_reads, after.store_reads) {
-        (Some(before), Some(after)) => {
-            let per_hit = (after - before) / hits.max(1) as f64;
-            verdicts.push(Verdict {
-                what: "store reads per disk hit (loligo's own count)".into(),
-                wanted: "1".into(),
-                found: format!("{per_hit:.4}"),
-                kept: per_hit == 1.0,
-            });
-        }
-        _ => println!("  loligo does not say how often its store was read"),
-    }
-    Ok(verdicts)
+    column.add("- KiB", 1, a_hit(device.read_bytes as f64 / 1024.0));
+    let of_store = match (before.store_reads, after.store_reads) {
+        (Some(before), Some(after)) => a_hit(after - before),
+        _ => Figure::missing("loligo does not say how often its store was read"),
+    };
+    column.target(
+        "store reads a disk hit (loligo's own count)",
+        4,
+        of_store,
+        Want::Near(1.0, 0.0),
+    );
+    Ok(())
 }
 
 fn load(running: &Running, options: &Options, title: &str, count: u64, prefix: &str) -> Result<()> {

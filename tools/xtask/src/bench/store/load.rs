@@ -9,7 +9,9 @@
 //!
 //! Not known here: disks, stores beyond their key hashes.
 
-use store::{HEADER_BYTES, KeyHash, KeyHasher, NewRecord, RecordParts, Sequence};
+use store::{Geometry, HEADER_BYTES, KeyHash, KeyHasher, NewRecord, RecordParts, Sequence};
+
+use crate::failure::{During, Result};
 
 /// Where sizes are cut.
 const BODY_BYTES_MIN: f64 = 128.0;
@@ -22,6 +24,13 @@ const META_BYTES: usize = 200;
 const KEY: [u8; 60] = *b"http://static.example.org/objects/0000000000000000/image.jpg";
 const KEY_DIGITS_AT: usize = 34;
 const KEY_DIGITS: usize = 16;
+
+/// Of a hundred inserts so many replace a live record.
+const REPLACING_PERCENT: u64 = 10;
+/// Of the objects that fit, the newest this many percent are taken to be live when one is chosen.
+const SURELY_LIVE_PERCENT: u64 = 85;
+/// Of a store that is planned for objects, the share that they are to take.
+const FULL: f64 = 0.95;
 
 /// SplitMix64: small, and the same on every machine.
 #[derive(Debug)]
@@ -192,6 +201,60 @@ impl Parts<'_> {
 /// Is that the object's record? The store has verified the checksum.
 pub fn is_record_of(object: u64, parts: &RecordParts) -> bool {
     parts.key == key_of(object)[..]
+}
+
+/// Inserts as in use: most are new, some replace what is there.
+#[derive(Debug)]
+pub struct Workload {
+    pub objects: Objects,
+    pub random: Random,
+    /// Objects below have been stored at least once.
+    pub next: u64,
+    /// Objects that fit.
+    pub fit: u64,
+}
+
+impl Workload {
+    /// For a store of this geometry.
+    pub fn new(objects: Objects, geometry: &Geometry, seed: u64) -> Self {
+        let record_mean = objects.chunk_bytes_mean(u64::from(geometry.chunk_bytes));
+        Self {
+            fit: (geometry.data_bytes() as f64 / record_mean) as u64,
+            random: Random(seed),
+            next: 0,
+            objects,
+        }
+    }
+
+    /// The next object to be stored.
+    pub fn next(&mut self) -> u64 {
+        if self.next > 0 && self.random.percent(REPLACING_PERCENT) {
+            return self.a_live_one();
+        }
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// An object that is in the store, most likely.
+    pub fn a_live_one(&mut self) -> u64 {
+        let span = (self.fit * SURELY_LIVE_PERCENT / 100).min(self.next);
+        self.next - 1 - self.random.below(span)
+    }
+}
+
+/// The size of a store that so many of these objects fill, and its geometry.
+pub fn plan(objects: &Objects, count: u64) -> Result<(u64, Geometry)> {
+    let chunk_bytes = Geometry::CHUNK_BYTES_DEFAULT;
+    let record_mean = objects.chunk_bytes_mean(u64::from(chunk_bytes));
+    let data_bytes = (count as f64 * record_mean / FULL) as u64;
+    let mut total = data_bytes;
+    let planned =
+        |total| Geometry::plan(total, chunk_bytes).during(|| "planning the store".to_owned());
+    for _ in 0..4 {
+        total += data_bytes.saturating_sub(planned(total)?.data_bytes());
+    }
+    let geometry = planned(total)?;
+    Ok((geometry.total_bytes, geometry))
 }
 
 /// Draws numbers so that number n is drawn in proportion to 1 / (n + 1)^exponent.

@@ -2,9 +2,9 @@
 
 mod comeback;
 mod disk;
-mod figures;
 mod load;
 mod pss;
+mod sheet;
 mod strace;
 
 pub mod age;

@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::comeback::{Asker, Draw, come_back, questions_max};
-use super::figures::{Column, Figures, Outcome, Seen, table};
+use super::comeback::{Asker, Comeback, Draw, come_back, questions_max};
 use super::pss::Memory;
+use super::sheet::{Column, Figure, Sheet};
 use crate::block::{self, DeviceStat, Loop, Mounted};
 use crate::failure::{During, Failure, Result, fail};
 use crate::interrupt;
@@ -163,78 +163,47 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let dir = workspace::run_dir().join("store-rivals");
     std::fs::create_dir_all(&dir).during(|| format!("making {}", dir.display()))?;
-    let mut columns = Vec::new();
+    let mut sheet = Sheet::new("store-rivals");
+    sheet.note(format!(
+        "{} objects of {} to {}, memory tier {}, cache {} on an ext4 of its own on a loop device.",
+        options.objects, options.size_min, options.size_max, options.memory, options.cache_size
+    ));
+    let mut failed = false;
     for rival in chosen {
-        eprintln!("== {}", rival.name());
-        let begun = Instant::now();
-        let load = load_average();
-        let outcome = match on_its_ground(rival, options, &dir) {
-            Ok(seen) => Outcome::Measured(Box::new((Figures::of(&seen), seen))),
+        let name = rival.name();
+        eprintln!("== {name}");
+        let (begun, load) = (Instant::now(), load_average());
+        let outcome = match on_its_test_bed(rival, options, &dir) {
+            Ok(seen) => {
+                let passes = seen.passes;
+                sheet.push(seen.column(name));
+                format!("filled in {passes} passes")
+            }
             Err(failure) => {
                 interrupt::check()?;
                 eprintln!("{failure}");
-                Outcome::Failed(failure.to_string())
+                failed = true;
+                failure.to_string()
             }
         };
-        columns.push(Column {
-            server: rival.name().to_owned(),
-            version: rival.version(),
-            what: rival.description().to_owned(),
-            outcome,
-            seconds: begun.elapsed().as_secs_f64(),
-            load: [load, load_average()],
-        });
-        // A run that is broken off later has at least shown these.
-        report(&columns, options)?;
+        sheet.note(format!(
+            "{name} {} ({}): {:.0} s, load {load:.1} to {:.1}; {outcome}.",
+            rival.version().as_deref().unwrap_or("of no known version"),
+            rival.description(),
+            begun.elapsed().as_secs_f64(),
+            load_average()
+        ));
+        // A run that is broken off later has at least written these.
+        if let Some(path) = &options.report {
+            let json = format!("{:#}\n", sheet.json());
+            std::fs::write(path, json).during(|| format!("writing {}", path.display()))?;
+        }
     }
-    println!("{}", conditions(&columns, options));
-    println!("{}", table(&columns));
-    if columns
-        .iter()
-        .any(|c| matches!(c.outcome, Outcome::Failed(_)))
-    {
+    sheet.finish(false)?;
+    if failed {
         fail!("not everybody could be measured");
     }
     Ok(())
-}
-
-fn report(columns: &[Column], options: &Options) -> Result<()> {
-    let Some(path) = &options.report else {
-        return Ok(());
-    };
-    let json = serde_json::json!({
-        "objects": options.objects,
-        "size_min": options.size_min.0,
-        "size_max": options.size_max.0,
-        "memory": options.memory.0,
-        "cache_size": options.cache_size.0,
-        "reads": options.reads,
-        "servers": columns,
-    });
-    std::fs::write(path, format!("{json:#}\n")).during(|| format!("writing {}", path.display()))
-}
-
-fn conditions(columns: &[Column], options: &Options) -> String {
-    let loads = columns.iter().flat_map(|c| c.load);
-    let (least, most) = loads.fold((f64::INFINITY, 0.0_f64), |(a, b), l| (a.min(l), b.max(l)));
-    let mut text = format!(
-        "{} objects of {} to {}, memory tier {}, cache {} on an ext4 of its own on a loop device; load {least:.1} to {most:.1}.\n",
-        options.objects, options.size_min, options.size_max, options.memory, options.cache_size
-    );
-    for c in columns {
-        let passes = match &c.outcome {
-            Outcome::Measured(m) => format!(", filled in {} passes", m.1.passes),
-            Outcome::Failed(_) => String::new(),
-        };
-        text.push_str(&format!(
-            "{} {} ({}): {:.0} s{passes}\n",
-            c.server,
-            c.version.as_deref().unwrap_or("of no known version"),
-            c.what,
-            c.seconds
-        ));
-    }
-    text
 }
 
 fn load_average() -> f64 {
@@ -244,7 +213,7 @@ fn load_average() -> f64 {
 }
 
 /// A fresh file system for one server, undone afterwards: unmount, detach, remove.
-fn on_its_ground(rival: Rival, options: &Options, dir: &Path) -> Result<Seen> {
+fn on_its_test_bed(rival: Rival, options: &Options, dir: &Path) -> Result<Seen> {
     let device = Loop::attach(&dir.join("device.img"), Bytes(options.device_bytes()))?;
     let mounted = Mounted::fresh(&device.device, &dir.join("mount"))?;
     let seen = measure(rival, options, &mounted.dir);
@@ -322,9 +291,80 @@ fn measure(rival: Rival, options: &Options, place: &Path) -> Result<Seen> {
         read: options.reads,
         read_hits,
         reads: emptied.then_some(reads),
-        clean,
-        crash,
+        clean: Some(clean),
+        crash: Some(crash),
     })
+}
+
+/// What was read of the counters of one server.
+struct Seen {
+    /// Asked for, so that they would be stored.
+    objects: u64,
+    /// Their bodies.
+    bytes: u64,
+    /// Times they were all asked for: more than once if some were not stored at first.
+    passes: u32,
+    /// Stored when first asked for.
+    at_once_percent: f64,
+    /// A server with a cache of next to no size, its memory tier full.
+    small: Memory,
+    /// Just started.
+    started: Memory,
+    /// Its memory tier full, before the objects.
+    before: Memory,
+    after: Memory,
+    stored: DeviceStat,
+    /// Asked for again, with cold caches.
+    read: u64,
+    read_hits: u64,
+    /// None if the caches could not be emptied.
+    reads: Option<DeviceStat>,
+    clean: Option<Comeback>,
+    crash: Option<Comeback>,
+}
+
+impl Seen {
+    /// Its figures. Objects that were not stored count for nothing.
+    fn column(self, name: &str) -> Column {
+        let share = self.read_hits as f64 / self.read.max(1) as f64;
+        let stored = self.objects as f64 * share;
+        let grown = |after: u64, before: u64| {
+            Figure::each(after as f64 - before as f64, stored, "nothing was stored")
+        };
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let (before, after) = (&self.before, &self.after);
+        let mut column = Column::new(name);
+        column.add("stored when first asked for, %", 1, self.at_once_percent);
+        column.add("hits after all passes, %", 1, share * 100.0);
+        column.add("memory just started, MiB", 1, mib(self.started.held()));
+        column.add("memory with all objects, MiB", 1, mib(after.held()));
+        let an_object = grown(after.held(), before.held());
+        column.add("**memory an object**, grown by, B", 1, an_object);
+        let shared = grown(after.shared, before.shared);
+        column.add("- of that shared between processes, B", 1, shared);
+        let beside_small = grown(after.held(), self.small.held());
+        column.add("- beside a server with a small cache, B", 1, beside_small);
+        let mapped = grown(after.mapped, before.mapped);
+        column.add("pages of files mapped, an object, B", 1, mapped);
+        let none = "nothing was stored";
+        let writes = Figure::each(self.stored.writes as f64, stored, none);
+        column.add("**device writes an object**", 3, writes);
+        let bytes = self.bytes as f64 * share;
+        let written = Figure::each(self.stored.write_bytes as f64, bytes, none);
+        column.add("**bytes written per byte stored**", 3, written);
+        let a_hit = |of: fn(&DeviceStat) -> f64| match &self.reads {
+            Some(reads) => Figure::each(of(reads), self.read_hits as f64, "nothing was a hit"),
+            None => Figure::missing("its pages cannot be made to leave memory"),
+        };
+        column.add("**device reads a hit**", 3, a_hit(|d| d.reads as f64));
+        column.add("KiB read a hit", 1, a_hit(|d| d.read_bytes as f64 / 1024.0));
+        for (how, comeback) in [("SIGTERM", self.clean), ("SIGKILL", self.crash)] {
+            if let Some(comeback) = comeback {
+                comeback.tell(how, &mut column);
+            }
+        }
+        column
+    }
 }
 
 /// What filling took.
@@ -482,6 +522,76 @@ mod tests {
             assert!(options(words).check().is_err(), "{words}");
         }
         assert!(options("--only apache").chosen().is_err());
+    }
+
+    fn seen() -> Seen {
+        let memory = |anonymous, shared, mapped| Memory {
+            anonymous,
+            shared,
+            mapped,
+        };
+        Seen {
+            objects: 1000,
+            bytes: 1_000_000,
+            passes: 1,
+            at_once_percent: 49.0,
+            small: memory(10_000, 0, 0),
+            started: memory(1 << 20, 0, 0),
+            before: memory(20_000, 1_000, 500),
+            after: memory(30_000, 41_000, 500),
+            stored: DeviceStat {
+                writes: 500,
+                write_bytes: 600_000,
+                ..DeviceStat::default()
+            },
+            read: 100,
+            read_hits: 50,
+            reads: Some(DeviceStat {
+                reads: 75,
+                read_bytes: 50 * 16 * 1024,
+                ..DeviceStat::default()
+            }),
+            clean: None,
+            crash: None,
+        }
+    }
+
+    #[test]
+    fn everything_is_counted_by_what_is_stored() {
+        let mut sheet = Sheet::new("test");
+        sheet.push(seen().column("a"));
+        for (title, number) in [
+            ("hits after all passes, %", 50.0),
+            ("memory just started, MiB", 1.0),
+            ("**memory an object**, grown by, B", 100.0),
+            ("- of that shared between processes, B", 80.0),
+            ("- beside a server with a small cache, B", 122.0),
+            ("pages of files mapped, an object, B", 0.0),
+            ("**device writes an object**", 1.0),
+            ("**bytes written per byte stored**", 1.2),
+            ("**device reads a hit**", 1.5),
+            ("KiB read a hit", 16.0),
+        ] {
+            assert_eq!(sheet.found("a", title), number, "{title}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_had_says_why() {
+        let missing = |seen: Seen, title| {
+            let figure = seen.column("a").figure(title).cloned();
+            matches!(figure, Some(Figure::Missing(_)))
+        };
+        let nothing = Seen {
+            read_hits: 0,
+            ..seen()
+        };
+        assert!(missing(nothing, "**memory an object**, grown by, B"));
+        let warm = Seen {
+            reads: None,
+            ..seen()
+        };
+        assert!(missing(warm, "**device reads a hit**"));
     }
 
     #[test]

@@ -22,23 +22,20 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
 
-use super::super::hits::verdict_table;
 use super::super::stats::Spread;
-use super::super::table::Table;
-use super::super::targets::{Verdict, at_least, at_most};
-use super::child::{ChildOptions, SPREAD, Said, What};
-use super::disk::{self, Opening, Scratch, on_this_thread};
-use super::load::Objects;
-use super::memory::plan;
-use crate::failure::{During, Result, fail};
+use super::child::{
+    ChildOptions, FILL_MIB_S, FIRST_HIT_MS, HITS_PERCENT, NEXT, RATES, SPREAD, What,
+};
+use super::disk::{self, Scratch, on_this_thread};
+use super::load::{Objects, plan};
+use super::sheet::{Column, Sheet, Want};
+use crate::failure::{During, Failure, Result, fail};
 use crate::size::Bytes;
 use crate::workspace;
 
-const FIRST_HIT_S_MAX: f64 = 1.0;
-const SCAN_RATE_MIN: f64 = 0.9;
-const HITS_MIN: f64 = 0.99;
+/// From before the process was made.
+const START_MS: &str = "start to first hit, ms";
 
 /// How to measure.
 #[derive(Debug, Args)]
@@ -63,59 +60,25 @@ pub struct Options {
     json: bool,
 }
 
-/// One start.
-#[derive(Debug, Default, Serialize)]
-struct Start {
-    /// From before the process was made.
-    seconds: f64,
-    opening: Opening,
-    first_hit_ms: f64,
-    close_ms: f64,
-    first_insert_ms: f64,
-    scanned_bytes: u64,
-    scan_seconds: f64,
-    scan_cpu_seconds: f64,
-    plain_bytes: u64,
-    plain_seconds: f64,
-    scanned_records: u64,
-    asked: u64,
-    hits: u64,
-}
-
-/// What was measured.
-#[derive(Debug, Serialize)]
-pub struct Report {
-    store_bytes: u64,
-    fill_mib_s: f64,
-    checkpoint_bytes: u64,
-    clean: Vec<Start>,
-    crash: Start,
-    no_checkpoint: Start,
-}
-
 /// Measures and prints; fails if a target is missed.
 pub fn run(options: &Options) -> Result<()> {
-    let report = measure(options, &spawn)?;
-    let verdicts = judge(&report);
-    if options.json {
-        let text = serde_json::to_string_pretty(&(&report, &verdicts));
-        println!("{}", text.during(|| "writing JSON".into())?);
-    } else {
-        println!("{}\n{}", table(&report).render(), verdict_table(&verdicts));
-    }
-    if verdicts.iter().any(|v| !v.kept) {
-        fail!("a target is missed");
-    }
-    Ok(())
+    measure(options, &spawn)?.finish(options.json)
 }
 
-/// Does what a child is to do: in a process of its own, or in a test within this one. Seconds and words.
-type Carry<'a> = &'a dyn Fn(&ChildOptions) -> Result<Vec<(f64, Said)>>;
+/// One thing that a child has said: seconds since before it was made, title, number.
+type Said = (f64, String, f64);
+/// Does what a child is to do: in a process of its own, or in a test within this one.
+type Carry<'a> = &'a dyn Fn(&ChildOptions) -> Result<Vec<Said>>;
 
-fn measure(options: &Options, carry: Carry<'_>) -> Result<Report> {
+fn number_of(said: &[Said], title: &str) -> Result<f64> {
+    let found = said.iter().find(|s| s.1 == title);
+    let found = found.ok_or_else(|| Failure::new(format!("a child did not say: {title}")));
+    Ok(found?.2)
+}
+
+fn measure(options: &Options, carry: Carry<'_>) -> Result<Sheet> {
     let objects = Objects::new(options.mean.0, SPREAD);
-    let data = options.objects as f64 * objects.chunk_bytes_mean(512) / 0.95;
-    let (size, _) = plan(data as u64)?;
+    let (size, _) = plan(&objects, options.objects)?;
     let dir = match &options.path {
         Some(dir) => dir.clone(),
         None => workspace::run_dir().join("store-start"),
@@ -131,90 +94,70 @@ fn measure(options: &Options, carry: Carry<'_>) -> Result<Report> {
         bytes: size + size / 20,
     };
     eprintln!("filling {} MiB", child.bytes >> 20);
-    let (mut next, mut fill_seconds, mut checkpoint_bytes) = (0, 0.0, 0);
-    for (_, said) in carry(&child)? {
-        if let Said::Stored {
-            next: n,
-            seconds,
-            checkpoint_bytes: c,
-        } = said
-        {
-            (next, fill_seconds, checkpoint_bytes) = (n, seconds, c);
-        }
-    }
-    let fill_mib_s = (child.bytes >> 20) as f64 / fill_seconds;
+    let filled = carry(&child)?;
+    child.next = number_of(&filled, NEXT)? as u64;
     child.size = 0;
-    child.next = next;
     child.what = What::Start;
     let mut clean = Vec::new();
     for number in 0..options.starts {
         eprintln!("clean start {}", number + 1);
-        clean.push(start_of(carry(&child)?)?);
+        clean.push(carry(&child)?);
     }
     eprintln!("storing {} more, and a crash", options.after);
     child.what = What::Crash;
     child.bytes = options.after.0;
-    for (_, said) in carry(&child)? {
-        if let Said::Stored { next, .. } = said {
-            child.next = next;
-        }
-    }
+    child.next = number_of(&carry(&child)?, NEXT)? as u64;
     child.what = What::Recover;
-    let crash = start_of(carry(&child)?)?;
+    let crash = carry(&child)?;
     eprintln!("without a checkpoint");
     on_this_thread(disk::destroy_checkpoints(&file.0))?;
     child.what = What::Scan;
-    let no_checkpoint = start_of(carry(&child)?)?;
-    Ok(Report {
-        store_bytes: size,
-        fill_mib_s,
-        checkpoint_bytes,
-        clean,
-        crash,
-        no_checkpoint,
-    })
+    let scanned = carry(&child)?;
+
+    let mut sheet = Sheet::new("store-start");
+    let one_s = Want::AtMost(1000.0);
+    sheet.push(column("clean", &clean)?.with_targets(&[(START_MS, one_s)]));
+    let hits = (HITS_PERCENT, Want::AtLeast(99.0));
+    sheet.push(column("crash", &[crash])?.with_targets(&[hits]));
+    let mut column = column("no checkpoint", &[scanned.clone()])?.with_targets(&[hits]);
+    let [scan, plain] = [RATES[0], RATES[1]].map(|title| number_of(&scanned, title));
+    let beside = scan? / plain?;
+    column.target(
+        "scan rate beside plain reading",
+        3,
+        beside,
+        Want::AtLeast(0.9),
+    );
+    sheet.push(column);
+    let (starts, rate) = (clean.len(), number_of(&filled, FILL_MIB_S)?);
+    sheet.note(format!(
+        "A store of {} MiB, filled at {rate:.0} MiB/s; clean: medians of {starts} starts.",
+        size >> 20
+    ));
+    Ok(sheet)
 }
 
-fn start_of(said: Vec<(f64, Said)>) -> Result<Start> {
-    let mut start = Start::default();
-    let mut was_hit = false;
-    for (seconds, said) in said {
-        match said {
-            Said::Hit {
-                opening,
-                first_hit_ms,
-            } => {
-                was_hit = true;
-                (start.seconds, start.opening, start.first_hit_ms) =
-                    (seconds, opening, first_hit_ms);
-            }
-            Said::Scanned {
-                bytes,
-                seconds,
-                plain_bytes,
-                plain_seconds,
-                records,
-                cpu_seconds,
-            } => {
-                start.scan_cpu_seconds = cpu_seconds;
-                (start.scanned_bytes, start.scan_seconds) = (bytes, seconds);
-                (start.plain_bytes, start.plain_seconds) = (plain_bytes, plain_seconds);
-                start.scanned_records = records;
-            }
-            Said::Sample { asked, hits } => (start.asked, start.hits) = (asked, hits),
-            Said::Closed { ms } => start.close_ms = ms,
-            Said::Inserted { ms } => start.first_insert_ms = ms,
-            Said::Stored { .. } => {}
-        }
+/// The medians of what was said at these starts.
+fn column(name: &str, starts: &[Vec<Said>]) -> Result<Column> {
+    let mut column = Column::new(name);
+    let median = |of: &dyn Fn(&[Said]) -> Result<f64>| -> Result<f64> {
+        let numbers: Vec<f64> = starts.iter().map(|said| of(said)).collect::<Result<_>>()?;
+        Ok(Spread::of(numbers).median)
+    };
+    let hit_at = |said: &[Said]| match said.iter().find(|s| s.1 == FIRST_HIT_MS) {
+        Some(hit) => Ok(hit.0 * 1e3),
+        None => Err(Failure::new("a start ended without a hit")),
+    };
+    column.add(START_MS, 0, median(&hit_at)?);
+    for (_, title, _) in starts.first().into_iter().flatten() {
+        let decimals = if title.ends_with(", s") { 2 } else { 0 };
+        column.add(title, decimals, median(&|said| number_of(said, title))?);
     }
-    if !was_hit {
-        fail!("a start ended without a hit");
-    }
-    Ok(start)
+    Ok(column)
 }
 
 /// In a process of its own, which for a crash must end by SIGKILL.
-fn spawn(options: &ChildOptions) -> Result<Vec<(f64, Said)>> {
+fn spawn(options: &ChildOptions) -> Result<Vec<Said>> {
     let program = std::env::current_exe().during(|| "finding this program".into())?;
     let what = options.what.to_possible_value();
     let what = what.as_ref().map_or("", |value| value.get_name());
@@ -235,10 +178,9 @@ fn spawn(options: &ChildOptions) -> Result<Vec<(f64, Said)>> {
         for line in BufReader::new(out).lines() {
             let seconds = began.elapsed().as_secs_f64();
             let line = line.during(|| "listening to a child".into())?;
-            said.push((
-                seconds,
-                serde_json::from_str(&line).during(|| line.clone())?,
-            ));
+            let (number, title) = line.split_once(' ').unwrap_or((&line, ""));
+            let number = number.parse().during(|| format!("a child said {line:?}"))?;
+            said.push((seconds, title.to_owned(), number));
         }
     }
     let status = child.wait().during(|| "waiting for a child".into())?;
@@ -249,118 +191,18 @@ fn spawn(options: &ChildOptions) -> Result<Vec<(f64, Said)>> {
     Ok(said)
 }
 
-fn seconds_of_clean(report: &Report) -> Spread {
-    Spread::of(report.clean.iter().map(|start| start.seconds))
-}
-
-fn rate_beside_plain(start: &Start) -> f64 {
-    let rate = start.scanned_bytes as f64 / start.scan_seconds;
-    let plain = start.plain_bytes as f64 / start.plain_seconds;
-    rate / plain
-}
-
-fn hits_of(start: &Start) -> f64 {
-    start.hits as f64 / start.asked.max(1) as f64
-}
-
-fn judge(report: &Report) -> Vec<Verdict> {
-    vec![
-        at_most(
-            "clean: seconds to the first hit (median)".into(),
-            seconds_of_clean(report).median,
-            FIRST_HIT_S_MAX,
-        ),
-        at_least(
-            "no checkpoint: scan rate beside plain reading".into(),
-            rate_beside_plain(&report.no_checkpoint),
-            SCAN_RATE_MIN,
-        ),
-        at_least(
-            "crash: share of a sample that hits".into(),
-            hits_of(&report.crash),
-            HITS_MIN,
-        ),
-        at_least(
-            "no checkpoint: share of a sample that hits".into(),
-            hits_of(&report.no_checkpoint),
-            HITS_MIN,
-        ),
-    ]
-}
-
-fn table(report: &Report) -> Table {
-    let mut table = Table::new([
-        "store-start",
-        "first hit",
-        "open",
-        "read",
-        "build",
-        "mark",
-        "hit",
-        "scanned",
-        "in",
-        "CPU",
-        "plain",
-        "hits",
-    ]);
-    let ms = |ms: f64| format!("{ms:.0} ms");
-    let of_clean = |of: &dyn Fn(&Start) -> f64| Spread::of(report.clean.iter().map(of)).median;
-    table.row([
-        format!("clean, median of {}", report.clean.len()),
-        ms(seconds_of_clean(report).median * 1e3),
-        ms(of_clean(&|s| s.opening.open_ms)),
-        ms(of_clean(&|s| s.opening.read_ms)),
-        ms(of_clean(&|s| s.opening.build_ms)),
-        ms(of_clean(&|s| s.opening.mark_ms)),
-        ms(of_clean(&|s| s.first_hit_ms)),
-    ]);
-    for (name, start) in [
-        ("crash", &report.crash),
-        ("no checkpoint", &report.no_checkpoint),
-    ] {
-        let opening = &start.opening;
-        table.row([
-            name.to_owned(),
-            ms(start.seconds * 1e3),
-            ms(opening.open_ms),
-            ms(opening.read_ms),
-            ms(opening.build_ms),
-            ms(opening.mark_ms),
-            ms(start.first_hit_ms),
-            format!("{} MiB", start.scanned_bytes >> 20),
-            format!("{:.2} s", start.scan_seconds),
-            format!("{:.2} s", start.scan_cpu_seconds),
-            format!("{:.2} s", start.plain_seconds),
-            format!("{} of {}", start.hits, start.asked),
-        ]);
-    }
-    let last = report.clean.last();
-    println!(
-        "store of {} MiB with {} records, filled at {:.0} MiB/s; log, journal and checkpoint of {} MiB; O_DIRECT {}, {}; first insert after {:.1} ms; closed in {:.0} ms",
-        report.store_bytes >> 20,
-        last.map_or(0, |s| s.opening.records),
-        report.fill_mib_s,
-        last.map_or(0, |s| s.opening.read_bytes) >> 20,
-        last.is_some_and(|s| s.opening.direct),
-        last.map_or("", |s| &s.opening.engine),
-        of_clean(&|s| s.first_insert_ms),
-        of_clean(&|s| s.close_ms),
-    );
-    table
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::child::carry_out;
+    use super::super::child::{RECORDS, SCANNED_MIB, TO_SCAN_MIB, carry_out};
     use super::*;
 
     /// As a child, but for the kill: the store is dropped with the file open, which is the same to the next start.
-    fn here(options: &ChildOptions) -> Result<Vec<(f64, Said)>> {
+    fn here(options: &ChildOptions) -> Result<Vec<Said>> {
         let said = std::cell::RefCell::new(Vec::new());
         let began = Instant::now();
-        let say = |words: Said| {
-            said.borrow_mut()
-                .push((began.elapsed().as_secs_f64(), words));
+        let say = |title: &str, number: f64| {
+            let seconds = began.elapsed().as_secs_f64();
+            said.borrow_mut().push((seconds, title.to_owned(), number));
             Ok(())
         };
         on_this_thread(carry_out(options, &say))?;
@@ -378,15 +220,19 @@ mod tests {
             path: Some(dir.path().to_owned()),
             json: false,
         };
-        let report = measure(&options, &here).unwrap();
-        assert!(report.clean[0].opening.records > 8_000, "{report:?}");
-        assert_eq!(report.clean[0].opening.scan_bytes, 0);
-        let crash = &report.crash;
-        assert!(crash.scanned_bytes >= 4 << 20, "{crash:?}");
-        assert!(crash.scanned_bytes < report.store_bytes / 2, "{crash:?}");
-        assert!(hits_of(crash) >= HITS_MIN, "{crash:?}");
-        assert!(hits_of(&report.no_checkpoint) >= HITS_MIN, "{report:?}");
-        assert_eq!(judge(&report).len(), 4);
-        assert!(table(&report).render().contains("no checkpoint"));
+        let sheet = measure(&options, &here).unwrap();
+        assert!(sheet.found("clean", RECORDS) > 8_000.0, "{sheet:?}");
+        assert_eq!(sheet.found("clean", TO_SCAN_MIB), 0.0);
+        assert!(!sheet.render().contains("No figure"), "{sheet:?}");
+        let scanned = sheet.found("crash", SCANNED_MIB);
+        assert!((4.0..16.0).contains(&scanned), "{sheet:?}");
+        assert!(
+            sheet.found("no checkpoint", SCANNED_MIB) > 30.0,
+            "{sheet:?}"
+        );
+        for column in ["crash", "no checkpoint"] {
+            assert!(sheet.found(column, HITS_PERCENT) >= 99.0, "{sheet:?}");
+        }
+        assert_eq!(sheet.verdicts().len(), 4);
     }
 }
