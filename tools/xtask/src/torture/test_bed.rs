@@ -283,7 +283,7 @@ fn aim(
             let n = (end - at).min(SPAN_BLOCKS);
             let span = &mut span[..n as usize * BLOCK];
             file.read_exact_at(span, from + at * BLOCK as u64)?;
-            let found = span.chunks(BLOCK).position(|b| b.iter().any(|b| *b != 0));
+            let found = span.chunks(BLOCK).position(|b| b != [0; BLOCK]);
             if let Some(found) = found {
                 let place = from + (at + found as u64) * BLOCK as u64;
                 return Ok(Some((place, span[found * BLOCK..][..BLOCK].to_vec())));
