@@ -364,14 +364,14 @@ fn a_store_in_use_is_left_alone() {
         &["rm", "http://h/a"],
         &["init", "--force"],
     ];
-    // At the same time: each waits some seconds for the other process to end.
+    // Side by side, because each waits for a while: a store that was killed is let go late.
     std::thread::scope(|scope| {
         for command in commands {
             let arguments = [&command[..1], &[place.name()], &command[1..]].concat();
             scope.spawn(move || {
                 let said = loligo(&arguments);
-                let process = std::process::id().to_string();
-                assert!(said.error.contains(&process), "{}", said.error);
+                let me = std::process::id().to_string();
+                assert!(said.error.contains(&me), "{}", said.error);
                 said.fails(2, "in use by another process (");
             });
         }
