@@ -21,6 +21,7 @@ mod procfs;
 mod progress;
 mod release;
 mod rivals;
+mod serving;
 mod sim;
 mod size;
 mod tidy;
