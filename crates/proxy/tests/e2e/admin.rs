@@ -2,29 +2,21 @@
 //! counts what it is asked.
 
 use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    net::{SocketAddr, TcpListener},
+    thread,
 };
 
-use proxy::plan::{Admin, Listener, Plan, StorePlan};
+use ::proxy::plan::{Listener, Plan, Role, Route};
 
-/// How long anything may take that takes a moment.
-const PATIENCE: Duration = Duration::from_secs(20);
+use super::harness::{running::*, *};
 
+/// A forward proxy with two workers and a store, and an origin.
 struct House {
-    proxy: SocketAddr,
-    admin: SocketAddr,
+    proxy: Proxy,
     origin: Origin,
-    stopper: proxy::Stopper,
-    running: JoinHandle<Result<(), proxy::ServeError>>,
-    _folder: tempfile::TempDir,
+    /// Requests for `/hold` wait here.
+    gate: Gate,
+    _disk: Disk,
 }
 
 impl House {
@@ -33,32 +25,23 @@ impl House {
     }
 
     fn with(change: impl FnOnce(&mut Plan)) -> House {
-        let folder = tempfile::tempdir().unwrap();
-        let any = "127.0.0.1:0".parse().unwrap();
-        let mut plan = Plan::with_listeners(vec![Listener::forward(any, Vec::new())]);
-        plan.admin = Some(Admin {
-            address: any,
-            allow: Vec::new(),
-        });
+        let disk = Disk::of_mib(16);
+        let listener = Listener::forward(local(), Vec::new());
+        let mut plan = with_admin(disk.under(Plan::with_listeners(vec![listener])));
         plan.workers = 2;
-        plan.stores = vec![StorePlan::at(folder.path().join("store"), Some(16 << 20))];
         change(&mut plan);
-        let (sender, ready) = mpsc::channel();
-        let running = thread::spawn(move || {
-            proxy::start(plan, |ready, stopper| {
-                sender
-                    .send((ready.listeners[0], ready.admin.unwrap(), stopper))
-                    .unwrap();
-            })
-        });
-        let (proxy, admin, stopper) = ready.recv_timeout(PATIENCE).unwrap();
+        let gate = Gate::new();
+        let held = gate.clone();
         House {
-            proxy,
-            admin,
-            origin: Origin::start(),
-            stopper,
-            running,
-            _folder: folder,
+            proxy: Proxy::start(plan),
+            origin: Origin::start(move |exchange| {
+                if exchange.path() == "/hold" {
+                    held.pass();
+                }
+                exchange.send(ok(&[FRESH], [b'x'; 1000]));
+            }),
+            gate,
+            _disk: disk,
         }
     }
 
@@ -67,131 +50,42 @@ impl House {
     }
 
     /// Through the proxy.
-    fn get(&self, path: &str) -> String {
-        let url = self.url(path);
-        let host = self.origin.address;
-        exchange(
-            self.proxy,
-            &format!("GET {url} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"),
-        )
+    fn get(&self, path: &str) -> Response {
+        let host = format!("Host: {}", self.origin.address);
+        self.proxy.ask("GET", &self.url(path), &[&host])
     }
 
-    /// At the admin interface.
-    fn ask(&self, method: &str, target: &str) -> String {
-        let host = self.admin;
-        exchange(
-            self.admin,
-            &format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"),
-        )
+    fn asked(&self) -> usize {
+        self.origin.requests().len()
     }
 
     fn status(&self) -> serde_json::Value {
-        serde_json::from_str(body(&self.ask("GET", "/status"))).unwrap()
+        serde_json::from_str(self.proxy.admin("GET", "/status").text()).unwrap()
     }
 
     /// Asks until it is a hit. (It is stored at the latest shortly after it was answered.)
     fn make_hit(&self, path: &str) {
-        until(|| cache_status(&self.get(path)).contains("hit"));
+        until(|| self.get(path).is_hit());
     }
-
-    fn stop(self) {
-        self.stopper.stop();
-        self.running.join().unwrap().unwrap();
-    }
-}
-
-struct Origin {
-    address: SocketAddr,
-    asked: Arc<AtomicUsize>,
-    /// Lets one request for `/hold` go on.
-    release: mpsc::Sender<()>,
-}
-
-impl Origin {
-    fn start() -> Origin {
-        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = socket.local_addr().unwrap();
-        let asked = Arc::new(AtomicUsize::new(0));
-        let (release, released) = mpsc::channel::<()>();
-        let released = Arc::new(Mutex::new(released));
-        let counter = Arc::clone(&asked);
-        thread::spawn(move || {
-            for stream in socket.incoming() {
-                let (counter, released) = (Arc::clone(&counter), Arc::clone(&released));
-                thread::spawn(move || Origin::serve(stream.unwrap(), &counter, &released));
-            }
-        });
-        Origin {
-            address,
-            asked,
-            release,
-        }
-    }
-
-    fn serve(mut stream: TcpStream, asked: &AtomicUsize, released: &Mutex<mpsc::Receiver<()>>) {
-        let mut head = Vec::new();
-        let mut byte = [0];
-        while matches!(stream.read(&mut byte), Ok(1)) {
-            head.push(byte[0]);
-            if !head.ends_with(b"\r\n\r\n") {
-                continue;
-            }
-            asked.fetch_add(1, Ordering::SeqCst);
-            if head.starts_with(b"GET /hold ") {
-                let _ = released.lock().unwrap().recv_timeout(PATIENCE);
-            }
-            let body = "x".repeat(1000);
-            let answer = format!(
-                "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: {}\r\n\r\n{body}",
-                body.len()
-            );
-            stream.write_all(answer.as_bytes()).unwrap();
-            head.clear();
-        }
-    }
-
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
-    }
-}
-
-/// Sends bytes, reads to the end of the connection.
-fn exchange(to: SocketAddr, request: &str) -> String {
-    let mut stream = TcpStream::connect(to).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
-fn body(answer: &str) -> &str {
-    answer.split_once("\r\n\r\n").unwrap().1
-}
-
-fn cache_status(answer: &str) -> &str {
-    let line = answer.lines().find(|l| l.starts_with("Cache-Status:"));
-    line.unwrap_or_else(|| panic!("no Cache-Status in {answer}"))
 }
 
 fn until(mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(began.elapsed() < PATIENCE, "it does not come to pass");
-        thread::yield_now();
-    }
+    eventually("it comes to pass", || done().then_some(()));
 }
 
 #[test]
 fn what_was_cached_is_seen_purged_and_fetched_again() {
     let house = House::start();
     house.make_hit("/a");
-    let asked = house.origin.asked();
+    let asked = house.asked();
 
     until(|| house.status()["requests"]["by_class"]["memory-hit"]["requests"] == 1);
     let status = house.status();
     assert_eq!(status["phase"], "running");
-    assert_eq!(status["listeners"][0]["address"], house.proxy.to_string());
+    assert_eq!(
+        status["listeners"][0]["address"],
+        house.proxy.address().to_string()
+    );
     assert_eq!(status["workers"].as_array().unwrap().len(), 2);
     assert!(status["hit_ratio"]["bytes"].as_f64().unwrap() > 0.0);
     assert!(status["requests"]["latency_us"]["p99"].as_f64().unwrap() > 0.0);
@@ -206,9 +100,9 @@ fn what_was_cached_is_seen_purged_and_fetched_again() {
         house.url("/a").replace(':', "%3A").replace('/', "%2F"),
     );
     let purged = |method: &str, target: &str| {
-        let answer = house.ask(method, target);
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        let json: serde_json::Value = serde_json::from_str(body(&answer)).unwrap();
+        let answer = house.proxy.admin(method, target);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let json: serde_json::Value = serde_json::from_str(answer.text()).unwrap();
         assert_eq!(json["url"], url);
         assert_eq!(json["durable"], true);
         json["purged"] == true
@@ -216,15 +110,15 @@ fn what_was_cached_is_seen_purged_and_fetched_again() {
     // The three ways to say it.
     assert!(purged("PURGE", &format!("/{url}")));
     assert!(!purged("PURGE", &format!("/{url}")));
-    assert!(!cache_status(&house.get("/a")).contains("hit"));
-    assert_eq!(house.origin.asked(), asked + 1);
+    assert!(!house.get("/a").is_hit());
+    assert_eq!(house.asked(), asked + 1);
     house.make_hit("/a");
     assert!(purged("PURGE", &url));
     house.make_hit("/a");
     assert!(purged("DELETE", &format!("/cache?url={encoded}")));
     assert_eq!(house.status()["counters"]["cache"]["purges"], 4);
     assert_eq!(house.status()["memory"]["objects"], 0);
-    house.stop();
+    house.proxy.stop();
 }
 
 #[test]
@@ -232,9 +126,10 @@ fn a_scrape_is_well_formed_and_complete() {
     let house = House::start();
     house.make_hit("/a");
     until(|| house.status()["requests"]["by_class"]["memory-hit"]["requests"] == 1);
-    let answer = house.ask("GET", "/metrics");
-    assert!(answer.contains("\r\nContent-Type: application/openmetrics-text; version=1.0.0;"));
-    let text = body(&answer);
+    let answer = house.proxy.admin("GET", "/metrics");
+    let kind = answer.field("content-type").unwrap();
+    assert!(kind.starts_with("application/openmetrics-text; version=1.0.0;"));
+    let text = answer.text();
     assert!(text.ends_with("# EOF\n"));
     let mut family = "";
     for line in text.lines() {
@@ -264,7 +159,7 @@ fn a_scrape_is_well_formed_and_complete() {
         "loligo_io_engine_info{engine=\"",
         &format!(
             "loligo_answers_total{{listener=\"{}\",origin=\"other\",status=\"2xx\"}} 2\n",
-            house.proxy
+            house.proxy.address()
         ),
         "loligo_origin_failures_total{cause=\"dns_timeout\"} 0\n",
         "loligo_store_live_bytes{store=\"",
@@ -280,14 +175,14 @@ fn a_scrape_is_well_formed_and_complete() {
             "{begin} not in\n{text}"
         );
     }
-    house.stop();
+    house.proxy.stop();
 }
 
 #[test]
 fn every_metric_says_what_it_counts_and_in_what() {
     let house = House::start();
-    let answer = house.ask("GET", "/metrics");
-    let helps: Vec<(&str, &str)> = (body(&answer).lines())
+    let answer = house.proxy.admin("GET", "/metrics");
+    let helps: Vec<(&str, &str)> = (answer.text().lines())
         .filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '))
         .collect();
     assert!(helps.len() > 100, "{}", helps.len());
@@ -309,48 +204,31 @@ fn every_metric_says_what_it_counts_and_in_what() {
         let twin = helps[..at].iter().find(|(_, other)| other == help);
         assert_eq!(twin, None, "{name}");
     }
-    house.stop();
+    house.proxy.stop();
 }
 
 #[test]
 fn answers_are_counted_by_listener_origin_and_status() {
     let house = House::start();
     let origin = house.origin.address;
-    let any = "127.0.0.1:0".parse().unwrap();
-    let url = proxy::plan::OriginUrl {
-        tls: false,
-        host: origin.ip().to_string(),
-        port: origin.port(),
-        path: String::new(),
-    };
-    let mut route = proxy::plan::Route::everything_to(url);
+    let mut route = Route::everything_to(url(origin));
     route.path_prefix = "/in".into();
-    let mut reverse = Listener::forward(any, Vec::new());
-    reverse.role = proxy::plan::Role::Reverse(vec![route]);
-    let mut plan = Plan::with_listeners(vec![Listener::forward(any, Vec::new()), reverse]);
-    plan.admin = Some(Admin {
-        address: any,
-        allow: Vec::new(),
-    });
-    let (sender, ready) = mpsc::channel();
-    let running = thread::spawn(move || {
-        proxy::start(plan, |ready, stopper| {
-            sender.send((ready.clone(), stopper)).unwrap();
-        })
-    });
-    let (ready, stopper) = ready.recv_timeout(PATIENCE).unwrap();
-    let (forward, reverse) = (ready.listeners[0], ready.listeners[1]);
+    let mut reverse = Listener::forward(local(), Vec::new());
+    reverse.role = Role::Reverse(vec![route]);
+    let listeners = vec![Listener::forward(local(), Vec::new()), reverse];
+    let proxy = Proxy::start(with_admin(Plan::with_listeners(listeners)));
+    let (forward, reverse) = (proxy.ready.listeners[0], proxy.ready.listeners[1]);
     let ask = |to: SocketAddr, target: &str| {
         let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-        exchange(to, &request)
+        Client::connect(to).send(request).read("GET").status
     };
-    assert!(ask(reverse, "/in/a").starts_with("HTTP/1.1 200"));
-    assert!(ask(reverse, "/in/a").starts_with("HTTP/1.1 200"));
-    assert!(ask(reverse, "/out").starts_with("HTTP/1.1 404"));
-    assert!(ask(reverse, " ").starts_with("HTTP/1.1 400"));
+    assert_eq!(ask(reverse, "/in/a"), 200);
+    assert_eq!(ask(reverse, "/in/a"), 200);
+    assert_eq!(ask(reverse, "/out"), 404);
+    assert_eq!(ask(reverse, " "), 400);
     // Nobody listens there: it is the port of something that has gone.
-    let gone = TcpListener::bind(any).unwrap().local_addr().unwrap();
-    assert!(ask(forward, &format!("http://{gone}/")).starts_with("HTTP/1.1 502"));
+    let gone = TcpListener::bind(local()).unwrap().local_addr().unwrap();
+    assert_eq!(ask(forward, &format!("http://{gone}/")), 502);
     let all = |text: &str| -> Option<()> {
         for (listener, of, status, count) in [
             (reverse, format!("http://{origin}"), "2xx", 2),
@@ -365,17 +243,9 @@ fn answers_are_counted_by_listener_origin_and_status() {
         text.contains("\nloligo_origin_failures_total{cause=\"connection_refused\"} 1\n")
             .then_some(())
     };
-    let mut text = String::new();
-    until(|| {
-        text = exchange(
-            ready.admin.unwrap(),
-            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-        );
-        all(&text).is_some()
-    });
-    stopper.stop();
-    running.join().unwrap().unwrap();
-    house.stop();
+    until(|| all(proxy.admin("GET", "/metrics").text()).is_some());
+    proxy.stop();
+    house.proxy.stop();
 }
 
 #[test]
@@ -396,50 +266,47 @@ fn what_is_asked_for_most_is_told_where_it_is_wanted() {
             && top["urls"][0]["name"] == url
             && top["urls"].as_array().is_some_and(|urls| urls.len() == 2)
     });
-    house.stop();
-    house_of_top.stop();
+    house.proxy.stop();
+    house_of_top.proxy.stop();
 }
 
 #[test]
 fn connections_are_kept_and_requests_may_come_in_rows_or_pieces() {
     let house = House::start();
     let get = |more: &str| format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
-    let answers = exchange(
-        house.admin,
-        &[get(""), get(""), get("Connection: close\r\n")].concat(),
-    );
-    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 3);
-    assert_eq!(answers.matches("\r\n\r\nok\n").count(), 3);
-
-    let mut stream = TcpStream::connect(house.admin).unwrap();
-    stream.set_nodelay(true).unwrap();
-    for byte in get("Connection: close\r\n").bytes() {
-        stream.write_all(&[byte]).unwrap();
+    let admin = house.proxy.ready.admin.unwrap();
+    let mut client = Client::connect(admin);
+    client.send([get(""), get(""), get("Connection: close\r\n")].concat());
+    for _ in 0..3 {
+        let answer = client.read("GET");
+        assert_eq!((answer.status, answer.text()), (200, "ok\n"));
     }
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.ends_with("ok\n"));
+    client.expect_close();
 
-    let refused = exchange(
-        house.admin,
-        "PURGE /http://h/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello",
-    );
-    assert!(refused.starts_with("HTTP/1.1 413 "), "{refused}");
-    house.stop();
+    let mut client = Client::connect(admin);
+    for byte in get("Connection: close\r\n").bytes() {
+        client.send([byte]);
+    }
+    assert_eq!(client.read("GET").text(), "ok\n");
+
+    let purge = "PURGE /http://h/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello";
+    assert_eq!(Client::connect(admin).send(purge).read("PURGE").status, 413);
+    house.proxy.stop();
 }
 
 #[test]
 fn while_draining_it_says_so() {
     let house = House::start();
+    let healthy = || house.proxy.admin("GET", "/healthz").status;
     thread::scope(|scope| {
         let held = scope.spawn(|| house.get("/hold"));
-        until(|| house.origin.asked() == 1);
-        assert!(house.ask("GET", "/healthz").starts_with("HTTP/1.1 200 "));
-        house.stopper.stop();
-        until(|| house.ask("GET", "/healthz").starts_with("HTTP/1.1 503 "));
+        house.gate.arrived(1);
+        assert_eq!(healthy(), 200);
+        house.proxy.begin_to_stop();
+        until(|| healthy() == 503);
         assert_eq!(house.status()["phase"], "draining");
-        house.origin.release.send(()).unwrap();
-        assert!(held.join().unwrap().starts_with("HTTP/1.1 200 "));
+        house.gate.open();
+        assert_eq!(held.join().unwrap().status, 200);
     });
-    house.stop();
+    house.proxy.stop();
 }
