@@ -1,8 +1,6 @@
 //! A policy that goes by records and not by places leaves scattered holes. How much of the store may lie idle in them?
 
-mod common;
-
-use common::{MIB, Random, Shell, body};
+use crate::common::{MIB, Random, Shell, body};
 
 const HOT: u64 = 2_000;
 const SMALL: u64 = 4_000;

@@ -4,8 +4,6 @@
 //! one is made all the same, and hits are compared with what the proxy itself has counted. So the tests may run beside each
 //! other.
 
-mod manners;
-
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -19,7 +17,7 @@ use polymix::run::{self, Origin, Share, Test, polymix};
 use polymix::search::{Bounds, Conditions, Found, search};
 use polymix::wire::Minor;
 
-use self::manners::{Manner, proxy};
+use crate::manners::{Manner, proxy};
 
 /// A test of a few seconds, with all phases.
 fn test(mix: Mix, proxy: SocketAddr) -> Test {

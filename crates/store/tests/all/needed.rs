@@ -1,9 +1,7 @@
 //! What an answer under way needs survives until it is released, whatever else is stored; and only what is killed does not.
 
-mod common;
-
+use crate::common::{MIB, Shell, body};
 use bytes::Bytes;
-use common::{MIB, Shell, body};
 use store::{About, KeyHash, Lookup, Manner, Needed, Needs, NewRecord, Outcome};
 
 const BODY: usize = 20_000;

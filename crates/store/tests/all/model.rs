@@ -6,11 +6,9 @@
 //! the bytes under a reader stay, the store's own audit passes. The device loses or tears what was not flushed, refuses
 //! writes, and carries out background work late, in any order, or not at all.
 //!
-//! The policies take turns by seed, with locality buffers and without. A failure names its seed: `SEED=n cargo test -p store --test model`.
+//! The policies take turns by seed, with locality buffers and without. A failure names its seed: `SEED=n cargo test -p store --test all model::`.
 
-mod common;
-
-use common::{Random, Shell, body};
+use crate::common::{Random, Shell, body};
 use std::collections::{HashMap, HashSet};
 use store::{
     Corrupt, DurabilityHandle, Lookup, Marker, NewRecord, Outcome, Read, RecordParts, Sequence,

@@ -1,9 +1,7 @@
 //! A store looked at from outside says what the store itself would, and asks for no write.
 
-mod common;
-
+use crate::common::{MIB, Random, Shell, body};
 use bytes::Bytes;
-use common::{MIB, Random, Shell, body};
 use store::{
     Corrupt, Found, HEADER_BYTES, Inspection, OpenPlan, Peek, Place, Settings, Summary, Superblock,
 };

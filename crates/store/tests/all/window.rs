@@ -1,8 +1,6 @@
 //! Second chances: the shorter a record, the sooner it is written again.
 
-mod common;
-
-use common::{MIB, Shell, body};
+use crate::common::{MIB, Shell, body};
 use store::{Fragment, Lookup, NewRecord, Outcome, Read, RecordParts, Settings};
 
 const STORE_BYTES: u64 = 16 * MIB;

@@ -1,8 +1,6 @@
 //! Opening and closing, one example each.
 
-mod common;
-
-use common::{MIB, Shell, body};
+use crate::common::{MIB, Shell, body};
 use store::{KeyHash, OpenPlan, Outcome, State, Superblock};
 
 fn fill_100(shell: &mut Shell) {

@@ -1,8 +1,6 @@
 //! Predicates that put in doubt instead of killing: what a soft purge asks of the store.
 
-mod common;
-
-use common::{MIB, Shell, body};
+use crate::common::{MIB, Shell, body};
 use store::{About, Lookup, Manner, Outcome, Settings, Settled};
 
 const SOFT: u8 = 9;

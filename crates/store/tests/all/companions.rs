@@ -1,11 +1,9 @@
 //! What comes along with a read: whole, alive, of this round, and nothing else.
 
-mod common;
-
 use std::collections::HashMap;
 
+use crate::common::{MIB, Random, Shell, body};
 use bytes::Bytes;
-use common::{MIB, Random, Shell, body};
 use store::{Companion, Lookup, Outcome, Read, Settings};
 
 const WANTED: usize = 64 << 10;

@@ -1,8 +1,6 @@
 //! After an unclean stop: what was written is found again, what was invalidated is not.
 
-mod common;
-
-use common::{MIB, Shell, body, spoil_checkpoints};
+use crate::common::{MIB, Shell, body, spoil_checkpoints};
 use store::Settings;
 
 #[test]
@@ -395,7 +393,7 @@ fn a_crash_at_any_step_of_a_checkpoint_costs_nothing() {
                 }
             }
             finished += shell.store.figures().checkpoints - before;
-            shell.lose_power(&mut common::Random(seed));
+            shell.lose_power(&mut crate::common::Random(seed));
             shell.by_hand = false;
             shell.reopen();
             check_after_crash(&mut shell, step);
@@ -413,7 +411,7 @@ fn a_crash_at_any_step_of_a_clean_stop_costs_nothing() {
             shell.store.begin_close();
             shell.work_some(step);
             closed += u64::from(shell.store.is_closed());
-            shell.lose_power(&mut common::Random(seed));
+            shell.lose_power(&mut crate::common::Random(seed));
             shell.by_hand = false;
             shell.reopen();
             check_after_crash(&mut shell, step);

@@ -4,10 +4,8 @@
 //! draws one before it begins, and when it has returned, raises the key's floor to it: no read that ends
 //! from then on may serve a version below the floor.
 
-mod common;
-
+use crate::common::{Random, Shell, body};
 use bytes::Bytes;
-use common::{Random, Shell, body};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,9 +1,7 @@
 //! Replacement is exact LRU over the whole store, though the index is in shards: the same trace gives the same hits
 //! as one list.
 
-mod common;
-
-use common::{Random, Shell, body};
+use crate::common::{Random, Shell, body};
 use store::Outcome;
 
 const KEYS: u64 = 6000;

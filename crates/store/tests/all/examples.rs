@@ -1,8 +1,6 @@
 //! The store's promises, one example each.
 
-mod common;
-
-use common::{MIB, Shell, body};
+use crate::common::{MIB, Shell, body};
 use store::{
     Corrupt, Fragment, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, Settings, Settled, Store,
     Superblock,
@@ -342,7 +340,7 @@ fn a_record_inside_a_body_is_no_record() {
     forger.disk[0] = 0xff;
     forger.disk[32 * 1024] = 0xff;
     let settings = Settings::default();
-    let identity = store::Identity::new(common::random_bytes(66));
+    let identity = store::Identity::new(crate::common::random_bytes(66));
     let other = Store::create(forger.store.geometry().clone(), &settings, identity);
     forger.store = std::sync::Arc::new(other);
     forger.work();
@@ -440,7 +438,7 @@ fn forgotten_invalidations_refuse_rather_than_admit() {
 #[test]
 fn any_bytes_at_all_are_refused_without_a_panic() {
     let shell = Shell::small();
-    let mut random = common::Random(3);
+    let mut random = crate::common::Random(3);
     for round in 0..2000 {
         let len = random.below(2000) as usize;
         let mut bytes: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();

@@ -3,7 +3,7 @@
 use store::layout::{self, Field};
 use store::{Geometry, Superblock};
 
-const PAGE: &str = include_str!("../../../docs/format.md");
+const PAGE: &str = include_str!("../../../../docs/format.md");
 
 /// The rows of the table under the heading that ends in `(name)`: offset, bytes, name.
 fn table(name: &str) -> Vec<(usize, usize, String)> {

@@ -1,8 +1,6 @@
 //! Many purges: what they are not about stays, what they are about goes or is stale, over stops and crashes.
 
-mod common;
-
-use common::{MIB, Random, Shell, body};
+use crate::common::{MIB, Random, Shell, body};
 use store::{
     About, KeyHash, Lookup, Manner, NewRecord, NotTaken, Outcome, Settings, Settled, WorkOp,
 };

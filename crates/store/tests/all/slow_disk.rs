@@ -1,8 +1,6 @@
 //! What a store does beside a disk that is slow: who reads for long holds nobody up, and a burst is taken.
 
-mod common;
-
-use common::{MIB, Shell, body};
+use crate::common::{MIB, Shell, body};
 use store::{Outcome, Settings};
 
 /// On a disk with a long queue somebody reads in almost every region that is to be used again.

@@ -1,9 +1,7 @@
 //! Starts after crashes at unlucky moments and after clean stops, several in a row. Most of these tests were a failure of the
 //! simulation once.
 
-mod common;
-
-use common::{MIB, Shell, body, spoil_checkpoints};
+use crate::common::{MIB, Shell, body, spoil_checkpoints};
 use store::set::Moves;
 use store::{
     About, Corrupt, Found, Identity, Manner, NewRecord, OpenPlan, Outcome, Settings, Store,
@@ -138,7 +136,7 @@ fn a_start_that_finds_the_log_unreadable_and_is_cut_short_forgets_no_purge() {
             let OpenPlan::Recover { superblock, .. } = shell.plan() else {
                 panic!("a store lies there");
             };
-            let identity = Identity::new(common::random_bytes(77));
+            let identity = Identity::new(crate::common::random_bytes(77));
             let (store, recovered) =
                 Store::recover(superblock, &Found::default(), &shell.settings, identity);
             assert!(recovered.empty);
@@ -276,7 +274,7 @@ fn what_an_ordered_policy_stored_across_a_border_is_dropped_by_the_hand() {
 #[test]
 fn several_crashes_in_a_row() {
     let mut shell = Shell::new(16 * MIB, Settings::default());
-    let mut random = common::Random(7);
+    let mut random = crate::common::Random(7);
     let mut stored = Vec::new();
     for round in 0..12u64 {
         for n in 0..20u64 {
@@ -464,7 +462,7 @@ fn what_is_stored_after_a_clean_stop_outlasts_crashes() {
 fn a_store_that_was_never_used_says_so() {
     let geometry = store::Geometry::plan(4 * MIB, 512).unwrap();
     let settings = Settings::default();
-    let identity = || store::Identity::new(common::random_bytes(1));
+    let identity = || store::Identity::new(crate::common::random_bytes(1));
     let store = store::Store::create(geometry.clone(), &settings, identity());
     let mut disk = vec![0; 4 * MIB as usize];
     for (offset, data) in store.opening() {
@@ -531,7 +529,7 @@ fn records_across_reads_are_found() {
 #[test]
 fn a_large_store_stores_when_its_first_work_is_done() {
     let geometry = store::Geometry::plan(40_000 * MIB, 512).unwrap();
-    let identity = store::Identity::new(common::random_bytes(1));
+    let identity = store::Identity::new(crate::common::random_bytes(1));
     let store = store::Store::create(geometry, &Settings::default(), identity);
     // Time stands still: nothing waits for a tick.
     while let Some(work) = store.next_work(1) {
