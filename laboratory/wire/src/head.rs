@@ -129,7 +129,7 @@ impl Head for Request {
     fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Malformed> {
         let mut lines = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let mut head = httparse::Request::new(&mut lines);
-        let Some(end) = head_bytes(head.parse(bytes), bytes.len(), HEAD_BYTES_MAX)? else {
+        let Some(end) = head_bytes(head.parse(bytes), bytes.len())? else {
             return Ok(None);
         };
         strict_line_ends(&bytes[..end])?;
@@ -168,7 +168,7 @@ impl Head for Response {
     fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Malformed> {
         let mut lines = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let mut head = httparse::Response::new(&mut lines);
-        let Some(end) = head_bytes(head.parse(bytes), bytes.len(), HEAD_BYTES_MAX)? else {
+        let Some(end) = head_bytes(head.parse(bytes), bytes.len())? else {
             return Ok(None);
         };
         strict_line_ends(&bytes[..end])?;
@@ -214,19 +214,12 @@ impl Response {
     }
 }
 
-/// What `httparse` said of `len` bytes: the length of the head, or none if it is not complete.
-///
-/// # Errors
-/// If it found a fault, or the head goes on after `max` bytes.
-pub fn head_bytes(
-    parsed: httparse::Result<usize>,
-    len: usize,
-    max: usize,
-) -> Result<Option<usize>, Malformed> {
+/// The length of the head as `httparse` found it in `len` bytes; none if it is not complete.
+fn head_bytes(parsed: httparse::Result<usize>, len: usize) -> Result<Option<usize>, Malformed> {
     match parsed? {
         httparse::Status::Complete(bytes) => Ok(Some(bytes)),
-        httparse::Status::Partial if len <= max => Ok(None),
-        httparse::Status::Partial => Err(Malformed(format!("a head of more than {max} bytes"))),
+        httparse::Status::Partial if len <= HEAD_BYTES_MAX => Ok(None),
+        httparse::Status::Partial => Err(Malformed("a head without an end".to_owned())),
     }
 }
 
@@ -247,16 +240,14 @@ fn strict_line_ends(head: &[u8]) -> Result<(), Malformed> {
 }
 
 /// Digits as a number.
-#[must_use]
-pub fn number(digits: &[u8]) -> Option<u64> {
+fn number(digits: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(digits).ok()?;
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| text.parse().ok())?
 }
 
 /// Does a connection live on by these options of a Connection field?
-#[must_use]
-pub fn keeps_alive(options: &[u8], otherwise: bool) -> bool {
+fn keeps_alive(options: &[u8], otherwise: bool) -> bool {
     let mut options = options.split(|b| *b == b',').map(<[u8]>::trim_ascii);
     if options.clone().any(|o| o.eq_ignore_ascii_case(b"close")) {
         return false;

@@ -24,6 +24,7 @@ mod rivals;
 mod serving;
 mod sim;
 mod size;
+mod strace;
 mod tidy;
 mod torture;
 mod workspace;

@@ -47,6 +47,24 @@ pub struct Request {
     pub extra: Vec<String>,
 }
 
+impl Request {
+    /// A server of two workers with small caches in the run's own directory, on a free port.
+    pub fn of(label: impl Into<String>, origin: SocketAddr) -> Self {
+        Self {
+            label: label.into(),
+            port: 0,
+            origin,
+            cache: Bytes(512 << 20),
+            memory: Bytes(64 << 20),
+            logs: false,
+            profile: false,
+            workers: 2,
+            place: Place::RunDir,
+            extra: Vec::new(),
+        }
+    }
+}
+
 /// Where the cache lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {

@@ -11,13 +11,13 @@
 //! Reads of the device may be a little off one a hit: the file system reads its own map of the file, and the kernel joins
 //! neighbours. [`READS_SLACK`] says how much is forgiven; Loligo's own counter, printed beside, must be exact.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use super::sheet::{Column, Figure, Sheet, Want};
-use super::strace::Strace;
 use crate::block::{self, DeviceStat, Loop, Mounted};
 use crate::failure::{During, Result, fail};
 use crate::http::{self, Client};
@@ -26,6 +26,7 @@ use crate::origin::{self, Origin};
 use crate::procfs::Io;
 use crate::rivals::{Place, Request, Rival, Running, build_loligo, launch};
 use crate::size::Bytes;
+use crate::strace::{CLOSES, OPENS, RENAMES, Strace, UNLINKS};
 use crate::workspace;
 
 /// Of device reads a hit, either way.
@@ -128,16 +129,11 @@ fn measure(options: &Options, place: Option<PathBuf>, dir: &std::path::Path) -> 
     let running = launch(
         Rival::Loligo,
         &Request {
-            label: "bench-store-io".into(),
-            port: 0,
-            origin: origin.address(),
             cache: options.store_size,
             memory: Bytes(1 << 20),
-            logs: false,
-            profile: false,
-            workers: 2,
             place: place.map_or(Place::RunDir, Place::Dir),
             extra: vec!["--io-engine".into(), options.io_engine.clone()],
+            ..Request::of("bench-store-io", origin.address())
         },
     )?;
     running.await_caching(&origin)?;
@@ -167,12 +163,26 @@ fn store_all(
 ) -> Result<()> {
     let strace = match options.no_strace {
         true => None,
-        false => Some(Strace::attach(running.roots()[0], dir)?),
+        false => {
+            let calls = [&OPENS[..], &CLOSES, &UNLINKS, &RENAMES].concat();
+            Some(Strace::attach(&running.roots(), &calls, dir)?)
+        }
     };
     let before = settled(running, origin)?;
     load(running, options, "storing", options.objects, "o")?;
     let after = settled(running, origin)?;
-    let seen = strace.map(Strace::finish).transpose()?;
+    let mut files: BTreeMap<String, u64> = BTreeMap::new();
+    let mut other_closes = 0_u64;
+    let watched = strace.is_some();
+    if let Some(strace) = strace {
+        strace.finish(|_, call, about| {
+            // Sockets, pipes and the like come and go with connections.
+            match CLOSES.contains(&call) && !about.starts_with(['/', '?']) {
+                true => other_closes += 1,
+                false => *files.entry(format!("{call} {about}")).or_default() += 1,
+            }
+        })?;
+    }
 
     let fetched = after.origin - before.origin;
     if fetched < options.objects {
@@ -181,16 +191,12 @@ fn store_all(
     let objects = options.objects as f64;
     column.add("objects stored", 0, options.objects);
     column.add("- of bytes each", 0, options.size.0);
-    if let Some(seen) = &seen {
-        for (call, times) in seen.files.iter().take(20) {
+    if watched {
+        for (call, times) in files.iter().take(20) {
             println!("  {times} x {call}");
         }
-        column.add(
-            "closes of sockets and the like (strace)",
-            0,
-            seen.other_closes,
-        );
-        let calls = seen.file_calls();
+        column.add("closes of sockets and the like (strace)", 0, other_closes);
+        let calls: u64 = files.values().sum();
         column.target(
             "open, close, unlink of files (strace)",
             0,

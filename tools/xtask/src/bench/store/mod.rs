@@ -5,7 +5,6 @@ mod disk;
 mod load;
 mod pss;
 mod sheet;
-mod strace;
 
 pub mod age;
 pub mod child;

@@ -386,19 +386,14 @@ impl<'a> Contest<'a> {
         what: &str,
         cache: Bytes,
     ) -> Result<Self> {
+        let label = format!("store-rivals-{}-{what}", rival.name());
         let running = launch(
             rival,
             &Request {
-                label: format!("store-rivals-{}-{what}", rival.name()),
-                port: 0,
-                origin: origin.address(),
                 cache,
                 memory: options.memory,
-                logs: false,
-                profile: false,
-                workers: 2,
                 place: Place::Dir(place.to_path_buf()),
-                extra: Vec::new(),
+                ..Request::of(label, origin.address())
             },
         )?;
         let group = (rival == Rival::VarnishFile).then(|| {

@@ -15,7 +15,7 @@ use polymix::report::{Moment, Row, Summary};
 use polymix::search::Conditions as Limits;
 use serde::Serialize;
 
-use super::calls::{Calls, Watching};
+use super::calls::{self, Calls};
 use super::disk::{Speed, limit};
 use super::held_port::HeldPort;
 use super::load::{self, Loaded, Target, Used};
@@ -27,6 +27,7 @@ use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::rivals::{Place, Request, Rival, Running, launch};
 use crate::size::Bytes;
+use crate::strace::Strace;
 
 /// Room beside the cache on a device with a file system. With less, ext4 takes blocks of 1 KiB and a journal of 4 MiB, which is
 /// full at once and then written back block by block: not how anybody runs a cache.
@@ -206,7 +207,9 @@ fn measure(
     block::drop_page_cache();
     let limits = limit(&device.device, conditions.disk, conditions.dirty)?;
     let roots = running.roots();
-    let watching = watched.then(|| Watching::attach(&roots, dir)).transpose()?;
+    let watching = watched
+        .then(|| Strace::attach(&roots, &calls::names(), dir))
+        .transpose()?;
 
     let target = Target {
         proxy: running.address,
@@ -249,12 +252,12 @@ fn measure(
 }
 
 /// The calls of the phase at full load, and of all phases.
-fn count(watching: Watching, loaded: &Loaded, place: &Path) -> Result<[Counted; 2]> {
+fn count(watching: Strace, loaded: &Loaded, place: &Path) -> Result<[Counted; 2]> {
     let began = loaded.began.duration_since(UNIX_EPOCH);
     let began_s = began.during(|| "reading the clock".into())?.as_secs_f64();
     let rows = [loaded.top()?, &loaded.report.total];
     let spans = rows.map(|row| (began_s + row.from_s, began_s + row.to_s));
-    let counts = watching.finish(place, &spans)?;
+    let counts = calls::count(watching, place, &spans)?;
     let of = |n: usize| Counted {
         calls: counts.get(n).copied().unwrap_or_default(),
         replies: rows[n].replies,
