@@ -19,7 +19,7 @@ use crate::progress::Progress;
 
 /// The longest wait for a byte: what a patient client bears.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
-/// What the kernel may receive ahead of a slow reader.
+/// Bytes that the kernel may receive ahead of a slow reader.
 const NARROW_BYTES: usize = 8 << 10;
 
 /// Looks at an answer as it comes. False: enough seen, hang up.

@@ -1,6 +1,6 @@
 //! Servers within this process: listening sockets, a thread with a runtime of its own for each, a task a connection.
 //!
-//! Not known here: what is served.   Limits: none of its own; who serves a connection bounds what it reads.
+//! Not known here: what is served.   Limits: none of its own; the function that serves a connection bounds what it reads.
 
 use std::future::Future;
 use std::io;

@@ -113,7 +113,7 @@ fn parsed(line: &str) -> Option<(f64, &str, &str)> {
     let about = if by_name {
         arguments.split('"').nth(1).unwrap_or("?")
     } else {
-        // What goes into a socket by sendfile comes out of the second descriptor.
+        // sendfile reads the file behind the second descriptor.
         let nth = if call == "sendfile" { 2 } else { 1 };
         let path = arguments.split('<').nth(nth).unwrap_or("?");
         path.split(['>', '<']).next()?

@@ -325,7 +325,7 @@ fn a_long_body_in_a_row_survives_a_burst() {
             }
         }
         shell.complete_all();
-        // The keeper comes late, and moves no faster than others store.
+        // The background thread comes late, and moves no faster than others store.
         if n % 3 == 0 {
             while let Some(work) = shell.store.next_work(shell.now_ms) {
                 shell.carry_out(work, shell.clock());

@@ -311,7 +311,7 @@ impl Running {
                     server.identity().signal(Signal::TERM);
                 }
             }
-            // Parents come first in a family, so nobody is left to start a killed child again.
+            // Parents come first in a family, so no parent can start a killed child again.
             Halt::Kill => family.iter().for_each(|i| i.signal(Signal::KILL)),
         }
         let servers = &mut self.servers;

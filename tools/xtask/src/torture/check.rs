@@ -2,7 +2,7 @@
 //!
 //! An [`Inspection`] receives one answer. It finds out from `X-Torture` which URL, version and variant the answer claims
 //! to be, holds that against what was asked and the ledger's floor, and compares each byte with the body of that
-//! version. What was seen of a broken answer must still be right; an answer that ends by its framing must be all of it.
+//! version. The bytes of a broken answer must still be right; an answer that ends by its framing must be complete.
 //!
 //! Not known here: whether a broken answer is forgiven.
 

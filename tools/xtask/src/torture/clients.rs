@@ -4,12 +4,12 @@
 //! want an answer from the origin (no-cache), post, or have something purged. Every answer goes through an
 //! [`Inspection`], and what it acknowledges goes into the ledger.
 //!
-//! What a kill breaks is forgiven, and nothing else: a request that fails is held against [`Life`], which the trial
+//! Only failures caused by a kill are forgiven: a failed request is compared with [`Life`], which the trial
 //! turns over before it kills and after the next start. While the device fails, and from the first damage on, one more
 //! thing is forgiven and counted: that an answer of several fragments is cut off, since its head is out already.
 //!
 //! Some download a large object slowly and have it purged, in a new version, before they have it: what began before the purge must end
-//! whole, of the version it began with. While the device hangs nobody may wait for a byte longer than [`HANG_WAIT_MAX`].
+//! whole, of the version it began with. While the device hangs, no client may wait for a byte longer than [`HANG_WAIT_MAX`].
 //!
 //! Limits: [`CLIENTS`] threads; [`WRONGS_MAX`] wrong answers are kept.
 
@@ -353,7 +353,7 @@ impl<'a> Client<'a> {
         }
         Figures::add(&figures.went_back, u64::from(seen.went_back));
         Figures::add(&figures.parts, u64::from(get.range.is_some()));
-        // What was purged meanwhile is not there any more.
+        // The object may have been purged meanwhile.
         if seen.is_all && !purged {
             let (id, version) = (get.url.id, seen.version);
             if get.url.lasts() && (seen.hit || seen.stored) {

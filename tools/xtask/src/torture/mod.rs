@@ -41,7 +41,7 @@ const STORE_BYTES_MIN: u64 = 64 << 20;
 const KILLS_MAX: u64 = 100_000;
 /// Does the proxy promise that what began before a purge ends whole?
 const WHOLE_DOWNLOADS: bool = true;
-/// Does it promise that nobody waits for a hanging device beyond the deadline of a read?
+/// Does the proxy promise that no request waits for a hanging device longer than the deadline of a read?
 const BOUNDED_WAITS: bool = true;
 
 const AFTER_HELP: &str = "\

@@ -60,7 +60,7 @@ impl Proxy {
             &address.to_string(),
             "--reverse",
             &format!("http://{origin}"),
-            // What a no-cache GET has brought is held to be the newest.
+            // The answer to a no-cache GET counts as the newest version.
             "--client-directives",
             "obey",
             "--admin",

@@ -39,7 +39,7 @@ const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
 /// Looked at in one go.
 const SPAN_BLOCKS: u64 = 64;
-/// What a leftovers takes from the data area.
+/// What leftovers take from the data area.
 const LEFTOVERS_BYTES: usize = 1 << 20;
 const THROTTLE_DIR: &str = "/sys/fs/cgroup/blkio";
 /// Operations a second of a throttled device.
@@ -342,7 +342,7 @@ fn mix_blocks(
     Ok(done)
 }
 
-/// A device that fails; dropping this makes it work again. What was cut off is gone.
+/// A device that fails; dropping this makes it work again. Data that was cut off is lost.
 #[derive(Debug)]
 pub struct Detached {
     pub words: String,

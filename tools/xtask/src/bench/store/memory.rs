@@ -249,7 +249,7 @@ impl Life {
                 Lookup::Absent => continue,
                 Lookup::Buffered(_) => {}
                 Lookup::OnDisk(read) => {
-                    // Nobody else is there to kill it.
+                    // No other thread can kill the record.
                     let _ = self.store.read_done(read);
                 }
             }

@@ -4,7 +4,7 @@
 //! *proportional* size divides a page by the number of those who have it, so that the sum over a family is what the family has
 //! (`/proc/<pid>/smaps_rollup`, Documentation/filesystems/proc.rst). Its three kinds are kept apart:
 //!
-//! * *anonymous*: the heap and stacks; nobody can take them back without swap.
+//! * *anonymous*: the heap and stacks; the kernel cannot take them back without swap.
 //! * *shared*: shared anonymous memory and files under `/dev/shm`: the zone of nginx, Squid's maps. The same.
 //! * *mapped*: pages of files, programs and libraries and Varnish's storage. The kernel drops them when it likes.
 //!

@@ -6,7 +6,7 @@
 //! 1. *small*: with a cache of next to no size and a full memory tier; its memory is the floor for what follows, so
 //!    that tables made at the start according to the size of the cache are counted.
 //! 2. *fill*: with the real cache. Memory just started; with a full memory tier; with all objects. Device writes by
-//!    the loop device, the file system's journal included. Those who drop what they are too busy to store are asked again.
+//!    the loop device, the file system's journal included. Servers that drop objects when busy are asked again.
 //! 3. *read*: page cache dropped, objects once each, in no order, none of them recent enough for the memory tier.
 //! 4. *clean*: some objects more, SIGTERM at once, and started again (`comeback`).
 //! 5. *crash*: the same with SIGKILL.
@@ -39,7 +39,7 @@ const DISK_BYTES_MAX: u64 = 6 << 30;
 /// The file system's own share of its device: its tables and journal, and the twentieth it keeps for root, which Varnish
 /// respects.
 const FILE_SYSTEM_BYTES: u64 = 256 << 20;
-/// Rock stores in slots of 16 KiB, files take whole blocks: room a byte of body, so that nobody evicts.
+/// Rock stores in slots of 16 KiB, files take whole blocks: room for each byte of body, so that no server evicts.
 const ROOM: f64 = 1.9;
 const SMALL_CACHE: Bytes = Bytes(256 << 20);
 /// What passes through a memory tier before it counts as full, times its size.
@@ -82,7 +82,7 @@ pub struct Options {
     size_min: Bytes,
     #[arg(long, default_value = "16KiB")]
     size_max: Bytes,
-    /// Cache in memory, for those who have one
+    /// Cache in memory, for servers that have one
     #[arg(long, default_value = "16MiB")]
     memory: Bytes,
     /// Cache on disk
@@ -444,7 +444,7 @@ impl<'a> Contest<'a> {
             if filled.passes == 1 {
                 filled.at_once_percent = 100.0 - missing;
             }
-            // Asking again does not help one who has no place for them.
+            // Asking again does not help a server without room for them.
             let hopeless = missing > missing_before - PASS_GAIN_PERCENT_MIN;
             if missing <= MISSING_PERCENT_MAX || hopeless || filled.passes == PASSES_MAX {
                 return Ok(filled);

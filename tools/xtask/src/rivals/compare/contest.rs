@@ -1,7 +1,7 @@
-//! One proxy, one rate: its ground is prepared, it is started, loaded, measured, stopped, and the ground undone.
+//! One proxy, one rate: its disk is prepared, it is started, loaded, measured, stopped, and the disk removed.
 //!
-//! The limits of a slow disk are set after the start, so that nobody waits for squid's directories to be made, and
-//! lifted before the stop. What stands in the report is the phase at full load; errors count over the whole run.
+//! The limits of a slow disk are set after the start, so that no run waits for Squid's directories to be made, and
+//! lifted before the stop. The report shows the phase at full load; errors count over the whole run.
 //!
 //! Not known here: which proxies there are, how often.   Limits: none of its own.
 
@@ -203,7 +203,7 @@ fn measure(
     if let Some(pages) = &mut pages {
         pages.adopt(&running.roots())?;
     }
-    // What the preparation wrote is on the disk, and nobody begins with pages of it.
+    // The preparation's writes are on the disk, and no proxy begins with their pages in memory.
     block::drop_page_cache();
     let limits = limit(&device.device, conditions.disk, conditions.dirty)?;
     let roots = running.roots();
@@ -303,7 +303,7 @@ fn request(
         // strace does not see what goes through a ring.
         extra.extend(["--io-engine".into(), "threads".into()]);
     }
-    // Who has memory only gets the whole cache there.
+    // A proxy without a disk cache gets the whole size in memory.
     let memory = if rival.has_disk() {
         conditions.memory
     } else {
