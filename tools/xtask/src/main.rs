@@ -7,6 +7,7 @@
 
 mod bench;
 mod block;
+mod chance;
 mod ci;
 mod failure;
 mod fuzz;

@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::chance::{Chance, mix};
+use crate::chance::{Chance, mix};
 
 /// How many URLs there may be.
 const URLS: Range<u64> = 200..20_000;

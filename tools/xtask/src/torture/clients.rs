@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 use wire::Response;
 
 use super::bodies::{Catalogue, Kind, LARGE, Url, Variant};
-use super::chance::{Chance, mix};
 use super::check::{Asked, Inspection, Seen};
 use super::ledger::{Deed, Ledger};
 use super::origin::PACE;
 use super::report::Figures;
+use crate::chance::{Chance, mix};
 use crate::http::{self, Ended, Receiver, Request};
 
 /// How many at a time.

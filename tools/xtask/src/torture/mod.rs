@@ -10,7 +10,6 @@
 //! what was written without a flush is still there. A power failure is played by the tests of the store.
 
 mod bodies;
-mod chance;
 mod check;
 mod clients;
 mod ledger;
@@ -225,5 +224,5 @@ fn random_seed() -> u64 {
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();
     // Short enough to be typed.
-    chance::mix(now.as_nanos() as u64) % 1_000_000
+    crate::chance::mix(now.as_nanos() as u64) % 1_000_000
 }

@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use rustix::fs::IFlags;
 
-use super::chance::Chance;
 use crate::block::Loop;
+use crate::chance::Chance;
 use crate::failure::{During, Result, fail};
 use crate::size::Bytes;
 

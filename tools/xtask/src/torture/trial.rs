@@ -19,13 +19,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::bodies::{Catalogue, Variant};
-use super::chance::{Chance, mix};
 use super::clients::{self, Client, Get, Life, Shared};
 use super::ledger::Ledger;
 use super::origin::Origin;
 use super::proxy::Proxy;
 use super::report::{Figures, Report};
 use super::test_bed::{Fault, On, TestBed};
+use crate::chance::{Chance, mix};
 use crate::failure::{Result, fail};
 use crate::interrupt;
 use crate::progress::Progress;

@@ -11,7 +11,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use store::Settings;
 
 use super::disk::{Disk, on_this_thread};
-use super::load::{Objects, Random, hash_of, is_record_of};
+use super::load::{Objects, hash_of, is_record_of};
+use crate::chance::Chance;
 use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::progress::Progress;
@@ -131,7 +132,7 @@ fn ms_since(began: Instant) -> f64 {
 /// Until one is served from the disk.
 async fn first_hit(disk: &Disk, next: u64) -> Result<()> {
     let hasher = disk.store.hasher();
-    let mut random = Random(std::process::id().into());
+    let mut random = Chance::new(std::process::id().into());
     let began = Instant::now();
     while began.elapsed() < FIRST_HIT_PATIENCE {
         // What was written last is scanned first: the index knows the newest ones, as many as it has.
@@ -277,7 +278,7 @@ async fn scan_in_turns(disk: &Disk, say: Say<'_>) -> Result<()> {
 /// Asks for some of the newest objects, as many as the index has.
 async fn sample(disk: &Disk, next: u64, say: Say<'_>) -> Result<()> {
     let hasher = disk.store.hasher();
-    let mut random = Random(11);
+    let mut random = Chance::new(11);
     let records = disk.store.figures().records;
     let (mut asked, mut hits) = (0, 0);
     // The oldest stretch may be on its way out.

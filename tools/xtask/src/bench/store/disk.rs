@@ -21,7 +21,7 @@ use store::{
 };
 use tokio::sync::Notify;
 
-use super::load::Random;
+use crate::chance::Chance;
 use crate::failure::{During, Failure, Result, fail};
 use crate::interrupt;
 
@@ -420,9 +420,9 @@ async fn joined(task: tokio::task::JoinHandle<Result<(), device::IoFault>>) -> R
 /// Writes a new file full of noise, so that what is written later overwrites.
 pub async fn write_all_over(path: &Path, size_bytes: u64) -> Result<()> {
     let engine = open_engine(path, Some(size_bytes))?;
-    let mut random = Random(9);
+    let mut random = Chance::new(9);
     let noise: Vec<u8> = (0..TRANSFER_BYTES / 8)
-        .flat_map(|_| random.next().to_le_bytes())
+        .flat_map(|_| random.draw().to_le_bytes())
         .collect();
     let noise = device::AlignedBuf::copy_of(&noise).into_bytes();
     let size = engine.device().size();
@@ -489,8 +489,8 @@ fn identity() -> Identity {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let mut random = Random(now.as_nanos() as u64);
-    Identity::new(std::array::from_fn(|_| random.next() as u8))
+    let mut random = Chance::new(now.as_nanos() as u64);
+    Identity::new(std::array::from_fn(|_| random.draw() as u8))
 }
 
 /// Wall time, milliseconds since 1970.

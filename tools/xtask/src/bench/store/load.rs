@@ -11,6 +11,7 @@
 
 use store::{Geometry, HEADER_BYTES, KeyHash, KeyHasher, NewRecord, RecordParts, Sequence};
 
+use crate::chance::{Chance, mix};
 use crate::failure::{During, Result};
 
 /// Where sizes are cut.
@@ -31,40 +32,6 @@ const REPLACING_PERCENT: u64 = 10;
 const SURELY_LIVE_PERCENT: u64 = 85;
 /// Of a store that is planned for objects, the share that they are to take.
 const FULL: f64 = 0.95;
-
-/// SplitMix64: small, and the same on every machine.
-#[derive(Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        scrambled(self.0)
-    }
-
-    /// 0 to `n` - 1.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
-    }
-
-    /// True in so many of a hundred cases.
-    pub fn percent(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    /// Above 0, at most 1.
-    pub fn unit(&mut self) -> f64 {
-        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
-    }
-}
-
-fn scrambled(number: u64) -> u64 {
-    let mut z = number;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 /// The key of an object.
 pub fn key_of(object: u64) -> [u8; KEY.len()] {
@@ -101,11 +68,11 @@ pub struct Objects {
 impl Objects {
     /// Bodies of `mean` bytes on average; `spread` is the standard deviation of the size's logarithm.
     pub fn new(mean: u64, spread: f64) -> Self {
-        let mut random = Random(1);
+        let mut random = Chance::new(1);
         let normal: Vec<f64> = (0..SIZES)
             .map(|_| {
                 let turn = std::f64::consts::TAU * random.unit();
-                (-2.0 * random.unit().ln()).sqrt() * turn.cos()
+                (-2.0 * (1.0 - random.unit()).ln()).sqrt() * turn.cos()
             })
             .collect();
         let cut = |median: f64, z: f64| {
@@ -126,7 +93,7 @@ impl Objects {
             .iter()
             .map(|&z| cut(high, z).round() as u32)
             .collect();
-        let words = (0..BUFFER_BYTES / 8).flat_map(|_| random.next().to_le_bytes());
+        let words = (0..BUFFER_BYTES / 8).flat_map(|_| random.draw().to_le_bytes());
         Self {
             sizes,
             bytes: words.collect(),
@@ -135,7 +102,7 @@ impl Objects {
 
     /// Bytes of an object's body.
     pub fn body_bytes(&self, object: u64) -> u64 {
-        u64::from(self.sizes[scrambled(object) as usize % SIZES])
+        u64::from(self.sizes[mix(object) as usize % SIZES])
     }
 
     /// Bytes of an object's record, without padding.
@@ -162,7 +129,7 @@ impl Objects {
     pub fn record(&self, hasher: &KeyHasher, object: u64) -> Parts<'_> {
         let key = key_of(object);
         let len = self.body_bytes(object) as usize;
-        let from = scrambled(object ^ 1) as usize % (BUFFER_BYTES - BODY_BYTES_MAX as usize);
+        let from = mix(object ^ 1) as usize % (BUFFER_BYTES - BODY_BYTES_MAX as usize);
         Parts {
             hash: hasher.hash(&key),
             key,
@@ -207,7 +174,7 @@ pub fn is_record_of(object: u64, parts: &RecordParts) -> bool {
 #[derive(Debug)]
 pub struct Workload {
     pub objects: Objects,
-    pub random: Random,
+    pub random: Chance,
     /// Objects below have been stored at least once.
     pub next: u64,
     /// Objects that fit.
@@ -220,7 +187,7 @@ impl Workload {
         let record_mean = objects.chunk_bytes_mean(u64::from(geometry.chunk_bytes));
         Self {
             fit: (geometry.data_bytes() as f64 / record_mean) as u64,
-            random: Random(seed),
+            random: Chance::new(seed),
             next: 0,
             objects,
         }
@@ -273,7 +240,7 @@ impl Zipf {
     }
 
     /// The next.
-    pub fn draw(&self, random: &mut Random) -> u64 {
+    pub fn draw(&self, random: &mut Chance) -> u64 {
         let all = self.0.last().copied().unwrap_or(1.0);
         let at = random.unit() * all;
         let found = self.0.partition_point(|&sum| sum < at);
@@ -328,7 +295,7 @@ mod tests {
 
     #[test]
     fn low_numbers_are_drawn_more_often() {
-        let (zipf, mut random) = (Zipf::new(100, 0.8), Random(7));
+        let (zipf, mut random) = (Zipf::new(100, 0.8), Chance::new(7));
         let drawn: Vec<u64> = (0..10_000).map(|_| zipf.draw(&mut random)).collect();
         let times = |n: u64| drawn.iter().filter(|&&d| d == n).count();
         assert!(times(0) > 2 * times(9) && drawn.iter().all(|&n| n < 100));

@@ -119,7 +119,7 @@ fn measure(options: &Options, carry: Carry<'_>) -> Result<Sheet> {
     sheet.push(column("clean", &clean)?.with_targets(&[(START_MS, one_s)]));
     let hits = (HITS_PERCENT, Want::AtLeast(99.0));
     sheet.push(column("crash", &[crash])?.with_targets(&[hits]));
-    let mut column = column("no checkpoint", &[scanned.clone()])?.with_targets(&[hits]);
+    let mut column = column("no checkpoint", std::slice::from_ref(&scanned))?.with_targets(&[hits]);
     let [scan, plain] = [RATES[0], RATES[1]].map(|title| number_of(&scanned, title));
     let beside = scan? / plain?;
     column.target(
