@@ -150,7 +150,11 @@ fn column(name: &str, starts: &[Vec<Said>]) -> Result<Column> {
     };
     column.add(START_MS, 0, median(&hit_at)?);
     for (_, title, _) in starts.first().into_iter().flatten() {
-        let decimals = if title.ends_with(", s") { 2 } else { 0 };
+        let decimals = match title.rsplit(", ").next() {
+            Some("s") => 2,
+            Some("ms") => 1,
+            _ => 0,
+        };
         column.add(title, decimals, median(&|said| number_of(said, title))?);
     }
     Ok(column)
