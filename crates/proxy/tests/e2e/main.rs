@@ -13,6 +13,7 @@
 //! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
 //! | `purge_port` | PURGE on a listener's own port |
 //! | `access_log` | what is logged of a request |
+//! | `admin` | the admin interface: status, metrics, purges, draining |
 //! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
@@ -35,6 +36,7 @@
 
 mod access;
 mod access_log;
+mod admin;
 mod bodies;
 mod budgets;
 mod cache;
