@@ -626,7 +626,7 @@ pub struct ListenerState {
     pub destinations: crate::record::access::Destinations,
     /// To which ports, if it is a forward listener.
     pub http_ports: crate::request::ports::Ports,
-    /// Goes into every key: see `target`.
+    /// Goes into the keys of a forward listener: see [`crate::request::target`].
     pub key_tag: Vec<u8>,
     /// Who may use it.
     pub clients: crate::record::access::Clients,

@@ -1,10 +1,11 @@
 //! What the records of a store mean: for tools that look into a store while no proxy uses it.
 //!
 //! ```text
-//! key of a resource    GET <URI> [TAB tag] [TAB by names]   the tag: under whose rules it was fetched, see `target`; the
-//!                                                         names: what a cache rule makes part of the key, see `rulebook`
-//! key of a variant     <resource> LF salt values    behind a marker, see `fetch`
-//! key of a fragment    <object> NUL fetch number    see `disk`
+//! name                 GET <URI>                           its hash is the primary hash
+//! key of a resource    <name> [TAB tag]                    the tag: how it was reached, see `target`; found by the primary hash
+//! key of a variant     <resource> LF salt values extras    behind a marker, see `fetch`; extras: what a cache rule adds, see
+//!                                                          `rulebook`; found by the hash of all of it
+//! key of a fragment    <object> NUL fetch number           see `disk`; the same
 //! ```
 //!
 //! Nothing here but what the tools need of the other files.
@@ -14,4 +15,4 @@ pub use crate::cache::object::{Large, Object};
 pub use crate::cache::opening::{manner, words};
 pub use crate::cache::predicate::name as predicate_name;
 pub use crate::fetch::task::variant_key;
-pub use crate::request::target::KEY_PREFIX;
+pub use crate::request::target::{KEY_PREFIX, name_of_key};

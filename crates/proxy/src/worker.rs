@@ -35,7 +35,7 @@ use crate::{
     record::labels::{self, Rows},
     request::ports::Ports,
     request::rulebook::Rulebook,
-    request::target::RouteState,
+    request::target::{self, RouteState},
     state::{ListenerState, Phase, Shared, Worker},
 };
 
@@ -322,7 +322,12 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             ),
         };
         Rc::new(ListenerState {
-            key_tag: crate::request::target::key_tag(listener, &shared.plan.listeners),
+            key_tag: match &listener.role {
+                Role::Forward(forward) => {
+                    target::forward_tag(&forward.destinations, shared.hasher())
+                }
+                Role::Reverse(_) => Vec::new(),
+            },
             routes,
             destinations,
             http_ports: match &listener.role {

@@ -119,6 +119,8 @@ pub enum Unread {
     Absent,
     /// The device did not give it in time.
     GivenUp,
+    /// What is there has another key of the same hash: it is of another tag.
+    Other,
 }
 
 /// Is it read by an answer that has begun, and so may be dead to all others?
@@ -198,11 +200,16 @@ impl DiskIo {
     }
 
     /// The object stored under exactly this key, by one read.
-    pub async fn load(&self, primary: KeyHash, hash: KeyHash, key: &[u8]) -> Option<Loaded> {
+    pub async fn load(
+        &self,
+        primary: KeyHash,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Result<Loaded, Unread> {
         let start = Instant::now();
         let waits = Waits::ForAWhile;
         let found = self.read_record(primary, hash, waits, IsNeeded::No);
-        let found = found.await.ok()?;
+        let found = found.await?;
         let swap_in = found.from_device.then(|| SwapIn {
             start,
             end: Instant::now(),
@@ -452,8 +459,11 @@ impl DiskIo {
         key: &[u8],
         found: Found,
         swap_in: Option<SwapIn>,
-    ) -> Option<Loaded> {
-        let object = object_of(hash, key, found.parts.clone())?;
+    ) -> Result<Loaded, Unread> {
+        if found.parts.key != key {
+            return Err(Unread::Other);
+        }
+        let object = object_of(hash, found.parts.clone()).ok_or(Unread::Absent)?;
         let now = self.now();
         if object.standing.is_of_use(now) {
             self.renew(primary, found.renewal, &found.parts);
@@ -467,14 +477,14 @@ impl DiskIo {
         } in found.beside
         {
             let is_whole = parts.fragment.is_none() && parts.total.is_none() && !parts.doubted;
-            let object = is_whole.then(|| object_of(hash, &parts.key, parts.clone()));
+            let object = is_whole.then(|| object_of(hash, parts.clone()));
             if let Some(object) = object.flatten().filter(|o| o.standing.is_fresh(now)) {
                 self.renew(primary, renewal, &parts);
                 beside.push(object);
             }
         }
         metrics::add(&self.counters.disk_companions, beside.len() as u64);
-        Some(Loaded {
+        Ok(Loaded {
             object,
             swap_in,
             beside,
@@ -492,8 +502,7 @@ impl DiskIo {
         let member = self.member(primary);
         let waits = Waits::ForAWhile;
         let found = self.read_pinned(member, guard, waits, IsNeeded::No).await?;
-        let loaded = self.loaded(primary, hash, key, found, None);
-        loaded.ok_or(Unread::Absent)
+        self.loaded(primary, hash, key, found, None)
     }
 
     fn verified(
@@ -769,11 +778,8 @@ const NOT_AGAIN_FOR: Duration = Duration::from_secs(5);
 /// How long it waits at most; then the store decides whether it takes more.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
 
-/// The object in a record, if it is the one asked for.
-fn object_of(hash: KeyHash, key: &[u8], parts: RecordParts) -> Option<Object> {
-    if parts.key != key {
-        return None; // another key with the same hash
-    }
+/// The object in a record.
+fn object_of(hash: KeyHash, parts: RecordParts) -> Option<Object> {
     let large = parts.total.map(|t| Large {
         fetch_id: t.fetch_id,
         fragments: t.fragments,

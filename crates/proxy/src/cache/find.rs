@@ -1,6 +1,8 @@
 //! Looking up what is stored for a request: in memory, then on disk.
 //!
-//! Under the key or, where the marker says that the answer varies, under the variant's. What comes from disk is promoted.
+//! Under the key or, where the marker says that there are variants, under the variant's. What comes from disk is promoted.
+//! Where another tag's response lies under the key's hash, the request is told so ([`Wanted::is_contested`]): what is fetched for it
+//! is stored as a variant then, and both are kept.
 //! The invalidation sequence is noted before the look-up, so that whoever uses the find later can tell whether it
 //! was purged meanwhile.
 //!
@@ -12,10 +14,10 @@ use profile::Class;
 use store::{KeyHash, Sequence};
 
 use crate::{
-    cache::disk::{Loaded, SwapIn},
+    cache::disk::{Loaded, SwapIn, Unread},
     cache::memory::Resident,
     cache::object::Object,
-    fetch::task,
+    fetch::task::variant_key,
     request::exchange::Wanted,
     state::Worker,
 };
@@ -77,16 +79,24 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     };
     // What was judged by other fields than count here is as good as not there.
     let is_foreign = |object: &Object| wanted.is_foreign(&object.standing);
-    if let Some(resident) = shared.memory.get(wanted.primary, &wanted.key) {
+    // What a rule adds is in the keys of variants only.
+    let may_be_direct = wanted.extras.is_empty();
+    wanted.is_contested.set(false);
+    if may_be_direct && let Some(resident) = shared.memory.get(wanted.primary, &wanted.key) {
         return (!is_foreign(&resident.object)).then(|| in_memory(resident));
     }
-    let mut variant;
+    let variant;
     let (hash, key): (KeyHash, &[u8]) = match shared.store.marker(wanted.primary) {
+        None if !may_be_direct => return None,
+        None if shared.memory.has_other(wanted.primary, &wanted.key) => {
+            wanted.is_contested.set(true);
+            return None;
+        }
         None => (wanted.primary, &wanted.key),
         Some(marker) => {
             *vary_miss = true;
-            variant = task::variant_key(&wanted.key, marker.salt, &marker.list, &wanted.request);
-            variant.extend_from_slice(&wanted.extras);
+            let (salt, list) = (marker.salt, &marker.list);
+            variant = variant_key(&wanted.key, salt, list, &wanted.request, &wanted.extras);
             let hash = worker.hasher.hash(&variant);
             if let Some(resident) = shared.memory.get(hash, &variant) {
                 return (!is_foreign(&resident.object)).then(|| in_memory(resident));
@@ -95,12 +105,14 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         }
     };
     let disk = worker.disk.as_ref().filter(|_| !wanted.skips_disk)?;
-    let loaded = disk.load(wanted.primary, hash, key).await?;
+    let loaded = disk.load(wanted.primary, hash, key).await;
+    let is_other = matches!(loaded, Err(Unread::Other));
+    wanted.is_contested.set(is_other);
     let Loaded {
         object,
         swap_in,
         beside,
-    } = loaded;
+    } = loaded.ok()?;
     shared.take_along(beside, began);
     if !shared.still_valid(&object, began) {
         return None; // purged while it was read

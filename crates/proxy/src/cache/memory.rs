@@ -138,6 +138,14 @@ impl MemoryTier {
         Some(resident)
     }
 
+    /// Is there an object of this hash whose key is another one?
+    pub fn has_other(&self, hash: KeyHash, key: &[u8]) -> bool {
+        let shard = self.shard(hash);
+        let slot = shard.find(hash);
+        let resident = slot.and_then(|slot| shard.slots[slot as usize].as_ref());
+        resident.is_some_and(|resident| resident.object.key != key)
+    }
+
     /// Puts an object in, replacing what has the same hash, unless `still_valid` says that it was invalidated
     /// meanwhile. The question is asked under the shard's lock, which [`MemoryTier::remove`] takes after the
     /// invalidation was recorded: so either the question is answered no, or the removal comes later.

@@ -2,7 +2,8 @@
 //!
 //! `PURGE /path` with the site's name in Host purges that URL, as a client of this listener asks for it, in all its variants;
 //! on a forward listener the target is the whole URL. Who may is the listener's `purge-from`. Everybody else is refused, and so
-//! is everybody where nothing is configured: a PURGE is never sent on, for an origin may obey it.
+//! is everybody where nothing is configured: a PURGE is never sent on, for an origin may obey it. It can name what clients of this
+//! listener can ask for; of that it takes what other listeners stored, too.
 //!
 //! | field | effect |
 //! |---|---|
@@ -68,7 +69,7 @@ pub async fn answer(
         let reason = "purging by expression is not served, but for one that ends in .* and has no other operator";
         return answer::own(worker, conn, on, 501, reason, &[], b"").await;
     };
-    // A permit is for this listener: what only others serve stays.
+    // A permit is for what this listener serves: a URL that only others serve stays.
     match purge::purge(&worker.shared, &[listener], &order).await {
         Ok(purged) => {
             metrics::add(&worker.counters.purges, 1);

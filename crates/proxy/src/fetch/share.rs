@@ -169,9 +169,7 @@ pub fn for_party(mut key: Vec<u8>, request: &Fields) -> Vec<u8> {
 }
 
 fn variant_key(wanted: &Wanted, salt: u64, list: &[u8]) -> Vec<u8> {
-    let mut key = task::variant_key(&wanted.key, salt, list, &wanted.request);
-    key.extend_from_slice(&wanted.extras);
-    key
+    task::variant_key(&wanted.key, salt, list, &wanted.request, &wanted.extras)
 }
 
 /// What to look for company with after an answer that could not be had. Nothing: there is no use in that.
@@ -221,7 +219,11 @@ fn join_or_start(
     let began = || {
         let sequence = shared.store.sequence(wanted.primary);
         let is_served = || {
-            let resident = shared.memory.get(worker.hasher.hash(key), key)?;
+            let hash = match key == wanted.key {
+                true => wanted.primary,
+                false => worker.hasher.hash(key),
+            };
+            let resident = shared.memory.get(hash, key)?;
             let standing = &resident.object.standing;
             let verdict = judge(standing, directives, worker.now_ms());
             Some(matches!(verdict, Verdict::Fresh) && !wanted.is_foreign(standing))
@@ -288,6 +290,7 @@ fn fetch_request(
         key: wanted.key.clone(),
         met: wanted.met,
         extras: wanted.extras.clone(),
+        is_contested: wanted.is_contested.get(),
         stale: stale.map(|f| f.stored.object().clone()),
         stale_began: stale.map_or(0, |f| f.began),
     }

@@ -129,6 +129,8 @@ pub struct FetchRequest {
     pub met: Met,
     /// The request's part of the key of a variant, by rule.
     pub extras: Vec<u8>,
+    /// Another tag's response is stored under the name: this one becomes a variant.
+    pub is_contested: bool,
     /// The origin gets the client's conditions: there is nothing to validate, and a 304 is the client's.
     pub is_conditional: bool,
     /// The version in which it came.
@@ -778,15 +780,22 @@ pub fn publish_freshened(
     true
 }
 
-/// The key of a variant: that of the resource, the marker's salt, the selecting values.
-pub fn variant_key(primary_key: &[u8], salt: u64, list: &[u8], request: &Fields) -> Vec<u8> {
-    let mut key = Vec::with_capacity(primary_key.len() + 64);
-    key.extend_from_slice(primary_key);
+/// The key of a variant: that of the resource, the marker's salt, the selecting values, and what a rule adds.
+pub fn variant_key(
+    resource: &[u8],
+    salt: u64,
+    list: &[u8],
+    request: &Fields,
+    extras: &[u8],
+) -> Vec<u8> {
+    let mut key = Vec::with_capacity(resource.len() + 64);
+    key.extend_from_slice(resource);
     key.push(b'\n');
     key.extend_from_slice(&salt.to_le_bytes());
     if let Some(list) = VaryList::from_bytes(list) {
         httpcache::vary_key(&list, request, &mut key);
     }
+    key.extend_from_slice(extras);
     key
 }
 

@@ -130,6 +130,7 @@ pub async fn answer(
             key: wanted.key.clone(),
             met: wanted.met,
             extras: wanted.extras.clone(),
+            is_contested: wanted.is_contested.get(),
             stale: None,
             stale_began: 0,
             is_conditional: false,
@@ -539,7 +540,7 @@ async fn keep(
         return Err(false);
     };
     let known = disk.load(place.primary, place.hash, &place.key).await;
-    let known = known.map(|loaded| loaded.object).filter(|object| {
+    let known = known.ok().map(|loaded| loaded.object).filter(|object| {
         let fits = |large: &Large| large.bytes == total && disk.fits(place.primary, large);
         object.status == 200
             && object.large.as_ref().is_some_and(fits)
@@ -616,6 +617,7 @@ async fn adopted(
         key: asking.fetch_request.key.clone(),
         met: asking.fetch_request.met,
         extras: asking.fetch_request.extras.clone(),
+        is_contested: asking.fetch_request.is_contested,
         stale: asking.fetch_request.stale.clone(),
         stale_began: asking.fetch_request.stale_began,
         is_conditional: false,

@@ -9,7 +9,7 @@
 //! 3. Fresh enough: serve. Stale but allowed: serve, and revalidate behind.
 //! 4. Else join the fetch in progress or start one ([`crate::fetch::share`]), and pass its answer on if this request may have it.
 
-use std::{rc::Rc, sync::Arc, time::Instant};
+use std::{cell::Cell, rc::Rc, sync::Arc, time::Instant};
 
 use fields::Fields;
 use http1::{Framing, RequestHead, Seen};
@@ -95,7 +95,7 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     );
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     let mut key = Vec::with_capacity(128);
-    place.write_shaped_key(ruled.shape, &mut key);
+    let name_bytes = place.write_key(ruled.shape, &mut key);
     on.route = place.route_number();
     let asked = place.ask();
     let plain_method = head.method == "GET" || head.method == "HEAD";
@@ -109,7 +109,7 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
         head.fields.remove(b"cookie");
     }
     let wanted = Wanted {
-        primary: worker.hasher.hash(&key),
+        primary: worker.hasher.hash(&key[..name_bytes]),
         key,
         asked,
         request: Arc::new(std::mem::take(&mut head.fields)),
@@ -121,6 +121,7 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
             .unwrap_or(listener.rules.client_directives),
         foreign: listener.foreign,
         extras: extras.unwrap_or_default(),
+        is_contested: Cell::new(false),
         upgrade,
         skips_disk,
     };
@@ -168,7 +169,7 @@ fn own_status(worker: &Worker, detail: &str) -> Vec<u8> {
 pub struct Wanted {
     /// The key of the stored GET.
     pub key: Vec<u8>,
-    /// Its hash.
+    /// The hash of the name in it.
     pub primary: KeyHash,
     /// Whom to ask.
     pub asked: Asked,
@@ -186,8 +187,10 @@ pub struct Wanted {
     ///
     /// [`ListenerState::foreign`]: crate::state::ListenerState::foreign
     pub foreign: StandingFlags,
-    /// Its values of what a rule makes part of the key; empty if none does.
+    /// Names and values of what a rule makes part of the key; empty if none does.
     pub extras: Vec<u8>,
+    /// The look-up found a response of another tag under its name.
+    pub is_contested: Cell<bool>,
     /// The protocols it asks to switch to, where it may.
     pub upgrade: Option<Vec<u8>>,
     /// See [`Incoming::skips_disk`].

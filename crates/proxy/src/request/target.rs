@@ -1,26 +1,40 @@
 //! What a request is for: which resource, under which key, asked of whom.
 //!
 //! The effective URI (RFC 9110 §7.1) is put together from target, Host and the listener's role. A forward
-//! listener takes it from an absolute target; a reverse one from Host and path, through its routes. The key
-//! is the method and that URI in normal form: with `pass-host` the client's own, for the origin may answer each host otherwise.
-//! Else it is the origin's, and a made-up Host cannot fill the cache with copies.
+//! listener takes it from an absolute target; a reverse one from Host and path, through its routes. With `pass-host` the
+//! URI has the client's host, because the origin may answer each host otherwise. Else it has the origin's, so that a made-up Host
+//! cannot fill the cache with copies.
 //!
-//! A key also says under whose rules it was fetched, where that matters, behind a TAB that no URI holds: the
-//! origin of a route that passes Host on (who answers for a host is the operator's word, not the client's), and the
-//! destination rules of a forward listener, if it reaches further than a public one may or there are routes, which reach what
-//! they name. So nobody is served from the cache what he could not have fetched.
+//! ```text
+//! key of a resource    GET http://www.example.org/a?b [TAB tag]
+//!                      \________ its name __________/
+//! ```
+//!
+//! The hash of the *name* is the primary hash: purges and unsafe methods act on it, so they mean the same whatever listeners and
+//! rules there are, were or will be. A rule that cuts the query changes the URI before the look-up.
+//!
+//! The *tag* says how the resource was reached. It is not hashed, but compared with the whole key, so that nobody is served from
+//! the cache what he could not have fetched:
+//!
+//! | reached by | tag |
+//! |---|---|
+//! | a forward listener with the destination rules of a public one | none |
+//! | another forward listener | a hash of its destination rules |
+//! | a route, under its origin's name | the origin |
+//! | a route, under the client's host (`pass-host`) | `host` and the origin: here the client chooses the host in the URI |
 //!
 //! Not known here: caching, connections.
 
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use http1::{Reject, Target};
+use store::KeyHasher;
 
 use crate::{
     origin::Destination,
-    plan::{Listener, Role, Route},
+    plan::{Destinations, Role, Route},
     request::ports,
-    request::rulebook::{NAMES, Rulebook, Ruled, Shape},
+    request::rulebook::{Rulebook, Ruled, Shape},
     state::ListenerState,
 };
 
@@ -37,8 +51,8 @@ pub struct RouteState {
     pub number: usize,
     /// The origin, as it is logged.
     pub origin: Box<str>,
-    /// Goes into the key: who answers, where the URI does not say it.
-    key_tag: Vec<u8>,
+    /// The tags of what it fetches under the origin's name, and under the client's host.
+    tags: [Vec<u8>; 2],
 }
 
 impl RouteState {
@@ -53,10 +67,10 @@ impl RouteState {
                 port: route.origin.port,
             },
             authority: route.origin.authority().into(),
-            key_tag: match route.pass_host {
-                true => format!("\t{}", route.origin).into_bytes(),
-                false => Vec::new(),
-            },
+            tags: [
+                format!("\t{}", route.origin).into_bytes(),
+                format!("\thost {}", route.origin).into_bytes(),
+            ],
             route: route.clone(),
         }
     }
@@ -109,8 +123,8 @@ pub struct Place<'a> {
     path: &'a str,
     /// The reverse route that took it.
     route: Option<&'a RouteState>,
-    /// Behind the URI in the key.
-    tag: &'a [u8],
+    /// Behind the name in the key, with its TAB; of a forward listener.
+    forward_tag: &'a [u8],
     /// No resource of it is meant, but the server.
     is_server: bool,
 }
@@ -171,7 +185,7 @@ pub fn locate<'a>(
             port,
             path,
             route: None,
-            tag: &listener.key_tag,
+            forward_tag: &listener.key_tag,
             is_server,
         });
     }
@@ -181,21 +195,28 @@ pub fn locate<'a>(
         .find(|r| r.route.matches(name, path))
         .ok_or(Misplaced::NoRoute)?;
     Ok(Place {
-        tls: route.route.origin.tls && !route.route.pass_host,
+        // Of a request whose host is passed on; nobody says by which scheme the client came.
+        tls: false,
         host: name,
         port,
         path,
         route: Some(route),
-        tag: &route.key_tag,
+        forward_tag: b"",
         is_server,
     })
 }
 
 impl Place<'_> {
-    /// Appends the URI in normal form; also the name under which it is purged.
+    /// The route, if it puts the origin's name in place of the client's host.
+    fn renamed(&self) -> Option<&RouteState> {
+        self.route
+            .filter(|route| !route.route.pass_host || self.host.is_empty())
+    }
+
+    /// Appends the URI in normal form.
     pub fn write_uri(&self, out: &mut Vec<u8>) {
-        match self.route {
-            Some(route) if !route.route.pass_host || self.host.is_empty() => {
+        match self.renamed() {
+            Some(route) => {
                 let origin = &route.route.origin;
                 let joined;
                 let path = if origin.path.is_empty() {
@@ -206,32 +227,27 @@ impl Place<'_> {
                 };
                 httpcache::write_uri(origin.scheme(), &origin.host, Some(origin.port), path, out);
             }
-            _ => {
+            None => {
                 let scheme = if self.tls { "https" } else { "http" };
                 httpcache::write_uri(scheme, self.host, self.port, self.path, out);
             }
         }
     }
 
-    /// Appends the key of the stored GET.
+    /// Writes the key of the stored GET, as a rule makes it, into what is empty. Returns the length of the name in it.
     #[inline]
-    pub fn write_key(&self, out: &mut Vec<u8>) {
+    pub fn write_key(&self, shape: Option<&Shape>, out: &mut Vec<u8>) -> usize {
         out.extend_from_slice(KEY_PREFIX);
         self.write_uri(out);
-        out.extend_from_slice(self.tag);
-    }
-
-    /// Appends the key of the stored GET as a rule makes it.
-    pub fn write_shaped_key(&self, shape: Option<&Shape>, out: &mut Vec<u8>) {
-        let Some(shape) = shape else {
-            return self.write_key(out);
-        };
-        let uri = out.len() + KEY_PREFIX.len();
-        out.extend_from_slice(KEY_PREFIX);
-        self.write_uri(out);
-        shape.cut_query(out, uri);
-        out.extend_from_slice(self.tag);
-        out.extend_from_slice(shape.names());
+        if let Some(shape) = shape {
+            shape.cut_query(out, KEY_PREFIX.len());
+        }
+        let name_bytes = out.len();
+        out.extend_from_slice(match self.route {
+            None => self.forward_tag,
+            Some(route) => &route.tags[usize::from(self.renamed().is_none())],
+        });
+        name_bytes
     }
 
     /// What the operator's rules say of it.
@@ -249,10 +265,9 @@ impl Place<'_> {
         match self.route {
             Some(route) => {
                 let target = self.target(&route.route.origin.path);
-                let host = if route.route.pass_host && !self.host.is_empty() {
-                    self.authority().into()
-                } else {
-                    Rc::clone(&route.authority)
+                let host = match self.renamed() {
+                    Some(route) => Rc::clone(&route.authority),
+                    None => self.authority().into(),
                 };
                 Asked {
                     destination: route.destination.clone(),
@@ -275,8 +290,8 @@ impl Place<'_> {
     /// The host and port that the client asks for, where the origin may hear of them: where they are part of the key. Else an
     /// answer made for a made-up host would be stored for everybody.
     pub fn client_host(&self) -> Option<String> {
-        let is_passed = self.route.is_some_and(|route| route.route.pass_host);
-        (is_passed && !self.host.is_empty()).then(|| self.authority())
+        let is_passed = self.route.is_some() && self.renamed().is_none();
+        is_passed.then(|| self.authority())
     }
 
     /// The target in origin form, behind a route's own path.
@@ -302,58 +317,43 @@ impl Place<'_> {
     }
 }
 
-/// What a listener's keys carry beside the URI: nothing for the rules of a public forward listener, if no route may fetch what it may not,
-/// else the number of the first listener with the same rules.
-pub fn key_tag(listener: &Listener, all: &[Listener]) -> Vec<u8> {
-    let Role::Forward(forward) = &listener.role else {
-        return Vec::new();
-    };
-    let rules = &forward.destinations;
-    let is_public = !rules.loopback && !rules.link_local && rules.allow.is_empty();
-    let is_reverse = |other: &Listener| matches!(other.role, Role::Reverse(_));
-    if is_public && !all.iter().any(is_reverse) {
+/// The tag of a forward listener, with its TAB. It depends on its own rules alone, never on their order or on other listeners.
+pub fn forward_tag(rules: &Destinations, hasher: KeyHasher) -> Vec<u8> {
+    if *rules == Destinations::default() {
         return Vec::new();
     }
-    let same = |other: &Listener| match &other.role {
-        Role::Forward(other) => other.destinations == *rules,
-        Role::Reverse(_) => false,
-    };
-    let first = all.iter().position(same).unwrap_or_default();
-    format!("\tlistener {first}").into_bytes()
+    let allow = rules.allow.iter().map(|net| net.trunc().to_string());
+    let allow: BTreeSet<String> = allow.collect();
+    let (loopback, link_local) = (rules.loopback, rules.link_local);
+    let text = format!("loopback={loopback} link-local={link_local} allow={allow:?}");
+    format!("\t{:016x}", hasher.hash(text.as_bytes()).0).into_bytes()
 }
 
-/// The URI in a key of a resource: without the method and the tag.
-pub fn uri_of_key(key: &[u8]) -> &[u8] {
-    let end = memchr::memchr(b'\t', key).unwrap_or(key.len());
-    key.get(KEY_PREFIX.len()..end).unwrap_or_default()
+/// The name in a key of a resource, variant or fragment: what comes before the first TAB, LF or NUL. No URI holds one.
+pub fn name_of_key(key: &[u8]) -> &[u8] {
+    let end = memchr::memchr3(b'\t', b'\n', 0, key);
+    &key[..end.unwrap_or(key.len())]
 }
 
 /// The part of a key that names the server: method, scheme and authority.
 pub fn server_of_key(key: &[u8]) -> &[u8] {
-    let uri = uri_of_key(key);
-    let authority = memchr::memmem::find(uri, b"//").map_or(0, |at| at + 2);
-    let path = memchr::memchr(b'/', &uri[authority..]);
-    let end = path.map_or(uri.len(), |at| authority + at);
-    &key[..KEY_PREFIX.len().min(key.len()) + end]
+    let name = name_of_key(key);
+    let authority = memchr::memmem::find(name, b"//").map_or(0, |at| at + 2);
+    let path = memchr::memchr(b'/', &name[authority..]);
+    &name[..path.map_or(name.len(), |at| authority + at)]
 }
 
-/// The keys that another URI may have, with the tag of this key, whatever the rules have made of it.
-pub fn keys_beside(key: &[u8], uri: &str, book: &Rulebook) -> Vec<Vec<u8>> {
-    let mut tag = &key[KEY_PREFIX.len() + uri_of_key(key).len()..];
-    if let Some(names) = memchr::memmem::find(tag, NAMES) {
-        tag = &tag[..names];
-    }
-    let mut keys = vec![[KEY_PREFIX, uri.as_bytes(), tag].concat()];
-    for shape in book.shapes() {
-        let mut shaped = [KEY_PREFIX, uri.as_bytes()].concat();
-        shape.cut_query(&mut shaped, KEY_PREFIX.len());
-        shaped.extend_from_slice(tag);
-        shaped.extend_from_slice(shape.names());
-        if !keys.contains(&shaped) {
-            keys.push(shaped);
+/// Adds the names under which what has this URI may be stored: the URI itself, and as each of the rules cuts it.
+pub fn add_names(uri: &[u8], book: &Rulebook, names: &mut Vec<Vec<u8>>) {
+    for shape in std::iter::once(None).chain(book.shapes().map(Some)) {
+        let mut name = [KEY_PREFIX, uri].concat();
+        if let Some(shape) = shape {
+            shape.cut_query(&mut name, KEY_PREFIX.len());
+        }
+        if !names.contains(&name) {
+            names.push(name);
         }
     }
-    keys
 }
 
 /// Every key begins with the method; only answers to GET are stored.
@@ -402,15 +402,15 @@ impl<'a> Named<'a> {
         })
     }
 
-    /// As a forward listener with this tag sees it, or as an origin does.
-    fn as_it_is<'b>(&'b self, tag: &'b [u8]) -> Place<'b> {
+    /// As a forward listener sees it, or as an origin does.
+    fn as_it_is(&self) -> Place<'_> {
         Place {
             tls: self.tls,
             host: self.host,
             port: self.port,
             path: self.path,
             route: None,
-            tag,
+            forward_tag: b"",
             is_server: false,
         }
     }
@@ -418,13 +418,10 @@ impl<'a> Named<'a> {
     /// As a client of this route sees it.
     fn through<'b>(&'b self, route: &'b RouteState, path: &'b str) -> Place<'b> {
         Place {
-            tls: route.route.origin.tls && !route.route.pass_host,
-            host: self.host,
-            port: self.port,
+            tls: false,
             path,
             route: Some(route),
-            tag: &route.key_tag,
-            is_server: false,
+            ..self.as_it_is()
         }
     }
 }
@@ -445,44 +442,47 @@ impl Names {
     }
 }
 
-/// The keys a URL given to a purge may be stored under: as it is, and as each reverse route would see it.
-pub fn keys_of_url(
+/// The names under which what a purge calls by this URL may be stored: as it is, as each reverse route sees it, and as the rules cut
+/// each of these. Who purged it and who stored it may be different listeners, of different configurations.
+pub fn names_of_url(
     listeners: &[Rc<ListenerState>],
     url: &str,
     names: Names,
 ) -> Option<Vec<Vec<u8>>> {
     let named = Named::parse(url)?;
-    let mut keys = Vec::new();
-    let mut add = |place: &Place<'_>, shape: Option<&Shape>| {
-        let mut key = Vec::new();
-        place.write_shaped_key(shape, &mut key);
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
+    let mut uris = Vec::new();
+    let mut add = |place: &Place<'_>| {
+        let mut uri = Vec::new();
+        place.write_uri(&mut uri);
+        uris.push(uri);
     };
-    let mut tags: Vec<&[u8]> = Vec::new();
-    if names == Names::All {
-        tags.push(b"");
-    }
-    let meant = listeners.iter().filter(|l| names.are_of(l));
-    tags.extend(meant.map(|l| &l.key_tag[..]));
-    let book = listeners.first().map(|listener| &listener.book);
-    for tag in tags {
-        let place = named.as_it_is(tag);
-        add(&place, None);
-        // If it is an origin's, nobody knows by which name clients came, and so which rules they met.
-        for shape in book.iter().flat_map(|book| book.shapes()) {
-            add(&place, Some(shape));
-        }
+    if names == Names::All || listeners.iter().any(|l| names.are_of(l)) {
+        add(&named.as_it_is());
     }
     for listener in listeners {
         let mut routes = listener.routes.iter();
-        if let Some(route) = routes.find(|r| r.route.matches(named.host, named.path)) {
-            let place = named.through(route, named.path);
-            add(&place, place.ruled(&listener.book, "GET").shape);
+        let Some(route) = routes.find(|r| r.route.matches(named.host, named.path)) else {
+            continue;
+        };
+        let place = named.through(route, named.path);
+        add(&place);
+        if names == Names::All {
+            // Whether it passes Host on may have been changed.
+            add(&Place { host: "", ..place });
+            add(&Place {
+                route: None,
+                ..place
+            });
         }
     }
-    Some(keys)
+    // All listeners have the same rules.
+    let book = listeners.first().map(|listener| Arc::clone(&listener.book));
+    let book = book.unwrap_or_default();
+    let mut found = Vec::new();
+    for uri in uris {
+        add_names(&uri, &book, &mut found);
+    }
+    Some(found)
 }
 
 /// The beginnings of the keys of everything whose URL begins so, under whatever tag: as it is, and as each reverse route that
@@ -502,7 +502,7 @@ pub fn prefixes_of_url(
         }
     };
     if names == Names::All || listeners.iter().any(|l| names.are_of(l)) {
-        add(&named.as_it_is(b""));
+        add(&named.as_it_is());
     }
     for listener in listeners {
         let routes = listener.routes.iter();
