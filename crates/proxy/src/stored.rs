@@ -15,4 +15,4 @@ pub use crate::cache::object::{Large, Object};
 pub use crate::cache::opening::{manner, words};
 pub use crate::cache::predicate::name as predicate_name;
 pub use crate::fetch::task::variant_key;
-pub use crate::request::target::{KEY_PREFIX, name_of_key};
+pub use crate::request::target::{KEY_PREFIX, hash_of_key, name_of_key};

@@ -30,6 +30,7 @@ use crate::{
     record::metrics,
     reply::answer::{self, Answering},
     request::exchange::Wanted,
+    request::target::hash_of_key,
     state::Worker,
 };
 
@@ -219,11 +220,7 @@ fn join_or_start(
     let began = || {
         let sequence = shared.store.sequence(wanted.primary);
         let is_served = || {
-            let hash = match key == wanted.key {
-                true => wanted.primary,
-                false => worker.hasher.hash(key),
-            };
-            let resident = shared.memory.get(hash, key)?;
+            let resident = shared.memory.get(hash_of_key(worker.hasher, key), key)?;
             let standing = &resident.object.standing;
             let verdict = judge(standing, directives, worker.now_ms());
             Some(matches!(verdict, Verdict::Fresh) && !wanted.is_foreign(standing))
