@@ -27,7 +27,8 @@
 
 use std::{borrow::Cow, collections::BTreeSet, rc::Rc, sync::Arc};
 
-use http1::{Reject, Target};
+use http1::{Fault, Reject, Target};
+use message::{Authority, Named, Scheme};
 use store::{KeyHash, KeyHasher};
 
 use crate::{
@@ -143,45 +144,47 @@ pub fn locate<'a>(
     } else {
         http1::parse_target(method, target).map_err(Misplaced::Malformed)?
     };
-    let (tls, authority, path) = match parsed {
+    let named = match parsed {
         Target::Absolute {
             scheme,
             authority,
             path,
-        } => {
-            let tls = if scheme.eq_ignore_ascii_case("http") {
-                false
-            } else if scheme.eq_ignore_ascii_case("https") {
-                true
-            } else {
-                return Err(Misplaced::Scheme);
-            };
-            (tls, authority, path)
-        }
+        } => Named {
+            scheme: Scheme::parse(scheme).ok_or(Misplaced::Scheme)?,
+            authority,
+            path,
+        },
         //= rfc9112 §3.2.1   origin-form: the authority is in Host
-        Target::Origin(path) if !forward => (false, host.unwrap_or_default(), path),
+        Target::Origin(path) if !forward => Named {
+            scheme: Scheme::Http,
+            authority: match host {
+                None | Some("") => Authority::NONE,
+                Some(host) => Authority::parse(host)
+                    .ok_or(Misplaced::Malformed(Reject::Request(Fault::Target)))?,
+            },
+            path,
+        },
         Target::Origin(_) | Target::Authority(_) | Target::Asterisk => {
             return Err(Misplaced::NotAProxyRequest);
         }
     };
     //= rfc9112 §3.2.4   OPTIONS with an empty path and no query: the last proxy on the way MUST send "*"
-    let is_server = forward && path.is_empty() && method == "OPTIONS";
-    let path = if path.is_empty() { "/" } else { path };
-    let (name, port) = if authority.is_empty() {
-        ("", None)
+    let is_server = forward && named.path.is_empty() && method == "OPTIONS";
+    let Authority { host, port } = named.authority;
+    let path = if named.path.is_empty() {
+        "/"
     } else {
-        http1::split_authority(authority)
-            .ok_or(Misplaced::Malformed(Reject::Request(http1::Fault::Target)))?
+        named.path
     };
     if forward {
         // Also before the cache: what another listener fetched from there is not given out here.
-        let to = port.unwrap_or(if tls { 443 } else { 80 });
+        let to = named.port();
         if !listener.http_ports.contains(to) {
             return Err(Misplaced::Port(to));
         }
         return Ok(Place {
-            tls,
-            host: name,
+            tls: named.scheme == Scheme::Https,
+            host,
             port,
             path,
             route: None,
@@ -192,12 +195,12 @@ pub fn locate<'a>(
     let route = listener
         .routes
         .iter()
-        .find(|r| r.route.matches(name, path))
+        .find(|r| r.route.matches(host, path))
         .ok_or(Misplaced::NoRoute)?;
     Ok(Place {
         // Of a request whose host is passed on; nobody says by which scheme the client came.
         tls: false,
-        host: name,
+        host,
         port,
         path,
         route: Some(route),
@@ -215,23 +218,32 @@ impl Place<'_> {
 
     /// Appends the URI in normal form.
     pub fn write_uri(&self, out: &mut Vec<u8>) {
-        match self.renamed() {
+        let joined;
+        let named = match self.renamed() {
             Some(route) => {
                 let origin = &route.route.origin;
-                let joined;
                 let path = if origin.path.is_empty() {
                     self.path
                 } else {
                     joined = [origin.path.as_str(), self.path].concat();
                     &joined
                 };
-                httpcache::write_uri(origin.scheme(), &origin.host, Some(origin.port), path, out);
+                Named {
+                    scheme: Scheme::of_tls(origin.tls),
+                    authority: Authority {
+                        host: &origin.host,
+                        port: Some(origin.port),
+                    },
+                    path,
+                }
             }
-            None => {
-                let scheme = if self.tls { "https" } else { "http" };
-                httpcache::write_uri(scheme, self.host, self.port, self.path, out);
-            }
-        }
+            None => Named {
+                scheme: Scheme::of_tls(self.tls),
+                authority: self.authority(),
+                path: self.path,
+            },
+        };
+        named.write(out);
     }
 
     /// Writes the key of the stored GET, as a rule makes it, into what is empty. Returns the length of the name in it.
@@ -267,7 +279,7 @@ impl Place<'_> {
                 let target = self.target(&route.route.origin.path);
                 let host = match self.renamed() {
                     Some(route) => Rc::clone(&route.authority),
-                    None => self.authority().into(),
+                    None => self.authority().to_string().into(),
                 };
                 Asked {
                     destination: route.destination.clone(),
@@ -282,7 +294,7 @@ impl Place<'_> {
                     port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
                 },
                 target: self.target(""),
-                host: self.authority().into(),
+                host: self.authority().to_string().into(),
             },
         }
     }
@@ -291,7 +303,7 @@ impl Place<'_> {
     /// answer made for a made-up host would be stored for everybody.
     pub fn client_host(&self) -> Option<String> {
         let is_passed = self.route.is_some() && self.renamed().is_none();
-        is_passed.then(|| self.authority())
+        is_passed.then(|| self.authority().to_string())
     }
 
     /// The target in origin form, behind a route's own path.
@@ -304,15 +316,10 @@ impl Place<'_> {
         [base, slash, self.path].concat()
     }
 
-    fn authority(&self) -> String {
-        let host = if self.host.contains(':') {
-            format!("[{}]", self.host)
-        } else {
-            self.host.to_owned()
-        };
-        match self.port {
-            Some(port) => format!("{host}:{port}"),
-            None => host,
+    fn authority(&self) -> Authority<'_> {
+        Authority {
+            host: self.host,
+            port: self.port,
         }
     }
 }
@@ -378,60 +385,38 @@ pub struct Asked {
     pub host: Rc<str>,
 }
 
-/// An absolute http or https URL given to a purge.
-struct Named<'a> {
-    tls: bool,
-    host: &'a str,
-    port: Option<u16>,
-    path: &'a str,
+/// The URL of a purge as a forward listener sees it, or as an origin does.
+fn as_it_is<'a>(named: &Named<'a>) -> Place<'a> {
+    Place {
+        tls: named.scheme == Scheme::Https,
+        host: named.authority.host,
+        port: named.authority.port,
+        path: named.path,
+        route: None,
+        forward_tag: b"",
+        is_server: false,
+    }
 }
 
-impl<'a> Named<'a> {
-    fn parse(url: &'a str) -> Option<Named<'a>> {
-        let Ok(Target::Absolute {
-            scheme,
-            authority,
-            path,
-        }) = http1::parse_target("GET", url)
-        else {
-            return None;
-        };
-        let tls = scheme.eq_ignore_ascii_case("https");
-        if !tls && !scheme.eq_ignore_ascii_case("http") {
-            return None;
-        }
-        let (host, port) = http1::split_authority(authority)?;
-        let path = if path.is_empty() { "/" } else { path };
-        Some(Named {
-            tls,
-            host,
-            port,
-            path,
-        })
+/// The URL of a purge as a client of this route sees it.
+fn through<'a>(named: &Named<'a>, route: &'a RouteState, path: &'a str) -> Place<'a> {
+    Place {
+        tls: false,
+        path,
+        route: Some(route),
+        ..as_it_is(named)
     }
+}
 
-    /// As a forward listener sees it, or as an origin does.
-    fn as_it_is(&self) -> Place<'_> {
-        Place {
-            tls: self.tls,
-            host: self.host,
-            port: self.port,
-            path: self.path,
-            route: None,
-            forward_tag: b"",
-            is_server: false,
-        }
-    }
-
-    /// As a client of this route sees it.
-    fn through<'b>(&'b self, route: &'b RouteState, path: &'b str) -> Place<'b> {
-        Place {
-            tls: false,
-            path,
-            route: Some(route),
-            ..self.as_it_is()
-        }
-    }
+/// The URL of a purge by its parts, with at least `/` for a path.
+fn parse_url(url: &str) -> Option<Named<'_>> {
+    let named = Named::parse(url)?;
+    let path = if named.path.is_empty() {
+        "/"
+    } else {
+        named.path
+    };
+    Some(Named { path, ..named })
 }
 
 /// Whose names the URL of a purge may be.
@@ -457,7 +442,7 @@ pub fn names_of_url(
     url: &str,
     names: Names,
 ) -> Option<Vec<Vec<u8>>> {
-    let named = Named::parse(url)?;
+    let named = parse_url(url)?;
     let mut uris = Vec::new();
     let mut add = |place: &Place<'_>| {
         let mut uri = Vec::new();
@@ -465,14 +450,14 @@ pub fn names_of_url(
         uris.push(uri);
     };
     if names == Names::All || listeners.iter().any(|l| names.are_of(l)) {
-        add(&named.as_it_is());
+        add(&as_it_is(&named));
     }
     for listener in listeners {
         let mut routes = listener.routes.iter();
-        let Some(route) = routes.find(|r| r.route.matches(named.host, named.path)) else {
+        let Some(route) = routes.find(|r| r.route.matches(named.authority.host, named.path)) else {
             continue;
         };
-        let place = named.through(route, named.path);
+        let place = through(&named, route, named.path);
         add(&place);
         if names == Names::All {
             // Whether it passes Host on may have been changed.
@@ -500,7 +485,7 @@ pub fn prefixes_of_url(
     url: &str,
     names: Names,
 ) -> Option<Vec<Vec<u8>>> {
-    let named = Named::parse(url)?;
+    let named = parse_url(url)?;
     let mut prefixes: Vec<Vec<u8>> = Vec::new();
     let mut add = |place: &Place<'_>| {
         let mut prefix = KEY_PREFIX.to_vec();
@@ -510,20 +495,20 @@ pub fn prefixes_of_url(
         }
     };
     if names == Names::All || listeners.iter().any(|l| names.are_of(l)) {
-        add(&named.as_it_is());
+        add(&as_it_is(&named));
     }
     for listener in listeners {
         let routes = listener.routes.iter();
-        for route in routes.filter(|r| r.route.host_matches(named.host)) {
+        for route in routes.filter(|r| r.route.host_matches(named.authority.host)) {
             let theirs = route.route.path_prefix.as_str();
             if let Some(rest) = named.path.strip_prefix(theirs) {
                 // All of it is below the route, or (`/docs` for the route `/docs`) some of it.
-                add(&named.through(route, named.path));
+                add(&through(&named, route, named.path));
                 if theirs.ends_with('/') || rest.starts_with(['/', '?']) {
                     break; // no later route gets any of it
                 }
             } else if theirs.starts_with(named.path) {
-                add(&named.through(route, theirs));
+                add(&through(&named, route, theirs));
             }
         }
     }
@@ -561,11 +546,11 @@ mod tests {
         let shared = testing::shared_with(vec![listener]);
         let listener = &worker::listener_states(&shared)[0];
         for (host, key) in [
-            ("own", "GET https://origin/base/a\thttps://origin:443/base"),
-            ("", "GET https://origin/base/a\thttps://origin:443/base"),
+            ("own", "GET https://origin/base/a\thttps://origin/base"),
+            ("", "GET https://origin/base/a\thttps://origin/base"),
             (
                 "Other:81",
-                "GET http://other:81/a\thost https://origin:443/base",
+                "GET http://other:81/a\thost https://origin/base",
             ),
         ] {
             assert_eq!(key_of(listener, "/a", host), key, "{host}");
