@@ -626,7 +626,7 @@ pub struct ListenerState {
     pub destinations: crate::access::Destinations,
     /// To which ports, if it is a forward listener.
     pub http_ports: crate::request::ports::Ports,
-    /// Goes into the keys of a forward listener: see [`crate::request::target`].
+    /// Goes into the keys of a forward listener: see [`crate::request::key`].
     pub key_tag: Vec<u8>,
     /// Who may use it.
     pub clients: crate::access::Clients,

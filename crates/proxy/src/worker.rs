@@ -33,9 +33,10 @@ use crate::{
     plan::{Listener, Plan, Role},
     record::journal::JournalWriter,
     record::labels::{self, Rows},
+    request::key::forward_tag,
     request::ports::Ports,
     request::rulebook::Rulebook,
-    request::target::{self, RouteState},
+    request::target::RouteState,
     state::{ListenerState, Phase, Shared, Worker},
 };
 
@@ -323,9 +324,7 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
         };
         Rc::new(ListenerState {
             key_tag: match &listener.role {
-                Role::Forward(forward) => {
-                    target::forward_tag(&forward.destinations, shared.hasher())
-                }
+                Role::Forward(forward) => forward_tag(&forward.destinations, shared.hasher()),
                 Role::Reverse(_) => Vec::new(),
             },
             routes,

@@ -39,7 +39,7 @@ use crate::{
     deadline::{Deadlines, Elapsed},
     plan::{LocalityMode, Storing},
     record::metrics::{self, Counters},
-    request::target,
+    request::key::server_of_key,
 };
 
 /// The stores on this worker's rings.
@@ -391,12 +391,11 @@ impl DiskIo {
         let parts = parts.ok_or(Unread::Absent)?;
         let mut beside = companions;
         if !beside.is_empty() {
-            let server = target::server_of_key(&parts.key);
+            let server = server_of_key(&parts.key);
             let owner = self.set.owner(parts.primary);
             // What another store has taken over since may have been purged there, unknown to this one.
             beside.retain(|it| {
-                target::server_of_key(&it.parts.key) == server
-                    && self.set.owner(it.parts.primary) == owner
+                server_of_key(&it.parts.key) == server && self.set.owner(it.parts.primary) == owner
             });
         }
         Ok(Found {
@@ -588,7 +587,7 @@ impl DiskIo {
             return 0;
         }
         // A 0 would mean none.
-        self.set.hasher().hash(target::server_of_key(key)).0 | 1
+        self.set.hasher().hash(server_of_key(key)).0 | 1
     }
 
     fn insert(&self, record: &NewRecord<'_>) -> bool {

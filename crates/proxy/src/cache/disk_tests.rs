@@ -1,7 +1,7 @@
 //! Beside a disk that takes nothing, and in a store whose keys are another's by now.
 
 use super::*;
-use crate::{cache::background::BackgroundThread, plan::LazyMode, request::target::KEY_PREFIX};
+use crate::{cache::background::BackgroundThread, plan::LazyMode, request::key::KEY_PREFIX};
 use device::{Device, Engine, EngineKind, FaultPlan, Operation};
 use httpcache::{Standing, StandingFlags};
 use std::sync::atomic::Ordering;

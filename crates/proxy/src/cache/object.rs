@@ -24,7 +24,7 @@ pub struct Object {
     pub key: Bytes,
     /// Under which it is found: the primary, or of a variant the hash of `key`.
     pub hash: KeyHash,
-    /// Hash of the name in the key (`target`): what a purge names.
+    /// Hash of the name in the key (`request::key`): what a purge names.
     pub primary: KeyHash,
     /// Status code of the stored response.
     pub status: u16,

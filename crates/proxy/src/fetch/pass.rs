@@ -33,6 +33,7 @@ use crate::{
     reply::answer::{self, Answering, Sent},
     reply::interim::{self, is_interim},
     request::exchange::Wanted,
+    request::key::{add_names, name_of_key},
     request::named::named_uris,
     request::target,
     state::{ListenerState, Worker},
@@ -253,19 +254,19 @@ async fn invalidate(
         return;
     }
     let shared = &worker.shared;
-    let mut names = vec![target::name_of_key(&wanted.key).to_vec()];
+    let mut names = vec![name_of_key(&wanted.key).to_vec()];
     let head = &wanted.head;
     // As it was typed, too: under other rules that may be what it is stored under.
     if let Ok(place) = target::locate(listener, "GET", &head.target, head.host.as_deref()) {
         let mut typed = Vec::new();
-        place.write_key(None, &mut typed);
-        typed.truncate(target::name_of_key(&typed).len());
+        let name_bytes = place.write_key(None, &mut typed);
+        typed.truncate(name_bytes);
         if !names.contains(&typed) {
             names.push(typed);
         }
     }
     for uri in named_uris(listener, wanted, &response.fields) {
-        target::add_names(uri.as_bytes(), &listener.book, &mut names);
+        add_names(uri.as_bytes(), &listener.book, &mut names);
     }
     let invalidated = |name: &Vec<u8>| shared.invalidate_stored(worker.hasher.hash(name)).1;
     let handles: Vec<_> = names.iter().map(invalidated).collect();

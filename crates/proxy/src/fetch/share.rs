@@ -30,7 +30,7 @@ use crate::{
     record::metrics,
     reply::answer::{self, Answering},
     request::exchange::Wanted,
-    request::target::hash_of_key,
+    request::key::hash_of_key,
     state::Worker,
 };
 

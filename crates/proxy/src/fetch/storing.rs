@@ -23,7 +23,7 @@ use crate::{
     cache::object::{self, Large, Object},
     fetch::flight::{Flight, Keeping},
     fetch::task::{self, FetchRequest, Response},
-    request::target,
+    request::key::name_of_key,
     state::Worker,
 };
 
@@ -391,7 +391,7 @@ pub fn place(
     response: &Fields,
 ) -> Option<Place> {
     let shared = &worker.shared;
-    let primary = (worker.hasher).hash(target::name_of_key(&fetch_request.key));
+    let primary = (worker.hasher).hash(name_of_key(&fetch_request.key));
     let present = shared.store.marker(primary);
     let marker = match httpcache::vary_list(response).ok()? {
         Some(mut list) => {

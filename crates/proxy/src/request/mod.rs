@@ -4,6 +4,7 @@ pub mod asking;
 pub mod exchange;
 pub mod forwarded;
 pub mod head;
+pub mod key;
 pub mod named;
 pub mod ports;
 pub mod rulebook;

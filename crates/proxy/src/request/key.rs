@@ -1,0 +1,77 @@
+//! What a key says.
+//!
+//! ```text
+//! key of a resource    GET http://www.example.org/a?b [TAB tag]
+//!                      \________ its name __________/
+//! ```
+//!
+//! The hash of the *name* is the primary hash: purges and unsafe methods act on it, so they mean the same whatever listeners and
+//! rules there are, were or will be. A rule that cuts the query changes the URI before the look-up.
+//!
+//! The *tag* says how the resource was reached. It is not hashed, but compared with the whole key, so that nobody is served from
+//! the cache what he could not have fetched:
+//!
+//! | reached by | tag |
+//! |---|---|
+//! | a forward listener with the destination rules of a public one | none |
+//! | another forward listener | a hash of its destination rules |
+//! | a route, under its origin's name | the origin |
+//! | a route, under the client's host (`pass-host`) | `host` and the origin: here the client chooses the host in the URI |
+//!
+//! Not known here: where its parts come from (`target`), the variants' part (`httpcache::vary`).
+
+use std::collections::BTreeSet;
+
+use store::{KeyHash, KeyHasher};
+
+use crate::{plan::Destinations, request::rulebook::Rulebook};
+
+/// The tag of a forward listener, with its TAB. It depends on its own rules alone, never on their order or on other listeners.
+pub fn forward_tag(rules: &Destinations, hasher: KeyHasher) -> Vec<u8> {
+    if *rules == Destinations::default() {
+        return Vec::new();
+    }
+    let allow = rules.allow.iter().map(|net| net.trunc().to_string());
+    let allow: BTreeSet<String> = allow.collect();
+    let (loopback, link_local) = (rules.loopback, rules.link_local);
+    let text = format!("loopback={loopback} link-local={link_local} allow={allow:?}");
+    format!("\t{:016x}", hasher.hash(text.as_bytes()).0).into_bytes()
+}
+
+/// The name in a key of a resource, variant or fragment: what comes before the first TAB, LF or NUL. No URI holds one.
+pub fn name_of_key(key: &[u8]) -> &[u8] {
+    let end = memchr::memchr3(b'\t', b'\n', 0, key);
+    &key[..end.unwrap_or(key.len())]
+}
+
+/// The hash under which what has this key is found: that of its name, or, of a variant or fragment, that of all of it.
+pub fn hash_of_key(hasher: KeyHasher, key: &[u8]) -> KeyHash {
+    match memchr::memchr2(b'\n', 0, key) {
+        None => hasher.hash(name_of_key(key)),
+        Some(_) => hasher.hash(key),
+    }
+}
+
+/// The part of a key that names the server: method, scheme and authority.
+pub fn server_of_key(key: &[u8]) -> &[u8] {
+    let name = name_of_key(key);
+    let authority = memchr::memmem::find(name, b"//").map_or(0, |at| at + 2);
+    let path = memchr::memchr(b'/', &name[authority..]);
+    &name[..path.map_or(name.len(), |at| authority + at)]
+}
+
+/// Adds the names under which what has this URI may be stored: the URI itself, and as each of the rules cuts it.
+pub fn add_names(uri: &[u8], book: &Rulebook, names: &mut Vec<Vec<u8>>) {
+    for shape in std::iter::once(None).chain(book.shapes().map(Some)) {
+        let mut name = [KEY_PREFIX, uri].concat();
+        if let Some(shape) = shape {
+            shape.cut_query(&mut name, KEY_PREFIX.len());
+        }
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+}
+
+/// Every key begins with the method; only answers to GET are stored.
+pub const KEY_PREFIX: &[u8] = b"GET ";
