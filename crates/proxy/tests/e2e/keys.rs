@@ -6,7 +6,7 @@ use proxy::plan::{
 };
 
 use super::harness::{
-    Child, Client, Disk, FRESH, Origin, Proxy, Response, ok, plan_for,
+    Child, Client, Disk, FRESH, Gate, Origin, Proxy, Response, assert_same, ok, pattern, plan_for,
     running::{forward_plan, local, own_host_plan, plan},
 };
 
@@ -403,4 +403,95 @@ fn a_made_up_host_does_not_reach_what_another_route_stores() {
         client.send("GET /a HTTP/1.0\r\n\r\n");
         assert_eq!(client.read("GET").text(), "/base/a");
     }
+}
+
+/// Nobody is given the answer to a fetch that his own listener could not have made.
+#[test]
+fn listeners_of_different_reach_share_no_fetch() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |exchange| {
+        let nth = exchange.nth();
+        held.pass();
+        exchange.send(ok(&[FRESH], format!("version {nth}")));
+    });
+    let url = format!("http://{}/a", origin.address);
+    let mut all = plan(forward());
+    all.listeners.push(forward_to(&["127.0.0.0/8"]));
+    let proxy = Proxy::start(all);
+    let mut clients: Vec<Client> = [0, 1, 0, 1]
+        .into_iter()
+        .map(|at| Client::connect(proxy.ready.listeners[at]))
+        .collect();
+    for client in &mut clients {
+        client.ask("GET", &url, &[]);
+    }
+    gate.arrived(2);
+    gate.open();
+    let answers: Vec<String> = clients
+        .iter_mut()
+        .map(|client| client.read("GET").text().to_owned())
+        .collect();
+    assert_eq!((&answers[0], &answers[1]), (&answers[2], &answers[3]));
+    assert_ne!(answers[0], answers[1]);
+    assert_eq!(origin.count("/a"), 2);
+}
+
+/// Large objects, and parts of them.
+#[test]
+fn fragments_of_different_tags_are_kept_apart() {
+    let body = |nth: usize| {
+        let mut body = pattern(3 << 20);
+        body.rotate_left(nth);
+        body
+    };
+    let origin = Origin::start(move |exchange| {
+        let nth = exchange.nth();
+        let tag = format!("ETag: \"{nth}\"");
+        exchange.send(ok(&[FRESH, &tag], body(nth)));
+    });
+    let url = format!("http://{}/a", origin.address);
+    let disk = Disk::of_mib(64);
+    let proxy = Proxy::start(with(&disk, vec![forward(), forward_to(&["127.0.0.0/8"])]));
+    for _ in 0..2 {
+        for at in [0, 1] {
+            get_at(&proxy, at, &url, &[]);
+        }
+    }
+    let mut seen = Vec::new();
+    for at in [0, 1, 0] {
+        let whole = get_at(&proxy, at, &url, &[]);
+        assert!(whole.is_hit(), "{at}: {:?}", whole.fields);
+        let tag = whole.field("etag").unwrap();
+        let nth: usize = tag.trim_matches('"').parse().unwrap();
+        seen.push(nth);
+        let expected = body(nth);
+        assert_same(&whole.body, &expected);
+        let part = get_at(&proxy, at, &url, &["Range: bytes=1000000-2500000"]);
+        assert_eq!((part.status, part.is_hit()), (206, true));
+        assert_same(&part.body, &expected[1_000_000..=2_500_000]);
+    }
+    assert!(seen[0] == seen[2] && seen[0] != seen[1], "{seen:?}");
+}
+
+/// What another configuration stored under the URI as the client types it is not true any more either.
+#[test]
+fn an_unsafe_method_takes_what_was_stored_under_other_rules() {
+    let origin = counting();
+    let disk = Disk::of_mib(8);
+    let start = |rules: Vec<Rule>| {
+        let mut plan = with(&disk, plan_for(&origin).listeners);
+        plan.rules = rules;
+        Proxy::start(plan)
+    };
+    let proxy = start(vec![]);
+    proxy.get("/a?utm_a=1");
+    assert!(proxy.get("/a?utm_a=1").is_hit());
+    proxy.stop();
+    let proxy = start(vec![rule("", "utm_*", "")]);
+    proxy.get("/a");
+    proxy.ask("POST", "/a?utm_a=1", &["Content-Length: 0"]);
+    assert!(!proxy.get("/a").is_hit());
+    proxy.stop();
+    assert!(!start(vec![]).get("/a?utm_a=1").is_hit());
 }
