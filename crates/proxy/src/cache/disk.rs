@@ -113,14 +113,14 @@ impl Waits {
 }
 
 /// Why a record that was to be read is not there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unread {
     /// It is not, or not any more, or it is damaged.
     Absent,
     /// The device did not give it in time.
     GivenUp,
-    /// What is there has another key of the same hash: it is of another tag.
-    Other,
+    /// What is there has another key of the same hash: this one. It is of another tag.
+    Other(Bytes),
 }
 
 /// Is it read by an answer that has begun, and so may be dead to all others?
@@ -460,7 +460,7 @@ impl DiskIo {
         swap_in: Option<SwapIn>,
     ) -> Result<Loaded, Unread> {
         if found.parts.key != key {
-            return Err(Unread::Other);
+            return Err(Unread::Other(found.parts.key));
         }
         let object = object_of(hash, found.parts.clone()).ok_or(Unread::Absent)?;
         let now = self.now();

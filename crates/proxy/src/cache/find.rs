@@ -1,8 +1,8 @@
 //! Looking up what is stored for a request: in memory, then on disk.
 //!
 //! Under the key or, where the marker says that there are variants, under the variant's. What comes from disk is promoted.
-//! Where another tag's response lies under the key's hash, the request is told so ([`Wanted::is_contested`]): what is fetched for it
-//! is stored as a variant then, and both are kept.
+//! Where another tag's response lies under the key's hash, and somebody may still ask for it, the request is told so
+//! ([`Wanted::is_contested`]): what is fetched for it is stored as a variant then, and both are kept.
 //! The invalidation sequence is noted before the look-up, so that whoever uses the find later can tell whether it
 //! was purged meanwhile.
 //!
@@ -19,6 +19,7 @@ use crate::{
     cache::object::Object,
     fetch::task::variant_key,
     request::exchange::Wanted,
+    request::key,
     state::Worker,
 };
 
@@ -82,17 +83,20 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     // What a rule adds is in the keys of variants only.
     let may_be_direct = wanted.extras.is_empty();
     wanted.is_contested.set(false);
+    let is_in_use = |other: &[u8]| key::is_in_use(other, &shared.plan, worker.hasher);
     if may_be_direct && let Some(resident) = shared.memory.get(wanted.primary, &wanted.key) {
         return (!is_foreign(&resident.object)).then(|| in_memory(resident));
     }
     let variant;
     let (hash, key): (KeyHash, &[u8]) = match shared.store.marker(wanted.primary) {
         None if !may_be_direct => return None,
-        None if shared.memory.has_other(wanted.primary, &wanted.key) => {
-            wanted.is_contested.set(true);
-            return None;
+        None => {
+            if let Some(other) = shared.memory.other_key(wanted.primary, &wanted.key) {
+                wanted.is_contested.set(is_in_use(&other));
+                return None;
+            }
+            (wanted.primary, &wanted.key)
         }
-        None => (wanted.primary, &wanted.key),
         Some(marker) => {
             *vary_miss = true;
             let (salt, list) = (marker.salt, &marker.list);
@@ -106,8 +110,9 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     };
     let disk = worker.disk.as_ref().filter(|_| !wanted.skips_disk)?;
     let loaded = disk.load(wanted.primary, hash, key).await;
-    let is_other = matches!(loaded, Err(Unread::Other));
-    wanted.is_contested.set(is_other);
+    if let Err(Unread::Other(other)) = &loaded {
+        wanted.is_contested.set(is_in_use(other));
+    }
     let Loaded {
         object,
         swap_in,

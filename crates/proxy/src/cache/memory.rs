@@ -22,6 +22,7 @@ use std::{
     time::Instant,
 };
 
+use bytes::Bytes;
 use hashbrown::HashTable;
 use httpcache::UnixMillis;
 use replacement::Lru;
@@ -138,12 +139,12 @@ impl MemoryTier {
         Some(resident)
     }
 
-    /// Is there an object of this hash whose key is another one?
-    pub fn has_other(&self, hash: KeyHash, key: &[u8]) -> bool {
+    /// The key of the object with this hash, if it is another one.
+    pub fn other_key(&self, hash: KeyHash, key: &[u8]) -> Option<Bytes> {
         let shard = self.shard(hash);
-        let slot = shard.find(hash);
-        let resident = slot.and_then(|slot| shard.slots[slot as usize].as_ref());
-        resident.is_some_and(|resident| resident.object.key != key)
+        let resident = shard.slots[shard.find(hash)? as usize].as_ref()?;
+        let found = &resident.object.key;
+        (found != key).then(|| found.clone())
     }
 
     /// Puts an object in, replacing what has the same hash, unless `still_valid` says that it was invalidated

@@ -24,7 +24,10 @@ use std::collections::BTreeSet;
 
 use store::{KeyHash, KeyHasher};
 
-use crate::{plan::Destinations, request::rulebook::Rulebook};
+use crate::{
+    plan::{Destinations, Listener, OriginUrl, Plan, Role},
+    request::rulebook::Rulebook,
+};
 
 /// The tag of a forward listener, with its TAB. It depends on its own rules alone, never on their order or on other listeners.
 pub fn forward_tag(rules: &Destinations, hasher: KeyHasher) -> Vec<u8> {
@@ -36,6 +39,25 @@ pub fn forward_tag(rules: &Destinations, hasher: KeyHasher) -> Vec<u8> {
     let (loopback, link_local) = (rules.loopback, rules.link_local);
     let text = format!("loopback={loopback} link-local={link_local} allow={allow:?}");
     format!("\t{:016x}", hasher.hash(text.as_bytes()).0).into_bytes()
+}
+
+/// The tags of what a route fetches under its origin's name, and under the client's host, with their TABs.
+pub fn route_tags(origin: &OriginUrl) -> [Vec<u8>; 2] {
+    let tags = [format!("\t{origin}"), format!("\thost {origin}")];
+    tags.map(String::into_bytes)
+}
+
+/// Can anybody of this plan ask for a resource of this key? Else its tag is of another configuration, and it may be replaced.
+pub fn is_in_use(key: &[u8], plan: &Plan, hasher: KeyHasher) -> bool {
+    let tag = &key[name_of_key(key).len()..];
+    let has_tag = |listener: &Listener| match &listener.role {
+        Role::Forward(forward) => forward_tag(&forward.destinations, hasher) == tag,
+        Role::Reverse(routes) => {
+            let mut tags = routes.iter().flat_map(|route| route_tags(&route.origin));
+            tags.any(|of_route| of_route == tag)
+        }
+    };
+    plan.listeners.iter().any(has_tag)
 }
 
 /// The name in a key of a resource, variant or fragment: what comes before the first TAB, LF or NUL. No URI holds one.

@@ -17,7 +17,7 @@ use message::{Authority, Named, Scheme};
 use crate::{
     origin::Destination,
     plan::{Role, Route},
-    request::key::KEY_PREFIX,
+    request::key::{KEY_PREFIX, route_tags},
     request::ports,
     request::rulebook::{Rulebook, Ruled, Shape},
     state::ListenerState,
@@ -52,10 +52,7 @@ impl RouteState {
                 port: route.origin.port,
             },
             authority: route.origin.authority().into(),
-            tags: [
-                format!("\t{}", route.origin).into_bytes(),
-                format!("\thost {}", route.origin).into_bytes(),
-            ],
+            tags: route_tags(&route.origin),
             route: route.clone(),
         }
     }

@@ -495,3 +495,31 @@ fn an_unsafe_method_takes_what_was_stored_under_other_rules() {
     proxy.stop();
     assert!(!start(vec![]).get("/a?utm_a=1").is_hit());
 }
+
+/// An origin has moved: what the old one said is served to nobody, and makes room for what the new one says.
+#[test]
+fn what_nobody_can_ask_for_any_more_is_replaced() {
+    let (before, after) = (counting(), counting());
+    for on_disk in [true, false] {
+        let disk = Disk::of_mib(8);
+        let start = |origin: &Origin, memory_bytes| {
+            let mut plan = with(&disk, plan_for(origin).listeners);
+            plan.memory_bytes = memory_bytes;
+            Proxy::start(plan)
+        };
+        let memory_bytes = if on_disk { 0 } else { 64 << 20 };
+        let proxy = start(&before, memory_bytes);
+        let first = proxy.get("/a");
+        assert!(!first.is_hit());
+        proxy.stop();
+        let proxy = start(&after, memory_bytes);
+        assert!(proxy.get("/a").cache().contains("fwd=uri-miss"));
+        assert!(proxy.get("/a").is_hit());
+        proxy.stop();
+        // Not as a variant: there is no trace of the first, and none of a list.
+        let proxy = start(&before, memory_bytes);
+        let again = proxy.get("/a");
+        assert_ne!(again.text(), first.text());
+        assert!(again.cache().contains("fwd=uri-miss"), "{again:?}");
+    }
+}
