@@ -39,7 +39,7 @@ use crate::{
     deadline::{Deadlines, Elapsed},
     plan::{LocalityMode, Storing},
     record::metrics::{self, Counters},
-    request::key::server_of_key,
+    request::key::{fragment_key, server_of_key},
 };
 
 /// The stores on this worker's rings.
@@ -799,16 +799,6 @@ pub fn unix_ms() -> u64 {
         .duration_since(UNIX_EPOCH)
         .unwrap_or(Duration::ZERO)
         .as_millis() as u64
-}
-
-/// The key of a fragment: that of the object, the fetch, the number. No URI holds a NUL.
-pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
-    let mut out = Vec::with_capacity(key.len() + 13);
-    out.extend_from_slice(key);
-    out.push(0);
-    out.extend_from_slice(&fetch_id.to_le_bytes());
-    out.extend_from_slice(&number.to_le_bytes());
-    out
 }
 
 #[cfg(test)]

@@ -17,9 +17,8 @@ use crate::{
     cache::disk::{Loaded, SwapIn, Unread},
     cache::memory::Resident,
     cache::object::Object,
-    fetch::task::variant_key,
     request::exchange::Wanted,
-    request::key,
+    request::key::{self, variant_key},
     state::Worker,
 };
 

@@ -30,7 +30,7 @@ use crate::{
     record::metrics,
     reply::answer::{self, Answering},
     request::exchange::Wanted,
-    request::key::hash_of_key,
+    request::key::{self, hash_of_key},
     state::Worker,
 };
 
@@ -170,7 +170,7 @@ pub fn for_party(mut key: Vec<u8>, request: &Fields) -> Vec<u8> {
 }
 
 fn variant_key(wanted: &Wanted, salt: u64, list: &[u8]) -> Vec<u8> {
-    task::variant_key(&wanted.key, salt, list, &wanted.request, &wanted.extras)
+    key::variant_key(&wanted.key, salt, list, &wanted.request, &wanted.extras)
 }
 
 /// What to look for company with after an answer that could not be had. Nothing: there is no use in that.

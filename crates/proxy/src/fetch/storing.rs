@@ -23,7 +23,7 @@ use crate::{
     cache::object::{self, Large, Object},
     fetch::flight::{Flight, Keeping},
     fetch::task::{self, FetchRequest, Response},
-    request::key::name_of_key,
+    request::key::{name_of_key, variant_key},
     state::Worker,
 };
 
@@ -431,7 +431,7 @@ pub fn place(
     // What is stored directly would be found first.
     shared.memory.remove(primary);
     shared.store.of(primary).forget(primary);
-    let key = task::variant_key(
+    let key = variant_key(
         &fetch_request.key,
         marker.salt,
         &marker.list,

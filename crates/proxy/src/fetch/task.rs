@@ -16,7 +16,7 @@ use std::{borrow::Cow, pin::pin, rc::Rc, sync::Arc, time::Instant};
 use bytes::Bytes;
 use fields::Fields;
 use http1::{Framing, ResponseHead};
-use httpcache::{NotStorable, Request, Standing, UnixMillis, VaryList, cache_status::CacheStatus};
+use httpcache::{NotStorable, Request, Standing, UnixMillis, cache_status::CacheStatus};
 use message::{Version, reason_phrase};
 use store::{Fragment, KeyHash, Sequence};
 
@@ -779,25 +779,6 @@ pub fn publish_freshened(
         shared.take_back_hidden(fresh);
     }
     true
-}
-
-/// The key of a variant: that of the resource, the marker's salt, the selecting values, and what a rule adds.
-pub fn variant_key(
-    resource: &[u8],
-    salt: u64,
-    list: &[u8],
-    request: &Fields,
-    extras: &[u8],
-) -> Vec<u8> {
-    let mut key = Vec::with_capacity(resource.len() + 64);
-    key.extend_from_slice(resource);
-    key.push(b'\n');
-    key.extend_from_slice(&salt.to_le_bytes());
-    if let Some(list) = VaryList::from_bytes(list) {
-        httpcache::vary_key(&list, request, &mut key);
-    }
-    key.extend_from_slice(extras);
-    key
 }
 
 /// A piece of a fragment's worth of body, as the store wants it.

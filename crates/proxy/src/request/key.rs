@@ -18,10 +18,22 @@
 //! | a route, under its origin's name | the origin |
 //! | a route, under the client's host (`pass-host`) | `host` and the origin: here the client chooses the host in the URI |
 //!
-//! Not known here: where its parts come from (`target`), the variants' part (`httpcache::vary`).
+//! What is found behind a key has another one made of it:
+//!
+//! ```text
+//! variant              <resource> LF salt values extras    found through a marker, which has the salt and says which fields select;
+//!                                                          extras: what a cache rule adds (`rulebook`)
+//! fragment             <resource or variant> NUL fetch number
+//! ```
+//!
+//! These two are found by the hash of all of it.
+//!
+//! Not known here: where the parts of a URI come from (`target`), what the values of a variant are (`httpcache::vary`).
 
 use std::collections::BTreeSet;
 
+use fields::Fields;
+use httpcache::VaryList;
 use store::{KeyHash, KeyHasher};
 
 use crate::{
@@ -80,6 +92,35 @@ pub fn server_of_key(key: &[u8]) -> &[u8] {
     let authority = memchr::memmem::find(name, b"//").map_or(0, |at| at + 2);
     let path = memchr::memchr(b'/', &name[authority..]);
     &name[..path.map_or(name.len(), |at| authority + at)]
+}
+
+/// The key of a variant: that of the resource, the marker's salt, the selecting values, and what a rule adds.
+pub fn variant_key(
+    resource: &[u8],
+    salt: u64,
+    list: &[u8],
+    request: &Fields,
+    extras: &[u8],
+) -> Vec<u8> {
+    let mut key = Vec::with_capacity(resource.len() + 64);
+    key.extend_from_slice(resource);
+    key.push(b'\n');
+    key.extend_from_slice(&salt.to_le_bytes());
+    if let Some(list) = VaryList::from_bytes(list) {
+        httpcache::vary_key(&list, request, &mut key);
+    }
+    key.extend_from_slice(extras);
+    key
+}
+
+/// The key of a fragment: that of the object, the fetch, the number. No URI holds a NUL.
+pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
+    let mut out = Vec::with_capacity(key.len() + 13);
+    out.extend_from_slice(key);
+    out.push(0);
+    out.extend_from_slice(&fetch_id.to_le_bytes());
+    out.extend_from_slice(&number.to_le_bytes());
+    out
 }
 
 /// Adds the names under which what has this URI may be stored: the URI itself, and as each of the rules cuts it.
