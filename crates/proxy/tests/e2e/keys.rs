@@ -523,3 +523,31 @@ fn what_nobody_can_ask_for_any_more_is_replaced() {
         assert!(again.cache().contains("fwd=uri-miss"), "{again:?}");
     }
 }
+
+/// Keys meant something else in older stores.
+#[test]
+fn a_store_of_an_older_format_starts_empty_and_says_so() {
+    let origin = counting();
+    let disk = Disk::of_mib(8);
+    let start = || Proxy::start(disk.under(plan_for(&origin)));
+    let proxy = start();
+    proxy.get("/a");
+    proxy.stop();
+    let mut bytes = std::fs::read(disk.path()).unwrap();
+    for copy in store::Superblock::OFFSETS {
+        let version = copy as usize + 8;
+        let older = store::FORMAT_VERSION - 1;
+        bytes[version..version + 4].copy_from_slice(&older.to_le_bytes());
+    }
+    std::fs::write(disk.path(), bytes).unwrap();
+    let proxy = start();
+    let said = &proxy.ready.stores[0];
+    assert!(
+        said.contains("starts empty: an older Loligo wrote it"),
+        "{said}"
+    );
+    assert!(!proxy.get("/a").is_hit());
+    proxy.stop();
+    let proxy = start();
+    assert!(proxy.get("/a").is_hit(), "{}", proxy.ready.stores[0]);
+}
