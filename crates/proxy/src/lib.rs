@@ -34,6 +34,7 @@ mod cache;
 mod clock;
 mod conn;
 mod deadline;
+mod deliver;
 mod fetch;
 mod health;
 mod origin;

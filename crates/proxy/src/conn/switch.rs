@@ -14,7 +14,7 @@ use crate::{
     conn::client::{After, Conn},
     conn::tunnel,
     fetch::pass::{self, nothing_sent},
-    fetch::upstream::Upstream,
+    origin::upstream::Upstream,
     origin::{ConnectTimes, Destination, Lease},
     record::metrics,
     reply::answer::{self, Answering, Sent},

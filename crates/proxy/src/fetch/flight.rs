@@ -40,7 +40,7 @@ pub use table::{Flights, Held, Join};
 use crate::{
     cache::object::Object,
     fetch::task::{FetchError, Response},
-    fetch::upstream::Moments,
+    origin::upstream::Moments,
     reply::interim::{Hint, INTERIM_MAX},
 };
 

@@ -3,8 +3,6 @@
 pub mod flight;
 pub mod hit_for_pass;
 pub mod pass;
-pub mod request_body;
 pub mod share;
 pub mod storing;
 pub mod task;
-pub mod upstream;

@@ -1,6 +1,6 @@
 //! Fetching a cachable GET: one task an answer, whoever waits for it.
 //!
-//! Life of a fetch: the fetch request goes to the origin ([`crate::fetch::upstream`]); the head decides whether the answer may
+//! Life of a fetch: the fetch request goes to the origin ([`crate::origin::upstream`]); the head decides whether the answer may
 //! be stored, shared, both or neither; the body goes to the readers ([`crate::fetch::flight`]) and into the store at once;
 //! when it is complete, and only then, the object is published in memory and on disk. A fetch that nobody
 //! reads any more goes on if it is being stored, else it ends. Interim responses go to the readers as they come (`interim`).
@@ -26,7 +26,7 @@ use crate::{
     fetch::hit_for_pass::{Noted, Party},
     fetch::share::{self, BEHIND_MAX},
     fetch::storing::Storing,
-    fetch::upstream::{self, Moments, Upstream, UpstreamError},
+    origin::upstream::{self, Moments, Upstream, UpstreamError},
     record::metrics,
     reply::interim::{self, Hint, is_interim},
     request::rulebook::{Decision, Met},

@@ -36,6 +36,7 @@ mod failures;
 mod inward;
 mod pool;
 mod tls;
+pub mod upstream;
 
 pub use connect::{Connector, Settings};
 pub use dns::DnsSettings;

@@ -21,7 +21,7 @@ use crate::{
     cache::object::{Large, Object},
     fetch::flight::Held,
     fetch::task,
-    fetch::upstream::Body,
+    origin::upstream::Body,
     range::fill_lock::FillLock,
     state::Worker,
 };

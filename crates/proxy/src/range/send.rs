@@ -27,7 +27,7 @@ use crate::{
     cache::holding::Holding,
     cache::object::{self, Object},
     conn::client::{After, Conn},
-    fetch::upstream::Body,
+    origin::upstream::Body,
     range::fill::{self, Filling},
     reply::answer::{self, Answering, Gone, Sent},
     reply::pieces::{self, Sending},

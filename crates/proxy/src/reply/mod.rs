@@ -2,6 +2,5 @@
 
 pub mod answer;
 pub mod interim;
-pub mod multipart;
 pub mod pieces;
 pub mod rest;

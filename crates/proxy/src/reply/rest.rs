@@ -17,7 +17,7 @@ use crate::{
     cache::object::Object,
     conn::client::Conn,
     fetch::task,
-    fetch::upstream,
+    origin::upstream,
     record::metrics,
     reply::answer::{self, Gone},
     request::exchange::Wanted,

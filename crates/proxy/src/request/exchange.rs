@@ -31,7 +31,7 @@ use crate::{
     fetch::pass,
     fetch::share::{self, Obtained},
     fetch::task::{self, FetchError, Response},
-    fetch::upstream::Moments,
+    origin::upstream::Moments,
     range::part::{self, Held, Outcome},
     reply::answer::{self, Answering},
     request::forwarded,
