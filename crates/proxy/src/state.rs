@@ -17,7 +17,9 @@ use std::{
 
 use device::Device;
 use httpcache::UnixMillis;
-use profile::{Class, Method, Record, Stage, StageName, access::Entry, access::Hierarchy};
+use profile::{
+    Class, Method, Record, Stage, StageName, access::Asking, access::Entry, access::Hierarchy,
+};
 use replacement::Admission;
 use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::DurabilityHandles};
 use tokio::sync::watch;
@@ -42,7 +44,6 @@ use crate::{
     record::labels::{Label, Rows},
     record::metrics::{self, Counters},
     record::top::Top,
-    request::asking::Asking,
     request::target::RouteState,
 };
 
@@ -465,13 +466,7 @@ impl Worker {
                 record,
                 client: done.client.ip(),
                 listener: done.listener.name.as_bytes(),
-                method: asking.method,
-                host: asking.host,
-                target: asking.target,
-                protocol: asking.protocol,
-                bytes_in: asking.bytes_in,
-                referer: asking.referer,
-                user_agent: asking.user_agent,
+                asking: done.asking,
                 content_type: done.content_type,
                 hierarchy: match done.hierarchy {
                     Hierarchy::Direct if route.is_some() => Hierarchy::Parent,

@@ -16,7 +16,7 @@ use crate::{
     cache::memory::Resident,
     cache::object::Object,
     fetch::task,
-    request::exchange::Wanted,
+    request::wanted::Wanted,
     state::Worker,
 };
 

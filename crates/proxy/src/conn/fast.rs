@@ -10,20 +10,26 @@
 
 use std::{io::ErrorKind, io::IoSlice, rc::Rc, time::Instant};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http1::{Framing, RequestView, Seen, Version, write_decimal};
 use httpcache::{StandingFlags, UnixMillis};
-use profile::{Class, StageName, access::Hierarchy};
+use profile::{
+    Class, StageName,
+    access::{Asking, Hierarchy},
+};
 use store::{KeyHash, Lookup, ReadGuard, Sequence};
 
 use crate::{
     cache::disk::Unread,
     cache::object::Object,
-    conn::client::{Conn, Incoming},
-    conn::pace::{self, Wrote},
-    fetch::pass,
+    conn::socket::Conn,
     record::metrics,
-    request::asking::{Asking, Kept},
+    reply::h1::H1,
+    reply::{After, Reply},
+    request::asking::{self, Kept},
+    request::body::RequestBody,
+    request::exchange::{Exchange, Incoming, Notes},
+    request::methods,
     request::rulebook::Shape,
     request::target,
     state::{Finished, Stages, Worker},
@@ -89,7 +95,7 @@ impl OnDisk {
         let mut scratch = http1::Scratch::new();
         let parsed = http1::parse_request(head, &worker.shared.limits, &mut scratch);
         let view = parsed.ok().flatten();
-        view.map_or(nothing, |view| Asking::of(&view, true))
+        view.map_or(nothing, |view| asking::of(&view, true))
     }
 
     /// The request for the long way.
@@ -110,7 +116,7 @@ impl OnDisk {
 
 /// The part of an answer the socket has not taken yet.
 pub struct Unsent {
-    head: Bytes,
+    head: Vec<u8>,
     body: Bytes,
     done: Done,
     keep_open: bool,
@@ -121,7 +127,7 @@ impl Unsent {
     fn new(head: &[u8], body: &Bytes, sent: usize, done: Done, keep_open: bool) -> Unsent {
         let of_head = sent.min(head.len());
         Unsent {
-            head: Bytes::copy_from_slice(&head[of_head..]),
+            head: head[of_head..].to_vec(),
             body: body.slice(sent - of_head..),
             done,
             keep_open,
@@ -238,7 +244,7 @@ pub fn answer(
             status: object.status,
             bytes_out: total as u64,
             route: place.route_number(),
-            asking: Asking::of(view, worker.logs_access).into(),
+            asking: asking::of(view, worker.logs_access).into(),
             content_type: object.content_type().to_vec(),
             cache_status: out[status_from..status_to].to_vec(),
         };
@@ -255,7 +261,7 @@ pub fn answer(
         client: conn.peer,
         listener: &conn.listener,
         route: place.route_number(),
-        asking: Asking::of(view, worker.logs_access),
+        asking: asking::of(view, worker.logs_access),
         content_type: object.content_type(),
         hierarchy: Hierarchy::None,
         peer: b"",
@@ -270,7 +276,7 @@ pub fn answer(
 
 /// Might the upgrade be honoured? Others (h2c, which some clients always offer) are ordinary requests.
 fn asks_to_switch(view: &RequestView<'_, '_>) -> bool {
-    view.first(b"upgrade").is_some_and(pass::may_switch_to)
+    view.first(b"upgrade").is_some_and(methods::may_switch_to)
 }
 
 /// Puts the head of a hit together; returns where our Cache-Status lies in it.
@@ -433,50 +439,34 @@ pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk
 }
 
 /// Sends what the socket did not take at once. False when the connection is over.
-pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, mut unsent: Unsent) -> bool {
-    let mut whole = true;
-    while unsent.head.has_remaining() || unsent.body.has_remaining() {
-        match pace::write_once(worker, conn, &unsent.head, &unsent.body, None).await {
-            Wrote::Some(n) => {
-                let of_head = n.min(unsent.head.len());
-                unsent.head.advance(of_head);
-                unsent.body.advance(n - of_head);
-            }
-            _ => {
-                whole = false;
-                break;
-            }
-        }
+pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, unsent: Unsent) -> bool {
+    let Unsent {
+        head,
+        body,
+        done,
+        keep_open,
+    } = unsent;
+    let sent = done.bytes_out - (head.len() + body.len()) as u64;
+    let reply = H1::new(worker, conn, Version::Http11, false, keep_open);
+    let listener = Rc::clone(&reply.conn().listener);
+    let peer = reply.conn().peer;
+    let notes = Notes::new(done.asking, done.began);
+    let mut ex = Exchange {
+        worker,
+        listener,
+        peer,
+        body: RequestBody::framed(Framing::None, &worker.shared.limits),
+        reply: Reply::H1(reply.resume(done.status, sent, head, body.len())),
+        record: notes.begun(
+            done.stages,
+            done.class,
+            &done.content_type,
+            &done.cache_status,
+        ),
+    };
+    ex.record.route = done.route;
+    if let Ok(()) = ex.reply.piece(body).await {
+        let _ = ex.reply.end(None).await;
     }
-    let done = unsent.done;
-    let left = (unsent.head.len() + unsent.body.len()) as u64;
-    if !whole {
-        metrics::add(&worker.counters.client_aborts, 1);
-    }
-    let ended = Instant::now();
-    let mut stages = done.stages;
-    stages.set(
-        StageName::ProxyReply,
-        done.began,
-        done.began,
-        done.began,
-        ended,
-    );
-    worker.finish(&Finished {
-        began: done.began,
-        ended,
-        class: done.class,
-        status: done.status,
-        bytes_out: done.bytes_out - left,
-        stages,
-        client: conn.peer,
-        listener: &conn.listener,
-        route: done.route,
-        asking: done.asking.with_body(0),
-        content_type: &done.content_type,
-        hierarchy: Hierarchy::None,
-        peer: b"",
-        cache_status: &done.cache_status,
-    });
-    whole && unsent.keep_open
+    ex.finish() == After::KeepOpen
 }

@@ -6,3 +6,4 @@ pub mod pass;
 pub mod share;
 pub mod storing;
 pub mod task;
+pub mod whom;

@@ -23,14 +23,13 @@ use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, jud
 
 use crate::{
     cache::find::Found,
-    conn::client::Conn,
     fetch::flight::{FirstEvent, FlightReader, Heard, Join},
     fetch::hit_for_pass::Party,
     fetch::task::{self, FetchRequest},
     record::metrics,
-    reply::answer::{self, Answering},
-    request::exchange::Wanted,
-    state::Worker,
+    request::exchange::Exchange,
+    request::wanted::Wanted,
+    state::{ListenerState, Worker},
 };
 
 /// So many times a request joins others; after as many disappointments it asks alone.
@@ -60,14 +59,13 @@ pub enum Obtained {
 /// Joins or starts a fetch, and waits for its head. `found`: what is stored and must be validated. `may_look_again`: if
 /// somebody has fetched it meanwhile.
 pub async fn obtain(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
+    ex: &mut Exchange<'_>,
     wanted: &Wanted,
     directives: &RequestDirectives,
     found: Option<&Found>,
     may_look_again: bool,
 ) -> Obtained {
+    let worker = ex.worker;
     let flights = &worker.shared.flights;
     let primary = wanted.primary;
     let sequence = || worker.shared.store.sequence(primary);
@@ -95,8 +93,9 @@ pub async fn obtain(
             }
             Some(_) => Join::Alone,
         };
-        let fetch_request =
-            |is_conditional| fetch_request(conn, wanted, valid(worker, found), is_conditional);
+        let fetch_request = |is_conditional| {
+            fetch_request(&ex.listener, wanted, valid(worker, found), is_conditional)
+        };
         let (reader, joined) = match join {
             Join::Joined(reader) => {
                 metrics::add(&worker.counters.flights_joined, 1);
@@ -120,7 +119,7 @@ pub async fn obtain(
             }
             Join::Unneeded => return Obtained::LookAgain,
         };
-        let Some(first_event) = first_event(worker, conn, on, wanted, &reader).await else {
+        let Some(first_event) = first_event(ex, wanted, &reader).await else {
             return Obtained::Gone;
         };
         if !joined || may_have(worker, wanted, to_satisfy, &first_event) {
@@ -141,11 +140,12 @@ pub async fn obtain(
 }
 
 /// Fetches behind the back of a client that gets what is stale: one fetch a key.
-pub fn fetch_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &Found) {
+pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
+    let worker = ex.worker;
     let key = flight_key(worker, wanted);
     let directives = RequestDirectives::default();
     if let Join::Started(reader) = join_or_start(worker, wanted, &key, &directives, true) {
-        let fetch_request = fetch_request(conn, wanted, Some(stale), false);
+        let fetch_request = fetch_request(&ex.listener, wanted, Some(stale), false);
         task::start(worker, Arc::clone(&reader.flight), fetch_request);
     }
 }
@@ -273,14 +273,15 @@ pub fn is_conditional(request: &Fields) -> bool {
     request.contains(b"if-none-match") || request.contains(b"if-modified-since")
 }
 
-fn fetch_request(
-    conn: &Conn,
+/// What to fetch for a request that came by this listener. `stale`: what is to be validated.
+pub fn fetch_request(
+    listener: &Rc<ListenerState>,
     wanted: &Wanted,
     stale: Option<&Found>,
     is_conditional: bool,
 ) -> FetchRequest {
     FetchRequest {
-        listener: Rc::clone(&conn.listener),
+        listener: Rc::clone(listener),
         asked: wanted.asked.clone(),
         request: Arc::clone(&wanted.request),
         is_conditional,
@@ -295,9 +296,7 @@ fn fetch_request(
 
 /// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone.
 async fn first_event(
-    worker: &Worker,
-    conn: &mut Conn,
-    on: &mut Answering,
+    ex: &mut Exchange<'_>,
     wanted: &Wanted,
     reader: &FlightReader,
 ) -> Option<FirstEvent> {
@@ -308,12 +307,12 @@ async fn first_event(
             Heard::Hint(hint) => hint,
         };
         heard += 1;
-        //= rfc9110 §15.2   a server MUST NOT send a 1xx response to an HTTP/1.0 client
-        let same =
+        let is_same =
             Arc::ptr_eq(&hint.asked_with, &wanted.request) || hint.asked_with == wanted.request;
-        if on.http11 && same && answer::raw(worker, conn, hint.bytes.into()).await.is_err() {
-            on.keep_open = false;
-            return None;
+        if is_same {
+            let head = &hint.head;
+            let shown = ex.reply.interim(head.status, &head.reason, &head.fields);
+            shown.await.ok()?;
         }
     }
 }

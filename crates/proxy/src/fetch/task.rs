@@ -11,7 +11,7 @@
 //! What is published carries the invalidation sequence at which the fetch began, so that a purge in the
 //! meantime wins (ARCHITECTURE.md, invariant 3).
 
-use std::{borrow::Cow, pin::pin, rc::Rc, sync::Arc, time::Instant};
+use std::{pin::pin, rc::Rc, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use fields::Fields;
@@ -20,15 +20,17 @@ use httpcache::{NotStorable, Request, Standing, UnixMillis, VaryList, cache_stat
 use store::{Fragment, KeyHash, Sequence};
 
 use crate::{
-    cache::object::{self, Object},
+    cache::object::Object,
     deadline::Watch,
-    fetch::flight::{Broken, FirstEvent, Flight, FlightReader, Keeping, Validated},
+    fetch::flight::{Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, Validated},
     fetch::hit_for_pass::{Noted, Party},
     fetch::share::{self, BEHIND_MAX},
     fetch::storing::Storing,
-    origin::upstream::{self, Moments, Upstream, UpstreamError},
+    fetch::whom::whom_to_ask,
+    origin::upstream::{self, Moments, Upstream, UpstreamError, is_interim},
     record::metrics,
-    reply::interim::{self, Hint, is_interim},
+    reply::lines,
+    request::onward::{self, via_of},
     request::rulebook::{Decision, Met},
     request::target::Asked,
     state::{ListenerState, Worker},
@@ -97,6 +99,15 @@ pub struct Response {
 }
 
 impl Response {
+    /// The value of Content-Type, for the log.
+    pub fn content_type(&self) -> &[u8] {
+        let (start, len) = (
+            usize::from(self.content_type.0),
+            usize::from(self.content_type.1),
+        );
+        self.head.get(start..start + len).unwrap_or_default()
+    }
+
     /// Adds what is known of its being stored when its head goes out. Of a body without a length nobody knows how long it will be.
     //= rfc9211 §2.5   stored: whether the cache stored the response
     pub fn say_stored<'a>(&self, line: CacheStatus<'a>) -> CacheStatus<'a> {
@@ -116,6 +127,7 @@ impl Response {
 }
 
 /// What to fetch.
+#[derive(Clone)]
 pub struct FetchRequest {
     /// The listener it came in by: its rules say where we may connect.
     pub listener: Rc<ListenerState>,
@@ -348,14 +360,12 @@ async fn ask(
     fetch_request: &FetchRequest,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let destination = &fetch_request.asked.destination;
-    let rules = &fetch_request.listener.destinations;
-    let (mut upstream, mut head) =
-        upstream::ask(worker, watch, destination, rules, "GET", request).await?;
+    let whom = whom_to_ask(&fetch_request.asked, &fetch_request.listener);
+    let (mut upstream, mut head) = upstream::ask(worker, watch, &whom, "GET", request).await?;
     while is_interim(&head) {
         if head.status != 100 {
             flight.hint(Hint {
-                bytes: interim::write(worker, &head).into(),
+                head: Arc::new(interim(worker, &head)),
                 asked_with: Arc::clone(&fetch_request.request),
             });
         }
@@ -493,53 +503,18 @@ const SMALL_WINDOW_BYTES: u64 = 64 << 10;
 
 /// The request as it goes to the origin.
 fn request_bytes(worker: &Worker, fetch_request: &FetchRequest, stale: Option<&Object>) -> Vec<u8> {
-    let mut fields = Fields::clone(&fetch_request.request);
-    http1::remove_hop_by_hop(&mut fields);
-    if fetch_request.is_conditional {
-        fields.remove(b"if-range");
-    } else {
-        httpcache::remove_conditions(&mut fields);
-    }
+    let mut fields = match fetch_request.is_conditional {
+        true => onward::end_to_end(&fetch_request.request),
+        false => onward::plain_fields(&fetch_request.request),
+    };
+    fields.remove(b"if-range");
     fields.remove(b"range");
-    fields.remove(b"proxy-authorization");
     if let Some(stale) = stale {
         metrics::add(&worker.counters.revalidations, 1);
         httpcache::add_validators(&stale.fields(), &mut fields);
     }
-    write_request(
-        worker,
-        "GET",
-        fetch_request.version,
-        &fetch_request.asked,
-        &fields,
-    )
-}
-
-/// Request line, Host first (RFC 9110 §7.2), the fields, our Via. `version`: that of the client's request.
-pub fn write_request(
-    worker: &Worker,
-    method: &str,
-    version: Version,
-    asked: &Asked,
-    fields: &Fields,
-) -> Vec<u8> {
-    let mut out = Vec::with_capacity(512);
-    http1::write_request_line(method, &asked.target, &mut out);
-    out.extend_from_slice(b"Host: ");
-    out.extend_from_slice(asked.host.as_bytes());
-    out.extend_from_slice(b"\r\n");
-    for (name, value) in fields.iter() {
-        if !name.eq_ignore_ascii_case(b"host") {
-            out.extend_from_slice(name);
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(value);
-            out.extend_from_slice(b"\r\n");
-        }
-    }
-    out.extend_from_slice(b"Via: ");
-    out.extend_from_slice(&via_of(worker, version));
-    out.extend_from_slice(b"\r\n\r\n");
-    out
+    let FetchRequest { version, asked, .. } = fetch_request;
+    onward::request(worker, "GET", *version, asked, &fields)
 }
 
 /// Fields as they go to clients: hop-by-hop ones gone, Date there, Via added.
@@ -564,28 +539,15 @@ pub fn response_fields(
     fields
 }
 
-/// What we add to Via for a message that came in this version.
-//= rfc9110 §7.6.3   received-protocol is that of the message received, not of the one sent
-pub fn via_of(worker: &Worker, version: Version) -> Cow<'_, [u8]> {
-    match version {
-        Version::Http11 => {
-            let line = worker.shared.via_line.trim_ascii_end();
-            Cow::Borrowed(line.get(b"Via: ".len()..).unwrap_or_default())
-        }
-        Version::Http10 => Cow::Owned([b"1.0 ", own_via_name(worker)].concat()),
-    }
-}
-
-/// Our name in Via, without the version: `NAME (TAG)`.
-fn own_via_name(worker: &Worker) -> &[u8] {
-    let line = worker.shared.via_line.trim_ascii_end();
-    line.get(b"Via: 1.1 ".len()..).unwrap_or_default()
-}
-
-/// Is this member of a Via field one that we wrote?
-pub fn is_own_via(worker: &Worker, hop: &[u8]) -> bool {
-    let version = |version: &[u8]| hop.strip_prefix(version) == Some(own_via_name(worker));
-    version(b"1.1 ") || version(b"1.0 ")
+/// An interim response as it goes on.
+pub fn interim(worker: &Worker, head: &ResponseHead) -> ResponseHead {
+    let mut head = head.clone();
+    http1::remove_hop_by_hop(&mut head.fields);
+    //= rfc9110 §8.6   a server MUST NOT send Content-Length with status 1xx
+    head.fields.remove(b"content-length");
+    let via = via_of(worker, head.version);
+    head.fields.push(b"Via", &via);
+    head
 }
 
 /// The response as it is sent and stored, and what the rules say of it.
@@ -638,7 +600,7 @@ pub fn prepare(
         httpcache::take_cookies(&mut fields).write_to(&mut withheld);
     }
     let mut wire = Vec::with_capacity(512);
-    let content_type = object::write_head(head.status, &reason_of(head), &fields, &mut wire);
+    let content_type = lines::write_head(head.status, &reason_of(head), &fields, &mut wire);
     Response {
         status: head.status,
         fields,
@@ -714,7 +676,7 @@ pub fn freshened(
     }
     fields.push(b"Via", &via_of(worker, version));
     let mut wire = Vec::with_capacity(stale.head.len() + 64);
-    let content_type = object::write_head(
+    let content_type = lines::write_head(
         stale.status,
         reason_phrase(stale.status),
         &fields,

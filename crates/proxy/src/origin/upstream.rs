@@ -28,7 +28,7 @@ use crate::{
     origin::{ConnectError, ConnectTimes, Destination, Lease},
     record::access::Destinations,
     record::metrics,
-    reply::interim::{INTERIM_MAX, is_interim},
+    request::body::Part,
     state::Worker,
 };
 
@@ -36,6 +36,42 @@ use crate::{
 const FIRST_READ_BYTES: usize = 16 << 10;
 /// What is read at once of a long body.
 const BODY_READ_BYTES: usize = 64 << 10;
+/// Interim responses before one answer; with more it counts as malformed.
+pub const INTERIM_MAX: usize = 16;
+
+/// Is another head to follow on the same connection?
+pub fn is_interim(head: &ResponseHead) -> bool {
+    head.status < 200 && head.status != 101
+}
+
+/// A part of a request body, framed for an origin.
+pub fn framed(part: Part, is_chunked: bool) -> Bytes {
+    match part {
+        Part::Data(data) if is_chunked => {
+            let mut out = Vec::with_capacity(data.len() + 16);
+            http1::write_chunk_header(data.len(), &mut out);
+            out.extend_from_slice(&data);
+            out.extend_from_slice(b"\r\n");
+            out.into()
+        }
+        Part::Data(data) => data,
+        Part::Trailers(trailers) => {
+            let mut out = Vec::new();
+            http1::write_trailers(&trailers, &mut out);
+            out.into()
+        }
+    }
+}
+
+/// The server that is asked.
+#[derive(Clone, Copy)]
+pub struct Whom<'a> {
+    /// Where it is.
+    pub destination: &'a Destination,
+    /// Where connections may go on behalf of the client.
+    pub rules: &'a Destinations,
+}
+
 /// Why there is no (complete) answer.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
@@ -112,13 +148,13 @@ pub struct Upstream {
     pub moments: Moments,
 }
 
-/// A connection to `destination`, pooled if there is one and `fresh` is not asked for.
+/// A connection to the one who is asked, pooled if there is one and `fresh` is not asked for.
 pub async fn connect(
     worker: &Worker,
-    destination: &Destination,
-    rules: &Destinations,
+    whom: &Whom<'_>,
     fresh: bool,
 ) -> Result<(Lease, bool, Moments), UpstreamError> {
+    let Whom { destination, rules } = whom;
     let mut moments = Moments::new(Instant::now());
     let mut times = ConnectTimes::default();
     let pooled = match fresh {
@@ -144,12 +180,11 @@ pub async fn connect(
 pub async fn ask_final(
     worker: &Worker,
     watch: &Watch,
-    destination: &Destination,
-    rules: &Destinations,
+    whom: &Whom<'_>,
     method: &str,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let (mut upstream, mut head) = ask(worker, watch, destination, rules, method, request).await?;
+    let (mut upstream, mut head) = ask(worker, watch, whom, method, request).await?;
     while is_interim(&head) {
         head = upstream.head(worker, watch, method).await?;
     }
@@ -160,14 +195,13 @@ pub async fn ask_final(
 pub async fn ask(
     worker: &Worker,
     watch: &Watch,
-    destination: &Destination,
-    rules: &Destinations,
+    whom: &Whom<'_>,
     method: &str,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     let mut fresh = false;
     loop {
-        let (lease, reused, moments) = connect(worker, destination, rules, fresh).await?;
+        let (lease, reused, moments) = connect(worker, whom, fresh).await?;
         let mut upstream = Upstream::new(lease, moments);
         let result = async {
             upstream.send(worker, watch, request).await?;

@@ -10,7 +10,7 @@
 //!   P3  what was purged since `began` is refused by the store
 //!
 //! Limits: one fragment is kept in memory, and counted into the budget of all transfers.
-//! Not known here: whether the bytes belong to the object (`parts` asks that before), clients.
+//! Not known here: whether the bytes belong to the object (`part` asks that before), clients.
 
 use std::rc::Rc;
 

@@ -12,20 +12,17 @@
 use std::rc::Rc;
 
 use http1::{Framing, ResponseHead};
-use httpcache::{
-    Request, RequestDirectives, UnixMillis,
-    cache_status::{CacheStatus, Forward},
-};
-use profile::Class;
+use httpcache::{Request, RequestDirectives, UnixMillis, cache_status::Forward};
 use store::Sequence;
 
 use crate::{
     cache::find,
     cache::object::Object,
-    conn::client::{After, Conn},
+    deliver::stored,
     fetch::task::{self, Asker},
-    reply::answer::{self, Answering},
-    request::exchange::Wanted,
+    reply::After,
+    request::exchange::Exchange,
+    request::wanted::Wanted,
     state::{ListenerState, Worker},
 };
 
@@ -115,36 +112,14 @@ fn freshened(
     (may_be_kept && storable(its_own) && storable(&after) && same_vary).then_some(fresh)
 }
 
-/// The head of a stale stored response, when the origin failed and the rules allow it.
+/// The head of a stale stored response, when the origin failed and the rules allow it. `failure`: as [`stored::on_error`] has it.
 pub async fn instead(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
+    ex: &mut Exchange<'_>,
     wanted: &Wanted,
     why: Forward,
-    status: u16,
-    disconnected: bool,
+    failure: (u16, bool),
 ) -> Option<After> {
-    let found = find::find(worker, wanted, &mut false).await?;
-    let standing = &found.object().standing;
+    let found = find::find(ex.worker, wanted, &mut false).await?;
     let directives = RequestDirectives::heeded(&wanted.request, wanted.client_directives);
-    let now = worker.now_ms();
-    if !httpcache::may_serve_on_error(standing, &directives, now, disconnected) {
-        return None;
-    }
-    let mut line = Vec::with_capacity(64);
-    CacheStatus::forwarded(&worker.shared.cache_name, why, &mut line)
-        .forward_status(status)
-        .ttl(standing.ttl_s(now))
-        .detail("stale-if-error");
-    answer::object(
-        worker,
-        conn,
-        on,
-        wanted,
-        found.object(),
-        Class::Stale,
-        &line,
-    )
-    .await
+    stored::on_error(ex, wanted, found.object(), &directives, why, failure).await
 }
