@@ -20,7 +20,8 @@ use std::{
 };
 
 use bytes::{Buf, BytesMut};
-use http1::{Framing, Reject, Scratch, Version, parse_request};
+use http1::{Framing, Reject, Scratch, parse_request};
+use message::Version;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,

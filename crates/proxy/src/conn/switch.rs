@@ -36,7 +36,7 @@ pub async fn upgraded(
     }
     let mut fields = response.fields.clone();
     let protocol = fields.first(b"upgrade").map(<[u8]>::to_vec);
-    http1::remove_hop_by_hop(&mut fields);
+    message::remove_hop_by_hop(&mut fields);
     fields.push(b"Connection", b"Upgrade");
     if let Some(protocol) = protocol {
         fields.push(b"Upgrade", &protocol);
@@ -90,7 +90,7 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         let reason = "CONNECT is for forward proxies";
         return ex.own(405, reason, &allow, Vec::new()).await;
     }
-    let parts = http1::split_authority(&head.target).and_then(|(h, p)| Some((h, p?)));
+    let parts = message::Authority::parse(&head.target).and_then(|to| Some((to.host, to.port?)));
     let Some((host, port)) = parts else {
         return ex.refuse(400, "CONNECT needs host:port", None).await;
     };

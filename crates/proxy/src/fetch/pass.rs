@@ -15,8 +15,9 @@ use std::{
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, ResponseHead, Seen};
+use http1::{Framing, ResponseHead};
 use httpcache::cache_status::{CacheStatus, Forward};
+use message::Seen;
 use profile::Class;
 
 use crate::{

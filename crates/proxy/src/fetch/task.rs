@@ -15,8 +15,9 @@ use std::{pin::pin, rc::Rc, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, ResponseHead, Version, reason_phrase};
+use http1::{Framing, ResponseHead};
 use httpcache::{NotStorable, Request, Standing, UnixMillis, VaryList, cache_status::CacheStatus};
+use message::{Version, reason_phrase};
 use store::{Fragment, KeyHash, Sequence};
 
 use crate::{
@@ -525,7 +526,7 @@ pub fn response_fields(
     at: UnixMillis,
 ) -> Fields {
     let mut fields = received.clone();
-    http1::remove_hop_by_hop(&mut fields);
+    message::remove_hop_by_hop(&mut fields);
     fields.remove(b"content-length");
     fields.remove(b"proxy-authenticate");
     //= rfc9111 §3.1   what is specific to the proxy in front is not stored, nor does it concern the client
@@ -542,7 +543,7 @@ pub fn response_fields(
 /// An interim response as it goes on.
 pub fn interim(worker: &Worker, head: &ResponseHead) -> ResponseHead {
     let mut head = head.clone();
-    http1::remove_hop_by_hop(&mut head.fields);
+    message::remove_hop_by_hop(&mut head.fields);
     //= rfc9110 §8.6   a server MUST NOT send Content-Length with status 1xx
     head.fields.remove(b"content-length");
     let via = via_of(worker, head.version);
@@ -645,7 +646,7 @@ pub fn freshened(
 ) -> (Object, Decision) {
     let received = worker.now_ms();
     let mut update = not_modified.clone();
-    http1::remove_hop_by_hop(&mut update);
+    message::remove_hop_by_hop(&mut update);
     let mut fields = httpcache::freshen(&stale.fields(), &update, &asker.listener.rules);
     let decision = asker.decide(stale.status, &fields);
     if decision.strip_set_cookie {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use fields::Fields;
-use http1::Version;
+use message::Version;
 
 use crate::{
     conn::pace::Wrote,

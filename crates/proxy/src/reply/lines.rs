@@ -36,7 +36,7 @@ pub fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
 pub fn write_number_field(name: &[u8], value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
-    http1::write_decimal(value, out);
+    message::write_decimal(value, out);
     out.extend_from_slice(b"\r\n");
 }
 

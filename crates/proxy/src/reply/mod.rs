@@ -75,7 +75,7 @@ impl ReplyHead {
     /// A head with these fields; an empty `reason` stands for the status code's own.
     pub fn new(status: u16, reason: &str, fields: &Fields) -> ReplyHead {
         let reason = match reason {
-            "" => http1::reason_phrase(status),
+            "" => message::reason_phrase(status),
             reason => reason,
         };
         let mut lines = Vec::with_capacity(2 * OWN_LINES_BYTES);
@@ -195,10 +195,10 @@ impl<'c> Reply<'c> {
         }
     }
 
-    /// The connection that the request came by, to read its body from.
-    pub fn source(&mut self) -> &mut Conn {
+    /// The connection to read the request's body from, if the body comes by the same one.
+    pub fn source(&mut self) -> Option<&mut Conn> {
         match self {
-            Reply::H1(h1) => h1.source(),
+            Reply::H1(h1) => Some(h1.source()),
         }
     }
 

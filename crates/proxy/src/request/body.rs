@@ -99,7 +99,9 @@ impl RequestBody {
             !self.is_outstanding,
             "a part is asked for while the origin has not taken the one before"
         );
-        let conn = from.source();
+        let Some(conn) = from.source() else {
+            return Ok(None);
+        };
         loop {
             if let Some(part) = self.part_at_hand(conn)? {
                 self.is_outstanding = true;

@@ -17,8 +17,9 @@ use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, RequestHead, reason_phrase};
+use http1::{Framing, RequestHead};
 use httpcache::cache_status::CacheStatus;
+use message::reason_phrase;
 use profile::{Class, StageName, access::Hierarchy};
 
 use crate::{

@@ -11,12 +11,13 @@
 
 use std::{sync::Arc, time::Instant};
 
-use http1::{Framing, RequestHead, Seen};
+use http1::{Framing, RequestHead};
 use httpcache::{
     RequestDirectives, Verdict,
     cache_status::{CacheStatus, Forward},
     judge,
 };
+use message::Seen;
 use profile::{Class, StageName};
 use store::Sequence;
 
@@ -107,7 +108,7 @@ fn want(
     let ruled = place.ruled(&listener.book, &head.method);
     let upgrade = methods::asked_upgrade(&head);
     // First of all: what the origin does not get to see selects nothing.
-    http1::remove_hop_by_hop(&mut head.fields);
+    message::remove_hop_by_hop(&mut head.fields);
     let (how, client) = (listener.listener.forwarded, ex.peer.ip());
     let client_host = place.client_host();
     forwarded::tell(&mut head.fields, how, client, client_host.as_deref());
@@ -210,8 +211,7 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
                 share::fetch_behind(ex, wanted, found);
                 Ok(Class::Stale)
             }
-            Verdict::Validate(reason) if reason.as_str() == "request" => Err(Forward::Request),
-            Verdict::Validate(_) => Err(Forward::Stale),
+            Verdict::Validate(reason) => Err(Forward::from(reason)),
         };
         match class {
             Err(reason) => why = reason,

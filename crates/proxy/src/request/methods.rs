@@ -1,8 +1,9 @@
 //! Methods that end here, and protocols that a client may switch to.
 
-use http1::{Framing, RequestHead, Seen};
+use http1::{Framing, RequestHead};
 
 use crate::{plan::Role, reply::After, request::exchange::Exchange, state::ListenerState};
+use message::Seen;
 
 /// OPTIONS and TRACE that end here (RFC 9110 §7.6.2): `None` when they are to be passed on.
 pub async fn final_recipient(ex: &mut Exchange<'_>, head: &RequestHead) -> Option<After> {
@@ -41,7 +42,8 @@ pub fn asked_upgrade(head: &RequestHead) -> Option<Vec<u8>> {
     }
     //= rfc9110 §7.8   must be ignored in an HTTP/1.0 request, and sent with an upgrade option in Connection
     let is_option = |option: &[u8]| option.eq_ignore_ascii_case(b"upgrade");
-    if head.version != http1::Version::Http11 || !head.fields.members(b"connection").any(is_option)
+    if head.version != message::Version::Http11
+        || !head.fields.members(b"connection").any(is_option)
     {
         return None;
     }

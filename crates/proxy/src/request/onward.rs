@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use fields::Fields;
-use http1::Version;
+use message::Version;
 
 use crate::{reply::lines, request::target::Asked, state::Worker};
 
@@ -33,7 +33,7 @@ pub fn request(
 /// The client's fields, without what is for this hop alone.
 pub fn end_to_end(request: &Fields) -> Fields {
     let mut fields = request.clone();
-    http1::remove_hop_by_hop(&mut fields);
+    message::remove_hop_by_hop(&mut fields);
     fields.remove(b"proxy-authorization");
     fields
 }
