@@ -28,7 +28,7 @@ use tokio::{
 };
 
 use crate::{
-    conn::fast::{self, Fast, FromDisk, OnDisk, Unsent},
+    conn::fast::{self, Fast, OnDisk, Sent, Unsent},
     conn::socket::Conn,
     record::metrics,
     reply::h1::H1,
@@ -282,9 +282,9 @@ impl Conn {
                     }
                     // Boxed, so that an idle connection stays small.
                     match Box::pin(fast::from_disk(worker, self, on_disk)).await {
-                        FromDisk::Sent(true) if !worker.shared.is_draining() => {}
-                        FromDisk::Sent(_) => return Turn::Closed,
-                        FromDisk::NotServed(incoming) => return Turn::Request(incoming),
+                        Ok(true) if !worker.shared.is_draining() => {}
+                        Ok(_) => return Turn::Closed,
+                        Err(incoming) => return Turn::Request(incoming),
                     }
                 }
                 Progress::Close => return Turn::Closed,
@@ -414,22 +414,16 @@ impl Conn {
                 Err(reject) => return Progress::Rejected(reject),
             };
             let accepted = self.accepted.take();
-            match fast::answer(worker, self, &view, rest, began, accepted) {
-                Fast::Sent => used += view.head_bytes,
-                Fast::SentLast => return Progress::Close,
-                Fast::Unsent(unsent) => return Progress::Unsent(used + view.head_bytes, unsent),
-                Fast::Failed => return Progress::Close,
+            match fast::answer(worker, self, &view, began, accepted) {
+                Fast::Hit(Sent::All(true)) => used += view.head_bytes,
+                Fast::Hit(Sent::All(false) | Sent::Gone) => return Progress::Close,
+                Fast::Hit(Sent::Some(unsent)) => {
+                    return Progress::Unsent(used + view.head_bytes, unsent);
+                }
                 Fast::OnDisk(on_disk) => return Progress::OnDisk(used + view.head_bytes, on_disk),
                 Fast::NotHere => {
-                    let head_bytes = view.head_bytes;
-                    let incoming = Box::new(Incoming {
-                        head: view.to_owned(),
-                        head_bytes,
-                        began,
-                        accepted,
-                        skips_disk: false,
-                    });
-                    return Progress::Request(used + head_bytes, incoming);
+                    let incoming = Box::new(Incoming::new(&view, began, accepted));
+                    return Progress::Request(used + view.head_bytes, incoming);
                 }
             }
             began = Instant::now();

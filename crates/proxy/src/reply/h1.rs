@@ -90,11 +90,6 @@ impl<'c> H1<'c> {
         self
     }
 
-    /// The connection.
-    pub fn conn(&self) -> &Conn {
-        self.conn
-    }
-
     pub(super) async fn interim(&mut self, head: &ReplyHead) -> Result<(), Gone> {
         //= rfc9110 §15.2   a server MUST NOT send a 1xx response to an HTTP/1.0 client
         match self.is_http11 {

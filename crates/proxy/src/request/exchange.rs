@@ -17,12 +17,13 @@ use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, RequestHead};
+use http1::{Framing, RequestHead, RequestView};
 use httpcache::cache_status::CacheStatus;
 use message::reason_phrase;
 use profile::{Class, StageName, access::Hierarchy};
 
 use crate::{
+    cache::preloaded::Preloaded,
     origin::upstream::Moments,
     record::metrics,
     reply::{After, Length, Reply, ReplyHead},
@@ -43,6 +44,22 @@ pub struct Incoming {
     pub accepted: Option<Instant>,
     /// The short way has waited for the disk in vain; nobody is to wait once more.
     pub skips_disk: bool,
+    /// What the short way has read from disk, and may not serve as it is.
+    pub loaded: Option<Box<Preloaded>>,
+}
+
+impl Incoming {
+    /// A head that was parsed; its first byte was seen at `began`.
+    pub fn new(view: &RequestView<'_, '_>, began: Instant, accepted: Option<Instant>) -> Incoming {
+        Incoming {
+            head: view.to_owned(),
+            head_bytes: view.head_bytes,
+            began,
+            accepted,
+            skips_disk: false,
+            loaded: None,
+        }
+    }
 }
 
 /// One request and its answer.
@@ -95,18 +112,18 @@ impl Notes {
         }
     }
 
-    /// Of an answer that has begun elsewhere.
+    /// Notes an answer that has begun elsewhere.
     pub fn begun(
-        mut self,
-        stages: Stages,
+        &mut self,
         class: Class,
+        started: Instant,
+        stages: Stages,
         content_type: &[u8],
         cache_status: &[u8],
-    ) -> Notes {
-        (self.stages, self.class) = (stages, class);
+    ) {
+        (self.class, self.started, self.stages) = (class, started, stages);
         self.content_type = content_type.to_vec();
         self.cache_status = cache_status.to_vec();
-        self
     }
 
     /// Notes a stage: when it began, when its first byte was there, when it was over.

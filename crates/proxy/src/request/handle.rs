@@ -9,9 +9,9 @@
 //! 3. Fresh enough: serve. Stale but allowed: serve, and revalidate behind.
 //! 4. Else join the fetch in progress or start one ([`crate::fetch::share`]), and pass its answer on if this request may have it.
 
-use std::{sync::Arc, time::Instant};
+use std::{cell::Cell, sync::Arc, time::Instant};
 
-use http1::{Framing, RequestHead};
+use http1::Framing;
 use httpcache::{
     RequestDirectives, Verdict,
     cache_status::{CacheStatus, Forward},
@@ -43,15 +43,13 @@ use crate::{
 
 /// Answers one request.
 pub async fn handle(ex: &mut Exchange<'_>, incoming: Incoming) -> After {
-    let Incoming {
-        head, skips_disk, ..
-    } = incoming;
+    let head = &incoming.head;
     // The ways less travelled are boxed, so that the future of every request stays small.
     match head.method.as_str() {
-        "CONNECT" => return Box::pin(switch::connect(ex, &head)).await,
-        "PURGE" => return Box::pin(port_purge::answer(ex, &head)).await,
+        "CONNECT" => return Box::pin(switch::connect(ex, head)).await,
+        "PURGE" => return Box::pin(port_purge::answer(ex, head)).await,
         "OPTIONS" | "TRACE" => {
-            if let Some(after) = Box::pin(methods::final_recipient(ex, &head)).await {
+            if let Some(after) = Box::pin(methods::final_recipient(ex, head)).await {
                 return after;
             }
         }
@@ -65,7 +63,7 @@ pub async fn handle(ex: &mut Exchange<'_>, incoming: Incoming) -> After {
         return ex.refuse(502, reason, Some("proxy_loop_detected")).await;
     }
     let framing = head.framing;
-    let wanted = match want(ex, head, skips_disk) {
+    let wanted = match want(ex, incoming) {
         Ok(wanted) => wanted,
         Err(misplaced) => {
             let (status, reason) = misplaced.answer();
@@ -98,11 +96,8 @@ pub async fn handle(ex: &mut Exchange<'_>, incoming: Incoming) -> After {
 }
 
 /// What a request wants: the resource it names, and what the operator's rules say of it.
-fn want(
-    ex: &mut Exchange<'_>,
-    mut head: RequestHead,
-    skips_disk: bool,
-) -> Result<Wanted, Misplaced> {
+fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> {
+    let mut head = incoming.head;
     let listener = &ex.listener;
     let place = target::locate(listener, &head.method, &head.target, head.host.as_deref())?;
     let ruled = place.ruled(&listener.book, &head.method);
@@ -134,7 +129,8 @@ fn want(
         foreign: listener.foreign,
         extras: extras.unwrap_or_default(),
         upgrade,
-        skips_disk,
+        skips_disk: incoming.skips_disk,
+        loaded: Cell::new(incoming.loaded),
     })
 }
 

@@ -1,13 +1,16 @@
 //! A request and the resource it names, once that is known.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use fields::Fields;
 use http1::RequestHead;
 use httpcache::{ClientDirectives, Standing, StandingFlags};
 use store::KeyHash;
 
-use crate::request::{rulebook::Met, target::Asked};
+use crate::{
+    cache::preloaded::Preloaded,
+    request::{rulebook::Met, target::Asked},
+};
 
 /// A request and the resource it names.
 pub struct Wanted {
@@ -35,8 +38,10 @@ pub struct Wanted {
     pub extras: Vec<u8>,
     /// The protocols it asks to switch to, where it may.
     pub upgrade: Option<Vec<u8>>,
-    /// See [`Incoming::skips_disk`].
+    /// Its disk was waited for in vain: nobody is to wait once more.
     pub skips_disk: bool,
+    /// What was read for it already; the first look into the cache takes it.
+    pub loaded: Cell<Option<Box<Preloaded>>>,
 }
 
 impl Wanted {
