@@ -38,6 +38,7 @@ mod deadline;
 mod deliver;
 mod fetch;
 mod health;
+mod listener;
 mod origin;
 pub mod plan;
 mod range;

@@ -12,8 +12,8 @@ use profile::Class;
 use store::{KeyHash, Sequence};
 
 use crate::{
-    cache::disk::SwapIn, cache::memory::Resident, cache::object::Object, fetch::task,
-    request::wanted::Wanted, state::Worker,
+    cache::disk::SwapIn, cache::memory::Resident, cache::object::Object,
+    cache::variant::variant_key, request::wanted::Wanted, state::Worker,
 };
 
 /// A stored response, and what was so when it was looked up.
@@ -81,7 +81,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         None => (wanted.primary, &wanted.key),
         Some(marker) => {
             *vary_miss = true;
-            variant = task::variant_key(&wanted.key, marker.salt, &marker.list, &wanted.request);
+            variant = variant_key(&wanted.key, marker.salt, &marker.list, &wanted.request);
             variant.extend_from_slice(&wanted.extras);
             let hash = worker.hasher.hash(&variant);
             if let Some(resident) = shared.memory.get(hash, &variant) {

@@ -30,6 +30,7 @@ use tokio::{
 use crate::{
     conn::fast::{self, Fast, OnDisk, Sent, Unsent},
     conn::socket::Conn,
+    listener::ListenerState,
     record::metrics,
     reply::h1::H1,
     reply::{After, Reply},
@@ -37,7 +38,7 @@ use crate::{
     request::body::RequestBody,
     request::exchange::{Exchange, Incoming, Notes},
     request::handle,
-    state::{ConnectionCount, ListenerState, READ_BYTES, Worker},
+    state::{ConnectionCount, READ_BYTES, Worker},
 };
 
 /// Requests answered in a row before other connections of the worker get their turn.

@@ -20,8 +20,9 @@ use crate::{
     conn::heads::Kept,
     conn::pace::{ASK_EVERY, Pace, Wrote},
     deadline::{Deadlines, Elapsed, Watch},
+    listener::ListenerState,
     record::metrics,
-    state::{ListenerState, Worker},
+    state::Worker,
 };
 
 /// A client connection.

@@ -14,7 +14,7 @@ use crate::{
     deliver::spans::{self, Source, Span},
     deliver::stored,
     fetch::flight::FlightReader,
-    fetch::task::Response,
+    fetch::response::Response,
     reply::{After, Length, ReplyHead},
     request::exchange::{Exchange, Said},
     request::wanted::Wanted,

@@ -40,8 +40,8 @@ pub use table::{Flights, Held, Join};
 
 use crate::{
     cache::object::Object,
-    fetch::task::{FetchError, Response},
-    origin::upstream::{INTERIM_MAX, Moments},
+    fetch::response::{FetchError, Response},
+    origin::outcome::{INTERIM_MAX, Moments},
 };
 
 /// Tables of flights; a power of two.

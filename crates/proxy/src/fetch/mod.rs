@@ -3,6 +3,8 @@
 pub mod flight;
 pub mod hit_for_pass;
 pub mod pass;
+pub mod prepare;
+pub mod response;
 pub mod share;
 pub mod storing;
 pub mod task;

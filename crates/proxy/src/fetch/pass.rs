@@ -23,9 +23,11 @@ use profile::Class;
 use crate::{
     conn::switch,
     deadline::Watch,
-    fetch::task,
+    fetch::prepare,
     fetch::whom::whom_to_ask,
-    origin::upstream::{self, Body, Moved, Upstream, UpstreamError, framed, is_interim},
+    listener::ListenerState,
+    origin::outcome::UpstreamError,
+    origin::upstream::{self, Body, Moved, Upstream, framed, is_interim},
     record::metrics,
     reply::{After, Gone, Length, ReplyHead},
     request::body::{BodyError, Part},
@@ -35,7 +37,7 @@ use crate::{
     request::onward,
     request::target,
     request::wanted::Wanted,
-    state::{ListenerState, Worker},
+    state::Worker,
 };
 
 /// How long a client that expects `100 Continue` waits for the origin's word before it gets ours.
@@ -320,7 +322,7 @@ async fn pass_interim(
     if interim.status == 100 && !wanted.head.expect_continue {
         return Ok(());
     }
-    let head = task::interim(ex.worker, interim);
+    let head = prepare::interim(ex.worker, interim);
     let shown = ex.reply.interim(head.status, &head.reason, &head.fields);
     shown.await.map_err(|Gone| BodyError::Gone)
 }
@@ -338,7 +340,7 @@ pub async fn relay(
     let is_early = !ex.body.is_done();
     ex.reply.keep_open_if(!is_early);
     let at = worker.unix_ms(started);
-    let mut fields = task::response_fields(worker, &response.fields, response.version, at);
+    let mut fields = prepare::response_fields(worker, &response.fields, response.version, at);
     let is_bodiless = ex.reply.is_head_only() || matches!(response.status, 204 | 304);
     if (ex.reply.is_head_only() || response.status == 304)
         && let Some(length) = response.fields.first(b"content-length")

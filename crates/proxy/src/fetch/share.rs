@@ -9,34 +9,30 @@
 //! - A reload (`no-cache`, `max-age`, `min-fresh`) shares a fetch that begins after it came, and that asks in its words; where the
 //!   listener makes reloads patient (`client-directives = "revalidate"`), any fetch whose answer is not older than a second.
 //!
-//! Limits: a request joins [`JOINS_MAX`] times; a reload waits [`BEHIND_MAX`] for the fetch before it.
+//! Limits: a request joins [`JOINS_MAX`] times; a reload waits for the fetch before it, not for ever (`task`).
 //! Not known here: what is stored, what becomes of the answer (`exchange`).
 
-use std::{
-    rc::Rc,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{rc::Rc, sync::Arc, time::Instant};
 
 use fields::Fields;
 use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, judge, may_share_as};
 
 use crate::{
     cache::find::Found,
+    cache::variant,
     fetch::flight::{FirstEvent, FlightReader, Heard, Join},
     fetch::hit_for_pass::Party,
-    fetch::task::{self, FetchRequest},
+    fetch::response::FetchRequest,
+    fetch::task,
+    listener::ListenerState,
     record::metrics,
     request::exchange::Exchange,
     request::wanted::Wanted,
-    state::{ListenerState, Worker},
+    state::Worker,
 };
 
 /// So many times a request joins others; after as many disappointments it asks alone.
 const JOINS_MAX: u32 = 2;
-/// The longest that a reload waits until the fetch before it is answered.
-pub const BEHIND_MAX: Duration = Duration::from_secs(5);
-
 /// What became of looking for company.
 pub enum Obtained {
     /// There is an answer, or the first event that there is none.
@@ -157,19 +153,11 @@ pub fn flight_key(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
         None if wanted.extras.is_empty() => wanted.key.clone(),
         None => [&wanted.key[..], b"\n", &wanted.extras].concat(),
     };
-    for_party(key, &wanted.request)
-}
-
-/// Who says who he is shares with his like.
-pub fn for_party(mut key: Vec<u8>, request: &Fields) -> Vec<u8> {
-    if Party::of(request) == Party::Authorised {
-        key.extend_from_slice(b"\nauthorization");
-    }
-    key
+    Party::of(&wanted.request).key(key)
 }
 
 fn variant_key(wanted: &Wanted, salt: u64, list: &[u8]) -> Vec<u8> {
-    let mut key = task::variant_key(&wanted.key, salt, list, &wanted.request);
+    let mut key = variant::variant_key(&wanted.key, salt, list, &wanted.request);
     key.extend_from_slice(&wanted.extras);
     key
 }
@@ -197,7 +185,7 @@ fn key_after(
                 return again;
             };
             let key = variant_key(wanted, 0, &list.to_bytes());
-            Some(for_party(key, &wanted.request))
+            Some(Party::of(&wanted.request).key(key))
                 .filter(|key| key != tried)
                 .or(again)
         }

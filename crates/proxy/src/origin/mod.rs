@@ -34,6 +34,7 @@ mod connect;
 mod dns;
 mod failures;
 mod inward;
+pub mod outcome;
 mod pool;
 mod tls;
 pub mod upstream;

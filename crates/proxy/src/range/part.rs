@@ -42,11 +42,14 @@ use crate::{
     deliver::{arriving, stored},
     fetch::flight::FirstEvent,
     fetch::pass::{self, Upload},
+    fetch::prepare,
+    fetch::response::{FetchRequest, Response},
     fetch::share,
     fetch::storing,
-    fetch::task::{self, FetchRequest, Response},
+    fetch::task,
     fetch::whom::whom_to_ask,
-    origin::upstream::{self, Upstream, UpstreamError},
+    origin::outcome::UpstreamError,
+    origin::upstream::{self, Upstream},
     range::fill::Filling,
     range::fill_lock::{self, FillLock},
     record::metrics,
@@ -378,9 +381,9 @@ impl Parts<'_, '_> {
         let (worker, fetch_request) = (self.ex.worker, &self.fetch_request);
         let update = (update, head.version);
         let (fresh, decision) =
-            task::freshened(worker, fetch_request.asker(), stale, update, self.asked_at);
+            prepare::freshened(worker, fetch_request.asker(), stale, update, self.asked_at);
         let (primary, began) = (self.wanted.primary, self.began);
-        let is_kept = task::publish_freshened(
+        let is_kept = prepare::publish_freshened(
             worker,
             primary,
             began,
@@ -431,7 +434,7 @@ impl Parts<'_, '_> {
             _ => return self.passed_from_now_on(),
         };
         let (moments, asked_at) = (upstream.moments, self.asked_at);
-        let response = task::prepare(worker, &self.fetch_request, &whole, asked_at, moments);
+        let response = prepare::response(worker, &self.fetch_request, &whole, asked_at, moments);
         let object = match self.keep(&response, span, total).await {
             Ok(object) => object,
             Err(is_for_long) => {

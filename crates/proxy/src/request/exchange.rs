@@ -24,12 +24,13 @@ use profile::{Class, StageName, access::Hierarchy};
 
 use crate::{
     cache::preloaded::Preloaded,
-    origin::upstream::Moments,
+    listener::ListenerState,
+    origin::outcome::Moments,
     record::metrics,
     reply::{After, Length, Reply, ReplyHead},
     request::asking::Kept,
     request::body::RequestBody,
-    state::{Finished, ListenerState, Stages, Worker},
+    state::{Finished, Stages, Worker},
 };
 
 /// A request whose head was parsed.

@@ -16,14 +16,9 @@ use httpcache::{Request, RequestDirectives, UnixMillis, cache_status::Forward};
 use store::Sequence;
 
 use crate::{
-    cache::find,
-    cache::object::Object,
-    deliver::stored,
-    fetch::task::{self, Asker},
-    reply::After,
-    request::exchange::Exchange,
-    request::wanted::Wanted,
-    state::{ListenerState, Worker},
+    cache::find, cache::object::Object, deliver::stored, fetch::prepare, fetch::response::Asker,
+    listener::ListenerState, reply::After, request::exchange::Exchange, request::wanted::Wanted,
+    state::Worker,
 };
 
 /// Brings what is stored in line with an answer to HEAD. `began`: the invalidation sequence when it was sent.
@@ -83,7 +78,7 @@ fn freshened(
         met: wanted.met,
         listener,
     };
-    let (fresh, decision) = task::freshened(
+    let (fresh, decision) = prepare::freshened(
         worker,
         asker,
         stored,
@@ -103,7 +98,7 @@ fn freshened(
     };
     // Its cookies are its asker's, where the rules take them from what is stored.
     let its_own = match decision.strip_set_cookie {
-        true => &task::without_cookies(&response.fields),
+        true => &prepare::without_cookies(&response.fields),
         false => &response.fields,
     };
     let (before, after) = (stored.fields(), fresh.fields());

@@ -2,7 +2,7 @@
 
 use http1::{Framing, RequestHead};
 
-use crate::{plan::Role, reply::After, request::exchange::Exchange, state::ListenerState};
+use crate::{listener::ListenerState, plan::Role, reply::After, request::exchange::Exchange};
 use message::Seen;
 
 /// OPTIONS and TRACE that end here (RFC 9110 §7.6.2): `None` when they are to be passed on.

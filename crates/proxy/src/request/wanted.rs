@@ -32,7 +32,7 @@ pub struct Wanted {
     pub client_directives: ClientDirectives,
     /// What is stored and marked so is not for it ([`ListenerState::foreign`]).
     ///
-    /// [`ListenerState::foreign`]: crate::state::ListenerState::foreign
+    /// [`ListenerState::foreign`]: crate::listener::ListenerState::foreign
     pub foreign: StandingFlags,
     /// Its values of what a rule makes part of the key; empty if none does.
     pub extras: Vec<u8>,
