@@ -9,8 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use fields::Fields;
 use httpcache::{
-    ByteRange, Condition, RequestDirectives, Span as Part, StandingFlags,
-    cache_status::{CacheStatus, Forward},
+    ByteRange, Condition, RequestDirectives, Span as Part, StandingFlags, cache_status::Forward,
 };
 use profile::Class;
 
@@ -20,7 +19,7 @@ use crate::{
     deliver::multipart::{Multipart, Piece},
     deliver::spans::{self, Source, Span},
     reply::{After, Length, ReplyHead},
-    request::exchange::{Exchange, Said},
+    request::exchange::{Exchange, Said, forwarded},
     request::wanted::Wanted,
     state::Worker,
 };
@@ -119,11 +118,12 @@ pub async fn on_error(
     if !httpcache::may_serve_on_error(&stale.standing, directives, now, disconnected) {
         return None;
     }
-    let mut line = Vec::with_capacity(64);
-    CacheStatus::forwarded(&ex.worker.shared.cache_name, why, &mut line)
-        .forward_status(status)
-        .ttl(stale.standing.ttl_s(now))
-        .detail("stale-if-error");
+    let ttl = stale.standing.ttl_s(now);
+    let line = forwarded(ex.worker, why, |line| {
+        line.forward_status(status)
+            .ttl(ttl)
+            .detail("stale-if-error")
+    });
     object(ex, wanted, stale, Class::Stale, line).await
 }
 

@@ -100,10 +100,11 @@ impl Response {
     }
 
     /// Adds why it is not stored.
-    pub fn say_why_not(&self, line: CacheStatus<'_>) {
+    pub fn say_why_not<'a>(&self, line: CacheStatus<'a>) -> CacheStatus<'a> {
         let forbidden = self.storable.err().map(|reason| reason.as_str());
-        if let Some(reason) = forbidden.or(self.not_stored) {
-            line.detail(reason);
+        match forbidden.or(self.not_stored) {
+            Some(reason) => line.detail(reason),
+            None => line,
         }
     }
 }

@@ -30,7 +30,7 @@ use fields::Fields;
 use http1::{Framing, ResponseHead};
 use httpcache::{
     ByteRange, ContentRange, RangeAsked, RangeSpec, RequestDirectives, Span as Part, UnixMillis,
-    cache_status::{CacheStatus, Forward},
+    cache_status::Forward,
 };
 use profile::Class;
 use store::Sequence;
@@ -54,7 +54,7 @@ use crate::{
     range::fill_lock::{self, FillLock},
     record::metrics,
     reply::{After, Length, ReplyHead, lines},
-    request::exchange::{Exchange, Said},
+    request::exchange::{Exchange, Said, forwarded},
     request::onward,
     request::wanted::Wanted,
 };
@@ -208,10 +208,9 @@ impl Parts<'_, '_> {
             return None;
         }
         metrics::add(&worker.counters.flights_joined, 1);
-        let mut status = Vec::with_capacity(96);
-        let name = &worker.shared.cache_name;
-        let line = CacheStatus::forwarded(name, self.why, &mut status).collapsed(true);
-        let _ = response.say_stored(line);
+        let status = forwarded(worker, self.why, |line| {
+            response.say_stored(line.collapsed(true))
+        });
         self.ex.record.asks(&wanted.asked.destination.host);
         let class = Class::Collapsed;
         arriving::response(self.ex, wanted, &reader, response, class, status).await
@@ -358,10 +357,8 @@ impl Parts<'_, '_> {
         if !is_kept {
             return Outcome::Pass;
         }
-        let mut status = Vec::with_capacity(64);
-        CacheStatus::forwarded(&worker.shared.cache_name, self.why, &mut status)
-            .forward_status(304)
-            .ttl(fresh.standing.ttl_s(worker.now_ms()));
+        let ttl = fresh.standing.ttl_s(worker.now_ms());
+        let status = forwarded(worker, self.why, |line| line.forward_status(304).ttl(ttl));
         let (shown, class) = (fresh.with_lines(&cookies), Class::Revalidated);
         let answered = stored::object(self.ex, self.wanted, &shown, class, status);
         if let Some(after) = answered.await {
@@ -588,9 +585,9 @@ impl Parts<'_, '_> {
         if response.storable.is_err() {
             worker.range_pass_list.note(wanted.primary, worker.now_ms());
         }
-        let mut status = Vec::with_capacity(64);
-        let line = CacheStatus::forwarded(&worker.shared.cache_name, self.why, &mut status);
-        response.say_why_not(response.say_stored(line));
+        let status = forwarded(worker, self.why, |line| {
+            response.say_why_not(response.say_stored(line))
+        });
         arriving::response(self.ex, wanted, &reader, &response, class, status)
             .await
             .map_or(Outcome::Pass, Outcome::Answered)
@@ -598,9 +595,7 @@ impl Parts<'_, '_> {
 
     /// Passes an answer on as it is.
     async fn relayed(&mut self, upstream: Upstream, head: &ResponseHead) -> Outcome {
-        let mut status = Vec::with_capacity(64);
-        let name = &self.ex.worker.shared.cache_name;
-        CacheStatus::forwarded(name, self.why, &mut status).detail("pass");
+        let status = forwarded(self.ex.worker, self.why, |line| line.detail("pass"));
         let no_body = Upload::default();
         Outcome::Answered(pass::relay(self.ex, upstream, head, no_body, status).await)
     }
@@ -614,14 +609,11 @@ impl Parts<'_, '_> {
     }
 
     async fn unsatisfied(&mut self, total: u64) -> Outcome {
-        let mut cache_status = Vec::with_capacity(64);
-        let name = &self.ex.worker.shared.cache_name;
-        CacheStatus::forwarded(name, self.why, &mut cache_status).forward_status(206);
         let said = Said {
             class: Class::Uncachable,
             content_type: b"",
             age_s: None,
-            cache_status,
+            cache_status: forwarded(self.ex.worker, self.why, |line| line.forward_status(206)),
         };
         let (head, length) = (stored::unsatisfied_head(total), Length::Known(0));
         let now = std::time::Instant::now();
@@ -630,11 +622,9 @@ impl Parts<'_, '_> {
     }
 
     async fn failed(&mut self, error: &UpstreamError) -> Outcome {
-        let mut status = Vec::with_capacity(64);
-        let name = &self.ex.worker.shared.cache_name;
-        CacheStatus::forwarded(name, self.why, &mut status).detail(error.token());
-        let (code, reason) = (error.status(), error.to_string());
-        Outcome::Answered(self.ex.own(code, &reason, &[], status).await)
+        let (status, reason) = (error.status(), error.to_string());
+        let answered = self.ex.failed(self.why, status, error.token(), &reason);
+        Outcome::Answered(answered.await)
     }
 
     /// Sends the bytes that are wanted, from disk and from the origin, and stores those from the origin:
@@ -660,12 +650,13 @@ impl Parts<'_, '_> {
             want,
             ..
         } = flow;
-        let mut cache_status = Vec::with_capacity(64);
-        let name = &worker.shared.cache_name;
-        let line = CacheStatus::forwarded(name, self.why, &mut cache_status).forward_status(206);
-        if filling.is_some() {
-            line.stored(true);
-        }
+        let cache_status = forwarded(worker, self.why, |line| {
+            let line = line.forward_status(206);
+            match filling {
+                Some(_) => line.stored(true),
+                None => line,
+            }
+        });
         let content_type = fields.first(b"content-type").unwrap_or_default().to_vec();
         let said = Said {
             class: match object {

@@ -33,8 +33,8 @@ use crate::{
     fetch::share::{self, Obtained},
     range::part::{self, Held, Outcome},
     reply::After,
-    request::exchange::{Exchange, Incoming},
-    request::forwarded,
+    request::exchange::{Exchange, Incoming, forwarded},
+    request::forwarded as forwarding,
     request::methods,
     request::onward,
     request::target::{self, Misplaced},
@@ -106,7 +106,7 @@ fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> 
     message::remove_hop_by_hop(&mut head.fields);
     let (how, client) = (listener.listener.forwarded, ex.peer.ip());
     let client_host = place.client_host();
-    forwarded::tell(&mut head.fields, how, client, client_host.as_deref());
+    forwarding::tell(&mut head.fields, how, client, client_host.as_deref());
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     let mut key = Vec::with_capacity(128);
     place.write_shaped_key(ruled.shape, &mut key);
@@ -314,14 +314,14 @@ impl Fetching<'_> {
             (false, Ok(())) => Class::Miss,
             (false, Err(_)) => Class::Uncachable,
         };
-        let mut status = Vec::with_capacity(96);
-        let name = &ex.worker.shared.cache_name;
-        let mut line = response.say_stored(CacheStatus::forwarded(name, self.why, &mut status));
-        //= rfc9211 §2.6   false: collapsing was attempted, and did not succeed
-        if joined || in_vain {
-            line = line.collapsed(joined);
-        }
-        response.say_why_not(line);
+        let status = forwarded(ex.worker, self.why, |line| {
+            let line = response.say_stored(line);
+            //= rfc9211 §2.6   false: collapsing was attempted, and did not succeed
+            response.say_why_not(match joined || in_vain {
+                true => line.collapsed(joined),
+                false => line,
+            })
+        });
         match arriving::response(ex, self.wanted, reader, response, class, status).await {
             Some(after) => after,
             None => Box::pin(pass::exchange(ex, self.wanted, Forward::UriMiss)).await,
@@ -341,13 +341,14 @@ impl Fetching<'_> {
         let cookies = Some(&validated.withheld).filter(|lines| !joined && !lines.is_empty());
         let with_cookies = cookies.map(|lines| validated.object.with_lines(lines));
         let object: &Object = with_cookies.as_ref().unwrap_or(&validated.object);
-        let mut status = Vec::with_capacity(96);
-        let line = CacheStatus::forwarded(&worker.shared.cache_name, self.why, &mut status)
-            .forward_status(304)
-            .ttl(object.standing.ttl_s(worker.now_ms()));
-        if joined {
-            line.collapsed(true);
-        }
+        let ttl = object.standing.ttl_s(worker.now_ms());
+        let status = forwarded(worker, self.why, |line| {
+            let line = line.forward_status(304).ttl(ttl);
+            match joined {
+                true => line.collapsed(true),
+                false => line,
+            }
+        });
         let class = Class::Revalidated;
         if let Some(after) = stored::object(ex, self.wanted, object, class, status).await {
             return after;
@@ -374,10 +375,8 @@ impl Fetching<'_> {
         if let Some(after) = self.stale_instead(ex, code, disconnected).await {
             return after;
         }
-        let mut status = Vec::with_capacity(96);
-        CacheStatus::forwarded(&ex.worker.shared.cache_name, self.why, &mut status)
-            .detail(error.token());
-        ex.own(code, &error.to_string(), &[], status).await
+        ex.failed(self.why, code, error.token(), &error.to_string())
+            .await
     }
 
     /// The stale object, when the origin failed and the rules allow it.
