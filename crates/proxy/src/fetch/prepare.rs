@@ -3,7 +3,7 @@
 //! Fields of the hop and of one client alone are taken out, ours are added, and the caching rules are asked. A stored response is
 //! freshened with what a 304, a 206 of the same representation, or a 200 to HEAD says of it.
 //!
-//! Not known here: bodies, who reads along.
+//! Not known here: bodies, readers.
 
 use std::{rc::Rc, sync::Arc};
 

@@ -1,11 +1,11 @@
 //! Joining a fetch in progress, or starting one: whom a request shares its answer with.
 //!
-//! Requests that may have one answer share a fetch ([`crate::fetch::flight`]). What they must agree in is the key under which the answer
-//! is stored: the resource's, or the variant's once it is known that the answers vary. Who joined in vain (the answer turns out
-//! to vary, or to be for the one who asked) knows more by then, and looks for company once again before it asks alone.
+//! Requests that may have one answer share a fetch ([`crate::fetch::flight`]). They must agree in the key under which the answer
+//! is stored: the resource's, or the variant's once it is known that the answers vary. A request that joined in vain, because the
+//! answer varies or is for one client alone, knows more by then: it joins or starts a fetch once more before it asks alone.
 //!
-//! - Who says who he is (Authorization) shares with his like: what he is given is seldom for others.
-//! - Where the last answer could not be shared, nobody waits for the next one ([`crate::fetch::hit_for_pass`]).
+//! - Requests with Authorization share only among themselves: their answers are seldom for others.
+//! - Where the last answer could not be shared, requests do not wait for the next one ([`crate::fetch::hit_for_pass`]).
 //! - A reload (`no-cache`, `max-age`, `min-fresh`) shares a fetch that begins after it came, and that asks in its words; where the
 //!   listener makes reloads patient (`client-directives = "revalidate"`), any fetch whose answer is not older than a second.
 //!
@@ -146,7 +146,7 @@ pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     }
 }
 
-/// What those who share a fetch for this agree in, as far as that is known: the key under which the answer is stored.
+/// The key that requests must agree in to share a fetch for this, as far as it is known: that under which the answer is stored.
 pub fn flight_key(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
     let key = match worker.shared.store.marker(wanted.primary) {
         Some(marker) => variant_key(wanted, marker.salt, &marker.list),
@@ -235,7 +235,7 @@ fn is_reload(directives: &RequestDirectives) -> bool {
     directives.no_cache || directives.max_age_s.is_some() || directives.min_fresh_s.is_some()
 }
 
-/// What a reload says to caches between us and the origin: only those who say the same may share its answer.
+/// What a reload says to caches between us and the origin: only reloads that say the same may share its answer.
 fn said(request: &Fields) -> Vec<u8> {
     let cache_control = request.all(b"cache-control");
     let pragma = request.all(b"pragma");

@@ -541,7 +541,8 @@ impl Parts<'_, '_> {
             // Those who want another variant do not wait for this one.
             let key = share::flight_key(worker, self.wanted);
             let hash = worker.hasher.hash(&key);
-            self.fill_lock = fill_lock::take_or_wait(worker, hash, fragment).await;
+            let (locks, watch) = (&worker.shared.flights.fill_locks, worker.deadlines.watch());
+            self.fill_lock = fill_lock::take_or_wait(locks, &watch, hash, fragment).await;
         }
         self.asked_at = worker.now_ms();
         !self.may_wait || self.fill_lock.is_some()
@@ -713,7 +714,7 @@ impl Parts<'_, '_> {
 struct Flow {
     /// Fields of the whole representation.
     fields: Fields,
-    /// Further field lines, for the one who asked alone.
+    /// Further field lines, for the client that asked alone.
     withheld: Vec<u8>,
     /// Age, if it is told.
     age_s: Option<u32>,
