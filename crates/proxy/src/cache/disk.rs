@@ -19,7 +19,7 @@ use std::{
     pin::pin,
     rc::Rc,
     sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -35,7 +35,7 @@ use crate::{
     cache::background::WakeUp,
     cache::lazy::{Brought, Gathered, LazyReads},
     cache::object::{Large, Object},
-    clock::Clock,
+    clock::{Clock, unix_ms},
     deadline::{Deadlines, Elapsed},
     plan::{LocalityMode, Storing},
     record::metrics::{self, Counters},
@@ -791,14 +791,6 @@ fn object_of(hash: KeyHash, parts: RecordParts) -> Option<Object> {
         object.standing.expire();
     }
     Some(object)
-}
-
-/// Wall time, milliseconds since 1970.
-pub fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO)
-        .as_millis() as u64
 }
 
 #[cfg(test)]

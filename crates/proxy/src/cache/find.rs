@@ -14,11 +14,11 @@ use profile::Class;
 use store::{KeyHash, Sequence};
 
 use crate::{
-    cache::disk::{Loaded, SwapIn, Unread},
+    cache::disk::{SwapIn, Unread},
     cache::memory::Resident,
     cache::object::Object,
-    request::exchange::Wanted,
     request::key::{self, variant_key},
+    request::wanted::Wanted,
     state::Worker,
 };
 
@@ -108,16 +108,19 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         }
     };
     let disk = worker.disk.as_ref().filter(|_| !wanted.skips_disk)?;
-    let loaded = disk.load(wanted.primary, hash, key).await;
-    if let Err(Unread::Other(other)) = &loaded {
-        wanted.is_contested.set(is_in_use(other));
-    }
-    let Loaded {
-        object,
-        swap_in,
-        beside,
-    } = loaded.ok()?;
-    shared.take_along(beside, began);
+    let preloaded = wanted.loaded.take().filter(|it| it.object.key == key);
+    let (object, swap_in, began) = match preloaded {
+        Some(it) => (it.object, Some(it.swap_in), it.began),
+        None => {
+            let loaded = disk.load(wanted.primary, hash, key).await;
+            if let Err(Unread::Other(other)) = &loaded {
+                wanted.is_contested.set(is_in_use(other));
+            }
+            let loaded = loaded.ok()?;
+            shared.take_along(loaded.beside, began);
+            (loaded.object, loaded.swap_in, began)
+        }
+    };
     if !shared.still_valid(&object, began) {
         return None; // purged while it was read
     }

@@ -17,12 +17,12 @@ use std::{
 use bytes::Bytes;
 use fields::Fields;
 use httpcache::VaryList;
-use store::{KeyHash, Sequence};
+use store::{Fragment, KeyHash, Sequence};
 
 use crate::{
     cache::object::{self, Large, Object},
     fetch::flight::{Flight, Keeping},
-    fetch::task::{self, FetchRequest, Response},
+    fetch::response::{FetchRequest, Response},
     request::key::{name_of_key, variant_key},
     state::Worker,
 };
@@ -93,7 +93,7 @@ impl Storing {
         let rule_bytes_max = response.decision.object_bytes_max;
         let length = response.length.unwrap_or(0);
         let admitted = shared.has_disk && shared.admits(flight.primary, length);
-        let to_disk = admitted && !store.is_paused(crate::cache::disk::unix_ms());
+        let to_disk = admitted && !store.is_paused(crate::clock::unix_ms());
         let (fragment_bytes, object_bytes_max) = if to_disk {
             let of_plan = shared.plan.limits.object_bytes_max;
             let most = of_plan.min(store.object_bytes_max()).min(rule_bytes_max);
@@ -357,7 +357,10 @@ impl Cut {
         let Place { key, primary, .. } = &kept.place;
         let pieces: Vec<&[u8]> = kept.pieces.iter().map(|p| &p[..]).collect();
         let put = |began| {
-            let fragment = task::fragment(self.fetch_id, self.number);
+            let fragment = Fragment {
+                fetch_id: self.fetch_id,
+                number: self.number,
+            };
             disk.store_fragment(key, *primary, fragment, &pieces, began)
         };
         let mut stored = put(self.began);

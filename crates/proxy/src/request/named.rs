@@ -10,11 +10,11 @@
 use fields::Fields;
 
 use crate::{
+    listener::ListenerState,
     plan::Role,
-    request::exchange::Wanted,
     request::key::{KEY_PREFIX, name_of_key},
     request::target,
-    state::ListenerState,
+    request::wanted::Wanted,
 };
 
 /// The URIs named by the response to this request, as they stand in keys.

@@ -15,12 +15,12 @@ use http1::{Fault, Reject, Target};
 use message::{Authority, Named, Scheme};
 
 use crate::{
+    listener::ListenerState,
     origin::Destination,
     plan::{Role, Route},
     request::key::{KEY_PREFIX, route_tags},
     request::ports,
     request::rulebook::{Rulebook, Ruled, Shape},
-    state::ListenerState,
 };
 
 /// A route, with what is needed of it for each request worked out once.

@@ -11,9 +11,9 @@ use message::{Named, Scheme};
 
 use super::{Place, RouteState};
 use crate::{
+    listener::ListenerState,
     plan::Role,
     request::key::{KEY_PREFIX, add_names},
-    state::ListenerState,
 };
 
 /// The URL of a purge as a forward listener sees it, or as an origin does.
