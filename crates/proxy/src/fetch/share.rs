@@ -36,20 +36,23 @@ const JOINS_MAX: u32 = 2;
 /// What became of looking for company.
 pub enum Obtained {
     /// There is an answer, or the first event that there is none.
-    Answer {
-        /// Where its body comes from.
-        reader: FlightReader,
-        /// The answer.
-        first_event: FirstEvent,
-        /// Another request asked for it.
-        joined: bool,
-        /// An answer was waited for that could not be had.
-        in_vain: bool,
-    },
+    Answer(Answer),
     /// What is wanted has been stored meanwhile.
     LookAgain,
     /// The client has gone.
     Gone,
+}
+
+/// What a fetch has brought.
+pub struct Answer {
+    /// Where its body comes from.
+    pub reader: FlightReader,
+    /// The answer.
+    pub first_event: FirstEvent,
+    /// Another request asked for it.
+    pub joined: bool,
+    /// An answer was waited for that this request may not have.
+    pub in_vain: bool,
 }
 
 /// Joins or starts a fetch, and waits for its head. `found`: what is stored and must be validated. `may_look_again`: if
@@ -120,12 +123,12 @@ pub async fn obtain(
         };
         if !joined || may_have(worker, wanted, to_satisfy, &first_event) {
             let in_vain = joins > 0;
-            return Obtained::Answer {
+            return Obtained::Answer(Answer {
                 reader,
                 first_event,
                 joined,
                 in_vain,
-            };
+            });
         }
         metrics::add(&worker.counters.flights_left, 1);
         joins += 1;

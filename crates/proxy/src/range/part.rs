@@ -263,9 +263,14 @@ impl Parts<'_, '_> {
                 true => want.end,
                 false => want.end.min(got.last + 1),
             };
-            let want = want.start..end;
-            let holes = (got, want, is_part, is_mistaken);
-            return self.filled(&object, holding, holes, upstream, &head).await;
+            let holes = Holes {
+                span: got,
+                want: want.start..end,
+                is_part,
+                is_mistaken,
+                holding,
+            };
+            return self.filled(&object, holes, upstream, &head).await;
         }
         match head.status {
             // Parts of another representation, or of what was not asked for. Nothing here can be trusted to belong together.
@@ -278,13 +283,11 @@ impl Parts<'_, '_> {
         }
     }
 
-    /// The origin sends the bytes of `span` that `object` lacks. `holes`: that span, the bytes that the client wants, whether they
-    /// are a part of the whole, and whether fragments are replaced.
+    /// The origin sends the bytes that `object` lacks.
     async fn filled(
         &mut self,
         object: &Object,
-        holding: Holding,
-        (span, want, is_part, replaces): (Part, Range<u64>, bool, bool),
+        holes: Holes,
         upstream: Upstream,
         head: &ResponseHead,
     ) -> Outcome {
@@ -293,7 +296,7 @@ impl Parts<'_, '_> {
         let update = httpcache::as_if_whole(&head.fields);
         let (fresh, cookies, is_kept) = self.freshened(object, &update, head);
         let filling = match is_kept {
-            true => Filling::begin(worker, &fresh, span.first, began, replaces),
+            true => Filling::begin(worker, &fresh, holes.span.first, began, holes.is_mistaken),
             false => None,
         };
         let flow = Flow {
@@ -302,10 +305,10 @@ impl Parts<'_, '_> {
             age_s: Some(fresh.standing.age_s(worker.now_ms())),
             total: fresh.large.map(|large| large.bytes),
             object: Some(fresh),
-            holding,
-            span,
-            want,
-            is_part,
+            holding: holes.holding,
+            span: holes.span,
+            want: holes.want,
+            is_part: holes.is_part,
         };
         self.send(flow, upstream, head, filling).await
     }
@@ -708,6 +711,20 @@ impl Parts<'_, '_> {
             false => Outcome::Pass,
         }
     }
+}
+
+/// What an object lacks of what is wanted.
+struct Holes {
+    /// The bytes that the origin sends.
+    span: Part,
+    /// The bytes that the client gets.
+    want: Range<u64>,
+    /// Are they a part of the whole?
+    is_part: bool,
+    /// The index takes other records for some of the fragments: they are replaced.
+    is_mistaken: bool,
+    /// The fragments that are there stay until they are sent.
+    holding: Holding,
 }
 
 /// What is sent, and where it comes from.

@@ -27,10 +27,10 @@ use crate::{
     conn::port_purge,
     conn::switch,
     deliver::{arriving, stored},
-    fetch::flight::{FirstEvent, FlightReader, Validated},
+    fetch::flight::{FirstEvent, Validated},
     fetch::pass,
     fetch::response::{FetchError, Response},
-    fetch::share::{self, Obtained},
+    fetch::share::{self, Answer, Obtained},
     range::part::{self, Held, Outcome},
     reply::After,
     request::exchange::{Exchange, Incoming, forwarded},
@@ -264,13 +264,8 @@ async fn fetched(
 ) -> After {
     let asked_at = Instant::now();
     let obtained = share::obtain(ex, wanted, directives, found, may_look_again).await;
-    let (reader, first_event, joined, in_vain) = match obtained {
-        Obtained::Answer {
-            reader,
-            first_event,
-            joined,
-            in_vain,
-        } => (reader, first_event, joined, in_vain),
+    let answer = match obtained {
+        Obtained::Answer(answer) => answer,
         Obtained::LookAgain => return Box::pin(cached(ex, wanted, false)).await,
         Obtained::Gone => return ex.abandon(Class::Error),
     };
@@ -281,29 +276,23 @@ async fn fetched(
         found: share::valid(ex.worker, found),
         why,
     };
-    match first_event {
-        FirstEvent::Response(response) => {
-            let company = (joined, in_vain);
-            fetching.response(ex, &reader, &response, company).await
-        }
+    match &answer.first_event {
+        FirstEvent::Response(response) => fetching.response(ex, &answer, response).await,
         FirstEvent::Validated(validated) => {
             let looked_up = found.map_or(Sequence::MAX, |found| found.began);
-            let began = reader.flight.began.min(looked_up);
-            fetching.validated(ex, began, &validated, joined).await
+            let began = answer.reader.flight.began.min(looked_up);
+            fetching
+                .validated(ex, began, validated, answer.joined)
+                .await
         }
-        FirstEvent::Failed(error) => fetching.failed(ex, &error, asked_at).await,
+        FirstEvent::Failed(error) => fetching.failed(ex, error, asked_at).await,
     }
 }
 
 impl Fetching<'_> {
-    /// The origin has sent a response. `company`: another request asked for it; an answer was waited for that could not be had.
-    async fn response(
-        &self,
-        ex: &mut Exchange<'_>,
-        reader: &FlightReader,
-        response: &Response,
-        (joined, in_vain): (bool, bool),
-    ) -> After {
+    /// The origin has sent a response.
+    async fn response(&self, ex: &mut Exchange<'_>, answer: &Answer, response: &Response) -> After {
+        let (joined, in_vain) = (answer.joined, answer.in_vain);
         ex.record.moments(&response.moments);
         if matches!(response.status, 500 | 502..=504)
             && let Some(after) = self.stale_instead(ex, response.status, false).await
@@ -323,7 +312,7 @@ impl Fetching<'_> {
                 false => line,
             })
         });
-        match arriving::response(ex, self.wanted, reader, response, class, status).await {
+        match arriving::response(ex, self.wanted, &answer.reader, response, class, status).await {
             Some(after) => after,
             None => Box::pin(pass::exchange(ex, self.wanted, Forward::UriMiss)).await,
         }
