@@ -49,6 +49,14 @@ impl Clock {
     }
 }
 
+/// The system's wall time, milliseconds since 1970: for what the stores do in the background.
+pub fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,14 +29,16 @@ use crate::{
     cache::lazy::LazyReads,
     conn::accepting::{Dealers, Dealt},
     conn::client,
+    listener::ListenerState,
     origin::{Connector, Settings, Tls},
     plan::{Listener, Plan, Role},
     record::journal::JournalWriter,
     record::labels::{self, Rows},
+    request::key::forward_tag,
     request::ports::Ports,
     request::rulebook::Rulebook,
     request::target::RouteState,
-    state::{ListenerState, Phase, Shared, Worker},
+    state::{Phase, Shared, Worker},
 };
 
 const TICK: Duration = Duration::from_millis(100);
@@ -322,7 +324,10 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             ),
         };
         Rc::new(ListenerState {
-            key_tag: crate::request::target::key_tag(listener, &shared.plan.listeners),
+            key_tag: match &listener.role {
+                Role::Forward(forward) => forward_tag(&forward.destinations, shared.hasher()),
+                Role::Reverse(_) => Vec::new(),
+            },
             routes,
             destinations,
             http_ports: match &listener.role {

@@ -66,8 +66,9 @@ Examples:
 
 Columns: status of the response, length of its body, its age (as Age would say), how long it
 is still fresh (+) or has been stale (-), the URL. In brackets behind it: the request fields
-that select a variant, and the tag of a listener or route whose rules differ (see: get
---variant, --tag). In the order of their place on the disk.";
+that select a variant, and how it was reached, if not through a public forward listener: the
+route's origin, or a number for the listener's destination rules (see: get --variant, --tag).
+In the order of their place on the disk.";
 
 const GET_EXAMPLES: &str = "\
 Examples:
@@ -151,7 +152,7 @@ pub struct GetFlags {
     /// A request field that selects the variant; may be repeated
     #[arg(long, value_name = "FIELD: VALUE", value_parser = field)]
     pub variant: Vec<(String, String)>,
-    /// Stored under the rules of a listener or route, as `ls` prints it
+    /// How it was reached, as `ls` prints it; of several variants this one
     #[arg(long, value_name = "TAG")]
     pub tag: Option<String>,
     /// To this file instead of standard output

@@ -367,6 +367,50 @@ fn what_is_removed_stays_away() {
     }
 }
 
+/// What was reached by routes and by listeners with rules of their own is found under its URL, and goes with it.
+#[test]
+fn tags_are_shown_asked_for_and_removed_with_their_url() {
+    let place = Place::empty();
+    let filler = Filler::open(&place.path);
+    filler.put("http://h/a\thttp://origin:80", 60, b"by the route");
+    filler.put_large("http://h/large\thttp://origin:80", &large(), 30_000);
+    filler.put_variant("http://h/v\t0123456789abcdef", "gzip", b"zipped");
+    filler.put_variant("http://h/v", "gzip", b"public");
+    filler.close();
+    let said = loligo(&["ls", place.name()]).ok().text;
+    assert!(said.contains("http://h/a [tag http://origin:80]"), "{said}");
+    let tags: Vec<Value> = place.ls().iter().map(|line| line["tag"].clone()).collect();
+    let route = Value::from("http://origin:80");
+    let listener = Value::from("0123456789abcdef");
+    assert_eq!(tags, [route.clone(), route, listener, Value::Null]);
+    loligo(&["verify", place.name()]).ok();
+
+    let get = |rest: &[&str]| {
+        let arguments = [&["get", place.name(), "--body"], rest].concat();
+        loligo(&arguments)
+    };
+    for tag in [&[][..], &["--tag", "http://origin:80"]] {
+        assert_eq!(
+            get(&[&["http://h/a"], tag].concat()).ok().text,
+            "by the route"
+        );
+    }
+    get(&["http://h/a", "--tag", "http://other:80"]).fails(1, "not in the store");
+    let path = place.path.with_extension("out");
+    get(&["http://h/large", "-o", path.to_str().unwrap()]).ok();
+    assert!(std::fs::read(path).unwrap() == large());
+    let gzip = ["http://h/v", "--variant", "Accept-Encoding: gzip"];
+    assert_eq!(get(&gzip).ok().text, "public");
+    let tagged = [&gzip[..], &["--tag", "0123456789abcdef"]].concat();
+    assert_eq!(get(&tagged).ok().text, "zipped");
+
+    for url in ["http://h/v", "http://h/a", "http://h/large"] {
+        let said = loligo(&["rm", place.name(), url, "--json"]).ok().json();
+        assert_eq!(said["found"], true, "{url}");
+        assert!(!place.urls().iter().any(|left| left == url));
+    }
+}
+
 #[test]
 fn a_store_in_use_is_left_alone() {
     let place = Place::full(true);
@@ -417,11 +461,16 @@ fn what_is_no_store_of_this_version_is_told_apart() {
         std::fs::write(&place.path, bytes).unwrap();
         place.name()
     };
-    let older = with(|bytes| [0, 32 << 10].into_iter().for_each(|at| bytes[at + 8] = 1));
+    let newer = with(|bytes| [0, 32 << 10].into_iter().for_each(|at| bytes[at + 8] = 99));
     for command in ["inspect", "ls", "verify"] {
-        loligo(&[command, older]).fails(2, "the store has format version 1, this program");
+        loligo(&[command, newer]).fails(2, "the store has format version 99, this program");
     }
-    loligo(&["init", older]).fails(2, "another format version");
+    loligo(&["init", newer]).fails(2, "another format version");
+    let older = with(|bytes| [0, 32 << 10].into_iter().for_each(|at| bytes[at + 8] = 3));
+    for command in ["inspect", "ls", "verify"] {
+        loligo(&[command, older]).fails(2, "an older Loligo wrote it, in a format that");
+    }
+    loligo(&["init", older]).fails(2, "a Loligo store here; nothing was written");
     let cut = with(|bytes| bytes.truncate(9 << 20));
     loligo(&["inspect", cut]).fails(2, "it was cut");
     let damaged = with(|bytes| [0, 32 << 10].into_iter().for_each(|at| bytes[at + 30] ^= 1));

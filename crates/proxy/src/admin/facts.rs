@@ -441,7 +441,7 @@ impl Facts {
         let stores = stores.map(|(store, device)| StoreFacts {
             path: device.path().display().to_string(),
             bytes: store.geometry().total_bytes,
-            paused: store.is_paused(crate::cache::disk::unix_ms()),
+            paused: store.is_paused(crate::clock::unix_ms()),
             aside: device.health().is_aside(),
             abandoned_bytes: device.health().abandoned_bytes(),
             recovery: store.recovery(),

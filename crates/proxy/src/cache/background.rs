@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use crate::{
-    cache::disk::unix_ms,
+    clock::unix_ms,
     health::pulse::{Pulse, StoreWork},
 };
 

@@ -10,3 +10,4 @@ pub mod memory;
 pub mod object;
 pub mod opening;
 pub mod predicate;
+pub mod preloaded;

@@ -3,13 +3,12 @@
 //! The loop waits for a request with no buffer of its own: bytes land in the worker's scratch space, and as
 //! long as requests come whole and are answered from memory ([`crate::conn::fast`]) nothing is allocated at all. A
 //! head that comes in parts, or a request that needs more, gets a buffer ([`Conn::input`]) and a task-sized
-//! future of its own ([`crate::request::exchange`]), boxed, so that an idle connection stays small.
+//! future of its own ([`crate::request::handle`]), boxed, so that an idle connection stays small.
 //!
 //! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`crate::conn::heads`]), idle
 //! time, time without progress in writing.
 
 use std::{
-    cell::Cell,
     future::poll_fn,
     io,
     net::SocketAddr,
@@ -21,21 +20,25 @@ use std::{
 };
 
 use bytes::{Buf, BytesMut};
-use http1::{Reject, RequestHead, Scratch, parse_request};
+use http1::{Framing, Reject, Scratch, parse_request};
+use message::Version;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 
 use crate::{
-    conn::fast::{self, Fast, FromDisk, OnDisk, Unsent},
-    conn::heads::Kept,
-    conn::pace::Pace,
-    deadline::{Deadlines, Watch},
+    conn::fast::{self, Fast, OnDisk, Sent, Unsent},
+    conn::socket::Conn,
+    listener::ListenerState,
     record::metrics,
-    reply::answer,
-    request::exchange,
-    state::{ConnectionCount, ListenerState, READ_BYTES, Worker},
+    reply::h1::H1,
+    reply::{After, Reply},
+    request::asking::Kept,
+    request::body::RequestBody,
+    request::exchange::{Exchange, Incoming, Notes},
+    request::handle,
+    state::{ConnectionCount, READ_BYTES, Worker},
 };
 
 /// Requests answered in a row before other connections of the worker get their turn.
@@ -44,53 +47,6 @@ const TURN_REQUESTS: usize = 32;
 const LINGER_BYTES: usize = 256 << 10;
 /// How long that may take.
 const LINGER: Duration = Duration::from_secs(2);
-
-/// A client connection.
-pub struct Conn {
-    /// The socket.
-    pub stream: TcpStream,
-    /// Who is there.
-    pub peer: SocketAddr,
-    /// Which listener took it.
-    pub listener: Rc<ListenerState>,
-    /// Bytes read and not yet used.
-    pub input: BytesMut,
-    /// What `input` takes of the budget of all heads, if anything is kept in it.
-    kept: Option<Kept>,
-    /// How it takes what it is sent.
-    pub pace: Pace,
-    /// Time-outs of this task.
-    pub watch: Rc<Watch>,
-    /// When it was accepted; taken by the first request.
-    pub accepted: Option<Instant>,
-    /// Bytes of body, or of a tunnel, that came with the request in progress.
-    pub body_bytes: Cell<u64>,
-}
-
-/// What the connection does after a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum After {
-    /// Reads the next request.
-    KeepOpen,
-    /// Closes.
-    Close,
-    /// Closes with a reset: the answer is not complete, and nothing else would show it.
-    Abort,
-}
-
-/// A request that needs more than the memory tier.
-pub struct Incoming {
-    /// Its head.
-    pub head: RequestHead,
-    /// How long the head was.
-    pub head_bytes: usize,
-    /// When its first byte was seen.
-    pub began: Instant,
-    /// When the connection was accepted, for the first request on it.
-    pub accepted: Option<Instant>,
-    /// The short way has waited for the disk in vain; nobody is to wait once more.
-    pub skips_disk: bool,
-}
 
 enum Turn {
     Request(Box<Incoming>),
@@ -152,21 +108,11 @@ pub async fn serve(
     peer: SocketAddr,
     _count: ConnectionCount,
 ) {
-    let mut conn = Conn {
-        stream,
-        peer,
-        listener,
-        input: BytesMut::new(),
-        kept: None,
-        pace: Pace::default(),
-        watch: Rc::new(Deadlines::watch(&worker.deadlines)),
-        accepted: Some(Instant::now()),
-        body_bytes: Cell::new(0),
-    };
+    let mut conn = Conn::new(&worker, listener, stream, peer);
     loop {
         match conn.turn(&worker).await {
             Turn::Request(incoming) => {
-                let after = Box::pin(exchange::handle(&worker, &mut conn, *incoming)).await;
+                let after = Box::pin(long_way(&worker, &mut conn, *incoming)).await;
                 if after == After::Abort || conn.pace.is_cut {
                     let zero = Some(Duration::ZERO);
                     let _ = socket2::SockRef::from(&conn.stream).set_linger(zero);
@@ -183,36 +129,30 @@ pub async fn serve(
             }
             Turn::Rejected(reject, began) => {
                 metrics::add(&worker.counters.requests_malformed, 1);
-                answer::refuse(&worker, &mut conn, reject.status(), reject.reason(), began).await;
+                let (status, reason) = (reject.status(), reject.reason());
+                refuse(&worker, &mut conn, status, reason, began).await;
                 conn.linger(&worker).await;
                 return;
             }
             Turn::TimedOut(began) => {
-                answer::refuse(
-                    &worker,
-                    &mut conn,
-                    408,
-                    "the request took too long to arrive",
-                    began,
-                )
-                .await;
+                let reason = "the request took too long to arrive";
+                refuse(&worker, &mut conn, 408, reason, began).await;
                 return;
             }
             Turn::Crowded(began) => {
                 metrics::add(&worker.counters.heads_shed, 1);
                 (conn.input, conn.kept) = (BytesMut::new(), None);
-                let (status, reason) = if began.elapsed() >= SLOW_HEAD {
-                    (
+                let (status, reason) = match began.elapsed() >= SLOW_HEAD {
+                    true => (
                         408,
                         "the request took too long to arrive while there were many",
-                    )
-                } else {
-                    (
+                    ),
+                    false => (
                         431,
                         "there is no room for a request as large as this at the moment",
-                    )
+                    ),
                 };
-                answer::refuse(&worker, &mut conn, status, reason, began).await;
+                refuse(&worker, &mut conn, status, reason, began).await;
                 conn.linger(&worker).await;
                 return;
             }
@@ -221,20 +161,50 @@ pub async fn serve(
     }
 }
 
+/// Answers a request that needs more than the memory tier.
+async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> After {
+    let head = &incoming.head;
+    let body = RequestBody::framed(head.framing, &worker.shared.limits);
+    let (listener, peer) = (Rc::clone(&conn.listener), conn.peer);
+    let is_head = head.method == "HEAD";
+    let reply = Reply::H1(H1::new(
+        worker,
+        conn,
+        head.version,
+        is_head,
+        head.keep_alive,
+    ));
+    let mut ex = Exchange::new(worker, listener, peer, &incoming, body, reply);
+    handle::handle(&mut ex, incoming).await
+}
+
+/// Refuses a request whose head could not be understood; the connection is closed afterwards.
+async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str, began: Instant) {
+    let mut ex = Exchange {
+        worker,
+        listener: Rc::clone(&conn.listener),
+        peer: conn.peer,
+        body: RequestBody::framed(Framing::None, &worker.shared.limits),
+        reply: Reply::H1(H1::new(worker, conn, Version::Http11, false, false)),
+        record: Notes::new(Kept::nonsense(), began),
+    };
+    ex.refuse(status, reason, None).await;
+}
+
 /// What became of the bytes at hand.
 enum Progress {
-    /// All answered; `0` is how many bytes of the buffer that was.
-    Answered(usize),
-    /// Answered but for what the socket did not take.
-    Unsent(usize, Box<Unsent>),
+    /// All answered.
+    Answered,
+    /// Answered except for what the socket did not take.
+    Unsent(Box<Unsent>),
     /// Needs the long way.
-    Request(usize, Box<Incoming>),
+    Request(Box<Incoming>),
     /// To be read from disk first.
-    OnDisk(usize, Box<OnDisk>),
+    OnDisk(Box<OnDisk>),
     /// The last request asked for the end of the connection.
     Close,
-    /// More bytes are needed; `0` were used.
-    Partial(usize),
+    /// More bytes are needed.
+    Partial,
     /// Refused.
     Rejected(Reject),
 }
@@ -242,44 +212,17 @@ enum Progress {
 impl Conn {
     /// Answers requests from memory until one needs more, or the connection ends.
     async fn turn(&mut self, worker: &Rc<Worker>) -> Turn {
-        let timeouts = &worker.shared.plan.timeouts;
         let mut answered = 0;
         let mut scanned = 0;
         let mut head_began: Option<Instant> = None;
         loop {
-            let began;
-            let progress;
-            if self.input.is_empty() {
-                // Nothing left over: read into the worker's space and use it from there.
-                let watch = Rc::clone(&self.watch);
-                let read = self.read_and_answer(worker);
-                match watch.limit_idle(timeouts.client_idle, pin!(read)).await {
-                    Err(_) => return Turn::Closed,
-                    Ok((Err(_), _)) => return Turn::Closed,
-                    Ok((Ok(None), _)) => return Turn::Closed,
-                    Ok((Ok(Some(p)), at)) => {
-                        progress = p;
-                        began = at;
-                    }
-                }
-            } else {
-                began = head_began.unwrap_or_else(Instant::now);
-                let complete = http1::scan_end(&self.input, scanned).is_some()
-                    || self.input.len() >= worker.shared.limits.head_bytes_max
-                    || scanned == 0;
-                if complete {
-                    let input = std::mem::take(&mut self.input);
-                    progress = self.answer_all(worker, &input, began);
-                    self.input = input;
-                } else {
-                    progress = Progress::Partial(0);
-                }
-            }
+            let Some((progress, began)) = self.progress(worker, scanned, head_began).await else {
+                return Turn::Closed;
+            };
+            (scanned, head_began) = (0, None);
             match progress {
-                Progress::Answered(n) => {
-                    self.drop_input(n);
+                Progress::Answered => {
                     self.kept = None;
-                    (scanned, head_began) = (0, None);
                     answered += 1;
                     if worker.shared.is_draining() {
                         return Turn::Closed;
@@ -288,60 +231,83 @@ impl Conn {
                         tokio::task::yield_now().await;
                     }
                 }
-                Progress::Unsent(n, unsent) => {
-                    self.drop_input(n);
-                    (scanned, head_began) = (0, None);
-                    if !self.holds_input(worker) {
-                        return Turn::Closed;
-                    }
-                    if !fast::send_rest(worker, self, *unsent).await {
+                // Boxed, so that an idle connection stays small.
+                Progress::Unsent(unsent) => {
+                    let is_held = self.holds_input(worker);
+                    if !is_held || !Box::pin(fast::send_rest(worker, self, *unsent)).await {
                         return Turn::Closed;
                     }
                 }
-                Progress::Request(n, incoming) => {
-                    self.drop_input(n);
-                    if !self.holds_input(worker) {
-                        return Turn::Crowded(began);
-                    }
-                    return Turn::Request(incoming);
+                Progress::Request(_) | Progress::OnDisk(_) if !self.holds_input(worker) => {
+                    return Turn::Crowded(began);
                 }
-                Progress::OnDisk(n, on_disk) => {
-                    self.drop_input(n);
-                    (scanned, head_began) = (0, None);
-                    if !self.holds_input(worker) {
-                        return Turn::Crowded(began);
-                    }
-                    // Boxed, so that an idle connection stays small.
+                Progress::Request(incoming) => return Turn::Request(incoming),
+                Progress::OnDisk(on_disk) => {
                     match Box::pin(fast::from_disk(worker, self, on_disk)).await {
-                        FromDisk::Sent(true) if !worker.shared.is_draining() => {}
-                        FromDisk::Sent(_) => return Turn::Closed,
-                        FromDisk::NotServed(incoming) => return Turn::Request(incoming),
+                        Ok(true) if !worker.shared.is_draining() => {}
+                        Ok(_) => return Turn::Closed,
+                        Err(incoming) => return Turn::Request(incoming),
                     }
                 }
                 Progress::Close => return Turn::Closed,
                 Progress::Rejected(reject) => return Turn::Rejected(reject, began),
-                Progress::Partial(n) => {
-                    self.drop_input(n);
-                    scanned = self.input.len();
-                    head_began = Some(began);
-                    let kept = self.kept.get_or_insert_with(|| worker.heads.place());
-                    if !kept.grow(self.input.len(), began) {
-                        return Turn::Crowded(began);
-                    }
-                    // Asked here too: a byte that is there at once ends no wait.
-                    let left = timeouts.client_head.saturating_sub(began.elapsed());
-                    if left.is_zero() {
-                        return Turn::TimedOut(began);
-                    }
-                    let watch = Rc::clone(&self.watch);
-                    match watch.limit(left, pin!(self.read_more(worker))).await {
-                        Err(_) => return Turn::TimedOut(began),
-                        Ok(More::Bytes) => {}
-                        Ok(More::Crowded) => return Turn::Crowded(began),
-                        Ok(More::Closed) => return Turn::Closed,
+                Progress::Partial => {
+                    (scanned, head_began) = (self.input.len(), Some(began));
+                    if let Err(turn) = self.await_more(worker, began).await {
+                        return turn;
                     }
                 }
             }
+        }
+    }
+
+    /// Answers what is at hand, or what comes next; also when its first byte was seen. `None`: the connection has ended. `scanned`:
+    /// so much of a head is known to be incomplete, and `began` then.
+    async fn progress(
+        &mut self,
+        worker: &Rc<Worker>,
+        scanned: usize,
+        began: Option<Instant>,
+    ) -> Option<(Progress, Instant)> {
+        if self.input.is_empty() {
+            // Nothing left over: read into the worker's space and use it from there.
+            let watch = Rc::clone(&self.watch);
+            let idle = worker.shared.plan.timeouts.client_idle;
+            let read = self.read_and_answer(worker);
+            return watch.limit_idle(idle, pin!(read)).await.ok()?;
+        }
+        let began = began.unwrap_or_else(Instant::now);
+        let is_complete = scanned == 0
+            || http1::scan_end(&self.input, scanned).is_some()
+            || self.input.len() >= worker.shared.limits.head_bytes_max;
+        if !is_complete {
+            return Some((Progress::Partial, began));
+        }
+        let input = std::mem::take(&mut self.input);
+        let (used, progress) = self.answer_all(worker, &input, began);
+        self.input = input;
+        self.drop_input(used);
+        Some((progress, began))
+    }
+
+    /// Waits for more of a head that began then. `Err`: there will be no more.
+    async fn await_more(&mut self, worker: &Worker, began: Instant) -> Result<(), Turn> {
+        let kept = self.kept.get_or_insert_with(|| worker.heads.place());
+        if !kept.grow(self.input.len(), began) {
+            return Err(Turn::Crowded(began));
+        }
+        // Asked here too: a byte that is there at once ends no wait.
+        let limit = worker.shared.plan.timeouts.client_head;
+        let left = limit.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Err(Turn::TimedOut(began));
+        }
+        let watch = Rc::clone(&self.watch);
+        match watch.limit(left, pin!(self.read_more(worker))).await {
+            Err(_) => Err(Turn::TimedOut(began)),
+            Ok(More::Bytes) => Ok(()),
+            Ok(More::Crowded) => Err(Turn::Crowded(began)),
+            Ok(More::Closed) => Err(Turn::Closed),
         }
     }
 
@@ -364,13 +330,6 @@ impl Conn {
         kept.hold(self.input.len())
     }
 
-    /// What was behind a request's head is taken: once nothing is left, nothing is counted.
-    pub fn input_taken(&mut self) {
-        if self.input.is_empty() {
-            self.kept = None;
-        }
-    }
-
     /// Reads more of a head. It comes by way of the worker's space, so that no more is kept than what has come.
     async fn read_more(&mut self, worker: &Worker) -> More {
         poll_fn(|cx| {
@@ -390,11 +349,8 @@ impl Conn {
     }
 
     /// Reads once into the worker's space and answers what is there. What is left over is copied to `input`.
-    /// `Ok(None)` is the end of the connection.
-    async fn read_and_answer(
-        &mut self,
-        worker: &Rc<Worker>,
-    ) -> (io::Result<Option<Progress>>, Instant) {
+    /// `None` is the end of the connection.
+    async fn read_and_answer(&mut self, worker: &Rc<Worker>) -> Option<(Progress, Instant)> {
         poll_fn(|cx| {
             let mut space = worker.input.borrow_mut();
             let mut buf = ReadBuf::new(&mut space);
@@ -402,75 +358,59 @@ impl Conn {
             // saves the read that would only say so.
             let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf));
             let began = Instant::now();
-            if let Err(error) = result {
-                return Poll::Ready((Err(error), began));
-            }
             let n = buf.filled().len();
             debug_assert!(n <= READ_BYTES);
-            if n == 0 {
-                return Poll::Ready((Ok(None), began));
+            if result.is_err() || n == 0 {
+                return Poll::Ready(None);
             }
-            let progress = self.answer_all(worker, &space[..n], began);
-            let used = match &progress {
-                Progress::Answered(used)
-                | Progress::Unsent(used, _)
-                | Progress::Request(used, _)
-                | Progress::OnDisk(used, _)
-                | Progress::Partial(used) => *used,
-                Progress::Close | Progress::Rejected(_) => n,
-            };
+            let (used, progress) = self.answer_all(worker, &space[..n], began);
             if used < n {
                 self.input.extend_from_slice(&space[used..n]);
             }
-            // The caller drops nothing: `input` begins behind what was used.
-            let progress = match progress {
-                Progress::Answered(_) => Progress::Answered(0),
-                Progress::Unsent(_, unsent) => Progress::Unsent(0, unsent),
-                Progress::Request(_, incoming) => Progress::Request(0, incoming),
-                Progress::OnDisk(_, on_disk) => Progress::OnDisk(0, on_disk),
-                Progress::Partial(_) => Progress::Partial(0),
-                other => other,
-            };
-            Poll::Ready((Ok(Some(progress)), began))
+            Poll::Ready(Some((progress, began)))
         })
         .await
     }
 
-    /// Goes through the requests in `bytes`.
-    fn answer_all(&mut self, worker: &Rc<Worker>, bytes: &[u8], began: Instant) -> Progress {
+    /// Goes through the requests in `bytes`; also says how many bytes are done with.
+    fn answer_all(
+        &mut self,
+        worker: &Rc<Worker>,
+        bytes: &[u8],
+        began: Instant,
+    ) -> (usize, Progress) {
         let mut used = 0;
         let mut began = began;
         loop {
             let rest = &bytes[used..];
             if rest.is_empty() {
-                return Progress::Answered(used);
+                return (used, Progress::Answered);
             }
             let mut scratch = Scratch::new();
             let view = match parse_request(rest, &worker.shared.limits, &mut scratch) {
                 Ok(Some(view)) => view,
-                Ok(None) => return Progress::Partial(used),
-                Err(reject) => return Progress::Rejected(reject),
+                Ok(None) => return (used, Progress::Partial),
+                Err(reject) => return (bytes.len(), Progress::Rejected(reject)),
             };
             let accepted = self.accepted.take();
-            match fast::answer(worker, self, &view, rest, began, accepted) {
-                Fast::Sent => used += view.head_bytes,
-                Fast::SentLast => return Progress::Close,
-                Fast::Unsent(unsent) => return Progress::Unsent(used + view.head_bytes, unsent),
-                Fast::Failed => return Progress::Close,
-                Fast::OnDisk(on_disk) => return Progress::OnDisk(used + view.head_bytes, on_disk),
-                Fast::NotHere => {
-                    let head_bytes = view.head_bytes;
-                    let incoming = Box::new(Incoming {
-                        head: view.to_owned(),
-                        head_bytes,
-                        began,
-                        accepted,
-                        skips_disk: false,
-                    });
-                    return Progress::Request(used + head_bytes, incoming);
+            let answered = fast::answer(worker, self, &view, began, accepted);
+            used += view.head_bytes;
+            let progress = match answered {
+                Fast::Hit(Sent::All(true)) => {
+                    began = Instant::now();
+                    continue;
                 }
-            }
-            began = Instant::now();
+                Fast::Hit(Sent::All(false) | Sent::Gone) => {
+                    return (bytes.len(), Progress::Close);
+                }
+                Fast::Hit(Sent::Some(unsent)) => Progress::Unsent(unsent),
+                Fast::OnDisk(on_disk) => Progress::OnDisk(on_disk),
+                Fast::NotHere => {
+                    let incoming = Incoming::new(&view, began, accepted);
+                    Progress::Request(Box::new(incoming))
+                }
+            };
+            return (used, progress);
         }
     }
 

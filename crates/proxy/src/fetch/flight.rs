@@ -4,9 +4,9 @@
 //! body piece by piece; readers, on any worker, each go through the pieces at their own pace. Pieces are
 //! reference-counted and shared.
 //!
-//! Who may join: a request for the same key (the variant's, once it is known) while the flight is open to joiners, which it is until its head
-//! turns out not to be storable, its key is invalidated, or its first bytes are no longer at hand. What a
-//! joiner may be *given* is decided by the caller from the head (`fetch`), not here.
+//! A request for the same key (the variant's, once it is known) may join until the head turns out not to be storable, the key is
+//! invalidated, or the first bytes are no longer at hand. Whether a joiner may be *given* the answer is decided by the caller from the
+//! head (`share`), not here.
 //!
 //! Memory: a flight keeps what its slowest reader has not seen, or what is being stored, but not more than a
 //! window. Beyond it
@@ -33,15 +33,15 @@ use std::{
 
 use bytes::Bytes;
 use fields::Fields;
+use http1::ResponseHead;
 use store::{KeyHash, Sequence};
 
 pub use table::{Flights, Held, Join};
 
 use crate::{
     cache::object::Object,
-    fetch::task::{FetchError, Response},
-    fetch::upstream::Moments,
-    reply::interim::{Hint, INTERIM_MAX},
+    fetch::response::{FetchError, Response},
+    origin::outcome::{INTERIM_MAX, Moments},
 };
 
 /// Tables of flights; a power of two.
@@ -67,6 +67,19 @@ pub enum FirstEvent {
     Failed(Arc<FetchError>),
 }
 
+/// An interim response (RFC 9110 §15.2) to a fetch.
+///
+/// It goes to the request that began the fetch, and to those that have sent the very same fields: nothing in an interim response says
+/// whom it is for, and the answer that would say so is not there yet. For requests that are equal the origin could not have
+/// meant one and not the other.
+#[derive(Clone)]
+pub struct Hint {
+    /// Its head, as it goes on.
+    pub head: Arc<ResponseHead>,
+    /// The fields of the request it was sent to.
+    pub asked_with: Arc<Fields>,
+}
+
 /// What a reader that waits for the head hears.
 pub enum Heard {
     /// An interim response; more is to come.
@@ -79,9 +92,9 @@ pub enum Heard {
 pub struct Validated {
     /// The response, freshened.
     pub object: Object,
-    /// Field lines of the 304 that only the one who asked gets: its cookies.
+    /// Field lines of the 304 for the client that began the fetch alone: its cookies.
     pub withheld: Bytes,
-    /// May it still be stored, and so be given to others than the one who asked?
+    /// May it still be stored, and so be given to other requests than the one that began the fetch?
     pub storable: bool,
     /// The fields it was asked with.
     pub asked_with: Arc<Fields>,
@@ -178,7 +191,7 @@ impl Flight {
         }
     }
 
-    /// Publishes what the origin answered. `joinable`: may others still join, and those who have stay?
+    /// Publishes what the origin answered. `joinable`: may other requests still join, and may those that have joined stay?
     pub fn publish(&self, first_event: FirstEvent, joinable: bool, plan: Keeping, window: u64) {
         let mut state = self.lock();
         state.window = window;

@@ -1,10 +1,11 @@
-//! Asking the origin: who shares a fetch, how it runs, what is stored of it, what is passed through.
+//! Asking the origin: which requests share a fetch, how it runs, what is stored of it, what is passed through.
 
 pub mod flight;
 pub mod hit_for_pass;
 pub mod pass;
-pub mod request_body;
+pub mod prepare;
+pub mod response;
 pub mod share;
 pub mod storing;
 pub mod task;
-pub mod upstream;
+pub mod whom;

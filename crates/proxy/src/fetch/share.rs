@@ -1,73 +1,70 @@
 //! Joining a fetch in progress, or starting one: whom a request shares its answer with.
 //!
-//! Requests that may have one answer share a fetch ([`crate::fetch::flight`]). What they must agree in is the key under which the answer
-//! is stored: the resource's, or the variant's once it is known that the answers vary. Who joined in vain (the answer turns out
-//! to vary, or to be for the one who asked) knows more by then, and looks for company once again before it asks alone.
+//! Requests that may have one answer share a fetch ([`crate::fetch::flight`]). They must agree in the key under which the answer
+//! is stored: the resource's, or the variant's once it is known that the answers vary. A request that joined in vain, because the
+//! answer varies or is for one client alone, knows more by then: it joins or starts a fetch once more before it asks alone.
 //!
-//! - Who says who he is (Authorization) shares with his like: what he is given is seldom for others.
-//! - Where the last answer could not be shared, nobody waits for the next one ([`crate::fetch::hit_for_pass`]).
+//! - Requests with Authorization share only among themselves: their answers are seldom for others.
+//! - Where the last answer could not be shared, requests do not wait for the next one ([`crate::fetch::hit_for_pass`]).
 //! - A reload (`no-cache`, `max-age`, `min-fresh`) shares a fetch that begins after it came, and that asks in its words; where the
 //!   listener makes reloads patient (`client-directives = "revalidate"`), any fetch whose answer is not older than a second.
 //!
-//! Limits: a request joins [`JOINS_MAX`] times; a reload waits [`BEHIND_MAX`] for the fetch before it.
+//! Limits: a request joins [`JOINS_MAX`] times; a reload waits for the fetch before it, not for ever (`task`).
 //! Not known here: what is stored, what becomes of the answer (`exchange`).
 
-use std::{
-    rc::Rc,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{rc::Rc, sync::Arc, time::Instant};
 
 use fields::Fields;
 use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, judge, may_share_as};
 
 use crate::{
     cache::find::Found,
-    conn::client::Conn,
     fetch::flight::{FirstEvent, FlightReader, Heard, Join},
     fetch::hit_for_pass::Party,
-    fetch::task::{self, FetchRequest},
+    fetch::response::FetchRequest,
+    fetch::task,
+    listener::ListenerState,
     record::metrics,
-    reply::answer::{self, Answering},
-    request::exchange::Wanted,
+    request::exchange::Exchange,
+    request::key::{self, hash_of_key},
+    request::wanted::Wanted,
     state::Worker,
 };
 
 /// So many times a request joins others; after as many disappointments it asks alone.
 const JOINS_MAX: u32 = 2;
-/// The longest that a reload waits until the fetch before it is answered.
-pub const BEHIND_MAX: Duration = Duration::from_secs(5);
-
 /// What became of looking for company.
 pub enum Obtained {
     /// There is an answer, or the first event that there is none.
-    Answer {
-        /// Where its body comes from.
-        reader: FlightReader,
-        /// The answer.
-        first_event: FirstEvent,
-        /// Another request asked for it.
-        joined: bool,
-        /// An answer was waited for that could not be had.
-        in_vain: bool,
-    },
+    Answer(Answer),
     /// What is wanted has been stored meanwhile.
     LookAgain,
     /// The client has gone.
     Gone,
 }
 
+/// What a fetch has brought.
+pub struct Answer {
+    /// Where its body comes from.
+    pub reader: FlightReader,
+    /// The answer.
+    pub first_event: FirstEvent,
+    /// Another request asked for it.
+    pub joined: bool,
+    /// An answer was waited for that this request may not have.
+    pub in_vain: bool,
+}
+
 /// Joins or starts a fetch, and waits for its head. `found`: what is stored and must be validated. `may_look_again`: if
 /// somebody has fetched it meanwhile.
 pub async fn obtain(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
+    ex: &mut Exchange<'_>,
     wanted: &Wanted,
     directives: &RequestDirectives,
     found: Option<&Found>,
     may_look_again: bool,
 ) -> Obtained {
+    let worker = ex.worker;
     let flights = &worker.shared.flights;
     let primary = wanted.primary;
     let sequence = || worker.shared.store.sequence(primary);
@@ -95,8 +92,9 @@ pub async fn obtain(
             }
             Some(_) => Join::Alone,
         };
-        let fetch_request =
-            |is_conditional| fetch_request(conn, wanted, valid(worker, found), is_conditional);
+        let fetch_request = |is_conditional| {
+            fetch_request(&ex.listener, wanted, valid(worker, found), is_conditional)
+        };
         let (reader, joined) = match join {
             Join::Joined(reader) => {
                 metrics::add(&worker.counters.flights_joined, 1);
@@ -120,17 +118,17 @@ pub async fn obtain(
             }
             Join::Unneeded => return Obtained::LookAgain,
         };
-        let Some(first_event) = first_event(worker, conn, on, wanted, &reader).await else {
+        let Some(first_event) = first_event(ex, wanted, &reader).await else {
             return Obtained::Gone;
         };
         if !joined || may_have(worker, wanted, to_satisfy, &first_event) {
             let in_vain = joins > 0;
-            return Obtained::Answer {
+            return Obtained::Answer(Answer {
                 reader,
                 first_event,
                 joined,
                 in_vain,
-            };
+            });
         }
         metrics::add(&worker.counters.flights_left, 1);
         joins += 1;
@@ -141,37 +139,28 @@ pub async fn obtain(
 }
 
 /// Fetches behind the back of a client that gets what is stale: one fetch a key.
-pub fn fetch_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &Found) {
+pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
+    let worker = ex.worker;
     let key = flight_key(worker, wanted);
     let directives = RequestDirectives::default();
     if let Join::Started(reader) = join_or_start(worker, wanted, &key, &directives, true) {
-        let fetch_request = fetch_request(conn, wanted, Some(stale), false);
+        let fetch_request = fetch_request(&ex.listener, wanted, Some(stale), false);
         task::start(worker, Arc::clone(&reader.flight), fetch_request);
     }
 }
 
-/// What those who share a fetch for this agree in, as far as that is known: the key under which the answer is stored.
+/// The key that requests must agree in to share a fetch for this, as far as it is known: that under which the answer is stored.
 pub fn flight_key(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
     let key = match worker.shared.store.marker(wanted.primary) {
         Some(marker) => variant_key(wanted, marker.salt, &marker.list),
         None if wanted.extras.is_empty() => wanted.key.clone(),
         None => [&wanted.key[..], b"\n", &wanted.extras].concat(),
     };
-    for_party(key, &wanted.request)
-}
-
-/// Who says who he is shares with his like.
-pub fn for_party(mut key: Vec<u8>, request: &Fields) -> Vec<u8> {
-    if Party::of(request) == Party::Authorised {
-        key.extend_from_slice(b"\nauthorization");
-    }
-    key
+    Party::of(&wanted.request).key(key)
 }
 
 fn variant_key(wanted: &Wanted, salt: u64, list: &[u8]) -> Vec<u8> {
-    let mut key = task::variant_key(&wanted.key, salt, list, &wanted.request);
-    key.extend_from_slice(&wanted.extras);
-    key
+    key::variant_key(&wanted.key, salt, list, &wanted.request, &wanted.extras)
 }
 
 /// What to look for company with after an answer that could not be had. Nothing: there is no use in that.
@@ -197,7 +186,7 @@ fn key_after(
                 return again;
             };
             let key = variant_key(wanted, 0, &list.to_bytes());
-            Some(for_party(key, &wanted.request))
+            Some(Party::of(&wanted.request).key(key))
                 .filter(|key| key != tried)
                 .or(again)
         }
@@ -221,7 +210,7 @@ fn join_or_start(
     let began = || {
         let sequence = shared.store.sequence(wanted.primary);
         let is_served = || {
-            let resident = shared.memory.get(worker.hasher.hash(key), key)?;
+            let resident = shared.memory.get(hash_of_key(worker.hasher, key), key)?;
             let standing = &resident.object.standing;
             let verdict = judge(standing, directives, worker.now_ms());
             Some(matches!(verdict, Verdict::Fresh) && !wanted.is_foreign(standing))
@@ -247,7 +236,7 @@ fn is_reload(directives: &RequestDirectives) -> bool {
     directives.no_cache || directives.max_age_s.is_some() || directives.min_fresh_s.is_some()
 }
 
-/// What a reload says to caches between us and the origin: only those who say the same may share its answer.
+/// What a reload says to caches between us and the origin: only reloads that say the same may share its answer.
 fn said(request: &Fields) -> Vec<u8> {
     let cache_control = request.all(b"cache-control");
     let pragma = request.all(b"pragma");
@@ -273,14 +262,15 @@ pub fn is_conditional(request: &Fields) -> bool {
     request.contains(b"if-none-match") || request.contains(b"if-modified-since")
 }
 
-fn fetch_request(
-    conn: &Conn,
+/// What to fetch for a request that came by this listener. `stale`: what is to be validated.
+pub fn fetch_request(
+    listener: &Rc<ListenerState>,
     wanted: &Wanted,
     stale: Option<&Found>,
     is_conditional: bool,
 ) -> FetchRequest {
     FetchRequest {
-        listener: Rc::clone(&conn.listener),
+        listener: Rc::clone(listener),
         asked: wanted.asked.clone(),
         request: Arc::clone(&wanted.request),
         is_conditional,
@@ -288,6 +278,7 @@ fn fetch_request(
         key: wanted.key.clone(),
         met: wanted.met,
         extras: wanted.extras.clone(),
+        is_contested: wanted.is_contested.get(),
         stale: stale.map(|f| f.stored.object().clone()),
         stale_began: stale.map_or(0, |f| f.began),
     }
@@ -295,9 +286,7 @@ fn fetch_request(
 
 /// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone.
 async fn first_event(
-    worker: &Worker,
-    conn: &mut Conn,
-    on: &mut Answering,
+    ex: &mut Exchange<'_>,
     wanted: &Wanted,
     reader: &FlightReader,
 ) -> Option<FirstEvent> {
@@ -308,12 +297,12 @@ async fn first_event(
             Heard::Hint(hint) => hint,
         };
         heard += 1;
-        //= rfc9110 §15.2   a server MUST NOT send a 1xx response to an HTTP/1.0 client
-        let same =
+        let is_same =
             Arc::ptr_eq(&hint.asked_with, &wanted.request) || hint.asked_with == wanted.request;
-        if on.http11 && same && answer::raw(worker, conn, hint.bytes.into()).await.is_err() {
-            on.keep_open = false;
-            return None;
+        if is_same {
+            let head = &hint.head;
+            let shown = ex.reply.interim(head.status, &head.reason, &head.fields);
+            shown.await.ok()?;
         }
     }
 }

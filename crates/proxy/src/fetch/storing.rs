@@ -17,12 +17,13 @@ use std::{
 use bytes::Bytes;
 use fields::Fields;
 use httpcache::VaryList;
-use store::{KeyHash, Sequence};
+use store::{Fragment, KeyHash, Sequence};
 
 use crate::{
     cache::object::{self, Large, Object},
     fetch::flight::{Flight, Keeping},
-    fetch::task::{self, FetchRequest, Response},
+    fetch::response::{FetchRequest, Response},
+    request::key::{name_of_key, variant_key},
     state::Worker,
 };
 
@@ -58,7 +59,7 @@ pub struct Place {
     pub key: Bytes,
     /// Its hash.
     pub hash: KeyHash,
-    /// Hash of the key without the variant.
+    /// Hash of the name in it.
     pub primary: KeyHash,
 }
 
@@ -92,7 +93,7 @@ impl Storing {
         let rule_bytes_max = response.decision.object_bytes_max;
         let length = response.length.unwrap_or(0);
         let admitted = shared.has_disk && shared.admits(flight.primary, length);
-        let to_disk = admitted && !store.is_paused(crate::cache::disk::unix_ms());
+        let to_disk = admitted && !store.is_paused(crate::clock::unix_ms());
         let (fragment_bytes, object_bytes_max) = if to_disk {
             let of_plan = shared.plan.limits.object_bytes_max;
             let most = of_plan.min(store.object_bytes_max()).min(rule_bytes_max);
@@ -356,7 +357,10 @@ impl Cut {
         let Place { key, primary, .. } = &kept.place;
         let pieces: Vec<&[u8]> = kept.pieces.iter().map(|p| &p[..]).collect();
         let put = |began| {
-            let fragment = task::fragment(self.fetch_id, self.number);
+            let fragment = Fragment {
+                fetch_id: self.fetch_id,
+                number: self.number,
+            };
             disk.store_fragment(key, *primary, fragment, &pieces, began)
         };
         let mut stored = put(self.began);
@@ -381,7 +385,8 @@ impl Cut {
     }
 }
 
-/// The key the response is stored under: with Vary, through the marker that holds its list.
+/// The key the response is stored under: its own, or that of a variant, if it has Vary, a rule adds something, or the name is taken by
+/// a response of another tag. Variants are found through the marker that holds the list of selecting fields.
 pub fn place(
     worker: &Worker,
     began: Sequence,
@@ -389,7 +394,7 @@ pub fn place(
     response: &Fields,
 ) -> Option<Place> {
     let shared = &worker.shared;
-    let primary = worker.hasher.hash(&fetch_request.key);
+    let primary = (worker.hasher).hash(name_of_key(&fetch_request.key));
     let present = shared.store.marker(primary);
     let marker = match httpcache::vary_list(response).ok()? {
         Some(mut list) => {
@@ -411,9 +416,11 @@ pub fn place(
                 });
             resumed.or_else(|| shared.store.set_marker(primary, &bytes, began))?
         }
-        // Without Vary, but variants are known: an empty list makes this the only one. And what a rule makes part of the key is
-        // part of a variant's.
-        None if present.is_some() || !fetch_request.extras.is_empty() => {
+        // Without Vary, but variants are known: an empty list makes this the only one of its tag.
+        None if present.is_some()
+            || fetch_request.is_contested
+            || !fetch_request.extras.is_empty() =>
+        {
             shared.store.set_marker(primary, b"", began)?
         }
         None => {
@@ -424,16 +431,16 @@ pub fn place(
             });
         }
     };
-    // What was stored without Vary would be found first.
+    // What is stored directly would be found first.
     shared.memory.remove(primary);
     shared.store.of(primary).forget(primary);
-    let mut key = task::variant_key(
+    let key = variant_key(
         &fetch_request.key,
         marker.salt,
         &marker.list,
         &fetch_request.request,
+        &fetch_request.extras,
     );
-    key.extend_from_slice(&fetch_request.extras);
     Some(Place {
         hash: worker.hasher.hash(&key),
         key: key.into(),

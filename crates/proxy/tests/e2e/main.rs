@@ -31,6 +31,7 @@
 //! | `hostile` | origins that die, lie or babble; clients that leave |
 //! | `ranges` | parts of what is stored and of what arrives |
 //! | `parts` | parts of what is not stored, or not wholly |
+//! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
 //! | `workers` | several threads that accept |
 
@@ -52,6 +53,7 @@ mod head;
 mod herds;
 mod hostile;
 mod interim;
+mod keys;
 mod large;
 mod negative;
 mod parts;

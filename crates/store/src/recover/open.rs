@@ -151,12 +151,16 @@ impl OpenPlan {
             Ok(superblock) => Self::with(superblock, wanted),
             Err(SuperblockError::Blank) => Self::Fresh { reason: "the store is new", previous: None },
             Err(SuperblockError::Damaged) => {
-                Self::Fresh { reason: "the superblock is damaged", previous: None }
+                Self::Fresh { reason: "the superblock is damaged in both its copies", previous: None }
             }
             Err(SuperblockError::Foreign) => Self::Refused {
                 message: "this is not a Loligo store and not empty; name another file, or remove this one \
                           if it is not needed"
                     .into(),
+            },
+            Err(SuperblockError::Version { found }) if found < FORMAT_VERSION => Self::Fresh {
+                reason: "an older Loligo wrote it, in a format that this one does not read",
+                previous: None,
             },
             Err(SuperblockError::Version { found }) => Self::Refused {
                 message: format!(

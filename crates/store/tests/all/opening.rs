@@ -1,7 +1,7 @@
 //! Opening and closing, one example each.
 
 use crate::common::{MIB, Shell, body};
-use store::{KeyHash, OpenPlan, Outcome, State, Superblock};
+use store::{FORMAT_VERSION, KeyHash, OpenPlan, Outcome, State, Superblock};
 
 fn fill_100(shell: &mut Shell) {
     for n in 0..100u64 {
@@ -119,12 +119,21 @@ fn what_is_not_ours_is_not_touched() {
         plan(&[b'x'; Superblock::BYTES]),
         OpenPlan::Refused { .. }
     ));
-    let mut start = shell.disk[..Superblock::BYTES].to_vec();
-    for at in Superblock::OFFSETS {
-        start[at as usize + 8] = 7;
+    let of_version = |version: u32| {
+        let mut start = shell.disk[..Superblock::BYTES].to_vec();
+        for at in Superblock::OFFSETS {
+            start[at as usize + 8..][..4].copy_from_slice(&version.to_le_bytes());
+        }
+        plan(&start)
+    };
+    for older in 0..FORMAT_VERSION {
+        let OpenPlan::Fresh { reason, previous } = of_version(older) else {
+            panic!("an older version")
+        };
+        assert!(reason.contains("an older Loligo wrote it") && previous.is_none());
     }
-    let OpenPlan::Refused { message } = plan(&start) else {
-        panic!("another version")
+    let OpenPlan::Refused { message } = of_version(7) else {
+        panic!("a newer version")
     };
     assert!(
         message.contains("version 7") && message.contains("remove the store"),

@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_tiny_one_for_each_policy() {
-        for replacement in ["second-chance", "lru", "sieve"] {
+        for replacement in ["second-chance", "lru", "gdsf"] {
             let sheet = measure(&Options {
                 objects: 20_000,
                 rounds: 3.0,
