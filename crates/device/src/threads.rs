@@ -1,8 +1,8 @@
 //! A pread/pwrite pool for where io_uring is refused.
 //!
-//! One pool a device, made at first use and ended with it: the threads of a device that hangs hang with it, and nobody
-//! else's may. A job owns its buffer and its device, so a waiter may go away at any time; a read nobody waits for is then
-//! not made.
+//! Each device has its own pool, made at first use and ended with the device, so that a hanging device blocks no
+//! threads but its own. A job owns its buffer and its device, so its waiter may go away at any time; a read without a
+//! waiter is skipped.
 //!
 //! Limits: 16 threads a device; at most `QUEUE_MAX` jobs wait, the next is refused as `IoFault::Busy`.
 
@@ -22,7 +22,7 @@ use crate::health::Held;
 use crate::table::{Answer, Order, QUEUE_MAX};
 use crate::transfer::Transfer;
 
-/// Enough to keep a disk's queue busy from two cores; each costs a stack.
+/// Enough to keep a disk's queue busy from two cores. Each thread costs a stack.
 const THREADS: usize = 16;
 const NO_PANIC: &str = "the queue's lock is never held across a job";
 
@@ -67,7 +67,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Makes the pool if it is not there yet; the error is of starting the first thread.
+    /// Makes the pool if there is none yet. Fails if the first thread cannot be started.
     pub(crate) fn new(device: Arc<Device>) -> io::Result<Self> {
         Ok(Self {
             pool: device.pool()?,
@@ -106,7 +106,7 @@ impl Threads {
 }
 
 impl Pool {
-    /// Starts the threads; the error is of the first one.
+    /// Starts the threads. Fails if the first one cannot be started.
     pub(crate) fn start() -> io::Result<Arc<Self>> {
         let pool = Self(Arc::default());
         for number in 0..THREADS {
@@ -135,7 +135,7 @@ impl Drop for Pool {
 }
 
 impl Queue {
-    /// A thread's life.
+    /// The loop of a thread.
     fn serve(&self) {
         loop {
             let job = {
@@ -170,7 +170,7 @@ impl Job {
             faults.wait_blocking(operation(&order));
         }
         let result = carry_out(&device, transfer, order);
-        // The device is let go before the answer is given: who awaited it may count on that.
+        // Release the device before the answer, because a waiter may rely on having the last handle.
         drop(held);
         drop(device);
         drop(_counted);
@@ -178,7 +178,7 @@ impl Job {
     }
 }
 
-/// The kind of an order, as fault plans name it.
+/// The kind of an operation, as fault plans name it.
 pub(crate) fn operation(order: &Order) -> Operation {
     match order {
         Order::Read => Operation::Read,
@@ -187,7 +187,7 @@ pub(crate) fn operation(order: &Order) -> Operation {
     }
 }
 
-/// Does it, on this thread.
+/// Carries out the operation on this thread.
 pub(crate) fn carry_out(device: &Device, transfer: Transfer, order: Order) -> Answer {
     match order {
         Order::Read => device.read_blocking(transfer),

@@ -1,7 +1,7 @@
 //! Real block devices: loop devices over temporary files.
 //!
-//! They need root and `losetup`; without, each test says so and passes. What a test attaches and mounts is taken apart
-//! also when it fails.
+//! They need root and `losetup`; without them each test says so and passes. A test detaches and unmounts its devices
+//! even if it fails.
 
 mod common;
 
@@ -43,7 +43,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// `None`, with a word to the reader, where there can be none.
+    /// `None`, with a message, if loop devices are not available.
     fn attach(size: u64, options: &[&str]) -> Option<Self> {
         let directory = directory();
         let backing = directory.path().join("backing");
@@ -52,7 +52,7 @@ impl Loop {
             .set_len(size)
             .unwrap();
         let mut output = None;
-        // Two that ask for a free one at the same time may get the same: the later fails.
+        // Two tests may be given the same free device; the later then fails to attach.
         for _ in 0..5 {
             let mut command = Command::new("losetup");
             command
@@ -102,7 +102,7 @@ impl Loop {
         }
     }
 
-    /// Once: later the device may be somebody else's.
+    /// Only once: later the device may belong to another test.
     fn detach(&mut self) {
         if std::mem::take(&mut self.attached) {
             let _ = Command::new("losetup")
@@ -133,7 +133,7 @@ impl Drop for Loop {
     }
 }
 
-/// Runs a tool; what went wrong, in words.
+/// Runs a tool; the error is text.
 fn run(tool: &str, arguments: &[&str]) -> Result<Output, String> {
     match Command::new(tool).args(arguments).output() {
         Ok(output) if output.status.success() => Ok(output),
@@ -177,7 +177,7 @@ fn a_disk_is_written_and_read_with_every_engine_and_no_other_may_open_it() {
             engine.flush().await.unwrap();
             assert!(engine.read(4096, 65_536).await.unwrap() == data);
             assert_eq!(engine.latency().reads, 1);
-            // Each takes the second that a dying process is given.
+            // Each waits the second that a dying process is given.
             let refused = match kind {
                 EngineKind::Uring => [FORCED].as_slice(),
                 _ => &[READ_ONLY],
@@ -190,7 +190,7 @@ fn a_disk_is_written_and_read_with_every_engine_and_no_other_may_open_it() {
             }
         });
     }
-    // Bytes of nobody's are nobody's business.
+    // Bytes without a known signature are overwritten.
     disk.open(DIRECT).unwrap();
 }
 
@@ -275,7 +275,7 @@ fn a_disk_with_partitions_is_refused_until_they_are_wiped() {
         "{refused}"
     );
     let partition = PathBuf::from(format!("{}p1", disk.path.display()));
-    // Not every kernel reads the table by itself; told so, all believe in the partition.
+    // Not every kernel reads the table by itself, so tell it to.
     if let Err(why) = run(
         "addpart",
         &[disk.path.to_str().unwrap(), "1", "2048", "16384"],
@@ -328,7 +328,7 @@ fn swap_made_by_the_tool_is_seen() {
     );
 }
 
-/// The file under the disk is cut, as if half of the disk had died; then the disk notices how small it is.
+/// The file under the disk is truncated, as if half of the disk had died; then the disk learns its new size.
 #[test]
 fn a_dying_disk_gives_errors_and_never_a_hang() {
     let Some(disk) = Loop::attach(8 * MIB, &[]) else {
