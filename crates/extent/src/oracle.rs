@@ -1,7 +1,7 @@
 //! The slow, obvious twin: one `bool` a chunk, and every question answered by looking at all of them.
 //!
 //! Model tests of this and other crates run a fast manager and this one side by side. It has no index that could be
-//! wrong, so there is little in it to doubt.
+//! wrong.
 //!
 //! Limits: a byte a chunk and O(chunks) a call; some thousand chunks are sensible.
 

@@ -1,9 +1,9 @@
 //! Where the next object goes: the UNIFIED allocator.
 //!
-//! Objects are written once and die in crowds, so we trade space for long runs: a request is cut from the front of
-//! the *largest* free piece, again and again until that piece is used up, and so the writes of many objects become
-//! one. Three views of the same free space make that cheap: `bitmap` (the truth), `heap` (longest first), `ends`
-//! (the neighbours of a freed extent).
+//! Objects are written once, and many die together. So we trade space for long runs: every request is cut from the
+//! front of the *largest* free piece until that piece is used up. The writes of many objects then become one. Three
+//! views of the same free space make that cheap: `bitmap` (the truth), `heap` (longest first), `ends` (the neighbours
+//! of a freed extent).
 //!
 //! | call | time |
 //! |---|---|
@@ -60,9 +60,9 @@ impl fmt::Display for Overlap {
 impl std::error::Error for Overlap {}
 
 impl Unified {
-    /// Cuts up to `want` chunks from the front of the largest piece: all of them if it is that long, else the whole
-    /// piece if it has `at_least` chunks, else `None`. The cluster writer's call: it goes on in the same piece, with
-    /// neighbouring chunks, until the piece is used up. `0 < at_least <= want` (asserted).
+    /// Cuts up to `want` chunks from the front of the largest piece: `want` if the piece is that long, else the whole
+    /// piece if it has `at_least` chunks, else `None`. The cluster writer calls this: successive calls cut
+    /// neighbouring chunks until the piece is used up. `0 < at_least <= want` (asserted).
     pub fn cut_largest(&mut self, at_least: Chunks, want: Chunks) -> Option<Extent> {
         assert!(at_least > Chunks::ZERO, "a cut of no chunks");
         assert!(
@@ -91,8 +91,8 @@ impl Unified {
         Some(cut)
     }
 
-    /// The space in which exactly the extents `used` are taken, in any order: how the allocator comes back after a
-    /// restart. Refused if two overlap or one does not fit; the numbers may come from disk.
+    /// A space in which exactly the extents `used` (in any order) are used. A restart rebuilds the allocator with
+    /// this. Refused if two overlap or one does not fit; the numbers may come from disk.
     //= paper 000 section 4.5   the bit vector is recovered first; heap and tables are rebuilt from it
     pub fn from_used(total: Chunks, used: impl Iterator<Item = Extent>) -> Result<Self, Overlap> {
         let mut bits = Bitmap::new_all_free(total);

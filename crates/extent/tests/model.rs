@@ -6,7 +6,7 @@ use extent::{
 };
 use proptest::prelude::*;
 
-/// One step. Indices are taken modulo whatever there is, so that every sequence makes sense.
+/// One step. Indices are taken modulo the number of extents held, so that every sequence is valid.
 #[derive(Clone, Debug)]
 enum Op {
     Take(u32),

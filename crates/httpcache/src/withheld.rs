@@ -1,21 +1,20 @@
-//! Which fields of a response the others do not get.
+//! Which fields of a response are withheld from other clients.
 //!
-//! `private="a, b"` and `no-cache="a, b"` speak of these fields alone: the rest may be stored and used again. So a cache
-//! that leaves the listed fields out of what it keeps obeys both, and need not remember them.
+//! `private="a, b"` and `no-cache="a, b"` concern only these fields; the rest may be stored and reused. A cache that
+//! does not store the listed fields obeys both.
 //!
-//! A list is believed only if it can be read: names and commas in quotation marks, or one name without them. It must not name
-//! a field that the cache itself goes by, or without which the content would mean something else. Any other list counts
-//! as no list at all: private, or no-cache, as a whole.
+//! The list must be names and commas in quotation marks, or one name without them. It must not name a field that the
+//! cache itself needs, or that changes the meaning of the content. Any other list is ignored, and the whole response
+//! counts as private or no-cache.
 //!
-//! Not known here: that the one who asked gets all fields; the caller sees to it.
-//! Source: RFC 9111 §5.2.2.4, §5.2.2.7.
+//! Not known here: the client that asked. The caller gives it all fields. Source: RFC 9111 §5.2.2.4, §5.2.2.7.
 
 use fields::Fields;
 
 use crate::directives::lists;
 use crate::validate::is_cookie;
 
-/// Fields that nobody can be kept from without changing what the response is or how it is to be kept.
+/// Fields that cannot be left out without changing the response or how it is cached.
 const ESSENTIAL: [&str; 15] = [
     "age",
     "cache-control",
@@ -34,7 +33,7 @@ const ESSENTIAL: [&str; 15] = [
     "vary",
 ];
 
-/// Takes the fields that `private` and `no-cache` list out of a response, and returns them.
+/// Removes the fields listed by `private` and `no-cache` from a response, and returns them.
 pub fn take_withheld(response: &mut Fields) -> Fields {
     let mut taken = Fields::new();
     let mut names: Vec<Vec<u8>> = Vec::new();
@@ -54,9 +53,9 @@ pub fn take_withheld(response: &mut Fields) -> Fields {
     taken
 }
 
-/// Takes the cookies that a response sets, and returns them. What is stored for all sets none
-/// ([`Rules::store_set_cookie`](crate::Rules::store_set_cookie)): `public` says that the content is for everybody, and is
-/// often written by who does not think of the cookie that a framework adds.
+/// Removes the cookies that a response sets, and returns them. A stored response normally sets none
+/// ([`Rules::store_set_cookie`](crate::Rules::store_set_cookie)): `public` means that the content is for everybody,
+/// but its author often does not know of a cookie that a framework adds.
 pub fn take_cookies(response: &mut Fields) -> Fields {
     let mut taken = Fields::new();
     response.retain(|name, value| {
@@ -73,14 +72,14 @@ pub(crate) fn is_withheld(response: &Fields, name: &[u8]) -> bool {
     lists(response).any(|list| members(list).any(|one| one.eq_ignore_ascii_case(name)))
 }
 
-/// Can the argument of `private` or `no-cache` be obeyed by leaving fields out?
+/// Can this argument of `private` or `no-cache` be obeyed by leaving fields out?
 pub(crate) fn is_usable(list: &[u8]) -> bool {
     members(list).next().is_some() && members(list).all(is_optional)
 }
 
 fn is_optional(name: &[u8]) -> bool {
     let lower = name.to_ascii_lowercase();
-    // Targeted fields, ours and others', end so.
+    // All targeted fields end in this.
     let is_control = lower.ends_with(b"cache-control");
     let is_essential = ESSENTIAL.iter().any(|one| one.as_bytes() == lower);
     message::is_token(name) && !is_control && !is_essential
