@@ -30,6 +30,7 @@ pub mod cache_status;
 mod codings;
 mod date;
 mod directives;
+mod field_list;
 mod freshness;
 mod head;
 mod invalidate;

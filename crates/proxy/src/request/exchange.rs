@@ -247,10 +247,7 @@ async fn cached(
                 Some(Class::Stale)
             }
             Verdict::Validate(reason) => {
-                why = match reason.as_str() {
-                    "request" => Forward::Request,
-                    _ => Forward::Stale,
-                };
+                why = Forward::from(reason);
                 None
             }
         };

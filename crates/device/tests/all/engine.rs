@@ -1,15 +1,13 @@
 //! Engines on real files: both kinds, direct and through the page cache.
 
-mod common;
-
 use std::fs::OpenOptions as StdOpenOptions;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use device::{AlignedBuf, Engine, EngineKind, IoFault};
 use tokio::task::spawn_local;
 

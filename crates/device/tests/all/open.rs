@@ -1,8 +1,6 @@
 //! Opening: what is created, kept and refused, and the messages.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use device::{Access, Device, OpenError, OpenOptions};
 
 const MIB: u64 = 1 << 20;

@@ -3,16 +3,14 @@
 //! They need root and `losetup`; without them each test says so and passes. A test detaches and unmounts its devices
 //! even if it fails.
 
-mod common;
-
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use crate::common::*;
 use bytes::Bytes;
-use common::*;
 use device::{Access, AlignedBuf, Device, EngineKind, IoFault, OpenError, OpenOptions, Opened};
 
 const MIB: u64 = 1 << 20;
