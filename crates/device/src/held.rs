@@ -1,4 +1,4 @@
-//! A read that the system has not ended, counted for the health of its device as long as it lives.
+//! A read that the kernel has not finished. It counts in its device's health until it is dropped.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! A pread/pwrite pool for where io_uring is refused.
 //!
-//! The threads are the device's (`pool`). A job owns its buffer and its device, so the waiter may go away at any time; a read
-//! that nobody waits for is then not made.
+//! The threads are the device's (`pool`). A job owns its buffer and its device, so its waiter may go away at any
+//! time; a read without a waiter is skipped.
 //!
 //! Limits: at most `QUEUE_MAX` jobs wait, the next is refused as `IoFault::Busy`.
 
