@@ -100,7 +100,8 @@ impl Device {
         })
     }
 
-    /// Usable bytes. For a file these are whole 4096-byte pages, whether it was opened directly or not.
+    /// Usable bytes. Of a file, whole 4096-byte pages: a tail of less is never used, so that the answer does not
+    /// depend on how the file was opened.
     pub fn size(&self) -> u64 {
         self.size
     }

@@ -1,7 +1,7 @@
 //! Where the next object goes: free-space management over one long row of chunks.
 //!
-//! The store is one file or device cut into *chunks* of one size. An object takes one *extent*, a run of neighbouring
-//! chunks, so that one write stores it and one read returns it. This crate tracks which chunks are free:
+//! The store is one file or device cut into *chunks* of one size. An object takes one *extent*, a run of
+//! neighbouring chunks, so that one write stores it and one read brings it back. Here is kept which chunks are free:
 //!
 //! | type | chooses | merges neighbours through |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | [`Buddy`] | the smallest power of two that fits | the buddy's address |
 //! | [`Oracle`] | any of the first three | nothing: it looks at every chunk; for tests |
 //!
-//! All implement [`SpaceManager`]. The proxy uses `Unified`; the others are for comparison.
+//! All stand behind [`SpaceManager`]. The proxy uses `Unified`; the rivals are there to be measured against.
 //!
 //! Not known here: objects, files, time, the size of a chunk in bytes.
 //! Limits: at most 2^32 - 1 chunks.
@@ -55,8 +55,8 @@ pub trait SpaceManager {
     /// allocated: parts of one, or several neighbours at once, are as good.
     fn free(&mut self, e: Extent);
 
-    /// Takes exactly `e`, as when an index is reloaded. `false`, and nothing changes, if `e` is empty, lies beyond
-    /// the end, or has a used chunk.
+    /// Takes exactly `e`, as when an index is reloaded. `false`, and nothing changed, if `e` is empty, lies
+    /// beyond the end, or any of its chunks is in use.
     fn reserve(&mut self, e: Extent) -> bool;
 
     /// How many chunks are free.

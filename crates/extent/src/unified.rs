@@ -60,9 +60,9 @@ impl fmt::Display for Overlap {
 impl std::error::Error for Overlap {}
 
 impl Unified {
-    /// Cuts up to `want` chunks from the front of the largest piece: `want` if the piece is that long, else the whole
-    /// piece if it has `at_least` chunks, else `None`. The cluster writer calls this: successive calls cut
-    /// neighbouring chunks until the piece is used up. `0 < at_least <= want` (asserted).
+    /// Cuts up to `want` chunks from the front of the largest piece: all of them if it is that long, else the whole
+    /// piece if it has `at_least` chunks, else `None`. The cluster writer's call: it goes on in the same piece, with
+    /// neighbouring chunks, until the piece is used up. `0 < at_least <= want` (asserted).
     pub fn cut_largest(&mut self, at_least: Chunks, want: Chunks) -> Option<Extent> {
         assert!(at_least > Chunks::ZERO, "a cut of no chunks");
         assert!(

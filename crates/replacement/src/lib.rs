@@ -1,7 +1,8 @@
-//! Which object to evict when space is needed, and how much at once.
+//! What to keep: which object goes when room is needed, and how much goes at once.
 //!
 //! Objects are known by *slot*, a small dense number that the caller gives out (the place of its entry in an index).
-//! A policy keeps an order of slots. Some also remember evicted objects, by a hash of the key that the caller passes:
+//! A policy keeps an order of slots; some
+//! remember objects that left, by a hash of the key which the caller tells:
 //!
 //! | type | |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! A few queues over dense slot numbers, a slot in one of them at most.
 //!
-//! Like [`crate::Lru`], but with several orders, for policies that move slots between queues. A slot is its own node;
-//! beside the links it holds the size of the object, a small number of uses, and a tag of the policy's choice (the
-//! object's identity, or nothing). Each queue counts its members and the sum of their sizes, so that a policy can
+//! What [`crate::Lru`] is for one order, for the policies that have several and move slots between them. A slot is its
+//! own node; beside the links it holds the size of the object, a small number of uses, and a tag of the policy's choice
+//! (the object's identity, or nothing). Each queue counts its members and the sum of their sizes, so that a policy can
 //! compare shares.
 //!
 //! ```text

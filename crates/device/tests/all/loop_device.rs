@@ -1,7 +1,7 @@
 //! Real block devices: loop devices over temporary files.
 //!
-//! They need root and `losetup`; without them each test says so and passes. A test detaches and unmounts its devices
-//! even if it fails.
+//! They need root and `losetup`; without, each test says so and passes. What a test attaches and mounts is taken apart
+//! also when it fails.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// `None`, with a message, if loop devices are not available.
+    /// `None`, with a word to the reader, where there can be none.
     fn attach(size: u64, options: &[&str]) -> Option<Self> {
         let directory = directory();
         let backing = directory.path().join("backing");
@@ -50,7 +50,7 @@ impl Loop {
             .set_len(size)
             .unwrap();
         let mut output = None;
-        // Two tests may be given the same free device; the later then fails to attach.
+        // Two that ask for a free one at the same time may get the same: the later fails.
         for _ in 0..5 {
             let mut command = Command::new("losetup");
             command
@@ -100,7 +100,7 @@ impl Loop {
         }
     }
 
-    /// Only once: later the device may belong to another test.
+    /// Once: later the device may be somebody else's.
     fn detach(&mut self) {
         if std::mem::take(&mut self.attached) {
             let _ = Command::new("losetup")
@@ -131,7 +131,7 @@ impl Drop for Loop {
     }
 }
 
-/// Runs a tool; the error is text.
+/// Runs a tool; what went wrong, in words.
 fn run(tool: &str, arguments: &[&str]) -> Result<Output, String> {
     match Command::new(tool).args(arguments).output() {
         Ok(output) if output.status.success() => Ok(output),
@@ -175,7 +175,7 @@ fn a_disk_is_written_and_read_with_every_engine_and_no_other_may_open_it() {
             engine.flush().await.unwrap();
             assert!(engine.read(4096, 65_536).await.unwrap() == data);
             assert_eq!(engine.latency().reads, 1);
-            // Each waits the second that a dying process is given.
+            // Each takes the second that a dying process is given.
             let refused = match kind {
                 EngineKind::Uring => [FORCED].as_slice(),
                 _ => &[READ_ONLY],
@@ -188,7 +188,7 @@ fn a_disk_is_written_and_read_with_every_engine_and_no_other_may_open_it() {
             }
         });
     }
-    // Bytes without a known signature are overwritten.
+    // Bytes of nobody's are nobody's business.
     disk.open(DIRECT).unwrap();
 }
 
@@ -273,7 +273,7 @@ fn a_disk_with_partitions_is_refused_until_they_are_wiped() {
         "{refused}"
     );
     let partition = PathBuf::from(format!("{}p1", disk.path.display()));
-    // Not every kernel reads the table by itself, so tell it to.
+    // Not every kernel reads the table by itself; told so, all believe in the partition.
     if let Err(why) = run(
         "addpart",
         &[disk.path.to_str().unwrap(), "1", "2048", "16384"],
@@ -326,7 +326,7 @@ fn swap_made_by_the_tool_is_seen() {
     );
 }
 
-/// The file under the disk is truncated, as if half of the disk had died; then the disk learns its new size.
+/// The file under the disk is cut, as if half of the disk had died; then the disk notices how small it is.
 #[test]
 fn a_dying_disk_gives_errors_and_never_a_hang() {
     let Some(disk) = Loop::attach(8 * MIB, &[]) else {

@@ -1,4 +1,4 @@
-//! Opening: what is created, kept and refused, and the messages.
+//! Opening: what is created, kept, refused, and what the messages say.
 
 use crate::common::*;
 use device::{Access, Device, OpenError, OpenOptions};
@@ -312,7 +312,7 @@ fn an_empty_file_taken_for_a_store_is_its_owners_alone() {
     open_to_all();
     create(&path, MIB, false).unwrap();
     assert_eq!(mode(), 0o600);
-    // Afterwards the owner may change them.
+    // Afterwards they are what its owner makes them.
     open_to_all();
     Device::open(&path, EXISTING).unwrap();
     assert_eq!(mode(), 0o644);

@@ -112,7 +112,7 @@ impl Waits {
     }
 }
 
-/// Why a record could not be read.
+/// Why a record that was to be read is not there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unread {
     /// It does not exist any more, or it is damaged.
@@ -579,7 +579,7 @@ impl DiskIo {
         if !is_gathered {
             return 0;
         }
-        // 0 means none.
+        // A 0 would mean none.
         self.set.hasher().hash(target::server_of_key(key)).0 | 1
     }
 

@@ -138,9 +138,9 @@ impl MemoryTier {
         Some(resident)
     }
 
-    /// Puts an object in, replacing one with the same hash, unless `still_valid` says that it was invalidated
-    /// meanwhile. `still_valid` is called under the shard's lock, which [`MemoryTier::remove`] takes after the
-    /// invalidation was recorded. So either it returns false, or the removal comes later.
+    /// Puts an object in, replacing what has the same hash, unless `still_valid` says that it was invalidated
+    /// meanwhile. The question is asked under the shard's lock, which [`MemoryTier::remove`] takes after the
+    /// invalidation was recorded: so either the question is answered no, or the removal comes later.
     pub fn insert(&self, object: Object, still_valid: impl FnOnce(&Object) -> bool) -> bool {
         self.insert_if(object, As::Wanted, |_, object| still_valid(object))
     }

@@ -230,7 +230,7 @@ impl Connector {
     }
 }
 
-/// The first connection to any of the addresses, where each has a head start over the next.
+/// The first connection made to any of the addresses, each given a head start over the next.
 async fn race(addresses: &[SocketAddr]) -> Result<TcpStream, ConnectError> {
     debug_assert!(addresses.len() <= ADDRESSES_MAX);
     if let [only] = addresses {

@@ -80,7 +80,7 @@ impl Tls {
         host: &str,
         tcp: TcpStream,
     ) -> Result<Box<TlsStream<TcpStream>>, ConnectError> {
-        // Certificates have names without the final dot (RFC 6066 §3).
+        // A name's final dot is no part of the name on the certificate (RFC 6066 §3).
         let name = host.strip_suffix('.').unwrap_or(host);
         let name = ServerName::try_from(name.to_owned()).map_err(|_| {
             ConnectError::Tls(

@@ -155,7 +155,7 @@ impl Top {
         let mut rest = batch;
         while let Some((entry, len)) = Entry::decode(rest) {
             rest = &rest[len..];
-            // Without malformed requests.
+            // Not those that were not understood.
             if !entry.method.is_empty() {
                 let uri = entry.uri();
                 self.hosts.note(&host_of(&uri));
