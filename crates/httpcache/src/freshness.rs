@@ -9,7 +9,8 @@
 //! at arrival: the larger of (arrival - Date) and (Age + delay of the answer).
 //!
 //! Limits: seconds saturate at 2^31. A response that arrived more than a minute in the future (a clock was set back)
-//! counts as infinitely old. Source: RFC 9111 §4.2.
+//! counts as infinitely old.
+//! Source: RFC 9111 §4.2.
 
 use fields::Fields;
 

@@ -4,8 +4,8 @@
 //! target URI. This file finds the URIs in Location and Content-Location, but only those of the same origin, so that
 //! no server can empty the cache of another.
 //!
-//! Not known here: CONNECT, which has no target URI and does not come here. Limits: [`INVALIDATED_URIS_MAX`] URIs.
-//! Further ones stay until they expire, which the RFC allows.
+//! Not known here: CONNECT, which has no target URI and does not come here.
+//! Limits: [`INVALIDATED_URIS_MAX`] URIs. Further ones stay until they expire, which the RFC allows.
 
 use fields::Fields;
 

@@ -7,8 +7,8 @@
 //!
 //! A part is stored as an incomplete 200 (RFC 9111 §3.3): [`as_if_whole`].
 //!
-//! Not known here: where parts are stored, which are missing. Source: RFC 9110 §8.8.2.2, §13.1.5, §14.4, §15.3.7.3;
-//! RFC 9111 §3.3, §3.4.
+//! Not known here: where parts are stored, which are missing.
+//! Source: RFC 9110 §8.8.2.2, §13.1.5, §14.4, §15.3.7.3; RFC 9111 §3.3, §3.4.
 
 use fields::Fields;
 

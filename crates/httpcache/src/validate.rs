@@ -8,7 +8,8 @@
 //! file has its own reader for lists of tags. A tag without quotation marks is invalid.
 //!
 //! Not known here: methods and statuses. The caller makes sure that the request is GET or HEAD and the stored status
-//! 200. Source: RFC 9110 §13, §15.4.5; RFC 9111 §3.2, §4.3.
+//! 200.
+//! Source: RFC 9110 §13, §15.4.5; RFC 9111 §3.2, §4.3.
 
 use fields::Fields;
 

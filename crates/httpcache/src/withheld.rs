@@ -5,7 +5,8 @@
 //!
 //! Which lists are believed: `field_list`. Any other counts as no list at all: private, or no-cache, as a whole.
 //!
-//! Not known here: the client that asked. The caller gives it all fields. Source: RFC 9111 §5.2.2.4, §5.2.2.7.
+//! Not known here: the client that asked. The caller gives it all fields.
+//! Source: RFC 9111 §5.2.2.4, §5.2.2.7.
 
 use fields::Fields;
 

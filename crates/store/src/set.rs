@@ -9,7 +9,10 @@
 //! detect this:
 //! * the set's *generation* rises at every start and is written to every member present. A member that comes back with a
 //!   lower one has missed a run: it starts empty. So does one with the same that was placed otherwise: it was in another run.
-//! * the *placement*, a hash of ids and weights. A key that leaves by one change can come back by a later one, and has missed purges by then. With rendezvous hashing, added members only take keys, and members that leave only give keys away. So a member notes when keys last may have left it; when keys may come, it refuses what it stored before that. A failed disk that is replaced by an empty one costs only its share.
+//! * the *placement*, a hash of ids and weights. A key that leaves by one change can come back by a later one, and
+//!   has missed purges by then. With rendezvous hashing, added members only take keys, and members that leave only
+//!   give keys away. So a member notes when keys last may have left it; when keys may come, it refuses what it stored
+//!   before that. A failed disk that is replaced by an empty one costs only its share.
 //!
 //! Not known here: devices, paths.
 //! Source: Thaler and Ravishankar, Using name-based mappings to increase hit rates (1998), for rendezvous hashing.

@@ -5,7 +5,8 @@
 //! the stack, and only bytes that the receiver did not take at once are kept.
 //!
 //! Ends:
-//! - A side that finishes sending (FIN, close_notify): its end is passed on, and the other direction goes on (half-close; RFC 9110 §9.3.6 wants everything delivered that was sent before the end).
+//! - A side that finishes sending (FIN, close_notify): its end is passed on, and the other direction goes on
+//!   (half-close; RFC 9110 §9.3.6 wants everything delivered that was sent before the end).
 //! - A side that no longer takes bytes: only that direction ends, so that bytes it sent before it closed still arrive.
 //! - A stream that breaks while it is read: the tunnel ends.
 //! - No bytes in either direction for the idle time-out: the tunnel ends.

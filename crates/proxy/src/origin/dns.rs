@@ -7,8 +7,8 @@
 //! The resolver is made at the first query, so a proxy whose origins are literals never reads resolv.conf. A change
 //! of that file takes effect after a restart.
 //!
-//! Not known here: which addresses may be used (`access`), and which of them answers (`connect`). Limits:
-//! `LOOKUPS_MAX` questions at once (beyond: refused), `ADDRESSES_MAX` addresses an answer (beyond: dropped),
+//! Not known here: which addresses may be used (`access`), and which of them answers (`connect`).
+//! Limits: `LOOKUPS_MAX` questions at once (beyond: refused), `ADDRESSES_MAX` addresses an answer (beyond: dropped),
 //! `DnsSettings::names_max` answers kept.
 
 use std::cell::{Cell, RefCell};

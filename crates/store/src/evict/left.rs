@@ -17,9 +17,9 @@
 //! clean stop (unless a write was under way, or a part found no room there). After any other stop the content of the
 //! disk is unknown, so every key counts as remembered until every region was opened since.
 //!
-//! In doubt the answer is yes. With an ordered policy it is always yes, because regions are never noted. Limits:
-//! [`NAMES_MAX`] names in each of three sets; beyond that, every key counts as remembered. Source:
-//! docs/decisions/0030.
+//! In doubt the answer is yes. With an ordered policy it is always yes, because regions are never noted.
+//! Limits: [`NAMES_MAX`] names in each of three sets; beyond that, every key counts as remembered.
+//! Source: docs/decisions/0030.
 
 use crate::Sequence;
 use crate::index::Short;

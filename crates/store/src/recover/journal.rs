@@ -26,8 +26,8 @@
 //! An unfinished note may take effect at a later start. Its region was empty by then, so that costs at most evicted
 //! objects.
 //!
-//! Limits: one note at a time; [`regions_max`]; 8 bytes of memory a region. Not known here: regions' content,
-//! records, when to note. Bytes from disk never cause a panic.
+//! Limits: one note at a time; [`regions_max`]; 8 bytes of memory a region.
+//! Not known here: regions' content, records, when to note. Bytes from disk never cause a panic.
 
 use crate::Sequence;
 use crate::geometry::PAGE_BYTES;

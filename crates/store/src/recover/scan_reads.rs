@@ -3,7 +3,8 @@
 //! They have their own lock, held briefly, so that the thread that keeps the device busy never waits for the thread
 //! that looks through the bytes.
 //!
-//! Not known here: the content. Limits: [`READS_MAX`] reads under way, as many done and not yet looked through.
+//! Not known here: the content.
+//! Limits: [`READS_MAX`] reads under way, as many done and not yet looked through.
 
 use crate::background::Progress;
 use crate::geometry::Geometry;

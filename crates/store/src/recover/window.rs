@@ -14,8 +14,9 @@
 //! The mean is that of the records stored since the store was opened; before there are enough, all records count as
 //! mean. So they do while records are gathered in locality buffers, or a page's images would leave the page.
 //!
-//! Not known here: how often records were read. Source: Cao and Irani, Cost-Aware WWW Proxy Caching Algorithms
-//! (1997), for *size matters*; the numbers by measurement, see docs/decisions/0028.
+//! Not known here: how often records were read.
+//! Source: Cao and Irani, Cost-Aware WWW Proxy Caching Algorithms (1997), for *size matters*; the numbers by
+//! measurement, see docs/decisions/0028.
 
 use crate::evict::region::Hand;
 use crate::record::RecordParts;

@@ -18,7 +18,8 @@
 //! Only with `second-chance`, since ordered policies have no rounds; and not during a scan, which may still find a
 //! newer record.
 //!
-//! Not known here: which of them are wanted. Source: paper 002 (locality buffers).
+//! Not known here: which of them are wanted.
+//! Source: paper 002 (locality buffers).
 
 use crate::evict::region::Grid;
 use crate::index::key::KeyHash;

@@ -12,10 +12,11 @@
 //! predicate may be dropped as soon as everything that has a *place* was compared with it (`prune_predicates`); older
 //! waiting records are dropped then.
 //!
-//! Not known here: regions, writes under way; what a server is. Limits: of memory see `locality`. While the device is
-//! behind nothing is gathered, and while no room is ready a full buffer refuses. A record waits for one deadline here
-//! and, with the cluster, for another at most. Source: paper 002 section 3.6 (locality buffers). The paper does not
-//! say which buffer is the victim; we take the least recently used.
+//! Not known here: regions, writes under way; what a server is.
+//! Limits: of memory see `locality`. While the device is behind nothing is gathered, and while no room is ready a
+//! full buffer refuses. A record waits for one deadline here and, with the cluster, for another at most.
+//! Source: paper 002 section 3.6 (locality buffers). The paper does not say which buffer is the victim; we take the
+//! least recently used.
 
 use crate::Sequence;
 use crate::index::key::KeyHash;

@@ -2,10 +2,11 @@
 //!
 //! A record that is killed while it waits counts until its buffer is emptied, so the count is never too low.
 //!
-//! Not known here: shards, places, the device. `gather` carries out the decisions. Limits: the configured number of
-//! buffers of [`LOCALITY_BUFFER_BYTES`](crate::settings::LOCALITY_BUFFER_BYTES), in all at most half of what may be
-//! in flight. Beyond that the least recently used buffer is emptied. Source: paper 002 section 3.6 (locality
-//! buffers). The paper does not say which buffer is the victim; we take the least recently used.
+//! Not known here: shards, places, the device. `gather` carries out the decisions.
+//! Limits: the configured number of buffers of [`LOCALITY_BUFFER_BYTES`](crate::settings::LOCALITY_BUFFER_BYTES), in
+//! all at most half of what may be in flight. Beyond that the least recently used buffer is emptied.
+//! Source: paper 002 section 3.6 (locality buffers). The paper does not say which buffer is the victim; we take the
+//! least recently used.
 
 use crate::index::key::KeyHash;
 use crate::settings::Limits;

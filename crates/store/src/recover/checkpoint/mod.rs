@@ -16,8 +16,8 @@
 //! A checkpoint is *published* by the superblock that names it, after a flush; before that it does not count. The
 //! header page is written last, but nothing depends on that.
 //!
-//! Limits: the area. The writer holds one block, and those that the caller has not taken yet. Not known here: the
-//! parts' contents, areas, devices.
+//! Limits: the area. The writer holds one block, and those that the caller has not taken yet.
+//! Not known here: the parts' contents, areas, devices.
 
 mod read;
 mod write;
