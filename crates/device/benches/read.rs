@@ -1,8 +1,9 @@
-//! What a 10 KiB random read costs: CPU of the whole process per read, by engine, direct and through the page cache.
+//! The cost of a random read of 10 KiB: CPU time of the whole process per read, by engine, direct and through the
+//! page cache.
 //!
 //! `cargo bench -p device` measures; `-- --test` only runs it, tiny. `-- --dir DIR` says on which file system.
-//! Buffered reads find some pages in the cache once they have been read; the share grows with the number of reads, so
-//! the pages are dropped before each run, and the reads touch a small part of the file.
+//! Buffered reads find pages in the cache that were read before. To keep their share small, the pages are dropped
+//! before each run, and the reads touch a small part of the file.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -85,7 +86,7 @@ fn main() {
     let mut figures = vec![Vec::new(); cases.len()];
     for run in 0..plan.runs {
         for (&(kind, direct), figures) in cases.iter().zip(&mut figures) {
-            // Direct was asked for or not; where it is refused the figure would be of something else.
+            // If direct I/O is refused, the figure would measure buffered reads: stop.
             let device = open(direct);
             if device.is_direct() != direct {
                 continue;

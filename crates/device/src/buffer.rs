@@ -1,14 +1,14 @@
 //! Aligned memory for disk transfers.
 //!
-//! O_DIRECT wants memory at addresses the disk can reach, so every buffer begins at a multiple of 4096. Two types
-//! keep "allocated" and "written" apart:
+//! O_DIRECT needs aligned memory, so every buffer begins at a multiple of 4096. Two types distinguish "allocated"
+//! from "written":
 //!
-//! * `RawBuf`: memory that may hold anything. The kernel may write into it; nobody may read it.
-//! * [`AlignedBuf`]: memory whose first `len` bytes have been written; a plain `[u8]` to everybody.
+//! * `RawBuf`: memory of unknown content. The kernel may write to it; our code must not read it.
+//! * [`AlignedBuf`]: memory whose first `len` bytes have been written; derefs to `[u8]`.
 //!
-//! A read of 10 KB thus costs no zeroing. Freed buffers of up to 64 KiB go to a short list of the thread that frees
-//! them and are handed out again: with 32 buffers of 10 to 18 KB alive, making and freeing one took 27 ns instead of
-//! 234 with glibc's aligned allocation (two-core VM).
+//! So a read needs no zeroing. Freed buffers of up to 64 KiB go to a short free list of the thread that frees them.
+//! With 32 live buffers of 10 to 18 KB, making and freeing one took 27 ns instead of 234 with glibc's aligned
+//! allocation (two-core VM).
 //!
 //! Invariants:
 //!   B1  `ptr` comes from `alloc` with `layout(capacity)`, and is owned by exactly one value or free list
@@ -28,9 +28,9 @@ use bytes::Bytes;
 pub const ALIGN_BYTES: usize = 4096;
 /// The length of a buffer is a multiple of this: the smallest block a disk has.
 const GRAIN_BYTES: usize = 512;
-/// Buffers up to this many pages are kept for reuse (64 KiB).
+/// The largest buffers kept for reuse, in pages (64 KiB).
 const KEPT_PAGES_MAX: usize = 16;
-/// What one thread keeps at most.
+/// The most memory in the free list of a thread.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
 /// Aligned memory of unknown content.
@@ -46,7 +46,7 @@ unsafe impl Send for RawBuf {}
 unsafe impl Sync for RawBuf {}
 
 impl RawBuf {
-    /// Room for at least `len` bytes.
+    /// Allocates at least `len` bytes.
     pub(crate) fn new(len: usize) -> Self {
         let capacity = capacity_for(len);
         if let Some(ptr) = take_kept(capacity) {
@@ -77,7 +77,7 @@ impl RawBuf {
         }
     }
 
-    /// The memory, to be written to.
+    /// The memory, for writing.
     pub(crate) fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
         // SAFETY: B1: `capacity` bytes at `ptr` are ours alone, and MaybeUninit makes no claim on their content.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr().cast(), self.capacity) }
@@ -128,7 +128,7 @@ impl AlignedBuf {
         unsafe { raw.assume_filled(data.len()) }
     }
 
-    /// Forgets the bytes from `len` on, if there are any.
+    /// Shortens it to `len` bytes, if it is longer.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -195,7 +195,7 @@ fn take_kept(capacity: usize) -> Option<NonNull<u8>> {
     if capacity > KEPT_PAGES_MAX * ALIGN_BYTES {
         return None;
     }
-    // At the end of a thread its list is gone: then there is none.
+    // While a thread ends, its list may be gone already.
     KEPT.try_with(|kept| {
         let mut kept = kept.borrow_mut();
         let ptr = kept.lists[capacity / ALIGN_BYTES - 1].pop()?;

@@ -1,7 +1,7 @@
 //! One opened file or block device, or memory that behaves like one.
 //!
-//! Here are the *blocking* transfers: for start and stop (the `*_sync` calls), and for the threads of the pool.
-//! Everything in between goes through an [`Engine`](crate::Engine).
+//! This file has the *blocking* transfers: for start and stop (the `*_sync` calls), and for the threads of the pool.
+//! All other transfers go through an [`Engine`](crate::Engine).
 //!
 //! Invariants:
 //!   D1  no write leaves `[0, size)`, but for `wipe_signatures`; a regular file never grows
@@ -31,7 +31,7 @@ use crate::transfer::{Progress, Step, Transfer, wanted_part};
 
 /// The bounce buffer of blocking transfers.
 const BOUNCE_BYTES: usize = 1 << 20;
-/// What a device of unknown block size, or one read through the page cache, is said to have.
+/// The block size that is reported if it is unknown, or if the page cache is used.
 pub(crate) const BLOCK_BYTES_LEAST: u32 = 512;
 
 /// A file or block device, open and locked for this process alone; or memory. Shared by all workers.
@@ -79,7 +79,7 @@ impl Device {
         })
     }
 
-    /// `size` bytes of zeroed memory, for tests. It loses everything when dropped.
+    /// `size` bytes of zeroed memory, for tests.
     pub fn memory(size: usize) -> Arc<Self> {
         Self::faulty(size, FaultPlan::new())
     }
@@ -111,7 +111,7 @@ impl Device {
         self.block_bytes
     }
 
-    /// Where it was opened.
+    /// The path it was opened at.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -129,15 +129,15 @@ impl Device {
         }
     }
 
-    /// Whether it answers.
+    /// Whether the device answers.
     pub fn health(&self) -> &Health {
         &self.health
     }
 
-    /// Reads a block somewhere, on this thread and for as long as that takes, to find out whether the device answers. An
-    /// error is an answer too. `nth` says where: another number is another place, so that no cache answers for the disk.
+    /// Reads one block, blocking, to find out whether the device answers. An error is an answer too. `nth` chooses
+    /// the place: each number another one, so that no cache answers for the disk.
     pub fn probe(&self, nth: u64) {
-        /// Far from each other, whatever the size: 2^64 by the golden ratio.
+        /// 2^64 divided by the golden ratio: successive places are far from each other, whatever the size.
         const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
         if let Some(faults) = self.faults() {
             faults.wait_blocking(Operation::Read);
@@ -150,13 +150,13 @@ impl Device {
         self.health.answered();
     }
 
-    /// Its threads; the error is of starting the first one.
+    /// Its thread pool. Fails if the first thread cannot be started.
     pub(crate) fn pool(&self) -> io::Result<Arc<Pool>> {
         if let Some(pool) = self.pool.get() {
             return Ok(Arc::clone(pool));
         }
         let pool = Pool::start()?;
-        // Of two that come together one is kept, and the threads of the other end.
+        // If two callers make a pool at once, one pool is kept and the other ends.
         Ok(Arc::clone(self.pool.get_or_init(|| pool)))
     }
 
@@ -202,9 +202,9 @@ impl Device {
         }
     }
 
-    /// Writes zeros over the first and the last mebibyte, where others leave their marks, and waits until they are
-    /// safe; then lets the kernel forget the partitions it knew. Blocking; for when the user has said that what is there
-    /// is not needed. It goes up to where the file or disk really ends, also if only a part of it is used.
+    /// Overwrites the first and the last mebibyte with zeros, flushes, and makes the kernel forget the partitions.
+    /// Blocking. Only for when the user has said that the content is not needed. It uses the real end of the file or
+    /// disk, even if only a part is used.
     pub fn wipe_signatures(&self) -> Result<(), IoFault> {
         let Backend::File { file, .. } = &self.backend else {
             let span = (SPAN_BYTES as u64).min(self.size);
@@ -214,12 +214,13 @@ impl Device {
             return self.flush_sync();
         };
         let fault = |e| IoFault::device(0, 0, e);
-        // The way round below would make a writer of a reader.
+        // Opening it again below would let a reader write.
         let flags = rustix::fs::fcntl_getfl(file).map_err(|e| IoFault::device(0, 0, e))?;
         if !flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
             return Err(IoFault::device(0, 0, rustix::io::Errno::BADF));
         }
-        // The end need not be a multiple of our block, and this file may be a direct one: so, through another.
+        // The end need not be a multiple of the block, which a direct file would refuse: write through another
+        // handle.
         let mut buffered = File::options()
             .write(true)
             .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
@@ -255,7 +256,7 @@ impl Device {
         }
     }
 
-    /// The block in which system calls must be made: 1 where any range will do.
+    /// The block size of system calls; 1 if any range is allowed.
     fn transfer_block(&self) -> usize {
         if self.is_direct() {
             self.block_bytes as usize
@@ -264,7 +265,7 @@ impl Device {
         }
     }
 
-    /// The transfer of `len` bytes from byte `at`, widened to blocks where the device wants that.
+    /// The transfer of `len` bytes from byte `at`, widened to whole blocks if the device needs that.
     pub(crate) fn plan(&self, at: u64, len: usize) -> Result<Transfer, IoFault> {
         Transfer::new(at, len, self.transfer_block()).ok_or(IoFault::Short {
             at,
@@ -273,8 +274,8 @@ impl Device {
         })
     }
 
-    /// The transfer and memory of a write: checked to be inside and of whole blocks, copied if its memory is not
-    /// aligned as the disk wants it.
+    /// The transfer and memory of a write. Checks that it lies inside the device and is whole blocks, and copies it
+    /// if its memory is not aligned.
     pub(crate) fn plan_write(&self, at: u64, data: Bytes) -> Result<(Transfer, Bytes), IoFault> {
         self.check_inside(at, data.len())?;
         let transfer = self.plan(at, data.len())?;
@@ -372,7 +373,7 @@ impl Device {
         }
     }
 
-    /// One system call, or its like: the first `n` bytes of `out` are written when `Ok(n)` comes back.
+    /// One system call, or the same on memory: `Ok(n)` means that the first `n` bytes of `out` were written.
     fn read_step(&self, step: Step, out: &mut [MaybeUninit<u8>]) -> rustix::io::Result<usize> {
         match &self.backend {
             Backend::File { file, .. } => {
@@ -413,7 +414,7 @@ impl Device {
     }
 }
 
-/// Has the kernel read the partition table of a disk anew; an error on everything else.
+/// Makes the kernel read the partition table of a disk again. An error if it is no disk.
 fn forget_partitions(file: &File) -> rustix::io::Result<()> {
     /// BLKRRPART, `_IO(0x12, 95)`.
     const READ_PARTITIONS: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 95);
@@ -424,7 +425,7 @@ fn forget_partitions(file: &File) -> rustix::io::Result<()> {
 impl Drop for Device {
     fn drop(&mut self) {
         if let Backend::File { file, .. } = &self.backend {
-            // Closing would do, but the kernel may still hold the file for a ring that it is taking apart.
+            // Unlock explicitly: the kernel may still hold the file for a ring that it is freeing.
             let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
         }
     }

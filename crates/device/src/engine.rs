@@ -1,9 +1,9 @@
 //! Reads, writes and flushes as futures.
 //!
-//! One [`Engine`] per worker and device, behind an `Rc`; which kind is chosen when it is made, and callers cannot
-//! tell the difference except by the CPU it takes. Dropping a future drops only the answer: a write goes on.
+//! One [`Engine`] per worker and device, behind an `Rc`. Its kind is chosen when it is made; all kinds behave the
+//! same but for the CPU they take. Dropping a future drops only the answer: a write goes on.
 //!
-//! Not known here: order. Two operations on the same bytes that are in flight together may happen either way round.
+//! Not known here: order. Two operations on the same bytes that are in flight together may happen in either order.
 
 use std::io;
 use std::marker::PhantomData;
@@ -26,7 +26,7 @@ use crate::uring::Uring;
 /// Which engine to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// io_uring if it can be had, else threads; memory devices are used directly.
+    /// io_uring if available, else threads. Memory devices are used directly.
     #[default]
     Auto,
     /// io_uring or nothing.
@@ -38,7 +38,7 @@ pub enum EngineKind {
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// io_uring was asked for and cannot be had: use `Auto` or `Threads`.
+    /// io_uring was asked for and is not available: use `Auto` or `Threads`.
     #[error("io_uring cannot be used: {0}")]
     Uring(io::Error),
     /// Not one thread could be started.
@@ -46,7 +46,7 @@ pub enum EngineError {
     Threads(io::Error),
 }
 
-/// One worker's way to a device; belongs to its thread.
+/// One worker's access to a device; belongs to the worker's thread.
 pub struct Engine {
     device: Arc<Device>,
     backend: Backend,
@@ -103,15 +103,15 @@ impl Engine {
         &self.device
     }
 
-    /// Begins to work: spawns what it needs onto the current `LocalSet`, on a runtime with I/O enabled (it panics
-    /// outside of one). Operations begun before wait until then. A second call does nothing.
+    /// Spawns what the engine needs onto the current `LocalSet`, which must be on a runtime with I/O enabled (else it
+    /// panics). Earlier operations wait for this call. A second call does nothing.
     pub fn start(&self) {
         if let Backend::Uring(uring) = &self.backend {
             uring.start();
         }
     }
 
-    /// Reads exactly `len` bytes from byte `at`; any alignment will do, whole blocks cost least.
+    /// Reads exactly `len` bytes from byte `at`. Any alignment is allowed; whole blocks cost least.
     pub async fn read(&self, at: u64, len: usize) -> Result<Bytes, IoFault> {
         if len == 0 {
             return Ok(Bytes::new());
@@ -142,14 +142,14 @@ impl Engine {
         self.run(transfer, Order::Write(data), None).await.map(drop)
     }
 
-    /// Waits until all writes that were *answered* before this call will survive a power failure.
+    /// Waits until all writes that had *completed* before this call would survive a power failure.
     pub async fn flush(&self) -> Result<(), IoFault> {
         self.run(self.device.plan(0, 0)?, Order::Flush, None)
             .await
             .map(drop)
     }
 
-    /// Operations begun and not finished, also those whose waiter has gone.
+    /// Operations begun and not finished, including those whose waiter has gone.
     pub fn in_flight(&self) -> usize {
         match &self.backend {
             Backend::Uring(uring) => uring.in_flight(),

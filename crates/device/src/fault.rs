@@ -1,8 +1,8 @@
-//! What can go wrong with one operation, and what the caller should do about it.
+//! How one operation can fail, and what the caller should do about it.
 
 use std::io;
 
-/// Why a read, write or flush gave nothing. A cache may turn each of them into a miss.
+/// Why a read, write or flush failed. A cache may turn each of these into a miss.
 #[derive(Debug, thiserror::Error)]
 pub enum IoFault {
     /// The device refused. The bytes may be fine: serve from elsewhere, count it, perhaps try again later.
@@ -15,20 +15,20 @@ pub enum IoFault {
         /// The system's error.
         source: io::Error,
     },
-    /// The file ended early: somebody cut it. What was asked for is not there.
+    /// The file was truncated: the bytes do not exist any more.
     #[error("the file ends early: {got} of {wanted} bytes at byte {at}")]
     Short {
         /// Where the operation began, in bytes.
         at: u64,
         /// Bytes asked for.
         wanted: usize,
-        /// Bytes there were.
+        /// Bytes that exist.
         got: usize,
     },
-    /// Too many operations are waiting: shed the load, nothing was started.
+    /// Too many operations are waiting. Nothing was started: shed the load.
     #[error("too many operations are waiting for the device")]
     Busy,
-    /// A write that would leave the device: a mistake of the caller, nothing was written.
+    /// A write beyond the end of the device: a mistake of the caller. Nothing was written.
     #[error("{len} bytes at byte {at} go beyond the device's {size} bytes")]
     PastEnd {
         /// Where the write was to begin, in bytes.
@@ -38,7 +38,7 @@ pub enum IoFault {
         /// The size of the device in bytes.
         size: u64,
     },
-    /// A write on a directly opened device that is not made of whole blocks: nothing was written.
+    /// A write to a direct device that is not whole blocks. Nothing was written.
     #[error("{len} bytes at byte {at} are not whole blocks of {block_bytes} bytes")]
     Misaligned {
         /// Where the write was to begin, in bytes.

@@ -1,9 +1,9 @@
-//! What a test can make go wrong on a memory device.
+//! Faults that a test can inject on a memory device.
 //!
 //! A plan is shared: the test keeps a clone and changes it while the device is in use. Operations are counted by
-//! kind, and rules name them by number, so a test says "the second write from now fails" and the run repeats
-//! exactly. Nothing here waits for time: a held operation waits until the test releases it, and a test waits until
-//! so many operations are held.
+//! kind, and rules name them by number, so a test says "the second write from now fails" and the run repeats exactly.
+//! Nothing here waits for a time to pass: a held operation waits until the test releases it, and a test can wait
+//! until a given number of operations are held.
 //!
 //! Holding is for operations through an engine; the `*_sync` calls of start and stop are never held.
 //!
@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 const RULES_MAX: usize = 1024;
-/// What a failing disk answers: "input/output error".
+/// The error of a failing disk: "input/output error".
 const EIO: i32 = 5;
 
 /// The kinds of operation a rule can name.
@@ -30,7 +30,7 @@ pub enum Operation {
     Flush,
 }
 
-/// How many operations have begun since the device was made, and how many of them were made to fail.
+/// How many operations have begun since the device was made, and how many of them a rule affected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reads begun.
@@ -43,7 +43,7 @@ pub struct Counts {
     pub faults: u64,
 }
 
-/// What goes wrong; a handle, cheap to clone, all clones the same plan. Numbers `nth` count from now: 0 is the next.
+/// The faults to inject. A cheap handle: all clones share one plan. `nth` counts from now: 0 is the next operation.
 #[derive(Clone, Default)]
 pub struct FaultPlan(Arc<Inner>);
 
@@ -94,7 +94,7 @@ pub(crate) enum Begun {
 }
 
 impl FaultPlan {
-    /// A plan by which nothing goes wrong, yet.
+    /// A plan without faults.
     pub fn new() -> Self {
         Self::default()
     }
@@ -173,7 +173,7 @@ impl FaultPlan {
         }
     }
 
-    /// From now, nothing goes wrong any more; what is held goes on.
+    /// Removes all faults and releases the held operations.
     pub fn clear(&self) {
         let mut state = self.state();
         *state = State {
@@ -203,7 +203,7 @@ impl FaultPlan {
         });
     }
 
-    /// Counts an operation and says how it goes.
+    /// Counts an operation and says what happens to it.
     pub(crate) fn begin(&self, operation: Operation) -> Begun {
         let mut state = self.state();
         let number = state.begun[operation as usize];

@@ -1,13 +1,13 @@
-//! Which files may be submitted to directly: those whose transfers are not carried out within the call that submits them.
+//! The file systems that accept a submission without carrying out the transfer in the submitting call.
 //!
-//! io_uring first tries a transfer within `io_uring_enter`, on the promise that this does not wait. FUSE and some
-//! network file systems do not keep it, and nothing tells which. So it is a list of those that are known to; all others
-//! get threads of the kernel, at a few microseconds a transfer.
+//! io_uring first tries a transfer within `io_uring_enter`, where the file system has promised not to block. FUSE and
+//! some network file systems break that promise, and the kernel does not say which. So this is a list of file systems
+//! known to keep it. All others use threads of the kernel, which costs a few microseconds a transfer.
 
 use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
 
-/// `statfs` names of file systems that do not wait (linux/magic.h).
+/// `statfs` names of file systems that do not block (linux/magic.h).
 const PROMPT: &[u32] = &[
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // xfs
@@ -15,15 +15,15 @@ const PROMPT: &[u32] = &[
     0xf2f5_2010, // f2fs
     0xca45_1a4e, // bcachefs
     0x0102_1994, // tmpfs
-    0x794c_7630, // overlayfs: as what lies under it, mostly one of these
+    0x794c_7630, // overlayfs: behaves as the file system under it, mostly one of these
 ];
 
-/// Does it take a submission at once, as far as is known?
+/// Is the file system known to accept a submission without blocking?
 pub(crate) fn is_prompt(file: &File) -> bool {
     let is_disk = file
         .metadata()
         .is_ok_and(|found| found.file_type().is_block_device());
-    // The width of the number differs between machines; the names fit 32 bits.
+    // The type of the number differs between machines; the values fit 32 bits.
     is_disk || rustix::fs::fstatfs(file).is_ok_and(|fs| PROMPT.contains(&(fs.f_type as u32)))
 }
 

@@ -1,7 +1,7 @@
-//! What the kernel says of a block device: has it a head that must be moved?
+//! Does the kernel say that a block device has a head to move?
 //!
-//! A hint, for the time before anything was measured: virtual disks mostly say yes, whatever they are. Of a file nothing is said, as it may lie
-//! anywhere.
+//! A hint for the time before anything was measured. Virtual disks mostly say yes, whatever they are. For files there
+//! is no hint.
 //!
 //! Source: Linux, Documentation/ABI/stable/sysfs-block (`queue/rotational`).
 
@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use rustix::fs::{major, minor};
 
-/// Is it a block device that is said to have a head? Where nothing can be found out it is not.
+/// Is it a block device with a head, as far as the kernel says? False if unknown.
 pub(crate) fn is_rotational(file: &File) -> bool {
     let Ok(about) = file.metadata() else {
         return false;

@@ -1,42 +1,43 @@
-//! Does a device answer, and how does it take what is asked of it?
+//! Does a device answer, and may operations be submitted to it directly?
 //!
-//! A read counts from its submission until the system is done with it, also when nobody waits for it any more: until then
-//! its memory belongs to the system. A device that has reads to do and has ended none of them for a while is *silent*.
-//! What is done about that is decided elsewhere; here it is only said, and remembered for all threads that use the device
-//! ([`set_aside`](Health::set_aside)).
+//! A read counts from its submission until the kernel has finished it, even if its waiter has gone, because until
+//! then the kernel owns its memory. A device that has reads to do and has finished none for a while is *silent*.
+//! Another module decides what to do about that; this one measures it, and remembers for all threads whether the
+//! device is [`set_aside`](Health::set_aside).
 //!
-//! Some file systems carry a transfer out within the call that submits it (FUSE, some network file systems), so a
-//! thread that submits hangs when they do. Those that are known not to are submitted to directly; for all others, and
-//! where a call was once found to take long, the system is told to use threads of its own ([`submits_aside`](Health::submits_aside)).
+//! Some file systems (FUSE, some network file systems) carry out a transfer within the submitting call, so the
+//! submitting thread hangs if they hang. Only file systems that are known not to do this get direct submissions. For
+//! all others, and after a submission that took long, the kernel must use threads of its own
+//! ([`submits_aside`](Health::submits_aside)).
 //!
-//! Not known here: writes and flushes. A device that writes may be silent to readers for as long as it takes.
+//! Not known here: writes and flushes. A device that is busy writing may be silent to readers meanwhile.
 //!
 //! Limits: times are milliseconds since the device was opened.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A call that submits and takes so long has carried out what it should only have submitted. More than a loaded machine
-/// keeps a thread from running; less than the first time-out of anybody.
+/// A submitting call that takes this long has carried out the transfer itself. The limit is longer than a loaded
+/// machine suspends a thread, and shorter than any time-out.
 const SUBMIT_MAX: Duration = Duration::from_secs(1);
 
-/// What is known of a device's answers; shared by all who use it.
+/// What is known of a device's answers, shared by all threads that use it.
 #[derive(Debug)]
 pub struct Health {
     opened: Instant,
-    /// Reads the system has not ended, and their bytes.
+    /// Reads that the kernel has not finished, and their bytes.
     reads: AtomicU64,
     bytes: AtomicU64,
-    /// The bytes of those that somebody waits for.
+    /// The bytes of those reads that still have a waiter.
     waited: AtomicU64,
-    /// When a read was ended last, or the first one came after there was none.
+    /// When a read last finished, or when the first read began after a pause.
     moved_ms: AtomicU64,
     is_aside: AtomicBool,
     submits_aside: AtomicBool,
 }
 
 impl Health {
-    /// Of a device opened now. `submits_aside`: it is not known to take submissions without carrying them out.
+    /// For a device opened now. `submits_aside`: direct submissions may block.
     pub(crate) fn new(submits_aside: bool) -> Self {
         Self {
             opened: Instant::now(),
@@ -49,7 +50,7 @@ impl Health {
         }
     }
 
-    /// For how long there have been reads to do and none has ended; zero while there are none.
+    /// How long there have been reads to do without any of them finishing; zero while there are none.
     pub fn silent_for(&self) -> Duration {
         if self.reads.load(Relaxed) == 0 {
             return Duration::ZERO;
@@ -57,15 +58,15 @@ impl Health {
         Duration::from_millis(self.now_ms().saturating_sub(self.moved_ms.load(Relaxed)))
     }
 
-    /// When it last gave an answer, well or badly, in milliseconds since it was opened: another number, another answer. For
-    /// a device that has been silent, and so has reads to do.
+    /// When the device last finished a read, with or without success, in milliseconds since it was opened. A new
+    /// number means a new answer. Only meaningful while there are reads to do.
     pub fn answered_ms(&self) -> u64 {
         self.moved_ms.load(Relaxed)
     }
 
-    /// Bytes of reads that nobody waits for and the system has not ended.
+    /// Bytes of unfinished reads that have no waiter.
     pub fn abandoned_bytes(&self) -> u64 {
-        // The two are counted one after the other, so the difference may be less than nothing for a moment.
+        // The two counters change one after the other, so the difference may be negative for a moment.
         let held = self.bytes.load(Relaxed);
         held.saturating_sub(self.waited.load(Relaxed))
     }
@@ -75,27 +76,27 @@ impl Health {
         self.is_aside.load(Relaxed)
     }
 
-    /// Tells everybody not to ask it, or to ask it again.
+    /// Tells all threads to stop using the device, or to use it again.
     pub fn set_aside(&self, aside: bool) {
         self.is_aside.store(aside, Relaxed);
     }
 
-    /// Is what is submitted to be carried out by the system's own threads?
+    /// Must the kernel's own threads carry out submissions?
     pub fn submits_aside(&self) -> bool {
         self.submits_aside.load(Relaxed)
     }
 
-    /// From now on the system's own threads carry out what is submitted.
+    /// From now on the kernel's own threads carry out submissions.
     pub fn submit_aside(&self) {
         self.submits_aside.store(true, Relaxed);
     }
 
-    /// It has given some answer.
+    /// The device has finished a read.
     pub(crate) fn answered(&self) {
         self.moved_ms.store(self.now_ms(), Relaxed);
     }
 
-    /// A call that submits has taken so long. True: from now on others carry out what is submitted.
+    /// Notes how long a submitting call took. True if this changes `submits_aside`.
     pub(crate) fn submitted_in(&self, took: Duration) -> bool {
         took >= SUBMIT_MAX && !self.submits_aside.swap(true, Relaxed)
     }
@@ -120,7 +121,7 @@ impl Health {
     }
 }
 
-/// Somebody who waits for a read.
+/// A waiter of a read.
 pub(crate) struct Waiting<'a> {
     health: &'a Health,
     bytes: u64,

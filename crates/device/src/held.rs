@@ -1,10 +1,10 @@
-//! A read that the system has not ended, counted for the health of its device as long as it lives.
+//! A read that the kernel has not finished. It counts in its device's health until it is dropped.
 
 use std::sync::Arc;
 
 use crate::device::Device;
 
-/// A read that the system has not ended.
+/// A read that the kernel has not finished.
 pub(crate) struct Held {
     device: Arc<Device>,
     bytes: u64,

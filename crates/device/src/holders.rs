@@ -1,11 +1,11 @@
-//! Who holds a disk or a file, when the system says only "busy".
+//! Which process or mount holds a disk or a file, when the system says only "busy".
 //!
-//! Asked when an opening was refused, to say what to do about it: the mount table, the list of swap spaces, and in
-//! `/sys/dev/block` the devices made of a disk and its partitions. A whole disk is busy when a partition is, and the
-//! other way round, so the question is always about the disk's family. Locks on files are looked up in `/proc/locks`.
+//! Used after a refused opening, to say what to do about it. It reads the mount table, the list of swap spaces, and
+//! in `/sys/dev/block` the devices made of a disk and its partitions. A disk is busy when one of its partitions is,
+//! and the other way round, so all of them are checked. Locks on files are found in `/proc/locks`.
 //!
-//! Not known here: whether it may be opened. That is the kernel's answer; where nothing is found here, as in a container
-//! with its own `/proc`, it stands without a reason.
+//! Not known here: whether the device may be opened. The kernel decides that. If nothing is found here, as in a
+//! container with its own `/proc`, the refusal stands without a reason.
 //!
 //! Sources: proc_pid_mountinfo(5), proc_locks(5), sysfs-block of the kernel's ABI documentation.
 
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub struct Process {
     /// Its number.
     pub pid: u32,
-    /// Its name, as the kernel has it; empty if it is not to be had.
+    /// Its name in the kernel; empty if unknown.
     pub name: String,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Holder {
 }
 
 impl Number {
-    /// Of the block device at `path`.
+    /// The holder of the block device at `path`.
     pub(crate) fn of_path(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         let is_block = metadata.file_type().is_block_device();
@@ -130,7 +130,7 @@ fn number_in(folder: &Path) -> Option<Number> {
     Number::parse(&fs::read_to_string(folder.join("dev")).ok()?, 10)
 }
 
-/// A device by its name, and the one it has as a mapping: `dm-0 (vg0-root)`.
+/// A device by its name and, if it is a mapping, the mapping's: `dm-0 (vg0-root)`.
 fn described(folder: &Path) -> Option<String> {
     let name = name_of(folder)?;
     match fs::read_to_string(folder.join("dm/name")) {
@@ -139,8 +139,8 @@ fn described(folder: &Path) -> Option<String> {
     }
 }
 
-/// The first mount point of one of these devices. Some file systems (btrfs) have numbers of their own, so the number
-/// of what was mounted is looked at as well.
+/// The first mount point of one of these devices. Some file systems (btrfs) have device numbers of their own, so the
+/// number of the mounted device is compared as well.
 fn mounted_at(
     mounts: &[u8],
     family: &[Number],
@@ -204,7 +204,7 @@ fn process(pid: u32) -> Option<Process> {
     })
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 1234 fe:00:9977916 0 EOF`; who only waits has an arrow behind the first number.
+/// `1: FLOCK ADVISORY WRITE 1234 fe:00:9977916 0 EOF`. A process that only waits has an arrow after the first number.
 fn lock_owner(locks: &str, device: Number, inode: u64) -> Option<u32> {
     locks.lines().find_map(|line| {
         let fields: Vec<_> = line.split_ascii_whitespace().collect();

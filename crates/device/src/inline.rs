@@ -1,9 +1,9 @@
-//! Memory devices without a thread: an operation is done at once, on the caller's thread.
+//! The engine for memory devices: an operation is done at once, on the caller's thread.
 //!
-//! For tests, which then repeat exactly. An operation held by the fault plan becomes a task, so that it goes on when
-//! its waiter has gone, as it does with the other engines.
+//! Tests use it because it repeats exactly. An operation held by the fault plan becomes a task, so that it goes on
+//! after its waiter has gone, as with the other engines.
 //!
-//! Limits: held operations are bounded by the test that holds them.
+//! Limits: the test limits how many operations it holds.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,25 +1,25 @@
-//! How long the disk is busy with a read: from the call to the answer, less the time in which it gave other answers.
+//! How long the disk is busy with one read: from the call to the answer, without the time in which it answered other
+//! reads.
 //!
-//! A read counts from its own call or from the answer before, whichever was later. A disk with one head answers one read after
-//! the other, so what lies between two answers is what a read takes, however long the queue. A disk without a head
-//! answers many at once; those that a busy thread finds done together count once. So a thread that has much to do, and looks
-//! at its answers late, does not make a fast disk look slow: at 2,000 answers a second the mean is at most half a millisecond.
+//! A read is measured from its call or from the previous answer, whichever was later. A disk with one head answers
+//! one read after the other, so the time between two answers is the time of one read, however long the queue. A disk
+//! without a head answers many at once; answers that a busy thread finds together count once. A thread that looks at
+//! its answers late therefore does not make a fast disk look slow: at 2,000 answers a second the mean is at most half
+//! a millisecond.
 //!
-//! How long a read takes before its first byte, and how long for each further one, are judged apart: a disk without a head is
-//! not slow because somebody reads a mebibyte of it. *Long* reads tell the time a byte takes; *short* ones, less that for their
-//! bytes, tell the rest, the latency. Before the first long read a byte is taken to need as long as on a disk of
-//! 100 MB/s. What lies between the two lengths tells neither.
+//! Latency and transfer rate are estimated separately, because a long read does not make a disk slow. *Long* reads
+//! give the time per byte. *Short* reads, less the time for their bytes, give the latency. Before the first long
+//! read, 100 MB/s is assumed. Reads of a length between the two count for neither.
 //!
-//! A mean that forgets: each short read moves it by 1/32 of the difference, so about the last hundred reads count. The mean
-//! distance from it, kept the same way, says how much one read may differ. A read that fails says nothing about
-//! speed; one whose waiter went away counts if it had already waited longer than the mean, or a disk that stands
-//! still would look as fast as it last was. No read counts as more than a second, or one that hung would be remembered for
-//! hundreds.
+//! The mean is a moving average: each short read moves it by 1/32 of the difference, so about the last hundred reads
+//! count. The mean deviation is kept in the same way. A failed read says nothing about speed. A read whose waiter has
+//! gone counts if it had already waited longer than the mean; otherwise a disk that stands still would keep its last
+//! mean. No read counts as more than a second, or one that hung would dominate the next hundreds.
 //!
-//! Not known here: what is slow. Who asks compares.
+//! Not known here: what counts as slow. The caller decides.
 //!
-//! Limits: a disk that nobody reads keeps its last mean; `reads` tells whether it is news. One of which only long reads are made
-//! has no latency that could be told from the time its bytes take.
+//! Limits: an idle disk keeps its last mean; `reads` tells whether there were new reads. If all reads are long, the
+//! latency stays unknown.
 //!
 //! Source: RFC 6298 section 2, which estimates round-trip times so.
 
@@ -29,35 +29,35 @@ use std::time::Instant;
 /// The share of a new read in the mean: one of 2^SHIFT.
 const SHIFT: u32 = 5;
 
-/// The longest read that tells the latency: the longest that several who wait share (`proxy`'s windows).
+/// The longest read that counts for the latency: as long as the longest read that several waiters share (`proxy`'s
+/// windows).
 const SHORT_BYTES_MAX: usize = 256 << 10;
-/// The shortest that tells the time of a byte. Twice as long, so that what a seek adds to it is not taken for the time of
-/// all bytes of a short one.
+/// The shortest read that counts for the time per byte. Twice as long, so that the seek in it does not raise the time
+/// per byte much.
 const LONG_BYTES_MIN: usize = 512 << 10;
 /// The time of 1024 bytes at 100 MB/s, in nanoseconds.
 const NANOS_A_KIB_FIRST: u64 = 10_240;
-/// No read counts as more, in nanoseconds.
+/// The most that one read counts, in nanoseconds.
 const NANOS_MAX: u64 = 1_000_000_000;
 
 /// How long the reads of an engine took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Short reads measured since the engine was made.
+    /// How many short reads were measured since the engine was made.
     pub reads: u64,
-    /// The mean of the last hundred or so without the time for their bytes, in microseconds, those apart that were answered
-    /// together. 0 before the first.
+    /// The mean latency of about the last hundred short reads, in microseconds. 0 before the first.
     pub mean_us: u64,
-    /// How far a read is from the mean, on average, in microseconds.
+    /// The mean deviation from it, in microseconds.
     pub spread_us: u64,
 }
 
-/// Measures the reads of one engine. Units are nanoseconds times 2^SHIFT.
+/// Measures the reads of one engine, in nanoseconds times 2^SHIFT.
 #[derive(Default)]
 pub(crate) struct Meter {
     reads: Cell<u64>,
     mean: Cell<u64>,
     spread: Cell<u64>,
-    /// What 1024 bytes take; `None` before the first long read.
+    /// The time for 1024 bytes; `None` before the first long read.
     a_kib: Cell<Option<u64>>,
     /// When the last answer came.
     answered_at: Cell<Option<Instant>>,
@@ -113,20 +113,20 @@ impl Meter {
             1 => scaled / 2,
             _ => mean.abs_diff(scaled),
         };
-        // The first few count alike, or the very first would be remembered as a hundred others.
+        // The first few reads get equal weight; else the very first would weigh as much as a hundred others.
         let share = reads.min(1 << SHIFT);
         self.spread.set(nearer(spread, distance, share));
         self.mean.set(nearer(mean, scaled, share));
     }
 
-    /// What these bytes take behind the first one, scaled.
+    /// The time for these bytes without the latency, scaled.
     fn of_bytes(&self, bytes: usize) -> u64 {
         let a_kib = self.a_kib.get().unwrap_or(NANOS_A_KIB_FIRST << SHIFT);
         a_kib.saturating_mul(bytes as u64) >> 10
     }
 }
 
-/// A mean, and one more that counts as one of so many.
+/// Moves a mean towards one more value, which gets one part in so many.
 fn nearer(mean: u64, one: u64, share: u64) -> u64 {
     mean - mean / share + one / share
 }
@@ -146,7 +146,7 @@ impl Measured<'_> {
         }
     }
 
-    /// Since the call, or the last answer.
+    /// The time since the call or the last answer, whichever was later.
     fn nanos(&self, now: Instant) -> u64 {
         let answered = self.meter.answered_at.get();
         let from = answered.map_or(self.begun, |at| at.max(self.begun));
@@ -266,7 +266,7 @@ mod tests {
         assert!(latency.mean_us < 200, "{latency:?}");
     }
 
-    /// Reads that are all begun at once and answered so many milliseconds later.
+    /// Reads that all begin at once and are answered after these many milliseconds.
     fn together(answered_ms: &[u64]) -> Latency {
         let meter = Meter::default();
         let begun = Instant::now();
@@ -281,14 +281,14 @@ mod tests {
 
     #[test]
     fn of_a_queue_each_read_counts_what_it_took_itself() {
-        // One head, 4 ms a read: the last one waited for 400 ms.
+        // One head, 4 ms a read: the last one has waited for 400 ms.
         let queue: Vec<u64> = (1..=100).map(|n| 4 * n).collect();
         assert_eq!(together(&queue).mean_us, 4000);
     }
 
     #[test]
     fn reads_that_are_found_done_together_count_once() {
-        // A thread that looked after 20 ms, and again after 40.
+        // A thread that looks for answers after 20 ms, and again after 40.
         let found = [vec![20; 64], vec![40; 64]].concat();
         let latency = together(&found);
         assert_eq!(latency.reads, 128);

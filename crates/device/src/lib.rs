@@ -4,20 +4,20 @@
 //!
 //! ```text
 //!   open      path -> Device: create, preallocate, lock, find alignment, go direct or say why not
-//!     signature  what another has left there (pure: which marks, where)
-//!     holders    who holds what the system calls busy
+//!     signature   foreign signatures on it (pure: which marks, where)
+//!     holders     which process or mount holds a busy device
 //!   device    the opened thing, and blocking transfers for start, stop and the thread pool
 //!   buffer    4096-aligned memory with a short free list per thread
 //!   transfer  which bytes one operation still has to move (pure: alignment, short transfers, end of file)
 //!   engine    read, write, flush as futures, over one of
 //!     uring     io_uring: one ring a worker, one submission a scheduler turn     (table: what is in flight)
-//!     threads   a process-wide pread/pwrite pool, where io_uring is refused
+//!     threads   a pread/pwrite pool for each device, where io_uring is refused
 //!     inline    at once, on the caller's thread: memory devices in tests
 //!   latency   how long reads take
-//!   socket    what of a socket's bytes is not taken yet: no device, but a system call without a safe wrapper
-//!   health    whether they end at all
-//!     filesystem  which file systems take a submission without carrying it out (pure but for one look)
-//!   faults    what a test can make go wrong on a memory device
+//!   socket    unacknowledged bytes of a socket: no device, but a system call without a safe wrapper
+//!   health    whether reads finish at all
+//!     filesystem  which file systems accept a submission without blocking
+//!   faults    faults that a test can inject on a memory device
 //! ```
 //!
 //! Ownership, the rule that keeps the `unsafe` here sound: **from submission to completion the engine owns the

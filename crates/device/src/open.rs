@@ -1,22 +1,23 @@
-//! Opening: from a path to a locked, preallocated device of known alignment.
+//! Opening a path as a locked, preallocated device of known alignment.
 //!
-//! The order matters. A file is created, then locked, then looked at, and only then preallocated: of two processes that
-//! start together one is told to stay away, and nothing of somebody else's is touched. Space is claimed with `fallocate` at every opening, so that a file once
-//! made sparse, by a copy say, cannot run out of room while the proxy serves. The page cache is bypassed last, by a
-//! flag on the open file, and tried with one read: file systems differ in what they refuse, and when.
+//! The order matters. A file is created, then locked, then inspected, and only then preallocated. Of two processes
+//! that start together one is refused, and foreign data stays untouched. Every opening claims the space with
+//! `fallocate`, because a file may have become sparse, by a copy for example, and would run out of space while the
+//! proxy serves. Last, a flag on the open file bypasses the page cache, and one read tests it: file systems refuse
+//! that flag at different points.
 //!
-//! A process that has just been killed holds its files until the kernel has ended its disk operations, so a lock is
-//! asked for during some seconds before it counts as refused.
+//! A killed process keeps its locks until the kernel has finished its disk operations. A lock is therefore tried for
+//! about a second before it counts as refused.
 //!
-//! A disk is also claimed (O_EXCL): the kernel then refuses to mount it, and refuses us if it is mounted, part of an
-//! array, or has a partition that is. The lock on it keeps readers of ours away, and udev, which would look into it each
-//! time it is closed. A disk with partitions that nobody uses now is refused too, and whatever bears a mark that is not
-//! ours (`signature`), unless forced.
+//! A disk is also claimed (O_EXCL). The kernel then refuses to mount it, and refuses us if the disk or one of its
+//! partitions is mounted or part of an array. The lock keeps away our own readers, and udev, which would otherwise
+//! probe the disk each time it is closed. A disk with unused partitions, or with a foreign signature (`signature`),
+//! is refused too unless forced.
 //!
-//! Not here: what our own bytes mean. An existing file without a mark keeps its content, whoever wrote it.
+//! Not known here: our own format. An existing file without a foreign signature is opened with its content.
 //!
-//! Limits: no resizing; a file's size is fixed when it is created. A reader does not claim a disk, and so is not kept from
-//! one that is mounted or opened under another name.
+//! Limits: no resizing; a file's size is fixed when it is created. A reader does not claim a disk, so it can open one
+//! that is mounted or open under another name.
 //!
 //! Sources: open(2) on O_EXCL of block devices; systemd's "Locking Block Device Access".
 
@@ -37,55 +38,56 @@ use crate::holders::{self, Holder, Number};
 use crate::open_error::OpenError;
 use crate::signature::{self, SPAN_BYTES};
 
-/// The blocks of zeros written where `fallocate` is not known.
+/// The blocks of zeros that are written where `fallocate` is not supported.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// How often, and at what distance, a lock is asked for: a process that was killed lets go of it when what it had under way at
-/// the device is done.
+/// How often, and at what interval, a lock is tried. A killed process holds its lock until its disk operations are
+/// done.
 const LOCK_TRIES: u32 = 250;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// How to open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// The size in bytes: required for a new file, else `None` or what it is. Of a block device a part may be used.
+    /// The size in bytes. Required for a new file; else `None` or the actual size. A block device may be used in
+    /// part.
     pub size_bytes: Option<u64>,
-    /// Create the file if it is not there. Not to read.
+    /// Create the file if it does not exist. Only for writing.
     pub create: bool,
     /// Bypass the page cache (O_DIRECT) where the file system can.
     pub direct: bool,
-    /// Take it whatever it carries: another's mark, or partitions. Not what is in use: that is never taken.
+    /// Open it in spite of foreign signatures or partitions. A device that is in use is refused in any case.
     pub force: bool,
-    /// For this process alone, or to read.
+    /// For reading and writing, or for reading only.
     pub access: Access,
 }
 
-/// What the device is opened for.
+/// How the device will be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// To read and write, by this process alone.
+    /// This process alone reads and writes.
     #[default]
     Exclusive,
-    /// To read, beside others who read. Refused while somebody may write; each write fails.
+    /// Reading, together with other readers. Refused while a writer has the device; every write fails.
     ReadOnly,
 }
 
-/// What was opened, and what the log should say about it.
+/// The opened device, and what the log should say about it.
 #[derive(Debug)]
 pub struct Opened {
     /// The device.
     pub device: Arc<Device>,
     /// It is new: all zeros.
     pub created: bool,
-    /// `direct` was asked for and this is why it could not be had.
+    /// Why the page cache could not be bypassed, if that was asked for.
     pub buffered_because: Option<io::Error>,
 }
 
 impl Device {
-    /// Opens, and where asked creates, a regular file, or opens a block device; locks it for this process.
+    /// Opens a regular file (and creates it if asked to) or a block device, and locks it for this process.
     ///
-    /// Blocking, up to a second if another process holds it; where the file system has no `fallocate`, a new file is
-    /// written full of zeros, which takes long.
+    /// Blocking: up to a second if another process holds it. Without `fallocate` a new file is written full of zeros,
+    /// which takes long.
     pub fn open(path: &Path, options: OpenOptions) -> Result<Opened, OpenError> {
         let fail = |source: io::Error| OpenError::Open {
             path: path.to_owned(),
@@ -101,7 +103,7 @@ impl Device {
             (block_device_size(&file, path, options.size_bytes)?, false)
         } else if kind.is_file() {
             file_size(&file, path, &options, created).inspect_err(|_| {
-                // A file that could not be given its size is of no use, and would be taken for a store next time.
+                // Remove a new file whose space could not be allocated, or the next start would take it for a store.
                 if created {
                     let _ = std::fs::remove_file(path);
                 }
@@ -141,8 +143,8 @@ impl Device {
     }
 }
 
-/// The content of a cache is nobody else's business: an empty file that somebody made for us is given the rights of one that is
-/// created here. Those of a file with content are its owner's choice, but are spoken of.
+/// A cache holds private data. An empty file made in advance gets the same permissions as a file created here. The
+/// permissions of a file with content are its owner's choice, so they are only reported.
 fn keep_private(file: &File, path: &Path, fresh: bool) {
     let mode = |file: &File| file.metadata().map(|metadata| metadata.mode() & 0o777);
     let others_may = |mode: u32| mode & 0o077 != 0;
@@ -163,10 +165,10 @@ fn keep_private(file: &File, path: &Path, fresh: bool) {
     }
 }
 
-/// The rights of a store: its owner's alone.
+/// The permissions of a store: its owner alone.
 const PRIVATE: u32 = 0o600;
 
-/// The open file, and whether it was created here.
+/// The open file, and whether this call created it.
 fn open_file(path: &Path, options: &OpenOptions) -> Result<(File, bool), OpenError> {
     let path_owned = || path.to_owned();
     let fail = |source: io::Error| OpenError::Open {
@@ -191,7 +193,7 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<(File, bool), OpenErr
     let is_busy =
         |error: &io::Error| number.is_some() && error.kind() == io::ErrorKind::ResourceBusy;
     let holder = || number.and_then(Number::holder);
-    // A mount does not go away by itself as a dying process does: that is said at once.
+    // Unlike a lock of a dying process, a mount stays: refuse at once.
     match patiently(
         || how.open(path),
         |error| is_busy(error) && holder().is_none(),
@@ -221,7 +223,7 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<(File, bool), OpenErr
     }
 }
 
-/// A file created here would be a mistyped disk, in memory. `/dev/shm` is meant to be memory.
+/// A new file under `/dev` would be in memory, and is most likely a mistyped disk. `/dev/shm` is meant for memory.
 fn is_among_devices(path: &Path) -> bool {
     path.starts_with("/dev") && !path.starts_with("/dev/shm")
 }
@@ -244,7 +246,7 @@ fn lock(file: &File, path: &Path, access: Access) -> Result<(), OpenError> {
     })
 }
 
-/// Looks at partitions and at both ends, up to where it really ends, also if only a part is to be used.
+/// Inspects the partitions and both ends of the whole device, even if only a part will be used.
 fn refuse_what_is_not_ours(file: &File, path: &Path) -> Result<(), OpenError> {
     let fail = |source: io::Error| OpenError::Open {
         path: path.to_owned(),
@@ -275,7 +277,7 @@ fn refuse_what_is_not_ours(file: &File, path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Tries again while the error says that another holds it, within bounds.
+/// Tries again, a limited number of times, while the error says that another process has it.
 fn patiently<T, E>(attempt: impl Fn() -> Result<T, E>, held: impl Fn(&E) -> bool) -> Result<T, E> {
     for _ in 1..LOCK_TRIES {
         match attempt() {
@@ -305,8 +307,8 @@ fn block_device_size(file: &File, path: &Path, asked: Option<u64>) -> Result<u64
     }
 }
 
-/// The size of a regular file, preallocated; and whether it is new. An empty file counts as new: its creation was
-/// interrupted, or somebody made it for us.
+/// The size of a regular file after preallocation, and whether it is new. An empty file counts as new: its creation
+/// was interrupted, or it was made in advance.
 fn file_size(
     file: &File,
     path: &Path,
@@ -341,7 +343,7 @@ fn file_size(
     }
     preallocate(file, size, fresh).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
-            // What a failed attempt took is given back; then what is free is what another attempt could have.
+            // Release what the failed attempt took. Then the free space is what another attempt could get.
             if fresh {
                 let _ = file.set_len(0);
             }
@@ -385,7 +387,7 @@ fn fill_with_zeros(file: &File, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets O_DIRECT and finds the block that works: what the system says, else the usual two, each tried with a read.
+/// Sets O_DIRECT and finds the block size: the one the system states, else 512 or 4096, each tried with a read.
 fn go_direct(file: &File) -> io::Result<u32> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT)?;
@@ -408,7 +410,7 @@ fn go_direct(file: &File) -> io::Result<u32> {
     Err(refused.into())
 }
 
-/// The alignment the system states for direct transfers, if it is one we can keep to.
+/// The alignment that the system states for direct transfers, if we can satisfy it.
 fn stated_block_bytes(file: &File) -> Option<u32> {
     let stated = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
         .ok()

@@ -1,6 +1,6 @@
 //! The threads of one device, for where io_uring is refused.
 //!
-//! Made at first use and ended with the device: the threads of a device that hangs hang with it, and no other device's do.
+//! Made at first use and ended with the device. A device that hangs blocks its own threads and no others.
 //!
 //! Limits: 16 threads; the caller says how many jobs may wait.
 //! Not known here: what a job does.
@@ -10,11 +10,11 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-/// Enough to keep a disk's queue busy from two cores; each costs a stack.
+/// Enough to keep a disk's queue busy from two cores. Each thread costs a stack.
 const THREADS: usize = 16;
 const NO_PANIC: &str = "the queue's lock is never held across a job";
 
-/// What a thread is to do.
+/// A job for a thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// The threads; they end when it is dropped.
@@ -33,7 +33,7 @@ struct Jobs {
 }
 
 impl Pool {
-    /// Starts the threads; the error is of the first one.
+    /// Starts the threads. Fails if the first one cannot be started.
     pub(crate) fn start() -> io::Result<Arc<Self>> {
         let pool = Self(Arc::default());
         for number in 0..THREADS {

@@ -1,40 +1,40 @@
-//! Whose is it? Recognises what lies on a file or disk before we take it.
+//! Recognises foreign signatures on a file or disk before we overwrite it.
 //!
-//! A store begins by writing over the first bytes of a disk, and a mistyped letter names another disk. So the first
-//! and the last mebibyte are looked through for the marks that file systems, volume managers, encryption, arrays and
-//! partition tables leave there; one is enough to refuse. A mark of two bytes is believed only if fields around it
-//! make sense, since a wiped disk may be full of random bytes.
+//! A new store overwrites the first bytes of a disk, and a mistyped letter names another disk. So the first and the
+//! last mebibyte are searched for the signatures of file systems, volume managers, encryption, arrays and partition
+//! tables; one is enough to refuse. A signature of two bytes counts only if the fields around it make sense, since a
+//! wiped disk may be full of random bytes.
 //!
-//! Our own superblock ends the search: behind it lie cached objects, and whoever wrote those must not be able to make
-//! the store unusable by what is in them. Only the bytes between its two copies, which are not ours, are looked at:
-//! an array made of the disk since then left its mark there and the superblock alone.
+//! The search ends at our own superblock. After it come cached objects, and their content must not be able to make
+//! the store unusable. Only the unused bytes between the two copies of the superblock are still searched, since an
+//! array made of the disk later leaves its signature there.
 //!
-//! Not known here: files, devices, our own format but for its first eight bytes.
+//! Not known here: files, devices, and of our own format all but the first eight bytes.
 //!
-//! Limits: what marks itself only behind the first mebibyte is not seen: VMFS (which lies in a partition, and that is
-//! seen), the mirrors of btrfs and LUKS2. A name is what was meant for people, not to be parsed.
+//! Limits: signatures after the first mebibyte are not found: VMFS (but it lies in a partition, which is found) and
+//! the mirrors of btrfs and LUKS2. The names are for people, not for parsing.
 //!
 //! Sources: the format documents of each; the list and the places were compared with util-linux's
 //! `libblkid/src/superblocks`.
 
-/// As much of the beginning and of the end as should be looked through, in bytes.
+/// How many bytes at each end are searched.
 pub const SPAN_BYTES: usize = 1 << 20;
 
 /// How a store begins, see `docs/format.md`.
 const OURS: &[u8] = b"\x89LOLIGO\n";
-/// What lies between the two copies of our superblock is not ours.
+/// The bytes between the two copies of our superblock are not ours.
 const OURS_FREE: std::ops::Range<u64> = 4096..32_768;
 
-/// Somebody else's mark.
+/// A foreign signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// What it is, with its article: `an ext4 file system`.
     pub name: &'static str,
-    /// The byte at which the mark lies.
+    /// The position of the signature, in bytes.
     pub at: u64,
 }
 
-/// Bytes that lie at one place and are long enough to be believed.
+/// Signatures at a fixed place that are long enough to be believed.
 struct Mark(&'static str, u64, &'static [u8]);
 
 const SWAP: &str = "swap space";
@@ -105,7 +105,7 @@ const MARKS: &[Mark] = &[
     Mark(GPT, 4096, b"EFI PART"),
 ];
 
-/// What lies at one place before the end, if there is room for it: any of these.
+/// Any of these bytes at a fixed place before the end.
 type EndMark = (&'static str, Option<u64>, &'static [&'static [u8]]);
 
 /// Versions 8.0 to 8.3, 8.4 not stopped in order, and 9.
@@ -115,7 +115,7 @@ const DRBD_MAGICS: &[&[u8]] = &[
     b"\x83\x74\x02\x6d",
 ];
 
-/// What ends a page of 4 to 64 KiB, the first of a swap space.
+/// The end of a page of 4 to 64 KiB, the first one of a swap space.
 #[rustfmt::skip]
 const PAGE_ENDS: &[(&str, &[u8; 10])] = &[
     (SWAP, b"SWAPSPACE2"),
@@ -126,8 +126,8 @@ const PAGE_ENDS: &[(&str, &[u8; 10])] = &[
     (HIBERNATION, b"LINHIB0001"),
 ];
 
-/// Looks for somebody else's mark: `first` is what there is of the first [`SPAN_BYTES`], `last` of the last, and they
-/// may overlap.
+/// Looks for a foreign signature. `first` and `last` are the first and last [`SPAN_BYTES`], or fewer; they may
+/// overlap.
 pub fn foreign(first: &[u8], last: &[u8], size: u64) -> Option<Signature> {
     let disk = Disk { first, last, size };
     if first.starts_with(OURS) {
@@ -145,7 +145,7 @@ pub fn foreign(first: &[u8], last: &[u8], size: u64) -> Option<Signature> {
         .or_else(|| disk.at_the_end())
 }
 
-/// What is known of its bytes.
+/// The bytes that were read.
 struct Disk<'a> {
     first: &'a [u8],
     last: &'a [u8],
@@ -322,12 +322,12 @@ impl Disk<'_> {
         })
     }
 
-    /// `bytes` before the end, of which only whole `grain`s count.
+    /// The position `bytes` before the end, where the end is rounded down to a whole `grain`.
     fn before_end(&self, bytes: u64, grain: u64) -> Option<u64> {
         (self.size - self.size % grain).checked_sub(bytes)
     }
 
-    /// What keeps its mark at the end.
+    /// Signatures at the end.
     fn at_the_end(&self) -> Option<Signature> {
         const SECTOR: u64 = 512;
         const PAGE: u64 = 4096;

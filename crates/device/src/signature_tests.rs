@@ -313,7 +313,7 @@ fn our_own_is_none_whatever_it_holds_but_for_what_was_made_of_it_since() {
     assert_eq!(held.seen(), None);
     let array = ours().put(4096, b"\xfc\x4e\x2b\xa9\x01\0\0\0");
     assert_eq!(array.seen(), Some(("a member of an md array", 4096)));
-    // The second copy alone does not make it ours: somebody wrote over the first.
+    // The second copy alone does not make it ours: the first was overwritten.
     let lost = Made::of(SIZE).put(32_768, b"\x89LOLIGO\n").put(0, b"XFSB");
     assert_eq!(lost.seen(), Some(("an XFS file system", 0)));
 }
@@ -368,7 +368,7 @@ proptest! {
             state ^= state << 17;
             chunk.copy_from_slice(&state.to_le_bytes());
         }
-        // Even if two bytes of it happen to be the famous ones.
+        // Even if two of its bytes happen to be a boot signature.
         bytes[510..512].copy_from_slice(b"\x55\xaa");
         bytes[446] = 1;
         bytes[1080..1082].copy_from_slice(b"\x53\xef");

@@ -1,6 +1,6 @@
-//! How much of what was written to a TCP socket the other side has not taken.
+//! How many bytes written to a TCP socket are not yet acknowledged.
 //!
-//! Here, and not where connections are, because asking takes a system call without a safe wrapper.
+//! It lives in this crate because the system call has no safe wrapper.
 
 use std::{ffi::c_int, io, os::fd::AsFd};
 

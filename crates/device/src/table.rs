@@ -1,7 +1,7 @@
-//! The operations of one ring: what waits, what is with the kernel, what is answered.
+//! The operations of one ring: waiting, with the kernel, or answered.
 //!
-//! An operation has a slot from submission until its answer is taken. The slot's number travels through the kernel
-//! as user data. States:
+//! An operation has a slot from submission until its answer is taken. The slot's number is the user data of the
+//! submission. States:
 //!
 //! ```text
 //!   submit ──> Waiting ──next──> Flying ──complete──> Done ──poll──> (free)
@@ -9,12 +9,12 @@
 //!                 └─────────────────┘
 //! ```
 //!
-//! The slot owns the memory the kernel reads or writes. A waiter that goes away only marks the slot: a waiting read
-//! is then dropped at its turn, everything else runs to its end, and the slot is freed there.
+//! The slot owns the memory the kernel reads or writes. A waiter that goes away only marks the slot. A waiting read
+//! is then dropped when its turn comes; every other operation is finished, and its slot is freed then.
 //!
 //! Invariants:
 //!   O1  memory handed out by `next` is owned by its slot until `complete` for that slot, and does not move
-//!   O2  a slot is free exactly when nobody waits for it and the kernel does not know it
+//! O2  a slot is free exactly when it has no waiter and the kernel has no operation of it
 //!   O3  `flying` slots are in state Flying; `waiting` holds the slots in state Waiting, each once
 //!
 //! Not known here: rings and system calls; `uring` makes them.
@@ -32,11 +32,11 @@ use crate::fault::IoFault;
 use crate::held::Held;
 use crate::transfer::{Progress, Transfer, wanted_part};
 
-/// Operations of one engine that may be with the kernel at once. More would only wait in the disk's own queue.
+/// The most operations of one engine that are with the kernel at once. More would only wait in the disk's own queue.
 pub const IN_FLIGHT_MAX: usize = 1024;
-/// Operations of one engine that may wait behind those; the next is refused as [`IoFault::Busy`].
+/// The most operations of one engine that wait for those; the next is refused as [`IoFault::Busy`].
 pub const QUEUE_MAX: usize = 16_384;
-/// How often an operation that was interrupted, or found the system out of some resource, is tried again.
+/// How often an operation is tried again after an interrupt or a lack of resources.
 const RETRIES_MAX: u8 = 16;
 const EINTR: i32 = 4;
 const EAGAIN: i32 = 11;
@@ -88,7 +88,7 @@ struct Slot {
     memory: Memory,
     waiter: Waiter,
     answer: Option<Answer>,
-    /// Until the kernel is done with it.
+    /// The kernel has not finished it.
     held: Option<Held>,
 }
 
@@ -99,12 +99,12 @@ pub(crate) struct Table {
     free: Vec<u32>,
     waiting: VecDeque<u32>,
     flying: usize,
-    /// The ring is unusable: the system's error, given to all.
+    /// The ring is unusable; every operation gets this error.
     broken: Option<i32>,
 }
 
 impl Table {
-    /// Takes an operation in; its slot.
+    /// Adds an operation and returns its slot.
     pub(crate) fn submit(
         &mut self,
         transfer: Transfer,
@@ -146,7 +146,7 @@ impl Table {
         Ok(index)
     }
 
-    /// The next call to make, if one waits and the kernel may have one more. The caller must make it.
+    /// The next call, if an operation waits and the kernel may have one more. The caller must make the call.
     pub(crate) fn next(&mut self) -> Option<(u32, Call)> {
         while self.flying < IN_FLIGHT_MAX {
             let index = self.waiting.pop_front()?;
@@ -194,8 +194,8 @@ impl Table {
         None
     }
 
-    /// The kernel is done with a call: `result` as it came, bytes moved or a negative error. The waker of the waiter
-    /// goes to `woken`, to be woken when the table is no longer borrowed.
+    /// The kernel has finished a call. `result` is the number of bytes moved or a negative error. The waiter's waker
+    /// goes to `woken`; wake it when the table is no longer borrowed.
     pub(crate) fn complete(&mut self, index: u32, result: i32, woken: &mut Vec<Waker>) {
         let slot = &mut self.slots[index as usize];
         assert!(
@@ -241,7 +241,7 @@ impl Table {
         }
     }
 
-    /// Has the answer come? Taking it frees the slot.
+    /// Takes the answer if there is one, which frees the slot.
     pub(crate) fn poll(&mut self, index: u32, cx: &mut Context<'_>) -> Poll<Answer> {
         let slot = &mut self.slots[index as usize];
         let Some(answer) = slot.answer.take() else {
@@ -258,7 +258,7 @@ impl Table {
         Poll::Ready(answer)
     }
 
-    /// The waiter goes away without an answer. What is returned must be dropped when the table is no longer borrowed.
+    /// The waiter goes away without an answer. Drop the returned value when the table is no longer borrowed.
     pub(crate) fn abandon(&mut self, index: u32) -> impl Sized + use<> {
         let slot = &mut self.slots[index as usize];
         let left = (
@@ -271,7 +271,7 @@ impl Table {
         left
     }
 
-    /// The ring is unusable: all who wait get the error. Slots that the kernel knows keep their memory (O1).
+    /// The ring is unusable: all waiters get the error. Slots with an operation in the kernel keep their memory (O1).
     pub(crate) fn break_down(&mut self, errno: i32, woken: &mut Vec<Waker>) {
         self.broken = Some(errno);
         while let Some(index) = self.waiting.pop_front() {
@@ -293,7 +293,7 @@ impl Table {
         }
     }
 
-    /// Operations the kernel knows.
+    /// Operations that are with the kernel.
     pub(crate) fn flying(&self) -> usize {
         self.flying
     }
@@ -311,7 +311,7 @@ impl Table {
         match std::mem::replace(&mut slot.waiter, Waiter::Unseen) {
             Waiter::Gone => self.vacate(index),
             waiter => {
-                // After `break_down` the answer may already be there; then the first one stands.
+                // `break_down` may have answered already; then the first answer stands.
                 slot.answer.get_or_insert(answer);
                 woken.extend(waiter.waker());
             }

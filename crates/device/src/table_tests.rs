@@ -1,4 +1,4 @@
-//! The table with a made-up kernel: this test makes the calls and answers them.
+//! The table with a simulated kernel: the test makes the calls and answers them.
 
 use super::*;
 

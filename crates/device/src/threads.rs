@@ -1,7 +1,7 @@
 //! A pread/pwrite pool for where io_uring is refused.
 //!
-//! The threads are the device's (`pool`). A job owns its buffer and its device, so the waiter may go away at any time; a read
-//! that nobody waits for is then not made.
+//! The threads are the device's (`pool`). A job owns its buffer and its device, so its waiter may go away at any
+//! time; a read without a waiter is skipped.
 //!
 //! Limits: at most `QUEUE_MAX` jobs wait, the next is refused as `IoFault::Busy`.
 
@@ -47,7 +47,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Makes the pool if it is not there yet; the error is of starting the first thread.
+    /// Makes the pool if there is none yet. Fails if the first thread cannot be started.
     pub(crate) fn new(device: Arc<Device>) -> io::Result<Self> {
         Ok(Self {
             pool: device.pool()?,
@@ -97,7 +97,7 @@ impl Job {
             faults.wait_blocking(operation(&order));
         }
         let result = carry_out(&device, transfer, order);
-        // The device is let go before the answer is given: who awaited it may count on that.
+        // Release the device before the answer, because a waiter may rely on having the last handle.
         drop(held);
         drop(device);
         drop(_counted);
@@ -105,7 +105,7 @@ impl Job {
     }
 }
 
-/// The kind of an order, as fault plans name it.
+/// The kind of an operation, as fault plans name it.
 pub(crate) fn operation(order: &Order) -> Operation {
     match order {
         Order::Read => Operation::Read,
@@ -114,7 +114,7 @@ pub(crate) fn operation(order: &Order) -> Operation {
     }
 }
 
-/// Does it, on this thread.
+/// Carries out the operation on this thread.
 pub(crate) fn carry_out(device: &Device, transfer: Transfer, order: Order) -> Answer {
     match order {
         Order::Read => device.read_blocking(transfer),

@@ -1,8 +1,8 @@
 //! Which bytes one operation still has to move.
 //!
-//! Callers ask for any range; a directly opened device moves whole blocks only. So a read is widened to block
-//! borders, and the answer is the wanted part of it. The system may also move less than asked ("short"): the
-//! transfer goes on from there, again from a block border, until the wanted part is there or nothing more comes.
+//! Callers ask for any range, but a direct device moves whole blocks only. So a read is widened to block boundaries,
+//! and the answer is a part of it. The system may also move less than asked ("short"). The transfer then goes on from
+//! the last block boundary until it has the wanted part or nothing more comes.
 //!
 //! Invariants:
 //!   T1  `buffer[..done]` has been moved, and `done` is a multiple of `block` until the transfer is finished
@@ -17,7 +17,7 @@ use crate::buffer::AlignedBuf;
 /// The longest single system call, so that a length always fits the kernel's `u32`; a multiple of any block.
 pub(crate) const STEP_BYTES_MAX: usize = 1 << 30;
 
-/// One operation's range and how far it has come.
+/// The range of one operation and its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transfer {
     at: u64,
@@ -43,7 +43,7 @@ pub(crate) enum Progress {
     Finished,
     /// Go on with `step()`.
     More,
-    /// The device has no more: `got` of the wanted bytes are there.
+    /// The device ends early: only `got` of the wanted bytes were read.
     Ended { got: usize },
 }
 
@@ -85,7 +85,7 @@ impl Transfer {
         self.at + self.skip as u64
     }
 
-    /// Does it begin and end at block borders by itself?
+    /// Did the caller's range begin and end at block boundaries?
     pub(crate) fn is_whole_blocks(&self) -> bool {
         self.skip == 0 && self.wanted == self.len
     }
@@ -113,8 +113,8 @@ impl Transfer {
             self.done = reached;
             return Progress::Finished;
         }
-        // Only whole blocks count, or the next step would begin inside one. A step that brought less than a block
-        // met the end of a file that is not whole blocks long.
+        // Only whole blocks count, or the next step would begin inside one. A step that moved less than a block has
+        // reached the end of a file that is not whole blocks long.
         let whole = reached - reached % self.block;
         if whole == self.done {
             return Progress::Ended {

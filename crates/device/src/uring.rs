@@ -1,14 +1,15 @@
 //! io_uring: one ring a worker and device.
 //!
-//! Tasks put operations into the table (`table`) and wake the driver, a small task that runs behind all tasks of
-//! this scheduler turn. It fills the submission queue and makes one `io_uring_enter` for all of them. Completions
-//! signal an eventfd that tokio's reactor watches; that wakes the same task, which answers the waiters and submits
-//! what has been waiting. The eventfd is never read: the reactor is edge-triggered, and each signal is an edge.
+//! Tasks put operations into the table (`table`) and wake the driver, a small task that runs after all other tasks of
+//! this scheduler turn. The driver fills the submission queue and makes one `io_uring_enter` for all operations.
+//! Completions signal an eventfd that tokio's reactor watches. The signal wakes the driver, which answers the waiters
+//! and submits the operations that wait. The eventfd is never read: the reactor is edge-triggered, and each signal is
+//! an edge.
 //!
-//! The kernel is told that one thread submits (SINGLE_ISSUER) and that completions need no interrupt of that thread
-//! (COOP_TASKRUN); kernels before 6.0 get a plain ring.
+//! SINGLE_ISSUER tells the kernel that one thread submits, COOP_TASKRUN that completions need not interrupt that
+//! thread. Kernels before 6.0 get a plain ring.
 //!
-//! Where a transfer may be carried out within that call (`health`), the kernel is told to use its own threads.
+//! If a transfer might block within that call (`health`), the kernel is told to use its own threads.
 //!
 //! Invariants:
 //!   U1  every submission queue entry points to memory owned by its table slot (O1)
@@ -42,9 +43,9 @@ use crate::transfer::Transfer;
 
 /// Entries of the submission queue.
 const RING_ENTRIES: u32 = 256;
-/// How often one turn of the driver goes round before other tasks get theirs.
+/// How many rounds one turn of the driver makes before other tasks run.
 const ROUNDS_MAX: u32 = 16;
-/// How long stopping waits for operations in flight before their memory is given up.
+/// How long stopping waits for operations in flight before it leaks their memory.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 /// The device's place among the ring's registered files.
 const DEVICE: Fixed = Fixed(0);
@@ -89,7 +90,7 @@ struct Shared {
     table: RefCell<Table>,
     event: Rc<OwnedFd>,
     driver: RefCell<Option<Waker>>,
-    /// The driver has been woken and has not yet run.
+    /// The driver was woken and has not run yet.
     kicked: Cell<bool>,
     started: Cell<bool>,
     closed: Cell<bool>,
@@ -186,13 +187,13 @@ impl Drop for Uring {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // The kernel takes a ring apart at its leisure; until then the file would stay open.
+        // The kernel frees a ring some time later; until then a registered file would stay open.
         let _ = self.ring.get_mut().submitter().unregister_files();
     }
 }
 
 impl Shared {
-    /// Sees to it that the driver runs after the tasks that are ready now.
+    /// Makes the driver run after the tasks that are ready now.
     fn kick(&self) {
         if !self.kicked.replace(true)
             && let Some(driver) = &*self.driver.borrow()
@@ -214,7 +215,7 @@ impl Shared {
             }
         }
         self.kicked.set(false);
-        // First clear, then look: a completion that comes in between signals again.
+        // First clear, then look: a completion in between signals again.
         loop {
             match event.poll_read_ready(cx) {
                 Poll::Ready(Ok(mut ready)) => ready.clear_ready(),
@@ -228,7 +229,7 @@ impl Shared {
         Poll::Pending
     }
 
-    /// Answers what is done and submits what waits; false if it should be called again soon.
+    /// Answers completed operations and submits waiting ones. False if it should be called again soon.
     fn turn(&self) -> bool {
         for _ in 0..ROUNDS_MAX {
             self.reap();
@@ -246,7 +247,8 @@ impl Shared {
             if let Err(error) = submitted {
                 match error.raw_os_error() {
                     Some(EINTR) => {}
-                    // Completions must be taken first, or memory become free: try again behind the other tasks.
+                    // The kernel needs completions to be taken, or memory to be freed, first: try again after the
+                    // other tasks.
                     Some(EAGAIN | EBUSY) => return false,
                     errno => {
                         tracing::error!(%error, "io_uring fails: no more disk I/O");
@@ -273,7 +275,7 @@ impl Shared {
         self.wake(woken);
     }
 
-    /// Moves operations from the table to the submission queue; true if that holds anything to submit.
+    /// Moves operations from the table to the submission queue. True if the queue has anything to submit.
     fn fill(&self) -> bool {
         let (mut ring, mut table) = (self.ring.borrow_mut(), self.table.borrow_mut());
         let mut queue = ring.submission();
@@ -304,7 +306,7 @@ impl Shared {
         self.woken.set(woken);
     }
 
-    /// Runs everything to its end on this thread, until the deadline.
+    /// Finishes all operations on this thread, until the deadline.
     fn wait_for_all(&self, deadline: Instant) {
         loop {
             self.reap();
@@ -343,7 +345,7 @@ fn entry_for(call: &Call) -> squeue::Entry {
     }
 }
 
-/// Waits for the answer in one slot; dropped early, it leaves the operation to the table.
+/// Waits for the answer in one slot. If it is dropped early, the operation stays with the table.
 struct Wait<'a> {
     shared: &'a Shared,
     slot: Option<u32>,

@@ -1,4 +1,4 @@
-//! The bit vector: one bit a chunk, 0 = free, 1 = used. The plain truth that everything else is an index of.
+//! The bit vector: one bit a chunk, 0 = free, 1 = used. Everything else is an index of it.
 //!
 //! Bits are kept in 64-bit words and runs are set, cleared and searched a word at a time. Bits of the last word
 //! beyond the end of the space are 1, so that no search for free chunks ever runs over the end.

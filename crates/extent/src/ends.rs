@@ -4,9 +4,9 @@
 //! piece, one just above the *first* of some piece. Two hash tables answer that, each in expected O(1), whatever the
 //! length of the pieces.
 //!
-//! The tables hold nothing but handles; the key of an entry is read from the heap. So a slot is 5 bytes, and whoever
-//! changes a piece in the heap must bring the tables in step: take the old end out *before*, put the new one in
-//! *after*, because a table that grows in between would place the piece by a key it is no longer under.
+//! The tables hold only handles; the key of an entry is read from the heap. So a slot is 5 bytes. A caller that
+//! changes a piece in the heap must remove its old end from the tables *before* the change and add the new end
+//! *after* it: a table that grows in between would place the piece by the wrong key.
 //!
 //! Limits: as the heap's. Tables grow by doubling and do not shrink; the call that makes one grow moves all its entries.
 //! Source: paper 000, section 4.4 (front hash table, rear hash table).
@@ -22,9 +22,9 @@ pub(crate) struct Ends {
     rear: HashTable<u32>,
 }
 
-/// Positions are our own, not a stranger's choice, so two multiplications are hash enough. The table takes its slot from
-/// the low bits, and those of a product know only the low bits of its factors, all zero where pieces begin at multiples
-/// of something: so the high half is folded down after each.
+/// No attacker chooses the positions, so two multiplications are enough of a hash. The table uses the low bits, and
+/// the low bits of a product depend only on the low bits of its factors. These are all zero if pieces begin at
+/// multiples of a power of two, so the high half is folded down after each multiplication.
 #[inline]
 fn hash(chunk: Chunk) -> u64 {
     const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -75,39 +75,39 @@ impl Ends {
         self.insert_rear(heap, handle, piece.last());
     }
 
-    /// The piece is about to leave the heap, or has left it.
+    /// Removes a piece that leaves the heap or has just left it.
     pub(crate) fn remove(&mut self, handle: Handle, piece: Extent) {
         self.remove_front(handle, piece.first);
         self.remove_rear(handle, piece.last());
     }
 
-    /// The piece, in the heap already, now begins here.
+    /// Adds the new front of a piece that has changed in the heap.
     #[inline]
     pub(crate) fn insert_front(&mut self, heap: &Heap, handle: Handle, first: Chunk) {
         self.front
             .insert_unique(hash(first), handle.0, |&h| hash(heap.get(Handle(h)).first));
     }
 
-    /// The piece, in the heap already, now ends here.
+    /// Adds the new rear of a piece that has changed in the heap.
     #[inline]
     pub(crate) fn insert_rear(&mut self, heap: &Heap, handle: Handle, last: Chunk) {
         self.rear
             .insert_unique(hash(last), handle.0, |&h| hash(heap.get(Handle(h)).last()));
     }
 
-    /// The piece is about to begin elsewhere.
+    /// Removes the front of a piece that will begin elsewhere.
     #[inline]
     pub(crate) fn remove_front(&mut self, handle: Handle, first: Chunk) {
         take(&mut self.front, handle, first);
     }
 
-    /// The piece is about to end elsewhere.
+    /// Removes the rear of a piece that will end elsewhere.
     #[inline]
     pub(crate) fn remove_rear(&mut self, handle: Handle, last: Chunk) {
         take(&mut self.rear, handle, last);
     }
 
-    /// The chunk `last` ends another piece from now on: `to` has swallowed `from`.
+    /// Moves the rear at `last` to another piece: `to` has swallowed `from`.
     #[inline]
     pub(crate) fn hand_over_rear(&mut self, last: Chunk, from: Handle, to: Handle) {
         let slot = self.rear.find_mut(hash(last), |&h| h == from.0);

@@ -21,7 +21,7 @@
 
 use crate::{Chunk, Chunks, Extent};
 
-/// Stands for one piece for as long as it is in the heap.
+/// Names one piece as long as it is in the heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Handle(pub(crate) u32);
 
@@ -141,7 +141,7 @@ impl Heap {
         gone.extent()
     }
 
-    /// The piece has become another one, longer or shorter, and keeps its handle.
+    /// Replaces a piece by a longer or shorter one with the same handle.
     #[inline]
     pub(crate) fn replace(&mut self, handle: Handle, piece: Extent) {
         let place = self.place(handle);
@@ -216,7 +216,7 @@ impl Heap {
         self.positions[entry.handle as usize] = place as u32;
     }
 
-    /// Puts `entry` where it belongs, given that `place` is free for it and the rest is in order.
+    /// Moves `entry` from the free `place` to where it belongs. The rest must be in heap order.
     #[inline]
     fn settle(&mut self, place: usize, entry: Entry) {
         if place > 0 && self.entries[parent(place)].rank() < entry.rank() {

@@ -73,14 +73,14 @@ impl Extent {
         Chunk(self.first.0 + self.len.0)
     }
 
-    /// Is this chunk one of ours?
+    /// Does the extent contain this chunk?
     #[inline]
     pub const fn contains(self, chunk: Chunk) -> bool {
         // Below `first` the difference wraps to something at least as large as any `len`.
         chunk.0.wrapping_sub(self.first.0) < self.len.0
     }
 
-    /// Does every chunk of `other` belong to us?
+    /// Does it contain every chunk of `other`?
     #[inline]
     pub const fn covers(self, other: Extent) -> bool {
         self.contains(other.first) && self.contains(other.last())
@@ -92,7 +92,7 @@ impl Extent {
         self.contains(other.first) || other.contains(self.first)
     }
 
-    /// Sound numbers, and within a space of `total` chunks?
+    /// Is the extent valid and within a space of `total` chunks?
     #[inline]
     pub const fn fits_in(self, total: Chunks) -> bool {
         match Extent::try_new(self.first, self.len) {
@@ -114,7 +114,7 @@ impl Extent {
         (front, rest)
     }
 
-    /// What lies before and behind `hole`. Panics unless we cover it.
+    /// The parts before and after `hole`. Panics unless the extent contains `hole`.
     pub fn around(self, hole: Extent) -> (Option<Extent>, Option<Extent>) {
         assert!(self.covers(hole), "{hole} is not within {self}");
         let before = (self.first < hole.first).then(|| Extent::between(self.first, hole.first));
@@ -192,7 +192,7 @@ impl Sum for Chunks {
 
 impl fmt::Display for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Any numbers can be shown, even those of an extent that is not sound.
+        // Must not panic for an invalid extent.
         write!(
             f,
             "{}..{}",

@@ -1,9 +1,9 @@
 //! Where the next object goes: the UNIFIED allocator.
 //!
-//! Objects are written once and die in crowds, so we trade space for long runs: a request is cut from the front of
-//! the *largest* free piece, again and again until that piece is used up, and so the writes of many objects become
-//! one. Three views of the same free space make that cheap: `bitmap` (the truth), `heap` (longest first), `ends`
-//! (the neighbours of a freed extent).
+//! Objects are written once, and many die together. So we trade space for long runs: every request is cut from the
+//! front of the *largest* free piece until that piece is used up. The writes of many objects then become one. Three
+//! views of the same free space make that cheap: `bitmap` (the truth), `heap` (longest first), `ends` (the neighbours
+//! of a freed extent).
 //!
 //! | call | time |
 //! |---|---|
@@ -105,8 +105,8 @@ impl Unified {
         Some(cut)
     }
 
-    /// The space in which exactly the extents `used` are taken, in any order: how the allocator comes back after a
-    /// restart. Refused if two overlap or one does not fit; the numbers may come from disk.
+    /// A space in which exactly the extents `used` (in any order) are used. A restart rebuilds the allocator with
+    /// this. Refused if two overlap or one does not fit; the numbers may come from disk.
     //= paper 000 section 4.5   the bit vector is recovered first; heap and tables are rebuilt from it
     pub fn from_used(total: Chunks, used: impl Iterator<Item = Extent>) -> Result<Self, Overlap> {
         let mut bits = Bitmap::new_all_free(total);

@@ -1,24 +1,25 @@
 //! HTTP fields as an ordered list with case-insensitive look-up.
 //!
-//! How it works: the lines lie in one buffer in the form they have on the wire (`Name: value\r\n`), and a
-//! small span per line says where its name and value are. So a head is written with one copy, a look-up
-//! compares lengths before it touches a name, and a whole section is two allocations.
+//! All lines lie in one buffer, as they are sent (`Name: value\r\n`). A small span per line says where its name and
+//! value are. Writing a head is therefore one copy, a look-up compares lengths before it compares names, and a whole
+//! section needs two allocations.
 //!
 //! Invariants, checked by `audit` in tests:
 //!   L1  the lines tile the buffer: the first starts at 0, each starts where the one before ends
 //!   L2  a line is name, `": "`, value, CRLF
-//!   L3  `kinds` has exactly the bits of the names there are
+//! L3  `kinds` has exactly the bits of the names that are present
 //!
-//! Who caches asks for many names that most messages do not have. `kinds` has a bit for length and first letter of each name
-//! there is (64 such kinds, so two names may share one): a name whose bit is missing is not there, and no line is looked at.
+//! A cache asks for many names that most messages do not have. `kinds` has one bit for the length and first letter of
+//! each name that is present (64 kinds, so two names may share one). If the bit of a name is not set, the name is
+//! absent and no line is read.
 //!
 //! Order: lines keep the order in which they arrived; the order of lines of *one* name carries meaning
 //! (RFC 9110 §5.3), that of different names does not. Names keep the case they came in.
 //!
-//! Not known here: which names and values are legal. What comes from outside is checked by the parser
-//! (`http1`); whoever adds a line passes a token and a value without CR, LF and NUL.
+//! Not known here: which names and values are legal. The parser (`http1`) checks what comes from outside; a caller
+//! that adds a line must pass a token and a value without CR, LF and NUL.
 //!
-//! Limits: a section is under 4 GiB (spans are 32 bits); heads are bounded far below by their parser.
+//! Limits: a section is under 4 GiB (spans are 32 bits). The parser limits heads to far less.
 #![forbid(unsafe_code)]
 
 mod list;
@@ -65,7 +66,7 @@ impl Span {
 
     #[inline]
     fn is(self, bytes: &[u8], name: &[u8]) -> bool {
-        // Of names of one length nearly all differ in the first letter.
+        // Names of the same length nearly always differ in the first letter.
         let [first, ..] = name else {
             return self.name_len == 0;
         };
@@ -75,7 +76,7 @@ impl Span {
     }
 }
 
-/// The kind of a name: a bit for its length and first letter, in whatever case.
+/// The kind of a name: one bit, chosen by its length and first letter in any case.
 #[inline]
 const fn kind_of(name: &[u8]) -> u64 {
     let first = match name {
@@ -87,7 +88,7 @@ const fn kind_of(name: &[u8]) -> u64 {
 
 /// Field lines in order of arrival, names in the case they came in, case-insensitive look-up.
 ///
-/// Two are equal if they hold the same lines, byte for byte, in the same order.
+/// Two sections are equal if they hold the same lines, byte for byte, in the same order.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Fields {
     bytes: Vec<u8>,
@@ -112,8 +113,8 @@ impl Fields {
 
     /// Reads back what [`Fields::write_to`] wrote, or any sequence of `name: value CRLF` lines.
     ///
-    /// None where a line has no colon, an empty name, blanks around the name, no CRLF, or CR, LF or NUL
-    /// within. White space around the value is dropped.
+    /// `None` if a line has no colon, an empty name, blanks around the name, no CRLF, or CR, LF or NUL within. White
+    /// space around the value is dropped.
     pub fn from_wire(mut wire: &[u8]) -> Option<Self> {
         if u32::try_from(wire.len()).is_err() {
             return None;
@@ -166,7 +167,7 @@ impl Fields {
 
     /// Removes all lines of that name and says how many there were.
     pub fn remove(&mut self, name: &[u8]) -> usize {
-        // Most removals find nothing; those must not touch the buffer.
+        // Most removals find nothing, so check before touching the buffer.
         if !self.contains(name) {
             return 0;
         }
@@ -198,7 +199,7 @@ impl Fields {
         self.kinds = kinds;
     }
 
-    /// Can a line of that name be there? If not, there is none.
+    /// False: there is no line of that name. True: there may be one.
     #[inline]
     fn may_have(&self, name: &[u8]) -> bool {
         self.kinds & kind_of(name) != 0

@@ -1,8 +1,8 @@
 //! Comma-separated lists (RFC 9110 §5.6.1).
 //!
-//! A comma inside a quoted string does not separate, and a backslash inside one takes the meaning from the
-//! byte behind it (§5.6.4). A quoted string that never closes runs to the end of the value: the rest is one
-//! member, so that a broken value hides nothing behind a made-up comma.
+//! A comma inside a quoted string does not separate, and a backslash inside one takes the meaning from the byte
+//! behind it (§5.6.4). A quoted string that never closes runs to the end of the value. The rest is then one member,
+//! so an unclosed quote cannot be used to invent a comma.
 //!
 //! Not known here: what a member means. It keeps its quotes and parameters.
 
@@ -12,8 +12,8 @@ pub struct List<'a> {
     rest: &'a [u8],
 }
 
-/// Cuts one value at its commas: white space around members trimmed, empty members skipped, commas inside
-/// quoted strings left alone.
+/// Splits one value at its commas. Trims white space around members, skips empty members, and does not split inside
+/// quoted strings.
 //= rfc9110 §5.6.1.2   a recipient ignores a reasonable number of empty list elements
 pub fn split_list(value: &[u8]) -> List<'_> {
     List { rest: value }
@@ -51,7 +51,7 @@ fn member_end(value: &[u8]) -> usize {
     value.len()
 }
 
-/// Without blanks and tabs at both ends (OWS, RFC 9110 §5.6.3).
+/// Removes blanks and tabs at both ends (OWS, RFC 9110 §5.6.3).
 #[inline]
 pub fn trim_blanks(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {

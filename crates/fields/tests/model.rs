@@ -14,7 +14,7 @@ enum Operation {
 }
 
 fn name() -> impl Strategy<Value = String> {
-    // Few names, so that they meet; both cases.
+    // Few names in both letter cases, so that operations often hit the same name.
     "[aAbB]|X-[aA]"
 }
 

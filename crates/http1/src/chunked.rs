@@ -5,8 +5,8 @@
 //!                                      '--(size 0)--> Trailers -> Done
 //! ```
 //!
-//! Every byte is consumed as it is read, so nothing is ever looked at twice and the result does not depend on
-//! how the bytes were cut into reads. Body bytes are not copied: the caller is told where they lie.
+//! Every byte is consumed as it is read, so no byte is read twice, and the result does not depend on how the bytes
+//! were split into reads. Body bytes are not copied: the caller is told where they lie.
 //!
 //! Strict: lines end in CRLF; a size is 1 to 16 hex digits at the very start of its line, [`BODY_BYTES_MAX`] at most; blanks are taken
 //! only where the grammar has them. Extensions are read by their grammar, counted and dropped (we write our own chunks).
@@ -51,7 +51,7 @@ enum State {
     Blank {
         value: u64,
     },
-    /// Behind a semicolon.
+    /// After a semicolon.
     Extension {
         value: u64,
         at: Ext,
@@ -64,7 +64,7 @@ enum State {
     Data {
         left: u64,
     },
-    /// Behind the data.
+    /// After the data.
     DataCr,
     DataLf,
     /// In the trailer section; this line began at `line` of what was collected.
@@ -78,18 +78,18 @@ enum State {
 //= rfc9112 §7.1.1   chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ext {
-    /// Behind the semicolon: a name must come.
+    /// After the semicolon: a name must come.
     Begin,
     Name,
     /// Blanks behind the name: `=` or `;` must come.
     NameBlank,
-    /// Behind the `=`: a value must come.
+    /// After the `=`: a value must come.
     Equals,
     Token,
     Quoted,
-    /// Behind a backslash in quotes.
+    /// After a backslash in quotes.
     Escaped,
-    /// Behind the closing quote.
+    /// After the closing quote.
     QuotedEnd,
     /// Blanks behind the value: `;` must come.
     ValueBlank,
@@ -101,7 +101,7 @@ impl Ext {
         matches!(self, Ext::Name | Ext::Token | Ext::QuotedEnd)
     }
 
-    /// Where the byte leads.
+    /// The next state.
     fn next(self, byte: u8) -> Option<Ext> {
         let is_blank = matches!(byte, b' ' | b'\t');
         Some(match (self, byte) {
@@ -162,10 +162,9 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Goes on with the bytes behind those consumed so far. After [`Chunk::End`] it consumes nothing.
+    /// Goes on with the bytes after those consumed so far. After [`Chunk::End`] it consumes nothing.
     ///
-    /// # Errors
-    /// Always [`Reject::Body`]. The connection is out of step; do not ask again.
+    /// # Errors Always [`Reject::Body`]. Do not call again: nobody knows where the next message begins.
     pub fn next(&mut self, buf: &[u8]) -> Result<Chunk, Reject> {
         self.advance(buf).map_err(Reject::Body)
     }
@@ -214,7 +213,7 @@ impl ChunkedDecoder {
         Ok(Chunk::More { consumed: at })
     }
 
-    /// The state behind one byte outside data and trailers.
+    /// The state after one byte outside data and trailers.
     fn frame_byte(&mut self, state: State, byte: u8) -> Result<State, Fault> {
         Ok(match (state, byte) {
             (State::Size { digits: 1.., value }, b'\r') => State::SizeEnd { value },
@@ -319,8 +318,8 @@ fn parse_trailers(section: &[u8], fields_max: usize) -> Option<Fields> {
     Some(trailers)
 }
 
-/// Fields that say how a message is framed, routed, authenticated, cached or read: they mean nothing behind
-/// the body, and must not be merged into the head by somebody further on.
+/// Fields that say how a message is framed, routed, authenticated, cached or read. In trailers they mean nothing, and
+/// no later recipient may merge them into the head, so they are dropped.
 //= rfc9110 §6.5.1   framing, routing, authentication, request modifiers, response controls, content format
 fn is_forbidden_trailer(name: &[u8]) -> bool {
     // ETag alone is named as a useful trailer.

@@ -1,8 +1,8 @@
-//! Where a body ends, and whether the connection stays open behind it.
+//! Where a body ends, and whether the connection stays open after it.
 //!
-//! One walk over the parsed field lines ([`Facts::gather`]) notes which known fields there are and keeps the
-//! values that decide; requests and responses then judge them by their own rules. Repetition is noted, never
-//! resolved: whether a second line is forgiven is the judge's business.
+//! One walk over the parsed field lines ([`Facts::gather`]) notes the known fields and keeps the values that matter.
+//! Requests and responses then apply their own rules. A repeated field is only noted here; the caller decides whether
+//! to accept it.
 //!
 //! Source: RFC 9112 §6 and §9.3, RFC 9110 §8.6.
 
@@ -11,8 +11,8 @@ use message::{Seen, is_token, parse_content_length, split_tokens};
 
 use crate::Fault;
 
-/// The most options in all Connection lines of a message; more is refused, because each costs a comparison
-/// with each field when hop-by-hop fields are removed.
+/// The most options in all Connection lines of a message. More are refused, because removing hop-by-hop fields
+/// compares each option with each field.
 pub const CONNECTION_OPTIONS_MAX: usize = 64;
 
 const DECIDING: Seen = Seen::HOST
@@ -69,7 +69,7 @@ impl<'b> Facts<'b> {
             Seen::TRANSFER_ENCODING => self.coding = value,
             Seen::EXPECT => self.expect = value,
             Seen::CONNECTION => self.note_options(value)?,
-            // Not a standard field; `close` is the safe half of what clients mean by it.
+            // Proxy-Connection is no standard field. Only its `close` is obeyed, which is always safe.
             _ => {
                 self.close |=
                     split_tokens(value).any(|option| option.eq_ignore_ascii_case(b"close"))
@@ -105,7 +105,7 @@ impl<'b> Facts<'b> {
         Err(coding_fault(self.coding))
     }
 
-    /// The announced length, if any. Whether it may be repeated is for the caller to say.
+    /// The announced length, if any. The caller decides whether it may be repeated.
     pub(crate) fn content_length(&self) -> Result<Option<u64>, Fault> {
         if !self.seen.contains(Seen::CONTENT_LENGTH) {
             return Ok(None);
@@ -115,23 +115,23 @@ impl<'b> Facts<'b> {
             .ok_or(Fault::ContentLength)
     }
 
-    /// Both are there: the classic request smuggling.
+    /// Both are present, as in the classic request smuggling.
     pub(crate) fn has_length_and_coding(&self) -> bool {
         self.seen
             .contains(Seen::CONTENT_LENGTH.union(Seen::TRANSFER_ENCODING))
     }
 }
 
-/// A framing field with `_` for `-`: to us an unknown field, to servers that turn names into variables
-/// (CGI, WSGI) the real one.
+/// A framing field with `_` for `-`: unknown to us, but servers that turn names into variables (CGI, WSGI) take it
+/// for the real one.
 fn is_disguised(name: &[u8]) -> bool {
     matches!(name.len(), 14 | 17)
         && (name.eq_ignore_ascii_case(b"content_length")
             || name.eq_ignore_ascii_case(b"transfer_encoding"))
 }
 
-/// A clean list of codings of which `chunked`, if there, is the last: a coding we do not know. All else is
-/// malformed.
+/// A well-formed list of codings with `chunked` at most at its end has a coding that we do not know. Any other list
+/// is malformed.
 //= rfc9112 §6.1   a transfer coding that is not understood: 501
 //= rfc9112 §6.3   chunked is not the final coding of a request: 400
 fn coding_fault(value: &[u8]) -> Fault {

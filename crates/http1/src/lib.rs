@@ -1,24 +1,23 @@
 //! HTTP/1.1 messages without I/O: heads, framing, chunked coding, and the writing of heads.
 //!
-//! Bytes come in as slices of the connection's buffer, answers go out as values; who reads, waits and closes
-//! is somebody else. `httparse` finds the parts of a head; everything that makes a message *unambiguous* is
-//! decided here, because a proxy that reads a message otherwise than its neighbour does can be made to
-//! smuggle requests (RFC 9112 §11.2). The rule throughout: what two honest readers could read differently is
-//! refused, never repaired, never forwarded.
+//! Callers pass slices of the connection's buffer and get values back; they do the reading, waiting and closing.
+//! `httparse` finds the parts of a head. This crate decides whether a message is *unambiguous*: if a proxy and its
+//! neighbour read a message differently, an attacker can smuggle requests (RFC 9112 §11.2). The rule throughout: a
+//! message that two correct readers could read differently is refused, never repaired and never forwarded.
 //!
 //! | file | story |
 //! |---|---|
 //! | `request`, `response` | a head from the first byte to the empty line |
-//! | `lines` | line ends, where a head ends, what httparse is too kind about |
+//! | `lines` | line ends, where a head ends, checks that httparse does not make |
 //! | `framing` | Content-Length, Transfer-Encoding, Connection: where the body ends, whether the connection stays |
 //! | `chunked` | the chunked coding as a state machine |
 //! | `target` | the four forms of a request target |
 //! | `write` | lines of a head, chunk headers |
 //! | `reject` | why a message is refused, and the status that is owed |
 //!
-//! A caller reads into a buffer and calls [`parse_request`]. As long as the answer is `None` it reads on, and
-//! asks [`scan_end`] before it parses again, so that a head that dribbles in is scanned once and parsed twice.
-//! After any [`Reject`] the connection is out of step and must be closed once the answer is written.
+//! A caller reads into a buffer and calls [`parse_request`]. While the result is `None` it reads on, and calls
+//! [`scan_end`] before it parses again. A head that arrives in small pieces is therefore scanned once and parsed
+//! twice. After any [`Reject`] nobody knows where the next message begins: write the answer and close the connection.
 //!
 //! Not known here: sockets, time, caching. Limits: [`Limits`], and the constants beside each mechanism.
 //! Source: RFC 9112; RFC 9110 for Host, Content-Length, Expect and connection options.
@@ -44,7 +43,7 @@ pub use write::{
     LAST_CHUNK, write_chunk_header, write_request_line, write_status_line, write_trailers,
 };
 
-/// The most field lines a head may have, whatever [`Limits::fields_max`] says: the size of a [`Scratch`].
+/// The most field lines in a head, and the size of a [`Scratch`]. [`Limits::fields_max`] cannot raise it.
 pub const FIELDS_MAX: usize = 128;
 
 /// How much of a head is accepted. More is refused with 431, or 414 for the target.
@@ -73,7 +72,7 @@ impl Default for Limits {
 pub enum Framing {
     /// There is no body.
     None,
-    /// So many bytes follow, at most [`message::BODY_BYTES_MAX`]. May be 0.
+    /// This many bytes follow, at most [`message::BODY_BYTES_MAX`]. May be 0.
     Length(u64),
     /// The chunked coding says where it ends; see [`ChunkedDecoder`].
     Chunked,

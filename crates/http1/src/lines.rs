@@ -1,9 +1,9 @@
-//! Lines of a head, and what httparse is too kind about.
+//! Lines of a head, and the checks that httparse does not make.
 //!
-//! httparse takes a bare LF for a line end and skips any number of empty lines before a message. Readers
-//! differ in both, so neither is forwarded: once a head has been parsed, its raw bytes are checked here. That
-//! CR, LF and NUL occur nowhere else follows from two facts: httparse lets no control byte but HTAB into a
-//! name, value or start line, and every LF has a CR before it and every CR an LF behind it.
+//! httparse accepts a bare LF as a line end and skips any number of empty lines before a message. Readers differ in
+//! both, so a parsed head is checked again here, byte by byte. Together the two checks exclude stray CR, LF and NUL:
+//! httparse accepts no control byte but HTAB in a name, value or start line, and here every LF must follow a CR and
+//! every CR must precede an LF.
 
 use memchr::{memchr, memchr_iter};
 use message::Version;
@@ -14,15 +14,16 @@ use crate::Fault;
 //= rfc9112 §2.2   a server ignores at least one empty line before the request-line
 pub const LEADING_EMPTY_LINES_MAX: usize = 2;
 
-/// Where the first head in `buf` ends (just behind its empty line), if it does; the search begins at `from`.
+/// The end of the first head in `buf`, just after its empty line. `None` if the head is incomplete. The search begins
+/// at `from`.
 ///
-/// For a head that arrives in pieces: after [`crate::parse_request`] or [`crate::parse_response`] said
-/// `None`, remember `buf.len()` as `from`, read on, and parse again only when this finds an end or the buffer
-/// reaches `Limits::head_bytes_max`. Each byte is then looked at once, however the head dribbles in. `from`
-/// may be 0, or any length for which this answered `None` before; the few bytes before it that could begin
-/// the end are looked at again.
+/// For a head that arrives in pieces: after [`crate::parse_request`] or [`crate::parse_response`] said `None`,
+/// remember `buf.len()` as `from`, read on, and parse again only when this finds an end or the buffer reaches
+/// `Limits::head_bytes_max`. Each byte is then scanned once, however small the pieces. `from` may be 0, or any length
+/// for which this function returned `None` before; it looks again at the few bytes before `from` that could begin the
+/// end.
 ///
-/// An empty line ended by a bare LF counts too, so that parsing comes to refuse it rather than wait. Empty
+/// An empty line that ends in a bare LF counts too. The parser then refuses it, instead of waiting for more. Empty
 /// lines before the head do not count as its end.
 pub fn scan_end(buf: &[u8], from: usize) -> Option<usize> {
     let mut start = 0;

@@ -1,7 +1,7 @@
 //! Why a message is refused.
 //!
-//! A [`Fault`] is what is wrong, a [`Reject`] adds where, for the same fault is the client's in a request
-//! (4xx) and the origin's in a response (502).
+//! A [`Fault`] says what is wrong, a [`Reject`] adds where: a fault in a request is the client's (4xx), in a response
+//! the origin's (502).
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ pub enum Reject {
     Request(Fault),
     /// A response head: answer the client with 502.
     Response(Fault),
-    /// A chunked body. `status` is for a request; in a response the caller owes 502 if nothing was sent yet,
-    /// else it cuts the connection to the client.
+    /// A chunked body. `status` is for a request. If it is in a response, answer with 502 if nothing was sent yet,
+    /// else reset the connection to the client.
     Body(Fault),
 }
 
@@ -43,7 +43,7 @@ macro_rules! faults {
 faults! {
     /// The start line is not `method SP target SP version`, or `version SP status SP reason`.
     StartLine 400 "malformed start line"
-    /// The method is longer than any that exists (RFC 9112 §3).
+    /// The method is longer than any registered one (RFC 9112 §3).
     MethodTooLong 501 "method too long"
     /// Not HTTP/1.0 or HTTP/1.1, but a version.
     Version 505 "unsupported HTTP version"
@@ -57,7 +57,7 @@ faults! {
     TooManyFields 431 "too many fields"
     /// A line that does not end in CRLF, or a bare CR, or too many empty lines before the message.
     LineEnd 400 "malformed line end"
-    /// Not a token before the colon; white space in front of it; a folded line.
+    /// Not a token before the colon, white space in front of the colon, or a folded line.
     FieldName 400 "malformed field name"
     /// A control character in a value.
     FieldValue 400 "malformed field value"
@@ -85,7 +85,7 @@ faults! {
     ConnectionOptions 400 "too many connection options"
     /// A status code below 100.
     StatusCode 400 "invalid status code"
-    /// Not a chunk size where one is due.
+    /// No valid chunk size where one is expected.
     ChunkSize 400 "malformed chunk size"
     /// A chunk extension with control characters, or more of them than `EXTENSION_BYTES_MAX`.
     ChunkExtension 400 "malformed or too many chunk extensions"

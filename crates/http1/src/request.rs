@@ -1,17 +1,16 @@
 //! A request head, from the first byte to the empty line.
 //!
-//! The hot path of the proxy: one pass of httparse over the bytes, one walk over the field lines, one search
-//! for sloppy line ends, and no allocation; a [`RequestView`] borrows everything from the connection's
-//! buffer. [`RequestView::to_owned`] is for requests that outlive it.
+//! This is the proxy's hot path: one pass of httparse over the bytes, one walk over the field lines, one check of the
+//! line ends, no allocation. A [`RequestView`] borrows from the connection's buffer; [`RequestView::to_owned`] is for
+//! requests that outlive it.
 //!
-//! While the head is incomplete, what is there already is judged where that is cheap: a first byte that is no
-//! method, a bare LF, a version we do not speak, a target that is too long. So a client that speaks something
-//! else altogether hears so at once.
+//! An incomplete head is refused early where that is cheap to see: a first byte that cannot begin a method, a bare
+//! LF, an unknown version, a target that is too long. A client that speaks another protocol gets its answer at once.
 //!
-//! Differences from RFC 9112, all on the strict side: bare LF is refused (§2.2 allows it), white space around
-//! the words of the request line is refused (§3), a Host with no host in it is refused (§3.2 wants one for
-//! targets without authority), several equal Content-Length values are refused (§6.3), bodies of CONNECT and
-//! TRACE are refused. HTTP/1.2 and later minor versions are read as 1.1; other major versions are refused with 505.
+//! Differences from RFC 9112, all of them stricter: bare LF is refused (§2.2 allows it), white space around the words
+//! of the request line is refused (§3), a Host with no host in it is refused (§3.2 wants one for targets without
+//! authority), several equal Content-Length values are refused (§6.3), bodies of CONNECT and TRACE are refused.
+//! HTTP/1.2 and later minor versions are read as 1.1; other major versions are refused with 505.
 
 use std::mem::MaybeUninit;
 
@@ -26,7 +25,7 @@ use crate::{FIELDS_MAX, Fault, Framing, Limits, Reject, lines};
 /// Space for the field lines of one parse. Lives on the caller's stack, costs nothing to make.
 pub struct Scratch<'b> {
     headers: [MaybeUninit<Header<'b>>; FIELDS_MAX],
-    /// Those of a version that httparse does not know; empty, and nothing allocated, but for such a request.
+    /// Field lines of a version that httparse does not know. Empty and unallocated for all other requests.
     later: Vec<Header<'b>>,
 }
 
@@ -72,8 +71,8 @@ pub struct RequestView<'s, 'b> {
     pub host: Option<&'b str>,
     /// Never [`Framing::UntilClose`].
     pub framing: Framing,
-    /// May the connection stay open behind this request? An HTTP/1.0 client must ask for it, and must not
-    /// take us for its proxy (absolute target).
+    /// May the connection stay open after this request? An HTTP/1.0 client must ask for it, and must not use an
+    /// absolute target, which it sends to a proxy.
     pub keep_alive: bool,
     /// The client waits for 100 (Continue) before it sends the body. False in HTTP/1.0 and without a body.
     pub expect_continue: bool,
@@ -134,7 +133,7 @@ pub struct RequestHead {
     pub host: Option<String>,
     /// Never [`Framing::UntilClose`].
     pub framing: Framing,
-    /// May the connection stay open behind this request?
+    /// May the connection stay open after this request?
     pub keep_alive: bool,
     /// The client waits for 100 (Continue).
     pub expect_continue: bool,
@@ -145,8 +144,8 @@ pub struct RequestHead {
 /// `Ok(None)` means that more bytes are needed, and that `buf` is shorter than `limits.head_bytes_max`; see
 /// [`crate::scan_end`] for when to ask again. At most that many bytes are looked at.
 ///
-/// # Errors
-/// Always [`Reject::Request`]: answer with its status and close, for where the next request begins is unknown.
+/// # Errors Always [`Reject::Request`]: answer with its status and close, because nobody knows where the next request
+/// begins.
 #[inline]
 pub fn parse_request<'s, 'b>(
     buf: &'b [u8],
@@ -227,7 +226,7 @@ fn parse_later_minor<'s, 'b>(
     limits: &Limits,
     space: &'s mut Vec<Header<'b>>,
 ) -> httparse::Result<usize> {
-    // The line is read as that of an HTTP/1.1 request: of a copy, since the buffer is not ours to write to.
+    // Parse a copy of the request line that says HTTP/1.1; the buffer itself is read-only.
     let word_at = memchr::memmem::find(bytes, b" HTTP/1.").map_or(bytes.len(), |at| at + 1);
     let (line, rest) = bytes.split_at(word_at.min(bytes.len()));
     if !lines::is_later_minor(rest) {
@@ -326,7 +325,7 @@ fn expects_continue(facts: &Facts, version: Version, framing: Framing) -> bool {
         && facts.expect.eq_ignore_ascii_case(b"100-continue")
 }
 
-/// Refuses what the rest of the head cannot heal. httparse found nothing wrong so far.
+/// Refuses a part of a head that no further bytes can make valid. httparse found nothing wrong so far.
 #[cold]
 fn judge_part(part: &[u8], limits: &Limits) -> Result<(), Fault> {
     if !lines::ends_are_strict_so_far(part) {
@@ -365,7 +364,7 @@ fn fault_of(error: Error, has_method: bool, bytes: &[u8]) -> Fault {
     }
 }
 
-/// Is the third word a version, as far as it is there?
+/// Is the third word, as far as it has arrived, a version?
 //= rfc9110 §15.6.6   505: a major version that the server does not support
 fn version_fault(bytes: &[u8]) -> Fault {
     let word = bytes.splitn(3, |&b| b == b' ').nth(2).unwrap_or_default();
@@ -381,7 +380,7 @@ fn version_fault(bytes: &[u8]) -> Fault {
 }
 
 pub(crate) fn to_fields(lines: &[Header<'_>], head_bytes: usize) -> Fields {
-    // Our form has one blank behind each colon, which the message may lack.
+    // We write a blank after each colon, which the message may not have.
     let mut fields = Fields::with_capacity(lines.len(), head_bytes + lines.len());
     for line in lines {
         fields.push(line.name.as_bytes(), line.value);

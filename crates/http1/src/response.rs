@@ -1,13 +1,13 @@
 //! A response head, from the first byte to the empty line.
 //!
-//! Responses come from origins on misses and go into the cache, so the head is copied out at once. What is
-//! ambiguous is refused, and the client gets 502. Two things are healed. Several Content-Length lines with the very same
-//! digits become one, as RFC 9110 §8.6 allows. White space between a name and its colon goes, as RFC 9112 §5.1 demands; but
-//! where the name is one that says how long the body is, readers that take the line and readers that do not would part
-//! ways, so there it is refused.
+//! Responses come from origins on misses and go into the cache, so the head is copied out at once. An ambiguous head
+//! is refused, and the client gets 502. Two faults are repaired. Several Content-Length lines with exactly the same
+//! digits become one, as RFC 9110 §8.6 allows. White space between a name and its colon is removed, as RFC 9112 §5.1
+//! demands, except after Content-Length and Transfer-Encoding: readers that accept such a line and readers that skip
+//! it would disagree on the length of the body, so the head is refused.
 //!
-//! A response that cannot have a body but announces one (204 with Content-Length: 5, say) is taken without a
-//! body, and its connection is not used again: whatever follows is not a response of ours.
+//! A response that cannot have a body but announces one (204 with Content-Length: 5, say) is read without a body, and
+//! its connection is not used again: the bytes that follow are not an answer to us.
 
 use fields::Fields;
 use httparse::{Error, Header, Status};
@@ -30,14 +30,14 @@ pub struct ResponseHead {
     pub fields: Fields,
     /// Where the body ends. A response that ends with the connection may be cut short without a sign.
     pub framing: Framing,
-    /// May the connection be used again behind this response? Never with [`Framing::UntilClose`].
+    /// May the connection be used again after this response? Never with [`Framing::UntilClose`].
     pub keep_alive: bool,
     /// The length of the head in the buffer; the body begins here.
     pub head_bytes: usize,
 }
 
-/// Parses the response head at the start of `buf`. `to` is the method of the request this answers: HEAD and
-/// CONNECT have no body. Heads of 1xx are returned like others, with [`Framing::None`].
+/// Parses the response head at the start of `buf`. `to` is the method of the request: responses to HEAD and CONNECT
+/// have no body. Heads of 1xx are returned like others, with [`Framing::None`].
 ///
 /// `Ok(None)` means that more bytes are needed, and that `buf` is shorter than `limits.head_bytes_max`; see
 /// [`crate::scan_end`]. At most that many bytes are looked at.
@@ -105,7 +105,7 @@ fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<ResponseHead>, 
     }))
 }
 
-/// Does white space stand behind the name of a field of `bytes` that says where the body ends?
+/// Is there white space after this name, and is it Content-Length or Transfer-Encoding?
 fn hides_length(line: &Header<'_>, bytes: &[u8]) -> bool {
     let name = line.name.as_bytes();
     // The name lies in `bytes`: httparse copies nothing.
@@ -114,7 +114,7 @@ fn hides_length(line: &Header<'_>, bytes: &[u8]) -> bool {
     bytes.get(end) != Some(&b':') && Seen::of(name).intersects(decides)
 }
 
-/// The framing, and whether what was announced agrees with it.
+/// The framing, and whether the framing fields agree with it.
 fn framing(
     facts: &Facts,
     version: Version,

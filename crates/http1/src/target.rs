@@ -1,7 +1,7 @@
 //! Request targets (RFC 9112 §3.2).
 //!
-//! A target is visible ASCII without a fragment; within that, a path is passed on as it came, for what its
-//! bytes mean is the origin's business. Authorities are checked to the grammar.
+//! A target is visible ASCII without a fragment. A path is passed on as it came, because only the origin knows what
+//! its bytes mean. Authorities are checked against the grammar.
 //!
 //! Not known here: Host, schemes, whether the host is one we serve.
 
@@ -29,7 +29,7 @@ pub enum Target<'a> {
     Asterisk,
 }
 
-/// Tells the form of a target and checks that it goes with the method. All refusals are [`Fault::Target`].
+/// Finds the form of a target and checks that the method allows it. All refusals are [`Fault::Target`].
 pub fn parse_target<'a>(method: &str, target: &'a str) -> Result<Target<'a>, Reject> {
     target_form(method, target).ok_or(Reject::Request(Fault::Target))
 }

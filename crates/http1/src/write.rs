@@ -1,7 +1,7 @@
 //! Lines of a head and chunk headers, without formatting machinery.
 //!
-//! Everything appends to a `Vec<u8>`. What comes in is taken for checked: a method that is a token, a target
-//! and a reason without CR and LF.
+//! Everything appends to a `Vec<u8>`. Callers must pass a method that is a token, and a target and a reason without
+//! CR and LF.
 
 use fields::Fields;
 use message::write_decimal;

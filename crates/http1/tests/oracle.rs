@@ -1,11 +1,11 @@
-//! Two readers, one stream: what we let through, hyper frames the same way or refuses.
+//! Two readers of one stream: hyper frames every message that we accept in the same way, or refuses it.
 //!
-//! Both get the same bytes of pipelined requests, good and bad. Where both report an n-th request, method,
-//! target, fields and body must agree: a difference would be a way to smuggle. hyper accepts more than we do (equal
-//! Content-Length lines, bare LF), and refuses some targets that we pass on, so their number may differ.
+//! Both get the same bytes of pipelined requests, good and bad. Where both report an n-th request, method, target,
+//! fields and body must agree; a difference could be used to smuggle requests. hyper accepts more than we do (equal
+//! Content-Length lines, bare LF) and refuses some targets that we pass on, so the number of requests may differ.
 //!
-//! Well-formed streams must be read by both to the end. Of responses the same is asked: where both read one, it is
-//! the same one.
+//! Well-formed streams must be read by both to the end. Likewise for responses: where both read one, it is the same
+//! one.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -98,7 +98,7 @@ fn read_chunks(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 struct Wire {
     input: Vec<u8>,
     at: usize,
-    /// Nothing can be read before something was written.
+    /// Reads wait until something was written.
     mute: bool,
 }
 
@@ -178,7 +178,7 @@ fn read_by_hyper(stream: &[u8]) -> Vec<Message> {
             .half_close(true)
             .serve_connection(wire, service)
     );
-    // The wire is always ready, so a few polls bring it to its end; there is nothing to wait for.
+    // The connection is always ready, so a few polls finish it.
     let mut cx = Context::from_waker(Waker::noop());
     for _ in 0..100 {
         if connection.as_mut().poll(&mut cx).is_ready() {

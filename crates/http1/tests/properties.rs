@@ -1,7 +1,7 @@
-//! Heads and bodies that were written are read back; bytes that nobody wrote never panic and never pass.
+//! Heads and bodies that were written are read back; random bytes never panic and are never accepted.
 //!
-//! Heads are made of words that meet in interesting ways rather than of random bytes, which would all fall at
-//! the first hurdle. A failure prints the case; `PROPTEST_CASES=100000` looks longer.
+//! Heads are made of likely words: random bytes would all be refused at the first check. A failure prints the case;
+//! `PROPTEST_CASES=100000` runs longer.
 
 use fields::Fields;
 use http1::{
@@ -70,7 +70,7 @@ fn decode(text: &[u8], cuts: &[usize]) -> Result<Option<(Vec<u8>, Fields, usize)
     Ok(None)
 }
 
-/// What a strict reader may rely on in every head that is let through.
+/// Properties of every head that is accepted.
 fn assert_unambiguous(head: &[u8]) {
     let text: Vec<u8> = head
         .iter()
@@ -149,7 +149,7 @@ proptest! {
 
     #[test]
     fn a_verdict_is_final(text in soup(), more in soup()) {
-        // What is refused is refused whatever follows; what is complete stays the same.
+        // More bytes do not change a refusal or a complete head.
         let limits = Limits::default();
         let whole = [text.as_slice(), &more].concat();
         let (mut first, mut second) = (Scratch::new(), Scratch::new());

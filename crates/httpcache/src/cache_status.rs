@@ -1,4 +1,4 @@
-//! What we tell the client we did: Cache-Status (RFC 9211).
+//! Cache-Status (RFC 9211): tells the client how the request was handled.
 //!
 //! One list member, written as a structured field (RFC 9651) straight into the caller's buffer:
 //!
@@ -7,8 +7,7 @@
 //! loligo; fwd=uri-miss; fwd-status=200; stored; collapsed
 //! ```
 //!
-//! Parameters come out in the order in which they are called. What an upstream cache wrote stays in front of it: the
-//! caller sends that as another line.
+//! Parameters are written in the order of the calls. The caller sends the lines of upstream caches before this one.
 //!
 //! Limits: a string is cut after [`STRING_BYTES_MAX`] bytes; bytes that a string cannot hold are written `%XX`.
 
@@ -23,21 +22,21 @@ const INTEGER_MAX: u64 = 999_999_999_999_999;
 /// Why a request went forward. (RFC 9211 §2.2)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forward {
-    /// We were told not to handle it.
+    /// Configured not to be handled from the cache.
     Bypass,
     /// Its method demands it.
     Method,
-    /// Nothing stored has this URI.
+    /// No stored response has this URI.
     UriMiss,
-    /// Something stored has this URI, but not for these request fields.
+    /// Stored responses have this URI, but none matches these request fields.
     VaryMiss,
-    /// Nothing stored fits.
+    /// No stored response matches.
     Miss,
-    /// What is stored is fresh, but the request does not want it.
+    /// The stored response is fresh, but the request does not accept it.
     Request,
-    /// What is stored is stale.
+    /// The stored response is stale.
     Stale,
-    /// What is stored is not all of it.
+    /// The stored response is incomplete.
     Partial,
 }
 
@@ -72,7 +71,7 @@ pub struct CacheStatus<'a> {
 }
 
 impl<'a> CacheStatus<'a> {
-    /// Neither: an answer of our own. `name` is what [`member_name`] made of the cache's.
+    /// Neither hit nor forwarded: an answer of our own. `name` comes from [`member_name`].
     pub fn own(name: &[u8], out: &'a mut Vec<u8>) -> Self {
         out.extend_from_slice(name);
         CacheStatus { out }
@@ -108,7 +107,7 @@ impl<'a> CacheStatus<'a> {
         self.boolean("stored", stored)
     }
 
-    /// The request was joined to another one; false if that was tried in vain.
+    /// The request was joined to another one; false if joining failed.
     pub fn collapsed(self, reused: bool) -> Self {
         self.boolean("collapsed", reused)
     }
@@ -120,7 +119,7 @@ impl<'a> CacheStatus<'a> {
         self
     }
 
-    /// Anything else: a token if it can be one, else a string.
+    /// Any detail: as a token if possible, else as a string.
     pub fn detail(self, detail: &str) -> Self {
         self.out.extend_from_slice(b"; detail=");
         if is_token(detail.as_bytes()) {
@@ -163,7 +162,7 @@ pub fn member_name(name: &str) -> Vec<u8> {
     out
 }
 
-/// What stands before the seconds in the whole value for a hit: `loligo; hit; ttl=`.
+/// The value for a hit up to the seconds: `loligo; hit; ttl=`.
 pub fn hit_prefix(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len() + 16);
     CacheStatus::hit(name, &mut out).parameter("ttl");

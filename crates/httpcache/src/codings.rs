@@ -1,13 +1,13 @@
-//! Content codings, as far as they tell variants apart: what a request accepts, and what a response is coded with.
+//! Content codings as variants: which ones a request accepts, and which one a response has.
 //!
-//! Browsers spell Accept-Encoding in dozens of ways and mean the same few things. What counts is which of the codings that there are
-//! a request accepts; in which order and how much it likes them does not: each of them is one it can read.
+//! Browsers write Accept-Encoding in dozens of ways that mean the same few things. Only the set of accepted codings
+//! counts here. Order and weights do not: the client can read each coding in the set.
 //!
 //! Not known here: which variants are stored.
 
 use fields::Fields;
 
-/// Codings that are known by name, in the order of the bits of a [`Codings`].
+/// The known codings, in the order of the bits of a [`Codings`].
 //= rfc9110 §8.4.1   compress, deflate, gzip; br is RFC 7932, zstd is RFC 8878
 const NAMES: [&[u8]; 5] = [b"br", b"compress", b"deflate", b"gzip", b"zstd"];
 
@@ -15,10 +15,10 @@ const NAMES: [&[u8]; 5] = [b"br", b"compress", b"deflate", b"gzip", b"zstd"];
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Codings(pub u8);
 
-/// All of them.
+/// All known codings.
 const ALL: Codings = Codings((1 << NAMES.len()) - 1);
 
-/// As it is: no coding, but one more thing that an origin may choose.
+/// No coding, which is one more choice of the origin.
 const IDENTITY: Codings = Codings(1 << NAMES.len());
 
 impl Codings {
@@ -54,7 +54,7 @@ impl Codings {
     }
 }
 
-/// What an origin has preferred to what, as its responses showed: a set for each coding, and for none.
+/// Which codings an origin preferred to which, as its responses showed: a set for each coding, and one for no coding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Preferences([u8; Preferences::BYTES]);
 
@@ -65,7 +65,7 @@ impl Preferences {
         self.0
     }
 
-    /// None if no origin could have them.
+    /// `None` if no origin can have these preferences.
     pub(crate) fn from_bytes(bytes: [u8; Self::BYTES]) -> Option<Self> {
         let is_sound = |(at, over): (usize, &u8)| {
             *over & !(ALL.0 | IDENTITY.0 | 1 << at) == 0 && *over & 1 << at == 0
@@ -77,7 +77,8 @@ impl Preferences {
             .then_some(Self(bytes))
     }
 
-    /// To one who accepts these it has sent `chosen`, which is one of them, or as it is.
+    /// Learns from a response: to a client that accepts these, the origin sent `chosen`, which is one of them or no
+    /// coding.
     pub(crate) fn learn(&mut self, accepted: Codings, no_identity: bool, chosen: Coding) {
         let chosen = match chosen {
             Coding::Identity => IDENTITY,
@@ -100,7 +101,7 @@ impl Preferences {
         Codings(self.0.get(coding).copied().unwrap_or_default())
     }
 
-    /// Of these, those that it might choose: none of the others was always preferred to it.
+    /// Those of these codings that the origin might choose: all to which it did not always prefer another one.
     pub(crate) fn best(self, accepted: Codings, no_identity: bool) -> Codings {
         let all = if no_identity {
             accepted
@@ -121,17 +122,17 @@ impl Preferences {
     }
 }
 
-/// What a request says of codings.
+/// The codings that a request accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Accepted {
     /// Nothing.
     Absent,
-    /// Nothing that can be read with certainty.
+    /// Cannot be read with certainty.
     Unclear,
     /// These of the known ones, and perhaps others.
     These {
         codings: Codings,
-        /// It does not want it as it is.
+        /// It refuses a response without coding.
         no_identity: bool,
     },
 }
@@ -188,7 +189,7 @@ pub(crate) fn accepted(request: &Fields) -> Accepted {
     }
 }
 
-/// What a response is coded with.
+/// The coding of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Coding {
     /// Nothing.
@@ -209,7 +210,7 @@ pub(crate) fn coding_of(response: &Fields) -> Coding {
     }
 }
 
-/// `q=0.5`: true, `q=0.0`: false; nothing for what is no weight.
+/// `q=0.5`: true, `q=0.0`: false; `None` if it is no weight.
 //= rfc9110 §12.4.2   qvalue: 0 with up to three digits behind the point, or 1 with up to three zeros
 fn is_above_zero(weight: &[u8]) -> Option<bool> {
     let value = match weight {

@@ -1,10 +1,10 @@
-//! Which instant an HTTP date means.
+//! Reading and writing HTTP dates.
 //!
-//! All three forms are read (RFC 9110 §5.6.7), the older two by way of the preferred one, so that one rule holds for all.
-//! We forgive letter case, as caches should, and a weekday that is not that of the date, which says nothing that the date
-//! does not; and read the leap second, which the grammar allows. Nothing else: another zone, a missing digit or the 30th of
-//! February is no date. What that means differs by field, so [`date_of`] tells absent from invalid: an invalid `Expires` has
-//! passed, an invalid `Last-Modified` is as good as none.
+//! All three forms are read (RFC 9110 §5.6.7). The older two are first converted to the preferred one, so that one
+//! set of rules holds for all. Letter case is ignored, as caches should, and so is a wrong weekday; a leap second is
+//! read, as the grammar allows. All else is invalid: another zone, a missing digit, the 30th of February. [`date_of`]
+//! distinguishes absent from invalid, since the meaning differs by field: an invalid `Expires` means expired, an
+//! invalid `Last-Modified` counts as absent.
 //!
 //! Limits: years 1970 to 9999; two-digit years from 70 on belong to the last century.
 
@@ -33,9 +33,9 @@ const LAST_SECOND: u64 = 253_402_300_799;
 /// The longest form: `Wednesday, 06-Nov-94 08:49:37 GMT`.
 const LONGEST_BYTES: usize = 33;
 
-/// Seconds since 1970 of an HTTP date in any of its three forms; `None` if it is none.
+/// Seconds since 1970 of an HTTP date in any of its three forms; `None` if invalid.
 pub fn parse_date(value: &[u8]) -> Option<u64> {
-    // Nearly every date is in the preferred form, and a miss reads several.
+    // Fast path: nearly every date is in the preferred form, and a miss reads several.
     if let Ok(preferred) = value.try_into()
         && let Some(seconds) = parse_preferred(preferred)
     {
@@ -44,7 +44,7 @@ pub fn parse_date(value: &[u8]) -> Option<u64> {
     parse_any(value)
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT` to the letter; `None` for anything else, which may still be a date.
+/// Reads exactly `Sun, 06 Nov 1994 08:49:37 GMT`; `None` for anything else, which may still be a date.
 fn parse_preferred(text: &[u8; DATE_BYTES]) -> Option<u64> {
     const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
     const WEEKDAYS: &[u8; 21] = b"SunMonTueWedThuFriSat";
@@ -79,7 +79,7 @@ fn parse_preferred(text: &[u8; DATE_BYTES]) -> Option<u64> {
     if !valid || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    // Days since 1 March of the year 0, so that the leap day is the last of its year.
+    // Count days from 1 March of the year 0, so that the leap day is the last of its year.
     let (year_from_march, month_from_march) = match month {
         1 | 2 => (year - 1, month + 9),
         _ => (year, month - 3),
@@ -90,7 +90,7 @@ fn parse_preferred(text: &[u8; DATE_BYTES]) -> Option<u64> {
     Some((((days - DAYS_TO_1970) * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// Any of the three forms, letter case forgiven.
+/// Any of the three forms, in any letter case.
 fn parse_any(value: &[u8]) -> Option<u64> {
     if value.len() > LONGEST_BYTES {
         return None;
@@ -169,7 +169,7 @@ pub fn format_date(at: UnixMillis) -> [u8; DATE_BYTES] {
     format(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// What a field that holds one date says.
+/// The content of a field that holds one date.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Dated {
     /// No such field.
@@ -189,7 +189,7 @@ impl Dated {
     }
 }
 
-/// The date in the field `name`. Lines that repeat each other count as one.
+/// The date in the field `name`. Equal lines count as one.
 pub(crate) fn date_of(fields: &Fields, name: &[u8]) -> Dated {
     match single(fields, name) {
         Single::Absent => Dated::Absent,
@@ -254,7 +254,7 @@ mod tests {
             let text = format(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
             assert_eq!(parse_preferred(&text), Some(seconds));
             assert_eq!(parse_any(&text), Some(seconds));
-            seconds += 86_399 * 977; // every month and hour sooner or later
+            seconds += 86_399 * 977; // reaches every month and hour
         }
         for other in [
             "Sun, 31 Feb 1994 08:49:37 GMT",

@@ -1,15 +1,15 @@
-//! What Cache-Control and Pragma say.
+//! Cache-Control and Pragma.
 //!
-//! One reader yields `name [= argument]` members; two structs collect them, one for each direction, because the same
-//! word means different things in a request and in a response (RFC 9111 §5.2).
+//! One reader yields `name [= argument]` members. Two structs collect them, because the same directive means
+//! different things in a request and in a response (RFC 9111 §5.2).
 //!
-//! Doubt is settled towards caution:
+//! In doubt, the cautious reading counts:
 //!   D1  a restricting directive counts whatever its argument looks like; a permitting one only without an argument
 //!   D2  a lifetime that is no number is 0; of several, the smallest counts; a demand of several, the largest
 //!   D3  a broken quotation may have swallowed any directive, so it forbids storing
 //!   D4  the qualified forms `no-cache="field"` and `private="field"` count like the unqualified ones
 //!
-//! Not known here: what follows from a directive.
+//! Not known here: the consequences of a directive.
 
 use fields::Fields;
 
@@ -18,24 +18,26 @@ use crate::field_list;
 /// Lifetimes and ages saturate here: 2^31 seconds, over 68 years. (RFC 9111 §1.2.2)
 pub const DELTA_SECONDS_MAX: u32 = 1 << 31;
 
-/// How much a client's Cache-Control and Pragma count. They are advice (RFC 9111 §5.2.1).
+/// Which of a client's directives are obeyed. They are advice (RFC 9111 §5.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ClientDirectives {
-    /// All of them, to the letter: a reload (`no-cache`, `max-age=0`) gets an answer that was asked for after it came.
+    /// All of them. The answer to a reload (`no-cache`, `max-age=0`) is requested from the origin after the reload
+    /// came.
     #[default]
     Obey,
-    /// All of them, but reloads of one resource share a fetch, and are content with what the origin said within the last
-    /// second.
+    /// All of them, but reloads of one resource share a fetch, and an answer of the origin from the last second will
+    /// do.
     Revalidate,
-    /// None but `only-if-cached`, which asks for less than the cache would do.
+    /// Only `only-if-cached`, which saves the origin work.
     Ignore,
 }
 
-/// With [`ClientDirectives::Revalidate`] reloads of a stored response ask the origin once in so many milliseconds at most.
+/// With [`ClientDirectives::Revalidate`], reloads of a stored response ask the origin at most once in this many
+/// milliseconds.
 pub const RELOAD_MS: u64 = 1000;
 
-/// Cache-Control of a request (RFC 9111 §5.2.1), Pragma included (§5.4). `default()` is what a request says that
-/// carries neither field.
+/// Cache-Control of a request (RFC 9111 §5.2.1), Pragma included (§5.4). `default()` stands for a request with
+/// neither field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RequestDirectives {
     /// Use no stored response without asking the origin.
@@ -52,14 +54,14 @@ pub struct RequestDirectives {
     pub max_stale_s: Option<u32>,
     /// If the origin fails, the response may have been stale for this long (RFC 5861 §4).
     pub stale_if_error_s: Option<u32>,
-    /// Do not change the content; of no consequence to caching.
+    /// Do not change the content. Of no consequence to caching.
     pub no_transform: bool,
-    /// It is a reload, and what the origin said just now will do ([`ClientDirectives::Revalidate`]).
+    /// It is a reload, and a very recent answer will do ([`ClientDirectives::Revalidate`]).
     pub is_patient: bool,
 }
 
 impl RequestDirectives {
-    /// Reads them off a request.
+    /// Reads the directives of a request.
     pub fn parse(fields: &Fields) -> Self {
         let mut found = Self::default();
         let mut any = false;
@@ -74,7 +76,7 @@ impl RequestDirectives {
         found
     }
 
-    /// Reads off a request those that count.
+    /// Reads the directives of a request that are obeyed.
     pub fn heeded(fields: &Fields, how: ClientDirectives) -> Self {
         let all = Self::parse(fields);
         match how {
@@ -91,12 +93,12 @@ impl RequestDirectives {
         }
     }
 
-    /// May the request share a fetch with others, as far as its directives go?
+    /// Do the directives allow the request to share a fetch with others?
     pub fn may_share(&self) -> bool {
         self.is_plain() || self.without_reload().is_plain()
     }
 
-    /// Without its reload, if it is patient.
+    /// The directives without the reload, if the reload is patient.
     pub(crate) fn without_reload(&self) -> Self {
         match self.is_patient {
             true => Self {
@@ -113,7 +115,7 @@ impl RequestDirectives {
         self.no_cache || self.max_age_s == Some(0)
     }
 
-    /// True if the request asks for nothing that bears on serving and storing: [`Standing::is_fresh`] decides alone.
+    /// True if no directive affects serving and storing, so that [`Standing::is_fresh`] decides alone.
     ///
     /// [`Standing::is_fresh`]: crate::Standing::is_fresh
     pub fn is_plain(&self) -> bool {
@@ -159,15 +161,15 @@ impl RequestDirectives {
 pub struct ResponseDirectives {
     /// May be stored though something else would forbid it.
     pub public: bool,
-    /// Meant for a single user. With a list of fields it is not this, but see [`take_withheld`].
+    /// Meant for a single user. Not set for `private` with a list of fields; see [`take_withheld`].
     ///
     /// [`take_withheld`]: crate::take_withheld
     pub private: bool,
-    /// `private` came with a list of fields that is not obeyed as such.
+    /// `private` came with a list of fields that cannot be obeyed.
     pub private_fields: bool,
-    /// Not to be used again without asking the origin. With a list of fields it is not this either.
+    /// Not to be reused without asking the origin. Not set for `no-cache` with a list of fields.
     pub no_cache: bool,
-    /// `no-cache` came with a list of fields that is not obeyed as such.
+    /// `no-cache` came with a list of fields that cannot be obeyed.
     pub no_cache_fields: bool,
     /// Not to be stored.
     pub no_store: bool,
@@ -177,7 +179,7 @@ pub struct ResponseDirectives {
     pub must_revalidate: bool,
     /// Not to be used stale by a shared cache.
     pub proxy_revalidate: bool,
-    /// To be stored only by who knows the status code, who may then overlook `no-store`.
+    /// Only a cache that understands the status code may store it, and that cache may ignore `no-store`.
     pub must_understand: bool,
     /// Will not change while fresh (RFC 8246).
     pub immutable: bool,
@@ -185,15 +187,15 @@ pub struct ResponseDirectives {
     pub max_age_s: Option<u32>,
     /// Lifetime for shared caches in seconds.
     pub s_maxage_s: Option<u32>,
-    /// May be served for so long after it became stale while it is being revalidated (RFC 5861 §3).
+    /// Seconds after it became stale in which it may be served while it is being revalidated (RFC 5861 §3).
     pub stale_while_revalidate_s: Option<u32>,
-    /// May be served for so long after it became stale if the origin fails (RFC 5861 §4).
+    /// Seconds after it became stale in which it may be served if the origin fails (RFC 5861 §4).
     pub stale_if_error_s: Option<u32>,
-    /// A quotation is broken, so directives may be hidden in it.
+    /// A quoted string is broken, and directives may be hidden in it.
     pub malformed: bool,
-    /// They are a targeted field's (RFC 9213): Cache-Control, Expires and Pragma have no say.
+    /// The directives come from a targeted field (RFC 9213): Cache-Control, Expires and Pragma are ignored.
     pub targeted: bool,
-    /// There is a targeted field, which is not obeyed.
+    /// There is a targeted field, but it is not obeyed.
     pub passed_over: bool,
 }
 
@@ -211,12 +213,12 @@ impl ResponseDirectives {
         found
     }
 
-    /// Says that sharing is meant: a positive lifetime for shared caches, or `public`.
+    /// Does the origin mean the response for shared caches: `public`, or a positive `s-maxage`?
     pub(crate) fn shared_on_purpose(&self) -> bool {
         self.public || self.s_maxage_s.is_some_and(|seconds| seconds > 0)
     }
 
-    /// No shared cache may serve it stale.
+    /// Must no shared cache serve it stale?
     //= rfc9111 §5.2.2.10   s-maxage incorporates the semantics of proxy-revalidate
     pub(crate) fn must_not_be_stale(&self) -> bool {
         self.must_revalidate || self.proxy_revalidate || self.s_maxage_s.is_some()
@@ -241,14 +243,14 @@ impl ResponseDirectives {
         } else if is(name, "no-store") {
             self.no_store = true;
         } else if is(name, "no-cache") {
-            // A list that is no good counts as none.
+            // An unusable list counts as no list.
             self.no_cache = true;
             self.no_cache_fields |= !bare;
         } else if is(name, "private") {
             self.private = true;
             self.private_fields |= !bare;
         } else if is(name, "must-revalidate") {
-            // With an argument it restricts (D1) but permits nothing.
+            // With an argument it still restricts (D1) but no longer permits.
             self.must_revalidate |= bare;
             self.proxy_revalidate |= !bare;
         } else if is(name, "proxy-revalidate") {
@@ -260,14 +262,14 @@ impl ResponseDirectives {
         } else if is(name, "immutable") {
             self.immutable |= bare;
         } else if is(name, "must-understand") {
-            // It restricts to statuses we know, and permits to overlook no-store.
+            // It restricts storing to statuses we know, and permits ignoring no-store.
             self.must_understand |= bare;
         }
         //= rfc9111 §5.2.3   unrecognised directives are ignored
     }
 }
 
-/// Pragma: no-cache, in whatever company.
+/// Is `no-cache` among the members of Pragma?
 pub(crate) fn pragma_no_cache(fields: &Fields) -> bool {
     fields
         .members(b"pragma")
@@ -290,11 +292,11 @@ pub(crate) fn delta_seconds(digits: &[u8]) -> Option<u32> {
 
 struct Directive<'a> {
     name: &'a [u8],
-    /// Without its quotation marks; escapes are left as they are.
+    /// The text without its quotation marks. Escapes are kept.
     argument: Option<&'a [u8]>,
-    /// Blanks around `=`: readable, but not what the grammar says.
+    /// Blanks around `=`: readable, but against the grammar.
     sloppy: bool,
-    /// A quotation mark where none belongs.
+    /// A quotation mark in the wrong place.
     malformed: bool,
 }
 
@@ -307,7 +309,7 @@ impl Directive<'_> {
         }
     }
 
-    /// The list of a `private` or `no-cache` that speaks of some fields alone.
+    /// The list of fields of a `private` or `no-cache`.
     fn usable_list(&self) -> Option<&[u8]> {
         let qualified = is(self.name, "private") || is(self.name, "no-cache");
         let list = self.argument.filter(|_| qualified && !self.sloppy)?;
@@ -358,7 +360,7 @@ fn directive(member: &[u8]) -> Directive<'_> {
     }
 }
 
-/// The inside of a quoted string that fills all of `text`. (RFC 9110 §5.6.4)
+/// The content of `text` if it is one quoted string. (RFC 9110 §5.6.4)
 fn quotation(text: &[u8]) -> Option<&[u8]> {
     let inside = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     let mut escaped = false;

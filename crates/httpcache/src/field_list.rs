@@ -1,12 +1,12 @@
 //! The lists of field names in `private="a, b"` and `no-cache="a, b"`.
 //!
-//! A list is believed only if it can be read: names and commas in quotation marks, or one name without them. It must not name
-//! a field that the cache itself uses, or one without which the content would mean something else.
+//! A list must be names and commas in quotation marks, or one name without them. It must not name a field that the
+//! cache itself needs, or that changes the meaning of the content.
 //!
 //! Not known here: what happens to the listed fields (`withheld`).
 //! Source: RFC 9111 §5.2.2.4, §5.2.2.7.
 
-/// Fields that cannot be left out: the response would mean something else, or be cached otherwise.
+/// Fields that cannot be left out without changing the response or how it is cached.
 const ESSENTIAL: [&str; 15] = [
     "age",
     "cache-control",
@@ -25,14 +25,14 @@ const ESSENTIAL: [&str; 15] = [
     "vary",
 ];
 
-/// Can the argument of `private` or `no-cache` be obeyed by leaving fields out?
+/// Can this argument of `private` or `no-cache` be obeyed by leaving fields out?
 pub(crate) fn is_usable(list: &[u8]) -> bool {
     members(list).next().is_some() && members(list).all(is_optional)
 }
 
 fn is_optional(name: &[u8]) -> bool {
     let lower = name.to_ascii_lowercase();
-    // Targeted fields, ours and others', end so.
+    // All targeted fields end in this.
     let is_control = lower.ends_with(b"cache-control");
     let is_essential = ESSENTIAL.iter().any(|one| one.as_bytes() == lower);
     message::is_token(name) && !is_control && !is_essential

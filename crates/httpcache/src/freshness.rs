@@ -1,15 +1,15 @@
-//! Until when a response is good.
+//! How long a response is fresh.
 //!
-//! All that time has to do with is worked out once, when the response arrives, and kept in a [`Standing`]: 26 bytes
-//! beside the stored response. From then on each question is an addition and a comparison.
+//! Everything about time is computed once, when the response arrives, and kept in a [`Standing`]: 26 bytes beside the
+//! stored response. Each later question is an addition and a comparison.
 //!
 //!   age  = age at arrival + time since arrival          fresh while   lifetime > age
 //!
-//! Lifetime: s-maxage, else max-age, else Expires - Date, else a tenth of the time since the last modification.
-//! Age at arrival: the larger of what Date and what Age with the delay of the answer say.
+//! Lifetime: s-maxage, else max-age, else Expires - Date, else a tenth of the time since the last modification. Age
+//! at arrival: the larger of (arrival - Date) and (Age + delay of the answer).
 //!
-//! Limits: seconds saturate at 2^31. A response that claims to have arrived over a minute from now (a clock was set
-//! back) counts as infinitely old.
+//! Limits: seconds saturate at 2^31. A response that arrived more than a minute in the future (a clock was set back)
+//! counts as infinitely old.
 //! Source: RFC 9111 §4.2.
 
 use fields::Fields;
@@ -19,21 +19,21 @@ use crate::directives::{DELTA_SECONDS_MAX, ResponseDirectives, delta_seconds, pr
 use crate::validate::stored_tag;
 use crate::{Request, Response, Rules};
 
-/// Clocks of two cores, or of one before and after a small correction, may differ by this much.
+/// The clocks of two cores, or one clock before and after a small correction, may differ by this much.
 const CLOCK_TOLERANCE_MS: u64 = 60_000;
 
-/// All that is needed to judge a stored response later.
+/// Everything needed to judge a stored response later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
     /// When it arrived.
     pub received: UnixMillis,
     /// Its age when it arrived, in seconds: corrected_initial_age. (RFC 9111 §4.2.3)
     pub initial_age_s: u32,
-    /// Up to this age it is fresh, in seconds.
+    /// The age up to which it is fresh, in seconds.
     pub lifetime_s: u32,
-    /// For so long after that it may be served while it is being revalidated, in seconds; 0 = not. (RFC 5861 §3)
+    /// How long after that it may be served while it is revalidated, in seconds; 0 = not. (RFC 5861 §3)
     pub stale_while_revalidate_s: u32,
-    /// For so long after that it may be served if the origin fails, in seconds; see
+    /// How long after that it may be served if the origin fails, in seconds; see
     /// [`StandingFlags::HAS_STALE_IF_ERROR`]. (RFC 5861 §4)
     pub stale_if_error_s: u32,
     /// The rest.
@@ -49,11 +49,11 @@ pub struct StandingFlags(u16);
 impl StandingFlags {
     /// Must not be served stale: must-revalidate, proxy-revalidate or s-maxage.
     pub const MUST_REVALIDATE: Self = Self(1);
-    /// Must not be served at all without asking the origin.
+    /// Must never be served without asking the origin.
     pub const NO_CACHE: Self = Self(1 << 1);
-    /// The lifetime is our guess.
+    /// The lifetime is heuristic.
     pub const HEURISTIC: Self = Self(1 << 2);
-    /// Has an entity tag or a modification date to ask the origin with.
+    /// Has a validator (an entity tag or a modification date).
     pub const HAS_VALIDATOR: Self = Self(1 << 3);
     /// An error: its status is 400 or above.
     pub const NEGATIVE: Self = Self(1 << 4);
@@ -61,11 +61,12 @@ impl StandingFlags {
     pub const HAS_VARY: Self = Self(1 << 5);
     /// Will not change while fresh (RFC 8246).
     pub const IMMUTABLE: Self = Self(1 << 6);
-    /// The origin, or the operator, gave `stale-if-error`, so that its value limits even a cache that has lost the origin.
+    /// The origin or the operator gave `stale-if-error`, so its value is the limit even if the origin cannot be
+    /// reached.
     pub const HAS_STALE_IF_ERROR: Self = Self(1 << 7);
-    /// A targeted field decided (RFC 9213): not for who does not obey them.
+    /// A targeted field decided (RFC 9213): not for listeners that ignore these fields.
     pub const TARGETED: Self = Self(1 << 8);
-    /// A targeted field had no say: not for who obeys them.
+    /// A targeted field was ignored: not for listeners that obey these fields.
     pub const PASSED_OVER: Self = Self(1 << 9);
 
     /// True if all bits of `other` are set.
@@ -78,7 +79,8 @@ impl StandingFlags {
         self.0 & other.0 != 0
     }
 
-    /// What a stored response must not be for a cache that obeys targeted fields, or does not. Most responses are neither.
+    /// The flag that excludes a stored response, depending on whether targeted fields are obeyed. Most responses have
+    /// neither flag.
     //= rfc9213 §2.2   a cache with another target list would have stored something else
     pub const fn foreign(obeys_targeted: bool) -> Self {
         match obeys_targeted {
@@ -108,8 +110,8 @@ impl Standing {
     /// Length of the encoded form.
     pub const BYTES: usize = 26;
 
-    /// The standing of a response to `request` that was sent at `asked` and answered at `received`. After a 304, call it
-    /// with the freshened fields, the stored status, and the times of the exchange that brought the 304.
+    /// The standing of the response to a request that was sent at `asked` and answered at `received`. After a 304,
+    /// pass the freshened fields, the stored status, and the times of the 304's exchange.
     pub fn of(
         request: &Request,
         response: &Response,
@@ -132,7 +134,8 @@ impl Standing {
     ) -> Self {
         let (lifetime_s, heuristic) = lifetime(response, said, received, rules);
         let window = |seconds: Option<u32>| seconds.unwrap_or(0).min(rules.ttl_max_s);
-        // The operator's grace is for what was good once: not for errors, nor for what is stale from the start.
+        // The operator's stale windows are for responses that were fresh once: not for errors, nor for responses that
+        // are stale from the start.
         let is_graced = lifetime_s > 0
             && response.status < 400
             && !said.no_cache
@@ -173,13 +176,13 @@ impl Standing {
         saturate(u64::from(self.initial_age_s).saturating_add(resident_s))
     }
 
-    /// May it be served to a request without any directive? The question of the hot path.
+    /// May it be served to a request without directives? The hot path asks only this.
     //= rfc9111 §4.2   response_is_fresh = (freshness_lifetime > current_age)
     pub fn is_fresh(&self, now: UnixMillis) -> bool {
         self.is_fresh_for(StandingFlags::default(), now)
     }
 
-    /// The same, where what is `foreign` must not be served.
+    /// The same, but false for responses with a flag in `foreign`.
     #[inline]
     pub fn is_fresh_for(&self, foreign: StandingFlags, now: UnixMillis) -> bool {
         let refused = StandingFlags::NO_CACHE.union(foreign);
@@ -197,17 +200,17 @@ impl Standing {
         may_be_stale || self.is_fresh(now)
     }
 
-    /// Seconds of freshness left; negative = stale for so long.
+    /// Seconds of freshness left; negative = seconds since it became stale.
     pub fn ttl_s(&self, now: UnixMillis) -> i64 {
         i64::from(self.lifetime_s) - i64::from(self.age_s(now))
     }
 
-    /// Makes it stale at once (soft purge). The windows for serving it stale count from its birth then.
+    /// Makes it stale at once (soft purge). The stale windows then count from its creation.
     pub fn expire(&mut self) {
         self.lifetime_s = 0;
     }
 
-    /// Makes it stale now and for good, also if the clock is set back: the windows, where there are any, count from here on.
+    /// Makes it stale now and permanently, even if the clock is set back. The stale windows count from now.
     pub fn expire_at(&mut self, now: UnixMillis) {
         let past_s = self.lifetime_s.min(self.age_s(now));
         self.lifetime_s = 0;
@@ -221,7 +224,7 @@ impl Standing {
         }
     }
 
-    /// As kept in the store: little-endian, in the order of the fields.
+    /// The encoded form in the store: little-endian, in the order of the fields.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[0..8].copy_from_slice(&self.received.0.to_le_bytes());
@@ -249,7 +252,7 @@ impl Standing {
     }
 }
 
-/// Seconds, and whether they are a guess. (RFC 9111 §4.2.1)
+/// The lifetime in seconds, and whether it is heuristic. (RFC 9111 §4.2.1)
 fn lifetime(
     response: &Response,
     said: &ResponseDirectives,
@@ -342,7 +345,7 @@ fn age_value(fields: &Fields) -> u32 {
         .unwrap_or(0)
 }
 
-/// Is there something to ask the origin with?
+/// Is there a validator?
 pub(crate) fn has_validator(fields: &Fields) -> bool {
     stored_tag(fields).is_some() || date_of(fields, b"last-modified").at().is_some()
 }
@@ -362,13 +365,13 @@ pub(crate) fn heuristically_cacheable(status: u16) -> bool {
     )
 }
 
-/// A failure of the origin that the operator wants to be remembered.
+/// A failure of the origin that the operator wants stored.
 //= rfc9111 §3   a cache extension that allows the response to be cached: here the operator is it
 pub(crate) fn kept_by_rule(status: u16, rules: &Rules) -> bool {
     rules.error_ttl_s > 0 && matches!(status, 500 | 502 | 503 | 504)
 }
 
-/// Explicitly given, be it zero or unreadable: no heuristic may take its place.
+/// The origin gives a lifetime, even if it is zero or unreadable: no heuristic replaces it.
 pub(crate) fn has_explicit_lifetime(said: &ResponseDirectives, fields: &Fields) -> bool {
     let expires = !said.targeted && fields.contains(b"expires");
     said.s_maxage_s.is_some() || said.max_age_s.is_some() || expires

@@ -1,7 +1,7 @@
-//! What the answer to HEAD says of a stored answer to GET (RFC 9111 §4.3.5).
+//! An answer to HEAD and the stored answer to GET (RFC 9111 §4.3.5).
 //!
-//! A 200 to HEAD is the head of what GET would have brought. If it describes what is stored, the stored fields are
-//! brought up to date ([`crate::freshen`]); if not, what is stored counts as stale from then on.
+//! A 200 to HEAD has the fields that GET would have got. If it describes the stored response, the stored fields are
+//! updated ([`crate::freshen`]). If not, the stored response becomes stale.
 
 use fields::Fields;
 
@@ -9,7 +9,7 @@ use crate::date::{Dated, date_of};
 use crate::directives::delta_seconds;
 use crate::validate::stored_tag;
 
-/// Does this 200 to HEAD describe the stored response with so many bytes of body?
+/// Does this 200 to HEAD describe the stored response, whose body has this many bytes?
 //= rfc9111 §4.3.5   matching values for any received validators, and for Content-Length if there
 pub fn describes(head: &Fields, stored: &Fields, stored_bytes: u64) -> bool {
     let same_tag = !head.contains(b"etag")
@@ -21,7 +21,7 @@ pub fn describes(head: &Fields, stored: &Fields, stored_bytes: u64) -> bool {
     };
     let same_length = head.all(b"content-length").all(|value| {
         let text = std::str::from_utf8(value).unwrap_or_default();
-        // `parse` alone would take a sign.
+        // `parse` alone would accept a sign.
         delta_seconds(value).is_some() && text.parse() == Ok(stored_bytes)
     });
     same_tag && same_date && same_length

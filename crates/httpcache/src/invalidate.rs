@@ -1,17 +1,17 @@
-//! Which stored responses a write makes worthless.
+//! Which stored responses an unsafe request invalidates.
 //!
-//! A request whose method is not known to be safe, answered without error, has changed something: the target URI always
-//! (the caller invalidates it), and what Location and Content-Location name if it is of the same origin, so that no
-//! server can empty the cache of another.
+//! A request with an unsafe method that was answered without error has changed something. The caller invalidates the
+//! target URI. This file finds the URIs in Location and Content-Location, but only those of the same origin, so that
+//! no server can empty the cache of another.
 //!
 //! Not known here: CONNECT, which has no target URI and does not come here.
-//! Limits: [`INVALIDATED_URIS_MAX`] URIs; the rest is left to its lifetime, as the RFC allows for all of them.
+//! Limits: [`INVALIDATED_URIS_MAX`] URIs. Further ones stay until they expire, which the RFC allows.
 
 use fields::Fields;
 
 use message::Named;
 
-/// No more URIs are taken from one response.
+/// The most URIs taken from one response.
 pub const INVALIDATED_URIS_MAX: usize = 8;
 
 /// Does this exchange invalidate stored responses of the target URI? (RFC 9111 §4.4)

@@ -1,9 +1,10 @@
 //! May a stored response be served now?
 //!
-//! Two voices are heard: the origin's, condensed into a [`Standing`], and the client's [`RequestDirectives`]. The client
-//! may ask for more than the origin demands, or for less, but never past `no-cache` and `must-revalidate`.
+//! The answer depends on the origin, condensed into a [`Standing`], and on the client's [`RequestDirectives`]. The
+//! client may ask for something stricter than the origin does, or for something laxer, but it cannot override
+//! `no-cache` and `must-revalidate`.
 //!
-//! Not known here: Vary, conditions, ranges; whether the origin can be reached, except as it is told.
+//! Not known here: Vary, conditions, ranges. The caller says whether the origin can be reached.
 
 use crate::date::UnixMillis;
 use crate::directives::{RELOAD_MS, RequestDirectives};
@@ -14,9 +15,9 @@ use crate::freshness::{Standing, StandingFlags};
 pub enum Verdict {
     /// Serve it.
     Fresh,
-    /// Serve it though it is stale: the client's max-stale allows it.
+    /// Serve it stale: the client's max-stale allows it.
     StaleAllowed,
-    /// Serve it now though it is stale, and revalidate it behind (RFC 5861 §3).
+    /// Serve it stale, and revalidate it in the background (RFC 5861 §3).
     StaleWhileRevalidate,
     /// Ask the origin first.
     Validate(Why),
@@ -27,9 +28,9 @@ pub enum Verdict {
 pub enum Why {
     /// Its lifetime is over.
     Stale,
-    /// The origin wants to be asked each time.
+    /// The origin demands to be asked each time (`no-cache`).
     NoCache,
-    /// The client wants the origin to be asked.
+    /// The client demands that the origin is asked.
     RequestNoCache,
     /// It is older than the client accepts.
     RequestMaxAge,
@@ -37,9 +38,9 @@ pub enum Why {
     RequestMinFresh,
 }
 
-/// May this request be served with a response of that standing?
+/// May this request be served with a stored response of that standing?
 ///
-/// A patient reload ([`RequestDirectives::is_patient`]) is none where the origin has just been asked.
+/// A patient reload ([`RequestDirectives::is_patient`]) is ignored if the origin was asked just before.
 pub fn judge(standing: &Standing, directives: &RequestDirectives, now: UnixMillis) -> Verdict {
     //= rfc9111 §5.2.2.4   not without validation, whatever the client says
     if standing.flags.contains(StandingFlags::NO_CACHE) {
@@ -75,8 +76,8 @@ pub fn judge(standing: &Standing, directives: &RequestDirectives, now: UnixMilli
 /// May it be served when the origin answers 500, 502, 503 or 504, or (`disconnected`) cannot be reached at all?
 /// (RFC 9111 §4.2.4, RFC 5861 §4)
 ///
-/// A value of `stale-if-error`, the origin's or the client's, is the limit in either case; without one only the loss of
-/// the origin excuses a stale answer.
+/// `stale-if-error` of the origin or the client limits it in either case. Without it, a stale response is served only
+/// if the origin cannot be reached.
 pub fn may_serve_on_error(
     standing: &Standing,
     directives: &RequestDirectives,
@@ -118,7 +119,7 @@ fn judge_fresh(standing: &Standing, directives: &RequestDirectives, age_s: u32) 
     }
 }
 
-/// max-age=0 is how a browser says "reload": it is obeyed even in the second of arrival.
+/// A browser's reload sends max-age=0; it is obeyed even in the second of arrival.
 //= rfc9111 §5.2.1.1   age less than or equal to the specified number of seconds
 fn too_old(directives: &RequestDirectives, age_s: u32) -> bool {
     directives
@@ -126,14 +127,14 @@ fn too_old(directives: &RequestDirectives, age_s: u32) -> bool {
         .is_some_and(|limit_s| limit_s == 0 || age_s > limit_s)
 }
 
-/// A stale answer would break no demand of the client's.
+/// Does no directive of the client forbid a stale answer?
 fn makes_no_demand(directives: &RequestDirectives) -> bool {
     directives.max_age_s.is_none()
         && directives.min_fresh_s.is_none()
         && directives.max_stale_s.is_none()
 }
 
-/// The strictest `stale-if-error` that was given.
+/// The shorter `stale-if-error` of origin and client.
 fn error_window_s(standing: &Standing, directives: &RequestDirectives) -> Option<u32> {
     let given = standing.flags.contains(StandingFlags::HAS_STALE_IF_ERROR);
     let origin = given.then_some(standing.stale_if_error_s);
@@ -143,7 +144,7 @@ fn error_window_s(standing: &Standing, directives: &RequestDirectives) -> Option
     }
 }
 
-/// A window of 0 seconds is none, even in the second in which the response becomes stale.
+/// A window of 0 seconds never applies, not even in the second in which the response becomes stale.
 fn within(stale_for_s: u64, window_s: u32) -> bool {
     window_s > 0 && stale_for_s <= u64::from(window_s)
 }
@@ -258,7 +259,7 @@ mod tests {
             assert_eq!(found(Revalidate, 999, ask), refused, "{ask}");
             assert_eq!(found(Ignore, 999, ask), FRESH, "{ask}");
         }
-        // What is stale is stale.
+        // A stale response needs the client's max-stale.
         let late = |how| {
             let (standing, _, now) = case("GET | 200 Cache-Control: max-age=5 & Age: 5");
             let asked = crate::testing::fields("Cache-Control: no-cache, max-stale");

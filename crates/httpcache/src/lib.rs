@@ -5,23 +5,22 @@
 //! | file | question |
 //! |---|---|
 //! | `directives` | what do Cache-Control and Pragma say? |
-//! | `targeted`, `structured` | is there a field for caches like us, which goes before them? (RFC 9213) |
-//! | `storable` | may this response be kept, and may others waiting for it have it? |
-//! | `freshness` | until when is it good? (`Standing`: 26 bytes that answer all later questions of time) |
-//! | `judge` | may it be served now, to this request, or with the origin gone? |
-//! | `withheld` | which of its fields do others not get? |
+//! | `targeted`, `structured` | is there a field for our kind of cache that replaces them? (RFC 9213) |
+//! | `storable` | may this response be stored, and shared with requests that wait for it? |
+//! | `freshness` | how long is it fresh? (`Standing`: 26 bytes that answer all later questions of time) |
+//! | `judge` | may it be served now, to this request, or while the origin fails? |
+//! | `withheld` | which of its fields must not be stored for others? |
 //! | `vary` | to which requests does it apply? |
 //! | `validate` | is the client's copy, or ours, still the current one? what does a 304 change? |
-//! | `head` | what does the answer to HEAD say of it? |
+//! | `head` | does an answer to HEAD still describe it? |
 //! | `range` | which bytes of it are wanted? |
 //! | `part` | do these bytes belong to it? |
-//! | `invalidate` | which stored responses does a write make worthless? |
-//! | `uri` | which texts name the same resource? |
+//! | `invalidate` | which stored responses does an unsafe request invalidate? |
 //! | `cache_status` | how do we tell the client what we did? (RFC 9211) |
 //! | `date` | which instant does an HTTP date mean? |
 //!
-//! One rule stands above the others: when in doubt, not stored, not shared, asked again. A directive that restricts is
-//! believed even if misspelt; one that permits must be written correctly.
+//! The first rule: in doubt, do not store, do not share, ask the origin again. A directive that restricts counts even
+//! if misspelt; one that permits must be written correctly.
 //!
 //! Not known here: sockets, storage, threads, clocks (`now` is a parameter), message framing.
 //! Left out on purpose: Warning.
@@ -72,38 +71,40 @@ pub use validate::{
 pub use vary::{VARY_BYTES_MAX, VaryList, VaryStar, vary_key, vary_key_of, vary_list};
 pub use withheld::{take_cookies, take_withheld};
 
-/// What the operator may decide about caching.
+/// The operator's settings for caching.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// Without an explicit lifetime: this part of the time since the last modification, in percent. 0 turns the
-    /// heuristic off. (RFC 9111 §4.2.2)
+    /// The heuristic lifetime, in percent of the time since the last modification. 0 turns the heuristic off. (RFC
+    /// 9111 §4.2.2)
     pub heuristic_fraction_percent: u32,
-    /// No heuristic lifetime is longer, in seconds.
+    /// The longest heuristic lifetime, in seconds.
     pub heuristic_max_s: u32,
-    /// No lifetime at all is longer, in seconds; nor are the windows in which a stale response may be served.
+    /// The longest lifetime of any kind, and the longest window in which a stale response may be served, in seconds.
     pub ttl_max_s: u32,
-    /// Lifetime of heuristically cacheable errors (404, 405, 410, 414, 501) about whose lifetime the origin is silent,
-    /// in seconds; 0 = only what the origin says.
+    /// Lifetime of heuristically cacheable errors (404, 405, 410, 414, 501) for which the origin gives none, in
+    /// seconds; 0 = none.
     pub negative_ttl_s: u32,
-    /// Lifetime of what is no error, where the origin says nothing and Last-Modified gives no guess, in seconds; 0 = none.
+    /// Lifetime of responses other than errors if the origin gives none and there is no Last-Modified to guess from,
+    /// in seconds; 0 = none.
     pub default_ttl_s: u32,
-    /// Lifetime of failures of the origin (500, 502, 503, 504) about whose lifetime it is silent, in seconds; 0 = they are
-    /// not stored then.
+    /// Lifetime of failures of the origin (500, 502, 503, 504) for which it gives none, in seconds; 0 = not stored
+    /// then.
     pub error_ttl_s: u32,
-    /// The lifetime, whatever the origin says of it, in seconds; what forbids storing or reuse holds all the same.
+    /// Replaces the origin's lifetime, in seconds. Directives that forbid storing or reuse still hold.
     pub ttl_s: Option<u32>,
-    /// No lifetime is shorter, in seconds.
+    /// The shortest lifetime, in seconds.
     pub ttl_min_s: u32,
-    /// A response that was fresh and about whose service while stale the origin is silent may be served for so long after
-    /// that while it is revalidated, in seconds; 0 = not.
+    /// How long a stale response may be served while it is revalidated, if the origin does not say, in seconds; 0 =
+    /// not.
     pub stale_while_revalidate_s: u32,
-    /// The same if the origin fails, in seconds; 0 = only if the origin cannot be reached.
+    /// How long it may be served if the origin fails, if the origin does not say, in seconds; 0 = only if the origin
+    /// cannot be reached.
     pub stale_if_error_s: u32,
     /// Store responses with Set-Cookie even without `public` or `s-maxage`, and store Set-Cookie.
     pub store_set_cookie: bool,
-    /// We work for the origin, so targeted fields are obeyed. (RFC 9213 §3)
+    /// Obey targeted fields: true for a cache that works for the origin. (RFC 9213 §3)
     pub targeted: bool,
-    /// What clients may demand.
+    /// Which of a client's directives are obeyed.
     pub client_directives: ClientDirectives,
 }
 

@@ -1,13 +1,13 @@
-//! Do these bytes belong to that representation?
+//! Do these bytes belong to the stored representation?
 //!
-//! Parts may be put together only if it is certain that they are of the same representation, byte for byte, and only a
-//! strong validator makes it so: an entity tag that is not weak or, where there is no tag at all, a Last-Modified that
-//! lies well before Date. We ask with If-Range, so that an honest origin does not send parts of something else; and the answer
-//! must name the validator again, the length, and exactly the bytes that were asked for.
+//! Parts may be combined only if they certainly belong to the same representation, byte for byte. Only a strong
+//! validator shows that: an entity tag that is not weak or, if there is no tag at all, a Last-Modified well before
+//! Date. We ask with If-Range, so that a correct origin does not send parts of another version. The answer must
+//! repeat the validator and the length, and hold exactly the bytes that were asked for.
 //!
-//! A stored part is kept as if it were an incomplete 200 (RFC 9111 §3.3): [`as_if_whole`].
+//! A part is stored as an incomplete 200 (RFC 9111 §3.3): [`as_if_whole`].
 //!
-//! Not known here: where parts are kept, what is missing.
+//! Not known here: where parts are stored, which are missing.
 //! Source: RFC 9110 §8.8.2.2, §13.1.5, §14.4, §15.3.7.3; RFC 9111 §3.3, §3.4.
 
 use fields::Fields;
@@ -16,7 +16,7 @@ use crate::date::{Dated, Single, date_of, single};
 use crate::range::{RangeSpec, Span, number, write_content_range};
 use crate::validate::{EntityTag, stored_tag};
 
-/// Last-Modified is a strong validator if Date is so much later, in seconds.
+/// Last-Modified is a strong validator if Date is at least this much later, in seconds.
 //= rfc9110 §8.8.2.2   enough difference to make clock synchronization issues unlikely
 const STRONG_AFTER_S: u64 = 60;
 
@@ -40,7 +40,7 @@ fn strong_validator(fields: &Fields) -> Option<Strong<'_>> {
     }
 }
 
-/// Could parts of the representation be told from those of another one?
+/// Does it have a strong validator, which distinguishes its parts from those of another representation?
 pub fn has_strong_validator(fields: &Fields) -> bool {
     strong_validator(fields).is_some()
 }
@@ -48,7 +48,7 @@ pub fn has_strong_validator(fields: &Fields) -> bool {
 /// Are both responses of the same representation, byte for byte?
 //= rfc9111 §3.4   if they all share the same strong validator
 pub fn is_of_same(stored: &Fields, answer: &Fields) -> bool {
-    // A 206 to If-Range may leave fields out that the client has already, so an absent coding is the same.
+    // A 206 to If-Range may omit fields that the client has already, so an absent coding counts as equal.
     let coding = answer.first(b"content-encoding");
     let same_coding = coding.is_none() || coding == stored.first(b"content-encoding");
     match (strong_validator(stored), strong_validator(answer)) {
@@ -57,9 +57,8 @@ pub fn is_of_same(stored: &Fields, answer: &Fields) -> bool {
     }
 }
 
-/// Adds the fields that ask an origin for the bytes from `first` to `last` of exactly the stored representation, in place of
-/// any other range. False, and nothing changed: it has no strong validator, so no answer could be told from
-/// another representation's. (RFC 9110 §13.1.5)
+/// Adds the fields that ask an origin for the bytes from `first` to `last` of exactly the stored representation, in
+/// place of any other range. False, and nothing changes, if it has no strong validator. (RFC 9110 §13.1.5)
 pub fn ask_for_part(stored: &Fields, first: u64, last: u64, request: &mut Fields) -> bool {
     let condition = match strong_validator(stored) {
         Some(Strong::Tag(_)) => stored.first(b"etag"),
@@ -76,8 +75,8 @@ pub fn ask_for_part(stored: &Fields, first: u64, last: u64, request: &mut Fields
     true
 }
 
-/// Does a 206 with these fields hold exactly the bytes from `first` to `last` of the stored representation, which is so
-/// long? (RFC 9110 §15.3.7.3)
+/// Does a 206 with these fields hold exactly the bytes from `first` to `last` of the stored representation of this
+/// length? (RFC 9110 §15.3.7.3)
 pub fn is_part(
     stored: &Fields,
     answer: &Fields,
@@ -94,16 +93,16 @@ pub fn is_part(
     same_range && is_of_same(stored, answer)
 }
 
-/// What a 206 says of its place.
+/// The value of Content-Range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContentRange {
-    /// Which bytes.
+    /// The bytes.
     pub span: Span,
-    /// Of how many, if that is told.
+    /// The complete length, if given.
     pub complete_length: Option<u64>,
 }
 
-/// The place of a single part; `None` if the field is absent, cannot be read, or contradicts itself. (RFC 9110 §14.4)
+/// The Content-Range of a 206; `None` if it is absent, cannot be read, or contradicts itself. (RFC 9110 §14.4)
 pub fn content_range(answer: &Fields) -> Option<ContentRange> {
     let Single::Value(value) = single(answer, b"content-range") else {
         return None;
@@ -128,7 +127,7 @@ pub fn content_range(answer: &Fields) -> Option<ContentRange> {
     })
 }
 
-/// The fields of a 206 as those of the 200 that it is part of.
+/// Turns the fields of a 206 into those of the 200 that it is part of.
 //= rfc9111 §3.3   a 206 may be stored as if it were an incomplete 200
 pub fn as_if_whole(partial: &Fields) -> Fields {
     let mut whole = partial.clone();

@@ -1,9 +1,9 @@
-//! Which bytes of a complete representation are wanted.
+//! Which bytes of a complete representation a Range field asks for.
 //!
-//! One range gives one part; several give several, in the order asked for, with those that overlap or nearly touch made
-//! one (RFC 9110 §15.3.7.2). So the parts together are never longer than the whole, whatever was asked. What would take
-//! more than that, and everything that is not understood, is answered as if Range were not there, which is always
-//! allowed (RFC 9110 §14.2): very many ranges, other units, what cannot be read, an empty representation.
+//! One range gives one part. Several ranges give several parts in the order asked for, where ranges that overlap or
+//! nearly touch become one (RFC 9110 §15.3.7.2). The parts together are therefore never longer than the whole. Range
+//! is ignored, which is always allowed (RFC 9110 §14.2), if there are too many ranges, if the answer would be longer
+//! than the whole, if the unit is unknown, if a range cannot be read, or if the representation is empty.
 //!
 //! Limits: [`SPECS_MAX`] ranges are read; [`PARTS_MAX`] parts are made.
 //! Not known here: methods (Range means something with GET only), statuses (only a 200 is cut), partial content (`part`).
@@ -14,15 +14,15 @@ use crate::date::{Single, date_of, single};
 use crate::validate::{EntityTag, stored_tag};
 use message::write_decimal;
 
-/// Ranges in one field; with more of them it is ignored. (RFC 9110 §14.2, §17.15)
+/// The most ranges in one field; a field with more is ignored. (RFC 9110 §14.2, §17.15)
 pub const SPECS_MAX: usize = 64;
-/// Parts in one answer; what would need more is answered whole.
+/// The most parts in one answer; a request that needs more gets the whole.
 pub const PARTS_MAX: usize = 16;
-/// Ranges nearer to each other than this are sent as one, since a part of its own costs more.
+/// Ranges closer to each other than this are sent as one, since another part would cost more bytes.
 //= rfc9110 §15.3.7.2   a gap that is smaller than the overhead of sending multiple parts, around 80 bytes
 const GAP_BYTES: u64 = 80;
 
-/// A stretch of bytes. `first <= last`
+/// A range of bytes. `first <= last`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     /// Position of the first byte.
@@ -38,7 +38,7 @@ impl Span {
         (self.last - self.first).saturating_add(1)
     }
 
-    /// Is all of `other` in here?
+    /// Does it contain all of `other`?
     pub fn contains(&self, other: Span) -> bool {
         self.first <= other.first && other.last <= self.last
     }
@@ -56,22 +56,22 @@ pub enum ByteRange {
         /// Position of the last byte.
         last: u64,
     },
-    /// Two parts or more, disjoint and not longer than the whole with all that belongs to them: 206, multipart/byteranges.
+    /// Two parts or more, disjoint, and with their part heads not longer than the whole: 206, multipart/byteranges.
     Several(Vec<Span>),
     /// Bytes beyond the end: 416.
     Unsatisfiable,
 }
 
-/// What a Range field asks for of a representation whose length is not known.
+/// What a Range field asks for when the length of the representation is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RangeAsked {
-    /// Nothing that must be heeded: there is none, it cannot be read, or it is an imposition.
+    /// Ignore it: there is no Range, it cannot be read, or it asks for too much.
     Nothing,
     /// One range of bytes.
     One(RangeSpec),
     /// Several, disjoint and in ascending order.
     Several,
-    /// Something in other units: only the origin may know.
+    /// Another unit, which only the origin may understand.
     Other,
 }
 
@@ -104,8 +104,8 @@ fn is_ascending(specs: &[RangeSpec]) -> bool {
     })
 }
 
-/// The byte range that a GET request asks of a stored, complete representation of so many bytes. Honours If-Range.
-/// (RFC 9110 §14.1.2, §13.1.5)
+/// The byte range that a GET request asks of a stored, complete representation of `complete_length` bytes. Honours
+/// If-Range. (RFC 9110 §14.1.2, §13.1.5)
 pub fn byte_range(request: &Fields, stored: &Fields, complete_length: u64) -> ByteRange {
     let Single::Value(range) = single(request, b"range") else {
         return ByteRange::Whole;
@@ -202,7 +202,7 @@ pub enum RangeSpec {
 }
 
 impl RangeSpec {
-    /// Its bytes in a representation of so many; `None`: it has none of them.
+    /// Its bytes in a representation of this length; `None` if there are none.
     pub fn within(self, complete_length: u64) -> Option<Span> {
         let end = complete_length.checked_sub(1)?;
         match self {
@@ -219,8 +219,7 @@ impl RangeSpec {
         }
     }
 
-    /// The same and so much more that it begins and ends on borders between fragments of so many bytes, wherever the
-    /// representation ends.
+    /// Widens it to whole fragments of this many bytes, whatever the length of the representation.
     pub fn aligned(self, fragment_bytes: u64) -> RangeSpec {
         match self {
             RangeSpec::FromTo { first, last } => RangeSpec::FromTo {
@@ -419,7 +418,7 @@ mod tests {
             ("bytes=0-99,179-199", "0..=199"),
             ("bytes=0-99,180-199", "0..=99 180..=199"),
             ("bytes=300-399,0-99,350-499,90-100", "300..=499 0..=100"),
-            // What is beyond the end does not count.
+            // Ranges beyond the end do not count.
             ("bytes=0-99,10000-", "0..=99"),
             ("bytes=10000-,-0", "unsatisfiable"),
             // More than the whole.

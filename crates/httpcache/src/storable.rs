@@ -1,9 +1,9 @@
-//! May this response be kept, and may others who wait for it have it?
+//! May this response be stored, and may it be shared with requests that wait for it?
 //!
-//! The rules of RFC 9111 §3 for a shared cache, each refusal with a name that goes into Cache-Status. Four things are
-//! stricter than the RFC: only GET is stored (HEAD is answered from it), a response with Set-Cookie only if the origin
-//! speaks of shared caches (and then without it: [`take_cookies`]), a status that depends on who asks or how (401, 412, 416, …) never, and neither is what could
-//! not be used again.
+//! The rules of RFC 9111 §3 for a shared cache. Each refusal has a name for Cache-Status. Four rules are stricter
+//! than the RFC. Only GET is stored (HEAD is answered from it). A response with Set-Cookie is stored only if the
+//! origin means it for shared caches, and then without the cookie ([`take_cookies`]). A status that depends on the
+//! client or on the request (401, 412, 416, …) is never stored. Neither is a response that could never be reused.
 //!
 //! Not known here: sizes, space, what is already stored.
 //!
@@ -22,7 +22,7 @@ use crate::vary::{VaryList, vary_list};
 use crate::withheld::is_withheld;
 use crate::{Request, Response, Rules};
 
-/// Why a response is not kept.
+/// Why a response is not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NotStorable {
     /// The method is not GET.
@@ -37,19 +37,19 @@ pub enum NotStorable {
     NoStore,
     /// The origin means it for one user.
     Private,
-    /// The request was authorised, and the origin does not say that the answer is for all.
+    /// The request had Authorization, and the origin does not say that the answer is for all.
     Authorization,
     /// It sets a cookie, and the origin does not say that it is for all.
     SetCookie,
     /// No other request would match.
     VaryStar,
-    /// It could never be used again: no lifetime, and nothing to ask the origin with.
+    /// It could never be reused: no lifetime and no validator.
     NoFreshness,
     /// Cache-Control cannot be read with certainty.
     Malformed,
-    /// The body ends where the connection ends, so nobody can tell whether it is complete. The caller finds this out.
+    /// The body ends with the connection, so it may be incomplete. The caller finds this out.
     CloseDelimited,
-    /// A rule of the operator's forbids it. The caller finds this out.
+    /// An operator's rule forbids it. The caller finds this out.
     Rule,
 }
 
@@ -80,7 +80,7 @@ pub fn storable(request: &Request, response: &Response, rules: &Rules) -> Result
     storable_as(request, response, &said, rules)
 }
 
-/// [`storable`] and [`Standing::of`] at once: what the response says is read once.
+/// [`storable`] and [`Standing::of`] in one call, so that the fields are read once.
 pub fn assess(
     request: &Request,
     response: &Response,
@@ -135,7 +135,7 @@ fn storable_as(
     //= rfc9111 §4.1   a member "*" always fails to match
     refuse(vary_list(fields).is_err(), NotStorable::VaryStar)?;
     //= rfc9111 §3   at least one of: public, Expires, max-age, s-maxage, a heuristically cacheable status
-    // or the operator's word, which stands for the origin's
+    // or a setting of the operator, which replaces them
     let ruled = rules.ttl_s.is_some();
     let marked = said.public || ruled || has_explicit_lifetime(said, fields);
     refuse(
@@ -148,11 +148,12 @@ fn storable_as(
     )
 }
 
-/// May `waiter`, who joined the fetch that `leader` began, be given the response? It must be storable as the answer to
-/// either, agree with both in the fields that Vary names, and be one that `waiter` could be served from the cache now.
+/// May `waiter`, which joined the fetch that `leader` began, be given the response? The response must be storable as
+/// an answer to both requests, both must agree in the fields that Vary names, and the cache must be allowed to serve
+/// it to `waiter` now.
 ///
-/// `rules` are those of the response, with the waiter's `client_directives`. A waiter asking with HEAD counts as one asking
-/// with GET.
+/// `rules` are those of the response, with the waiter's `client_directives`. A waiter with HEAD counts as one with
+/// GET.
 //= rfc9111 §4   collapsed requests, provided that it is allowed to reuse that response for the requests in question
 pub fn may_share(
     leader: &Request,
@@ -170,17 +171,17 @@ pub fn may_share(
     may_share_as(leader, waiter, response, standing, now, rules, &terms)
 }
 
-/// What more is known of two who want to share.
+/// What else decides whether two requests share a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
-    /// What counts of the directives that the waiter said: who joined before the origin was asked has already been given what
-    /// `no-cache` or `max-age=0` ask for.
+    /// Which of the waiter's directives count. A waiter that joined before the origin was asked gets what `no-cache`
+    /// and `max-age=0` demand anyway.
     pub directives: &'a RequestDirectives,
     /// How variants of the resource are told apart, if that is known.
     pub list: Option<&'a VaryList>,
 }
 
-/// As [`may_share`], on these terms.
+/// [`may_share`] with these terms.
 pub fn may_share_as(
     leader: &Request,
     waiter: &Request,
@@ -206,12 +207,12 @@ fn may_be_guessed(status: u16, rules: &Rules) -> bool {
     heuristically_cacheable(status) || kept_by_rule(status, rules)
 }
 
-/// Statuses whose rules of caching are carried out here.
+/// Statuses whose caching rules are implemented here.
 fn understood(status: u16) -> bool {
     heuristically_cacheable(status) || matches!(status, 302 | 303 | 307)
 }
 
-/// Interim, out of range, or about the request rather than the resource.
+/// Interim, out of range, or dependent on the request rather than the resource.
 fn never_stored(status: u16) -> bool {
     match status {
         0..=199 | 600.. => true,
@@ -224,15 +225,15 @@ fn never_stored(status: u16) -> bool {
     }
 }
 
-/// A cookie that would be kept.
+/// Would a cookie be stored?
 fn sets_cookie(fields: &Fields) -> bool {
     let shown = |name: &[u8]| fields.contains(name) && !is_withheld(fields, name);
     shown(b"set-cookie") || shown(b"set-cookie2")
 }
 
-/// Could any later request be served from it, with or without asking the origin?
+/// Could a later request be served from it, with or without asking the origin?
 fn reusable(request: &Request, response: &Response, rules: &Rules) -> bool {
-    // Most have a validator, and then nothing else matters.
+    // Most responses have a validator, which is enough.
     if has_validator(response.fields) {
         return true;
     }

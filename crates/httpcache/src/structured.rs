@@ -1,20 +1,20 @@
 //! Dictionaries of structured fields (RFC 9651), as far as caching needs them.
 //!
-//! The parsing algorithm of RFC 9651 §4.2 step by step, and nothing more lenient: one byte out of place and there is no
-//! dictionary. Values that no cache directive has (inner lists, byte sequences, dates) are checked and then forgotten;
-//! parameters too.
+//! The parsing algorithm of RFC 9651 §4.2, step by step. One wrong byte makes the whole dictionary invalid.
+//! Parameters, and values that no cache directive has (inner lists, byte sequences, dates), are checked and then
+//! dropped.
 //!
 //! Not known here: what a member means.
 //! Limits: those of the field section it came in.
 
 use fields::Fields;
 
-/// The value of a member, as far as a cache directive can have it.
+/// The value of a member, of the types that a cache directive can have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value {
     /// Up to 15 digits.
     Integer(i64),
-    /// Also of a member without a value: true.
+    /// A member without a value is true.
     Boolean(bool),
     /// In quotation marks.
     String,
@@ -22,7 +22,7 @@ pub enum Value {
     Other,
 }
 
-/// The members of the dictionary in all lines of that name, each key once, with its last value.
+/// The members of the dictionary in all lines of that name. Each key occurs once, with its last value.
 ///
 /// `None` if there is no such line or it does not parse. An empty one is a dictionary without members.
 pub fn dictionary(fields: &Fields, name: &[u8]) -> Option<Vec<(Vec<u8>, Value)>> {
@@ -73,7 +73,7 @@ pub fn parse_dictionary(text: &[u8]) -> Option<Vec<(Vec<u8>, Value)>> {
     Some(members)
 }
 
-/// What has not been read yet.
+/// The bytes not yet read.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -103,7 +103,7 @@ impl<'a> Rest<'a> {
         self.run(|byte| blanks.contains(&byte));
     }
 
-    /// The longest run of such bytes.
+    /// Takes the longest run of such bytes.
     fn run(&mut self, wanted: impl Fn(u8) -> bool) -> &'a [u8] {
         let len = self.0.iter().take_while(|&&byte| wanted(byte)).count();
         let (run, rest) = self.0.split_at(len);
@@ -225,7 +225,7 @@ impl<'a> Rest<'a> {
     fn byte_sequence(&mut self) -> Option<Value> {
         self.next();
         let coded = self.run(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
-        // Padding may be missing, but stands nowhere else than at the end.
+        // Padding may be missing, but must be at the end.
         let data = coded.iter().position(|&byte| byte == b'=');
         let (data, padding) = coded.split_at(data.unwrap_or(coded.len()));
         let most = match data.len() % 4 {

@@ -1,19 +1,18 @@
-//! Targeted fields: a Cache-Control for caches like us alone (RFC 9213).
+//! Targeted fields: a Cache-Control for one kind of cache (RFC 9213).
 //!
-//! The target list is fixed: `Loligo-Cache-Control`, which speaks to this program by name, then `CDN-Cache-Control`,
-//! which speaks to caches that work for an origin. The first of them that is a dictionary with members takes the place of
-//! Cache-Control, Expires and Pragma altogether; what it does not say is not said. One that does not parse, or is empty,
-//! is as if it were not there.
+//! The target list is fixed: `Loligo-Cache-Control` for this program, then `CDN-Cache-Control` for caches that work
+//! for an origin. The first of them that is a dictionary with members replaces Cache-Control, Expires and Pragma
+//! completely. A field that is empty or does not parse is ignored.
 //!
-//! Both speak to caches that work for the origin. A forward proxy works for its clients: it obeys neither
-//! ([`Rules::targeted`]). An origin that answers `Cache-Control: private, CDN-Cache-Control: max-age=60` knows that its own
-//! cache keeps users apart, and knows nothing of a stranger's.
+//! Both are meant for caches that work for the origin. A forward proxy works for its clients, so it obeys neither
+//! ([`Rules::targeted`]). An origin that sends `Cache-Control: private, CDN-Cache-Control: max-age=60` knows that its
+//! own cache keeps users apart; it does not know this of other caches.
 //!
-//! Both are passed on as they came: the next cache may be one of us too, and a stored response is judged anew from its
-//! own fields when a 304 confirms it.
+//! Both are passed on, because the next cache may be a Loligo too, and are stored, because a 304 makes us judge the
+//! stored fields again.
 //!
-//! Unlike in Cache-Control a value of the wrong type counts as absent, and keys are in lower case, since the grammar of
-//! structured fields says so; D1 and D2 of `directives` have no place here.
+//! By the grammar of structured fields, a value of the wrong type counts as absent, and keys are in lower case. D1
+//! and D2 of `directives` therefore do not apply.
 
 use fields::Fields;
 
@@ -25,7 +24,7 @@ use crate::structured::{Value, dictionary};
 pub const TARGETED_FIELDS: [&str; 2] = ["loligo-cache-control", "cdn-cache-control"];
 
 impl ResponseDirectives {
-    /// Reads them off a response: a targeted field if there is a good one and it is obeyed, else Cache-Control.
+    /// Reads the directives of a response: from a valid targeted field if these are obeyed, else from Cache-Control.
     pub fn parse(fields: &Fields, rules: &Rules) -> Self {
         match targeted(fields) {
             Some(targeted) if rules.targeted => targeted,
@@ -37,7 +36,7 @@ impl ResponseDirectives {
     }
 }
 
-/// What the first applicable targeted field says, if there is one.
+/// The directives of the first applicable targeted field, if there is one.
 //= rfc9213 §2.2   the first field with a valid, non-empty value; Cache-Control and Expires are ignored then
 fn targeted(fields: &Fields) -> Option<ResponseDirectives> {
     TARGETED_FIELDS.iter().find_map(|name| {
@@ -60,7 +59,7 @@ fn directives(members: &[(Vec<u8>, Value)]) -> ResponseDirectives {
 //= rfc9213 §2.1   values that violate the type of the directive are not to be consumed
 fn note(said: &mut ResponseDirectives, name: &[u8], value: Value) {
     let seconds = match value {
-        // A number, but no delta-seconds: stale, as everywhere.
+        // A number, but not delta-seconds: counts as stale, as in Cache-Control.
         Value::Integer(number) => {
             let number = u32::try_from(number.max(0)).unwrap_or(u32::MAX);
             Some(number.min(DELTA_SECONDS_MAX))

@@ -1,13 +1,14 @@
 //! Is a copy still the current one?
 //!
-//! The same question twice. A client may ask it about its copy, with conditions that we evaluate against a stored
-//! response; and we ask it about ours, with conditions that the origin evaluates. The answer "not modified" also brings
-//! new header fields for the stored response.
+//! A client asks this about its copy, with conditions that we evaluate against a stored response. We ask the origin
+//! about ours, with conditions that the origin evaluates. Its answer "not modified" also brings new header fields for
+//! the stored response.
 //!
-//! Entity tags are compared by their bytes. Backslashes mean nothing in them (RFC 9110 §8.8.3), so their lists are read
-//! here and not by the reader of quoted strings. A tag without quotation marks is none.
+//! Entity tags are compared by their bytes. A backslash has no special meaning in them (RFC 9110 §8.8.3), so this
+//! file has its own reader for lists of tags. A tag without quotation marks is invalid.
 //!
-//! Not known here: methods and statuses. Conditions matter for GET and HEAD and a stored 200 only; the caller sees to it.
+//! Not known here: methods and statuses. The caller makes sure that the request is GET or HEAD and the stored status
+//! 200.
 //! Source: RFC 9110 §13, §15.4.5; RFC 9111 §3.2, §4.3.
 
 use fields::Fields;
@@ -19,7 +20,7 @@ use crate::withheld::{is_cookie, take_cookies, take_withheld};
 /// What a client's conditions say about a stored response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {
-    /// Send it: there are no conditions, or the client's copy is another one.
+    /// Send it: there are no conditions, or the client's copy differs.
     Send,
     /// The client has it already: 304.
     NotModified,
@@ -29,7 +30,7 @@ pub enum Condition {
 
 /// Evaluates the conditions of a GET or HEAD request against a stored 200. (RFC 9110 §13.2.2)
 ///
-/// `stored` needs a Date if the origin sent none: it stands in for a missing Last-Modified.
+/// `stored` must have a Date, ours if the origin sent none: it replaces a missing Last-Modified.
 pub fn evaluate(request: &Fields, stored: &Fields) -> Condition {
     //= rfc9111 §4.3.2   must not evaluate conditions that only apply to an origin server: If-Match, If-Unmodified-Since
     if request.contains(b"if-match") || request.contains(b"if-unmodified-since") {
@@ -84,8 +85,8 @@ pub fn not_modified_fields(stored: &Fields) -> Fields {
     kept
 }
 
-/// Adds If-None-Match and If-Modified-Since from the stored response; false if it has nothing to ask with. The client's
-/// own conditions must have been removed.
+/// Adds If-None-Match and If-Modified-Since from the stored response. False if it has no validator. Remove the
+/// client's own conditions first.
 //= rfc9111 §4.3.1   must send the entity tag, should send Last-Modified
 pub fn add_validators(stored: &Fields, request: &mut Fields) -> bool {
     let mut added = false;
@@ -105,7 +106,7 @@ pub fn add_validators(stored: &Fields, request: &mut Fields) -> bool {
     added
 }
 
-/// Removes all conditions. Range goes with If-Range: alone it would ask for a part of what may be another version.
+/// Removes all conditions. With If-Range goes Range, which alone could fetch a part of another version.
 pub fn remove_conditions(request: &mut Fields) {
     if request.remove(b"if-range") > 0 {
         request.remove(b"range");
@@ -120,11 +121,11 @@ pub fn remove_conditions(request: &mut Fields) {
     }
 }
 
-/// Does this 304, the answer to a request that carried the validators of `stored` and no others, speak of it?
-/// (RFC 9111 §4.3.4)
+/// Does this 304 confirm `stored`? The request must have carried the validators of `stored` and no others. (RFC 9111
+/// §4.3.4)
 ///
-/// A 304 without any validator does: the origin was asked about nothing else. (The RFC would have us throw the stored
-/// response away, for the fault of the many servers that leave the validators out.)
+/// A 304 without any validator does, since the origin was asked about nothing else. (By the RFC the stored response
+/// would be lost, because of the many servers that leave validators out.)
 pub fn validates(stored: &Fields, not_modified: &Fields) -> bool {
     if not_modified.contains(b"etag") {
         //= rfc9111 §4.3.4   a strong validator must be the same; else a weak one must correspond
@@ -141,12 +142,12 @@ pub fn validates(stored: &Fields, not_modified: &Fields) -> bool {
     }
 }
 
-/// The stored fields, updated by those of the 304. Judge the result anew, as if it had been received whole: [`storable`],
-/// [`vary_list`] and [`Standing::of`] may all say something else now.
+/// The stored fields, updated by those of the 304. Judge the result again as if it were a new response: [`storable`],
+/// [`vary_list`] and [`Standing::of`] may have changed.
 ///
-/// Fields that others do not get ([`take_withheld`], [`take_cookies`]) are not in it.
+/// It does not contain withheld fields ([`take_withheld`], [`take_cookies`]).
 ///
-/// An Age, or a Date, that the 304 does not repeat is dropped: it told of the exchange before.
+/// Age and Date are dropped unless the 304 has them, since they belong to the earlier exchange.
 ///
 /// [`storable`]: crate::storable()
 /// [`vary_list`]: crate::vary_list
@@ -165,7 +166,8 @@ pub fn freshen(stored: &Fields, not_modified: &Fields, rules: &Rules) -> Fields 
     for (name, value) in not_modified.iter().filter(|(name, _)| updates(name)) {
         fresh.push(name, value);
     }
-    // A cookie in a 304 is meant for the one whose request we sent along, unless the operator says that it is for all.
+    // A cookie in a 304 is meant for the client whose request was forwarded, unless the operator says that cookies
+    // are for all.
     if rules.store_set_cookie {
         replace_cookies(&mut fresh, not_modified);
     } else {
@@ -179,7 +181,7 @@ pub fn freshen(stored: &Fields, not_modified: &Fields, rules: &Rules) -> Fields 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EntityTag<'a> {
     pub(crate) weak: bool,
-    /// With its quotation marks.
+    /// The tag with its quotation marks.
     pub(crate) opaque: &'a [u8],
 }
 
@@ -192,7 +194,7 @@ impl<'a> EntityTag<'a> {
         }
     }
 
-    /// The entity tag at the beginning of `text`, and what follows it.
+    /// The entity tag at the beginning of `text`, and the rest.
     fn split(text: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (weak, rest) = match text.strip_prefix(b"W/") {
             Some(rest) => (true, rest),
@@ -234,7 +236,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The members of one line of If-None-Match. Ends at the first that cannot be read.
+/// The members of one line of If-None-Match. Ends at the first invalid one.
 struct Tags<'a>(&'a [u8]);
 
 impl<'a> Iterator for Tags<'a> {
@@ -244,7 +246,7 @@ impl<'a> Iterator for Tags<'a> {
         let start = self.0.iter().position(|byte| !b" \t,".contains(byte))?;
         let text = &self.0[start..];
         let (wanted, rest) = match text.strip_prefix(b"*") {
-            // Beside others it would be a mistake; alone it means any.
+            // `*` alone means any; among others it is invalid.
             Some(rest) if rest.trim_ascii().is_empty() => (Wanted::Any, rest),
             Some(_) => return None,
             None => EntityTag::split(text).map(|(tag, rest)| (Wanted::Tag(tag), rest))?,
@@ -258,7 +260,7 @@ fn is_etagc(byte: u8) -> bool {
     matches!(byte, 0x21 | 0x23..=0x7e | 0x80..)
 }
 
-/// The stored content depends on them.
+/// Fields that describe the stored content.
 //= rfc9111 §3.2   Content-Length, fields that the stored response depends upon, Content-Range
 fn keeps_its_value(name: &[u8]) -> bool {
     const KEPT: [&[u8]; 3] = [b"content-length", b"content-encoding", b"content-range"];

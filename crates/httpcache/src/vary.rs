@@ -4,18 +4,19 @@
 //! names are kept as a [`VaryList`], one per resource, and a request's values are turned into a key, so that looking up
 //! a variant is looking up a key and not a comparison with each stored request.
 //!
-//! Of Accept-Encoding it counts which of the accepted codings the origin might choose, as far as its responses have shown what it
-//! prefers ([`VaryList::learn`], docs/decisions/0037): however a browser spells its list, there is one variant for each answer. Whatever
-//! is stored under a key is coded with one of the codings that the key names, so who has that key accepts it.
+//! For Accept-Encoding, the key holds those accepted codings that the origin might choose. The origin's preferences
+//! are learned from its responses ([`VaryList::learn`], docs/decisions/0037). However a browser writes its list,
+//! there is then one variant for each answer. A response stored under a key has one of the codings in that key, so
+//! every request with that key accepts it.
 //!
-//! Otherwise two requests get the same key only if RFC 9111 §4.1 says that they match. Lists whose grammar we know (Accept and its
-//! kin) are taken apart, so that blanks and line breaks do not matter; where letter case has no meaning it is dropped.
-//! Of all other fields the lines are put together, and compared byte by byte: in a User-Agent or a Cookie we do not know
-//! which comma separates.
+//! Otherwise two requests get the same key only if RFC 9111 §4.1 says that they match. Lists whose grammar we know
+//! (Accept and similar fields) are parsed, so that blanks and line breaks do not matter, and letter case is dropped
+//! where it has no meaning. All other fields are compared byte by byte, because in a User-Agent or a Cookie we do not
+//! know which comma separates.
 //!
 //! Invariants:
 //!   V1  names of a list are lower-case tokens, sorted, unique, at least one
-//!   V3  the coding of what is stored under a key with codings is among them, or none
+//! V3  a response stored under a key with codings has one of those codings, or none
 //!   V2  for a given list, key bytes can be read back unambiguously: every value goes with its length
 //!
 //! Not known here: where the lists are kept. Keys made with different lists must be kept apart by the caller.
@@ -27,10 +28,10 @@ use fields::Fields;
 
 use crate::codings::{Accepted, Coding, Preferences, accepted, coding_of};
 
-/// The longest list of names that is understood, with its commas.
+/// The longest list of names that is read, commas included.
 pub const VARY_BYTES_MAX: usize = 1017;
 
-/// No other request matches: the response says `*`, or something that cannot be understood.
+/// No other request matches: Vary is `*` or cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VaryStar;
 
@@ -42,7 +43,8 @@ impl fmt::Display for VaryStar {
 
 impl std::error::Error for VaryStar {}
 
-/// The field names of Vary (lower-case, sorted, unique, joined by commas), and what is known of the codings of the responses.
+/// The field names of Vary (lower-case, sorted, unique, joined by commas), and what was learned about the origin's
+/// codings.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct VaryList {
     names: Box<[u8]>,
@@ -54,7 +56,8 @@ pub struct VaryList {
 enum Learned {
     /// By the codings that the origin might choose.
     Preferences(Preferences),
-    /// By its members as they are: the origin answers with codings that are not known here, or were not asked for.
+    /// By its members, byte by byte: the origin has answered with a coding that is not known here or was not
+    /// accepted.
     Exactly,
 }
 
@@ -70,11 +73,11 @@ impl Default for Learned {
     }
 }
 
-/// Ends the names, where more follows.
+/// Ends the names if more follows.
 const END: u8 = 0;
 
 impl VaryList {
-    /// As kept in the store.
+    /// The encoded form, as the store keeps it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.names.to_vec();
         match self.learned {
@@ -88,7 +91,7 @@ impl VaryList {
         bytes
     }
 
-    /// The inverse of [`VaryList::to_bytes`]; `None` if these bytes are no such list.
+    /// The inverse of [`VaryList::to_bytes`]; `None` if the bytes are invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let end = bytes.iter().position(|&byte| byte == END);
         let (names, learned) = bytes.split_at(end.unwrap_or(bytes.len()));
@@ -130,20 +133,21 @@ impl VaryList {
         self.names == other.names
     }
 
-    /// May keys that were made with `before` be found with this list, and what is found be used? (Else the two must be kept apart.)
+    /// May responses stored under keys made with `before` be found and used with keys made with this list? If not,
+    /// keep them apart.
     pub fn continues(&self, before: &VaryList) -> bool {
         let is_exact = |list: &VaryList| list.learned == Learned::Exactly;
         self.has_names_of(before) && is_exact(self) == is_exact(before)
     }
 
-    /// Takes over what was learned with a list of the same names.
+    /// Takes over what a list of the same names has learned.
     pub fn resume(&mut self, before: &VaryList) {
         if self.has_names_of(before) {
             self.learned = before.learned;
         }
     }
 
-    /// Takes note of a response with this list: what was offered, and what came.
+    /// Learns from a response: which codings the request accepted, and which one came.
     pub fn learn(&mut self, request: &Fields, response: &Fields) {
         let Learned::Preferences(mut preferences) = self.learned else {
             return;
@@ -169,7 +173,8 @@ impl VaryList {
         };
     }
 
-    /// Agree the two requests in what this list names, and can the second be given `response`, which was made for the first?
+    /// Do both requests agree in the fields of this list, so that the second can be given `response`, the answer to
+    /// the first?
     pub fn agrees(&self, first: &Fields, second: &Fields, response: &Fields) -> bool {
         let key = |list: &VaryList, request: &Fields| {
             let mut key = Vec::new();
@@ -221,13 +226,13 @@ pub fn vary_list(response: &Fields) -> Result<Option<VaryList>, VaryStar> {
     }))
 }
 
-/// Appends the request's values of those fields, in the order of the list: for each field 0 if it is absent, else one
-/// more than the number of its values, and each value behind its length (numbers in seven-bit groups, low first).
+/// Appends the request's values of those fields, in the order of the list: for each field 0 if it is absent, else the
+/// number of its values plus one, and each value after its length (numbers in seven-bit groups, low first).
 pub fn vary_key(list: &VaryList, request: &Fields, out: &mut Vec<u8>) {
     put_key(&list.names, list.learned, request, out);
 }
 
-/// [`vary_key`] for names as a rule of the operator's gives them, sorted and joined by commas: their values as they are.
+/// [`vary_key`] for the names in an operator's rule, sorted and joined by commas. The values are used byte by byte.
 pub fn vary_key_of(names: &[u8], request: &Fields, out: &mut Vec<u8>) {
     put_key(names, Learned::Exactly, request, out);
 }
@@ -259,8 +264,9 @@ fn put_key(names: &[u8], learned: Learned, request: &Fields, out: &mut Vec<u8>) 
     }
 }
 
-/// The codings that the request accepts and that make a difference, as members of a list. Nothing: its members count as they are. (At
-/// least one of those is malformed then, or contradicts another, as no list that is written here is.)
+/// The accepted codings that the origin might choose, as members of a list. `None` if the field cannot be read with
+/// certainty; then its members count byte by byte. (No list written here is malformed, so the two cannot be
+/// confused.)
 fn codings_that_matter(learned: Learned, request: &Fields) -> Option<Vec<&'static [u8]>> {
     let Learned::Preferences(preferences) = learned else {
         return None;
@@ -299,7 +305,7 @@ fn put_combined(out: &mut Vec<u8>, request: &Fields, name: &[u8]) {
     });
 }
 
-/// `GZIP ; q=0.5` -> `gzip;q=0.5`. Blanks elsewhere stay: they are no part of the grammar, and so make a difference.
+/// `GZIP ; q=0.5` -> `gzip;q=0.5`. Blanks elsewhere are against the grammar; they stay and make the value different.
 fn put_unified(member: &[u8], out: &mut Vec<u8>) {
     for (index, part) in member.split(|&byte| byte == b';').enumerate() {
         if index > 0 {
@@ -309,7 +315,7 @@ fn put_unified(member: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes what `put` appends behind its length, without a second buffer: the number goes in front afterwards.
+/// Writes a length and then what `put` appends. The length is inserted afterwards, which saves a second buffer.
 fn put_counted(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     put(out);
@@ -466,13 +472,13 @@ mod tests {
 
     #[test]
     fn only_codings_that_the_origin_answers_with_make_variants() {
-        // The origin was offered all, and took br: who accepts that gets it, however he says it.
+        // The origin was offered all and chose br: every client that accepts br gets it, however it says so.
         let list = learning(&[(CHROME, "br")]);
         assert_eq!(key(&list, CHROME), key(&list, SAFARI));
         assert_eq!(key(&list, CHROME), key(&list, "Accept-Encoding: br;q=0.1"));
         assert_ne!(key(&list, CHROME), key(&list, CURL));
         assert_ne!(key(&list, CURL), key(&list, NOTHING));
-        // Others get gzip: those who accept br are found where they were.
+        // Others get gzip. Requests that accept br keep their key.
         let also_gzip = learning(&[(CHROME, "br"), (CURL, "gzip")]);
         for browser in [CHROME, SAFARI] {
             assert_eq!(key(&also_gzip, browser), key(&list, CHROME));
@@ -483,12 +489,12 @@ mod tests {
         );
         assert_ne!(key(&also_gzip, CURL), key(&also_gzip, NOTHING));
         assert_ne!(key(&also_gzip, CURL), key(&also_gzip, CHROME));
-        // What is not coded, though it could be, is one for all.
+        // A response without coding, though codings were accepted, is one variant for all.
         let plain = learning(&[(CHROME, "identity")]);
         for request in [CHROME, SAFARI, CURL, NOTHING] {
             assert_eq!(key(&plain, request), key(&plain, NOTHING));
         }
-        // Now so, now so: then both count.
+        // The origin chooses now one, now the other: then both count.
         let wavering = learning(&[(CHROME, "br"), (CHROME, "gzip")]);
         assert_eq!(
             key(&wavering, CHROME),

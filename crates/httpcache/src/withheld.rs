@@ -1,11 +1,11 @@
-//! Which fields of a response the others do not get.
+//! Which fields of a response are withheld from other clients.
 //!
-//! `private="a, b"` and `no-cache="a, b"` speak of these fields alone: the rest may be stored and used again. So a cache
-//! that leaves the listed fields out of what it keeps obeys both, and need not remember them.
+//! `private="a, b"` and `no-cache="a, b"` concern only these fields; the rest may be stored and reused. A cache that
+//! does not store the listed fields obeys both.
 //!
 //! Which lists are believed: `field_list`. Any other counts as no list at all: private, or no-cache, as a whole.
 //!
-//! Not known here: that the one who asked gets all fields; the caller sees to it.
+//! Not known here: the client that asked. The caller gives it all fields.
 //! Source: RFC 9111 §5.2.2.4, §5.2.2.7.
 
 use fields::Fields;
@@ -13,7 +13,7 @@ use fields::Fields;
 use crate::directives::lists;
 use crate::field_list::members;
 
-/// Takes the fields that `private` and `no-cache` list out of a response, and returns them.
+/// Removes the fields listed by `private` and `no-cache` from a response, and returns them.
 pub fn take_withheld(response: &mut Fields) -> Fields {
     let mut taken = Fields::new();
     let mut names: Vec<Vec<u8>> = Vec::new();
@@ -33,9 +33,9 @@ pub fn take_withheld(response: &mut Fields) -> Fields {
     taken
 }
 
-/// Takes the cookies that a response sets, and returns them. What is stored for all sets none
-/// ([`Rules::store_set_cookie`](crate::Rules::store_set_cookie)): `public` says that the content is for everybody, and is
-/// often written by who does not think of the cookie that a framework adds.
+/// Removes the cookies that a response sets, and returns them. A stored response normally sets none
+/// ([`Rules::store_set_cookie`](crate::Rules::store_set_cookie)): `public` means that the content is for everybody,
+/// but its author often does not know of a cookie that a framework adds.
 pub fn take_cookies(response: &mut Fields) -> Fields {
     let mut taken = Fields::new();
     response.retain(|name, value| {

@@ -1,9 +1,9 @@
-//! Two opinions: what we store, and for how long, beside the crate `http-cache-semantics`; what we take for a
-//! dictionary, beside the crate `sfv`.
+//! A comparison with two other implementations: what is stored, and for how long, with the crate
+//! `http-cache-semantics`; what is a valid dictionary, with the crate `sfv`.
 //!
-//! The first two differ by design, for theirs follows RFC 7234 and forgives otherwise. Each difference is in a table,
-//! with its reason and the cases in which it may show; a disagreement that no row explains fails the test, and so does a
-//! row that never explains one. The dictionaries must agree always.
+//! `http-cache-semantics` differs by design: it follows RFC 7234 and is lenient in other places. A table lists each
+//! difference with its reason and its cases. A disagreement that no row explains fails the test, and so does a row
+//! that explains none. The dictionaries must always agree.
 //!
 //! The cases are drawn from a fixed seed: a failure repeats.
 

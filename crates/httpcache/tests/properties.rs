@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Field values that look like what the readers look for, with damage.
+/// Field values made of meaningful pieces, with damage.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         "(max-age|s-maxage|no-cache|no-store|private|public|max-stale|min-fresh|stale-if-error)",
@@ -133,7 +133,7 @@ proptest! {
             prop_assert!(times <= 1, "byte {at} twice");
             prop_assert!(times == 1 || !asked(at), "byte {at} missing");
         }
-        // What was not asked for is only ever a gap between two that were.
+        // Bytes that were not asked for are only in gaps between ranges that were.
         for part in parts {
             prop_assert!(asked(part.first) && asked(part.last));
         }
@@ -202,7 +202,7 @@ proptest! {
     #[test]
     fn what_is_stale_stays_stale(standing in standing(), at in 0..u64::MAX / 2, later in 0..u64::MAX / 4) {
         let now = UnixMillis(at);
-        // Before its arrival nothing is promised: that is a clock set back.
+        // Times before the arrival mean a clock that was set back: nothing is promised.
         if at >= standing.received.0 && !standing.is_fresh(now) {
             prop_assert!(!standing.is_fresh(UnixMillis(at + later)));
         }
@@ -220,7 +220,7 @@ proptest! {
         }
     }
 
-    /// Keys are equal exactly if the values are, taken as lines of fields whose grammar is unknown to us.
+    /// For fields of unknown grammar, keys are equal exactly if the lines are.
     #[test]
     fn vary_keys_are_unambiguous(
         a in vec((0..3usize, "[ab\\x00\\x01,]{0,3}"), 0..5),
@@ -241,8 +241,8 @@ proptest! {
         prop_assert_eq!(key(&a) == key(&b), by_name(&a) == by_name(&b));
     }
 
-    /// Two requests have one key exactly if of what they accept the origin might choose the same; and what one of them was sent the
-    /// other can read.
+    /// Two requests have the same key exactly if the origin might choose the same codings for both; and each can read
+    /// what the other was sent.
     #[test]
     fn accept_encoding_selects_by_what_the_origin_might_choose(
         history in vec((accept_encoding(), 0..8usize), 0..5),
@@ -262,7 +262,7 @@ proptest! {
         let mut list = VaryList::from_bytes(b"accept-encoding").expect("a name");
         let mut preferred: Vec<(&str, &str)> = Vec::new();
         for (said, choice) in &history {
-            // An origin that keeps to what was asked for.
+            // An origin that sends only accepted codings.
             let all = accepted_of(said);
             let chosen = if all.is_empty() { "identity" } else { all[choice % all.len()] };
             list.learn(&fields("Accept-Encoding", said), &fields("Content-Encoding", chosen));
@@ -343,7 +343,7 @@ fn accept_encoding() -> impl Strategy<Value = String> {
     })
 }
 
-/// All that is said of a coding, by the letter.
+/// Every weight given to a coding, read literally.
 fn said_of(value: &str, coding: &str) -> Vec<bool> {
     let lower = value.to_ascii_lowercase();
     let members = lower.split(',').map(|member| member.replace(' ', ""));
@@ -364,7 +364,7 @@ fn is_clear(value: &str) -> bool {
     !value.contains("q=2") && KNOWN.iter().chain(&["identity", "*"]).all(consistent)
 }
 
-/// What is accepted, by the letter; nothing if that is not clear.
+/// The accepted codings, read literally; `None` if that is not clear.
 fn accepted_of(value: &str) -> Vec<&'static str> {
     let is_accepted = |coding: &&str| {
         let by_default = vec![*coding == "identity"];

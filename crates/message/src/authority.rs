@@ -21,7 +21,7 @@ pub struct Authority<'a> {
 }
 
 impl<'a> Authority<'a> {
-    /// An HTTP/1.0 request may name no host.
+    /// No host: an HTTP/1.0 request need not name one.
     pub const NONE: Authority<'static> = Authority {
         host: "",
         port: None,
@@ -38,7 +38,7 @@ impl<'a> Authority<'a> {
             (address, rest.as_bytes())
         } else {
             let end = reg_name_len(bytes)?;
-            // Only ASCII was passed over, so this is a character border.
+            // Everything before `end` is ASCII, so `end` is a character boundary.
             (authority.get(..end)?, &bytes[end..])
         };
         let port = match rest {

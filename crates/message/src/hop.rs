@@ -1,8 +1,8 @@
 //! Fields that end at this hop (RFC 9110 §7.6.1).
 //!
-//! An intermediary removes Connection and every field that it names. Taken at its word, that lets a client
-//! strip fields that we or the origin rely on (`Connection: Cookie`, `Connection: X-Forwarded-For`), so
-//! fields meant for all recipients are kept even if named; §7.6.1 forbids senders to name them anyway.
+//! An intermediary removes Connection and every field that it names. A client could use that to strip fields that we
+//! or the origin rely on (`Connection: Cookie`, `Connection: X-Forwarded-For`). So fields meant for all recipients
+//! are kept even if Connection names them; §7.6.1 forbids senders to name them.
 
 use fields::Fields;
 
@@ -16,7 +16,7 @@ const HOP_BY_HOP: Seen = Seen::CONNECTION
     .union(Seen::TRANSFER_ENCODING)
     .union(Seen::UPGRADE);
 
-/// The same by name: where there is none of these, Connection names nothing either.
+/// The same as names. A message without any of these has no Connection, so nothing else is named.
 const HOP_BY_HOP_NAMES: [&[u8]; 6] = [
     b"connection",
     b"proxy-connection",
@@ -26,8 +26,8 @@ const HOP_BY_HOP_NAMES: [&[u8]; 6] = [
     b"upgrade",
 ];
 
-/// Never removed because Connection names them: framing, routing, conditions, authentication, caching and
-/// the description of the content.
+/// Kept even if Connection names them: fields for framing, routing, conditions, authentication, caching and the
+/// description of the content.
 const END_TO_END: &[&str] = &[
     "accept",
     "accept-encoding",
@@ -86,16 +86,15 @@ const END_TO_END: &[&str] = &[
     "x-real-ip",
 ];
 
-/// Removes the fields that end at this hop: Connection and the fields it names, Proxy-Connection, Keep-Alive,
-/// TE, Transfer-Encoding and Upgrade; and Content-Length where Transfer-Encoding stood, since they contradict
+/// Removes the fields that end at this hop: Connection and the fields it names, Proxy-Connection, Keep-Alive, TE,
+/// Transfer-Encoding and Upgrade. If there was a Transfer-Encoding, Content-Length goes too, since the two contradict
 /// each other.
 ///
-/// Fields that are meant for all recipients stay though Connection names them: Host, Content-Length,
-/// Cache-Control, Authorization, Cookie and their like. Trailer stays. Proxy-Authorization and
-/// Proxy-Authenticate stay unless named (RFC 9110 §11.7: a proxy may pass them on); a proxy that uses them
-/// itself removes them.
+/// Fields for all recipients (Host, Content-Length, Cache-Control, Authorization, Cookie and others) stay even if
+/// Connection names them. Trailer stays. Proxy-Authorization and Proxy-Authenticate stay unless named (RFC 9110
+/// §11.7: a proxy may pass them on); a proxy that uses them itself removes them.
 pub fn remove_hop_by_hop(fields: &mut Fields) {
-    // Many messages have none, and that is quickly seen.
+    // Many messages have none of them: return early.
     if !HOP_BY_HOP_NAMES.iter().any(|name| fields.contains(name)) {
         return;
     }
@@ -108,8 +107,8 @@ pub fn remove_hop_by_hop(fields: &mut Fields) {
     });
 }
 
-/// The connection options that name fields to remove. Mostly none, and then nothing is allocated; heads from
-/// outside have at most `CONNECTION_OPTIONS_MAX`.
+/// The connection options that name fields to remove. Usually there are none, and nothing is allocated. The parser
+/// limits how many there can be.
 fn named_fields(fields: &Fields) -> Vec<Vec<u8>> {
     let options = fields.all(b"Connection").flat_map(split_tokens);
     let names_nothing = |option: &[u8]| {

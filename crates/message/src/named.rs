@@ -1,9 +1,10 @@
 //! What a request names: the target URI (RFC 9110 §7.1), as scheme, authority and path.
 //!
-//! HTTP/1.1 spreads it over the request line, Host and the connection; later versions send its parts as fields. The normal
-//! form is what caches compare: scheme and host in lower case, no default port, at least `/` for a path, no fragment,
-//! percent-escapes with upper-case digits (RFC 9110 §4.2.3). No escape is decoded and no dot segment removed: origins differ in
-//! what they make of those, and two names for one resource only cost space.
+//! HTTP/1.1 spreads it over the request line, Host and the connection; later versions send its parts as fields. The
+//! normal form is what caches compare: scheme and host in lower case, no default port, at least `/` for a path, no
+//! fragment, percent-escapes with upper-case digits (RFC 9110 §4.2.3). No escape is decoded and no dot segment
+//! removed: origins treat those differently. If two URIs name the same resource, it is stored twice, which costs only
+//! space.
 //!
 //! References (in Location and the like) are resolved as RFC 3986 §5.2 says; there dot segments are removed, as a
 //! client that follows them would.
@@ -170,7 +171,7 @@ fn split_query(path_and_query: &str) -> (&str, &str) {
     path_and_query.split_at(path_and_query.find('?').unwrap_or(path_and_query.len()))
 }
 
-/// A relative reference without authority, put in its place. (RFC 3986 §5.2.2, §5.2.3)
+/// The path and query that a relative reference without authority stands for. (RFC 3986 §5.2.2, §5.2.3)
 fn resolve_path(base: &str, reference: &str) -> String {
     let (base_path, _) = split_query(base);
     if reference.is_empty() {
@@ -187,7 +188,7 @@ fn resolve_path(base: &str, reference: &str) -> String {
     }
 }
 
-/// (RFC 3986 §5.2.4), for absolute paths.
+/// RFC 3986 §5.2.4, for absolute paths.
 fn remove_dot_segments(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.strip_prefix('/').unwrap_or(path).split('/').peekable();

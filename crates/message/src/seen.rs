@@ -1,10 +1,9 @@
-//! Which fields that matter to a proxy a head has, as bits.
+//! The fields in a head that matter to a proxy, as bits.
 //!
-//! Filled while the head is parsed, so that a hit needs no second scan: one `intersects` says that none of
-//! the fields is there that would make the request anything but plain.
+//! The parser fills the set. A cache hit then needs no second scan: one `intersects` tells whether any field is
+//! present that needs more than the short way.
 //!
-//! A name is found by its length and first letter, which tell apart nearly all names in the table, and then
-//! compared once.
+//! A look-up selects by length and first letter, which nearly always leaves one name to compare.
 
 use std::fmt;
 use std::ops::BitOr;
@@ -17,7 +16,7 @@ impl Seen {
     /// No field.
     pub const NONE: Self = Self(0);
 
-    /// Both together.
+    /// The union of both sets.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -46,8 +45,8 @@ impl BitOr for Seen {
     }
 }
 
-/// Defines the bits, the names, and the look-up by (length, first letter in lower case). Names that share
-/// both stand in one row and are tried in turn.
+/// Defines the bits, the names, and the look-up by (length, first letter in lower case). Names with the same length
+/// and first letter share a row and are compared one after the other.
 macro_rules! known {
     ($(($len:literal, $first:literal) $($bit:ident $name:literal),+;)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
@@ -158,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_underscore_is_not_a_dash() {
-        // 0x20 is the case bit of letters only; other bytes must not fold together.
+        // 0x20 is the case bit of letters only. Other bytes that differ in it must stay different.
         assert!(Seen::of(b"if\rmatch").is_empty());
         assert!(Seen::of(b"\x08ost").is_empty());
     }

@@ -15,8 +15,8 @@ pub fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Comma-separated tokens: no quoted strings, so that a stray quote cannot hide a member. Empty members are
-/// kept.
+/// Splits comma-separated tokens. Quotes have no meaning here, so a stray quote cannot hide a member. Empty members
+/// are kept.
 pub fn split_tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&b| b == b',').map(fields::trim_blanks)
 }
@@ -24,7 +24,7 @@ pub fn split_tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Visible ASCII without `#`, and not empty?
 #[inline]
 pub fn is_target(target: &[u8]) -> bool {
-    // No early exit: this way it is done many bytes at a time.
+    // Without an early exit the compiler checks many bytes at a time.
     let foul = |b: u8| !b.is_ascii_graphic() | (b == b'#');
     !target.is_empty() && !target.iter().fold(false, |found, &b| found | foul(b))
 }

@@ -1,7 +1,7 @@
-//! The access log: entries that travel from a worker to the log thread as bytes, and the lines made of them.
+//! The access log: entries that workers send to the journal thread as bytes, and the lines made from them.
 //!
-//! A worker only copies bytes ([`Entry::encode`]); finding out what a line looks like is the log thread's
-//! work. An entry is self-delimiting, so a batch is entries back to back:
+//! A worker only copies bytes ([`Entry::encode`]); the journal thread formats the lines. An entry is self-delimiting,
+//! so a batch is entries back to back:
 //!
 //! ```text
 //! record         as in the profile file
@@ -13,8 +13,8 @@
 //!                each: varint length, bytes
 //! ```
 //!
-//! What a client wrote is hostile: in a line it cannot end the line, a column or a string. A user name and password in a URL
-//! are left out wherever one is written.
+//! Everything a client sends may be hostile: it is escaped so that it cannot end a line, a column or a string. User
+//! name and password are removed from every URL.
 //!
 //! Limits: a target is cut after `URI_BYTES_MAX`, the others after `REFERER_BYTES_MAX`, `AGENT_BYTES_MAX` and
 //! `WORD_BYTES_MAX`, as Squid cuts its own.
@@ -35,14 +35,14 @@ pub const AGENT_BYTES_MAX: usize = 1024;
 /// The most bytes of a method, host, listener, content type, peer, origin or Cache-Status that are logged.
 pub const WORD_BYTES_MAX: usize = 512;
 
-/// No authority is longer: what does not end here is cut off, for its user name and password may go on behind.
+/// The longest authority. A longer one is cut off, since a user name and password may be in the rest.
 const AUTHORITY_BYTES_MAX: usize = 300;
 
 /// Where the answer came from, in Squid's words.
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Hierarchy {
-    /// No one was asked.
+    /// No server was asked.
     #[default]
     None = 0,
     /// The origin the client named.
@@ -64,11 +64,11 @@ impl Hierarchy {
     }
 }
 
-/// The protocol a request came by.
+/// The protocol of a request.
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
-    /// The request was not understood.
+    /// The request could not be parsed.
     #[default]
     Unknown = 0,
     /// HTTP/1.0
@@ -80,7 +80,7 @@ pub enum Protocol {
 impl Protocol {
     const ALL: [Protocol; 3] = [Protocol::Unknown, Protocol::Http10, Protocol::Http11];
 
-    /// As it stands in a request line; empty if it is not known.
+    /// As in a request line; empty if unknown.
     pub fn as_str(self) -> &'static str {
         match self {
             Protocol::Unknown => "",
@@ -248,7 +248,7 @@ fn word<'a>(buf: &mut &'a [u8], max: usize) -> Option<&'a [u8]> {
     cut(buf, len)
 }
 
-/// Appends the entry in the combined format of Apache and nginx: client, two `-` for the names of a person nobody asked for, when
+/// Appends the entry in the combined format of Apache and nginx: client, two `-` for the identity and the user, when
 /// the request began (UTC), request line, status, bytes sent (head included), Referer and User-Agent.
 pub fn combined_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     text::address(entry.client, out);

@@ -1,9 +1,8 @@
 //! The profile file: a header, then records back to back.
 //!
-//! A process that opens a file, new or not, first appends a header. So a file may hold several, and a record
-//! that a killed process left half-written is followed by one: the reader, on meeting bytes that are no whole
-//! record, reports the place and goes on behind the next header. A header inside what claims to be a record
-//! proves that the record was torn.
+//! A process that opens a file, new or not, first appends a header, so a file may hold several. If a killed process
+//! left a partial record, a header follows it. A reader that finds bytes that are no whole record reports the
+//! position and goes on after the next header. A header inside a record proves that the record is torn.
 //!
 //! ```text
 //! header   8 bytes   "\x00LoliPro"   the 0 can not begin a record: none is empty
@@ -36,12 +35,12 @@ pub const FILE_HEADER: [u8; HEADER_BYTES] = {
     header
 };
 
-/// Appends a header; to be done once by each process that opens the file, before its first record.
+/// Appends a header. Each process that opens the file does this once, before its first record.
 pub fn write_file_header(out: &mut Vec<u8>) {
     out.extend_from_slice(&FILE_HEADER);
 }
 
-/// What can be wrong with a profile file.
+/// Why a profile file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// It does not begin with a header: not a profile file. Nothing can be read.
@@ -55,12 +54,12 @@ pub enum ProfileError {
         /// The version found.
         found: u16,
     },
-    /// Bytes that are no whole record, as a killed process leaves them. The reader goes on behind them.
+    /// Bytes that are no whole record, as a killed process leaves them. The reader goes on after them.
     #[error("{skipped} bytes at offset {at} are not a whole record, skipped")]
     Torn {
         /// Where in the file.
         at: u64,
-        /// How many bytes were passed over.
+        /// How many bytes were skipped.
         skipped: u64,
     },
     /// The source failed. The reader ends.
@@ -134,7 +133,7 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// Steps over the header at the front.
+    /// Skips the header at the front.
     fn take_header(&mut self) -> Result<(), ProfileError> {
         let rest = self.rest();
         let found = u16::from_le_bytes([rest[8], rest[9]]);
@@ -157,7 +156,7 @@ impl<R: BufRead> Reader<R> {
                 continue;
             }
             match Record::decode(rest) {
-                // A header that begins inside the record: the record was torn and the header written behind it.
+                // A header begins inside the record: the record was torn, and the header was written after it.
                 Some((_, len))
                     if find_magic(&rest[..(len + MAGIC.len() - 1).min(rest.len())]).is_some() => {}
                 Some((record, len)) => {

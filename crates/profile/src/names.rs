@@ -2,7 +2,7 @@
 //!
 //! Each value is one byte on disk, its discriminant; values are only ever added, at the end.
 
-/// What became of a request. Each request is in exactly one class.
+/// How a request was answered. Each request is in exactly one class.
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Class {
@@ -12,13 +12,13 @@ pub enum Class {
     DiskHit = 1,
     /// A conditional request answered 304 from cache.
     ImsHit = 2,
-    /// A stored error served again.
+    /// A stored error response.
     NegativeHit = 3,
-    /// The origin confirmed what was stored; served from cache.
+    /// The origin confirmed the stored response; served from cache.
     Revalidated = 4,
-    /// Served stale: allowed by the client, while revalidating behind, or because the origin failed.
+    /// Served stale: allowed by the client, during revalidation in the background, or because the origin failed.
     Stale = 5,
-    /// Given the response of another request's fetch.
+    /// Shared the response of another request's fetch.
     Collapsed = 6,
     /// Fetched from the origin; the response could be stored.
     Miss = 7,
@@ -100,7 +100,7 @@ impl Class {
     }
 }
 
-/// The request's method, as far as a figure needs it.
+/// The request's method, as statistics need it.
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Method {

@@ -11,8 +11,8 @@
 //! then, for each stage present, in order: start, first, total   varints, microseconds
 //! ```
 //!
-//! Varints are those of `varint`. A memory hit with two stages takes about 25 bytes, the longest record 137.
-//! Each record stands alone (no differences to the one before), because several workers' batches mix in one file.
+//! Varints are those of `varint`. A memory hit with two stages takes about 25 bytes, the longest record 137. A record
+//! does not depend on the one before, because the batches of several workers mix in one file.
 
 use crate::varint;
 use crate::{Class, Method, StageName};
@@ -29,14 +29,14 @@ pub struct Stage {
     pub total_us: u32,
 }
 
-/// Everything kept of a request.
+/// The record of one request.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Record {
     /// When the request began (accepted, or its first byte seen), microseconds since 1970.
     pub began_unix_us: u64,
     /// From then to the last byte of the answer.
     pub total_us: u32,
-    /// What became of it.
+    /// How it was answered.
     pub class: Class,
     /// The status sent to the client; 0 when none was.
     pub status: u16,

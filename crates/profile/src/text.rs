@@ -1,5 +1,5 @@
-//! Writing numbers, times and strings as text, without formatting machinery: the log thread does this for
-//! every request, and its time counts as the proxy's.
+//! Numbers, times and strings as text, without `std::fmt`: the journal thread does this for every request, so it
+//! should cost little.
 
 use std::io::Write as _;
 use std::net::IpAddr;

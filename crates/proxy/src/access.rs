@@ -1,15 +1,15 @@
-//! Who may ask, and where the proxy may go.
+//! Which clients are served, and which destinations are allowed.
 //!
-//! Two questions, both answered from addresses alone: may this client be served ([`Clients`]), and may a
-//! connection be opened to this address on behalf of this listener ([`Destinations`])?
+//! Two checks of addresses: may this client be served ([`Clients`]), and may a connection be opened to this address
+//! on behalf of this listener ([`Destinations`])?
 //!
-//! A proxy is a lever: whoever reaches it borrows its place in the network. So a listener beyond loopback
-//! must name its clients, and through it nobody reaches what only the proxy's machine should see: its own services, at whatever
-//! address of its own (*inward*), and link-local neighbours (cloud metadata among them). The check is made on each *resolved
-//! address*, on both ends of each new connection, and again on each pooled connection that is handed out, so that neither a name
-//! that points to 127.0.0.1 nor a connection opened for a more trusted listener is a way around it.
+//! A client of a proxy borrows the proxy's place in the network. So a listener beyond loopback must name its clients,
+//! and it does not reach addresses that only the proxy's machine should see: its own services at any of its addresses
+//! (*inward*), and link-local neighbours such as cloud metadata. The check is made on each *resolved address*, on
+//! both ends of each new connection, and again on each pooled connection that is handed out. So neither a name that
+//! points to 127.0.0.1 nor a connection opened for a more trusted listener bypasses it.
 //!
-//! The proxy never fetches from its own listeners, whatever is allowed: that would be a loop.
+//! The proxy never fetches from its own listeners, even if that address is allowed: that would be a loop.
 //!
 //! Addresses are judged in their canonical form: `::ffff:127.0.0.1` is 127.0.0.1, and so are the forms in
 //! which a translator or tunnel carries an IPv4 address inside an IPv6 one.
@@ -38,8 +38,8 @@ impl Clients {
 /// Where connections may go on behalf of one listener.
 #[derive(Clone, Debug)]
 pub struct Destinations {
-    /// This machine may be reached: loopback and unspecified addresses, and those of its interfaces. So it is on a loopback
-    /// listener, whose clients could connect to them themselves.
+    /// This machine may be reached: loopback, unspecified and interface addresses. True for a loopback listener,
+    /// whose clients could connect to them directly.
     pub loopback: bool,
     /// Link-local addresses may be reached.
     pub link_local: bool,
@@ -130,7 +130,8 @@ impl Destinations {
         self.allow.iter().any(|network| network.contains(&ip))
     }
 
-    /// As [`Self::check`], and is the address one of this machine's own? `is_own` is asked only where the answer counts.
+    /// [`Self::check`], and a check whether the address belongs to this machine. `is_own` is called only if the
+    /// answer matters.
     pub fn check_route(
         &self,
         to: SocketAddr,
@@ -167,8 +168,8 @@ impl Destinations {
         Ok(())
     }
 
-    /// The part of the question that only a connected socket answers: a wildcard listener is reached by every
-    /// address of this machine, and a connection whose two ends share an address never left the machine.
+    /// The part of the check that needs a connected socket: a wildcard listener is reached by every address of this
+    /// machine, and a connection whose two ends share an address never left the machine.
     pub fn check_connected(&self, local: SocketAddr, peer: SocketAddr) -> Result<(), Forbidden> {
         if local == peer {
             // TCP's simultaneous open with itself: possible when a free ephemeral port is asked for.
@@ -201,7 +202,7 @@ impl Destinations {
     }
 }
 
-/// Does a connection to `ip`:`port` surely reach the listener bound to `own`?
+/// Does a connection to `ip`:`port` certainly reach the listener bound to `own`?
 fn own_covers(own: &SocketAddr, ip: IpAddr, port: u16) -> bool {
     if own.port() != port {
         return false;

@@ -1,7 +1,7 @@
-//! Whether a newcomer is stored at all.
+//! Whether a new object is stored at all.
 //!
-//! On the web most objects are asked for once. Storing them costs writes, which wear out a flash device, and displaces
-//! others. One may wait until somebody asks again:
+//! On the web most objects are requested once. Storing them costs writes, which wear out flash, and evicts others. An
+//! admission rule can wait for a second request:
 //!
 //! | kind | stored is | price |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 //! it becomes the elder, and the eldest is cleared. So at least that many misses are remembered, and twice as many at
 //! most; about one newcomer in 200 is taken for one that was seen.
 //!
-//! The caller says `asked` once for each request, hit or miss, and then, if it has an answer to store, `admits` once.
+//! The caller calls `asked` once for each request, hit or miss, and then `admits` once if it has a response to store.
 //!
 //! Memory is settled at the start: `all` none, `second-hit` 4 to 8 bytes an expected object, `tinylfu` 8 to 16; some
 //! KiB at least. Deterministic: the same calls have the same answers.
@@ -113,8 +113,7 @@ impl Admission {
         }
     }
 
-    /// It was missed, after `asked`, and could be stored: shall it? `full`: another would have to go. No rule looks at
-    /// the size as yet; whoever asks has it at hand.
+    /// After `asked` and a miss: should the object be stored? `full` means that another object would have to go.
     pub fn admits(&mut self, id: u64, _size: u64, full: bool) -> bool {
         match &mut self.0 {
             Memory::All => true,
@@ -154,7 +153,7 @@ impl Misses {
         }
     }
 
-    /// Remembers a miss. Was it remembered already?
+    /// Remembers a miss. True if it was remembered already.
     fn replace(&mut self, id: u64) -> bool {
         if self.held == self.held_max {
             std::mem::swap(&mut self.younger, &mut self.elder);

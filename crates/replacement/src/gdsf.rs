@@ -1,8 +1,8 @@
-//! GDSF, greedy dual size frequency: what is small and often asked for stays longest.
+//! GDSF, greedy dual size frequency: small objects that are often requested stay longest.
 //!
-//! An object's priority is `clock + uses / size`, computed anew whenever it is asked for. The object of least priority
-//! goes, and the clock is set to its priority. So an object is worth what a unit of its room brings, and all that was
-//! not asked for lately falls behind the clock.
+//! An object's priority is `clock + uses / size`, computed anew whenever it is asked for. The object of least
+//! priority goes, and the clock is set to its priority. So an object's value is the hits per unit of space, and
+//! objects that were not requested lately fall behind the clock.
 //!
 //! ```text
 //!   clock 0     a: 1 use, size 4 -> 1/4      b: 3 uses, size 6 -> 1/2      a goes, clock 1/4
@@ -12,9 +12,9 @@
 //! The cost of a miss is taken to be the same for all objects; this favours the number of hits. (A cost that grows with
 //! the size would favour bytes, and lead back to LFU.)
 //!
-//! Priorities are whole numbers, in units of 2^-32, so that order does not depend on rounding; between equal ones the
-//! object goes that was not asked for longest. When the clock comes near the end of its range, it and all priorities
-//! are set back by the same amount.
+//! Priorities are integers in units of 2^-32, so that order does not depend on rounding. Of equal ones, the least
+//! recently requested object goes. When the clock comes near the end of its range, the clock and all priorities are
+//! reduced by the same amount.
 //!
 //! A binary heap of slots, with each slot's place in it, so that any can be moved: O(log objects) a call.
 //! Setting back is O(objects), once in 2^30 calls at most.

@@ -1,7 +1,7 @@
-//! The seam between a cache and the order in which it forgets.
+//! The interface between a cache and its replacement policy.
 //!
-//! A cache asks `admits` before it stores, says `insert`, `touch` and `remove` as things happen, and calls `victim`
-//! for as long as it needs room. A new policy is a file with an `impl Policy`, a [`PolicyKind`] and two arms below.
+//! A cache calls `admits` before it stores, reports `insert`, `touch` and `remove`, and calls `victim` as long as it
+//! needs space. A new policy is a file with an `impl Policy`, a [`PolicyKind`] and two arms below.
 
 use crate::{Gdsf, Lru, LruThreshold};
 use std::fmt;
@@ -12,8 +12,8 @@ pub trait Policy {
     /// Is an object of this size to be kept at all?
     fn admits(&self, size: u64) -> bool;
 
-    /// A new object that was admitted. Its slot must not be in use (asserted). `id` is the hash of its key, by which a
-    /// policy may know an object again that was here before under another slot.
+    /// A new object that was admitted. Its slot must not be in use (asserted). `id` is the hash of its key, by which
+    /// a policy may recognise an object that had another slot before.
     fn insert(&mut self, slot: u32, size: u64, id: u64);
 
     /// The object was asked for. `false` if the slot is not in use.

@@ -1,10 +1,9 @@
-//! How often was it asked for lately? An answer for any number of objects, in a few bytes for each that is kept.
+//! Estimates how often an object was requested lately, in a few bytes for each stored object.
 //!
-//! A count-min sketch: an object has four counters, one in each row, and shares them with others; its estimate is
-//! the least of the four. Only those that are at the least are raised, so that what others added to the rest stays
-//! harmless.
-//! Counters end at 15, and that is enough: when as many uses were counted as make a *sample*, all counters are halved,
-//! and what was popular long ago fades.
+//! A count-min sketch: an object has four counters, one in each row, and shares them with others; its estimate is the
+//! least of the four. A use raises only the counters at that minimum, so that the other ones, which other objects
+//! raised, do no harm. Counters stop at 15, which is enough: after a *sample* of uses all counters are halved, so
+//! that old popularity fades.
 //!
 //! All four counters of an object lie in one block, which is a cache line: a use costs one access to memory.
 //!

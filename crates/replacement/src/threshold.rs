@@ -1,4 +1,4 @@
-//! LRU-threshold: an LRU that large objects do not get into.
+//! LRU-threshold: an LRU that does not admit large objects.
 //!
 //! One large object displaces many small ones, each as likely to be asked for again. Not admitting it costs one hit
 //! now and then, and many bytes of hits; whether that pays depends on the traffic.

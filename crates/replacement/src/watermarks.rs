@@ -1,7 +1,7 @@
 //! When to evict, and how much: two marks on the level of a capacity.
 //!
-//! Evicting for each new object would do it in the worst place and in the smallest portions. Instead the level may
-//! rise to the high mark; then it is brought down to the low mark in one go.
+//! Evicting for each new object would mean many small evictions, each while a request waits. Instead the level may
+//! rise to the high mark; then eviction brings it down to the low mark at once.
 //!
 //! Source: Squid's `cache_swap_low` and `cache_swap_high`.
 

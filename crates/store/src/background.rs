@@ -1,8 +1,8 @@
-//! What the store does besides serving: commits of the log, notes in the journal, checkpoints, the scan after a crash.
+//! Background work: commits of the log, notes in the journal, checkpoints, the scan after a crash, weeding.
 //!
-//! The shell asks [`Store::next_work`] until there is none, carries each [`Work`] out on any of its threads, in any order, and
-//! reports [`Store::work_done`]. Everything that must be durable before something else may happen is a step here, so the order
-//! is kept by this file and the ones it calls, not by the shell.
+//! The shell asks [`Store::next_work`] until there is none, carries each [`Work`] out on any of its threads, in any
+//! order, and reports [`Store::work_done`]. Everything that must be durable before something else is a step here, so
+//! this file and the ones it calls keep the order, not the shell.
 //!
 //! | job | steps | at most |
 //! |---|---|---|
@@ -38,7 +38,7 @@ use std::sync::atomic::Ordering;
 const RETRY_MS_MIN: u64 = 100;
 const RETRY_MS_MAX: u64 = 10_000;
 
-/// Names a piece of work until it is reported done.
+/// Identifies a piece of work until it is reported done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct WorkId(u64);
 
@@ -55,7 +55,7 @@ pub struct Work {
 /// What to do.
 #[derive(Clone, Debug)]
 pub enum WorkOp {
-    /// Read so many bytes.
+    /// Read bytes.
     Read {
         /// Bytes from the start of the store.
         offset: u64,
@@ -66,46 +66,47 @@ pub enum WorkOp {
     Write {
         /// Bytes from the start of the store.
         offset: u64,
-        /// What: whole pages, in memory aligned to 4096 bytes.
+        /// The bytes: whole pages, in memory aligned to 4096 bytes.
         data: Bytes,
     },
-    /// Make durable what was reported written before this was handed out, clusters included.
+    /// Make all writes durable that were reported before this was handed out, clusters included.
     Flush,
-    /// Nothing: to be reported done as soon as what was handed out with it is under way, best on a thread that does not carry out
-    /// the other work. The store has to compute something, a millisecond or so, and would have the device be busy meanwhile.
+    /// Nothing: report it done as soon as the work handed out with it is under way, preferably on another thread. The
+    /// store computes for about a millisecond, while the device should be busy.
     Yield,
 }
 
-/// A promise to be told when an invalidation is durable, see [`Store::settled`].
+/// A durability handle: tells when an invalidation is durable, see [`Store::settled`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "an invalidation may be acknowledged only when it is settled"]
 pub struct DurabilityHandle(Waits);
 
 impl DurabilityHandle {
-    /// Of what was not taken: it never becomes durable.
+    /// The invalidation was not logged and never becomes durable.
     pub(crate) const REFUSED: Self = Self(Waits::Refused);
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Waits {
     For(Position),
-    /// There is nothing to make durable.
+    /// Nothing needs to be durable.
     No,
     Refused,
 }
 
-/// What became of an invalidation.
+/// The state of an invalidation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Settled {
     /// Not durable yet.
     Pending,
-    /// It survives a crash: acknowledge it.
+    /// It survives a crash. Acknowledge it.
     Durable,
-    /// The device failed. It holds until the store is closed or crashes, and may yet become durable; don't acknowledge it.
+    /// The device failed. The invalidation holds until the store is closed or crashes, and may still become durable.
+    /// Do not acknowledge it.
     Failed,
 }
 
-/// What an invalidation came to.
+/// The result of an invalidation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Invalidated {
     /// Was anything indexed under that key?
@@ -114,13 +115,14 @@ pub struct Invalidated {
     pub handle: DurabilityHandle,
 }
 
-/// Why a purge by pattern was not taken: nothing was purged.
+/// Why a purge by pattern was refused. Nothing was purged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotTaken {
     /// The pattern is longer than 1024 bytes.
     #[error("a pattern may have at most {} bytes", log::TEXT_BYTES_MAX)]
     TooLong,
-    /// There is no room for one more pattern before older records were compared with those there are. Later there will be.
+    /// There is no room for another pattern now. There will be when older records were compared with the present
+    /// ones.
     #[error("too many purges by pattern are still being worked off")]
     Full,
 }
@@ -145,7 +147,7 @@ struct Retry {
 
 impl Retry {
     fn is_due(&mut self, now_ms: u64) -> bool {
-        // A clock that was set back ends the pause.
+        // If the clock was set back, the pause ends.
         self.not_before_ms = self.not_before_ms.min(now_ms + RETRY_MS_MAX);
         now_ms >= self.not_before_ms
     }
@@ -173,14 +175,14 @@ pub(crate) struct Background {
     pub covers: Option<Sequence>,
     snapshot: Option<Snapshot>,
     commit: Option<(Script, Position)>,
-    /// Entries below could not be made durable at the first try.
+    /// The first commit of entries below this failed.
     failed_until: Position,
     retry_log: Retry,
     retry_note: Retry,
     retry_snapshot: Retry,
-    /// There is no device: nothing lasts, and nothing has to.
+    /// There is no device, so nothing needs to be durable.
     volatile: bool,
-    /// It was handed out that the sweep be gone on with.
+    /// Work to go on with the sweep was handed out.
     sweeping: bool,
     closing: bool,
     closed: bool,
@@ -242,14 +244,14 @@ impl Background {
 }
 
 impl Store {
-    /// Invalidates a primary key: its record and its marker are gone, who is reading the record is told not to
-    /// serve it, and fills that began before are refused. All of that holds at once; that it also holds after a crash, only
-    /// when the durability handle is settled.
+    /// Invalidates a primary key: drops its record and its marker, tells readers of the record not to serve it, and
+    /// refuses fills that began before. All of that holds at once. It holds after a crash when the durability handle
+    /// says so.
     pub fn invalidate(&self, primary: KeyHash) -> Invalidated {
         self.invalidate_as(primary, false)
     }
 
-    /// As [`Self::invalidate`], but where nothing of the key is or was stored, nothing is logged and nothing has to be waited for.
+    /// [`Self::invalidate`] without a log entry if nothing of the key is or was stored.
     pub fn invalidate_stored(&self, primary: KeyHash) -> Invalidated {
         self.invalidate_as(primary, true)
     }
@@ -257,7 +259,7 @@ impl Store {
     fn invalidate_as(&self, primary: KeyHash, only_stored: bool) -> Invalidated {
         self.counters.invalidations.add(1);
         let mut shard = self.shard(self.shard_of(primary));
-        // Drawn under the lock: whoever has seen this number finds the record gone.
+        // Drawn under the lock, so a thread that has seen this number finds the record gone.
         let sequence = self.next_sequence();
         shard.invalidations.note(primary, sequence);
         let had_marker = shard.markers.remove(primary);
@@ -299,7 +301,7 @@ impl Store {
     pub fn doubt(&self, primary: KeyHash) -> Invalidated {
         self.counters.invalidations.add(1);
         let mut shard = self.shard(self.shard_of(primary));
-        // Drawn under the lock: whoever has seen this number finds the record marked.
+        // Drawn under the lock, so a thread that has seen this number finds the record marked.
         let sequence = self.next_sequence();
         shard.softened.note(primary, sequence);
         let has_variants = shard.markers.doubt(primary, sequence);
@@ -432,13 +434,13 @@ impl Store {
         }
     }
 
-    /// Is it closing, or without a device?
+    /// Is the store closing, or without a device?
     pub(crate) fn is_idle(background: &Background) -> bool {
         background.closing || background.closed || background.volatile
     }
 
-    /// Would the next commit overwrite what a start after a crash needs besides the last checkpoint, and is one being made? Then the
-    /// commit waits, and purges with it. Were it not to wait, the checkpoint would be worth nothing.
+    /// Would the next commit overwrite log entries that a start needs beside the last checkpoint, and is a new
+    /// checkpoint being made? Then the commit waits, and purges with it. Otherwise the checkpoint would be useless.
     fn commit_waits(&self, background: &Background) -> bool {
         let is_being_made = background.snapshot.is_some()
             || (!self.is_scanning() && background.retry_snapshot.pause_ms == 0);
@@ -477,12 +479,12 @@ impl Store {
             if let Room::Hand(hand) = &mut writer.room {
                 let is_kept = self.is_kept(hand);
                 if hand.needs_sweep() || is_kept {
-                    // Nothing is being written: an empty or a full store would wait for ever.
+                    // Nothing is being written, so an empty or a full store would wait forever.
                     hand.sweep_or_begin(is_kept);
                     self.sweep_steps(hand, IDLE_SWEEP_SEGMENTS, is_full);
                     let waits_for_moves = hand.has_seen(self.shards.len() * self.limits.segments);
                     if hand.waits_for_sweep() && !waits_for_moves && !background.sweeping {
-                        // At once, but not in one go: others want the locks.
+                        // At once, but in parts, since others need the locks.
                         background.sweeping = true;
                         return background.work(Owner::Sweep, WorkOp::Yield);
                     }
@@ -538,7 +540,7 @@ impl Store {
         background.step(Owner::Snapshot, step)
     }
 
-    /// A piece of work was carried out: Ok with the bytes if it was a read; Err if the device failed.
+    /// A piece of work was carried out: `Ok` with the bytes if it was a read, `Err` if the device failed.
     pub fn work_done(&self, id: WorkId, result: Result<Option<Bytes>, ()>, now_ms: u64) {
         let mut guard = self.background();
         let background = &mut *guard;
@@ -632,10 +634,10 @@ impl Store {
         }
     }
 
-    /// Predicates older than everything in the store match nothing any more. A record's extent is taken, in a region that was
-    /// opened before, and only then the predicates are asked; so every record of a region opened after a predicate was
-    /// compared with it when it was stored. A fill that is under way since before is refused from now on, and what began before and
-    /// still waits in a locality buffer, without an extent, is dropped.
+    /// Drops predicates that are older than everything in the store. A record takes its extent, in an open region,
+    /// before it is compared with the predicates, so every record of a region opened after a predicate was compared
+    /// with it. Fills that began before are refused from now on, and records that began before and still wait in a
+    /// locality buffer are dropped.
     fn prune_predicates(&self, background: &Background) {
         if self.is_scanning() {
             return;
@@ -669,7 +671,7 @@ impl Store {
         crate::lock(&self.predicates).prune(upto);
     }
 
-    /// Without a device there are no records, only fills under way: a few are refused, and no predicate is needed any more.
+    /// Without a device there are only fills under way: refuse those that began before, and no predicate is needed.
     fn prune_without_records(&self) {
         let mut predicates = crate::lock(&self.predicates);
         if predicates.wants_weeding() {
@@ -679,13 +681,13 @@ impl Store {
         }
     }
 
-    /// Closes the store in order: nothing is stored from here on. All requests must have ended, and all clusters must have been
-    /// [flushed](Self::flush) and reported written. Then carry out [`Self::next_work`] until [`Self::is_closed`] says so; if a
-    /// device fails for good, give up after a while: the next start goes on as after a crash.
+    /// Closes the store: nothing is stored from here on. All requests must have ended, and all clusters must have
+    /// been [flushed](Self::flush) and reported written. Then carry out [`Self::next_work`] until [`Self::is_closed`]
+    /// says so; if a device fails permanently, give up after a while; the next start is then one after a crash.
     pub fn begin_close(&self) {
         let mut background = self.background();
         let _writer = self.writer();
-        // Inserts that wait for the writer's lock see this when they have it.
+        // Inserts that wait for the writer's lock see this when they get it.
         self.closed.store(true, Ordering::SeqCst);
         background.closing = true;
         // The first try is at once, however the one before it went.
@@ -695,19 +697,19 @@ impl Store {
         }
     }
 
-    /// Has the store been closed in order?
+    /// Is the store closed?
     pub fn is_closed(&self) -> bool {
         self.background().closed
     }
 
-    /// What is left of the scan after an unclean stop; None: nothing.
+    /// The progress of the scan after an unclean stop; `None` if none is left.
     pub fn recovery(&self) -> Option<Progress> {
         crate::lock(&self.scan_reads)
             .as_ref()
             .map(|reads| reads.progress)
     }
 
-    /// Parameters under which checkpoints of this moment are written.
+    /// The parameters of a checkpoint now.
     pub(crate) fn about(&self, background: &Background) -> checkpoint::About {
         checkpoint::About {
             generation: background.superblock.generation + 1,
@@ -720,7 +722,7 @@ impl Store {
 /// Segments that a sweep goes through at each call, when nothing is written.
 const IDLE_SWEEP_SEGMENTS: usize = 64;
 
-/// How far the scan has come.
+/// The progress of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// Bytes looked at.
@@ -729,6 +731,7 @@ pub struct Progress {
     pub total_bytes: u64,
     /// Records found so far.
     pub records: u64,
-    /// If there was no checkpoint: what began before is not taken, for the log does not reach back to it. Else 0.
+    /// Without a checkpoint: records that began before this are refused, since the log does not reach back to them.
+    /// Else 0.
     pub horizon: Sequence,
 }

@@ -1,7 +1,8 @@
 //! The order of records, for the policies that need one.
 //!
-//! The index has no room for links. A policy other than `second-chance` gets a book beside it: a slot for each record, with
-//! its full hash, found by the record's first chunk. That costs some 60 bytes a record, and buys the choice of the victim.
+//! The index has no room for links. A policy other than `second-chance` gets a book beside it: a slot for each record
+//! with its full hash, found by the record's first chunk. That costs some 60 bytes a record and lets the policy
+//! choose the victim.
 //!
 //! Invariant, checked by `audit`: B1 slots in use, policy and table by first chunk agree.
 
@@ -35,7 +36,7 @@ impl Book {
         }
     }
 
-    /// Is an object of that many bytes to be kept at all?
+    /// Does the policy admit an object of that many bytes?
     pub(crate) fn admits(&self, bytes: u64) -> bool {
         self.policy.admits(bytes)
     }
@@ -70,7 +71,7 @@ impl Book {
         }
     }
 
-    /// Takes out the record to evict next. The caller drops it from the index.
+    /// Removes and returns the record to evict next. The caller drops it from the index.
     pub(crate) fn victim(&mut self) -> Option<(KeyHash, Chunk)> {
         let slot = self.policy.victim()?;
         let Noted { hash, first, .. } = self.slots[slot as usize];
@@ -79,7 +80,7 @@ impl Book {
         Some((hash, first))
     }
 
-    /// The record that was not used for the longest time, with the time of its use, if the policy is an exact order of use.
+    /// The least recently used record and the time of its last use, if the policy is an exact order of use.
     pub(crate) fn coldest(&self) -> Option<(KeyHash, u64)> {
         let slot = match &self.policy {
             Selected::Lru(lru) => lru.coldest()?,

@@ -1,4 +1,4 @@
-//! What the store counts. Each counter is named once, in the table below.
+//! The store's figures. Each is named once, in the table below.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,12 +29,12 @@ macro_rules! figures {
             /// What each of [`Self::counters`] means, in their order.
             pub const COUNTER_HELP: &[&str] = &[$($doc.trim_ascii()),*];
 
-            /// Names and values of what goes up and down.
+            /// Names and values of the gauges.
             pub fn gauges(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($gauge), self.$gauge)),*].into_iter()
             }
 
-            /// Names and values of what only goes up.
+            /// Names and values of the counters.
             pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($counter), self.$counter)),*].into_iter()
             }

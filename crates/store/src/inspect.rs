@@ -1,11 +1,11 @@
-//! A store looked at from outside: what its parts say, and every record in the order of its place.
+//! Inspecting a store: its parts, and every record in the order of places.
 //!
-//! An [`Inspection`] recovers the store in memory, as a start would, and offers nothing that writes: log commits, notes,
-//! sweeps and checkpoints are never begun, so not one byte changes, and nothing is evicted to make room. What a start
-//! would scan has to be scanned here too, before all records are known: [`Inspection::next_read`].
+//! An [`Inspection`] recovers the store in memory, as a start would, but never writes: it begins no log commits,
+//! notes, sweeps or checkpoints, so no byte changes. Regions that a start would scan must be scanned here too before
+//! all records are known: [`Inspection::next_read`].
 //!
-//! The index knows only a part of each key's hash, so whose a place is says the record itself: [`Inspection::peek`]
-//! tells it from the first bytes (the MAC covers the header, so that much is certain), [`Inspection::decode`] verifies all of it.
+//! The index knows only a part of each key's hash, so only the record itself tells its key: [`Inspection::peek`]
+//! reads it from the first bytes (the MAC covers the header), [`Inspection::decode`] verifies the whole record.
 //!
 //! Memory: the index, and eight bytes for each record while the places are listed.
 //! Not known here: what keys and metadata mean, devices.
@@ -34,7 +34,7 @@ use extent::{Chunk, Chunks, Extent};
 use replacement::PolicyKind;
 use std::collections::BTreeMap;
 
-/// A store that is only looked at.
+/// A store open for reading only.
 #[derive(Debug)]
 pub struct Inspection {
     store: Store,
@@ -60,7 +60,7 @@ pub struct ScanRead {
     number: u64,
 }
 
-/// What the first bytes of a record tell.
+/// The content of the first bytes of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Peek {
     /// Header, key and metadata.
@@ -93,7 +93,7 @@ pub struct RecordHead {
     pub stored_unix_ms: u64,
 }
 
-/// What the parts of a store say, each by itself.
+/// The parts of a store, each read by itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Summary {
@@ -135,7 +135,7 @@ pub struct JournalSummary {
     pub regions: u32,
     /// Those opened at least once.
     pub opened: u32,
-    /// Those of which the journal cannot tell, because a page of it is damaged.
+    /// Regions unknown because a page of the journal is damaged.
     pub unknown: u32,
     /// The region whose content is oldest, and the sequence of its opening.
     pub oldest: Option<(u32, Sequence)>,
@@ -174,7 +174,8 @@ impl Settings {
 }
 
 impl Inspection {
-    /// The store as a start would find it. `settings`: of what the program that uses the store has, `matches` and `shards` count.
+    /// The store as a start would find it. Of `settings`, only `matches` and `shards` must be those of the program
+    /// that uses the store.
     pub fn of(superblock: Superblock, found: &Found, settings: &Settings) -> Self {
         let settings = settings.as_left(&superblock);
         // For a store that must start empty; it is written nowhere.
@@ -187,7 +188,7 @@ impl Inspection {
         }
     }
 
-    /// How a start would go.
+    /// What a start would do.
     pub fn recovered(&self) -> &Recovered {
         &self.recovered
     }
@@ -207,7 +208,7 @@ impl Inspection {
         self.store.hasher()
     }
 
-    /// What is known of the store; of records, those found so far.
+    /// The figures; records count as far as they were found.
     pub fn figures(&self) -> Figures {
         self.store.figures()
     }
@@ -282,7 +283,7 @@ impl Inspection {
         place.chunks as usize * self.store.chunk_bytes()
     }
 
-    /// Whose record lies at a place? `bytes`: its first bytes, [`HEADER_BYTES`] at least.
+    /// The record at a place. `bytes` are its first bytes, at least [`HEADER_BYTES`].
     ///
     /// # Errors
     /// No record of this store, or that of another place, or one that was invalidated.

@@ -31,8 +31,8 @@
 //! * records never overlap (`audit`);
 //! * tables, buffers and the work of a call are bounded; the bounds are named where they are defined.
 //!
-//! A crash loses what had not reached the disk, and may bring back an older version of what was replaced, never what
-//! was durably invalidated (docs/decisions/0017).
+//! A crash loses writes that had not reached the disk, and may bring back an older version of a replaced record, but
+//! never a durably invalidated one (docs/decisions/0017).
 //!
 //! Not known here: HTTP, freshness, sockets, system calls.
 //! Source: paper 000, sections 3 and 4; `docs/format.md` for every byte.

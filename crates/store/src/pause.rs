@@ -47,7 +47,7 @@ impl Pause {
 
 impl State {
     fn is_on(&self, now_ms: u64) -> bool {
-        // A clock that was set back ends the pause.
+        // If the clock was set back, the pause ends.
         now_ms
             .checked_sub(self.from_ms)
             .is_some_and(|passed| passed < self.length_ms)

@@ -1,4 +1,4 @@
-//! Writes and flushes in order: what a log commit, a note or the end of a checkpoint comes down to.
+//! Writes and flushes in order, for log commits, notes and the end of a checkpoint.
 //!
 //! A script is a list of stages. The writes of one stage go out together; a flush goes out when everything before it has been
 //! reported done. The first failure ends the script.
@@ -14,7 +14,7 @@ pub(crate) enum Stage {
     Flush,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Debug)]
 pub(crate) enum Step {
     Write(u64, Bytes),
@@ -25,7 +25,7 @@ pub(crate) enum Step {
 pub(crate) struct Script {
     stages: VecDeque<Stage>,
     outstanding: usize,
-    /// What is outstanding is a flush.
+    /// A flush is outstanding.
     flushing: bool,
     failed: bool,
 }
@@ -45,7 +45,7 @@ impl Script {
         Self::new([Stage::Writes(writes.into_iter().collect()), Stage::Flush])
     }
 
-    /// The next step, if one can be begun now.
+    /// The next step, if one can begin now.
     pub(crate) fn next(&mut self) -> Option<Step> {
         if self.failed || self.flushing {
             return None;
@@ -75,10 +75,10 @@ impl Script {
         }
     }
 
-    /// A step has been carried out. Some: the script is at its end, and whether all went well.
+    /// A step was carried out. `Some` at the end of the script: whether all steps succeeded.
     pub(crate) fn done(&mut self, ok: bool) -> Option<bool> {
         self.outstanding -= 1;
-        // A flush is outstanding alone, so it is what is done now.
+        // A flush is outstanding alone, so this is the flush.
         self.flushing = false;
         self.failed |= !ok;
         if self.outstanding > 0 {

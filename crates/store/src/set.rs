@@ -1,17 +1,18 @@
-//! Several stores as one: which member holds what, and who may still be trusted after an absence.
+//! Several stores as one: which member has which keys, and which member must start empty after an absence.
 //!
-//! Objects are spread by weighted rendezvous hashing of their primary key: each member draws a number from the key and
-//! its own id, and the highest wins. When a member goes or comes, only its share moves. Everything that belongs to a primary key
-//! (markers, variants, fragments, invalidations) is with one member, so each member can go on, pause or fail alone.
+//! Objects are spread by weighted rendezvous hashing of their primary key: each member draws a number from the key
+//! and its own id, and the highest wins. When a member leaves or comes, only its share moves. One member has
+//! everything of a primary key (markers, variants, fragments, invalidations), so each member can go on, pause or fail
+//! alone.
 //!
-//! A member that was away, or that did not own a key for a while, has missed invalidations. Two numbers in the superblocks see
-//! to that:
+//! A member that was away, or did not own a key for a while, has missed invalidations. Two numbers in the superblocks
+//! detect this:
 //! * the set's *generation* rises at every start and is written to every member present. A member that comes back with a
 //!   lower one has missed a run: it starts empty. So does one with the same that was placed otherwise: it was in another run.
-//! * the *placement*, a hash of ids and weights. A key that goes elsewhere by one change can come back by a later one, and has
-//!   missed purges by then. By the nature of rendezvous, members that are added only take keys from the others, and members that
-//!   go away only leave them keys. So a member notes when keys last may have left it, and when some may come, refuses what
-//!   was stored before that. A disk that fails and is replaced by an empty one costs nothing but its share.
+//! * the *placement*, a hash of ids and weights. A key that leaves by one change can come back by a later one, and
+//!   has missed purges by then. With rendezvous hashing, added members only take keys, and members that leave only
+//!   give keys away. So a member notes when keys last may have left it; when keys may come, it refuses what it stored
+//!   before that. A failed disk that is replaced by an empty one costs only its share.
 //!
 //! Not known here: devices, paths.
 //! Source: Thaler and Ravishankar, Using name-based mappings to increase hit rates (1998), for rendezvous hashing.
@@ -36,7 +37,7 @@ struct Member {
     weight: f64,
 }
 
-/// Several stores as one. One is a set too.
+/// Several stores as one, or a single store.
 #[derive(Debug)]
 pub struct Set {
     members: Vec<Member>,
@@ -48,14 +49,14 @@ pub struct Set {
 pub struct DurabilityHandles(Vec<(usize, DurabilityHandle)>);
 
 impl DurabilityHandles {
-    /// The members that have to make it durable, by their place in the set.
+    /// The members that must make it durable, by their place in the set.
     pub fn members(&self) -> impl Iterator<Item = usize> {
         self.0.iter().map(|(member, _)| *member)
     }
 }
 
 impl Set {
-    /// These stores, each with the id by which it takes part ([`member_id`]) and its weight (above 0).
+    /// A set of these stores, each with its id ([`member_id`]) and weight (above 0).
     ///
     /// All share a hash seed (asserted): a key hash means the same everywhere.
     pub fn new(members: impl IntoIterator<Item = (Arc<Store>, u64, u32)>) -> Self {
@@ -144,18 +145,18 @@ impl Set {
         store.is_doubted(began, key, meta) || store.is_softened_since(primary, began)
     }
 
-    /// May a predicate be about what began then? If not, nobody needs to look at key and metadata.
+    /// May a predicate match a record that began then? If not, key and metadata need not be compared.
     pub fn predicates_since(&self, primary: KeyHash, began: Sequence) -> bool {
         self.of(primary).predicates_since(began)
     }
 
-    /// How full the member is that has least room for further predicates, in percent.
+    /// The highest share of room that predicates take in a member, in percent.
     pub fn predicates_percent(&self) -> u64 {
         let taken = self.stores().map(|store| store.predicates_percent());
         taken.max().unwrap_or(0)
     }
 
-    /// Is room made already, by evicting?
+    /// Has eviction begun?
     pub fn is_full(&self) -> bool {
         self.stores().any(|store| store.has_evicted())
     }
@@ -182,7 +183,7 @@ impl Set {
         (indexed, DurabilityHandles(vec![(owner, handle)]))
     }
 
-    /// As [`Self::invalidate`], and where nothing of the key is or was stored nothing has to be waited for
+    /// [`Self::invalidate`] without a log entry if nothing of the key is or was stored
     /// ([`Store::invalidate_stored`]). In a set of several everything is logged.
     pub fn invalidate_stored(&self, primary: KeyHash) -> (bool, DurabilityHandles) {
         if self.members.len() > 1 {
@@ -217,14 +218,14 @@ impl Set {
         }
         let handles = self.stores().map(|store| {
             let taken = store.invalidate_matching(kind, pattern);
-            // Another pattern took the room since it was asked for. What the other members took holds, so the caller must forget it
-            // in memory too; as it never settles, whoever ordered it is told to order it again.
+            // Another pattern took the room since the check. The other members have purged already, so the caller
+            // must sweep memory too. The purge never becomes durable, so the client is told to repeat it.
             taken.unwrap_or(DurabilityHandle::REFUSED)
         });
         Ok(DurabilityHandles(handles.enumerate().collect()))
     }
 
-    /// See [`Store::settled`]: durable when it is so in all members concerned.
+    /// See [`Store::settled`]: durable when all members concerned say so.
     pub fn settled(&self, handles: &DurabilityHandles) -> Settled {
         let mut all = Settled::Durable;
         for &(number, handle) in &handles.0 {
@@ -238,7 +239,7 @@ impl Set {
     }
 }
 
-/// The larger, the more this member wants the key. In the long run each gets its share by weight.
+/// The member with the largest value gets the key. On average each gets its share by weight.
 fn score(primary: KeyHash, id: u64, weight: f64) -> f64 {
     let drawn = XxHash3_64::oneshot_with_seed(id, &primary.0.to_le_bytes());
     // Uniform in (0, 1): 53 bits are what a double holds.
@@ -246,17 +247,17 @@ fn score(primary: KeyHash, id: u64, weight: f64) -> f64 {
     -weight / uniform.ln()
 }
 
-/// How a store of that uuid takes part in a set.
+/// The id of a store with that uuid in a set.
 pub fn member_id(uuid: [u8; 16]) -> u64 {
     XxHash3_64::oneshot(&uuid)
 }
 
-/// What one member of a set is to do at a start.
+/// What a member of a set must do at a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Joining {
-    /// Go on with what it has; the superblock carries the set's numbers.
+    /// Go on with its content; the superblock carries the set's numbers.
     Keeps(Box<Superblock>),
-    /// Start empty: it has missed something, or was not a member.
+    /// Start empty: it has missed invalidations, or was not a member.
     StartsEmpty {
         /// Why, to be shown.
         reason: &'static str,
@@ -274,7 +275,7 @@ pub struct SetNumbers {
     pub hash_seed: u64,
 }
 
-/// How keys move at a start, as one member sees it.
+/// How keys move at a start, for one member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moves {
     /// Keys of others may become its own.
@@ -286,7 +287,7 @@ pub struct Moves {
 /// How keys move for a member that was left with this superblock. `members`: those of now, by id and weight, each with its
 /// superblock if it goes on with what it has.
 pub fn moves(own: &Superblock, members: &[(u64, u32, Option<&Superblock>)]) -> Moves {
-    // Those that were placed together with it, with the weight they have now.
+    // The members that were placed together with it, with their present weights.
     let stayed: Vec<(u64, u32)> = members
         .iter()
         .filter(|(_, weight, block)| {
@@ -295,22 +296,23 @@ pub fn moves(own: &Superblock, members: &[(u64, u32, Option<&Superblock>)]) -> M
         .map(|&(id, weight, _)| (id, weight))
         .collect();
     Moves {
-        // Not if all that were there before are still here: others were only added.
+        // Not if all earlier members are still here: others were only added.
         may_come: placement(&stayed) != own.placement,
-        // Not if all that are here were there before: others only went away.
+        // Not if all present members were there before: others only left.
         may_leave: stayed.len() != members.len(),
     }
 }
 
-/// Decides, at a start, who keeps what: for each configured store its superblock if it has one that can be read.
+/// Decides at a start which members keep their content. `found`: for each configured store its superblock, if it can
+/// be read.
 ///
-/// The set is the one that most of them belong to, so that a strange disk does not empty the others. `fresh` is used where no member
-/// has such numbers yet.
+/// The set is the one that most stores belong to, so that a foreign disk does not empty the others. `fresh` is used
+/// if no member has such numbers yet.
 pub fn join(found: &[Option<Superblock>], fresh: SetNumbers) -> (SetNumbers, Vec<Joining>) {
-    // One that was only made belongs to no set yet.
+    // A new store belongs to no set yet.
     let members = || found.iter().flatten().filter(|b| b.set_uuid != [0; 16]);
     let of_set = |uuid| members().filter(|b| b.set_uuid == uuid).count();
-    // Those that the same start has written have set, generation and placement in common.
+    // Superblocks written by the same start agree in set, generation and placement.
     let start_of = |b: &Superblock| (b.set_uuid, b.set_generation, b.placement);
     let of_start = |block| {
         let same = members().filter(|b| start_of(b) == start_of(block));
@@ -346,7 +348,7 @@ pub fn join(found: &[Option<Superblock>], fresh: SetNumbers) -> (SetNumbers, Vec
                 reason: "it was away while the others were in use, and has missed what was purged",
             }
         } else if newest.is_some_and(|newest| newest.placement != block.placement) {
-            // Each ran without the other, equally often.
+            // Each ran without the other equally often.
             Joining::StartsEmpty {
                 reason: "it was in use without the others, and has missed what was purged there",
             }
@@ -437,7 +439,7 @@ mod tests {
         let set = set(&[1, 1]);
         let full = set.stores().nth(1).unwrap();
         let mut n = 0;
-        // Nobody carries out what would make room.
+        // Nothing carries out the work that makes room.
         while full
             .invalidate_matching(1, format!("{n:01000}").as_bytes())
             .is_ok()
@@ -449,7 +451,7 @@ mod tests {
         assert_eq!(full.figures().predicates, n);
         assert_eq!(full.figures().predicates_refused, 2);
         assert_eq!(set.stores().next().unwrap().figures().predicates, 0);
-        // What is there already takes no room.
+        // A pattern that is there already takes no room.
         let known = set.invalidate_matching(1, &[b'0'; 1000]);
         assert_eq!(set.settled(&known.unwrap()), Settled::Pending);
     }
@@ -565,7 +567,7 @@ mod tests {
         assert_eq!(seen(&together, &exchanged), (true, true));
         let heavier = [(1, 2, old), (2, 1, old)];
         assert_eq!(seen(&together, &heavier), (true, true));
-        // A stranger that was placed otherwise is as one that was not there.
+        // A store of another placement counts as one that was absent.
         let other = placed(&[a, c], 1);
         let mixed = [(1, 1, old), (2, 1, old), (3, 1, Some(&other))];
         assert_eq!(seen(&together, &mixed), (false, true));

@@ -1,4 +1,4 @@
-//! What may be set, and what comes of it in a store of a given size.
+//! The settings, and their values in a store of a given size.
 
 use crate::evict::needed::NEEDED_SHARE;
 use crate::geometry::{Geometry, PAGE_BYTES};
@@ -12,41 +12,41 @@ use std::str::FromStr;
 /// The largest record, whatever the store's size; bounds the memory of writes in flight.
 pub const RECORD_BYTES_MAX: u64 = 32 << 20;
 
-/// So many clusters may always be handed out and not yet reported written; more up to [`IN_FLIGHT_BYTES_MAX`], and beyond
-/// that nothing is stored until one is.
+/// This many clusters may always be handed out and not yet reported written; more up to [`IN_FLIGHT_BYTES_MAX`].
+/// Beyond that nothing is stored until one is reported.
 pub const CLUSTERS_IN_FLIGHT_MIN: usize = 8;
 
-/// What a disk may be behind: a flush of the file system beneath can hold up all writes for some tenths of a second, and what
-/// comes meanwhile is to be stored too.
+/// The most bytes handed out: a flush of the file system can hold up all writes for some tenths of a second, and new
+/// objects should be stored meanwhile.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 
 /// And this share of the data area,
 const IN_FLIGHT_SHARE: u64 = 16;
 
-/// but in a small store so many bytes, a few large objects that come at once,
+/// but in a small store this many bytes, for a few large objects at once,
 const IN_FLIGHT_BYTES_SMALL: u64 = 8 << 20;
 
-/// as far as they are no more than this share. What is under way lies behind the hand and is served from memory, so
-/// nothing else limits it but that memory; a quarter leaves the hand its way round.
+/// up to this share. Records under way lie behind the hand and are served from memory, so only that memory limits
+/// them; a quarter leaves the hand room to go round.
 const IN_FLIGHT_SHARE_SMALL: u64 = 4;
 
 /// Origin servers whose records may be gathered at once.
 pub const LOCALITY_BUFFERS_MAX: usize = 128;
 
-/// Bytes gathered of each; less only where a cluster is smaller.
+/// Bytes gathered for each; less only if a cluster is smaller.
 pub const LOCALITY_BUFFER_BYTES: u32 = 64 << 10;
 
 const SHARDS_MAX: usize = 1024;
 const CLUSTER_BYTES_MIN: u64 = 64 * 1024;
 /// Data bytes for each segment of the index: some thousand records of a few kilobytes.
 const SEGMENT_DATA_BYTES: u64 = 32 << 20;
-/// Data bytes for each shard at least, so that small stores do not pay for many.
+/// The least data bytes for each shard, so that small stores have few shards.
 const SHARD_DATA_BYTES: u64 = 1 << 20;
 
-/// What leaves the store to make room.
+/// How room is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Replacement {
-    /// Stretch by stretch, in the order of writing; what is used while its stretch comes near is written again.
+    /// Stretch by stretch, in the order of writing. A record that is used when its stretch is near is written again.
     SecondChance {
         /// How near: percent of the data area ahead of the hand, for a record of middling length; a shorter one's window is
         /// larger, a longer one's smaller. 0: no second chances.
@@ -107,7 +107,7 @@ impl FromStr for Replacement {
     }
 }
 
-/// What the pattern of a predicate is compared with.
+/// The part of a record that a pattern is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum About {
     /// The beginning of a record's key.
@@ -121,17 +121,17 @@ pub enum About {
 /// How the predicates of a kind meet records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Manner {
-    /// Which records they are about.
+    /// Which records they match.
     pub about: About,
     /// They put a record in doubt instead of killing it: it is still there, and each read of it says so
-    /// ([`crate::RecordParts::doubted`]). But what began before is not stored any more, nor is it written again.
+    /// ([`crate::RecordParts::doubted`]). But records that began before are no longer stored or written again.
     pub soft: bool,
 }
 
-/// Calls back with each word of a record's metadata, in the form that patterns have.
+/// Calls back with each word of a record's metadata, in the form of patterns.
 pub type Words = fn(meta: &[u8], each: &mut dyn FnMut(&[u8]));
 
-/// What may be set. The defaults are meant to be left alone.
+/// The settings. The defaults should fit.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Bytes gathered into one device write. Larger writes cost less each but hold more in memory.
@@ -158,7 +158,7 @@ pub struct Settings {
     pub manner: fn(kind: u8) -> Manner,
     /// The words in a record's metadata, for kinds that are [`About::Word`]. The default: all of it is one.
     pub words: Words,
-    /// What to do wrong on purpose: nothing.
+    /// Deliberate mistakes: none.
     #[doc(hidden)]
     pub mistakes: Mistakes,
 }
@@ -260,7 +260,7 @@ impl Limits {
     }
 }
 
-/// What may be on its way to the disk of a store with so much data.
+/// The most bytes under way to the disk for a data area of this size.
 fn in_flight_bytes(data_bytes: u64) -> u64 {
     let small = IN_FLIGHT_BYTES_SMALL.min(data_bytes / IN_FLIGHT_SHARE_SMALL);
     (data_bytes / IN_FLIGHT_SHARE)
@@ -268,7 +268,7 @@ fn in_flight_bytes(data_bytes: u64) -> u64 {
         .min(IN_FLIGHT_BYTES_MAX)
 }
 
-/// A fragment's body: such that with header and a usual key it just fills a length that the index can express.
+/// The body length of a fragment: with header and a usual key it exactly fills a length that the index can express.
 fn fragment_bytes(wanted: u32, region_bytes: u64, chunk_bytes: u64) -> u32 {
     let most = u64::from(wanted).min(region_bytes / 4).max(PAGE_BYTES * 4);
     let chunks = (most / chunk_bytes) as u32;

@@ -1,4 +1,4 @@
-//! One shard of the index: which records there are, where, and who holds them.
+//! One shard of the index: its records, their places, and their holders.
 //!
 //! ```text
 //!             publish                write completed               dropped
@@ -10,16 +10,16 @@
 //!                                              own write completed
 //! ```
 //!
-//! A record that is dropped leaves the index at once: nobody finds it again. Its extent may be used again when its own write has
-//! completed and its last reader has gone; until then it stays in `held`, by its first chunk, which no other record can have
-//! meanwhile. Readers of a record that was killed (invalidated, replaced, forgotten) are told so when they are done; those of a
-//! merely evicted one may serve what they read.
+//! A dropped record leaves the index at once and is not found again. Its extent may be reused when its own write has
+//! completed and its last reader has gone. Until then it stays in `held`, by its first chunk, which no other record
+//! can have meanwhile. Readers of a killed record (invalidated, replaced, forgotten) are told so when they finish;
+//! readers of an evicted one may serve it.
 //!
 //! With locality buffers there is a state before the first (`gather`): *waiting*, in memory, without a place, known by its whole hash.
 //! It ends with `publish`, or with the record.
 //!
-//! The index knows a record by a part of its hash only. Two keys that agree in that part are taken for one: the later one drops
-//! the earlier (a miss), and who looks for one may be led to the other, which the full key in the record then shows.
+//! The index knows only a part of each hash. Two keys that agree in that part are taken for one: the later one drops
+//! the earlier (a miss), and a look-up of one may lead to the other, which the full key in the record shows.
 //!
 //! Invariants, checked by `audit`:
 //!   S1  index and book (if there is one) hold the same records
@@ -38,16 +38,16 @@ use extent::{Chunk, Extent};
 /// Why a record left the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
-    /// To make room. Who is reading it may serve it.
+    /// Evicted. Its readers may serve it.
     Evicted,
     /// Invalidated, replaced, corrupt. Nobody may serve it.
     Killed,
 }
 
-/// An extent that can't be used again yet.
+/// An extent that cannot be reused yet.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
-    /// Of the key that the readers asked for.
+    /// The hash that the readers asked for.
     hash: KeyHash,
     extent: Extent,
     readers: u32,
@@ -58,7 +58,7 @@ struct Hold {
     fate: Option<Fate>,
 }
 
-/// What a sweep took out.
+/// The result of a sweep of one segment.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Swept {
     pub records: u64,
@@ -68,14 +68,14 @@ pub(crate) struct Swept {
 pub(crate) struct Shard {
     pub index: Index,
     pub book: Option<Book>,
-    /// What waits in locality buffers, by its whole hash.
+    /// Records waiting in locality buffers, by whole hash.
     pub waiting: NumberMap<u64, Waiting>,
     held: NumberMap<u32, Hold>,
-    /// What is not to be evicted for the time being, by its whole hash.
+    /// Needed records, by whole hash.
     pub needed: NeedMap,
     pub markers: Markers,
     pub invalidations: Invalidations,
-    /// Soft purges of single keys, lately: what began before is not published as fresh.
+    /// Recent soft purges of single keys: fills that began before are not published as fresh.
     pub softened: Invalidations,
 }
 
@@ -98,7 +98,7 @@ impl Shard {
         self.index.len() + self.waiting.len()
     }
 
-    /// Is there such a record?
+    /// Is there a record of that hash?
     pub(crate) fn has(&self, hash: KeyHash) -> bool {
         self.waiting.contains_key(&hash.0) || self.find(hash).is_some()
     }
@@ -135,7 +135,7 @@ impl Shard {
         }
     }
 
-    /// Takes a record out of the index. Its extent, if nothing holds it.
+    /// Removes a record from the index. Returns its extent if nothing holds it.
     pub(crate) fn drop_record(&mut self, spot: Spot, hash: KeyHash, fate: Fate) -> Option<Extent> {
         let entry = self.index.remove(spot);
         if let Some(book) = &mut self.book {
@@ -144,10 +144,11 @@ impl Shard {
         hold_or_free(&mut self.held, entry, hash, fate)
     }
 
-    /// Kills the record of that hash, if there is one, wherever it is. True if there was.
+    /// Kills the record of that hash, in the index or waiting. True if there was one.
     pub(crate) fn kill(&mut self, hash: KeyHash) -> (bool, Option<Extent>) {
         let waited = self.waiting.remove(&hash.0).is_some();
-        // A record that was evicted while being read is out of the index, yet its readers must learn of this too.
+        // A record that was evicted while being read is no longer in the index, but its readers must learn of this
+        // too.
         for hold in self.held.values_mut() {
             if hold.hash == hash && hold.fate.is_some() {
                 hold.fate = Some(Fate::Killed);
@@ -163,7 +164,8 @@ impl Shard {
         }
     }
 
-    /// A record has left the index: who needs it keeps it from being overwritten until it is released. What is free all the same.
+    /// A record has left the index. If answers need it, its place is kept until they release it; returns the extent
+    /// if it is free.
     pub(crate) fn keep_if_needed(
         &mut self,
         hash: KeyHash,
@@ -187,19 +189,20 @@ impl Shard {
         None
     }
 
-    /// Is what is held there still on its way to the disk?
+    /// Is the held record there still being written?
     pub(crate) fn is_held_for_writing(&self, first: Chunk) -> bool {
         self.held.get(&first.0).is_some_and(|hold| hold.writing)
     }
 
-    /// One more reader of what is held already.
+    /// Adds a reader to a hold.
     pub(crate) fn pin_again(&mut self, first: Chunk) {
         if let Some(hold) = self.held.get_mut(&first.0) {
             hold.readers += 1;
         }
     }
 
-    /// Makes room in the index for a copy of the record of that hash. Who is reading the one before may serve it: it is the same.
+    /// Makes room in the index for a copy of the record of that hash. Readers of the previous copy may still serve
+    /// it: both copies hold the same bytes.
     pub(crate) fn make_way(&mut self, hash: KeyHash) -> Option<Extent> {
         let spot = self.find(hash)?;
         self.drop_record(spot, hash, Fate::Evicted)
@@ -210,7 +213,7 @@ impl Shard {
         self.waiting.get(&hash.0).map(Waiting::len_bytes)
     }
 
-    /// Where what is needed begins, of one segment or of all. Empty almost always.
+    /// The first chunks of needed records, of one segment or of all. Almost always empty.
     fn needed_places(&self, segment: Option<usize>) -> Vec<(Chunk, KeyHash)> {
         let hashes = self.needed.keys().map(|&hash| KeyHash(hash));
         hashes
@@ -220,7 +223,7 @@ impl Shard {
             .collect()
     }
 
-    /// A reader begins.
+    /// Adds a reader.
     pub(crate) fn pin(&mut self, spot: Spot, hash: KeyHash) -> Extent {
         let entry = self.index.get(spot);
         debug_assert!(!entry.is_writing());
@@ -237,8 +240,8 @@ impl Shard {
         extent
     }
 
-    /// What has left the index and is still being read may not be served any more. What waits in a locality buffer, and began before
-    /// `oldest`, is dropped: which. (Its buffer counts it until that is emptied.)
+    /// Records that have left the index and are still being read may not be served any more. Waiting records that
+    /// began before `oldest` are dropped and returned. (Their buffers count them until they are emptied.)
     pub(crate) fn kill_outlived(&mut self, oldest: Sequence) -> Vec<KeyHash> {
         let outlived = self
             .waiting
@@ -252,7 +255,7 @@ impl Shard {
         outlived
     }
 
-    /// A reader is done. May it serve what it read? And the extent, if this was what held it.
+    /// Removes a reader. Returns whether it may serve the record, and the extent if nothing holds it any more.
     pub(crate) fn unpin(&mut self, first: Chunk) -> (bool, Option<Extent>) {
         let hold = self
             .held
@@ -274,7 +277,7 @@ impl Shard {
         (may_serve, fate.map(|_| extent))
     }
 
-    /// A record's own write has completed. The extent, if the record is gone and nothing else holds it.
+    /// A record's own write has completed. Returns the extent if the record is gone and nothing else holds it.
     pub(crate) fn written(&mut self, hash: KeyHash, first: Chunk, ok: bool) -> Option<Extent> {
         if let Some(hold) = self.held.get_mut(&first.0)
             && hold.writing
@@ -330,14 +333,15 @@ impl Shard {
             leaves(short);
             swept.records += 1;
             swept.chunks += u64::from(entry.extent().len.0);
-            // Nobody can have pinned a record under another hash than its own and still care for its fate.
+            // A reader that pinned the record under another key's hash does not need to know its fate.
             let _ = hold_or_free(held, entry, KeyHash(0), Fate::Evicted);
             false
         });
         swept
     }
 
-    /// Takes everything out that begins in `stretch` and is neither being written nor needed; gives the extents that are free now.
+    /// Removes everything that begins in `stretch` and is neither being written nor needed; returns the extents that
+    /// are free now.
     pub(crate) fn clear(&mut self, stretch: Extent, freed: &mut Vec<Extent>) -> Swept {
         let mut swept = Swept::default();
         let needed = match self.needed.is_empty() {
@@ -367,13 +371,13 @@ impl Shard {
         swept
     }
 
-    /// Is anything still being written in that extent?
+    /// Is a write to that extent under way?
     pub(crate) fn writes_within(&self, extent: Extent) -> bool {
         let mut holds = self.held.values();
         holds.any(|hold| hold.writing && extent.overlaps(hold.extent))
     }
 
-    /// What is still being read in that extent.
+    /// The extents that are still being read within that extent.
     pub(crate) fn read_within(&self, extent: Extent) -> impl Iterator<Item = Extent> {
         let holds = self.held.values().map(|hold| hold.extent);
         holds.filter(move |held| extent.overlaps(*held))
@@ -393,7 +397,7 @@ impl Shard {
             .flat_map(|number| self.index.segment(number).iter().map(|(_, entry)| entry))
     }
 
-    /// Bytes of memory, of what was allocated.
+    /// Bytes of allocated memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.index.memory_bytes() + self.book.as_ref().map_or(0, Book::memory_bytes)
     }
@@ -403,7 +407,7 @@ impl Shard {
         !self.invalidations.since(primary, began) && !self.softened.since(primary, began)
     }
 
-    /// The record at that spot is stale from now on, also for its present readers.
+    /// Marks the record at that spot as stale, also for its present readers.
     pub(crate) fn doubt(&mut self, spot: Spot) {
         let entry = self.index.get(spot).with_doubt();
         self.index.set(spot, entry);
@@ -412,7 +416,8 @@ impl Shard {
         }
     }
 
-    /// Has a soft purge met the record of that hash, and is it still in the index? `first`: where it was read, if it was.
+    /// Is the record of that hash in the index and marked as stale? `first` is the place where it was read, if it
+    /// was.
     pub(crate) fn marks_of(&self, hash: KeyHash, first: Option<Chunk>) -> (bool, bool) {
         if let Some(hold) = first.and_then(|first| self.held.get(&first.0)) {
             return (hold.doubted, hold.fate.is_none());
@@ -479,7 +484,7 @@ impl Shard {
     }
 }
 
-/// A record has left the index: its extent if nothing holds it, else its hold learns of its fate.
+/// A record has left the index: returns its extent if nothing holds it, else notes its fate in the hold.
 fn hold_or_free(
     held: &mut NumberMap<u32, Hold>,
     entry: Entry,

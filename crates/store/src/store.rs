@@ -68,21 +68,21 @@ pub struct Store {
     pub(crate) scan_reads: Mutex<Option<Reads>>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) flights: Mutex<Vec<Flight>>,
-    /// What waits in locality buffers, in bytes.
+    /// Bytes waiting in locality buffers.
     pub(crate) gathered_bytes: AtomicUsize,
-    /// Of late whoever stores says which server it is of, and it is gathered.
+    /// Recent records named their server and were gathered.
     pub(crate) gathers: AtomicBool,
     pub(crate) freed: Mutex<Vec<Extent>>,
-    /// Extents that could not be read: not used again.
+    /// Extents that could not be read and are not reused.
     pub(crate) bad: Mutex<Vec<Extent>>,
     pub(crate) predicates: Mutex<Predicates>,
     /// Fills that began below may be matched by a predicate.
     pub(crate) predicates_until: AtomicU64,
-    /// Fills that began below are refused: predicates that might be about them were forgotten.
+    /// Fills that began below are refused, because predicates that might match them were dropped.
     pub(crate) fills_from: AtomicU64,
-    /// Older records are read, so that predicates can be dropped.
+    /// The weeding: older records are read so that predicates can be dropped.
     pub(crate) weeding: Mutex<Bed>,
-    /// What has left the index and may be found after a crash.
+    /// Records that left the index and may be found after a crash.
     pub(crate) left: Mutex<Left>,
     /// Where the next stretch to be swept begins.
     pub(crate) hand_at: AtomicU32,
@@ -93,18 +93,18 @@ pub struct Store {
     /// Chunks ahead of the hand that are swept next.
     pub(crate) stretch_chunks: u32,
     pub(crate) moves: Mutex<Moves>,
-    /// Needs, and bytes of what is needed; each shard has its own.
+    /// The number of needs and their bytes; each shard has its own table.
     pub(crate) needs: AtomicU64,
     pub(crate) needed_bytes: AtomicU64,
     /// Chunks of what is needed and lies in the stretch that the hand comes to next, or somewhat more.
     pub(crate) due_chunks: AtomicU32,
     pub(crate) pool: Pool,
     pub(crate) pause: Pause,
-    /// What to write before anything else.
+    /// The writes of the opening.
     pub(crate) opening: Mutex<Vec<(u64, Bytes)>>,
-    /// False while the allocator does not know yet what is free.
+    /// False while the allocator does not know the free chunks yet.
     pub(crate) open_for_records: AtomicBool,
-    /// Newer versions may yet be found: what is read is not written again, lest it pass for the newest.
+    /// A scan may still find newer versions, so records are not written again: the copy would pass for the newest.
     pub(crate) scanning: AtomicBool,
     pub(crate) closed: AtomicBool,
     pub(crate) counters: Counters,
@@ -127,7 +127,7 @@ impl Store {
         let total = extent::Chunks(geometry.data_chunks);
         let (space, room) = match limits.replacement {
             Replacement::SecondChance { .. } => {
-                // All of it is the hand's; it gives the allocator a region at a time.
+                // The hand has everything; it gives the allocator a region at a time.
                 let all = Extent::new(Chunk(0), total);
                 let space = Unified::from_used(total, std::iter::once(all))
                     .expect("the whole area is within the area");
@@ -229,7 +229,7 @@ impl Store {
         self.limits.fragment_bytes
     }
 
-    /// The present: a fill, a promotion to memory or a revalidation notes it when it begins.
+    /// The present sequence. A fill, a promotion to memory or a revalidation notes it when it begins.
     pub fn sequence(&self) -> Sequence {
         self.sequence.load(Ordering::SeqCst)
     }
@@ -275,14 +275,14 @@ impl Store {
         read: Option<&Read>,
     ) -> Result<RecordParts, Corrupt> {
         let parts = self.decode_whole(bytes, expect, read.map(|read| read.extent))?;
-        // What an older store has left is not what was promised.
+        // Bytes of an earlier epoch are not the promised record.
         match parts.sequence < self.accept_from {
             true => Err(Corrupt::Invalidated),
             false => Ok(parts),
         }
     }
 
-    /// A record's own proofs: that it is whole, of this store, of this key, and in its place.
+    /// Verifies that a record is whole, of this store, of this key, and in its place.
     fn decode_whole(
         &self,
         bytes: &Bytes,
@@ -328,7 +328,7 @@ impl Store {
         verified
     }
 
-    /// A write that the device lost without a word may leave what was there in the round before, perhaps the same key, since purged.
+    /// A lost write leaves the record of the earlier round, perhaps of the same key and purged since.
     fn is_of_earlier_round(&self, sequence: Sequence, extent: Extent) -> bool {
         let region = extent.first.0 / self.geometry.region_chunks;
         let opened_at = self.opened_at.get(region as usize);
@@ -347,13 +347,12 @@ impl Store {
         }
     }
 
-    /// What purges of single keys say of a record.
+    /// Compares a record with purges of single keys.
     fn standing_of(&self, parts: &RecordParts, hash: KeyHash, extent: Option<Extent>) -> Met {
         let number = self.shard_of(parts.primary);
         let shard = self.shard(number);
         let (primary, began) = (parts.primary, parts.began);
-        // A write that the device lost without a word may leave an older record of the same key in the same place, whole; and that
-        // one may have been purged.
+        // A lost write may leave a whole older record of the same key in the same place, which may have been purged.
         let mut dead = extent.is_some() && shard.invalidations.is_known_since(primary, began);
         // What waits in a locality buffer has no entry to be marked.
         let mut stale = shard.markers.doubted_at(primary) > began
@@ -368,7 +367,7 @@ impl Store {
             }
         };
         stale |= is_doubted;
-        // One that was evicted while it was read may be served, though its region was noted meanwhile.
+        // A record that was evicted while it was read may be served, even if its region was noted meanwhile.
         dead |= is_indexed
             && extent.is_some_and(|extent| self.is_of_earlier_round(parts.sequence, extent));
         Met { dead, stale }
@@ -403,13 +402,13 @@ impl Store {
         crate::lock(&self.predicates).percent_taken()
     }
 
-    /// May a predicate be about what began then?
+    /// May a predicate match a record that began then?
     pub fn predicates_since(&self, began: Sequence) -> bool {
         began < self.predicates_until.load(Ordering::SeqCst)
     }
 
-    /// Is there room for a record of so many bytes now, or will it be made at once? After a start, and in a small store that is
-    /// written to faster than room is made, it takes a moment.
+    /// Is there room for a record of this length, or will it be made at once? After a start, and in a small store
+    /// with fast writes, it takes a moment.
     pub fn has_room_for(&self, bytes: u64) -> bool {
         let writer = self.writer();
         let has_room = match &writer.room {
@@ -425,8 +424,7 @@ impl Store {
         has_room && self.takes_records()
     }
 
-    /// Is it worth waking whoever asks for [`Self::next_work`] and [`Self::next_move`], so that room is made? It asks by itself now and then; this is for
-    /// when it should not wait. Errs on the side of yes.
+    /// Should the background thread be woken to make room? It also looks by itself from time to time. In doubt yes.
     pub fn wants_room(&self) -> bool {
         let is_short = match &self.writer().room {
             Room::Hand(hand) => hand.is_short(),
@@ -450,8 +448,7 @@ impl Store {
             || self.invalidated_since(primary, began)
     }
 
-    /// Is a purge known that is newer than what began then, and about it? Errs on the side of no, and so is not enough for a fill:
-    /// that asks [`Self::is_invalid`].
+    /// Is there a known purge that is newer and matches? In doubt no, so a fill must use [`Self::is_invalid`].
     pub fn is_purged_since(
         &self,
         primary: KeyHash,
@@ -465,7 +462,7 @@ impl Store {
         is_known || self.is_matched(began, key, meta)
     }
 
-    /// Is a record that a scan has found dead by what is known since the start?
+    /// Is a record found by a scan dead because of invalidations since the start?
     pub(crate) fn is_dead(
         &self,
         primary: KeyHash,
@@ -585,7 +582,8 @@ impl Store {
             figures.index_bytes += shard.memory_bytes() as u64;
             figures.live_bytes += shard.index.chunks();
         }
-        // One after the other, while others write: what does not add up for a moment is not below zero.
+        // The figures are read one after the other while others write; saturate where they do not add up for a
+        // moment.
         let chunks = [figures.live_bytes, never_written];
         let dead = chunks
             .iter()
@@ -630,7 +628,7 @@ impl Store {
         let rebuilt = Unified::from_used(writer.space.total(), used.iter().copied())
             .map_err(|e| e.to_string())?;
         match &writer.room {
-            // What the records leave free and the allocator does not have is dead, or ahead of the writer.
+            // Space without records that the allocator does not have is dead, or ahead of the writer.
             Room::Hand(hand) => {
                 if let Some(extent) = used.iter().find(|extent| !writer.space.is_used(**extent)) {
                     return Err(format!("{extent} is in use, and free for the allocator"));

@@ -13,7 +13,7 @@ use tokio::task::spawn_local;
 
 const MIB: u64 = 1 << 20;
 
-/// Begins an operation as a task would, and leaves it at once.
+/// Begins an operation as a task would, and drops its future at once.
 fn begin_and_leave(operation: impl Future) {
     let mut operation = Box::pin(operation);
     let _ = operation
@@ -195,7 +195,7 @@ fn the_end_of_the_file_is_short_and_never_moves() {
                 );
                 let far = engine.read(u64::MAX - 4, 200).await;
                 assert!(matches!(far, Err(IoFault::Short { got: 0, .. })), "{far:?}");
-                // Somebody cuts the file behind our back.
+                // Another process truncates the file.
                 StdOpenOptions::new()
                     .write(true)
                     .open(&path)

@@ -13,10 +13,10 @@ const SIZE: usize = 256 << 10;
 const BLOCK: usize = 4096;
 const BLOCKS: usize = SIZE / BLOCK;
 
-/// What happens together: writes of whole blocks, then, when they are answered, reads of any range.
+/// One round: writes of whole blocks and, when these have completed, reads of any range.
 #[derive(Clone, Debug)]
 struct Round {
-    /// (first block, blocks, byte); where two overlap the later is left out, as their order would be anybody's guess
+    /// (first block, blocks, byte); of two that overlap the later is left out, since their order is undefined
     writes: Vec<(usize, usize, u8)>,
     /// (at, len, the waiter stays)
     reads: Vec<(usize, usize, bool)>,

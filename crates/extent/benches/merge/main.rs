@@ -1,5 +1,5 @@
-//! What freeing and allocating cost, by the number of free pieces and their length: front-rear hashing against
-//! testing bits in a row and against balanced trees.
+//! The cost of freeing and allocating by the number and length of free pieces: front-rear hashing, testing bits in a
+//! row, and balanced trees.
 //!
 //! ```text
 //! cargo bench -p extent               the full table: under two minutes of one core, 2 GiB

@@ -208,7 +208,7 @@ fn the_largest_size_does_not_overflow() {
         decoder.next(b"abc"),
         Ok(Chunk::Data { start: 0, end: 3 })
     ));
-    // No body is that long: somebody hopes that we, or the next one, calculate with fewer bits.
+    // No body is that long. An attacker hopes that some reader's arithmetic overflows.
     for larger in ["8000000000000000\r\n", "ffffffffffffffff\r\n"] {
         refused(larger, Fault::ChunkSize);
     }

@@ -1,7 +1,7 @@
 //! `GET /metrics`: the facts in the text format of OpenMetrics 1.0, which Prometheus reads.
 //!
-//! Names begin with `loligo_`. Counters, gauges and their meanings come from the tables where they are
-//! counted (`metrics::Counters`, `store::Figures`), so a new one shows up here by itself.
+//! Names begin with `loligo_`. Counters, gauges and their meanings come from the tables that define them
+//! (`metrics::Counters`, `store::Figures`), so a new one appears here by itself.
 //!
 //! Latencies: our four buckets to a power of two are merged to one, from 8 us to 17 s; the edges are edges of
 //! the fine buckets too, so no count is guessed.
@@ -27,7 +27,7 @@ use crate::{
     record::metrics::STATUS_CLASSES,
 };
 
-/// The media type of what [`render`] gives.
+/// The media type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Upper edges of the latency buckets as powers of two of a microsecond.
@@ -36,7 +36,7 @@ const EDGE_POWERS: std::ops::RangeInclusive<usize> = 3..=24;
 /// The whole exposition.
 pub fn render(facts: Facts) -> String {
     let mut all = Registry::default();
-    // Under the names that every program has them by.
+    // Under the standard names.
     all.register_collector(Box::new(Kernel(facts.process)));
     let registry = all.sub_registry_with_prefix("loligo");
     let version = Info::new([("version", facts.version)]);
@@ -180,7 +180,7 @@ impl Exposition {
         Ok(())
     }
 
-    /// By listener, origin and class of status, as far as there were any; and why origins failed.
+    /// Answers by listener, origin and class of status; failures of origins by cause.
     fn answers(&self, e: &mut Encoder<'_>) -> fmt::Result {
         let Facts {
             counted, labels, ..

@@ -1,13 +1,13 @@
-//! What there is to tell, gathered at one moment.
+//! All figures, gathered at one moment.
 //!
-//! [`Facts`] is everything `/metrics` and `/status` say, in plain numbers, so that both say the same.
-//! A [`Snapshot`] adds up the workers' counters; two of them make a rate. [`History`] keeps the snapshots of
-//! the last minute, since what happens now is asked more often than what happened since the start.
+//! [`Facts`] has everything that `/metrics` and `/status` report, as plain numbers, so that both agree. A
+//! [`Snapshot`] adds up the workers' counters; two of them make a rate. [`History`] keeps the snapshots of the last
+//! minute.
 //!
 //! Workers count on while we read, so the numbers of one snapshot may differ by the requests that
 //! finished meanwhile.
 //!
-//! Hit ratios leave out tunnels (nobody can cache those) and errors (nobody answered those).
+//! Hit ratios leave out tunnels, which cannot be cached, and errors.
 //!
 //! Not known here: HTTP, text formats.
 
@@ -50,7 +50,7 @@ pub struct Simple {
 }
 
 impl Simple {
-    /// Goes up and down?
+    /// Is it a gauge?
     pub fn is_gauge(&self) -> bool {
         self.name.ends_with("_open")
     }
@@ -200,7 +200,7 @@ impl Snapshot {
                 }
             }
         }
-        // 200 is not counted on its own.
+        // 200 is the rest.
         let all: u64 = classes.iter().map(|class| class.requests).sum();
         statuses[200] = all.saturating_sub(statuses.iter().sum());
         Snapshot {
@@ -223,13 +223,13 @@ impl Snapshot {
         &self.rows
     }
 
-    /// How many answers had each status, of those there were.
+    /// The number of answers of each status that occurred.
     pub fn statuses(&self) -> impl Iterator<Item = (usize, u64)> {
         let all = self.statuses.iter().copied().enumerate();
         all.filter(|(_, answers)| *answers > 0)
     }
 
-    /// How many answers had a status of each class: see [`STATUS_CLASSES`].
+    /// The number of answers by class of status: see [`STATUS_CLASSES`].
     pub fn status_classes(&self) -> [u64; STATUS_CLASSES.len()] {
         let mut classes = [0; STATUS_CLASSES.len()];
         for (status, answers) in self.statuses() {
@@ -248,7 +248,7 @@ impl Snapshot {
         &self.simple
     }
 
-    /// One of them by name; 0 if there is none.
+    /// The counter of that name; 0 if there is none.
     pub fn value(&self, name: &str) -> u64 {
         let found = self.simple.iter().find(|s| s.name == name);
         found.map_or(0, |s| s.value)
@@ -270,7 +270,7 @@ impl Snapshot {
         self.classes.iter().map(|c| c.bytes).sum()
     }
 
-    /// The latencies of all requests but tunnels, whose length is the client's affair.
+    /// The latencies of all requests except tunnels, whose duration depends on the client.
     pub fn latency(&self) -> Histogram {
         let mut all = Histogram::new();
         for (class, figures) in self.classes() {
@@ -305,7 +305,7 @@ impl Snapshot {
         (all > 0).then(|| hits as f64 / all as f64)
     }
 
-    /// What happened from `earlier` to this, and in how many seconds. Gauges stay as they are now.
+    /// The difference to `earlier`, and the seconds between. Gauges keep their present values.
     pub fn since(&self, earlier: &Snapshot) -> (Snapshot, f64) {
         let pairs = self.classes.iter().zip(&earlier.classes);
         let classes = pairs.map(|(now, then)| ClassFigures {
@@ -360,7 +360,7 @@ impl History {
         self.0.push_back(snapshot);
     }
 
-    /// What happened lately, and in how many seconds; `None` before anything was noted.
+    /// The figures of the last minute, and the seconds they cover; `None` before the first snapshot.
     pub fn recent(&self, now: &Snapshot) -> Option<(Snapshot, f64)> {
         self.0.front().map(|oldest| now.since(oldest))
     }
@@ -375,7 +375,7 @@ pub struct MemoryFacts {
     pub bytes_max: u64,
     /// Objects held.
     pub objects: u64,
-    /// Objects pushed out since the start.
+    /// Objects evicted since the start.
     pub evicted: u64,
 }
 
@@ -386,15 +386,15 @@ pub struct StoreFacts {
     pub path: String,
     /// Its size.
     pub bytes: u64,
-    /// Did a write fail lately, so that nothing is stored for a while?
+    /// Is storing paused because a write failed?
     pub paused: bool,
-    /// Has its device given no answer for so long that nobody asks it?
+    /// Is its device set aside?
     pub aside: bool,
-    /// Bytes of reads that nobody waits for any more and the device has not ended.
+    /// Bytes of abandoned reads that the device has not finished.
     pub abandoned_bytes: u64,
-    /// How far the scan after an unclean stop has come; `None`: there is nothing left of it.
+    /// The progress of the scan after an unclean stop; `None` if there is none.
     pub recovery: Option<Progress>,
-    /// What the store counts.
+    /// The store's figures.
     pub figures: Figures,
 }
 
@@ -405,7 +405,7 @@ pub struct Facts {
     pub version: &'static str,
     /// Running, draining or stopping.
     pub phase: Phase,
-    /// Since the process came up.
+    /// The time since the process started.
     pub uptime: Duration,
     /// How the disk is read and written; `none` without one.
     pub io_engine: &'static str,
@@ -413,7 +413,7 @@ pub struct Facts {
     pub connections_max: u64,
     /// The memory tier.
     pub memory: MemoryFacts,
-    /// Bytes kept of heads that are not complete.
+    /// Bytes of incomplete heads.
     pub head_bytes: u64,
     /// Bytes of bodies on their way from origins to clients and store.
     pub transfer_bytes: u64,
@@ -423,16 +423,16 @@ pub struct Facts {
     pub stores: Vec<StoreFacts>,
     /// Stores that could not be opened.
     pub stores_absent: u64,
-    /// The workers' counters, and our own purges.
+    /// The workers' counters and the purges of the admin interface.
     pub counted: Snapshot,
-    /// What their rows count.
+    /// The labels of their rows.
     pub labels: Vec<Label>,
     /// The process, as the kernel sees it.
     pub process: Process,
 }
 
 impl Facts {
-    /// Gathers. `purges`: those that came by the admin interface.
+    /// Gathers the figures. `purges`: those by the admin interface.
     pub fn gather(shared: &Shared, purges: u64) -> Facts {
         let now = Instant::now();
         let mut counted = Snapshot::of(&shared.counters, now);

@@ -1,9 +1,9 @@
 //! `GET /history`: the last hour, one sample every [`STEP`].
 //!
-//! Columns, oldest first, all of one length, so that a page can draw them as they are. Rates are of the time between two samples; what
-//! there was nothing of (the latency of no request) is `null`.
+//! Columns of equal length, oldest first, ready to be drawn. Rates are for the time between two samples. A value
+//! without data (the latency of no requests) is `null`.
 //!
-//! Kept by the control thread, whoever looks. Limits: [`SAMPLES_MAX`] samples, about 100 bytes each.
+//! The control thread keeps it. Limits: [`SAMPLES_MAX`] samples, about 100 bytes each.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -19,7 +19,7 @@ pub const STEP: Duration = Duration::from_secs(10);
 /// Samples kept: an hour.
 pub const SAMPLES_MAX: usize = 360;
 
-/// What happened between two looks.
+/// A sample.
 #[derive(Clone, Copy)]
 struct Sample {
     requests_per_s: f64,
@@ -119,11 +119,11 @@ pub struct Columns {
     status_4xx_per_s: Vec<f64>,
     status_5xx_per_s: Vec<f64>,
     origin_failures_per_s: Vec<f64>,
-    /// Of all requests but tunnels.
+    /// All requests except tunnels.
     p50_us: Vec<Option<f64>>,
     p99_us: Vec<Option<f64>>,
     connections_open: Vec<f64>,
-    /// Processor time a second: 1.5 is a core and a half.
+    /// Processor time a second: 1.5 means one and a half cores.
     cpu_cores: Vec<Option<f64>>,
     resident_bytes: Vec<Option<f64>>,
 }

@@ -1,11 +1,11 @@
-//! The admin interface's end of an HTTP/1.1 connection.
+//! HTTP/1.1 for the admin interface.
 //!
-//! Reads a head, has it answered, writes the answer, and so on; strict about framing like the proxy itself, for
-//! the same parser does the reading. Nothing here takes a body: a request that announces one is refused with 413.
+//! Reads a head, has it answered, writes the answer, and so on, with the proxy's own strict parser. No request may
+//! have a body: one that announces a body is refused with 413.
 //!
 //! Limits: [`WAIT_MAX`] for each head, each answer and each pause between requests; head sizes by the caller.
 //!
-//! Not known here: what there is to ask for.
+//! Not known here: the resources.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,9 +18,9 @@ use tokio::{
     time::timeout,
 };
 
-/// The longest wait for a request, for the rest of its head, and for an answer to be taken.
+/// The longest wait for a request, for the rest of its head, and for the client to take an answer.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Bytes read and thrown away after a refusal, so that the client gets to see it (RFC 9112 §9.6).
+/// Bytes read and dropped after a refusal, so that the client can read the answer (RFC 9112 §9.6).
 const LINGER_BYTES: usize = 64 << 10;
 const LINGER_MAX: Duration = Duration::from_secs(1);
 
@@ -42,14 +42,14 @@ pub struct Answer {
     pub status: u16,
     /// Media type of the body.
     pub content_type: &'static str,
-    /// The methods that would do, with a 405.
+    /// The allowed methods, with a 405.
     pub allow: Option<&'static str>,
-    /// What it says.
+    /// The body.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// A few words; a newline is put behind them.
+    /// A few words and a newline.
     pub fn text(status: u16, words: &str) -> Answer {
         Answer {
             status,
@@ -72,7 +72,7 @@ impl Answer {
         }
     }
 
-    /// A JSON document of columns, which nobody reads line by line.
+    /// A compact JSON document.
     pub fn json_in_a_line(document: &impl serde::Serialize) -> Answer {
         let mut body = serde_json::to_vec(document)
             .expect("our documents have text for names, which JSON can say");
@@ -96,7 +96,7 @@ impl Answer {
         field("Content-Type", self.content_type);
         field("Content-Length", &self.body.len().to_string());
         field("Cache-Control", "no-store");
-        // For browsers: nothing of this is to be framed, guessed at or mixed with other sites' content.
+        // Tells browsers not to frame it, guess its type, or let it load other sites' content.
         field("X-Content-Type-Options", "nosniff");
         field("Content-Security-Policy", CONTENT_SECURITY_POLICY);
         if let Some(methods) = self.allow {
@@ -116,7 +116,7 @@ impl Answer {
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What the bytes at hand come to.
+/// The result of reading a head.
 struct Turn {
     /// How many of them are used up.
     used: usize,
@@ -227,7 +227,7 @@ async fn turn(
         answer: answer(&request).await,
         //= rfc9110 §9.3.2   HEAD: the fields of GET, without content
         head_only: view.method == "HEAD",
-        // To an HTTP/1.0 client we would have to promise it; closing is simpler.
+        // An HTTP/1.0 client would need a promise to keep it open; closing is simpler.
         keep_open: view.keep_alive && view.version == Version::Http11,
     })
 }
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     use crate::admin::testing;
 
-    /// What is answered to these bytes, and whether the connection stays open.
+    /// The answer to these bytes, and whether the connection stays open.
     fn asked(bytes: &str) -> Option<(String, bool)> {
         let echo = async |r: &Request<'_>| Answer::text(200, &format!("{} {}", r.method, r.target));
         let limits = Limits::default();

@@ -1,4 +1,4 @@
-//! The admin interface: what goes on, and purging.
+//! The admin interface: figures and purges.
 //!
 //! | request | answer |
 //! |---|---|
@@ -12,13 +12,13 @@
 //! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |
 //! | `DELETE /cache?...&soft=1` | makes it stale instead |
 //!
-//! It runs on the control thread, so that asking costs the workers nothing but some shared cache lines. Two parts
-//! gather (`facts`), two render, one speaks HTTP (`http`); here is decided who may ask for what.
+//! It runs on the control thread, so it costs the workers nothing but some shared cache lines. `facts` gathers,
+//! `status` and `exposition` render, `http` speaks HTTP; this file decides which requests are allowed.
 //!
-//! Whoever's address is allowed may ask. A web page in that person's browser may not: the browser lets it read, and send
-//! PURGE and DELETE, only under its own host name, and a name that was made to point here (DNS rebinding) is not an IP
-//! address, `localhost` or a name of the settings, which is what Host must be. In absolute form no page can ask, and no browser
-//! leaves Host out, so a health check in HTTP/1.0 may; what changes something is refused then all the same.
+//! Allowed addresses may use it, but web pages in a browser there must not. A browser lets a page read, and send
+//! PURGE and DELETE, only under the page's own host name. With DNS rebinding that name may point here, so Host must
+//! be an IP address, `localhost` or a configured name. Pages cannot send absolute form, and browsers always send
+//! Host, so a health check in HTTP/1.0 may leave it out; requests that change something may not.
 //!
 //! Limits: [`CONNECTIONS_MAX`], the waits in `http`, heads by the proxy's own limit on targets.
 
@@ -63,11 +63,12 @@ use crate::{
     worker,
 };
 
-/// Connections at once; further ones wait in the kernel's backlog. Idle ones are closed soon, so not for long.
+/// The most connections at once. Further ones wait in the kernel's backlog, not for long, since idle ones are closed
+/// soon.
 const CONNECTIONS_MAX: usize = 64;
 /// Room for the field lines of a request.
 const FIELD_BYTES_MAX: usize = 16 << 10;
-/// What may stand around a URL in a target.
+/// Room for the text around a URL in a target.
 const AROUND_URL_BYTES_MAX: usize = 1 << 10;
 
 const GET: &str = "GET, HEAD";
@@ -96,7 +97,7 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
                     });
                 }
                 Err(error) => {
-                    // Out of descriptors, most likely: give connections time to end instead of spinning.
+                    // Probably out of descriptors: wait for connections to end instead of spinning.
                     tracing::warn!(%error, "cannot accept a connection to the admin interface");
                     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
                 }
@@ -114,13 +115,13 @@ struct Admin {
     limits: http1::Limits,
     history: RefCell<History>,
     hour: RefCell<Hour>,
-    /// Purges asked for here. (The workers' counters have one writer each.)
+    /// Purges by this interface. (The workers' counters have one writer each.)
     purges: Cell<u64>,
 }
 
 impl Admin {
     fn new(shared: Arc<Shared>) -> Admin {
-        // A URL that a client may ask for must fit in here, each byte as three.
+        // A URL of the longest target must fit, with each byte percent-encoded.
         let target_bytes_max = shared.limits.target_bytes_max * 3 + AROUND_URL_BYTES_MAX;
         Admin {
             listeners: worker::listener_states(&shared),
@@ -249,7 +250,7 @@ impl Admin {
         }
     }
 
-    /// The answer to somebody who wants to change something and called us by a name of their own.
+    /// Refuses a change under a foreign host name.
     fn refuse_foreign_name(&self, request: &Request<'_>) -> Option<Answer> {
         let is_ours = request.host.is_some_and(|host| self.is_own_host(host));
         (!is_ours).then(|| Answer::json(403, &json!({ "purged": false, "error": FOREIGN_NAME })))
@@ -259,7 +260,7 @@ impl Admin {
         Authority::parse(host).is_some_and(|authority| self.is_own_name(authority))
     }
 
-    /// Is it an IP address, `localhost` or a name of the settings, with or without a port?
+    /// Is it an IP address, `localhost` or a configured name?
     fn is_own_name(&self, Authority { host, .. }: Authority<'_>) -> bool {
         let named = &self.shared.plan.admin_names;
         host.eq_ignore_ascii_case("localhost")
@@ -301,7 +302,7 @@ fn not_allowed(methods: &'static str) -> Answer {
 
 const FOREIGN_NAME: &str = "ask this interface by IP address, localhost or a name in admin.names: another name may be a web page's trick";
 
-/// Three digits behind the point are enough for everybody.
+/// Rounds to three digits after the point.
 fn rounded(x: f64) -> f64 {
     (x * 1000.0).round() / 1000.0
 }

@@ -1,6 +1,6 @@
-//! What the kernel says of this process, from `/proc`: processor time, memory, open files.
+//! Processor time, memory and open files of this process, from `/proc`.
 //!
-//! What cannot be read is left out, not 0.
+//! A value that cannot be read is left out, not 0.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ const USER_TIME: usize = 11;
 const SYSTEM_TIME: usize = 12;
 const START_TIME: usize = 19;
 
-/// One look at it.
+/// The state of the process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Process {
     /// Processor time so far, of all threads, user and system; seconds.
@@ -24,14 +24,14 @@ pub struct Process {
     pub resident_bytes: Option<u64>,
     /// Open files, sockets among them.
     pub open_fds: Option<u64>,
-    /// How many there may be.
+    /// The limit of open files.
     pub max_fds: Option<u64>,
     /// When it started, seconds since 1970.
     pub started_unix_s: Option<f64>,
 }
 
 impl Process {
-    /// Looks.
+    /// Reads the state.
     pub fn now() -> Process {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let field = |at| ticks(&stat, at);
@@ -40,7 +40,7 @@ impl Process {
                 .zip(field(SYSTEM_TIME))
                 .map(|(user, system)| user + system),
             resident_bytes: resident(),
-            // The directory that is read is one of them.
+            // One of them is the directory being read.
             open_fds: fs::read_dir("/proc/self/fd")
                 .ok()
                 .map(|files| (files.count() as u64).saturating_sub(1)),
@@ -72,7 +72,7 @@ fn max_fds(limits: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Worked out once, or a clock that is set would start it anew.
+/// Computed once, or setting the clock would change it.
 fn started(stat: &str) -> Option<f64> {
     static STARTED: OnceLock<Option<f64>> = OnceLock::new();
     *STARTED.get_or_init(|| {

@@ -1,8 +1,7 @@
 //! `GET /status`: the facts as JSON for people and scripts.
 //!
-//! Names carry their units. Ratios and latencies of nothing are `null`. `recent` tells of the last minute; all else
-//! is since the start. `counters` holds every counter under the name it has in `/metrics`, grouped by what it is
-//! about.
+//! Names carry their units. Ratios and latencies without data are `null`. `recent` covers the last minute, all else
+//! the time since the start. `counters` has every counter under its name in `/metrics`, grouped by subject.
 
 use std::{net::SocketAddr, sync::PoisonError};
 
@@ -42,19 +41,19 @@ pub struct Status {
     counters: InOrder<InOrder<u64>>,
     /// Answers by status.
     statuses: Vec<Answers>,
-    /// By listener and origin, as far as there were any.
+    /// By listener and origin.
     answers: Vec<AnswersOf>,
-    /// Why origins failed, as far as they did.
+    /// Failures of origins by cause.
     origin_failures: InOrder<u64>,
     process: ProcessFigures,
-    /// What is asked for most lately, if `admin.top` is on.
+    /// The most requested hosts and URLs, if `admin.top` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     top: Option<Told>,
 }
 
 #[derive(Serialize)]
 struct Answers {
-    /// 0: none was sent, the client had gone.
+    /// 0: no answer was sent, because the client had gone.
     status: usize,
     answers: u64,
 }
@@ -62,7 +61,7 @@ struct Answers {
 #[derive(Serialize)]
 struct AnswersOf {
     listener: String,
-    /// The origin that a route names; `other` on forward listeners, and where no route took it.
+    /// The origin of the route; `other` on forward listeners and without a route.
     origin: String,
     response_bytes: u64,
     by_status: InOrder<u64>,
@@ -160,15 +159,15 @@ struct Store {
     bytes: u64,
     io_engine: &'static str,
     paused: bool,
-    /// Nobody asks its device, because it does not answer.
+    /// Its device does not answer and is set aside.
     aside: bool,
-    /// While what was written before an unclean stop is looked through.
+    /// During the scan after an unclean stop.
     recovery: Option<Recovery>,
-    /// Taken by records that can be looked up.
+    /// Bytes of records that can be looked up.
     live_bytes: u64,
-    /// Written, and of no record any more.
+    /// Bytes of dead records.
     dead_bytes: u64,
-    /// Not written since the store was made.
+    /// Bytes never written.
     never_written_bytes: u64,
     now: InOrder<u64>,
     since_opened: InOrder<u64>,
@@ -363,7 +362,7 @@ fn by_class<T>(counted: &Snapshot, of: impl Fn(&ClassFigures) -> T) -> InOrder<T
     InOrder(counted.classes().map(entry).collect())
 }
 
-/// Which group a counter belongs to; by the beginning of its name, so that a new one finds its place.
+/// The group of a counter, by the beginning of its name, so that a new one finds its place.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("client", &["client_", "requests_", "tunnels", "body_"]),
     ("origin", &["origin_", "revalidations", "flights_"]),

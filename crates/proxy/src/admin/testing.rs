@@ -73,7 +73,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
     })
 }
 
-/// What comes of it.
+/// The result.
 pub fn wait<T>(what: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_time().build().unwrap().block_on(what)

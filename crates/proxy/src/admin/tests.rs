@@ -1,4 +1,4 @@
-//! Who may ask for what, and what is answered.
+//! Requests, and which of them are allowed.
 
 use super::*;
 use crate::{cache::opening::Absent, health::pulse::Pulse};

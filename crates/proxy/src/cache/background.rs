@@ -1,8 +1,8 @@
-//! The background thread: one thread that carries out what the stores do in the background.
+//! The background thread of all stores.
 //!
-//! Log commits, notes, checkpoints and the scan after an unclean stop are decided by `store`; here they are done, on an engine
-//! of their own, so that no worker's requests wait behind them. Whoever invalidates rings the wake-up and waits for its
-//! durability handles.
+//! `store` decides on log commits, notes, checkpoints and the scan after an unclean stop. This thread carries them
+//! out on engines of its own, so that no worker's requests wait behind them. An invalidation wakes the thread and
+//! waits for its durability handles.
 //!
 //! Not known here: what the work means.
 
@@ -26,28 +26,28 @@ use crate::{
     health::pulse::{Pulse, StoreWork},
 };
 
-/// How long a start waits for the first room to be made, so that the first answers are stored too.
+/// How long a start waits for the first room, so that the first answers are stored too.
 const ROOM_MAX: Duration = Duration::from_millis(500);
-/// How often the log is told how far a scan has come.
+/// How often the progress of a scan is logged.
 const SCAN_TOLD_EVERY: Duration = Duration::from_secs(5);
-/// How often a store is asked for work when nobody rings.
+/// How often a store is asked for work without a wake-up.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a clean stop may take; then the next start goes on as after a crash.
+/// How long a clean stop may take. After that the next start is one after a crash.
 const CLOSE_MAX: Duration = Duration::from_secs(30);
 
-/// How long a stop waits for all that: for what is under way, the last writes, the checkpoint, and the engines.
+/// How long a stop waits in all: for operations under way, the last writes, the checkpoint, and the engines.
 const CLOSED_MAX: Duration = Duration::from_secs(120);
 
-/// Wakes the background thread, and those who wait for it.
+/// Wakes the background thread, and the callers that wait for it.
 #[derive(Debug, Default)]
 pub struct WakeUp {
     wake: Notify,
     done: Notify,
-    /// Of the background thread, once there is one.
+    /// The background thread, once it runs.
     signs: OnceLock<Signs>,
 }
 
-/// The background thread's signs of life.
+/// The background thread's heartbeat.
 #[derive(Debug)]
 struct Signs {
     pulse: Pulse,
@@ -61,24 +61,25 @@ impl WakeUp {
         self.wake.notify_waiters();
     }
 
-    /// Whether the background thread moves; `None`: there is none.
+    /// The heartbeat of the background thread; `None` without one.
     pub fn background_pulse(&self) -> Option<&Pulse> {
         self.signs.get().map(|signs| &signs.pulse)
     }
 
-    /// Whether its work at each store ends, in the set's order.
+    /// For each store, whether its work ends, in the set's order.
     pub fn works(&self) -> &[StoreWork] {
         self.signs.get().map_or(&[], |signs| &signs.works)
     }
 
-    /// Waits until some work was done, for so long at most.
+    /// Waits until some work was done, with a limit.
     pub async fn work_done(&self, longest: Duration) {
         let done = self.done.notified();
         self.ring();
         let _ = tokio::time::timeout(longest, done).await;
     }
 
-    /// Waits until the invalidation is durable, has failed, or the deadline has passed or there is no hope (then it is still pending).
+    /// Waits until the invalidation is durable or has failed. Gives up, with the invalidation still pending, at the
+    /// deadline or if the device is set aside.
     pub async fn settle(
         &self,
         set: &Set,
@@ -97,7 +98,7 @@ impl WakeUp {
             if left.is_zero() || is_hopeless() {
                 return Settled::Pending;
             }
-            // Not longer than a tick: a ring may come while nobody listens.
+            // Not longer than a tick, since a wake-up may come between two waits.
             let _ = tokio::time::timeout(left.min(TICK), done).await;
         }
     }
@@ -131,10 +132,10 @@ impl BackgroundThread {
         Ok((BackgroundThread { stop, closed }, is_ready))
     }
 
-    /// Closes the stores in order: all workers have ended. What became of each.
+    /// Closes the stores after all workers have ended, and returns the result of each.
     pub fn close(self) -> Vec<Result<(), String>> {
         self.stop.send_replace(true);
-        // Not until the thread has ended: if a disk hangs, that is when the disk likes.
+        // Do not wait for the thread to end: a hung disk could hold it forever.
         let closed = self.closed.recv_timeout(CLOSED_MAX);
         closed.unwrap_or_else(|_| {
             vec![Err(
@@ -198,7 +199,7 @@ fn run(
     })
 }
 
-/// Says that this thread moves, whatever its operations wait for.
+/// Beats for this thread, even while its operations wait.
 async fn beat(wake_up: Arc<WakeUp>) {
     while let Some(pulse) = wake_up.background_pulse() {
         pulse.beat();
@@ -206,7 +207,7 @@ async fn beat(wake_up: Arc<WakeUp>) {
     }
 }
 
-/// Keeps one store, one of the set, until it is closed.
+/// Does the work of one store until it is closed.
 async fn keep(
     index: usize,
     store: Arc<Store>,
@@ -233,7 +234,7 @@ async fn keep(
                 step.notify_one();
             });
         }
-        // Not while it stops: nobody needs anything any more.
+        // Not during a stop: no answer needs anything any more.
         while closing_until.is_none()
             && let Some(moved) = store.next_move()
         {
@@ -287,12 +288,12 @@ async fn keep(
     }
 }
 
-/// When the store is to be asked again although nobody rings.
+/// When to ask the store again without a wake-up.
 fn next_look(store: &Store) -> Duration {
     Duration::from_millis(store.next_work_in_ms(unix_ms(), TICK.as_millis() as u64))
 }
 
-/// The scan after an unclean stop, as it is told to the log.
+/// The scan after an unclean stop, as it is logged.
 struct Scan {
     path: String,
     began: Instant,
@@ -308,7 +309,7 @@ impl Scan {
         })
     }
 
-    /// Says how far it has come, now and then, and that it is over.
+    /// Logs the progress from time to time, and the end.
     fn is_over(&mut self, store: &Store) -> bool {
         let path = &self.path;
         match store.recovery() {
@@ -333,7 +334,7 @@ impl Scan {
     }
 }
 
-/// Reads what somebody needs and writes it again, before room is made where it lies.
+/// Moves needed records: reads them and writes them again before the hand reaches them.
 async fn carry_out_move(store: &Store, engine: &Engine, moved: Move) {
     let read = engine.read(moved.offset(), moved.bytes()).await;
     let bytes = read
@@ -357,7 +358,7 @@ async fn carry_out(store: &Arc<Store>, engine: &Engine, work: Work) {
         WorkOp::Flush => engine.flush().await.map(|()| None),
         WorkOp::Yield => {
             tokio::task::yield_now().await;
-            // On a thread of its own: this one keeps the device busy meanwhile.
+            // On a thread of its own, while this one keeps the device busy.
             let store = Arc::clone(store);
             let computing = move || store.work_done(work.id, Ok(None), unix_ms());
             if let Err(error) = tokio::task::spawn_blocking(computing).await {

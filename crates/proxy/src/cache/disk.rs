@@ -1,17 +1,17 @@
 //! The stores' shell: carries out the reads and writes they ask for, on this worker's rings.
 //!
-//! Everything of a primary key is in one store of the set, so each call names it.
+//! One store of the set has everything of a primary key, so each call names the primary.
 //!
-//! Life of a disk hit: the index is asked under a short lock and pins the extent; one read (`lazy`); the pin goes;
-//! header, key and checksum are verified; the read's own buffer becomes the object's head and body. A record that lies
-//! where room will soon be made is written again.
-//! Where reads take long, a read reaches beyond its record ([`Storing::group_bytes`](crate::plan::Storing)): what it brings along of the same
-//! server is on its way to memory before it is asked for, a page's images say.
-//! Life of a stored miss: the record is copied into the cluster buffer; whoever fills the buffer carries the
-//! write out in a task of its own.
+//! A disk hit: a look-up under a short lock pins the extent; one read (`lazy`); the pin is released; header, key and
+//! checksum are verified; the read's own buffer becomes the object's head and body. A record near the hand is written
+//! again. Where reads take long, a read reaches beyond its record ([`Storing::group_bytes`](crate::plan::Storing)).
+//! The companions of the same server, such as a page's images, go to memory before they are asked for. A stored miss:
+//! the record is copied into the cluster buffer; the insert that fills the buffer starts a task that carries out the
+//! write.
 //!
-//! Every failure here is a miss, counted and visible; no request fails because of the disk, and none waits for it without a
-//! limit. A device that is set aside (`watch`) is not asked at all: what is there counts as absent, and nothing is stored.
+//! Every failure here becomes a counted miss. No request fails because of the disk, and none waits for it without a
+//! limit. A device that is set aside (`watch`) gets no operations: its records count as absent, and nothing is stored
+//! on it.
 
 use std::{
     cell::Cell,
@@ -51,7 +51,7 @@ pub struct DiskIo {
     counters: Arc<Counters>,
     wake_up: Arc<WakeUp>,
     writes: Rc<WritesUnderWay>,
-    /// When records are gathered by the server they came from.
+    /// Whether records are gathered by origin server.
     locality: LocalityMode,
     /// How far a read may reach where reads take long; 0: no further than its record.
     group_bytes: usize,
@@ -63,14 +63,14 @@ pub struct DiskIo {
 struct Member {
     store: Arc<Store>,
     reads: LazyReads,
-    /// Who may read a fragment now; see [`FRAGMENTS_AT_ONCE`].
+    /// Permits to read a fragment; see [`FRAGMENTS_AT_ONCE`].
     fragments: Semaphore,
-    /// Of those who wait for a read.
+    /// The deadlines of waits for reads.
     deadlines: Deadlines,
 }
 
-/// Fragments of one store that a worker reads at once. Each takes it about a millisecond to verify: of hundreds that came at the same
-/// moment, all would be ahead of every other request. More do not make a disk faster, since each of them is long.
+/// The most fragments of one store that a worker reads at once. Verifying one takes about a millisecond, so hundreds
+/// at once would delay every other request. More would not make the disk faster, since each read is long.
 const FRAGMENTS_AT_ONCE: usize = 8;
 
 /// A record that was read.
@@ -78,7 +78,7 @@ struct Found {
     parts: RecordParts,
     renewal: Option<Renewal>,
     from_device: bool,
-    /// What came along of the same server.
+    /// Its companions of the same server.
     beside: Vec<Companion>,
 }
 
@@ -86,9 +86,9 @@ struct Found {
 pub struct Loaded {
     /// The object.
     pub object: Object,
-    /// What reading it took; `None`: it was still in a buffer.
+    /// The times of the read; `None` if it was still in a buffer.
     pub swap_in: Option<SwapIn>,
-    /// What came along of the same server, fresh, each verified; see [`Shared::take_along`](crate::state::Shared::take_along).
+    /// Fresh, verified companions of the same server; see [`Shared::take_along`](crate::state::Shared::take_along).
     pub beside: Vec<Object>,
 }
 
@@ -103,7 +103,7 @@ pub enum Waits {
 }
 
 impl Waits {
-    /// For an answer that has begun, or has not.
+    /// The limit, depending on whether the answer has begun.
     pub fn for_answer(has_begun: bool) -> Waits {
         match has_begun {
             true => Waits::WhileItAnswers,
@@ -115,15 +115,15 @@ impl Waits {
 /// Why a record that was to be read is not there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unread {
-    /// It is not, or not any more, or it is damaged.
+    /// It does not exist any more, or it is damaged.
     Absent,
-    /// The device did not give it in time.
+    /// The device did not answer in time.
     GivenUp,
     /// What is there has another key of the same hash: this one. It is of another tag.
     Other(Bytes),
 }
 
-/// Is it read by an answer that has begun, and so may be dead to all others?
+/// Is it for an answer that has begun, which may read it even if it was purged?
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IsNeeded {
     Yes,
@@ -137,7 +137,7 @@ struct WritesUnderWay {
     waited_in_vain: Cell<Option<Instant>>,
 }
 
-/// What a read took.
+/// The times of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct SwapIn {
     /// When it was asked for.
@@ -147,7 +147,7 @@ pub struct SwapIn {
 }
 
 impl Member {
-    /// Is its device not to be asked now?
+    /// Must its device get no operations now?
     fn is_shut(&self) -> bool {
         let health = self.reads.engine().device().health();
         health.is_aside() || health.abandoned_bytes() >= ABANDONED_BYTES_MAX
@@ -194,7 +194,7 @@ impl DiskIo {
         &self.members[self.set.owner(primary)]
     }
 
-    /// Is the device that has everything of a primary key not to be asked now?
+    /// Must the device of this primary key get no operations now?
     pub fn is_shut(&self, primary: KeyHash) -> bool {
         self.member(primary).is_shut()
     }
@@ -217,8 +217,8 @@ impl DiskIo {
         self.loaded(primary, hash, key, found, swap_in)
     }
 
-    /// One fragment's body of a large object, for an answer that has begun: what was purged since ends whole where the answer needs
-    /// it ([`store::Needs`]).
+    /// The body of one fragment, for an answer that has begun. A fragment that the answer needs is read even if it
+    /// was purged since ([`store::Needs`]).
     pub async fn load_fragment(
         &self,
         primary: KeyHash,
@@ -236,15 +236,15 @@ impl DiskIo {
         if parts.key != key {
             return None;
         }
-        // What is dead to all others is not written again. (Whether a fill that began then may be stored is another question.)
+        // A purged record is not written again.
         if !(self.set).is_purged_since(primary, parts.began, &parts.key, &parts.meta) {
             self.renew(primary, renewal, &parts);
         }
         Some(parts.body)
     }
 
-    /// Waits for a place among the [`FRAGMENTS_AT_ONCE`], not longer than for the read itself. One that has begun goes on
-    /// without a place then.
+    /// Waits for one of the [`FRAGMENTS_AT_ONCE`] permits, no longer than for the read itself. An answer that has
+    /// begun then goes on without a permit.
     async fn turn(
         &self,
         primary: KeyHash,
@@ -269,7 +269,7 @@ impl DiskIo {
         u64::from(large.fragments) == large.bytes.div_ceil(size)
     }
 
-    /// From the first fragment that lacks of these bytes to the last one, as the index knows it.
+    /// From the first to the last missing fragment of these bytes, as far as the index knows.
     pub fn missing(
         &self,
         primary: KeyHash,
@@ -296,14 +296,14 @@ impl DiskIo {
         &self.member(primary).store
     }
 
-    /// Wakes the background thread if something that is needed is to be written again.
+    /// Wakes the background thread if a needed record must be moved.
     pub fn see_to_moves(&self) {
         if self.members.iter().any(|member| member.store.wants_moves()) {
             self.wake_up.ring();
         }
     }
 
-    /// Is this fragment there, as far as the index knows?
+    /// Does this fragment exist, as far as the index knows?
     pub fn has_fragment(&self, primary: KeyHash, key: &[u8], fetch_id: u64, number: u32) -> bool {
         let store = &self.member(primary).store;
         store.contains(store.hasher().hash(&fragment_key(key, fetch_id, number)))
@@ -325,7 +325,7 @@ impl DiskIo {
         match looked_up {
             Lookup::Absent => Err(Unread::Absent),
             Lookup::Buffered(bytes) => {
-                // A copy: the object may be kept for long, and the buffer holds a whole cluster.
+                // Copy: the object may live long, and the buffer holds a whole cluster.
                 let bytes = Bytes::copy_from_slice(&bytes);
                 let decoded = match is_needed {
                     IsNeeded::Yes => member.store.decode_needed(&bytes, hash, None),
@@ -340,7 +340,7 @@ impl DiskIo {
                 })
             }
             Lookup::OnDisk(read) => {
-                // The guard unpins, whatever happens to this future.
+                // The guard unpins even if this future is dropped.
                 let guard = member.store.guard(read);
                 self.read_pinned(member, guard, waits, is_needed).await
             }
@@ -375,7 +375,7 @@ impl DiskIo {
         };
         let companions = member.store.companions(&bytes, guard.read());
         let own = match is_part {
-            // A copy: the object may be kept for long, and the buffer holds the whole group.
+            // Copy: the object may live long, and the buffer holds the whole group.
             true => Bytes::copy_from_slice(&bytes[..len]),
             false => bytes,
         };
@@ -393,7 +393,7 @@ impl DiskIo {
         if !beside.is_empty() {
             let server = server_of_key(&parts.key);
             let owner = self.set.owner(parts.primary);
-            // What another store has taken over since may have been purged there, unknown to this one.
+            // If another store owns the key by now, a purge may have reached only that one.
             beside.retain(|it| {
                 server_of_key(&it.parts.key) == server && self.set.owner(it.parts.primary) == owner
             });
@@ -406,7 +406,7 @@ impl DiskIo {
         })
     }
 
-    /// A read, if it does not wait for too long.
+    /// A read with a limit on its wait.
     async fn read_in_time(
         &self,
         member: &Member,
@@ -431,7 +431,7 @@ impl DiskIo {
         None
     }
 
-    /// A record, and where reads take long what lies behind it.
+    /// A record and, where reads take long, the records after it.
     async fn read_with_group(&self, member: &Member, read: &Read) -> Result<Brought, IoFault> {
         let reach = match member.reads.is_lazy() {
             true => member.store.reach(read, self.group_bytes),
@@ -440,7 +440,7 @@ impl DiskIo {
         member.reads.read(read.offset, read.len, reach).await
     }
 
-    /// Writes again what lies where room will soon be made, because it is of use.
+    /// Writes used records near the hand again.
     fn renew(&self, primary: KeyHash, renewal: Option<Renewal>, parts: &RecordParts) {
         if let Some(renewal) = renewal {
             let member = self.member(primary);
@@ -449,8 +449,9 @@ impl DiskIo {
         }
     }
 
-    /// The object in a record, if it is the one asked for, and those that came along. A stale one is not written again,
-    /// unless it may yet be served while the origin fails: what its validation brings will be. What came along is written again together with it, so that it stays together.
+    /// The object in a record, if it is the one asked for, and its companions. A stale object is not written again,
+    /// since its validation will bring a new one, unless it may be served while the origin fails. Companions are
+    /// written again together with it, so that the group stays together.
     fn loaded(
         &self,
         primary: KeyHash,
@@ -490,7 +491,7 @@ impl DiskIo {
         })
     }
 
-    /// Finishes a look-up that found a record on disk: reads it and makes an object of it.
+    /// Finishes a look-up that found a record: reads it and makes an object of it.
     pub async fn finish_load(
         &self,
         guard: ReadGuard,
@@ -512,7 +513,7 @@ impl DiskIo {
     ) -> Option<RecordParts> {
         match decoded {
             Ok(parts) => Some(parts),
-            // The index took another key's record for this one's: that one is as good as ever.
+            // The index took another key's record for this one. That record is fine.
             Err(Corrupt::Hash) => None,
             Err(Corrupt::Invalidated) => {
                 store.forget(hash);
@@ -548,7 +549,7 @@ impl DiskIo {
         })
     }
 
-    /// Forgets an object whose successor is not kept on disk.
+    /// Forgets an object whose successor is not stored on disk.
     pub fn forget(&self, object: &Object) {
         self.member(object.primary).store.forget(object.hash);
     }
@@ -577,7 +578,7 @@ impl DiskIo {
         })
     }
 
-    /// The number of the server a key names; 0 when nobody wants to know.
+    /// A number for the server that a key names; 0 if nothing is gathered.
     fn server_of(&self, primary: KeyHash, key: &[u8]) -> u64 {
         let is_gathered = match self.locality {
             LocalityMode::Servers(servers) => servers > 0,
@@ -603,7 +604,8 @@ impl DiskIo {
             metrics::add(&self.counters.stored_bytes, bytes as u64);
         } else {
             metrics::add(&self.counters.not_stored, 1);
-            // What it was to replace is out of date; but what comes too late, because of a purge, was to replace what is newer.
+            // The object that it should replace is out of date. But if it came too late because of a purge, the
+            // stored one is newer.
             if !self.is_too_late(record) {
                 member.store.forget(record.hash);
             }
@@ -611,7 +613,7 @@ impl DiskIo {
         stored
     }
 
-    /// Is it known to have been purged, or made stale, since its fill began?
+    /// Was it purged, or made stale, since its fill began?
     fn is_too_late(&self, record: &NewRecord<'_>) -> bool {
         let &NewRecord {
             primary,
@@ -635,7 +637,7 @@ impl DiskIo {
         })
     }
 
-    /// Writes clusters out that have waited for long enough, and ends waits for reads that are over due.
+    /// Writes clusters whose deadline has passed, and ends waits for overdue reads.
     pub fn tick(&self) {
         for member in &*self.members {
             match member.is_shut() {
@@ -647,7 +649,7 @@ impl DiskIo {
         }
     }
 
-    /// Writes out what waits in buffers and open clusters, and waits for all writes of this worker.
+    /// Writes out all buffers and open clusters, and waits for all writes of this worker.
     pub async fn settle(&self) {
         for member in &*self.members {
             self.carry_out(member, member.store.flush());
@@ -671,7 +673,7 @@ impl DiskIo {
         }
     }
 
-    /// Waits while many writes are under way, or while there is no room for a fragment, but not for ever.
+    /// Waits, with a limit, while many writes are under way or while there is no room for a fragment.
     pub async fn room_for_fragment(&self, primary: KeyHash) {
         let member = self.member(primary);
         let store = &member.store;
@@ -685,8 +687,8 @@ impl DiskIo {
         self.wait_while(is_full, ROOM_WAIT).await;
     }
 
-    /// Waits while the disk is behind, so that an object is stored rather than not; but not for long, and not again and
-    /// again on a disk that takes nothing.
+    /// Waits a short time while the disk is behind, so that the object can be stored; not repeatedly on a disk that
+    /// takes nothing.
     pub async fn room_for_object(&self, primary: KeyHash, bytes: u64) {
         let member = self.member(primary);
         let store = &member.store;
@@ -708,7 +710,7 @@ impl DiskIo {
         self.writes.waited_in_vain.set(in_vain);
     }
 
-    /// False: it is still so, and enough was waited.
+    /// False if the disk is still behind after the longest wait.
     async fn wait_while(&self, is_full: impl Fn() -> bool, longest: Duration) -> bool {
         let deadline = Instant::now() + longest;
         while is_full() {
@@ -749,8 +751,8 @@ impl DiskIo {
                 writes.one_done.notify_waiters();
             });
         }
-        // Room is used up: the next may have to be made. While there is enough, waking the background thread for each cluster would
-        // cost more than what it does.
+        // Wake the background thread only when room is short; waking it for each cluster would cost more than its
+        // work.
         if member.store.wants_room() {
             self.wake_up.ring();
         }
@@ -759,20 +761,19 @@ impl DiskIo {
 
 /// How many times `store.read-wait` an answer that has begun waits for its next part.
 const PATIENCE: u32 = 12;
-/// A device that still has so many bytes to read for nobody is asked for nothing more: each read holds its memory until
-/// it is ended.
+/// A device with this many bytes of abandoned reads gets no more reads, because each holds its memory until it ends.
 const ABANDONED_BYTES_MAX: u64 = 64 << 20;
-/// How long a worker that ends waits for its writes; how long if a device has been set aside; how often it looks.
+/// How long a worker waits for its writes when it ends; the same if a device is set aside; how often it looks.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 const SETTLE_SHUT_MAX: Duration = Duration::from_secs(2);
 const SETTLE_STEP: Duration = Duration::from_millis(100);
 /// Writes of one worker under way before a long body has to wait.
 const WRITES_BEFORE_WAIT: usize = 4;
-/// How often it looks.
+/// The interval between two looks.
 const ROOM_STEP: Duration = Duration::from_millis(10);
-/// How long a whole object waits at most for a disk that is behind: its reader waits with it.
+/// The longest wait of a whole object for a disk that is behind. Its reader waits with it.
 const OBJECT_WAIT: Duration = Duration::from_secs(1);
-/// After that was not enough, nobody waits for so long, unless there was room meanwhile.
+/// If that was not enough, nobody waits for this long, unless there was room meanwhile.
 const NOT_AGAIN_FOR: Duration = Duration::from_secs(5);
 /// How long it waits at most; then the store decides whether it takes more.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
@@ -787,7 +788,7 @@ fn object_of(hash: KeyHash, parts: RecordParts) -> Option<Object> {
     let doubted = parts.doubted;
     let mut object = Object::decode(hash, parts.key, &parts.meta, parts.body, large)?;
     if doubted {
-        // When the soft purge was nobody knows any more; so it counts from the response's birth.
+        // The time of the soft purge is unknown, so it counts from the response's creation.
         object.standing.expire();
     }
     Some(object)

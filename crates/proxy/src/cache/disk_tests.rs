@@ -1,4 +1,4 @@
-//! Beside a disk that takes nothing, and in a store whose keys are another's by now.
+//! A disk that takes nothing, and a store whose keys another store owns by now.
 
 use super::*;
 use crate::{cache::background::BackgroundThread, plan::LazyMode, request::key::KEY_PREFIX};
@@ -44,7 +44,7 @@ impl TestBed {
         }
     }
 
-    /// What a worker has, with `set` as the stores; only the first of them is used.
+    /// A worker's disks with `set` as the stores; only the first store is used.
     fn disk(&self, set: Set) -> DiskIo {
         self.disk_reading(set, LazyMode::Gather(2))
     }
@@ -118,7 +118,7 @@ fn on_worker(test: impl Future<Output = ()>) {
     tokio::task::LocalSet::new().block_on(&runtime, test);
 }
 
-/// What waiting for room took.
+/// The time of a wait for room.
 async fn wait_for_room(disk: &DiskIo, object: &Object) -> Duration {
     let start = Instant::now();
     disk.room_for_object(object.primary, BODY_BYTES as u64)
@@ -146,7 +146,7 @@ fn an_object_waits_for_a_disk_that_is_behind_but_not_each_for_one_that_takes_not
                 .load(std::sync::atomic::Ordering::Relaxed)
         };
         assert!(wait_for_room(&disk, &next).await >= OBJECT_WAIT);
-        // It was in vain: nobody waits for a while.
+        // The wait failed: nobody waits for a while.
         assert!(wait_for_room(&disk, &next).await < OBJECT_WAIT / 2);
         assert_eq!(waits(), 1);
         // The while is over.

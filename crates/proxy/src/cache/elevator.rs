@@ -1,7 +1,7 @@
 //! Reads that wait for a disk with a head: in the order of their places, and those that lie close together as one.
 //!
-//! The head goes one way round: upwards from where the last read ended and then, after one jump back, upwards again from the
-//! beginning. Nobody who waits is passed by, and no place is twice as far as another.
+//! The head goes one way round: upwards from where the last read ended, then one jump back to the beginning. So every
+//! waiting read gets its turn, and no place is favoured.
 //!
 //! ```text
 //! waiting     A        C   B                D              (in the order of places: A C B D)
@@ -11,45 +11,48 @@
 //!             |==== one window: A, C, B ===|               D is left for the next
 //! ```
 //!
-//! What is next becomes a [`Window`]: its own bytes and what it would like to have behind them, its *reach*. Who waits for something in
-//! there comes along, and the window grows by its reach, up to [`WINDOW_BYTES_MAX`]: a head that has arrived reads the rest of a group
-//! nearly for nothing, and the longer the queue, the more of it each read answers.
+//! The next read becomes a [`Window`]: its own bytes and its *reach*, the bytes it would like to have after them. A
+//! waiting read that begins in the window joins it, and the window grows by its reach, up to [`WINDOW_BYTES_MAX`].
+//! Once the head is there, the rest of a group costs almost nothing, and the longer the queue, the more of it each
+//! window answers.
 //!
-//! Not known here: the device, who waits, when it is time to go.
+//! Not known here: the device, the waiters, the time.
 //!
-//! Limits: twice as many as wait, or a thousand: who has gone away stays until it is their turn, or there are so many.
+//! Limits: twice the number of live waiters, or a thousand: a cancelled read stays until its turn or until the queue
+//! is that long.
 //!
 //! Source: paper 002, the section on read requests (sorted by position); the windows are our own (decision 0026).
 
 use std::collections::BTreeMap;
 
-/// A window grows no further, but for one read that is longer by itself. About what a disk with a head reads in the third of a seek.
+/// The longest window, except for one read that is longer by itself. A disk with a head reads this much in about a
+/// third of a seek.
 pub const WINDOW_BYTES_MAX: usize = 256 << 10;
 
-/// So many may wait before it is looked who has gone meanwhile.
+/// The length of the queue at which cancelled reads are first removed.
 const CLEARED_MIN: usize = 1024;
 
-/// A read that waits, and whom it is for.
+/// A waiting read and its waiter.
 #[derive(Debug)]
 pub struct Ask<T> {
-    /// Its place, in bytes.
+    /// The first byte.
     pub offset: u64,
-    /// Bytes it must have.
+    /// The bytes it needs.
     pub len: usize,
-    /// Bytes it would like to have, from the same place on; no fewer than `len`.
+    /// The bytes it would like, from the same place on; at least `len`.
     pub reach: usize,
-    /// Whom it is for.
+    /// The waiter.
     pub waiter: T,
 }
 
-/// What is read at once.
+/// One read of the device.
 #[derive(Debug)]
 pub struct Window<T> {
-    /// Where it begins, in bytes.
+    /// The first byte.
     pub offset: u64,
     /// Its bytes.
     pub len: usize,
-    /// Who is answered by it, in the order of their places. Not empty; `len` bytes of each are inside.
+    /// The reads that it answers, by place. Never empty; each one's `len` bytes are inside.
     pub asks: Vec<Ask<T>>,
 }
 
@@ -59,9 +62,9 @@ pub struct Elevator<T> {
     /// By place, then in the order in which they came.
     asks: BTreeMap<(u64, u64), Ask<T>>,
     came: u64,
-    /// Where the head is: behind the last window, or at the first one that did not fit into it.
+    /// The position of the head: after the last window, or at the first read that did not fit into it.
     position: u64,
-    /// With so many waiting it is looked through for who has gone.
+    /// At this length cancelled reads are removed.
     cleared_at: usize,
 }
 
@@ -87,13 +90,14 @@ impl<T> Ask<T> {
 }
 
 impl<T> Elevator<T> {
-    /// One more waits.
+    /// Adds a read.
     pub fn add(&mut self, ask: Ask<T>) {
         self.asks.insert((ask.offset, self.came), ask);
         self.came += 1;
     }
 
-    /// Lets go who is not `wanted` any more, once those who wait have doubled: while the device answers nothing, nobody else does.
+    /// When the queue has doubled since the last check, removes reads that are not `wanted` any more; otherwise a
+    /// hung device lets the queue grow without bound.
     pub fn clear(&mut self, wanted: impl Fn(&T) -> bool) {
         if self.asks.len() < self.cleared_at {
             return;
@@ -102,7 +106,7 @@ impl<T> Elevator<T> {
         self.cleared_at = (self.asks.len() * 2).max(CLEARED_MIN);
     }
 
-    /// Takes what is read next out of the queue. Who is not `wanted` any more is left out, and nothing is read for it.
+    /// Takes the next window out of the queue. Reads that are not `wanted` any more are left out.
     pub fn next(&mut self, wanted: impl Fn(&T) -> bool) -> Option<Window<T>> {
         let first = self.take_next(&wanted)?;
         let offset = first.offset;
@@ -135,7 +139,7 @@ impl<T> Elevator<T> {
         })
     }
 
-    /// The next one upwards; from the beginning where there is none.
+    /// The next read upwards, or the first one after a jump back.
     fn take_next(&mut self, wanted: &impl Fn(&T) -> bool) -> Option<Ask<T>> {
         loop {
             let upwards = self.asks.range((self.position, 0)..).next();

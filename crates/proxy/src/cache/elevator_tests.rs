@@ -1,11 +1,11 @@
-//! The order, what becomes one read, and that everybody is answered by a read that has its bytes.
+//! The order, the windows, and that every read is answered by a window with its bytes.
 
 use super::*;
 use proptest::prelude::*;
 
 const KIB: usize = 1 << 10;
 
-/// Whoever has this number is not wanted any more.
+/// The waiter with this number has gone.
 const GONE: u32 = u32::MAX;
 
 fn queue(asks: &[(usize, usize, usize)]) -> Elevator<u32> {
@@ -25,7 +25,7 @@ fn ask(offset: usize, len: usize, reach: usize, waiter: u32) -> Ask<u32> {
     }
 }
 
-/// Windows as (offset, length, who), in KiB, until nobody waits.
+/// Windows as (offset, length, waiters), in KiB, until the queue is empty.
 fn windows(queue: &mut Elevator<u32>) -> Vec<(usize, usize, Vec<u32>)> {
     let next = || queue.next(|&it| it != GONE);
     std::iter::from_fn(next)
@@ -111,7 +111,7 @@ fn while_nothing_is_read_those_who_go_away_do_not_pile_up() {
 }
 
 proptest! {
-    /// Everybody who waits is in exactly one window, which has its bytes; windows are bounded, and go upwards.
+    /// Every read is in exactly one window, which has its bytes; windows are bounded and go upwards.
     #[test]
     fn everybody_is_answered_once(asks in prop::collection::vec((0usize..4000, 1usize..600, 0usize..200), 0..80)) {
         let all: Vec<_> = asks.iter().map(|&(at, len, more)| (at, len, len + more)).collect();

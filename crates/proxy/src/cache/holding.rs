@@ -1,14 +1,14 @@
 //! Keeping the fragments that an answer is yet to send.
 //!
-//! A large body is sent fragment by fragment, at the client's pace. Before anything of it is promised the fragments are noted
-//! with the store as needed ([`store::Needs`]), so that room is not made where they lie; each is let go when it was read, and
-//! the rest with the answer, however that ends. What the store does not note, since too much is needed already, is asked for
-//! again with each fragment that is read.
+//! A large body is sent fragment by fragment, at the client's pace. Before the answer begins, the store notes its
+//! fragments as needed ([`store::Needs`]), so that they are not evicted. Each is released when it was read, the rest
+//! when the answer ends. If the store refuses to note some because too much is needed already, they are tried again
+//! after each fragment that is read.
 //!
-//! What is purged meanwhile is read all the same: it was right when the answer began
-//! (docs/decisions/0036). An answer that begins afterwards gets nothing of it.
+//! Fragments that are purged meanwhile are still read, because they were valid when the answer began
+//! (docs/decisions/0036). A later answer does not get them.
 //!
-//! Not known here: what the fragments are needed for, what becomes of those that are missing.
+//! Not known here: the answer, and what happens if fragments are missing.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -33,12 +33,12 @@ struct Held {
     fetch_id: u64,
     /// Not noted yet.
     ahead: VecDeque<Range<u32>>,
-    /// They come one by one: behind the first that is missing there is none yet.
+    /// The fragments of a fetch under way: after the first missing one there are none yet.
     is_growing: bool,
 }
 
 impl Holding {
-    /// Those of an object that these stretches of its body lie in. Nothing if it has none, or there is no disk.
+    /// The fragments that these ranges of the body lie in. Empty without fragments or without a disk.
     pub fn of(disk: Option<&DiskIo>, object: &Object, stretches: &[Range<u64>]) -> Holding {
         let (Some(disk), Some(large)) = (disk, &object.large) else {
             return Holding::default();
@@ -61,7 +61,7 @@ impl Holding {
         Holding(Some(held))
     }
 
-    /// Those that a request for this part of an object needs.
+    /// The fragments that a request for this part of an object needs.
     pub fn of_range(
         disk: Option<&DiskIo>,
         object: &Object,
@@ -81,8 +81,8 @@ impl Holding {
         Holding::of(disk, object, std::slice::from_ref(&stretch))
     }
 
-    /// Reads a fragment of a fetch under way, named by the object's primary and key and its own id. Those behind it will be read
-    /// too, as far as they are there. It stays until [`Self::read`] says that it was sent.
+    /// Reads a fragment of a fetch under way, named by the object's primary and key and the fetch's id. The existing
+    /// fragments after it are needed too. It is kept until [`Self::read`] reports that it was sent.
     pub async fn load_of_fetch(
         &mut self,
         disk: &DiskIo,

@@ -1,30 +1,30 @@
 //! Lazy reads: reads wait for each other for a moment, and go to the disk in the order of their places.
 //!
-//! A disk that must move its head reads ten neighbours in the time of two or three far ones. So a read that comes
-//! joins those that wait; when enough wait, or the first has waited for the deadline, all of them are due. What is due goes to the device
-//! one way round, neighbours as one (`elevator`), and no more of it than a batch is there at a time: the rest waits here, where it can
-//! still be sorted, and be answered by what is read for another.
+//! A disk with a head reads ten neighbours in the time of two or three distant records. So new reads are gathered;
+//! when there are enough, or the first has waited for the deadline, all of them are due. Due reads go to the device
+//! in the order of their places, neighbours as one (`elevator`), and at most a batch at a time. The others wait here,
+//! where they can still be sorted or answered by another read.
 //!
-//! A disk without a head gains nothing and would only wait, so by default it is *measured* whether a read takes long
-//! (`device::Latency`). It is switched on and off at different values, and not again before the mean has
-//! forgotten the reads from before the last switch; else it would flap, because gathering changes what is measured: reads
-//! that go together wait for each other at the disk. And only when the mean has been slow for as many reads in a row: one hiccup
-//! of any disk lasts as long as a thousand of its reads. That only holds it on while reads are many. Before the first reads, what the
-//! kernel says of a block device counts (`Device::has_head`).
+//! A disk without a head gains nothing and would only wait, so by default the latency is *measured*
+//! (`device::Latency`). Gathering changes what is measured, because reads that go together wait for each other. To
+//! avoid flapping, it is switched on and off at different values, not again before the mean has forgotten the reads
+//! before the last switch, and only after the mean was slow for that many reads in a row, since one hiccup of any
+//! disk lasts as long as a thousand reads. Before the first reads the kernel's word on a block device counts
+//! (`Device::has_head`).
 //!
-//! Life of a read: it joins those that are gathered, and if nobody drives them, a task is spawned that does, until nobody waits; full or due, they
-//! go to the queue; the task asks the engine for one window after the other, and sends each answer as it comes. Nobody who waits
-//! drives: a waiter that goes away stalls nobody, and its read is left out if it has not begun. The queue is that of all workers, so that the
-//! images of one page are one read whoever asks for them; each worker that has put something there takes windows, its own or another's, until
-//! there are none.
+//! A read joins the gathered ones. If there is no driver, it spawns one: a task that runs until no read waits. A full
+//! or due batch goes to the queue; the driver reads one window after the other and sends the answers. The driver is a
+//! task of its own, not one of the waiters, so cancelling a waiter never stalls the others; its read is left out if
+//! it has not begun. All workers share the queue, so that the images of a page become one read whichever connections
+//! ask for them. Every worker with reads in the queue takes windows, its own or another's, until the queue is empty.
 //!
-//! A window is read only after all who are answered by it had joined, and so had pinned what they want: what was written before that is what is
-//! read. For the same reason a read under way answers nobody who comes later.
+//! A window is read only after every waiter has pinned its record. The read therefore returns the bytes those pins
+//! protect. For the same reason a read under way answers no later waiter.
 //!
-//! Not known here: records, pins, what is done with a failed read.
+//! Not known here: records, pins, the consequences of a failed read.
 //!
-//! Limits: a worker gathers at most `Storing::LAZY_READS.max` reads and has as many windows under way. What is due and waits is a few words for
-//! each of the requests that wait for it, without memory for what will be read. The clock of the runtime ticks in milliseconds.
+//! Limits: a worker gathers at most `Storing::LAZY_READS.max` reads and has as many windows under way. A waiting read
+//! takes a few words and no buffer. The runtime's clock has a resolution of a millisecond.
 //!
 //! Source: paper 002, the section on read requests (LAZY-READS: ten at a time, sorted by position) and its footnote 7 (the time
 //! out). We differ: one way round instead of sorted anew each time; windows; the switch; an answer is not held back for the batch.
@@ -45,43 +45,44 @@ use tokio::time::Instant;
 use crate::cache::elevator::{Ask, Elevator, Window};
 use crate::plan::{LazyMode, Storing};
 
-/// Reads gathered at most when it was measured that the disk is slow: as many as in the paper.
+/// The most reads gathered when the disk was measured to be slow: as many as in the paper.
 const MEASURED_READS: usize = Storing::LAZY_READS.default as usize;
-/// Switched on where a read takes at least so long: less than any disk with a head, more than any other that is well.
+/// Switched on if a read takes at least this long: less than any disk with a head takes, more than any healthy other
+/// one.
 const ON_US: u64 = 1000;
-/// Switched off where it takes at most so long.
+/// Switched off if a read takes at most this long.
 const OFF_US: u64 = 500;
 /// Reads before the first switch and between two: about what the mean remembers.
 const READS_BETWEEN_SWITCHES: u64 = 128;
-/// And not switched off before so many have been quick: where reads are allotted by time (cloud volumes, a kernel's limit), the disk looks
-/// fast until a slice is used up.
+/// Not switched off before this many reads were quick: volumes with a limit per time slice (cloud, kernel) look fast
+/// until a slice is used up.
 const READS_UNTIL_FORGIVEN: u64 = 1024;
 
-/// How much was gathered since the start.
+/// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gathered {
-    /// Times that reads which had waited for each other became due.
+    /// How often a gathered batch became due.
     pub batches: u64,
     /// Reads in them.
     pub reads: u64,
-    /// Those of them that were answered by what was read for another one.
+    /// Reads of those that another one's window answered.
     pub along: u64,
     /// Reads that went straight to the engine.
     pub straight: u64,
 }
 
-/// What a read brought.
+/// The bytes of a read.
 #[derive(Clone, Debug)]
 pub struct Brought {
-    /// At least what had to be read, at most what was wanted.
+    /// At least `len` bytes, at most `reach`.
     pub bytes: Bytes,
-    /// Behind them is a buffer that is larger than what had to be read: what is kept for long should be copied.
+    /// The buffer is larger than `len`: copy what lives long.
     pub is_part: bool,
 }
 
-/// What is due and waits for one device, of all workers: what one reads may be what another waits for.
+/// The due reads of all workers for one device; one worker's window may answer another's read.
 ///
-/// The lock is held for taking or giving a window, never across I/O.
+/// The lock is held to take or add reads, never across I/O.
 #[derive(Default)]
 pub struct ReadQueue(Mutex<Elevator<Answer>>);
 
@@ -104,22 +105,23 @@ pub struct LazyReads {
 
 /// Reads that are not under way yet.
 struct WaitingReads {
-    /// Reads that make a batch full; and windows under way at most.
+    /// The size of a full batch, and the most windows under way.
     reads_max: usize,
     /// Not due yet.
     gathering: RefCell<Vec<Ask<Answer>>>,
-    /// When the first of those is.
+    /// When the first of those becomes due.
     due: Cell<Option<Instant>>,
-    /// The rest, of all workers.
+    /// The due reads of all workers.
     queue: Arc<ReadQueue>,
-    /// Something is gathered, or enough is.
+    /// A read was gathered, or a batch is full.
     changed: Notify,
     is_driven: Cell<bool>,
     gathered: Cell<Gathered>,
 }
 
 impl LazyReads {
-    /// Reads through `engine`, lazily by `mode`; no read waits longer than `deadline` for others to come. `queue` is the device's.
+    /// Reads through `engine`, lazily as `mode` says; no read waits longer than `deadline` for others. `queue` is the
+    /// device's.
     pub fn new(
         engine: Rc<Engine>,
         mode: LazyMode,
@@ -149,8 +151,8 @@ impl LazyReads {
         }
     }
 
-    /// Reads at least `len` bytes from byte `offset`, and where reads are gathered up to `reach`; exactly `len` where they are
-    /// not, or where more cannot be read. Dropping the future drops only the answer. Where `spawn_local` works.
+    /// Reads at least `len` bytes from byte `offset`, and up to `reach` if reads are gathered; exactly `len` if not,
+    /// or if more cannot be read. Dropping the future drops only the answer. Needs `spawn_local`.
     pub async fn read(&self, offset: u64, len: usize, reach: usize) -> Result<Brought, IoFault> {
         if !self.decide() {
             self.waiting.count(|gathered| gathered.straight += 1);
@@ -163,7 +165,7 @@ impl LazyReads {
             reach: reach.max(len),
             waiter: answer,
         });
-        // The task is gone only when its runtime ends.
+        // The task ends only with its runtime.
         waiter.await.unwrap_or(Err(IoFault::Closed))
     }
 
@@ -183,7 +185,7 @@ impl LazyReads {
         &self.engine
     }
 
-    /// Looks at the disk's latency; shall this read wait for others?
+    /// Should this read wait for others, by the disk's latency?
     fn decide(&self) -> bool {
         if let Some(switch) = &self.switch {
             switch.set(switch.get().after(self.engine.latency()));
@@ -213,7 +215,7 @@ impl WaitingReads {
         self.gathered.set(gathered);
     }
 
-    /// Lets go what is due.
+    /// Moves a due batch to the queue.
     fn release(&self) {
         let mut gathering = self.gathering.borrow_mut();
         let is_late = self.due.get().is_some_and(|due| due <= Instant::now());
@@ -234,7 +236,7 @@ impl WaitingReads {
         queue.clear(|answer| !answer.is_closed());
     }
 
-    /// What is read next; `None`: nothing is due.
+    /// The next window; `None` if nothing is due.
     fn next(&self) -> Option<Window<Answer>> {
         let is_wanted = |answer: &Answer| !answer.is_closed();
         let window = self.queue.lock().next(is_wanted)?;
@@ -243,10 +245,10 @@ impl WaitingReads {
     }
 }
 
-/// Until nobody waits: asks the engine for one window after the other.
+/// The driver: reads one window after the other until no read waits.
 async fn drive(waiting: Rc<WaitingReads>, engine: Rc<Engine>) {
-    // A read is handed to the engine when it is first polled. This task polls them all, because tasks of their own
-    // would begin in whatever order the scheduler likes; that it polls all again at each answer is little, they are few.
+    // A read reaches the engine when it is first polled. This task polls all reads itself, because separate tasks
+    // would begin in the scheduler's order. They are few, so polling all of them at each answer costs little.
     let mut under_way: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
     loop {
         waiting.release();
@@ -269,7 +271,7 @@ async fn drive(waiting: Rc<WaitingReads>, engine: Rc<Engine>) {
     waiting.is_driven.set(false);
 }
 
-/// Until at least one of them is done; polls those that have not begun in their order.
+/// Waits until at least one is done; polls new ones in their order.
 async fn one_done(reads: &mut Vec<Pin<Box<dyn Future<Output = ()>>>>) {
     let before = reads.len();
     poll_fn(|context| {
@@ -283,7 +285,7 @@ async fn one_done(reads: &mut Vec<Pin<Box<dyn Future<Output = ()>>>>) {
     .await;
 }
 
-/// Reads a window and answers all who wait for it; if it cannot be read, each gets what is its own.
+/// Reads a window and answers its waiters. If the window cannot be read, each waiter's own bytes are read.
 async fn carry_out(engine: Rc<Engine>, window: Window<Answer>) {
     let Window { offset, len, asks } = window;
     let is_part = |ask: &Ask<Answer>| len > ask.len;
@@ -296,7 +298,7 @@ async fn carry_out(engine: Rc<Engine>, window: Window<Answer>) {
                     is_part: is_part(&ask),
                     bytes: bytes.slice(from..until),
                 };
-                // Who does not wait any more needs no answer.
+                // The waiter may have gone.
                 let _ = ask.waiter.send(Ok(brought));
             }
         }
@@ -305,7 +307,7 @@ async fn carry_out(engine: Rc<Engine>, window: Window<Answer>) {
             for ask in asks.into_iter().filter(|ask| !ask.waiter.is_closed()) {
                 let answer = match error.take_if(|_| !is_part(&ask)) {
                     Some(error) => Err(error),
-                    // It may be what lies beside that cannot be read.
+                    // The unreadable bytes may belong to a neighbour.
                     None => engine.read(ask.offset, ask.len).await.map(alone),
                 };
                 let _ = ask.waiter.send(answer);
@@ -327,9 +329,9 @@ struct Switch {
     on: bool,
     /// Reads measured when it was last switched.
     switched_at: u64,
-    /// Reads measured when the mean became as long as a slow disk's, and has been since.
+    /// Reads measured when the mean became slow and stayed so.
     slow_since: Option<u64>,
-    /// Reads measured when it was last so.
+    /// Reads measured when the mean was last slow.
     slow_at: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Batches, their order, who waits and who goes away, and the switch. Reads are held by the device, not by clocks; where a
-//! deadline is to pass it is short, where it must not, an hour.
+//! Batches, their order, cancelled waiters, and the switch. The device holds reads, not clocks: a deadline that
+//! should pass is short, one that must not is an hour.
 
 use super::*;
 use device::{Device, EngineKind, FaultPlan, Operation};
@@ -151,14 +151,14 @@ fn workers_answer_each_other() {
         let other = Rc::new(LazyReads::new(engine, mode, NEVER, queue));
         plan.hold(Operation::Read);
         let before = plan.counts().reads;
-        // The first worker has as much under way as it may, and more that waits.
+        // The first worker has the most windows under way, and more reads waiting.
         let (_, far) = read_pages(&one, &[60, 80]);
         plan.until_held(2).await;
         let (_, near) = read_pages(&one, &[20, 23]);
         while one.gathered().reads < 4 {
             tokio::task::yield_now().await;
         }
-        // The second one comes for something beside it, and takes it along.
+        // The second worker reads something beside them, and takes them along.
         let (answers, tasks) = read_pages(&other, &[20, 23]);
         plan.until_held(4).await;
         plan.release(Operation::Read);
@@ -244,7 +244,7 @@ fn a_fault_is_that_reads_own() {
     });
 }
 
-/// One read that takes so long, and one more at whose beginning that is known.
+/// One read of this duration, and one more that begins when the first is measured.
 async fn slow_reads(lazy: &Rc<LazyReads>, plan: &FaultPlan, reads: u64, us: u64) {
     for page in 0..reads {
         plan.hold(Operation::Read);

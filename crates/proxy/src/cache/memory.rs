@@ -1,9 +1,9 @@
 //! The memory tier: whole objects, ready to be written to a socket.
 //!
-//! Sharded by key hash and shared by all workers. A shard's lock is held for one look-up or one insertion,
-//! never across I/O. Each shard has its part of the byte budget and its own exact LRU, so the tier never
-//! holds more than it was given. What came along with the read of something else is a *prefetched entry* until it is asked for: prefetched entries have
-//! an LRU of their own and a quarter of the room, so that those whom nobody wants do not push out what is in use.
+//! Sharded by key hash and shared by all workers. A shard's lock is held for one look-up or one insertion, never
+//! across I/O. Each shard has its part of the byte budget and its own exact LRU, so the tier never holds more than it
+//! was given. A companion of another object's read is a *prefetched entry* until it is asked for. Prefetched entries
+//! have their own LRU and a quarter of the room, so that unwanted ones do not push out used objects.
 //!
 //! In front of the shards every worker keeps a small table of its own ([`Front`]): an object asked for again
 //! and again costs no lock and no shared reference count. An object that leaves the tier is marked, and a
@@ -32,9 +32,9 @@ use crate::cache::object::Object;
 
 /// Number of shards; a power of two.
 const SHARDS: usize = 16;
-/// Objects a sweep looks at under one lock: some hundred microseconds.
+/// Objects that a sweep checks under one lock, in some hundred microseconds.
 const SWEPT_AT_ONCE: usize = 1024;
-/// One of so many parts of a shard is for prefetched entries, where there is no room for all.
+/// Prefetched entries get one of this many parts of a full shard.
 const PREFETCHED_PART: u64 = 4;
 /// Objects read from disk and smaller than this are copied out of the read's pages.
 const COMPACT_BYTES_MAX: usize = 6 << 10;
@@ -61,19 +61,19 @@ struct Shard {
     slots: Vec<Option<Arc<Resident>>>,
     free: Vec<u32>,
     lru: Lru,
-    /// In none but one of both lists.
+    /// In exactly one of the two lists.
     prefetched: Lru,
     /// Of all.
     bytes: u64,
     prefetched_bytes: u64,
 }
 
-/// How an object comes in.
+/// How an object entered the tier.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum As {
     /// It was asked for.
     Wanted,
-    /// It came along.
+    /// It was a companion.
     Prefetched,
 }
 
@@ -179,7 +179,7 @@ impl MemoryTier {
             let Some(slot) = shard.next_to_leave(too_many) else {
                 break;
             };
-            // Asked for through a front since the last look: a second chance instead of a lock per hit.
+            // A front served it since the last look: a second chance, which saves a lock a hit.
             let asked = shard.slots[slot as usize]
                 .as_ref()
                 .is_some_and(|r| r.asked.swap(false, Ordering::Relaxed));
@@ -237,13 +237,13 @@ impl MemoryTier {
         });
     }
 
-    /// Puts in an object that came along with the read of another one, unless it is there: as a prefetched entry.
+    /// Puts in a companion as a prefetched entry, unless the object is there already.
     pub fn take_along(&self, mut object: Object, still_valid: impl FnOnce(&Object) -> bool) {
         let hash = object.hash;
         if !self.admits(object.memory_bytes()) || self.shard(hash).find(hash).is_some() {
             return;
         }
-        // What it lies in has the other records, too.
+        // Its buffer holds other records, too.
         object.compact();
         self.insert_if(object, As::Prefetched, |shard, object| {
             shard.find(hash).is_none() && still_valid(object)
@@ -276,11 +276,11 @@ impl MemoryTier {
         true
     }
 
-    /// Looks at every object that was there when it was called: what `is_meant` is taken out, or (`soft`) made stale by `now`.
-    /// Returns how many.
+    /// Checks every object that was there at the call. Those that match (`is_meant`) are removed or, with `soft`,
+    /// made stale by `now`. Returns their number.
     ///
-    /// To be called after the purge was recorded, so that what comes in meanwhile is refused ([`MemoryTier::insert`]). A lock is
-    /// held for [`SWEPT_AT_ONCE`] objects.
+    /// Call it after the purge was recorded, so that [`MemoryTier::insert`] refuses objects that come meanwhile. A
+    /// lock is held for [`SWEPT_AT_ONCE`] objects.
     pub fn sweep(&self, soft: Option<UnixMillis>, is_meant: impl Fn(&Object) -> bool) -> u64 {
         let mut count = 0;
         for shard in &self.shards {
@@ -342,7 +342,7 @@ impl MemoryTier {
         self.objects.load(Ordering::Relaxed)
     }
 
-    /// Objects pushed out for want of room since the start.
+    /// Objects evicted since the start.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
@@ -365,7 +365,7 @@ fn stale_copy(fresh: &Resident, now: UnixMillis) -> Arc<Resident> {
 }
 
 impl Shard {
-    /// Prefetched entries first where there are too many of them.
+    /// Prefetched entries first, if there are too many of them.
     fn next_to_leave(&self, too_many_prefetched: bool) -> Option<u32> {
         let (wanted, prefetched) = (self.lru.coldest(), self.prefetched.coldest());
         if too_many_prefetched {
@@ -427,7 +427,7 @@ impl Front {
         slot.as_deref()
     }
 
-    /// Lets go of objects that have left the tier.
+    /// Drops objects that have left the tier.
     pub fn sweep(&mut self, now: Instant) {
         if now.duration_since(self.swept).as_millis() < 500 {
             return;

@@ -1,4 +1,4 @@
-//! Prefetched entries: what came along with the read of something else.
+//! Prefetched entries.
 
 use super::*;
 use httpcache::{Standing, StandingFlags};
@@ -55,7 +55,7 @@ fn prefetched_nobody_asks_for_push_out_only_a_quarter() {
     assert_eq!(count(&tier, 1000..2000), EACH_SHARD as usize / 4);
     assert!(is_here(&tier, 1999) && !is_here(&tier, 1000));
     assert!(tier.bytes() <= tier.bytes_max());
-    // And while nothing else is there they may have it all.
+    // While nothing else is there, they may use all of the room.
     let empty = self::tier();
     (1000..2000).for_each(|n| empty.take_along(object(n), |_| true));
     assert!(count(&empty, 1000..2000) >= EACH_SHARD as usize / 4);
@@ -69,7 +69,8 @@ fn a_prefetched_entry_that_is_asked_for_stays_as_any_other() {
     assert!(ask(&tier, 1000));
     (2000..2100).for_each(|n| tier.take_along(object(n), |_| true));
     assert!(is_here(&tier, 1000));
-    // What is wanted pushes out prefetched entries only where they are too many, then what was wanted longest ago.
+    // A used object evicts prefetched entries only if there are too many of them, else the least recently used
+    // object.
     let before = count(&tier, 2000..2100);
     (3000..3004).for_each(|n| assert!(tier.insert(object(n), |_| true)));
     assert_eq!(count(&tier, 2000..2100), before);

@@ -1,4 +1,4 @@
-//! A stored response: what is kept of it in memory and on disk.
+//! A stored response, as memory and disk keep it.
 //!
 //! A response is turned into bytes once, when it arrives: the head as it will be sent (hop-by-hop fields
 //! gone, `Via` added, `Content-Length` known), the body, and the few numbers needed to judge it later. The
@@ -53,14 +53,15 @@ pub struct Large {
     pub bytes: u64,
 }
 
-/// What an object with this head and key costs in the memory tier beside its body, bytes; the tables around it included, roughly.
+/// The cost of an object with this head and key in the memory tier without its body, in bytes, with a rough share of
+/// the tables.
 pub fn memory_bytes(head: &[u8], key: &[u8]) -> u64 {
     const OVERHEAD_BYTES: u64 = 256;
     head.len() as u64 + key.len() as u64 + OVERHEAD_BYTES
 }
 
 impl Object {
-    /// With field lines behind its own, for one client.
+    /// A copy with further field lines, for one client.
     pub fn with_lines(&self, lines: &[u8]) -> Object {
         Object {
             head: [&self.head[..], lines].concat().into(),
@@ -68,17 +69,17 @@ impl Object {
         }
     }
 
-    /// Length of the body in bytes, wherever it is kept.
+    /// Length of the body in bytes, in memory or in fragments.
     pub fn body_bytes(&self) -> u64 {
         self.large.map_or(self.body.len() as u64, |l| l.bytes)
     }
 
-    /// What the object costs in the memory tier, bytes; the tables around it included, roughly.
+    /// The cost of the object in the memory tier, in bytes, with a rough share of the tables.
     pub fn memory_bytes(&self) -> u64 {
         memory_bytes(&self.head, &self.key) + self.body.len() as u64
     }
 
-    /// Moves key, head and body into memory of just their size.
+    /// Copies key, head and body into memory of exactly their size.
     pub fn compact(&mut self) {
         let mut all = Vec::with_capacity(self.key.len() + self.head.len() + self.body.len());
         all.extend_from_slice(&self.key);

@@ -1,11 +1,12 @@
 //! Opening the stores at the start.
 //!
-//! The store says step by step what to read and write (`store::OpenPlan`); here it is done, synchronously, before the
-//! first request. What a store does from then on, closing included, is the background thread's (`background`).
+//! The store says step by step what to read and write (`store::OpenPlan`). This file carries it out synchronously
+//! before the first request. Afterwards the background thread takes over, up to closing (`background`).
 //!
-//! Two steps: first all files and devices are opened, locked and looked at ([`look`]), which is where a broken one shows, before
-//! anybody can connect; then their books are read ([`Candidates::open`]). A store that cannot be opened ends the start or, with
-//! `required` off, is left out, loudly: its share goes to the others, and if there are none the proxy serves from memory.
+//! Two steps. First all files and devices are opened, locked and inspected ([`look`]), so that a broken one is found
+//! before anybody can connect. Then log, journal and checkpoint are read ([`Candidates::open`]). A store that cannot
+//! be opened ends the start. With `required` off it is left out with an error in the log: the other stores get its
+//! share, and without any the proxy serves from memory.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -28,10 +29,10 @@ pub enum StoreError {
     Size {
         /// The store.
         path: String,
-        /// What is wrong.
+        /// The reason.
         source: store::TooSmall,
     },
-    /// Something else is in it.
+    /// It contains something else.
     #[error("{path}: {message}")]
     Refused {
         /// The store.
@@ -74,7 +75,7 @@ pub struct Opened {
     pub set: Arc<Set>,
     /// In the set's order, each with its device.
     pub stores: Vec<(Arc<Store>, Arc<Device>)>,
-    /// What was found, in words, for each.
+    /// For each, the findings in words.
     pub found: Vec<String>,
 }
 
@@ -101,8 +102,7 @@ impl Candidate {
         }
     }
 
-    /// Writes what is there already: a device that takes no writes is better left out before the others are told
-    /// of it.
+    /// Writes its own bytes back, to find out before the set is formed whether the device takes writes.
     fn check_writing(&self) -> Result<(), StoreError> {
         let mut copy = vec![0; self.device.logical_block_bytes() as usize];
         self.device
@@ -121,8 +121,8 @@ impl Candidate {
     }
 }
 
-/// Opens and locks the files and devices of a plan's stores, and tries whether they can be read and written. `found`: they are
-/// these, and nothing is opened.
+/// Opens and locks the files and devices of a plan's stores, and tests whether they can be read and written. With
+/// `found`, these are used and nothing is opened.
 ///
 /// # Errors
 /// One cannot be used, and all are required.
@@ -147,7 +147,7 @@ pub fn look(plan: &Plan, found: Option<Vec<Arc<Device>>>) -> Result<Candidates, 
 }
 
 impl Absent {
-    /// Says so.
+    /// Logs it.
     fn of(plan: &StorePlan, error: &StoreError) -> Absent {
         let path = plan.path.clone();
         tracing::error!(path = %path.display(), %error, "this store cannot be opened: it is left out");
@@ -157,7 +157,7 @@ impl Absent {
 }
 
 impl Candidates {
-    /// Opens what can be opened, if anything can; and what is left out.
+    /// Opens the usable stores, if there are any, and returns those that are left out.
     ///
     /// # Errors
     /// It cannot be done, and all stores are required.
@@ -169,8 +169,8 @@ impl Candidates {
         match open(plan, &self.all) {
             Ok(opened) => Ok((Some(opened), absent)),
             Err(error) if self.required => Err(error),
-            // Rare: all of them could be written a moment ago. Which of them are marked as in use by now is not certain, and
-            // so who may be trusted beside whom is not either.
+            // Rare, since all of them could be written just before. It is unknown which are marked as in use by now,
+            // and so which of them missed purges: give up.
             Err(error) => {
                 let left_out = |candidate: &Candidate| Absent::of(&candidate.plan, &error);
                 absent.extend(self.all.iter().map(left_out));
@@ -180,11 +180,11 @@ impl Candidates {
     }
 }
 
-/// Goes on with what the stores hold, or starts them empty, and marks them in use.
+/// Recovers the stores, or starts them empty, and marks them as in use.
 fn open(plan: &Plan, candidates: &[Candidate]) -> Result<Opened, StoreError> {
     let superblocks: Vec<_> = candidates.iter().map(|c| c.superblock().cloned()).collect();
     let (numbers, joining) = join(&superblocks, fresh_numbers()?);
-    // Who everybody is must be known before the placement is, and that before anything is opened.
+    // The ids of all members determine the placement, and opening needs the placement.
     let mut identities = Vec::new();
     for (candidate, superblock) in candidates.iter().zip(&superblocks) {
         let previous = match &candidate.start {
@@ -222,8 +222,8 @@ fn open(plan: &Plan, candidates: &[Candidate]) -> Result<Opened, StoreError> {
         opened.push((Arc::new(store), Arc::clone(&candidate.device)));
         found.push(words);
     }
-    // Only now, and one right after the other: starting takes long, and who is killed between two of these leaves the second behind
-    // the first, as if it had been away; then the next start empties it.
+    // Mark them only now, one right after the other. A kill between two of these leaves the second with an older
+    // generation, and the next start would empty it.
     for (candidate, (store, device)) in candidates.iter().zip(&opened) {
         for (offset, data) in store.opening() {
             device
@@ -245,7 +245,7 @@ fn open(plan: &Plan, candidates: &[Candidate]) -> Result<Opened, StoreError> {
     })
 }
 
-/// Opens the file or device; `found`: it is this one.
+/// Opens the file or device, or uses `found`.
 fn candidate(plan: &StorePlan, found: Option<Arc<Device>>) -> Result<Candidate, StoreError> {
     let path = plan.path.display().to_string();
     let device = match found {
@@ -305,7 +305,7 @@ fn device_at(plan: &StorePlan) -> Result<Arc<Device>, StoreError> {
     Ok(opened.device)
 }
 
-/// The store of one candidate, and what was found, in words.
+/// The store of one candidate, and the findings in words.
 fn start(
     candidate: &Candidate,
     joining: &Joining,
@@ -375,7 +375,7 @@ fn fresh_numbers() -> Result<SetNumbers, StoreError> {
     })
 }
 
-/// What the plan says of storing, in the store's words.
+/// The plan's settings for storing, in the store's terms.
 pub fn settings(plan: &Plan) -> Settings {
     let storing = &plan.storing;
     Settings {

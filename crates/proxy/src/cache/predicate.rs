@@ -1,8 +1,9 @@
-//! Purges by pattern: what the predicates in a store's invalidation log mean.
+//! Purges by pattern: the meaning of the predicates in a store's invalidation log.
 //!
-//! A prefix or a tag cannot look for its objects: the index on disk knows no URLs. So it is written down as a
-//! *predicate*, and every record that is older is compared with it, when it is read or in the background (`store`). What is in memory is
-//! swept at once, and what is being fetched or read is compared before it is published ([`crate::state::Shared::still_valid`]).
+//! The index has no URLs, so it cannot find the objects of a prefix or tag. A purge is therefore stored as a
+//! *predicate*, and every older record is compared with it when it is read, or in the background (`store`). The
+//! memory tier is swept at once, and objects under way are compared before they are published
+//! ([`crate::state::Shared::still_valid`]).
 //!
 //! | kind | pattern | a record it meets |
 //! |---|---|---|
@@ -12,13 +13,13 @@
 //! | 5 | a tag, in small letters | is stale |
 //! | any other | of another version | is dead |
 //!
-//! A tag is a member of `Surrogate-Key` (blanks between them) or `Cache-Tag` (commas) in the stored response; letter case
-//! makes no difference, because those who invented the fields do not agree about it.
+//! A tag is a member of `Surrogate-Key` (separated by blanks) or `Cache-Tag` (by commas) in the stored response.
+//! Letter case makes no difference, because the inventors of the fields do not agree about it.
 //!
-//! A stale one must be validated before it is served, or may be served where `stale-while-revalidate` and the like allow it.
-//! A store that has no room for one more refuses it.
+//! A stale record is validated before it is served, unless `stale-while-revalidate` or `stale-if-error` allow
+//! otherwise. A store without room for another predicate refuses it.
 //!
-//! Not known here: who purges, when it is durable.
+//! Not known here: the purging client, durability.
 
 use store::Manner;
 
@@ -33,7 +34,7 @@ const SOFT_PREFIX: u8 = 4;
 /// That makes stale what has a tag.
 const SOFT_TAG: u8 = 5;
 
-/// What a kind of predicate is called, for people and machines.
+/// The name of a kind of predicate.
 pub fn name(kind: u8) -> &'static str {
     match kind {
         PREFIX => "prefix",
@@ -47,7 +48,7 @@ pub fn name(kind: u8) -> &'static str {
 /// The longest tag, bytes; a store takes patterns of as much.
 pub const TAG_BYTES_MAX: usize = 1024;
 
-/// How predicates of a kind meet records: what the store asks (`store::Settings::manner`).
+/// How predicates of a kind match records, for the store (`store::Settings::manner`).
 pub fn manner(kind: u8) -> Manner {
     Manner {
         about: match kind {
@@ -59,7 +60,7 @@ pub fn manner(kind: u8) -> Manner {
     }
 }
 
-/// The tags of a record, in small letters: what the store asks (`store::Settings::words`).
+/// The tags of a record in small letters, for the store (`store::Settings::words`).
 pub fn words(meta: &[u8], each: &mut dyn FnMut(&[u8])) {
     let mut small = Vec::new();
     each_tag(object::head_of_meta(meta), &mut |tag| {
@@ -70,12 +71,12 @@ pub fn words(meta: &[u8], each: &mut dyn FnMut(&[u8])) {
     });
 }
 
-/// What a purge is about.
+/// The pattern of a purge.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum About {
-    /// All whose key begins so.
+    /// Everything with this key prefix.
     Prefix(Vec<u8>),
-    /// All that carry the tag.
+    /// Everything with this tag.
     Tag(Vec<u8>),
 }
 
@@ -84,12 +85,12 @@ pub enum About {
 pub struct Predicate {
     /// Of what.
     pub about: About,
-    /// Stale instead of gone?
+    /// Make it stale instead of removing it?
     pub soft: bool,
 }
 
 impl Predicate {
-    /// As the log has it.
+    /// As stored in the log.
     pub fn encode(&self) -> (u8, Vec<u8>) {
         match (&self.about, self.soft) {
             (About::Prefix(prefix), false) => (PREFIX, prefix.clone()),
@@ -99,7 +100,7 @@ impl Predicate {
         }
     }
 
-    /// Is it about this object? The same answer as the store would give of its record.
+    /// Does it match this object? Gives the same answer as the store for its record.
     pub fn is_about(&self, object: &Object) -> bool {
         match &self.about {
             About::Prefix(prefix) => object.key.starts_with(prefix),
@@ -107,11 +108,11 @@ impl Predicate {
         }
     }
 
-    /// May it be about what a fetch for this key brings?
+    /// May it match the response of a fetch for this key?
     pub fn may_be_about(&self, key: &[u8]) -> bool {
         match &self.about {
             About::Prefix(prefix) => key.starts_with(prefix),
-            // Nobody knows its tags before it has come.
+            // The tags are unknown before the response has come.
             About::Tag(_) => true,
         }
     }
@@ -122,10 +123,10 @@ fn has_tag(head: &[u8], tag: &[u8]) -> bool {
     each_tag(head, &mut |one| one.eq_ignore_ascii_case(tag))
 }
 
-/// Calls back with each tag of a stored head, until that answers yes. Did it?
+/// Calls `found` with each tag of a stored head until it returns true; returns whether it did.
 fn each_tag(head: &[u8], is_it: &mut dyn FnMut(&[u8]) -> bool) -> bool {
     head.split(|&byte| byte == b'\n').skip(1).any(|line| {
-        // One letter tells most lines away.
+        // The first letter excludes most lines.
         let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r');
         let is_comma = |byte: &u8| *byte == b',';
         let mut is_it = |tag: &[u8]| is_it(tag.trim_ascii());
@@ -140,7 +141,7 @@ fn each_tag(head: &[u8], is_it: &mut dyn FnMut(&[u8]) -> bool) -> bool {
     })
 }
 
-/// What is behind the name and its colon.
+/// The value after the name and its colon.
 fn named<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (front, rest) = line.split_at_checked(name.len())?;
     front.eq_ignore_ascii_case(name).then_some(rest)

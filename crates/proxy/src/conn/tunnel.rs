@@ -1,18 +1,17 @@
-//! Two byte streams joined: CONNECT, and what follows a 101 Switching Protocols.
+//! Tunnels: two byte streams joined, after CONNECT or a 101 Switching Protocols.
 //!
-//! Each direction reads, writes out what it has read, and only then reads again: a slow receiver holds its
-//! sender back through TCP, and at most `PIECE_BYTES_MAX` wait in between. An idle tunnel holds no buffer at
-//! all: a piece is read into the stack, and only what the other side did not take at once is kept.
+//! Each direction reads a piece, writes it, and only then reads again, so a slow receiver holds its sender back
+//! through TCP, and at most `PIECE_BYTES_MAX` wait in between. An idle tunnel holds no buffer: a piece is read into
+//! the stack, and only bytes that the receiver did not take at once are kept.
 //!
 //! Ends:
-//! - A side that finishes sending (FIN, close_notify) has its end passed on, and the other direction lives on:
-//!   half-close (RFC 9110 §9.3.6 wants all that was sent before the end delivered).
-//! - A side that no longer takes bytes ends that direction only, so that its last words, sent before it closed,
-//!   still arrive.
-//! - A side whose stream breaks while it is read ends the tunnel.
-//! - Nothing moved in either direction for the idle time-out: the tunnel ends.
+//! - A side that finishes sending (FIN, close_notify): its end is passed on, and the other direction goes on
+//!   (half-close; RFC 9110 §9.3.6 wants everything delivered that was sent before the end).
+//! - A side that no longer takes bytes: only that direction ends, so that bytes it sent before it closed still arrive.
+//! - A stream that breaks while it is read: the tunnel ends.
+//! - No bytes in either direction for the idle time-out: the tunnel ends.
 //!
-//! Not known here: HTTP, who may tunnel where. The caller closes both sides by dropping them.
+//! Not known here: HTTP, access rules. The caller closes both sides by dropping them.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -25,7 +24,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 
-/// What is read at once, and so what can wait for one receiver (besides the leftover at the start).
+/// The size of a piece, and so the most that waits for one receiver (besides the leftover at the start).
 const PIECE_BYTES_MAX: usize = 16 * 1024;
 /// Pieces one direction moves before the other has its turn and the worker its other tasks.
 const PIECES_PER_TURN_MAX: usize = 8;
@@ -52,7 +51,7 @@ pub enum EndReason {
     OriginLost(io::ErrorKind),
 }
 
-/// A tunnel's account: bytes are those taken by the receiver's socket.
+/// The bytes that the receivers' sockets took, and the first error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TunnelEnd {
     /// Up, leftover included.
@@ -114,7 +113,7 @@ where
             }
             (Turn::Waiting | Turn::Done, Turn::Waiting | Turn::Done) => {}
         }
-        // The timer is not moved with every byte; when it rings it is set to what is left of the time.
+        // The timer is not reset with every byte; when it fires, it is set to the remaining time.
         while sleep.as_mut().poll(cx).is_ready() {
             let due = moved + idle_timeout;
             if due <= Instant::now() {
@@ -153,11 +152,11 @@ enum State {
     Done,
 }
 
-/// What became of one turn.
+/// The result of one turn.
 enum Turn {
     /// A waker is registered.
     Waiting,
-    /// There is more to do, but it is the other's turn.
+    /// There is more to do, but it is the other direction's turn.
     Used,
     Done,
     ReadFailed(io::ErrorKind),

@@ -1,4 +1,4 @@
-//! Does everything that must move, move?
+//! Heartbeats, devices that are set aside, and panics.
 
 pub mod panicking;
 pub mod pulse;

@@ -1,19 +1,19 @@
 //! A failed assertion ends the process.
 //!
-//! A thread that unwinds leaves locks poisoned, requests without an answer and work undone, while all else says that it is
-//! well: nobody starts a zombie anew. So whatever panics while the proxy serves, on whichever thread, ends the process at once,
-//! with a message; the store goes on as after a crash.
+//! A thread that unwinds leaves poisoned locks, unanswered requests and unfinished work, while the process looks
+//! healthy and nobody restarts it. So a panic on any thread ends the process at once, with a message. The next start
+//! is one after a crash.
 //!
-//! Only where the process is the proxy's own: tools, tests and who embeds the proxy may unwind.
+//! Only in the proxy's own process: tools, tests and programs that embed the proxy may unwind.
 
 use std::io::Write as _;
 
-/// From now on a panic of any thread ends the process, by SIGABRT, when the message is out.
+/// From now on a panic of any thread ends the process by SIGABRT, after its message.
 pub fn end_the_process() {
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         told(panic);
-        // Not by the log: it may be what has failed.
+        // Not through the log, which may be what has failed.
         let _ = std::io::stderr().write_all(
             b"this is a defect of the proxy; it ends here, so that it can be started anew\n",
         );
@@ -28,7 +28,7 @@ mod tests {
 
     const CHILD: &str = "LOLIGO_TEST_PANICS";
 
-    /// What a process does of which a thread panics: this test again, as a child.
+    /// Runs this test again as a child process in which a thread panics.
     #[test]
     fn a_panic_of_any_thread_ends_the_process_with_a_message() {
         if std::env::var_os(CHILD).is_some() {

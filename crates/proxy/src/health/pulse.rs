@@ -1,6 +1,6 @@
-//! Signs of life: who should move says so, and others see for how long it has not.
+//! Heartbeats of threads, and how long ago the last one was.
 //!
-//! A beat is a store to memory, so those who watch (`watch`, the admin interface) cost those who work nothing.
+//! A beat is one store to memory, so watching (`watch`, the admin interface) costs the workers nothing.
 
 use std::{
     path::PathBuf,
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// When somebody moved last.
+/// When a thread last moved.
 #[derive(Debug)]
 pub struct Pulse {
     base: Instant,
@@ -25,17 +25,17 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// It moves.
+    /// Beats.
     pub fn beat(&self) {
         self.beat_ms.store(self.now_ms(), Relaxed);
     }
 
-    /// Since the last beat, or since it was made.
+    /// The time since the last beat, or since it was made.
     pub fn age(&self) -> Duration {
         Duration::from_millis(self.now_ms().saturating_sub(self.beat_ms.load(Relaxed)))
     }
 
-    /// One that has not moved for so long.
+    /// A pulse whose last beat was this long ago.
     #[cfg(test)]
     pub fn still_for(age: Duration) -> Pulse {
         Pulse {
@@ -49,7 +49,7 @@ impl Pulse {
     }
 }
 
-/// What the background thread does for one store: how much of it is under way, and when some of it ended.
+/// The background work for one store: how much is under way, and when some of it last ended.
 #[derive(Debug)]
 pub struct StoreWork {
     /// The store's file or device.
@@ -81,7 +81,7 @@ impl StoreWork {
         self.under_way.fetch_sub(1, Relaxed);
     }
 
-    /// For how long there has been some and none has ended.
+    /// How long there has been work without any of it ending.
     pub fn still_for(&self) -> Duration {
         match self.under_way.load(Relaxed) {
             0 => Duration::ZERO,

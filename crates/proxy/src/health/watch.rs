@@ -1,19 +1,19 @@
-//! Watching what must move: the stores' devices, the workers, the background thread.
+//! Watches the stores' devices, the workers and the background thread.
 //!
-//! A device that has reads to do and ends none of them for a while is *set aside* (`device::Health`): until it answers again
-//! nobody asks it, what is stored there counts as absent, and nothing is stored there. Whether it answers is seen by the
-//! reads it still has, and found out by *probes*, reads on threads of their own, which may hang as they like. Each change is
-//! said once.
+//! A device that has reads to do and finishes none for a while is *set aside* (`device::Health`): until it answers
+//! again it gets no operations, its records count as absent, and nothing is stored on it. The reads it still has may
+//! show that it answers again, and so may *probes*: reads on threads of their own, which may hang. Each change is
+//! logged once.
 //!
-//! A worker or background thread that does not move cannot be helped, so `/healthz` fails: whoever watches the process from outside
-//! starts it anew, or asks another.
+//! A worker or background thread that does not move cannot be repaired, so `/healthz` fails, and a supervisor can
+//! restart the process.
 //!
 //! This runs on the control thread, which never reads or writes a device itself.
 //!
-//! Not known here: what is read; what the background thread does.
+//! Not known here: the content of reads, the background thread's work.
 //!
-//! Limits: [`PROBES_MAX`] probes of a device at a time. A device is found to be silent up to [`STEP`] late. Only reads are
-//! watched: who writes is held up by the bounds of the store.
+//! Limits: [`PROBES_MAX`] probes of a device at a time. A device is found to be silent up to [`STEP`] late. Only
+//! reads are watched; the store's limits hold up writes.
 
 use std::{
     sync::{
@@ -28,25 +28,25 @@ use device::Device;
 
 use crate::{cache::opening::Absent, state::Shared};
 
-/// How often it is looked.
+/// The interval between two checks.
 const STEP: Duration = Duration::from_millis(250);
-/// A device is silent when it has answered nothing for as long as an answer waits for it (`store.read-wait`), within these
-/// bounds: a disk that spins up or is reset takes seconds, and a patient operator still wants to know.
+/// A device is silent when it has finished nothing for `store.read-wait`, within these bounds: a disk that spins up
+/// or is reset takes seconds, and an operator with a long wait still wants to know.
 const SILENT_MIN: Duration = Duration::from_secs(1);
 const SILENT_MAX: Duration = Duration::from_secs(30);
-/// Between two probes, at first; then twice as long each time, up to the maximum.
+/// The first interval between two probes; it doubles up to the maximum.
 const PROBE_PAUSE: Duration = Duration::from_secs(1);
 const PROBE_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Probes of one device that hang at most; then it must answer one of them, or a read, before there are more.
+/// The most hanging probes of one device. There are no more until it answers one of them, or a read.
 const PROBES_MAX: u64 = 8;
-/// A device that is set aside again so soon after it answered is asked no sooner than the last time.
+/// If a device is set aside again this soon after it answered, the interval between probes goes on where it was.
 const RELAPSE: Duration = Duration::from_secs(120);
 
-/// A worker looks up ten times a second, between requests; none takes a hundredth of this.
+/// A worker beats ten times a second, between requests; no request takes a hundredth of this.
 const WORKER_STILL_MAX: Duration = Duration::from_secs(10);
-/// As often does the background thread, beside what its disk operations take, but it also computes checkpoints of large indexes.
+/// The background thread beats as often, but it also computes checkpoints of large indexes.
 const BACKGROUND_STILL_MAX: Duration = Duration::from_secs(60);
-/// The background thread's work at one store: a flush on a busy disk with a large cache may take a minute.
+/// The limit for the background work of one store: a flush on a busy disk with a large cache may take a minute.
 const STORE_STILL_MAX: Duration = Duration::from_secs(300);
 
 /// Watches until the process ends.
@@ -74,10 +74,10 @@ fn silent_max(shared: &Shared) -> Duration {
     (shared.plan.storing.read_wait).clamp(SILENT_MIN, SILENT_MAX)
 }
 
-/// Why the process is not well, if it cannot go on serving.
+/// The reason, if the process cannot go on serving.
 pub fn standstill(shared: &Shared) -> Option<String> {
     if shared.is_draining() {
-        return None; // threads end now
+        return None; // threads are ending
     }
     let age = |age: Duration| age.as_secs();
     for (index, pulse) in shared.pulses.iter().enumerate() {
@@ -100,7 +100,7 @@ pub fn standstill(shared: &Shared) -> Option<String> {
     })
 }
 
-/// What does not work while all else goes on, a sentence each.
+/// A sentence for each part that does not work while the rest goes on.
 pub fn ailments(shared: &Shared) -> Vec<String> {
     let aside = (shared.devices.iter())
         .filter(|device| device.health().is_aside())
@@ -115,7 +115,7 @@ pub fn ailments(shared: &Shared) -> Vec<String> {
     absent.chain(aside).collect()
 }
 
-/// A device, and what is done about it.
+/// A device and its state.
 struct Watched {
     device: Arc<Device>,
     /// `Some` while it is set aside.
@@ -123,7 +123,7 @@ struct Watched {
     pause: Duration,
     answered_at: Option<Instant>,
     probes: u64,
-    /// Those that hang.
+    /// Probes that hang.
     probing: Arc<AtomicU64>,
 }
 
@@ -190,7 +190,7 @@ impl Watched {
         }
     }
 
-    /// Asks the device for something, on a thread of its own.
+    /// Reads from the device, on a thread of its own.
     fn probe(&mut self) {
         if self.probing.load(Relaxed) >= PROBES_MAX {
             return;

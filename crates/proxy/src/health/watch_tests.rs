@@ -1,4 +1,4 @@
-//! A device is silent, probed and back; in the time of the test, but for what the device itself measures.
+//! A device becomes silent, is probed, and comes back.
 
 use super::*;
 use device::{Engine, EngineKind, FaultPlan, Operation};
@@ -15,7 +15,7 @@ fn on_worker(test: impl Future<Output = ()>) {
     tokio::task::LocalSet::new().block_on(&runtime, test);
 }
 
-/// A device that hangs with so many reads, found to be silent.
+/// A device that hangs with this many reads and was found silent.
 async fn hanging(reads: usize) -> (Watched, FaultPlan) {
     let plan = FaultPlan::new();
     let device = Device::faulty(1 << 20, plan.clone());

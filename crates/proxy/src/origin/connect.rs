@@ -1,11 +1,12 @@
 //! Opening a connection: a slot of the pool, the name's addresses, the rules, TCP, TLS.
 //!
-//! Every wait has its time-out, and each step leaves its times in [`ConnectTimes`]. A name with several
-//! addresses is tried by a simple form of RFC 8305: addresses in turn, the next one started when the last
-//! failed or after a head start of 250 ms, the first connection wins and the others are closed.
+//! Every wait has a time-out, and each step notes its times in [`ConnectTimes`]. Several addresses are tried by a
+//! simple form of RFC 8305: one after the other, each after the last one failed or after 250 ms. The first connection
+//! wins, and the others are closed.
 //!
-//! The rules of `access` are asked for every resolved address before a packet goes there, with the kernel's word on which are
-//! this machine's own (`inward`), and once more with both ends of the connection known, before a byte is sent.
+//! The rules of `access` are applied to every resolved address before a packet goes there, with the kernel's answer
+//! to which are this machine's own (`inward`). They are applied once more to both ends of the new connection before a
+//! byte is sent.
 //!
 //! Not known here: requests, retries. Limits: `dns::ADDRESSES_MAX` attempts at once.
 
@@ -27,17 +28,16 @@ use crate::access::{Destinations, Forbidden};
 /// RFC 8305 §5, "Connection Attempt Delay".
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// The waits of a connection in the making, and the bounds of the pool.
+/// The time-outs of connecting, and the bounds of the pool.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// For TCP and TLS together, over all addresses; and for a place among the connections to a destination at
-    /// its bound.
+    /// For TCP and TLS together, over all addresses; and for a slot if the destination is at its bound.
     pub connect_timeout: Duration,
-    /// Name look-ups, with their own waits.
+    /// Name look-ups.
     pub dns: DnsSettings,
     /// The pool's bounds.
     pub pool: Limits,
-    /// For how long a failure to connect is remembered; zero: not at all.
+    /// How long a failure to connect is remembered; zero: not at all.
     pub failure_ttl: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Default for Settings {
     }
 }
 
-/// One worker's way to its origins.
+/// One worker's connections to origins.
 pub struct Connector {
     connect_timeout: Duration,
     pool: Pool,
@@ -63,7 +63,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// With a pool and a resolver of its own.
+    /// A connector with its own pool and resolver.
     pub fn new(settings: Settings, tls: Tls) -> Self {
         Self {
             connect_timeout: settings.connect_timeout,
@@ -98,7 +98,7 @@ impl Connector {
         }
     }
 
-    /// A connection that nobody has used before: for a tunnel, or after a pooled one turned out closed.
+    /// A new connection: for a tunnel, or after a pooled one turned out to be closed.
     pub async fn connect(
         &self,
         to: &Destination,
@@ -113,7 +113,7 @@ impl Connector {
         self.open(slot, to, access, times).await
     }
 
-    /// How many failures to connect were remembered so far, and how often one was given instead of trying.
+    /// How many failures to connect were remembered so far, and how often one was returned instead of a new attempt.
     pub fn failures(&self) -> (u64, u64) {
         self.failures.counts()
     }
@@ -162,7 +162,7 @@ impl Connector {
                 return Err(error);
             }
         };
-        // A name of ours with another address beside: if nobody else is there, it was ourselves that was meant.
+        // The name also has an address of ours. If no other address answers, the request meant ourselves.
         let ours = |ip: &IpAddr| {
             access.check(SocketAddr::new(*ip, to.port)) == Err(Forbidden::OwnListener)
         };
@@ -217,9 +217,9 @@ impl Connector {
         let peer = tcp.peer_addr()?;
         let local = tcp.local_addr()?;
         access.check_connected(local, peer)?;
-        // Remembered with the connection: it may be handed to a request of a listener with narrower rules.
+        // Stored with the connection, which may later serve a listener with stricter rules.
         let is_inward = local.ip() == peer.ip() || self.machine.owns(peer.ip());
-        // Requests are written whole; waiting to fill a segment only delays them.
+        // Requests are written whole, so Nagle's algorithm would only delay them.
         tcp.set_nodelay(true)?;
         let stream = if to.tls {
             Stream::Tls(self.tls.handshake(&to.host, tcp).await?)
@@ -240,7 +240,7 @@ async fn race(addresses: &[SocketAddr]) -> Result<TcpStream, ConnectError> {
     let mut left = addresses.iter().copied();
     let mut failure: Option<ConnectError> = None;
     loop {
-        // Here either nothing has been started, or the last attempt has failed or used up its head start.
+        // Nothing was started yet, or the last attempt has failed or used up its head start.
         let next = left.next();
         if let Some(address) = next {
             attempts.spawn(TcpStream::connect(address));
@@ -251,7 +251,7 @@ async fn race(addresses: &[SocketAddr]) -> Result<TcpStream, ConnectError> {
             ended = attempts.join_next() => match ended {
                 Some(Ok(Ok(tcp))) => return Ok(tcp),
                 Some(Ok(Err(error))) => failure = Some(more_telling(failure, error.into())),
-                // An attempt can't panic or be aborted while we wait; were it so, it only failed.
+                // An attempt cannot panic or be aborted while we wait; if it did, count it as failed.
                 Some(Err(_)) => {}
                 None => return Err(failure.unwrap_or(ConnectError::NotFound)),
             },
@@ -260,8 +260,8 @@ async fn race(addresses: &[SocketAddr]) -> Result<TcpStream, ConnectError> {
     }
 }
 
-/// Of several addresses' failures the one to report: an answer of the origin before a silence, both before
-/// the lack of a route (of a machine without IPv6, most often).
+/// Which of several failures to report: an answer of the origin rather than silence, and either rather than a missing
+/// route (which often means no IPv6).
 fn more_telling(had: Option<ConnectError>, new: ConnectError) -> ConnectError {
     fn weight(error: &ConnectError) -> u8 {
         match error {
@@ -291,7 +291,7 @@ mod tests {
         (listener, address)
     }
 
-    /// An address where nobody listens any more.
+    /// An address without a listener.
     async fn closed() -> SocketAddr {
         listen().await.1
     }
@@ -459,7 +459,7 @@ mod tests {
                     "no packet went there"
                 );
 
-                // What a more trusted listener has opened is no way around it.
+                // A connection opened for a more trusted listener does not bypass the rules.
                 let trusted = connector
                     .lease(&to, &Destinations::default(), &mut times)
                     .await;

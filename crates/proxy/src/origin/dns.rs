@@ -1,15 +1,15 @@
 //! Names to addresses.
 //!
-//! IP literals and `localhost` need no question. Everything else goes to hickory-resolver, set up as the
-//! system is (resolv.conf, the hosts file) or with servers of our own, which asks for IPv4 and IPv6 at once and
-//! remembers answers for as long as their TTL says, within bounds.
+//! IP literals and `localhost` need no query. Everything else goes to hickory-resolver, configured like the system
+//! (resolv.conf, the hosts file) or with configured servers. It asks for IPv4 and IPv6 at once and caches answers for
+//! their TTL, within bounds.
 //!
-//! The resolver is made at the first question, so that a proxy whose origins are literals never reads
-//! resolv.conf; a change of it is seen after a restart.
+//! The resolver is made at the first query, so a proxy whose origins are literals never reads resolv.conf. A change
+//! of that file takes effect after a restart.
 //!
-//! Not known here: which of the addresses may be used (`access`), or which answers (`connect`).
-//! Limits: `LOOKUPS_MAX` questions at once (beyond: refused), `ADDRESSES_MAX` addresses an answer (beyond:
-//! dropped), `DnsSettings::names_max` answers kept.
+//! Not known here: which addresses may be used (`access`), and which of them answers (`connect`).
+//! Limits: `LOOKUPS_MAX` questions at once (beyond: refused), `ADDRESSES_MAX` addresses an answer (beyond: dropped),
+//! `DnsSettings::names_max` answers kept.
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,9 +24,9 @@ use tokio::time::timeout;
 
 use super::ConnectError;
 
-/// Names being looked up at once by one worker; one more is refused.
+/// The most names that one worker looks up at once; further ones are refused.
 const LOOKUPS_MAX: usize = 1024;
-/// Addresses of one name that are tried; a longer answer is cut.
+/// The most addresses of one name that are tried.
 pub(super) const ADDRESSES_MAX: usize = 8;
 
 /// How names are looked up.
@@ -34,17 +34,17 @@ pub(super) const ADDRESSES_MAX: usize = 8;
 pub struct DnsSettings {
     /// Name servers; empty: the system's. The hosts file counts either way.
     pub servers: Vec<SocketAddr>,
-    /// For one question to one server; the whole look-up may take `attempts` times as long.
+    /// The limit for one query to one server; a look-up may take `attempts` times as long.
     pub timeout: Duration,
-    /// Times a question is asked, at least once.
+    /// How often a query is sent, at least once.
     pub attempts: usize,
-    /// Answers are kept at least this long: a TTL of zero would cost a question per connection.
+    /// The shortest time an answer is cached: a TTL of zero would cost a query for each connection.
     pub ttl_min: Duration,
-    /// Answers are kept at most this long: a mistyped record should not stay for weeks.
+    /// The longest time an answer is cached: a wrong record should not stay for weeks.
     pub ttl_max: Duration,
-    /// "No such name" is kept at most this long.
+    /// The longest time that "no such name" is cached.
     pub negative_ttl_max: Duration,
-    /// Answers kept.
+    /// The most cached answers.
     pub names_max: usize,
 }
 
@@ -69,7 +69,7 @@ pub struct Resolver {
     asking: Cell<usize>,
 }
 
-/// What needs no question: IP literals, and `localhost` with everything below it.
+/// Names that need no query: IP literals, `localhost` and everything below it.
 pub(super) fn without_question(host: &str) -> Option<Vec<IpAddr>> {
     if let Ok(literal) = host.parse::<IpAddr>() {
         return Some(vec![literal]);
@@ -91,7 +91,7 @@ impl Resolver {
     }
 
     #[cfg(test)]
-    /// Forgets answers and settings; both are read anew at the next question.
+    /// Forgets answers and settings; the next query reads them again.
     pub fn reload(&self) {
         self.hickory.take();
     }
@@ -186,7 +186,7 @@ fn with_servers(servers: &[SocketAddr]) -> ResolverBuilder<TokioRuntimeProvider>
     TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
 }
 
-/// Counts one look-up for as long as it is awaited.
+/// Counts one look-up until it is dropped.
 struct Asking<'a>(&'a Cell<usize>);
 
 impl<'a> Asking<'a> {
@@ -205,7 +205,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Families in turn, so that one broken family costs one step and not all of them (RFC 8305 §4).
+/// Alternates the address families, so that a broken one costs one attempt and not all (RFC 8305 §4).
 fn alternate(answer: &[IpAddr]) -> Vec<IpAddr> {
     let mut v6 = answer.iter().copied().filter(IpAddr::is_ipv6);
     let mut v4 = answer.iter().copied().filter(IpAddr::is_ipv4);

@@ -1,13 +1,13 @@
-//! Origins that could not be reached a moment ago, so that a dead one is not tried for each request.
+//! Remembers origins that could not be reached, so that not every request tries a dead one.
 //!
-//! A failure to connect (name, TCP, TLS) is remembered for a short time; until then whoever asks gets it at once, marked
-//! [`ConnectError::Remembered`]. A connection that is made clears it. What an origin answers is not looked at here, nor
-//! are failures that are this machine's.
+//! A failure to connect (name, TCP, TLS) is remembered for a short time. Requests meanwhile get it at once, as
+//! [`ConnectError::Remembered`]. A successful connection clears it. Answers of origins and failures of this machine
+//! do not count.
 //!
-//! A failure is only given to those who would have tried the same addresses: what a listener with wider rules found out
-//! about the inside of a network is not told to others.
+//! A failure is returned only to requests that would have tried the same addresses, so that a listener with wider
+//! rules reveals nothing about the inside of a network.
 //!
-//! Limits: [`FAILURES_MAX`] destinations in one worker; when all are young, further ones are not remembered.
+//! Limits: [`FAILURES_MAX`] destinations a worker; while all are recent, further ones are not remembered.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -23,9 +23,9 @@ use crate::access::Destinations;
 pub const FAILURES_MAX: usize = 1024;
 
 struct Failure {
-    /// What the name resolved to; empty if it did not.
+    /// The addresses of the name; empty if it did not resolve.
     found: Vec<IpAddr>,
-    /// What of it was tried.
+    /// The addresses that were tried.
     tried: Vec<SocketAddr>,
     error: Arc<ConnectError>,
     until: Instant,
@@ -40,7 +40,7 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// None yet; each is remembered for `ttl`, with zero not at all.
+    /// An empty table. Failures are remembered for `ttl`; zero: not at all.
     pub(super) fn new(ttl: Duration) -> Self {
         Self {
             ttl,
@@ -50,7 +50,7 @@ impl Failures {
         }
     }
 
-    /// The failure that a connection now would most likely meet.
+    /// The failure that a connection would most likely meet now.
     pub(super) fn recall(
         &self,
         to: &Destination,
@@ -68,7 +68,7 @@ impl Failures {
         Some(ConnectError::Remembered(Arc::clone(&failure.error)))
     }
 
-    /// How many were remembered so far, and how often one was given instead of trying.
+    /// How many were remembered so far, and how often one was returned instead of a new attempt.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.noted.get(), self.recalled.get())
     }
@@ -110,7 +110,7 @@ impl Failures {
     }
 }
 
-/// Would everybody who tries meet it, until something changes there?
+/// Would every attempt fail in this way until something changes there?
 fn is_of_the_origin(error: &ConnectError) -> bool {
     match error {
         ConnectError::NotFound | ConnectError::DnsFailed | ConnectError::DnsTimeout => true,

@@ -1,16 +1,16 @@
-//! Is an address one of this machine's own?
+//! Does an address belong to this machine?
 //!
-//! We ask the kernel where it would deliver a packet to the address: one `RTM_GETROUTE` over a netlink socket, answered within
-//! the call that asks. A list of the interfaces' addresses would be out of date as soon as one changes, and would lack what is
-//! routed to this machine without standing at an interface. `connect` looks at both ends of a connection as well, but that alone
-//! is not enough: a connection to a second address of an interface comes from its first.
+//! The kernel is asked where it would deliver a packet to the address: one `RTM_GETROUTE` over a netlink socket,
+//! answered within the call. A list of the interfaces' addresses would go out of date and would lack addresses that
+//! are routed to this machine without an interface. `connect` also compares both ends of a connection, but that is
+//! not enough alone: a connection to the second address of an interface comes from its first.
 //!
-//! The IPv4 address inside a translator's or tunnel's IPv6 address is asked for too.
+//! For IPv6 addresses of translators and tunnels, the embedded IPv4 address is checked too.
 //!
-//! What cannot be seen from here: an address that another machine (a NAT, a load balancer) or a packet filter leads back to this
-//! one. Where the system refuses netlink sockets (a strict sandbox), the look at both ends is all there is; the log says so.
+//! Not visible: addresses that another machine (NAT, load balancer) or a packet filter leads back to this one. If the
+//! system refuses netlink sockets (a strict sandbox), only the comparison of both ends remains; the log says so.
 //!
-//! Not known here: rules, who asks.
+//! Not known here: rules, listeners.
 
 use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, SocketAddr};
@@ -25,12 +25,12 @@ use rustix::net::{
 
 use crate::access::{Destinations, Forbidden, embedded_v4};
 
-/// One worker's way to ask.
+/// One worker's netlink socket.
 #[derive(Default)]
 pub(super) struct Machine {
-    /// Opened with the first question; `None`: the system does not let us ask.
+    /// Opened with the first query; `None` if the system refuses it.
     socket: OnceCell<Option<OwnedFd>>,
-    /// Questions asked so far.
+    /// Queries so far.
     asked: Cell<u32>,
     /// Addresses that count as this machine's in a test.
     #[cfg(test)]
@@ -38,7 +38,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// One that has these addresses too.
+    /// Adds addresses, for a test.
     #[cfg(test)]
     pub(super) fn with(also: Vec<IpAddr>) -> Machine {
         Machine {
@@ -47,7 +47,7 @@ impl Machine {
         }
     }
 
-    /// Does a connection to this address stay on this machine? Some microseconds, no wait.
+    /// Does a connection to this address stay on this machine? Takes some microseconds and never blocks.
     pub(super) fn owns(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         let inside = match ip {
@@ -94,7 +94,7 @@ fn open() -> Option<OwnedFd> {
     }
 }
 
-/// The most stale answers skipped before a question counts as unanswered.
+/// The most stale answers skipped before a query counts as unanswered.
 const STALE_MAX: usize = 8;
 
 fn ask(socket: &OwnedFd, ip: IpAddr, number: u32) -> Result<bool, Errno> {
@@ -124,7 +124,7 @@ const RTN_LOCAL: u8 = 2;
 /// IPv6: a subnet's address for its routers, this machine among them.
 const RTN_ANYCAST: u8 = 4;
 
-/// The route to one address, please.
+/// A query for the route to one address.
 fn question(ip: IpAddr, number: u32) -> Vec<u8> {
     let (family, address) = match ip {
         IpAddr::V4(ip) => (AddressFamily::INET, ip.octets().to_vec()),
@@ -137,7 +137,7 @@ fn question(ip: IpAddr, number: u32) -> Vec<u8> {
     out.extend(RTM_GETROUTE.to_ne_bytes());
     out.extend(NLM_F_REQUEST.to_ne_bytes());
     out.extend(number.to_ne_bytes());
-    out.extend([0; 4]); // from whom: the kernel knows
+    out.extend([0; 4]); // port id: filled in by the kernel
     out.extend([family.as_raw() as u8, address.len() as u8 * 8]); // family, bits of the destination
     out.extend([0; ROUTE_BYTES - 2]);
     out.extend((attribute_bytes as u16).to_ne_bytes());
@@ -147,7 +147,7 @@ fn question(ip: IpAddr, number: u32) -> Vec<u8> {
     out
 }
 
-/// What an answer says; `None`: it is for an earlier question. No route (an error) is not here.
+/// The content of an answer; `None` if it belongs to an earlier query. No route (an error) means not this machine.
 fn is_here(answer: &[u8], number: u32) -> Option<bool> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     let of = u32::from_ne_bytes(answer.get(8..12)?.try_into().ok()?);
@@ -161,7 +161,7 @@ fn is_here(answer: &[u8], number: u32) -> Option<bool> {
     }
 }
 
-/// The addresses that may be connected to; if there is none, why the first may not.
+/// The permitted addresses; if there is none, the reason for the first.
 pub(super) fn permitted(
     found: Vec<IpAddr>,
     port: u16,

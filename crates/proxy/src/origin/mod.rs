@@ -5,16 +5,16 @@
 //!          └─ none ────> a slot (bound per destination) > dns > access > connect > tls ─┘
 //! ```
 //!
-//! A [`Lease`] is the right to one connection. It is counted while it lives; [`Lease::reuse`] puts the
-//! connection back, dropping the lease closes it. No path can forget to count.
+//! A [`Lease`] is the right to one connection and is counted while it lives. [`Lease::reuse`] puts the connection
+//! back, dropping the lease closes it, so no path can forget to count.
 //!
-//! Here: the words shared by the parts: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`].
-//! `dns` turns names into addresses, `inward` says which of them are this machine's own, `connect` turns addresses into TCP
-//! connections, `tls` those into private ones, `pool` keeps them, `failures` remembers where none could be had.
+//! This file has the shared types: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`]. `dns` turns names
+//! into addresses, `inward` tells which are this machine's own, `connect` makes TCP connections, `tls` encrypts them,
+//! `pool` keeps them, `failures` remembers destinations that could not be reached.
 //!
 //! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
 //!
-//! Not known here: HTTP. Whether the last answer left the connection clean is the caller's knowledge.
+//! Not known here: HTTP. The caller knows whether the last answer was complete.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -44,7 +44,7 @@ pub use dns::DnsSettings;
 pub use pool::{Lease, Limits};
 pub use tls::{Tls, check_certificates};
 
-/// Where a request goes: what a pooled connection is filed under.
+/// The server of a request, and the key of pooled connections.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Destination {
     /// TLS to the origin (`https`).
@@ -91,7 +91,7 @@ impl fmt::Display for Destination {
     }
 }
 
-/// A connection to an origin, plain or private.
+/// A connection to an origin, plain or TLS.
 ///
 /// A TLS stream that ends without close_notify reads as `UnexpectedEof`: a body that ends there is cut short.
 #[derive(Debug)]
@@ -112,12 +112,12 @@ impl Stream {
         }
     }
 
-    /// Is the connection open, with nothing to read? The question for an idle connection: an end of stream or
-    /// bytes nobody asked for both make it useless. What the runtime has not yet heard of is not seen, so a
-    /// quiet connection can still turn out closed when it is used.
+    /// Is an idle connection open, with nothing to read? An end of stream or unexpected bytes make it useless. An
+    /// event that the runtime has not yet received is not seen, so the connection can still turn out to be closed
+    /// when it is used.
     ///
-    /// No system call unless the runtime has marked the socket readable, then one. What TLS sends unasked
-    /// after a handshake (session tickets) is taken in and does not count as noise.
+    /// One system call if the runtime has marked the socket readable, else none. TLS session tickets are read and do
+    /// not count as unexpected.
     pub fn is_quiet(&mut self) -> bool {
         let mut byte = [0; 1];
         match self {
@@ -127,7 +127,7 @@ impl Stream {
             Self::Tls(tls) => {
                 let mut buf = ReadBuf::new(&mut byte);
                 let read = poll_fn(|cx| Pin::new(&mut *tls).poll_read(cx, &mut buf));
-                // Unconstrained: with its budget used up a task would be told "pending" of any socket.
+                // Unconstrained, because a task that has used up its budget gets "pending" for any socket.
                 let read = pin!(tokio::task::unconstrained(read));
                 read.poll(&mut Context::from_waker(Waker::noop()))
                     .is_pending()
@@ -207,7 +207,7 @@ pub enum TlsFault {
     NoRoots,
 }
 
-/// Why there is no connection. Cheap to copy to everyone who waits for it.
+/// Why there is no connection. Cheap to copy to every waiter.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The name does not exist or has no address.
@@ -219,7 +219,7 @@ pub enum ConnectError {
     /// The resolver did not answer in time.
     #[error("looking up the origin's name took too long")]
     DnsTimeout,
-    /// Nobody listens there.
+    /// The connection was refused.
     #[error("the origin refused the connection")]
     Refused,
     /// No route to any of the origin's addresses.
@@ -228,28 +228,28 @@ pub enum ConnectError {
     /// The connection or the TLS handshake was not made in time.
     #[error("connecting to the origin took too long")]
     Timeout,
-    /// No private connection could be made.
+    /// The TLS handshake failed.
     #[error("TLS to the origin failed: {1}")]
     Tls(TlsFault, Arc<str>),
     /// A rule of `access` forbids it.
     #[error("{0}")]
     Forbidden(#[from] Forbidden),
-    /// All connections that one destination may have are in use, and the queue is full or did not move.
+    /// All connections to the destination are in use, and the queue is full or did not move.
     #[error("too many connections to this origin are in use")]
     Busy,
-    /// This machine has no more sockets or ports to give.
+    /// This machine has no more sockets or ports.
     #[error("the proxy has no more sockets to connect with")]
     Exhausted,
     /// Any other error of the system.
     #[error("connecting to the origin failed: {0}")]
     Io(io::ErrorKind),
-    /// It failed a moment ago, and was not tried again.
+    /// It failed just before and was not tried again.
     #[error("{0} (a moment ago; it was not tried again)")]
     Remembered(Arc<ConnectError>),
 }
 
 impl ConnectError {
-    /// The status of the answer the client is owed.
+    /// The status for the client.
     pub fn status(&self) -> u16 {
         match self {
             Self::NotFound | Self::DnsFailed | Self::Refused | Self::Unroutable => 502,
@@ -262,7 +262,7 @@ impl ConnectError {
     }
 
     #[cfg(test)]
-    /// A sentence for the error page and the log.
+    /// A sentence for error page and log.
     pub fn reason(&self) -> String {
         self.to_string()
     }
@@ -291,7 +291,7 @@ impl ConnectError {
 impl From<io::Error> for ConnectError {
     fn from(error: io::Error) -> Self {
         use io::ErrorKind as Kind;
-        // Errors without a stable kind are told apart by their number.
+        // Errors without a stable kind are recognised by number.
         const ENFILE: i32 = 23;
         const EMFILE: i32 = 24;
         match (error.kind(), error.raw_os_error()) {
@@ -303,17 +303,17 @@ impl From<io::Error> for ConnectError {
             (Kind::NetworkUnreachable | Kind::HostUnreachable | Kind::NetworkDown, _) => {
                 Self::Unroutable
             }
-            // What a local packet filter answers.
+            // The answer of a local packet filter.
             (Kind::PermissionDenied, _) => Self::Unroutable,
             (kind, _) => Self::Io(kind),
         }
     }
 }
 
-/// When the steps towards a connection began and ended. A step that was not needed has no time.
+/// When each step of connecting began and ended. A step that was not needed has no time.
 #[derive(Clone, Default, Debug)]
 pub struct ConnectTimes {
-    /// The wait for a connection to be free, to a destination at its bound.
+    /// The wait for a slot at a destination's bound.
     pub queue: Option<(Instant, Instant)>,
     /// The name look-up; none for literals and pooled connections.
     pub dns: Option<(Instant, Instant)>,

@@ -1,4 +1,4 @@
-//! The connections of one worker: those in use are counted, those idle are kept for the next request.
+//! The connections of one worker. Those in use are counted, idle ones are kept for later requests.
 //!
 //! ```text
 //!             checkout (newest first)
@@ -7,21 +7,21 @@
 //!      └──────────── reuse ─────────────┘   └── slot ── connected
 //! ```
 //!
-//! The newest idle connection is the likeliest to be still open, and leaves the oldest to their time-out, so
-//! that the pool shrinks to what the load needs. A destination at its bound makes the next one wait, in order;
-//! whoever lets go of a connection hands it, or the right to open one, straight to the first in the queue.
+//! The newest idle connection is the most likely to be open still. Using it lets the oldest time out, so the pool
+//! shrinks to what the load needs. At a destination's bound, requests wait in order. A released connection, or the
+//! right to open one, goes straight to the first in the queue.
 //!
-//! A [`Slot`] is that right: every count goes up when one is made and down when it is dropped, wherever that
-//! happens. A [`Lease`] is a slot with its stream.
+//! A [`Slot`] is that right: it is counted when made and uncounted when dropped. A [`Lease`] is a slot with its
+//! stream.
 //!
 //! Invariants, checked by `audit`:
 //!   P1  the totals are the sums over the destinations
-//!   P2  a destination is known only while it has an idle connection, one in use, or somebody waiting
-//!   P3  somebody waits only for a destination at its bound
+//! P2  a destination is known only while it has an idle connection, one in use, or a waiter
+//! P3  only a destination at its bound has waiters
 //!   P4  no bound of `Limits` is exceeded
 //!
-//! Time is the second hand of `sweep`: idle times are counted in calls of it, so that a hit on the pool reads
-//! no clock. Not known here: how connections are made (`connect`), whether an answer was complete (the caller).
+//! Idle times are counted in calls of `sweep`, one a second, so that a checkout reads no clock. Not known here: how
+//! connections are made (`connect`), whether an answer was complete (the caller).
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -38,13 +38,14 @@ use crate::access::Destinations;
 /// The bounds of one worker's pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections to one destination, idle and in use. One more closes an idle one; if there is none, it waits.
+    /// Connections to one destination, idle and in use. A further request closes an idle one; if there is none, it
+    /// waits.
     pub per_destination_max: usize,
-    /// Idle connections to one destination; one more closes the oldest.
+    /// Idle connections to one destination; a further one closes the oldest.
     pub idle_per_destination_max: usize,
-    /// Idle connections in all; one more closes the oldest sixteenth.
+    /// Idle connections in all; a further one closes the oldest sixteenth.
     pub idle_max: usize,
-    /// Requests waiting for a connection to one destination; one more is refused.
+    /// Requests waiting for a connection to one destination; a further one is refused.
     pub waiting_per_destination_max: usize,
     /// How long an idle connection is kept; origins commonly close theirs after 5 to 75 s.
     pub idle_timeout: Duration,
@@ -56,8 +57,8 @@ impl Default for Limits {
             per_destination_max: 1024,
             idle_per_destination_max: 256,
             idle_max: 1024,
-            // As many as there may be clients: who waits costs no more than its connection, and a stall of the origin by a tenth
-            // of a second brings thousands.
+            // As many as there may be clients. A waiter costs no more than its connection, and if the origin stalls
+            // for a tenth of a second there are thousands.
             waiting_per_destination_max: 16 << 10,
             idle_timeout: Duration::from_secs(60),
         }
@@ -78,7 +79,7 @@ struct State {
     idle: usize,
     in_use: usize,
     waiting: usize,
-    /// Connections ever put back: gives the idle ones an order.
+    /// How many connections were ever put back, which orders the idle ones.
     put_back: u64,
     /// The time of the last sweep.
     now: Instant,
@@ -89,7 +90,7 @@ struct Entry {
     /// Oldest first.
     idle: VecDeque<Idle>,
     in_use: usize,
-    /// First come first; those that gave up are closed senders.
+    /// In order of arrival. Waiters that gave up have closed senders.
     waiting: VecDeque<oneshot::Sender<Grant>>,
 }
 
@@ -101,21 +102,21 @@ struct Idle {
     order: u64,
 }
 
-/// What one who waits is handed.
+/// What a waiter receives.
 pub(super) enum Grant {
-    /// An open connection that somebody has just finished with.
+    /// An open connection that was just released.
     Warm(Lease),
     /// The right to open one.
     Slot(Slot),
 }
 
-/// The right to one connection in use; dropping it passes it to the first who waits.
+/// The right to one connection in use. Dropping it passes it to the first waiter.
 pub(super) struct Slot {
     pool: Pool,
     destination: Destination,
 }
 
-/// A connection in use. [`Lease::reuse`] keeps it for the next, dropping it closes it.
+/// A connection in use. [`Lease::reuse`] keeps it for a later request, dropping closes it.
 pub struct Lease {
     // Closed before the slot is passed on.
     stream: Stream,
@@ -142,12 +143,12 @@ impl Lease {
     }
 
     #[cfg(test)]
-    /// The origin's address, as it was when the connection was made: no system call.
+    /// The origin's address when the connection was made. No system call.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// May a request under these rules use it? It may have been opened for another listener.
+    /// May a request under these rules use the connection, which may have been opened for another listener?
     pub(super) fn is_permitted(&self, access: &Destinations) -> bool {
         access.check_pooled(self.peer, self.is_inward).is_ok()
     }
@@ -158,9 +159,9 @@ impl Lease {
         self.reused
     }
 
-    /// Keeps the connection for the next request. Only for one whose last answer has been read to its end, with
-    /// keep-alive, and with no byte left over in the caller's buffer. One that is closed or has more to say is
-    /// closed instead.
+    /// Keeps the connection for the next request. The last answer must have been read to its end, with keep-alive,
+    /// and with no byte left in the caller's buffer. A connection that is closed or has unread bytes is closed
+    /// instead.
     pub fn reuse(mut self) {
         self.reused = true;
         if self.stream.is_quiet() {
@@ -180,7 +181,7 @@ impl Drop for Slot {
         let mut state = self.pool.0.state.borrow_mut();
         if let Some(first) = state.next_waiting(&self.destination) {
             drop(state);
-            // An heir that does not arrive is dropped in its turn, and comes back here.
+            // If the waiter has gone, the slot is dropped again and comes back here.
             let heir = Slot {
                 pool: self.pool.clone(),
                 destination: self.destination.clone(),
@@ -196,7 +197,7 @@ impl Drop for Slot {
             .expect("a slot's destination is known (P2)");
         entry.in_use -= 1;
         if nobody_waits {
-            // Those who are left gave up, and were not looked at.
+            // The remaining waiters have given up.
             entry.waiting.clear();
         }
         if entry.is_unused() {
@@ -229,8 +230,8 @@ impl Pool {
         }))
     }
 
-    /// The newest idle connection to `destination` that is still open and whose address `access` permits (it
-    /// may have been opened for another listener). None as well if the destination is at its bound.
+    /// The newest idle connection to `destination` that is still open and whose address `access` permits (it may have
+    /// been opened for another listener). `None` too if the destination is at its bound.
     pub fn checkout(&self, destination: &Destination, access: &Destinations) -> Option<Lease> {
         let mut state = self.0.state.borrow_mut();
         let state = &mut *state;
@@ -267,7 +268,7 @@ impl Pool {
         None
     }
 
-    /// The right to one more connection, or what somebody else lets go of while we wait.
+    /// The right to one more connection, or a connection that is released while we wait.
     pub(super) async fn slot(
         &self,
         destination: &Destination,
@@ -310,7 +311,7 @@ impl Pool {
         }
     }
 
-    /// Closes what has been idle for too long, and what the origin has closed. Once a second.
+    /// Closes connections that were idle for too long or that the origin has closed. Once a second.
     pub fn sweep(&self, now: Instant) {
         let idle_timeout = self.0.limits.idle_timeout;
         let mut state = self.0.state.borrow_mut();
@@ -325,7 +326,7 @@ impl Pool {
         self.0.state.borrow().idle
     }
 
-    /// Connections in use, those being opened among them.
+    /// Connections in use, including those being opened.
     pub fn in_use(&self) -> usize {
         self.0.state.borrow().in_use
     }
@@ -340,7 +341,7 @@ impl Pool {
         let mut state = self.0.state.borrow_mut();
         if let Some(first) = state.next_waiting(&lease.slot.destination) {
             drop(state);
-            // One that does not arrive is closed, and its slot goes to the next.
+            // If the waiter has gone, the connection is closed and its slot goes to the next one.
             let _ = first.send(Grant::Warm(lease));
             return;
         }
@@ -410,9 +411,9 @@ impl Entry {
 }
 
 impl State {
-    /// Takes the first who still waits out of the queue.
+    /// Takes the first live waiter out of the queue.
     fn next_waiting(&mut self, destination: &Destination) -> Option<oneshot::Sender<Grant>> {
-        // Nearly always: nothing to look up.
+        // Nearly always there is no waiter: no look-up.
         if self.waiting == 0 {
             return None;
         }
@@ -425,7 +426,7 @@ impl State {
         None
     }
 
-    /// Puts a stream among the idle ones, making room for it by closing the oldest.
+    /// Adds an idle stream, and closes the oldest if there are too many.
     fn shelve(&mut self, destination: &Destination, idle: Idle, limits: &Limits) {
         if limits.idle_per_destination_max == 0 || limits.idle_max == 0 {
             return;
@@ -446,8 +447,8 @@ impl State {
         self.idle += 1;
     }
 
-    /// Closes the oldest sixteenth of all idle connections. A walk over all of them, paid for once in as many
-    /// connections as it closes; an exact queue of ages would cost every checkout instead.
+    /// Closes the oldest sixteenth of all idle connections. It walks over all of them, once for as many connections
+    /// as it closes; an exact queue of ages would cost every checkout.
     fn thin(&mut self, limits: &Limits) {
         let mut orders: Vec<u64> = self
             .destinations
@@ -470,7 +471,7 @@ impl State {
     }
 }
 
-/// Counts one who waits.
+/// Counts one waiter.
 struct Waiting<'a>(&'a Pool);
 
 impl<'a> Waiting<'a> {

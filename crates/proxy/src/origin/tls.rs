@@ -1,7 +1,7 @@
 //! TLS towards origins: verified, named, HTTP/1.1.
 //!
-//! The system's trusted roots are read once, at the first https origin, on a thread that may block. Without any root no origin can be verified: then every https origin fails with a sentence that says
-//! so. There is no switch to go on without verification.
+//! The system's trusted roots are read once, at the first https origin, on a thread that may block. Without roots
+//! every https origin fails with a message that says so. Verification cannot be switched off.
 //!
 //! Source: RFC 9110 §4.3.4 (the certificate must match the origin's host), RFC 7301 (ALPN).
 //! Not known here: the handshake's time-out (`connect`).
@@ -19,19 +19,19 @@ use tokio_rustls::client::TlsStream;
 
 use super::{ConnectError, TlsFault};
 
-/// How origins are verified. A clone shares the roots and the sessions to resume: make one for the process.
+/// The verifier of origins. A clone shares roots and resumable sessions: make one for the process.
 #[derive(Clone)]
 pub struct Tls(Arc<Inner>);
 
 struct Inner {
     system: bool,
     own: Vec<CertificateDer<'static>>,
-    /// Made at the first handshake; a failure stays until the process is started again.
+    /// Made at the first handshake. A failure lasts until the process restarts.
     config: OnceLock<Result<Arc<ClientConfig>, Arc<str>>>,
 }
 
 impl Tls {
-    /// Trusts what the system trusts, and these certificates.
+    /// Trusts the system's roots and these certificates.
     pub fn system(and: Vec<CertificateDer<'static>>) -> Self {
         Self::new(true, and)
     }
@@ -74,7 +74,7 @@ impl Tls {
         }))
     }
 
-    /// Shakes hands over an open connection; `host` as in `Destination`.
+    /// Makes the handshake over an open connection; `host` as in `Destination`.
     pub(super) async fn handshake(
         &self,
         host: &str,
@@ -113,7 +113,7 @@ impl Tls {
 }
 
 impl Inner {
-    /// Reads files: not for a worker's thread.
+    /// Reads files, so not on a worker's thread.
     fn configure(&self) -> Result<Arc<ClientConfig>, Arc<str>> {
         let mut roots = RootCertStore::empty();
         let (_, unusable) = roots.add_parsable_certificates(self.own.iter().cloned());
@@ -148,7 +148,7 @@ impl Inner {
 const NO_ROOTS: &str =
     "no trusted root certificates (install ca-certificates, or set SSL_CERT_FILE)";
 
-/// rustls hides its errors in `io::Error`; what is none of its own is the network's.
+/// rustls wraps its errors in `io::Error`; all others come from the network.
 fn fault(error: io::Error) -> ConnectError {
     let Some(inner) = error
         .get_ref()
@@ -172,7 +172,7 @@ fn fault(error: io::Error) -> ConnectError {
     ConnectError::Tls(kind, inner.to_string().into())
 }
 
-/// Could a start take the certificates of this PEM file?
+/// Can a start use the certificates of this PEM file?
 ///
 /// # Errors
 /// As a start would have them.

@@ -1,9 +1,9 @@
-//! Where access log and profile go: off the request path.
+//! Writes access log and profile, off the request path.
 //!
-//! A worker appends binary entries to a buffer of its own and hands the buffer over when it is large or
-//! a second old. One thread turns entries into lines and writes both files. The queue between them is
-//! bounded: when the disk does not keep up, records are dropped and counted; requests never wait for a log. The same thread counts
-//! what is asked for most (`top`), where that is wanted.
+//! A worker appends binary entries to its own buffer and hands the buffer over when it is large or a second old. The
+//! journal thread turns entries into lines and writes both files. The queue between them is bounded: if the disk does
+//! not keep up, records are dropped and counted, and requests never wait for a log. The same thread counts the most
+//! requested hosts and URLs (`top`), if wanted.
 
 use std::{
     fmt,
@@ -32,7 +32,7 @@ use crate::{
 
 /// A worker hands its buffer over at this size.
 const BATCH_BYTES: usize = 64 << 10;
-/// Batches waiting for the log thread; beyond it records are dropped and counted.
+/// The most batches waiting for the journal thread; beyond that records are dropped and counted.
 const BATCHES_MAX: usize = 256;
 
 enum Message {
@@ -44,13 +44,13 @@ enum Message {
     Stop,
 }
 
-/// The log thread.
+/// The journal thread.
 pub struct Journal {
     sender: Option<SyncSender<Message>>,
     thread: Option<JoinHandle<()>>,
     access: bool,
     profile: bool,
-    /// What is asked for most, if that is counted.
+    /// The most requested hosts and URLs, if they are counted.
     top: Option<Arc<Mutex<Top>>>,
     /// Records that could not be written, until a worker has counted them.
     lost: Arc<AtomicU64>,
@@ -67,12 +67,12 @@ pub struct JournalWriter {
 }
 
 impl Journal {
-    /// Opens the files and starts the thread; none is started when nothing is to be written.
+    /// Opens the files and starts the thread, unless there is nothing to write.
     pub fn open(logs: &Logs) -> io::Result<Journal> {
         let access = logs.access.as_ref().map(AccessFile::open).transpose()?;
         let profile = logs.profile.as_deref().map(ProfileFile::open).transpose()?;
         let top = (logs.top).then(|| Arc::new(Mutex::new(Top::new(Instant::now()))));
-        // It is counted from the same entries.
+        // `top` counts the same entries.
         let (has_access, has_profile) = (access.is_some() || top.is_some(), profile.is_some());
         if !has_access && !has_profile {
             return Ok(Journal {
@@ -100,12 +100,12 @@ impl Journal {
         })
     }
 
-    /// What is asked for most, if that is counted.
+    /// The most requested hosts and URLs, if they are counted.
     pub fn top(&self) -> Option<Arc<Mutex<Top>>> {
         self.top.clone()
     }
 
-    /// Is there anything that a request is noted for?
+    /// Does anything need a request's record?
     pub fn is_wanted(&self) -> bool {
         self.sender.is_some()
     }
@@ -122,12 +122,12 @@ impl Journal {
         }
     }
 
-    /// For whoever takes SIGHUP.
+    /// For the SIGHUP handler.
     pub fn reopener(&self) -> Reopener {
         Reopener(self.sender.clone())
     }
 
-    /// Writes out what was handed over and ends the thread.
+    /// Writes the batches that were handed over and ends the thread.
     pub fn stop(&mut self) {
         if let Some(sender) = self.sender.take() {
             let _ = sender.send(Message::Stop);
@@ -142,7 +142,8 @@ impl Journal {
 pub struct Reopener(Option<SyncSender<Message>>);
 
 impl Reopener {
-    /// Asks the log thread to do it. A full queue means that it is busy, and the next signal will do.
+    /// Asks the journal thread to reopen the files. If the queue is full, the request is dropped; the next signal
+    /// works again.
     pub fn reopen(&self) {
         if let Some(sender) = &self.0 {
             let _ = sender.try_send(Message::Reopen);
@@ -151,7 +152,7 @@ impl Reopener {
 }
 
 impl JournalWriter {
-    /// Is an access log wanted? The caller collects what it needs only then.
+    /// Is an access log wanted? Only then the caller collects its data.
     #[inline]
     pub fn wants_access(&self) -> bool {
         self.access.is_some()
@@ -191,7 +192,7 @@ impl JournalWriter {
         0
     }
 
-    /// Hands over what has gathered; once a second and at the end. Returns records lost.
+    /// Hands the buffer over, once a second and at the end. Returns how many records were lost.
     pub fn flush(&mut self) -> u64 {
         let unwritten = self.lost.swap(0, Ordering::Relaxed);
         self.hand_over_access() + self.hand_over_profile() + unwritten
@@ -284,7 +285,7 @@ fn run(
     }
 }
 
-/// Whether a file can be written, so that a full disk is told once and not with every batch.
+/// Whether a file can be written, so that a full disk is logged once and not with every batch.
 #[derive(Default)]
 struct Trouble {
     is_on: bool,
@@ -292,7 +293,7 @@ struct Trouble {
     lost: u64,
 }
 
-/// What is worth telling.
+/// What to log.
 #[derive(Debug)]
 enum Turn {
     Begins(io::Error),
@@ -300,7 +301,7 @@ enum Turn {
 }
 
 impl Trouble {
-    /// After an attempt to write so many records.
+    /// Notes an attempt to write this many records.
     fn after(&mut self, written: io::Result<()>, records: u64) -> Option<Turn> {
         let was_on = mem::replace(&mut self.is_on, written.is_err());
         match written {
@@ -319,7 +320,7 @@ struct AccessFile {
     log: AccessLog,
     out: Box<dyn Write + Send>,
     lines: Vec<u8>,
-    /// What was written last may have ended within a line.
+    /// The last write may have ended within a line.
     is_torn: bool,
 }
 
@@ -335,7 +336,7 @@ impl AccessFile {
 
     fn reopen(&mut self) -> io::Result<()> {
         self.out = open_target(&self.log.target)?;
-        // Of a file that was not moved away the last line is still there.
+        // If the file was not moved away, its last line is still there.
         Ok(())
     }
 
@@ -377,7 +378,7 @@ fn append_to(path: &Path) -> io::Result<File> {
         .map_err(|e| naming(path.display(), &e))
 }
 
-/// The error with what it is about.
+/// The error with its file.
 fn naming(what: impl fmt::Display, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
@@ -385,7 +386,7 @@ fn naming(what: impl fmt::Display, error: &io::Error) -> io::Error {
 struct ProfileFile {
     path: PathBuf,
     out: File,
-    /// What was written last may have ended within a record: then a header goes first, by which a reader finds its way.
+    /// The last write may have ended within a record. Then write a header first, after which a reader goes on.
     is_torn: bool,
 }
 
@@ -394,7 +395,7 @@ impl ProfileFile {
         let mut file = ProfileFile {
             path: path.to_owned(),
             out: append_to(path)?,
-            // Also in front of what is appended to an older file.
+            // Also before the first record appended to an existing file.
             is_torn: true,
         };
         file.write(&[])?;
@@ -421,7 +422,7 @@ impl ProfileFile {
 mod tests {
     use super::*;
 
-    /// Where every write fails, as on a full disk.
+    /// A file on which every write fails, as on a full disk.
     fn full() -> File {
         OpenOptions::new().write(true).open("/dev/full").unwrap()
     }

@@ -1,19 +1,19 @@
-//! Which counters a request belongs to: those of its listener, and on a reverse listener of its origin.
+//! The counters of a request: by listener, and on a reverse listener by origin.
 //!
-//! Origins are those the routes name: what clients name has no bound. The rows are numbered once, at the start, so that a request costs one
-//! look into an array. Two routes of a listener to one origin share a row.
+//! Only the origins of routes are counted, since clients can name any number of origins. The rows are numbered at the
+//! start, so a request costs one array look-up. Two routes of a listener to one origin share a row.
 //!
-//! Limits: [`ROWS_MAX`] rows beside one for each listener, which takes what is left over: its `origin` is `other`.
+//! Limits: [`ROWS_MAX`] rows, and one for each listener with everything else: its `origin` is `other`.
 
 use crate::plan::{Listener, Role};
 
-/// Pairs of a listener and an origin that are counted apart; further origins are `other`.
+/// The most pairs of a listener and an origin; further origins are `other`.
 const ROWS_MAX: usize = 256;
 
-/// The origin of what no route of those counted apart took.
+/// The label of requests without a counted route.
 const OTHER: &str = "other";
 
-/// What a row counts.
+/// The labels of a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Label {
     /// Its address.
@@ -30,7 +30,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// The row of a request that this route took.
+    /// The row of a request with this route.
     #[inline]
     pub fn of(&self, route: Option<usize>) -> usize {
         route
@@ -40,7 +40,7 @@ impl Rows {
     }
 }
 
-/// What each row counts, and the rows of each listener.
+/// The labels of each row, and the rows of each listener.
 pub fn rows(listeners: &[Listener]) -> (Vec<Label>, Vec<Rows>) {
     let mut labels = Vec::new();
     let mut left = ROWS_MAX;

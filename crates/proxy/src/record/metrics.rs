@@ -1,7 +1,7 @@
-//! Counters: one set a worker, added up when somebody asks.
+//! Counters: one set for each worker, added up on request.
 //!
-//! A worker is the only writer of its set, so counting is a plain load and store. Every counter is defined
-//! once, in the table below, which also names it for Prometheus and says what it means.
+//! A worker is the only writer of its set, so counting is a plain load and store. Every counter is defined once, in
+//! the table below, with its Prometheus name and its meaning.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,7 @@ macro_rules! counters {
             pub latency_us: [AtomicU64; 11],
             /// Answers by listener, origin and class of status; see `labels`.
             pub rows: Box<[Row]>,
-            /// Answers by status, but for 200: that is what is left of all.
+            /// Answers by status except 200, which is the rest.
             pub statuses: Box<Statuses>,
             /// Failures of origins by cause: see [`CAUSES`].
             pub causes: [AtomicU64; CAUSES.len()],
@@ -116,7 +116,8 @@ impl Default for Statuses {
     }
 }
 
-/// Why an origin's answer failed: the error types of RFC 9209 §2.3 that we use, as in Cache-Status. The last takes the others.
+/// Why an origin's answer failed: the error types of RFC 9209 §2.3 that we use, as in Cache-Status. The last one
+/// counts all others.
 pub const CAUSES: [&str; 18] = [
     "dns_timeout",
     "dns_error",
@@ -188,7 +189,7 @@ pub fn bucket_edge_us(bucket: usize) -> f64 {
 }
 
 impl Counters {
-    /// With so many rows.
+    /// Counters with this many rows.
     pub fn with_rows(rows: usize) -> Counters {
         Counters {
             rows: (0..rows).map(|_| Row::default()).collect(),
@@ -196,7 +197,7 @@ impl Counters {
         }
     }
 
-    /// Counts what a finished request was answered with.
+    /// Counts the answer to a finished request.
     #[inline]
     pub fn answered(&self, row: usize, status: u16, bytes: u64) {
         let status = match usize::from(status) {
@@ -212,7 +213,7 @@ impl Counters {
         }
     }
 
-    /// Counts an origin's answer that failed, by the token that says why.
+    /// Counts a failed answer of an origin by its token.
     pub fn origin_failed(&self, cause: &str) {
         add(&self.origin_errors, 1);
         let found = CAUSES.iter().position(|known| *known == cause);

@@ -1,4 +1,4 @@
-//! What is written down of requests: counters, labels, the access log, the profile.
+//! Counters, labels, access log and profile.
 
 pub mod journal;
 pub mod labels;

@@ -1,12 +1,12 @@
-//! What is asked for most: hosts and URLs, counted without a counter for each.
+//! The most requested hosts and URLs, with a fixed number of counters.
 //!
-//! A *space-saving* sketch has so many counters and no more. A name without a counter takes over the lowest one, with what it
-//! counted: so a count is too high by at most what it took over ([`Share::over`]), and whatever is asked for more often than once in
-//! so many requests as there are counters is among them, whoever asks for how many other things.
+//! A *space-saving* sketch: a name without a counter takes over the lowest one with its count. So a count is too high
+//! by at most what it took over ([`Share::over`]), and with n counters every name with more than one in n requests
+//! has one.
 //!
-//! Every ten minutes all counts are halved: what was asked for an hour ago weighs a sixty-fourth.
+//! Every ten minutes all counts are halved, so a request an hour ago weighs a sixty-fourth.
 //!
-//! Fed by the journal's thread (`journal`) from the same entries as an access log, where it is wanted. Limits: [`HOSTS_MAX`], [`URLS_MAX`],
+//! The journal thread feeds it with the entries of the access log, if wanted. Limits: [`HOSTS_MAX`], [`URLS_MAX`],
 //! [`NAME_BYTES_MAX`].
 
 use std::{
@@ -21,14 +21,14 @@ use serde::Serialize;
 const HOSTS_MAX: usize = 256;
 /// URLs counted.
 const URLS_MAX: usize = 1024;
-/// Longer names are cut, and counted as one where they begin the same.
+/// Longer names are cut, and counted together if they begin the same.
 const NAME_BYTES_MAX: usize = 256;
 /// Counts are halved after this time.
 const HALF_LIFE: Duration = Duration::from_secs(600);
-/// How many are told.
+/// How many are reported.
 const TOLD: usize = 10;
 
-/// Counts at most so many names.
+/// A sketch with a fixed number of counters.
 struct Sketch {
     max: usize,
     slots: Vec<Slot>,
@@ -41,18 +41,18 @@ struct Sketch {
 struct Slot {
     name: Box<[u8]>,
     count: u64,
-    /// What it had counted for others before.
+    /// The part of the count that it took over.
     over: u64,
 }
 
-/// One of those asked for most.
+/// A host or URL and its share.
 #[derive(Serialize, PartialEq, Debug)]
 pub struct Share {
     /// Host or URL.
     pub name: String,
-    /// Its part of all requests, 0 to 1, lately.
+    /// Its part of recent requests, 0 to 1.
     pub share: f64,
-    /// By how much that may be too high.
+    /// How much too high that may be.
     pub over: f64,
 }
 
@@ -127,7 +127,7 @@ pub struct Top {
     halved: Instant,
 }
 
-/// What is told of it.
+/// The published result.
 #[derive(Serialize)]
 pub struct Told {
     hosts: Vec<Share>,
@@ -146,7 +146,7 @@ impl Top {
 
     /// Counts a batch of log entries.
     pub fn note(&mut self, batch: &[u8], now: Instant) {
-        // After a pause without requests several may be due.
+        // After a pause without requests, several halvings may be due.
         while now.saturating_duration_since(self.halved) >= HALF_LIFE {
             self.halved += HALF_LIFE;
             self.hosts.halve();
@@ -164,7 +164,7 @@ impl Top {
         }
     }
 
-    /// The most of both.
+    /// The top of both.
     pub fn told(&self) -> Told {
         Told {
             hosts: self.hosts.told(),
@@ -202,7 +202,7 @@ mod tests {
         let of = |at: usize| (&told[at].name[..], told[at].share);
         assert_eq!(of(0), ("often", 0.2));
         assert_eq!(of(1), ("less", 0.1333));
-        // The others have what was taken over, and no more than a sixteenth of all.
+        // The others have only what they took over, at most a sixteenth of all.
         assert!(told[2].share < 1.0 / 16.0 && told[2].over > 0.0, "{told:?}");
     }
 

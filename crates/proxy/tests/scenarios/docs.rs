@@ -1,12 +1,11 @@
-//! docs/http.md says what the scenarios prove, and nothing else.
+//! Keeps docs/http.md in step with the scenarios.
 //!
-//! The part between the marks is written from the scenarios and from the `//= rfc…` citations in the code; when it differs,
-//! `UPDATE_DOCS=1 cargo test -p proxy --test scenarios` writes it anew. Around it stands what no scenario proves: each file or
-//! test named there (`crates/…/name.rs` or `crates/…/name.rs::test`) must exist. A section of the caching RFCs that the code cites
-//! must have a scenario.
+//! The part between the marks is generated from the titles of the scenarios; `UPDATE_DOCS=1 cargo test -p proxy --test scenarios`
+//! writes it again. The rest is written by hand, and every file or test that it names (`crates/…/name.rs` or
+//! `crates/…/name.rs::test`) must exist. Every section of the caching RFCs that the code cites must have a scenario.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -131,13 +130,13 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (OWN, "purge", "Purges (`PURGE`, `DELETE /cache`)"),
 ];
 
-/// No RFC's: what the operator says.
+/// Not an RFC: the operator's settings.
 const OWN: &str = "operator";
 
 /// RFCs whose cited sections must each have a scenario.
 const PROVED_HERE: [&str; 5] = ["9111", "5861", "8246", "9211", "9213"];
 
-/// But for these, which the tests `parts` and `ranges` in `tests/e2e` prove: combining parts takes more than one small body.
+/// Except for these, which `parts` and `ranges` in `tests/e2e` prove: combining parts takes more than one small body.
 const PROVED_ELSEWHERE: [&str; 1] = ["rfc9111 §3.4"];
 
 #[test]
@@ -146,7 +145,7 @@ fn the_page_is_up_to_date() {
     let page = fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(BEGIN).expect("the first mark");
     let (_, after) = rest.split_once(END).expect("the last mark");
-    let written = format!("{before}{BEGIN}{}{END}{after}", tables());
+    let written = format!("{before}{BEGIN}{}{END}{after}", lists());
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&path, &written).unwrap();
     }
@@ -188,9 +187,9 @@ fn every_section_the_code_cites_has_a_scenario() {
     let cited = citations();
     let bare: Vec<_> = cited
         .iter()
-        .filter(|(section, _)| PROVED_HERE.contains(&&section[3..7]))
-        .filter(|(section, _)| !proved.contains(section.as_str()))
-        .filter(|(section, _)| !PROVED_ELSEWHERE.contains(&section.as_str()))
+        .filter(|section| PROVED_HERE.contains(&&section[3..7]))
+        .filter(|section| !proved.contains(section.as_str()))
+        .filter(|section| !PROVED_ELSEWHERE.contains(&section.as_str()))
         .collect();
     assert!(bare.is_empty(), "cited, and no scenario for it: {bare:?}");
 }
@@ -219,10 +218,9 @@ fn titles_are_unique_and_sections_known() {
     }
 }
 
-/// One table a section.
-fn tables() -> String {
+/// One list a section, of the scenarios that name it first.
+fn lists() -> String {
     let scenarios = all();
-    let cited = citations();
     let mut out = String::new();
     let mut rfc_before = "";
     for (rfc, number, title) in SECTIONS {
@@ -231,13 +229,12 @@ fn tables() -> String {
             .iter()
             .filter(|s| s.sections[0] == section)
             .collect();
-        let also = scenarios
-            .iter()
-            .filter(|s| s.sections[1..].contains(&section))
-            .count();
+        if own.is_empty() {
+            continue;
+        }
         if *rfc != rfc_before {
             out += &match *rfc {
-                OWN => "\n## The operator's word\n".to_owned(),
+                OWN => "\n## The operator's settings\n".to_owned(),
                 rfc => format!("\n## RFC {rfc}\n"),
             };
             rfc_before = rfc;
@@ -246,27 +243,14 @@ fn tables() -> String {
             OWN => format!("\n### {title}\n\n"),
             _ => format!("\n### §{number} {title}\n\n"),
         };
-        if let Some(files) = cited.get(&section) {
-            let files: Vec<String> = files.iter().map(|file| format!("`{file}`")).collect();
-            out += &format!("Carried out in {}.", files.join(", "));
-            out += if also > 0 { " " } else { "\n\n" };
-        }
-        if also > 0 {
-            let plural = if also == 1 { "" } else { "s" };
-            out += &format!("{also} scenario{plural} of other sections bear on it too.\n\n");
-        }
-        if !own.is_empty() {
-            out += "| requirement | scenario in | also |\n|---|---|---|\n";
-        }
         for scenario in own {
             let is_later =
                 |first: &String| scenario.title != scenario.template.replace("{}", first);
             if scenario.each.first().is_some_and(is_later) {
                 continue; // told with the first
             }
-            let others = scenario.sections[1..].join(", ");
             let title = scenario.template.replace("{}", &scenario.each.join(", "));
-            out += &format!("| {title} | `{}` | {others} |\n", scenario.file);
+            out += &format!("* {title}\n");
         }
     }
     out + "\n"
@@ -279,9 +263,9 @@ fn name(rfc: &str, number: &str) -> String {
     }
 }
 
-/// Which files cite a section.
-fn citations() -> BTreeMap<String, BTreeSet<String>> {
-    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+/// The sections that the code cites.
+fn citations() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
     for file in sources() {
         let code = fs::read_to_string(&file).unwrap();
         let cited = code
@@ -289,15 +273,9 @@ fn citations() -> BTreeMap<String, BTreeSet<String>> {
             .filter_map(|line| line.trim().strip_prefix("//= rfc"));
         for citation in cited {
             let mut words = citation.split_whitespace();
-            let (Some(rfc), Some(number)) = (words.next(), words.next()) else {
-                continue;
-            };
-            let path = file.strip_prefix(root().join("crates")).unwrap();
-            let short = path.display().to_string().replace("/src/", "/");
-            found
-                .entry(format!("rfc{rfc} {number}"))
-                .or_default()
-                .insert(short);
+            if let (Some(rfc), Some(number)) = (words.next(), words.next()) {
+                found.insert(format!("rfc{rfc} {number}"));
+            }
         }
     }
     found

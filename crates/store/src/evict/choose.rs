@@ -1,7 +1,7 @@
 //! Making room.
 //!
-//! *By the hand* (`second-chance`, see `region`): a sweep takes what begins in the next stretch out of the index, some segments at
-//! each write, and the regions of the stretch are used one after the other.
+//! *By the hand* (`second-chance`, see `region`): a sweep removes the records that begin in the next stretch from the
+//! index, some segments at each write, and the regions of the stretch are used one after the other.
 //!
 //! *By the book* (a policy that orders records). For exact LRU each shard keeps its own order of use; the stamps, drawn
 //! from one counter, make the order of the whole store exact. A heap holds for each shard a lower bound of its coldest
@@ -12,8 +12,9 @@
 //! stretch of the area is evicted, by a hand that goes round. Without the second condition every large record would cost so many
 //! victims more, in vain, until most of the store were holes (with GDSF on the Boston University traces 62 of 100).
 //!
-//! Not evicted by the book: records that are being written, since their space could not be used before anyway; and what answers under
-//! way need (`needed`): when its turn comes it goes to the warm end. After [`SPARED_MAX`] of those in a row one is evicted all the same.
+//! Not evicted by the book: records that are being written, since their space could not be used yet; and needed
+//! records (`needed`), which go to the warm end when their turn comes. After [`SPARED_MAX`] of those in a row one is
+//! evicted.
 
 use crate::evict::left::Name;
 use crate::evict::moves;
@@ -57,7 +58,7 @@ pub(crate) enum Room {
 pub(crate) struct Book {
     /// For each shard, a stamp that its coldest record is not older than.
     bounds: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Whose turn it is.
+    /// The shard whose turn it is.
     next_shard: usize,
     /// Where the next stretch begins.
     at: u32,
@@ -85,7 +86,7 @@ impl Store {
         }
     }
 
-    /// A run of `at_least` to `want` chunks, making room for it if there is none.
+    /// Takes a run of `at_least` to `want` chunks, and makes room for it if necessary.
     pub(crate) fn cut(
         &self,
         writer: &mut Writer,
@@ -137,7 +138,7 @@ impl Store {
         }
     }
 
-    /// Goes on with the sweep, in step with what is written: `written` chunks are about to be.
+    /// Goes on with the sweep in step with the writes: `written` chunks are about to be written.
     pub(crate) fn sweep_some(&self, writer: &mut Writer, written: Chunks) {
         let is_full = !moves::has_some_room(writer);
         let Room::Hand(hand) = &mut writer.room else {
@@ -189,7 +190,7 @@ impl Store {
         steps
     }
 
-    /// Is nothing on its way to that region any more? Who still reads there holds nobody up: see [`Self::leave_to_readers`].
+    /// Is no write to that region under way? Readers there do not matter: see [`Self::leave_to_readers`].
     pub(crate) fn region_is_quiet(&self, region: Extent) -> bool {
         if self.limits.mistakes.make(Mistake::FreeWhileRead) {
             return true;
@@ -200,9 +201,9 @@ impl Store {
         !flying && (0..self.shards.len()).all(|number| !self.shard(number).writes_within(region))
     }
 
-    /// Chunks of a region that goes to the allocator, but are still being read, are left out until the hand comes back. Where reads
-    /// wait in a long queue there is one in most regions, and to wait for each would leave no room. Nobody can begin to read there
-    /// any more: the sweep has taken what lies there out of the index.
+    /// Chunks of a region that are still being read are not given to the allocator until the hand comes back. With a
+    /// long queue of reads most regions have one, and waiting for each would leave no room. No new read can begin
+    /// there, since the sweep has removed the records from the index.
     fn leave_to_readers(&self, writer: &mut Writer, region: Extent) {
         if self.limits.mistakes.make(Mistake::FreeWhileRead) {
             return;
@@ -237,7 +238,7 @@ impl Store {
         None
     }
 
-    /// Is much free, though it can not be had in one run?
+    /// Is much free, but not in one run?
     fn is_scattered(&self, writer: &Writer) -> bool {
         let total = u64::from(writer.space.total().0);
         let free = u64::from(writer.space.free_chunks().0);
@@ -248,7 +249,7 @@ impl Store {
     /// Takes back the extents that readers and invalidations have freed.
     pub(crate) fn reclaim(&self, writer: &mut Writer) {
         if !self.takes_records() {
-            return; // the allocator does not know yet what is in use
+            return; // the allocator does not know the used chunks yet
         }
         let freed = std::mem::take(&mut *crate::lock(&self.freed));
         freed
@@ -361,7 +362,7 @@ impl Store {
             let extent = shard.entry(spot).extent();
             let len = extent.len;
             if tried < SPARED_MAX && needed::is_needed(&shard.needed, hash) {
-                // The policy has let go of it: as if it came anew.
+                // The policy has removed it, so add it again.
                 let bytes = u64::from(len.0) * self.chunk_bytes() as u64;
                 let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
                 if let Some(book) = &mut shard.book {

@@ -1,7 +1,8 @@
-//! What has left the index while its bytes may still lie on the disk, so that a start after a crash may find them.
+//! Remembers records that left the index while their bytes may still be on the disk, where a start after a crash
+//! could find them.
 //!
-//! An unsafe method that was answered must hold after a crash, so it is logged, and logging takes a flush. Where nothing of its
-//! URI is or was stored, nothing can come back, and the flush is spared. This file answers *was*:
+//! The invalidation by an unsafe method must survive a crash, so it is logged, which takes a flush. If nothing of its
+//! URI is or was stored, nothing can come back, and the flush is saved. This file answers *was*:
 //!
 //! | a record leaves the index | remembered until |
 //! |---|---|
@@ -9,15 +10,15 @@
 //! | swept | its region is noted |
 //! | otherwise: invalidated, not readable, its write failed, weeded, its marker had to make room | every region was opened since |
 //!
-//! A record is remembered by its *name*: the bits of its key's hash that the index knows. Two keys of one name count as one, as they
-//! do in the index. That is why what was invalidated is remembered too: the log has the key that was asked for, and the record that
-//! left may be that of another key of its name. A name is added under the lock of the record's shard, so whoever finds the
-//! record gone finds the name. What is remembered goes into the checkpoint of a clean stop (unless a write was under way, or a part
-//! found no room there); after any other stop nobody knows what lies on the disk, so
-//! everything counts as remembered until every region was opened since.
+//! A record is remembered by its *name*: the bits of its key's hash that the index knows. Two keys with one name
+//! count as one, as in the index. Invalidated records are remembered too, because the log has the key that was asked
+//! for, while the record that left may belong to another key with the same name. A name is added under the lock of
+//! the record's shard, so a thread that finds the record gone finds the name. The names go into the checkpoint of a
+//! clean stop (unless a write was under way, or a part found no room there). After any other stop the content of the
+//! disk is unknown, so every key counts as remembered until every region was opened since.
 //!
-//! Errs on the side of yes. With an ordered policy the answer is always yes, because regions are never noted.
-//! Limits: [`NAMES_MAX`] names in each of three sets; with one more, everything counts as remembered.
+//! In doubt the answer is yes. With an ordered policy it is always yes, because regions are never noted.
+//! Limits: [`NAMES_MAX`] names in each of three sets; beyond that, every key counts as remembered.
 //! Source: docs/decisions/0030.
 
 use crate::Sequence;
@@ -45,7 +46,7 @@ impl Name {
 struct Names {
     names: BTreeSet<Name>,
     all: bool,
-    /// When the last came.
+    /// The sequence of the last one.
     last: Sequence,
 }
 
@@ -69,12 +70,12 @@ impl Names {
 pub(crate) struct Left {
     newer: Names,
     older: Names,
-    /// Out of regions that are not noted yet.
+    /// From regions that are not noted yet.
     swept: Names,
 }
 
 impl Left {
-    /// Nobody knows what lies on the disk.
+    /// The content of the disk is unknown.
     pub(crate) fn all(now: Sequence) -> Self {
         let mut left = Self::default();
         left.newer.all = true;
@@ -109,7 +110,7 @@ impl Left {
         }
     }
 
-    /// For the checkpoint of a clean stop. None: it is all.
+    /// The encoded names, for the checkpoint of a clean stop. `None` if every key counts.
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
         let sets = [&self.newer, &self.older, &self.swept];
         if sets.iter().any(|set| set.all) {
@@ -119,7 +120,7 @@ impl Left {
         Some(names.flat_map(|name| name.0.to_le_bytes()).collect())
     }
 
-    /// Of what [`Self::encode`] wrote; `now`: the sequence of the start.
+    /// Reads what [`Self::encode`] wrote; `now` is the sequence of the start.
     pub(crate) fn decode(bytes: &[u8], now: Sequence) -> Self {
         let mut left = Self::default();
         let (names, _) = bytes.as_chunks::<8>();
@@ -146,7 +147,7 @@ impl Store {
         crate::lock(&self.left).add(name, self.sequence());
     }
 
-    /// May bytes of that key lie on the disk that the index does not know?
+    /// May the disk have bytes of that key that the index does not know?
     pub(crate) fn may_come_back(&self, hash: KeyHash) -> bool {
         self.limits.policy().is_some()
             || self.is_scanning()
@@ -224,7 +225,7 @@ mod tests {
         };
         assert_eq!(store.insert(&record, 0).outcome, Outcome::Stored);
         std::thread::scope(|scope| {
-            // The log is reached through this lock.
+            // This lock protects the log.
             let background = store.background();
             let invalidating = scope.spawn(|| store.invalidate(hash));
             while store.contains(hash) {

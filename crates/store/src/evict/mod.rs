@@ -1,4 +1,4 @@
-//! Making room: which record or region goes, and what is spared, kept or moved.
+//! Making room: which records and regions go, and which are spared, kept or moved.
 
 pub mod choose;
 pub mod left;

@@ -1,4 +1,4 @@
-//! Needed records are written again before the hand comes.
+//! Moves: needed records are written again before the hand comes.
 //!
 //! ```text
 //!            the stretch that is swept     look-ahead                      the hand goes this way -->
@@ -7,21 +7,22 @@
 //!           waits                           room than that
 //! ```
 //!
-//! Nobody reads such a record just then, so it has to be read to be written again. That is a [`Move`]: the shell
-//! reads ([`Store::next_move`]), hands in the bytes ([`Store::move_done`]) and carries the writes out. What is still there when the
-//! sweep comes is *spared*: the sweep ends, and its regions are used again, only when all of it was moved, is needed no more, or is
-//! given up. So a slow client never stops the hand, only the disk does, for as long as it takes to read what lies in one stretch.
+//! Such a record must be read before it can be written again. That is a [`Move`]: the shell reads
+//! ([`Store::next_move`]), passes the bytes ([`Store::move_done`]) and carries out the writes. A sweep *spares* the
+//! needed records that are still there. It ends, and its regions are reused, only when each of them was moved, is no
+//! longer needed, or was given up. So a slow client never stops the hand; only the disk does, while it reads the
+//! records of one stretch.
 //!
-//! When the hand has gone on by a stretch, that stretch is empty, and what is *due* in the next one needs no more than that. So
-//! much is kept for it: when no more is left, nothing else is stored before it was moved. What becomes needed when less is left may
-//! find no room; then it is given up, and leaves like any other.
+//! When the hand has advanced by a stretch, that stretch is empty, and the records that are *due* in the next one fit
+//! into it. This room is kept for them: when no more is left, nothing else is stored before they were moved. A record
+//! that becomes needed when less is left may find no room. It is then given up and evicted like any other.
 //!
-//! A move is a renewal, and those ask whether the record was killed since it was read: what was purged, replaced or forgotten is not
-//! written again.
+//! A move is a renewal, and a renewal checks whether the record was killed since it was read. Purged, replaced and
+//! forgotten records are therefore not written again.
 //!
-//! Limits: [`MOVES_MAX`] moves under way. Nothing is spared while a scan is under way, for nothing is renewed then.
+//! Limits: [`MOVES_MAX`] moves under way. Nothing is spared during a scan, since nothing is renewed then.
 //!
-//! Not known here: who needs what.
+//! Not known here: the answers that need the records.
 
 use crate::evict::choose::Room;
 use crate::evict::needed::NEEDS_MAX;
@@ -39,23 +40,23 @@ use extent::{Chunk, Chunks, Extent};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-/// Moves under way at most: where reads wait in a long queue, one after the other would take too long.
+/// The most moves under way. If reads wait in a long queue, one after the other would take too long.
 pub const MOVES_MAX: usize = 16;
 
-/// Needed records are moved when the hand is this near, in stretches, the one that is swept next included;
+/// Needed records are moved when the hand is this near, in stretches, including the one that is swept next;
 const LOOK_AHEAD_STRETCHES: u32 = 2;
 
-/// in a small store, which the hand goes through within seconds, so many bytes: where reads wait in a long queue, what is read
-/// a stretch ahead comes too late, and the sweep would wait for it;
+/// in a small store, through which the hand goes within seconds, this many bytes: with a long queue of reads a
+/// stretch ahead would be too late, and the sweep would wait;
 const LOOK_AHEAD_BYTES: u64 = 16 << 20;
 
 /// up to this share of it.
 const LOOK_AHEAD_SHARE: u32 = 4;
 
-/// What is moved leaves the ends of clusters and regions empty: percent that are kept for that, and a region.
+/// Moved records leave the ends of clusters and regions empty. This many percent, and a region, are kept for that.
 const WASTE_PERCENT: u64 = 10;
 
-/// A record that is to be written again before the hand comes: carry out the read and hand the bytes to [`Store::move_done`].
+/// A record to be written again before the hand comes: carry out the read and pass the bytes to [`Store::move_done`].
 #[derive(Debug)]
 #[must_use = "a move pins its extent until move_done"]
 pub struct Move(Read);
@@ -77,7 +78,7 @@ impl Move {
     }
 }
 
-/// How far its move has come.
+/// The state of its move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Moving {
     No,
@@ -94,7 +95,7 @@ impl Moving {
     }
 }
 
-/// Moves to be handed out, and how many are under way.
+/// Moves to hand out, and how many are under way.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     queue: VecDeque<KeyHash>,
@@ -106,19 +107,19 @@ pub(crate) struct Moves {
 enum RoomToMove {
     /// Nowhere.
     None,
-    /// To what is kept for those that are due.
+    /// In the room kept for due records.
     Kept,
     Plenty,
 }
 
 impl Store {
-    /// Does a record wait to be moved, and can it be now? Then [`Self::next_move`] is worth asking.
+    /// Does a record wait for a move that is possible now? Then call [`Self::next_move`].
     pub fn wants_moves(&self) -> bool {
         let moves = crate::lock(&self.moves);
         !moves.queue.is_empty() && moves.under_way < MOVES_MAX
     }
 
-    /// The next record that is to be read in order to be written again. To be asked together with [`Self::next_work`].
+    /// The next record to read in order to write it again. Call it together with [`Self::next_work`].
     pub fn next_move(&self) -> Option<Move> {
         while self.wants_moves() && !self.is_scanning() && !self.is_closed_to_inserts() {
             let room = self.room_to_move();
@@ -137,7 +138,7 @@ impl Store {
         None
     }
 
-    /// Pins the record, if it is still to be moved, and now. What is not is met again when the hand goes on, at the latest by the sweep.
+    /// Pins the record if it must be moved now. If not, the hand meets it again later, at the latest in the sweep.
     fn begin_move(&self, hash: KeyHash, room: RoomToMove) -> Option<Read> {
         let mut shard = self.shard(self.shard_of(hash));
         let spot = shard.find(hash);
@@ -170,7 +171,7 @@ impl Store {
         })
     }
 
-    /// The bytes of a move are there, or could not be read (`None`). The writes are to be carried out. `now_ms` as for
+    /// Takes the bytes of a move, or `None` if they could not be read. Carry out the returned writes. `now_ms` as for
     /// [`Self::insert`].
     pub fn move_done(&self, moved: Move, bytes: Option<Bytes>, now_ms: u64) -> Writes {
         let Move(read) = moved;
@@ -193,7 +194,7 @@ impl Store {
                     Outcome::Invalidated => self.leave_to_needs(hash, renewal.first),
                     _ => {}
                 }
-                // It tries again while the sweep waits; what is killed or replaced needs nothing.
+                // Try again while the sweep waits. A killed or replaced record needs no move.
                 !matches!(
                     inserted.outcome,
                     Outcome::Stored | Outcome::NoSpace | Outcome::Behind | Outcome::Invalidated
@@ -218,8 +219,8 @@ impl Store {
         writes
     }
 
-    /// A record that may not be written again (a soft purge has met it, which a copy would not show) leaves the index, and stays where
-    /// it is for those who need it. One that was killed or replaced has left already.
+    /// A record that a soft purge has met must not be written again, because the copy would not be stale. It leaves
+    /// the index and stays in place for the answers that need it. A killed or replaced record has left already.
     fn leave_to_needs(&self, hash: KeyHash, first: Chunk) {
         let mut shard = self.shard(self.shard_of(hash));
         let spot = shard.find(hash);
@@ -228,20 +229,20 @@ impl Store {
         };
         let extent = shard.entry(spot).extent();
         let freed = shard.drop_record(spot, hash, Fate::Evicted);
-        // The hand comes by, so nothing is freed here.
+        // The hand frees its space.
         let _ = shard.keep_if_needed(hash, extent, freed);
         self.has_left(hash);
         self.counters.evictions.add(1);
         self.counters.evicted_chunks.add(u64::from(extent.len.0));
     }
 
-    /// Does it lie where the hand comes next?
+    /// Is it within the look-ahead?
     pub(crate) fn is_to_be_moved(&self, first: Chunk) -> bool {
         let hand = Chunk(self.hand_at.load(Ordering::Relaxed));
         Hand::distance(hand, first, self.geometry.data_chunks) < self.look_ahead_chunks
     }
 
-    /// Does it lie in the stretch that the hand comes to next, or is at?
+    /// Is it in the stretch that is swept now or next?
     pub(crate) fn is_due(&self, first: Chunk) -> bool {
         let hand = Chunk(self.hand_at.load(Ordering::Relaxed));
         let ahead = Hand::distance(hand, first, self.geometry.data_chunks);
@@ -254,7 +255,7 @@ impl Store {
         let _ = self.due_chunks.fetch_update(relaxed, relaxed, less);
     }
 
-    /// Is all the room there is kept for what is due?
+    /// Is all room kept for due records?
     pub(crate) fn keeps_room(&self, writer: &Writer) -> bool {
         matches!(&writer.room, Room::Hand(hand) if self.is_kept(hand))
     }
@@ -285,7 +286,7 @@ impl Store {
         }
     }
 
-    /// The hand has gone on: what lies in front of it now is to be moved.
+    /// The hand has advanced: the needed records in front of it now must be moved.
     pub(crate) fn look_ahead(&self) {
         self.due_chunks.store(0, Ordering::Relaxed);
         if self.needs.load(Ordering::Relaxed) == 0 || self.is_scanning() {
@@ -316,8 +317,8 @@ impl Store {
         }
     }
 
-    /// Does the sweep, which has been through the whole index, wait for records to be moved? Takes out what is not needed any more;
-    /// and all of it if there is no room to move it to (`is_stuck`).
+    /// Must a sweep that has been through the whole index wait for moves? Removes spared records that are no longer
+    /// needed, and all of them if there is no room to move them to (`is_stuck`).
     pub(crate) fn sweep_waits(&self, hand: &mut Hand, is_stuck: bool) -> bool {
         let grid = hand.grid;
         let Some(sweep) = &mut hand.sweep else {
@@ -348,7 +349,7 @@ impl Store {
             let extent = shard.entry(spot).extent();
             let freed = shard.drop_record(spot, hash, Fate::Evicted);
             crate::lock(&self.left).add_swept(self.name_of(hash));
-            // What can be read, and not written again just now, stays where it is for those who need it.
+            // A record that can be read but not written again stays in place for the answers that need it.
             let _ = shard.keep_if_needed(hash, extent, freed);
             self.counters.evictions.add(1);
             self.counters.evicted_chunks.add(u64::from(len.0));
@@ -359,14 +360,14 @@ impl Store {
     }
 }
 
-/// How near the hand is when needed records are moved, in chunks.
+/// The look-ahead in chunks.
 pub(crate) fn look_ahead_chunks(grid: &Grid, geometry: &Geometry) -> u32 {
     let small = (LOOK_AHEAD_BYTES / u64::from(geometry.chunk_bytes)) as u32;
     let small = small.min(geometry.data_chunks / LOOK_AHEAD_SHARE);
     small.max(grid.stretch_chunks().saturating_mul(LOOK_AHEAD_STRETCHES))
 }
 
-/// Is anything left of the region that is being filled?
+/// Has the current region room left?
 pub(crate) fn has_some_room(writer: &Writer) -> bool {
     let open = writer.open.as_ref();
     writer.space.largest().is_some() || open.is_some_and(|open| open.left().0 > 0)

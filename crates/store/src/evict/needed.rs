@@ -1,17 +1,17 @@
-//! Records that an answer under way still needs: they survive the hand.
+//! Records that an answer under way needs: they survive the hand.
 //!
-//! A large body is sent fragment by fragment, perhaps for hours, and room is made meanwhile. Whoever is going to read a record
-//! soon says so ([`Store::need`], [`Needs`]); then it is treated as if it had just been used whenever its turn to leave comes:
-//! *by the hand* it is written again (`moves`), *by the book* it goes to the warm end (`evict`).
+//! A large body is sent fragment by fragment, perhaps for hours, and room is made meanwhile. An answer notes the
+//! records that it will read ([`Store::need`], [`Needs`]). Such a record is treated as just used when its turn to be
+//! evicted comes: *by the hand* it is written again (`moves`), *by the book* it goes to the warm end (`choose`).
 //!
-//! To be needed keeps nothing from being killed: purged, replaced, forgotten. Nobody finds it then, but those who need it: for them
-//! it stays where it lies, pinned, and is not written again ([`Store::look_up_needed`]). What they began to send was right
-//! when they began.
+//! A needed record may still be killed (purged, replaced, forgotten). Only the answers that need it find it then: for
+//! them it stays in place, pinned, and is not written again ([`Store::look_up_needed`]), because it was valid when
+//! they began.
 //!
-//! Limits: records of a quarter of the data area ([`NEEDED_SHARE`]) and [`NEEDS_MAX`] needs in all; beyond them a record is not
-//! noted, and leaves when it is its turn.
+//! Limits: records of a quarter of the data area ([`NEEDED_SHARE`]) and [`NEEDS_MAX`] needs in all; beyond them a
+//! record is not noted, and is evicted in its turn.
 //!
-//! Not known here: fragments, clients, how a record is moved.
+//! Not known here: fragments, clients, moves.
 
 use crate::evict::moves::Moving;
 use crate::index::key::{KeyHash, NumberMap};
@@ -22,46 +22,46 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Needed records take at most this share of the data area: what is moved is written once more each time the hand goes round.
+/// Needed records take at most this share of the data area, since each is written once more when the hand goes round.
 pub(crate) const NEEDED_SHARE: u64 = 4;
 
-/// Needs at most, two of one record counted twice.
+/// The most needs; two of one record count twice.
 pub const NEEDS_MAX: usize = 1 << 16;
 
-/// What became of a wish to keep a record.
+/// The result of [`Store::need`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Needed {
-    /// It stays until it is released, killed, or can be neither read nor written again.
+    /// It is kept until it is released, killed, or can be neither read nor written again.
     Noted,
     /// There is no such record.
     Absent,
-    /// Too much is needed already.
+    /// Refused: too much is needed already.
     Full,
 }
 
-/// One record in a shard's table of what is needed.
+/// A record in a shard's table of needed records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
-    /// By how many.
+    /// The number of needs.
     count: u32,
-    /// Counted into the store's sum.
+    /// Its bytes in the store's sum.
     bytes: u64,
     pub moving: Moving,
-    /// It could not be moved, and leaves like any other.
+    /// It could not be moved, and is evicted like any other.
     pub given_up: bool,
-    /// It has left the index, killed or with no room to be moved to, and lies here until it is released.
+    /// It has left the index, because it was killed or found no room, and stays here until it is released.
     pub kept: Option<Extent>,
 }
 
-/// A shard's table of what is needed, by whole hash.
+/// A shard's table of needed records, by whole hash.
 pub(crate) type NeedMap = NumberMap<u64, Need>;
 
-/// Is it to be spared?
+/// Must the sweep spare it?
 pub(crate) fn is_needed(needed: &NeedMap, hash: KeyHash) -> bool {
     needed.get(&hash.0).is_some_and(|need| !need.given_up)
 }
 
-/// What a holder needs; all of it is released when this is dropped.
+/// The needs of one holder. Dropping it releases all of them.
 #[derive(Debug)]
 pub struct Needs {
     store: Arc<Store>,
@@ -69,7 +69,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Needs nothing yet.
+    /// No needs yet.
     pub fn new(store: &Arc<Store>) -> Self {
         Self {
             store: Arc::clone(store),
@@ -77,7 +77,7 @@ impl Needs {
         }
     }
 
-    /// As [`Store::need`], released when this is dropped or lets go of it.
+    /// [`Store::need`], released by [`Self::release`] or by dropping.
     pub fn add(&mut self, hash: KeyHash) -> Needed {
         let needed = self.store.need(hash);
         if needed == Needed::Noted {
@@ -86,7 +86,7 @@ impl Needs {
         needed
     }
 
-    /// Lets go of a record, if it is noted here. Quickest for the one added first.
+    /// Releases a record if it is noted here. Fastest for the one added first.
     pub fn release(&mut self, hash: KeyHash) {
         if let Some(at) = self.hashes.iter().position(|&noted| noted == hash) {
             self.hashes.remove(at);
@@ -114,8 +114,9 @@ impl Drop for Needs {
 }
 
 impl Store {
-    /// Keeps a record from being evicted until [`Self::release`], as far as the limits above allow; [`Needs`] sees to the
-    /// release. No use, no pin: it may be killed at any time, and may be moved. To be asked before [`Self::contains`].
+    /// Keeps a record from eviction until [`Self::release`], within the limits above; [`Needs`] does the release.
+    /// This is neither a use nor a pin: the record may be killed or moved at any time. Call it before
+    /// [`Self::contains`].
     pub fn need(&self, hash: KeyHash) -> Needed {
         let chunk_bytes = self.chunk_bytes() as u64;
         let mut shard = self.shard(self.shard_of(hash));
@@ -159,7 +160,7 @@ impl Store {
         Needed::Noted
     }
 
-    /// Ends what [`Self::need`] began when it answered `Noted`.
+    /// Ends a need that [`Self::need`] answered with `Noted`.
     pub fn release(&self, hash: KeyHash) {
         let mut shard = self.shard(self.shard_of(hash));
         let Some(need) = shard.needed.get_mut(&hash.0) else {
@@ -173,7 +174,7 @@ impl Store {
                 let (_, freed) = shard.unpin(extent.first);
                 self.queue_freed(freed);
             }
-            // Room need not be kept for it any more.
+            // Its room need not be kept any more.
             if let Some(spot) = shard.find(hash).filter(|_| is_counted) {
                 let extent = shard.entry(spot).extent();
                 if self.is_due(extent.first) {
@@ -185,14 +186,14 @@ impl Store {
         self.needs.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// As [`Self::look_up`], for one who needs the record: also if it was killed since, and so is found by nobody else. What is read is
-    /// to be verified by [`Self::decode_needed`].
+    /// [`Self::look_up`] for an answer that needs the record: also finds it if it was killed since. Verify the bytes
+    /// with [`Self::decode_needed`].
     pub fn look_up_needed(&self, hash: KeyHash) -> Lookup {
         let found = self.look_up(hash);
         if !matches!(found, Lookup::Absent) {
             return found;
         }
-        // It may be on its way to the disk still, in what is the writer's, whose lock comes first.
+        // It may still be in a cluster, which needs the writer's lock, and that comes first.
         let writer = self.writer();
         let mut shard = self.shard(self.shard_of(hash));
         let Some(extent) = shard.needed.get(&hash.0).and_then(|need| need.kept) else {
@@ -221,7 +222,7 @@ impl Store {
         is_needed(&self.shard(self.shard_of(hash)).needed, hash)
     }
 
-    /// Sums of what is needed, by the shards' tables. For [`Self::audit`].
+    /// The sums over the shards' tables, for [`Self::audit`].
     pub(crate) fn audit_needed(&self, sums: (u64, u64)) -> Result<(), String> {
         let noted = (
             self.needs.load(Ordering::Relaxed),
@@ -236,7 +237,7 @@ impl Store {
     }
 }
 
-/// Needs in a table, and their bytes.
+/// The needs in a table, and their bytes.
 pub(crate) fn sums(needed: &NeedMap) -> (u64, u64) {
     let count = needed.values().map(|need| u64::from(need.count)).sum();
     (count, needed.values().map(|need| need.bytes).sum())

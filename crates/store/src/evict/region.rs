@@ -7,14 +7,14 @@
 //!   full --(swept: its records leave the index)--> swept --(noted: the journal has it, durably)--> ready --> current --> full
 //! ```
 //!
-//! Only the current region's free chunks are the allocator's; everywhere else a chunk counts as used, though killed records and the
-//! unused ends of regions are dead space, which comes back when the hand does. That is what keeps the free pieces few and the
-//! writes long, whatever dies in between.
+//! The allocator has only the current region's free chunks; all other chunks count as used. Killed records and the
+//! unused ends of regions are dead space until the hand comes back. This keeps the free pieces few and the writes
+//! long.
 //!
-//! A sweep goes through the index segment by segment, some at each write, so that no insert waits for a whole pass. It begins when
-//! so much lies ahead ([`Grid::lead_regions`]) that it ends, and its note is durable, before that is used up. What is empty is
-//! missed in a cache as large as what is wanted of it: about 2.4 % of the area are, 4 to 6 in stores of less than 100 MiB, whose
-//! stretches are longer so that a note, with its flushes, is worth it.
+//! A sweep goes through the index segment by segment, some at each write, so that no insert waits for a whole pass.
+//! It begins early enough ([`Grid::lead_regions`]) to end, with its note durable, before the empty regions ahead are
+//! used up. Empty regions cost hits: they are about 2.4 % of the area, 4 to 6 % in stores of less than 100 MiB, whose
+//! stretches are longer to be worth a note with its flushes.
 //!
 //! Not known here: the index, the journal, time.
 //! Source: paper 002 (stream of writes), and log-structured caches since; chosen by measurement, see docs/decisions.
@@ -29,11 +29,12 @@ use std::ops::Range;
 
 /// A stretch is about this share of the data area.
 const STRETCH_SHARE: u32 = 64;
-/// But in a small store up to this share, and this many bytes, so that a burst finds room.
+/// In a small store up to this share and this many bytes, so that a burst finds room.
 const SMALL_STRETCH_SHARE: u32 = 16;
 const SMALL_STRETCH_BYTES: u64 = 4 << 20;
 
-/// In such a store a sweep begins when less than this share of a stretch lies ahead, in a larger one when less than a whole one does.
+/// In such a store a sweep begins when less than this share of a stretch is empty ahead, in a larger store when less
+/// than a whole stretch is.
 const SMALL_LEAD_SHARE: u32 = 2;
 
 /// One note in the journal covers regions of about this many bytes, so that small regions do not cost a flush each.
@@ -65,7 +66,7 @@ impl Grid {
         )
     }
 
-    /// So many regions of so many chunks.
+    /// A grid of `regions` regions of `chunks` chunks.
     pub fn new(regions: u32, region_chunks: u32, chunk_bytes: u32) -> Self {
         let region_bytes = u64::from(region_chunks) * u64::from(chunk_bytes);
         let small =
@@ -108,23 +109,23 @@ impl Grid {
     }
 }
 
-/// A pass through the index that takes out what begins in a stretch.
+/// A pass through the index that removes the records that begin in a stretch.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What begins in these.
+    /// The regions of the stretch.
     pub regions: Range<u32>,
-    /// The next part of the index to look at: a count through all segments of all shards.
+    /// The next segment, counted through all shards.
     pub(crate) next_segment: usize,
-    /// What was met and left where it is, because it is needed; see `moves`.
+    /// Needed records that were met and left in place; see `moves`.
     pub(crate) spared: Vec<KeyHash>,
 }
 
-/// Where the writer is and what lies ahead of it.
+/// The position of the writer, and the regions ahead of it.
 #[derive(Debug)]
 pub struct Hand {
     /// How the area is divided.
     pub grid: Grid,
-    /// The first region of the stretch that is swept, or will be next.
+    /// The first region of the present or next stretch.
     at: u32,
     pub(crate) sweep: Option<Sweep>,
     swept: VecDeque<u32>,
@@ -135,7 +136,7 @@ pub struct Hand {
     unscanned: Vec<bool>,
     /// Regions that were written to since the scan began; empty when there is none.
     written: Vec<bool>,
-    /// A scan looks for the region that was written last; nothing is swept before it is found.
+    /// A scan is looking for the region that was written last; nothing is swept before that is found.
     holding: bool,
     /// Noted and empty, as far as the scan has come. Not used before all of them are known: were a later one filled before an
     /// earlier one, regions would no longer have the age that `opened_at` tells.
@@ -160,7 +161,7 @@ impl Hand {
         }
     }
 
-    /// What is to be known of it at the next start, but for the rest of the current region.
+    /// The state for the next start, without the rest of the current region.
     pub(crate) fn frontier(&self) -> Frontier {
         Frontier {
             at: self.at,
@@ -170,7 +171,7 @@ impl Hand {
         }
     }
 
-    /// Goes on where it was at a clean stop.
+    /// Goes on from a clean stop.
     pub(crate) fn go_on_at(&mut self, frontier: Frontier) {
         self.at = frontier.at;
         self.current = frontier.rest.map(|(region, _)| region);
@@ -212,7 +213,7 @@ impl Hand {
         self.written = Vec::new();
     }
 
-    /// Was everything that lies in that region stored since the scan began?
+    /// Was everything in that region stored since the scan began?
     pub(crate) fn is_new(&self, region: u32) -> bool {
         self.written
             .get(region as usize)
@@ -224,7 +225,7 @@ impl Hand {
         Chunk(self.at * self.grid.region_chunks)
     }
 
-    /// Regions that are cleared and not filled.
+    /// Empty regions.
     pub(crate) fn ahead(&self) -> usize {
         self.swept.len() + self.noting.len() + self.ready.len()
     }
@@ -237,7 +238,7 @@ impl Hand {
     /// The sweep under way; begins one if little lies ahead, or `at_once`.
     pub(crate) fn sweep_or_begin(&mut self, at_once: bool) -> Option<&mut Sweep> {
         let lead = self.grid.lead_regions as usize;
-        // The stretch swept must never reach the regions that are being written or wait to be.
+        // A sweep must never reach regions that are being written or will be.
         let room = (self.grid.regions as usize).saturating_sub(self.ahead() + 1);
         let is_wanted = at_once || self.ahead() < lead;
         if self.sweep.is_none() && !self.holding && is_wanted && room > 0 {
@@ -265,9 +266,9 @@ impl Hand {
         }
     }
 
-    /// The regions to be noted next, if any are wanted now. `free` says whether nothing is on its way there any more.
+    /// The regions to note next, if any are wanted now. `free` says whether no write to a region is under way.
     pub fn begin_note(&mut self, free: impl Fn(u32) -> bool) -> Option<Range<u32>> {
-        // All that is swept is noted ahead: a note takes two flushes, and who writes fast should not wait for them.
+        // All swept regions are noted ahead, so that a fast writer does not wait for the two flushes of a note.
         let wanted = self.ready.len() <= READY_MIN.max(self.grid.stretch_regions as usize);
         if !self.noting.is_empty() || !wanted || self.swept.front().is_none_or(|&r| !free(r)) {
             return None;
@@ -300,7 +301,7 @@ impl Hand {
         }
     }
 
-    /// Is there a region that is being swept, or was and is not durably noted?
+    /// Is a region being swept, or swept and not yet durably noted?
     pub(crate) fn has_unnoted(&self) -> bool {
         self.sweep.is_some() || !self.swept.is_empty() || !self.noting.is_empty()
     }
@@ -310,7 +311,7 @@ impl Hand {
         !self.ready.is_empty()
     }
 
-    /// Are few regions ready, and can something be done about it? Then it is worth waking somebody for.
+    /// Are few regions ready, and is there work that makes more? Then wake the background thread.
     pub(crate) fn is_short(&self) -> bool {
         let kept = self.grid.lead_regions as usize - READY_MIN;
         let few = READY_MIN.max(kept - kept / 4);
@@ -327,7 +328,7 @@ impl Hand {
         Some(self.grid.extent(region..region + 1))
     }
 
-    /// A sweep is under way, and before it has ended nothing can be stored but in the current region.
+    /// A sweep is under way, and until it ends only the current region can be filled.
     pub(crate) fn waits_for_sweep(&self) -> bool {
         self.sweep.is_some() && self.ahead() == 0
     }
@@ -338,18 +339,18 @@ impl Hand {
         sweep.is_some_and(|sweep| sweep.next_segment >= segments)
     }
 
-    /// Regions in which something may yet be written without another note.
+    /// Regions that may still be written to without another note.
     pub(crate) fn open_regions(&self) -> impl Iterator<Item = u32> {
         let noted = self.noting.iter().chain(self.ready.iter()).copied();
         self.current.into_iter().chain(noted)
     }
 
-    /// Chunks of regions that are empty but not the allocator's.
+    /// Chunks of empty regions that the allocator does not have.
     pub(crate) fn chunks_ahead(&self) -> u64 {
         self.ahead() as u64 * u64::from(self.grid.region_chunks)
     }
 
-    /// Chunks that nothing was written to since the store was made, if `free` are left of the current region.
+    /// Chunks that were never written since the store was made, if `free` are left of the current region.
     ///
     /// Regions are opened in order, so until the last one is, everything ahead of the writer is new. While the last ones are noted and not
     /// yet written to they count as written.
@@ -376,7 +377,7 @@ impl Hand {
             .copied()
     }
 
-    /// How many chunks the writer will have gone over before `chunk` is swept.
+    /// How many chunks will be written before `chunk` is swept.
     pub fn distance(from: Chunk, chunk: Chunk, data_chunks: u32) -> u32 {
         if chunk.0 >= from.0 {
             chunk.0 - from.0

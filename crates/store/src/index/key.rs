@@ -1,8 +1,8 @@
 //! Names of records: 64-bit hashes of full keys.
 //!
-//! A hash only finds a record; who it belongs to is decided by the full key, which is stored with the record
-//! and compared by the caller after every read. The seed is random and kept in the superblock, so hashes
-//! mean the same after a restart and nobody outside can aim for a collision.
+//! A hash only finds a record. The full key decides whose it is: it is stored with the record, and the caller
+//! compares it after every read. The seed is random and kept in the superblock, so hashes are the same after a
+//! restart, and nobody outside can construct a collision.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -29,7 +29,7 @@ impl KeyHasher {
     }
 }
 
-/// A map whose keys are hashes or chunk numbers already: one multiplication spreads them.
+/// A map with hashes or chunk numbers as keys: one multiplication spreads them.
 pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
 /// See [`NumberMap`].
@@ -52,7 +52,7 @@ impl Hasher for NumberHasher {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // The golden ratio's multiplier; the turn brings the well-mixed high bits to where tables look.
+        // Multiply by the golden ratio; the rotation moves the well-mixed high bits to where tables look.
         self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }
 }

@@ -1,10 +1,10 @@
-//! Looking up: from a buffer, from a write under way, or by a read that holds its place until it is done.
+//! Look-ups: from a buffer, from a write under way, or by a read that pins the record's place.
 //!
-//! The index is asked under its shard's lock. What is written is pinned there and read by the caller. What is being written lies in
-//! memory: waiting in a locality buffer, in a flight, or in the open cluster, which is the writer's, so that its lock comes first and the
-//! index is asked once more.
+//! The index is searched under its shard's lock. A written record is pinned there and read by the caller. A record
+//! being written is in memory: in a locality buffer, in a flight, or in the open cluster. The open cluster needs the
+//! writer's lock, which comes first, so the index is then searched again.
 //!
-//! Not known here: what the bytes mean (`store`, `record`).
+//! Not known here: the meaning of the bytes (`store`, `record`).
 
 use crate::index::Spot;
 use crate::index::key::KeyHash;
@@ -37,8 +37,8 @@ impl Store {
             return Lookup::Buffered(bytes);
         }
         drop(shard);
-        // In an open cluster: that is the writer's, whose lock comes first. Meanwhile anything may have happened. Or in a flight that
-        // ends, which an older record at the same place may be in as well.
+        // In the open cluster, which needs the writer's lock first, so search again. Or in a flight that is ending,
+        // which may also have an older record at the same place.
         let writer = self.writer();
         let mut shard = self.shard(number);
         if let Some(waiting) = shard.waiting.get_mut(&hash.0) {
@@ -60,7 +60,7 @@ impl Store {
         )
     }
 
-    /// None if the record is being written.
+    /// `None` if the record is being written.
     fn on_disk(&self, shard: &mut Shard, spot: Spot, hash: KeyHash) -> Option<Lookup> {
         let entry = shard.entry(spot);
         let extent = entry.extent();
@@ -78,12 +78,13 @@ impl Store {
         }))
     }
 
-    /// The bytes of a record that is being written, from the newest of such flights. To be asked under the record's shard's lock.
+    /// The bytes of a record that is being written, from the newest flight with its place. Call it under the lock of
+    /// the record's shard.
     ///
-    /// A flight ends after its records are marked written, which takes that lock: so it is still there. But one whose completion is
-    /// being worked in (it has no records any more) may outlive a record of its own: that is written already, and if it is dropped
-    /// then, its place may be used again at once. So such a flight counts only where nothing newer can be at that place, that is, when
-    /// the writer is locked, the open cluster was asked, and of the flights the newest is taken.
+    /// A flight ends after its records are marked as written, which takes that lock, so the flight still exists. But
+    /// a flight whose completion is being processed may outlive its records: a written record may be dropped and its
+    /// place reused at once. So such a flight counts only if nothing newer can be at that place: the writer is
+    /// locked, the open cluster was searched, and the newest flight is taken.
     pub(crate) fn in_flight(
         &self,
         extent: Extent,
@@ -97,7 +98,7 @@ impl Store {
         Some(newest.slice(extent, self.chunk_bytes()))
     }
 
-    /// Is there such a record? No use, no pin.
+    /// Is there a record of that hash? Counts as no use and pins nothing.
     pub fn contains(&self, hash: KeyHash) -> bool {
         self.shard(self.shard_of(hash)).has(hash)
     }
@@ -117,7 +118,7 @@ impl Store {
         let mut shard = self.shard(self.shard_of(hash));
         let spot = shard.find(hash);
         if let Some(spot) = spot.filter(|&spot| shard.entry(spot).first() == extent.first) {
-            // It is pinned by this read, so nothing is freed yet.
+            // This read pins it, so nothing is freed yet.
             let _ = shard.drop_record(spot, hash, Fate::Killed);
         }
         let (_, freed) = shard.unpin(extent.first);
@@ -133,7 +134,7 @@ impl Store {
         }
     }
 
-    /// A guard that ends the read when dropped, also when the future that waits for it is cancelled.
+    /// A guard that ends the read when dropped, even if the waiting future is cancelled.
     pub fn guard(self: &Arc<Self>, read: Read) -> ReadGuard {
         ReadGuard {
             store: Arc::clone(self),

@@ -1,6 +1,6 @@
-//! What a look-up gives: nothing, a buffered record, or a read to carry out, which holds its place until it is done.
+//! The result of a look-up: nothing, a buffered record, or a read to carry out, which pins the record's place.
 //!
-//! Not known here: the index, what is done with the bytes.
+//! Not known here: the index, the use of the bytes.
 
 use crate::index::key::KeyHash;
 use crate::store::{Sequence, Store};
@@ -8,8 +8,8 @@ use bytes::Bytes;
 use extent::{Chunk, Extent};
 use std::sync::Arc;
 
-/// A device read to carry out. It pins its extent: each must come back through [`Store::read_done`], also when
-/// the read failed or nobody waits for it any more; [`Store::guard`] sees to that.
+/// A device read to carry out. It pins its extent: each must come back through [`Store::read_done`], even if the read
+/// failed or its waiter has gone; [`Store::guard`] ensures that.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a read pins its extent until read_done"]
 pub struct Read {
@@ -24,13 +24,12 @@ pub struct Read {
 }
 
 impl Read {
-    /// What was looked up.
+    /// The hash that was looked up.
     pub fn hash(&self) -> KeyHash {
         self.hash
     }
 
-    /// Some: the record lies where room will be made next. If it turns out whole and may be served, it is to be written again:
-    /// [`Store::renew`].
+    /// `Some` if the record is near the hand. If it is whole and may be served, write it again: [`Store::renew`].
     pub fn renewal(&self) -> Option<Renewal> {
         self.renew.then_some(Renewal {
             hash: self.hash,
@@ -40,7 +39,7 @@ impl Read {
     }
 }
 
-/// A record that is to be written again, see [`Store::renew`].
+/// A record to be written again, see [`Store::renew`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Renewal {
     pub(crate) hash: KeyHash,
@@ -48,15 +47,15 @@ pub struct Renewal {
     pub(crate) began: Sequence,
 }
 
-/// What a look-up found.
+/// The result of a look-up.
 #[derive(Debug)]
 pub enum Lookup {
     /// Nothing.
     Absent,
     /// The record is on disk: carry out the read.
     OnDisk(Read),
-    /// The record's write is not complete: its bytes, as they will be on disk (but for the place that the header names, while it waits
-    /// in a locality buffer).
+    /// The record's write is not complete. Its bytes, as they will be on disk (except the place in the header of a
+    /// waiting record).
     Buffered(Bytes),
 }
 
@@ -82,7 +81,7 @@ impl ReadGuard {
         }
     }
 
-    /// What is to be read.
+    /// The read.
     pub fn read(&self) -> &Read {
         self.read
             .as_ref()
@@ -93,7 +92,7 @@ impl ReadGuard {
 impl Drop for ReadGuard {
     fn drop(&mut self) {
         if let Some(read) = self.read.take() {
-            // Nobody is left to serve it to.
+            // The reader has gone, so the answer does not matter.
             let _ = self.store.read_done(read);
         }
     }

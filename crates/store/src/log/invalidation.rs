@@ -1,15 +1,15 @@
-//! What was invalidated lately, so that a fill that began earlier publishes nothing.
+//! Recent invalidations, which refuse fills that began earlier.
 //!
-//! Each shard keeps the last invalidation of each primary key hash. The table is bounded: when it is full it is
-//! cleared and the shard's *horizon* rises to the present, which refuses every fill of the shard that began
-//! before. That costs a few fills now and then, never a wrong answer.
+//! Each shard keeps the last invalidation of each primary key hash. When the table is full, it is cleared and the
+//! shard's *horizon* rises to the present, which refuses every fill of the shard that began before. That costs a few
+//! fills, never a wrong answer.
 //!
 //! Limits: [`REMEMBERED_MAX`] primaries a shard.
 
 use crate::Sequence;
 use crate::index::key::{KeyHash, NumberMap};
 
-/// Invalidations remembered in a shard; one more clears the table and raises the horizon.
+/// The most invalidations remembered in a shard; a further one clears the table and raises the horizon.
 pub(crate) const REMEMBERED_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -19,12 +19,12 @@ pub(crate) struct Invalidations {
 }
 
 impl Invalidations {
-    /// Was `primary` (or, for all we remember, might it have been) invalidated after `began`?
+    /// Was `primary` invalidated after `began`, or may it have been?
     pub(crate) fn since(&self, primary: KeyHash, began: Sequence) -> bool {
         began < self.horizon || self.is_known_since(primary, began)
     }
 
-    /// Is an invalidation of `primary` after `began` remembered? Errs on the side of no.
+    /// Is an invalidation of `primary` after `began` remembered? In doubt no.
     pub(crate) fn is_known_since(&self, primary: KeyHash, began: Sequence) -> bool {
         self.last.get(&primary.0).is_some_and(|&last| last > began)
     }

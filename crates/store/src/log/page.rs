@@ -7,14 +7,14 @@
 //! +--------+--------+--------------------------------------+--------+--------+
 //! ```
 //!
-//! A page is whole or it does not exist: the MAC covers all of its 4096 bytes but itself, so it serves as checksum, and as
-//! proof that this store wrote the page in this epoch. Bytes of some origin that came here by a misdirected write
-//! can't pass for a page, since no origin knows the secret.
+//! A page is whole or it does not exist: the MAC covers all of its 4096 bytes except itself. It is both a checksum
+//! and a proof that this store wrote the page in this epoch. An origin's bytes in a misdirected write cannot pass for
+//! a page, since no origin knows the secret.
 //!
-//! Each page knows the position of its first entry in the order of all entries, and the highest sequence in all pages
-//! before it. So a missing page is noticed by its successor, which also tells how far nothing is known.
+//! Each page has the position of its first entry in the order of all entries, and the highest sequence in all earlier
+//! pages. So its successor shows that a page is missing, and up to which sequence entries may be unknown.
 //!
-//! Not known here: which pages count, when they are written.
+//! Not known here: which pages count, the time of writing.
 
 use super::entry::Entry;
 use crate::Sequence;
@@ -32,7 +32,7 @@ const VERSION: u32 = 1;
 /// Bytes of a page that entries can take.
 pub(crate) const ROOM_BYTES: usize = PAGE_BYTES - field::BYTES;
 
-/// Counters on the disk stay below, so that going on from them can't overflow.
+/// Counters on the disk stay below this, so that going on from them cannot overflow.
 const COUNTER_MAX: u64 = 1 << 62;
 
 const _: () = assert!(field::MAC.end() == field::BYTES);
@@ -47,10 +47,10 @@ pub(crate) struct Area {
 
 impl Area {
     const TAILS: u64 = 4;
-    /// Fewer would be a log in name only.
+    /// The smallest useful log.
     const SLOTS_MIN: u64 = 8;
 
-    /// None if no log fits there.
+    /// `None` if no log fits.
     pub(crate) fn of(bytes: u64) -> Option<Self> {
         let slots = bytes / PAGE_BYTES as u64;
         let whole = bytes.is_multiple_of(PAGE_BYTES as u64);
@@ -104,7 +104,7 @@ impl Head {
         self.position + u64::from(self.entries)
     }
 
-    /// Does this page, as complete as it ever was, come right before `next`?
+    /// Does this page, in its final state, come right before `next`?
     pub(crate) fn leads_to(&self, next: &Self) -> bool {
         self.number + 1 == next.number && self.end() == next.position && self.highest == next.before
     }
@@ -203,7 +203,7 @@ pub(crate) fn decode<'a>(bytes: &'a [u8], epoch: u64, secret: &Secret) -> Option
     believed.then_some((head, body))
 }
 
-/// Are these exactly the entries that the head speaks of?
+/// Are these exactly the entries of the head?
 fn holds(body: &[u8], head: &Head) -> bool {
     let mut rest = body;
     for _ in 0..head.entries {
@@ -288,7 +288,7 @@ mod tests {
         assert!(decode(&bytes, 2, &Secret([4; 16])).is_none());
     }
 
-    /// What only somebody with the secret, or a mistake of ours, could write.
+    /// Pages that only the owner of the secret, or a mistake of ours, could write.
     #[test]
     fn a_page_that_contradicts_itself_is_none() {
         let wrong: [fn(&mut Page); 6] = [

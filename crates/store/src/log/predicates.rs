@@ -1,11 +1,12 @@
-//! Purges by pattern that are still to be applied: a record that a newer one meets is dead or stale, wherever it lies.
+//! Purges by pattern that still apply: a record that matches a newer one is dead or stale.
 //!
-//! A purge of a prefix or a tag can't look for its records (the index holds no URLs), so the pattern is kept here, and each record is
-//! compared when it is read. Most records are newer than the newest predicate, and then one comparison of numbers is all.
+//! A purge of a prefix or a tag cannot find its records (the index has no URLs), so the pattern is kept here, and
+//! each record is compared when it is read. Most records are newer than the newest predicate, which takes one
+//! comparison of numbers.
 //!
-//! A predicate is dropped when every record that is older was compared with it: when all regions were opened after it, or when a
-//! weeding has read all older records (`weed`). Until then it takes room; when none is left, a further predicate is refused
-//! ([`Full`]). None is ever forgotten to make room, for nobody could tell which old records it was about.
+//! A predicate is dropped when every record that is older was compared with it: when all regions were opened after
+//! it, or when a weeding has read all older records (`weed`). Until then it takes room; when none is left, a further
+//! predicate is refused ([`Full`]). No predicate is dropped to make room, because its old records would be unknown.
 //!
 //! Patterns are kept in order, for each kind. A word is looked up as a whole. Of the prefixes in the table, those of a key are found from
 //! the greatest pattern that is not above the key downwards, each step cutting the key to what it has in common with the

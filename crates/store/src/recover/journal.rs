@@ -1,8 +1,8 @@
-//! The region journal: since when each region holds what it holds.
+//! The region journal: when each region was last opened for writing.
 //!
-//! Before the first record goes to an emptied region, the region is *noted*: its `opened_at` becomes the sequence of
-//! the moment, durably. A record counts only if its sequence is above its region's `opened_at`, so whatever
-//! an earlier round left in the region is dead without having been overwritten.
+//! Before the first record goes to an emptied region, the region is *noted*: its `opened_at` durably becomes the
+//! present sequence. A record counts only if its sequence is above its region's `opened_at`, so records of an earlier
+//! round are dead without being overwritten.
 //!
 //! All numbers are in memory; on disk they lie in pages of [`REGIONS_PER_PAGE`], each sealed by checksum and MAC. The
 //! area has two halves with a copy of everything each, and each half has two slots for a page, used in turn:
@@ -12,22 +12,22 @@
 //! ```
 //!
 //! A note writes its page, with the next write number, to the slot in half 0, flushes, writes the same to half 1 and
-//! flushes; then it is done. The two slots of the note before stay as they are meanwhile. So:
+//! flushes; then it is done. The two slots of the previous note stay untouched meanwhile. So:
 //!   J1  while a note is under way, both copies of the last one that was done are untouched: a torn write costs nothing
 //!   J2  a note that was done lies in two places: one write that the device dropped without a word costs nothing
 //!   J3  of a page's slots that are whole, the one of the highest (generation, write number) holds everything noted
 //!
-//! With one slot in each half J1 fails together with J2: the copy that is left when the other is torn may be the one
-//! whose last write was dropped. A note that failed may have spoilt both slots of its parity, so the next one goes
-//! to the same slots with a number two higher. A write number may be used again after a crash, for what was written
-//! under it is not there; but it may have been spoilt in one sector only, and be whole again when a torn write puts
-//! that right. Hence the generation: of two starts the later one's pages count.
+//! With only one slot in each half, J1 and J2 could fail together: one copy is torn while the other had lost its last
+//! write. A failed note may have spoilt both slots of its parity, so the next note goes to the same slots with a
+//! number two higher. A write number may be reused after a crash, because its page is not whole. But if only one
+//! sector was spoilt, a later torn write could make that page whole again. Hence the generation: pages of the later
+//! start count.
 //!
-//! A note that was not done may come true at a later start. Its region had been emptied before, so that costs at most
-//! objects that were evicted.
+//! An unfinished note may take effect at a later start. Its region was empty by then, so that costs at most evicted
+//! objects.
 //!
 //! Limits: one note at a time; [`regions_max`]; 8 bytes of memory a region.
-//! Not known here: what a region is, records, when to note. Bytes from disk are never trusted and never a panic.
+//! Not known here: regions' content, records, when to note. Bytes from disk never cause a panic.
 
 use crate::Sequence;
 use crate::geometry::PAGE_BYTES;
@@ -53,7 +53,7 @@ const SLOTS: u64 = 4;
 /// The first writes of a new journal are this long at most.
 const INITIAL_WRITE_BYTES: usize = 1 << 20;
 
-/// In a region with this number no record counts: nobody knows what it holds.
+/// No record counts in a region with this number: its content is unknown.
 pub(crate) const UNKNOWN: Sequence = Sequence::MAX;
 
 const _: () = assert!(REGIONS_PER_PAGE == 504);
@@ -68,7 +68,7 @@ pub(crate) const fn same_page(one: u32, other: u32) -> bool {
     one as usize / REGIONS_PER_PAGE == other as usize / REGIONS_PER_PAGE
 }
 
-/// What a note needs done next. Offsets count from the start of the area.
+/// The next step of a note. Offsets count from the start of the area.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// Write the page.
@@ -169,7 +169,7 @@ impl Journal {
                 journal.damaged_pages += 1;
             }
         }
-        // Not to be: but should the superblock have been set back, what is noted from here on must still count.
+        // This should not happen; but if the superblock was set back, later notes must still count.
         journal.start.generation = start.generation.max(generation_found.saturating_add(1));
         journal
     }
@@ -197,7 +197,7 @@ impl Journal {
         })
     }
 
-    /// What to write, then flush, when the store is new.
+    /// The writes of a new store, before a flush.
     pub(crate) fn initial_writes(&self) -> Vec<(u64, Bytes)> {
         let pages: Vec<usize> = (0..self.next_write.len()).collect();
         let mut writes = Vec::new();
@@ -246,7 +246,7 @@ impl Journal {
         let before = noted.to_vec();
         noted.fill(sequence);
         self.encode_page(page, write, &mut bytes);
-        // It counts when it is durable, not before.
+        // Takes effect only when it is durable.
         self.opened_at[regions.start as usize..regions.end as usize].copy_from_slice(&before);
         self.note = Some(Note {
             regions,
@@ -294,7 +294,7 @@ impl Journal {
                 .fill(note.sequence);
             self.next_write[page] = note.write + 1;
         } else {
-            // The slots of the other parity hold all that was noted: stay away from them.
+            // The slots of the other parity hold everything noted: do not touch them.
             self.next_write[page] = note.write + 2;
         }
         Some(Noted {

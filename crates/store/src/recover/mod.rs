@@ -1,4 +1,4 @@
-//! Books on disk and how a store is opened from them: superblock, checkpoints, region journal, scan.
+//! Opening a store: superblock, checkpoints, region journal, scan.
 
 pub mod checkpoint;
 pub mod journal;

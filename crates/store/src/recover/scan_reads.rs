@@ -1,9 +1,9 @@
-//! The reads of a scan: which come next, which are done, and how far it has come.
+//! The reads of a scan: the next ones, the finished ones, and the progress.
 //!
-//! They have a lock apart from what the scan has found, held for moments, so that whoever keeps the device busy never waits for
-//! whoever looks through what was read.
+//! They have their own lock, held briefly, so that the thread that keeps the device busy never waits for the thread
+//! that looks through the bytes.
 //!
-//! Not known here: what is read.
+//! Not known here: the content.
 //! Limits: [`READS_MAX`] reads under way, as many done and not yet looked through.
 
 use crate::background::Progress;
@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 /// Bytes of one read.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Reads under way; as many more may wait to be looked through. More keep no disk busier, and less of what was read is still in
-/// the processor's caches when it is looked through.
+/// The most reads under way; as many more may wait to be looked through. More would not keep a disk busier, and less
+/// of the bytes would still be in the processor's caches.
 const READS_MAX: usize = 8;
 
 /// One read.
@@ -25,27 +25,27 @@ const READS_MAX: usize = 8;
 pub(crate) struct Reading {
     number: u64,
     pub region: u32,
-    /// In the region.
+    /// The offset in the region.
     pub from: u64,
     pub last_of_region: bool,
-    /// Some once it is done; None within: it failed.
+    /// `Some` once it is done; `None` within if it failed.
     pub bytes: Option<Option<Bytes>>,
 }
 
 /// The reads of a scan under way.
 #[derive(Debug)]
 pub(crate) struct Reads {
-    /// Left to be read, the first one in part.
+    /// The regions left to read, the first one in part.
     regions: VecDeque<u32>,
     at: u64,
     reads: VecDeque<Reading>,
-    /// It was handed out that what is there be looked through, or it is being done.
+    /// Looking through the finished reads was handed out, or is being done.
     pub looking: bool,
     next_number: u64,
     pub progress: Progress,
 }
 
-/// What a scan wants done.
+/// The next step of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ScanStep {
     Read {
@@ -53,12 +53,12 @@ pub(crate) enum ScanStep {
         offset: u64,
         len: usize,
     },
-    /// Look through what was read, when the reads handed out are under way.
+    /// Look through finished reads, once the reads handed out are under way.
     Look,
 }
 
 impl Reads {
-    /// All that is to be read for a scan of these regions, in this order.
+    /// The reads of a scan of these regions, in this order.
     pub(crate) fn new(regions: Vec<u32>, geometry: &Geometry, scan: &Scan) -> Self {
         let progress = Progress {
             done_bytes: 0,
@@ -80,7 +80,7 @@ impl Reads {
         }
     }
 
-    /// The next that is done, if all before it are.
+    /// The next finished read, if all before it are finished.
     pub(crate) fn pop_done(&mut self) -> Option<Reading> {
         self.is_something_to_look_through()
             .then(|| self.reads.pop_front())
@@ -148,14 +148,14 @@ impl Store {
             .next_step(&self.geometry)
     }
 
-    /// Has something been read that can be looked through?
+    /// Is there a finished read to look through?
     pub(crate) fn is_something_to_look_through(&self) -> bool {
         crate::lock(&self.scan_reads)
             .as_ref()
             .is_some_and(Reads::is_something_to_look_through)
     }
 
-    /// A read of the scan is done. None: the device refused, and what lies there is skipped.
+    /// A read of the scan is done. `None` if the device refused; its bytes are skipped.
     pub(crate) fn scan_read_done(&self, number: u64, bytes: Option<Bytes>) {
         let mut reads = crate::lock(&self.scan_reads);
         let reading = reads

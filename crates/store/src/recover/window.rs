@@ -1,8 +1,8 @@
-//! Who gets a second chance: what is read while its place comes near, the sooner the shorter it is.
+//! Second chances: which records are written again when they are read near the hand. Shorter records have a wider
+//! window.
 //!
-//! To write a record again costs as much room as it is long, and brings back a hit however long it is. So the window, in which a
-//! read makes a record be written again, is as wide as was set for a record of middling length, up to two and a half times that for
-//! shorter ones, and down to half of it for longer ones.
+//! Writing a record again costs its length and brings back one hit. So a record of mean length has the configured
+//! window, shorter ones up to two and a half times that, longer ones down to half of it.
 //!
 //! ```text
 //!          hand                                                         writer
@@ -11,12 +11,12 @@
 //!            |<- long: 10 % ->|
 //! ```
 //!
-//! Middling is the mean of what was stored since the store was opened; until there is some of it, all are middling. While records are
-//! gathered in locality buffers all are: the images would leave their page, with which one read is to bring them.
+//! The mean is that of the records stored since the store was opened; before there are enough, all records count as
+//! mean. So they do while records are gathered in locality buffers, or a page's images would leave the page.
 //!
-//! Not known here: what was read how often.
-//! Source: Cao and Irani, Cost-Aware WWW Proxy Caching Algorithms (1997), for *size matters*; the numbers by measurement, see
-//! docs/decisions/0028.
+//! Not known here: how often records were read.
+//! Source: Cao and Irani, Cost-Aware WWW Proxy Caching Algorithms (1997), for *size matters*; the numbers by
+//! measurement, see docs/decisions/0028.
 
 use crate::evict::region::Hand;
 use crate::record::RecordParts;
@@ -24,20 +24,20 @@ use crate::store::Store;
 use extent::{Chunk, Chunks, Extent};
 use std::sync::atomic::Ordering;
 
-/// So many records make a mean.
+/// This many records make a mean.
 const RECORDS_MIN: u64 = 64;
 /// The window of the shortest records, in halves of the one that was set.
 const WIDER_HALVES_MAX: u64 = 5;
-/// No window is wider than this: who is read all the time is written again once a round at most, not at each read.
+/// The widest window: a record that is read all the time is written again at most once a round, not at each read.
 const PERCENT_MAX: u64 = 75;
 
 impl Store {
-    /// Is what is read there to be written again?
+    /// Must a record read at this place be written again?
     pub(crate) fn may_renew(&self, extent: Extent) -> bool {
         self.window_chunks > 0 && !self.is_scanning() && self.is_near(extent.first, extent.len)
     }
 
-    /// And if it is a part of an object that has several, is that to be?
+    /// The same for a part of a large object.
     pub(crate) fn may_renew_part(&self, first: Chunk, parts: &RecordParts) -> bool {
         let whole = parts.total.map_or(0, |total| total.bytes);
         let beside = parts.fragment.map_or(0, |_| self.fragment_bytes().into());

@@ -1,19 +1,18 @@
 //! Memory that a device can read directly: aligned, and reused.
 //!
-//! Direct I/O wants memory aligned to the device's blocks. We over-allocate by a page and step forward to the
-//! next boundary, which needs nothing unsafe. A buffer whose last reader has gone comes back to the pool, so that
-//! a steady stream of clusters touches the same pages again instead of fresh ones (a page fault costs more
-//! than copying the page).
+//! Direct I/O needs memory aligned to the device's blocks. We allocate a page more and start at the next boundary,
+//! which needs no unsafe code. A buffer returns to the pool after its last reader, so that a stream of clusters
+//! reuses the same pages: a page fault costs more than copying the page.
 //!
 //! Limits: [`SPARE_MAX`] idle buffers.
 
 use bytes::{Buf, Bytes, BytesMut};
 use std::sync::Mutex;
 
-/// Alignment of every buffer that is written: a page, and the largest block of any device.
+/// The alignment of every buffer that is written: a page, and the largest block of any device.
 pub(crate) const ALIGN_BYTES: usize = 4096;
 
-/// Idle cluster buffers kept; one more is freed.
+/// The most idle cluster buffers; further ones are freed.
 const SPARE_MAX: usize = 8;
 
 /// `len` zero bytes at an aligned address.
@@ -30,7 +29,7 @@ fn is_aligned(buffer: &[u8]) -> bool {
     buffer.as_ptr().addr().is_multiple_of(ALIGN_BYTES)
 }
 
-/// Cluster buffers of one size. What is left in a reused buffer is stale, not zero.
+/// Cluster buffers of one size. A reused buffer holds stale bytes, not zeros.
 #[derive(Debug)]
 pub(crate) struct Pool {
     len: usize,
@@ -50,7 +49,7 @@ impl Pool {
         spare.unwrap_or_else(|| aligned(self.len))
     }
 
-    /// Takes a buffer back if nobody else holds it and it is of the right size.
+    /// Takes a buffer back if it has no other holder and the right size.
     pub(crate) fn give_back(&self, data: Bytes) {
         if let Ok(buffer) = data.try_into_mut() {
             self.give_back_mut(buffer);

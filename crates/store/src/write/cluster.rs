@@ -1,11 +1,11 @@
 //! The cluster write: many small records, one device write.
 //!
-//! A run of chunks is cut from the largest free piece; records are appended side by side in a buffer that mirrors
-//! the run. When the next record does not fit the run or the buffer, or a deadline passes, the buffer is
-//! frozen and becomes one write. A record never spans two writes. What is left of the run is free again.
+//! A run of chunks is cut from the largest free piece, and records are appended side by side in a buffer that mirrors
+//! the run. When the next record does not fit, or a deadline passes, the buffer is frozen and becomes one write. A
+//! record never spans two writes. The rest of the run is free again.
 //!
-//! Until its write completes a record is served from here: from the frozen buffer without copying, from the
-//! open one by a copy under the writer's lock (rare: what was just stored is usually in the memory tier).
+//! Until its write completes, a record is served from the buffer: without a copy if it is frozen, by a copy under the
+//! writer's lock if it is open (rare, since a new record is usually in the memory tier).
 //!
 //! Limits: [`IN_FLIGHT_BYTES_MAX`](crate::settings::IN_FLIGHT_BYTES_MAX) of buffers handed out.
 //! Source: paper 000 (packetizer, cluster write).
@@ -15,7 +15,7 @@ use bytes::{Bytes, BytesMut};
 use extent::{Chunk, Chunks, Extent};
 use std::sync::Arc;
 
-/// Names a write until it is reported done.
+/// Identifies a write until it is reported done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct WriteId(pub(crate) u64);
 
@@ -27,11 +27,11 @@ pub struct Write {
     pub id: WriteId,
     /// Where, in bytes from the start of the store.
     pub offset: u64,
-    /// What: whole chunks, in memory aligned to 4096 bytes.
+    /// The bytes: whole chunks, in memory aligned to 4096 bytes.
     pub data: Bytes,
 }
 
-/// The writes that one call caused: usually none or one; several when a locality buffer is emptied or a region is full.
+/// The writes that a call caused: usually none or one; several if a locality buffer is emptied or a region is full.
 #[derive(Debug, Default)]
 #[must_use = "the writes are to be carried out"]
 pub struct Writes(Vec<Write>);
@@ -41,7 +41,7 @@ impl Writes {
         self.0.extend(write);
     }
 
-    /// None to carry out?
+    /// Is there nothing to write?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -85,7 +85,7 @@ impl OpenCluster {
         self.run.len - self.used
     }
 
-    /// What the run would have to grow by, just behind its end, to hold `len` more.
+    /// The extent right after the run that it would need to hold `len` more chunks.
     pub(crate) fn wanted_behind(&self, len: Chunks, cluster_chunks: u32) -> Option<Extent> {
         let end = self.run.first.0.checked_add(self.run.len.0)?;
         let want = (self.used + len).0.checked_sub(self.run.len.0)?;
@@ -114,7 +114,7 @@ impl OpenCluster {
         }
     }
 
-    /// Takes that extent for a record, and gives its bytes to be filled.
+    /// Takes that extent for a record, and returns its bytes for filling.
     pub(crate) fn append(
         &mut self,
         hash: KeyHash,
@@ -145,7 +145,7 @@ impl OpenCluster {
         Bytes::copy_from_slice(&self.buffer[at..at + extent.len.0 as usize * chunk_bytes])
     }
 
-    /// What is left of the run.
+    /// The rest of the run.
     pub(crate) fn tail(&self) -> Option<Extent> {
         let len = self.left();
         (len > Chunks(0)).then(|| Extent {
@@ -154,7 +154,7 @@ impl OpenCluster {
         })
     }
 
-    /// Frozen: the extent that is written, its bytes, its records. Err with the buffer if nothing was appended.
+    /// Freezes the cluster: returns its extent, bytes and records. `Err` with the buffer if nothing was appended.
     pub(crate) fn close(self, chunk_bytes: usize) -> Result<(Extent, Bytes, Records), BytesMut> {
         if self.used == Chunks(0) {
             return Err(self.buffer);
@@ -178,7 +178,7 @@ pub(crate) struct Flight {
     pub id: WriteId,
     pub extent: Extent,
     pub data: Bytes,
-    /// None once its completion is being worked in.
+    /// `None` while its completion is being processed.
     pub records: Option<Arc<Records>>,
 }
 

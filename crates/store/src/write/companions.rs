@@ -1,8 +1,8 @@
-//! What lies behind a record that is read, and comes along with its read.
+//! Companions: the records after the one that is read, which the same read brings along.
 //!
-//! A disk with a head takes as long for 64 KiB as for 8. What was stored together is often asked for together (a page and its
-//! images), and lies together: so a read may reach beyond its record, and what it brings along is verified like anything else
-//! that is read, and given out as [`Companion`]s.
+//! A disk with a head takes as long for 64 KiB as for 8. Records that were stored together, such as a page and its
+//! images, lie together and are often asked for together. So a read may reach beyond its record. The further records
+//! are verified like any other and returned as [`Companion`]s.
 //!
 //! ```text
 //! region   | ... | record asked for | companion | (killed) | companion | of another round | ...
@@ -10,16 +10,16 @@
 //!                 <-- the read: up to `reach` ------------------------>
 //! ```
 //!
-//! Only the record asked for is pinned. That is enough: nothing in a region is written twice in a round, and what an earlier round
-//! left there has a sequence below the region's `opened_at`. So a record that the index has at exactly this place, from this round, is
-//! the one that was read. If the region came to be used again while it was read, `opened_at` has risen by now: then what was
-//! read is of an earlier round, or half of it, and does not verify.
+//! Only the record asked for is pinned. That is enough, because no place in a region is written twice in a round, and
+//! records of an earlier round have sequences below the region's `opened_at`. So a record of this round that the
+//! index has at exactly this place is the one that was read. If the region was reused during the read, `opened_at`
+//! has risen, and the bytes of the earlier round do not verify.
 //!
-//! Only with the policy `second-chance`, for the others know no rounds; and not while a scan is under way, since a newer record may yet
-//! be found.
+//! Only with `second-chance`, since ordered policies have no rounds; and not during a scan, which may still find a
+//! newer record.
 //!
-//! Not known here: who wants which of them.
-//! Source: paper 002 (locality buffers; what lies together is read together); DESIGN section 3.
+//! Not known here: which of them are wanted.
+//! Source: paper 002 (locality buffers).
 
 use crate::evict::region::Grid;
 use crate::index::key::KeyHash;
@@ -31,7 +31,7 @@ use crate::store::Store;
 use bytes::Bytes;
 use extent::{Chunk, Extent};
 
-/// A record that came along with the read of another one.
+/// A record that another one's read brought along.
 #[derive(Clone, Debug)]
 pub struct Companion {
     /// Its key's hash, as the index has it.
@@ -43,8 +43,8 @@ pub struct Companion {
 }
 
 impl Store {
-    /// How many bytes a read may have that begins where `read` does: `wanted`, but no more than to the end of the region, and
-    /// at least the record.
+    /// The length of a read that begins at `read`: `wanted`, but not beyond the end of the region, and at least the
+    /// record.
     pub fn reach(&self, read: &Read, wanted: usize) -> usize {
         let by_hand = matches!(self.limits.replacement, Replacement::SecondChance { .. });
         if wanted <= read.len || !by_hand || self.is_scanning() {
@@ -58,9 +58,9 @@ impl Store {
         (wanted / chunk_bytes * chunk_bytes).min(most).max(read.len)
     }
 
-    /// The records behind the one that was read, as far as `bytes` have them whole and they are alive. `bytes` are those of a read of
-    /// [`Self::reach`]. To be asked before [`Self::read_done`], which is what keeps the place from being used again; whoever
-    /// publishes a companion asks once more whether it was invalidated since the look-up.
+    /// The live records after the one that was read, as far as `bytes`, from a read of [`Self::reach`], contain them
+    /// whole. Call it before [`Self::read_done`], which releases the place. Before publishing a companion, check once
+    /// more whether it was invalidated since the look-up.
     pub fn companions(&self, bytes: &Bytes, read: &Read) -> Vec<Companion> {
         let mut found = Vec::new();
         if bytes.len() <= read.len || self.is_scanning() {
@@ -90,7 +90,7 @@ impl Store {
             }
             at = end;
         }
-        // Used again just now: then the index may have a newer record at the same place.
+        // The region was just reused, so the index may have a newer record at the same place.
         match self.background().journal.opened_at(region) == opened_at {
             true => found,
             false => Vec::new(),
@@ -110,7 +110,7 @@ impl Store {
         })
     }
 
-    /// Is this the place of the record of that hash, and is it written?
+    /// Does the index have a written record of that hash at this place?
     fn has_there(&self, hash: KeyHash, extent: Extent) -> bool {
         let shard = self.shard(self.shard_of(hash));
         shard.find(hash).is_some_and(|spot| {

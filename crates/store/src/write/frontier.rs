@@ -1,18 +1,18 @@
 //! Where a clean stop left the writer, so that the next start goes on there.
 //!
-//! Without it each start would begin with a region of its own, note it, and sweep a stretch further, so that a store that is often
-//! stopped would evict what nobody needed room for.
+//! Without it each start would begin a new region, note it, and sweep a stretch further, so that a store that is
+//! often stopped would evict records needlessly.
 //!
-//! That the current region may be filled further and the ready ones used without another note follows from the rule that a record
-//! counts if its sequence is above its region's `opened_at`: whatever an earlier round left there is below. They are among the
-//! checkpoint's open regions, so after a crash they are scanned.
+//! The current region may be filled further, and the ready ones used without another note, because a record counts
+//! only if its sequence is above its region's `opened_at`, and records of an earlier round are below. These regions
+//! are among the checkpoint's open regions, so they are scanned after a crash.
 //!
-//! Only after a clean stop: what a crash left unwritten or half written behind the last record nobody knows.
+//! Only after a clean stop: after a crash nobody knows how much was written after the last record.
 //!
 //! In the checkpoint (part `FRONTIER`), numbers of 4 bytes: the first region that is not swept yet, the current region and its
 //! first chunk that is free (all ones: there is none), how many regions are ready, these, and those that are swept but not noted.
 //!
-//! Not known here: what lies in the regions; who reads a checkpoint says how far each is filled.
+//! Not known here: the content of regions. The reader of a checkpoint knows how far each is filled.
 
 use crate::evict::choose::Room;
 use crate::evict::region::Grid;
@@ -22,15 +22,15 @@ use crate::write::writer::Writer;
 use extent::{Chunk, Extent};
 use std::sync::atomic::Ordering;
 
-/// Stands for no region and no chunk.
+/// No region, no chunk.
 const NONE: u32 = u32::MAX;
 
-/// The hand as it was stopped. See the head of this file.
+/// The state of the hand at a stop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Frontier {
     /// The first region of the next stretch to be swept.
     pub at: u32,
-    /// What is free of the current region, up to its end.
+    /// The free end of the current region.
     pub rest: Option<(u32, Chunk)>,
     /// Noted and empty, in the order in which they are used.
     pub ready: Vec<u32>,
@@ -48,7 +48,7 @@ impl Frontier {
             .chain(self.ready.iter().chain(&self.swept).copied())
     }
 
-    /// None: these numbers are of something else.
+    /// `None` if the numbers are invalid.
     pub(crate) fn of(numbers: &[u32]) -> Option<Self> {
         let (&[at, current, free_from, ready], regions) = numbers.split_first_chunk()?;
         let (ready, swept) = regions.split_at_checked(ready as usize)?;
@@ -60,8 +60,9 @@ impl Frontier {
         })
     }
 
-    /// Is all of that within the grid, no region twice, what is to be filled empty (`filled_to` says for each region where its last
-    /// record ends, 0 if it has none), and noted what needs to be? A checkpoint that was written whole never fails here.
+    /// Is everything within the grid, no region twice, the regions to be filled empty (`filled_to` has the end of
+    /// each region's last record, 0 if it has none), and noted where needed? A checkpoint that was written whole
+    /// never fails here.
     pub(crate) fn is_right(&self, grid: &Grid, filled_to: &[u32], journal: &Journal) -> bool {
         let current = self.rest.iter().map(|&(region, _)| region);
         let mut regions: Vec<u32> = self
@@ -93,13 +94,13 @@ impl Frontier {
 }
 
 impl Store {
-    /// Where the writer is. None with an ordered policy.
+    /// The position of the writer. `None` with an ordered policy.
     pub(crate) fn frontier(&self, writer: &Writer) -> Option<Frontier> {
         let Room::Hand(hand) = &writer.room else {
             return None;
         };
         let mut frontier = hand.frontier();
-        // Gaps before it, which large records leave, are given up.
+        // Gaps before it, which large records leave, stay unused.
         frontier.rest = hand.current.and_then(|region| {
             let whole = hand.grid.extent(region..region + 1);
             let free = writer.space.free_pieces();
@@ -109,7 +110,7 @@ impl Store {
         Some(frontier)
     }
 
-    /// The writer goes on where it was.
+    /// Makes the writer go on where it was.
     pub(crate) fn go_on_at(&self, frontier: Frontier) {
         let mut writer = self.writer();
         let writer = &mut *writer;

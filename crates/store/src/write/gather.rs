@@ -1,20 +1,22 @@
-//! Locality buffers: records of one origin server are gathered in memory, and go into the open cluster together.
+//! Locality buffers gather the records of one origin server in memory, and put them into the open cluster together.
 //!
 //! ```text
 //!   insert --> buffer of its server --(full, victim, overdue, flush)--> open cluster --> one write
 //!         \--(no server, or longer than a buffer)-------------------->/
 //! ```
 //!
-//! What waits in a buffer has no place on the disk and no entry in the index: its shard has it under its whole hash, complete with
-//! a header that says *nowhere*. It is found, served and killed there like any record. When its buffer is emptied, what is left
-//! of it gets a place, a new sequence and an entry, one record behind the other, so that they lie side by side as far as the
-//! cluster has room. That is also when predicates and invalidations are asked once more: a predicate may be forgotten as
-//! soon as everything that has a *place* was compared with it (`prune_predicates`), and then what waits and is older is dropped.
+//! A waiting record has no place on the disk and no entry in the index: its shard has it under its whole hash, with a
+//! header that says *nowhere*. It is found, served and killed there like any record. When its buffer is emptied, the
+//! remaining records get a place, a new sequence and an entry, one after the other, so that they lie side by side as
+//! far as the cluster has room. They are then compared with predicates and invalidations once more, because a
+//! predicate may be dropped as soon as everything that has a *place* was compared with it (`prune_predicates`); older
+//! waiting records are dropped then.
 //!
 //! Not known here: regions, writes under way; what a server is.
-//! Limits: of memory see `locality`. While the device is behind nothing is gathered, and while no
-//! room is ready a full buffer refuses. A record waits for one deadline here and, with the cluster, for another at most.
-//! Source: paper 002 section 3.6 (locality buffers). The paper does not say which buffer is the victim: the one unused for longest.
+//! Limits: of memory see `locality`. While the device is behind nothing is gathered, and while no room is ready a
+//! full buffer refuses. A record waits for one deadline here and, with the cluster, for another at most.
+//! Source: paper 002 section 3.6 (locality buffers). The paper does not say which buffer is the victim; we take the
+//! least recently used.
 
 use crate::Sequence;
 use crate::index::key::KeyHash;
@@ -29,15 +31,15 @@ use extent::{Chunk, Chunks, Extent};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-/// Stands for no place in the header of a record that waits.
+/// The place in the header of a waiting record: none.
 const NOWHERE: Chunk = Chunk(u32::MAX);
 
 /// A record in a buffer, as its shard has it.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// Tells it from another record of its key.
+    /// Distinguishes it from another record of its key.
     handle: u64,
-    /// As it will be on the disk, but for place and sequence.
+    /// As it will be on the disk, except for place and sequence.
     bytes: Bytes,
     header: Header,
     /// Without padding.
@@ -46,7 +48,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Its bytes, and that is a use.
+    /// Its bytes. Counts as a use.
     pub(crate) fn serve(&mut self) -> Bytes {
         self.uses = self.uses.saturating_add(1);
         self.bytes.clone()
@@ -79,7 +81,7 @@ impl Store {
             && len.0 <= self.limits.locality_buffer_chunks
     }
 
-    /// A record goes to its server's buffer.
+    /// Puts a record into its server's buffer.
     pub(crate) fn insert_gathered(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Outcome {
         let record = incoming.record;
         let (bytes, header) = self.without_place(record, &incoming);
@@ -115,7 +117,7 @@ impl Store {
             let (replaced, freed) = shard.kill(record.hash);
             self.queue_freed(freed);
             shard.waiting.insert(record.hash.0, waiting);
-            // It waits under its whole hash: another key of that name is found no more.
+            // It waits under its whole hash, so another key with the same index bits is no longer found.
             if replaced {
                 self.has_left(record.hash);
             }
@@ -149,8 +151,8 @@ impl Store {
         (bytes.freeze(), header)
     }
 
-    /// Empties a buffer into the open cluster, and into the next when that is full. What finds no place waits on, and why is said.
-    /// With `at_once` also while the device is behind.
+    /// Empties a buffer into the open cluster, and into the next when that is full. Records without a place wait on;
+    /// the reason is returned. With `at_once` also while the device is behind.
     fn empty_buffer(
         &self,
         writer: &mut Writer,
@@ -179,7 +181,7 @@ impl Store {
         outcome
     }
 
-    /// Gives a record that waits its place in the open cluster, if it is still wanted.
+    /// Gives a waiting record its place in the open cluster, if it was not killed.
     fn place(
         &self,
         writer: &mut Writer,

@@ -1,11 +1,12 @@
-//! The locality buffers themselves: how much waits of which server, and which buffer must be emptied.
+//! The locality buffers: how much waits for each server, and which buffer must be emptied.
 //!
-//! A record that was killed while it waited counts for its buffer until that is emptied, so what is counted is never too little.
+//! A record that is killed while it waits counts until its buffer is emptied, so the count is never too low.
 //!
-//! Not known here: shards, places, the device; `gather` does what is decided here.
-//! Limits: so many buffers of [`LOCALITY_BUFFER_BYTES`](crate::settings::LOCALITY_BUFFER_BYTES) at most, in all no more than half of what
-//! may be in flight: then the buffer unused for longest is emptied.
-//! Source: paper 002 section 3.6 (locality buffers). The paper does not say which buffer is the victim: the one unused for longest.
+//! Not known here: shards, places, the device. `gather` carries out the decisions.
+//! Limits: the configured number of buffers of [`LOCALITY_BUFFER_BYTES`](crate::settings::LOCALITY_BUFFER_BYTES), in
+//! all at most half of what may be in flight. Beyond that the least recently used buffer is emptied.
+//! Source: paper 002 section 3.6 (locality buffers). The paper does not say which buffer is the victim; we take the
+//! least recently used.
 
 use crate::index::key::KeyHash;
 use crate::settings::Limits;
@@ -15,23 +16,23 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Gathered {
     pub hash: KeyHash,
-    /// Tells it from another record of its key.
+    /// Distinguishes it from another record of its key.
     pub handle: u64,
     pub bytes: usize,
 }
 
-/// What waits of one server, in the order in which it came.
+/// The records of one server, in the order of arrival.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     server: u64,
     pub records: Vec<Gathered>,
     bytes: usize,
     opened_ms: u64,
-    /// When a record came last: a number of [`Buffers::uses`].
+    /// When the last record came, as a number of [`Buffers::uses`].
     used: u64,
 }
 
-/// All buffers with something in them. Decides which must be emptied; knows nothing of where to.
+/// All non-empty buffers. Decides which must be emptied.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     most: usize,
@@ -67,7 +68,7 @@ impl Buffers {
         (0..self.buffers.len()).min_by_key(|&at| self.buffers[at].used)
     }
 
-    /// The buffer to be emptied before a record of that server and length can come in.
+    /// The buffer to empty before a record of that server and length fits.
     pub(crate) fn in_the_way(&self, server: u64, bytes: usize) -> Option<usize> {
         match self.of(server) {
             Some(at) if self.buffers[at].bytes + bytes > self.bytes_each_max => Some(at),
@@ -77,7 +78,7 @@ impl Buffers {
         }
     }
 
-    /// Takes a record in. Its buffer, if that is full now.
+    /// Adds a record. Returns its buffer if that is full now.
     pub(crate) fn add(&mut self, server: u64, record: Gathered, now_ms: u64) -> Option<usize> {
         let at = self.of(server).unwrap_or_else(|| {
             self.buffers.push(Buffer {
@@ -98,7 +99,7 @@ impl Buffers {
         (buffer.bytes >= self.bytes_each_max).then_some(at)
     }
 
-    /// A buffer that has waited that long. A clock that was set back starts the wait again.
+    /// A buffer whose deadline has passed. If the clock was set back, the wait starts again.
     pub(crate) fn overdue(&mut self, now_ms: u64, deadline_ms: u64) -> Option<usize> {
         self.buffers.iter_mut().position(|buffer| {
             buffer.opened_ms = buffer.opened_ms.min(now_ms);
@@ -106,14 +107,14 @@ impl Buffers {
         })
     }
 
-    /// A buffer, to be emptied.
+    /// Takes out a buffer to be emptied.
     pub(crate) fn take(&mut self, at: usize) -> Buffer {
         let buffer = self.buffers.remove(at);
         self.bytes -= buffer.bytes;
         buffer
     }
 
-    /// What could not be placed of a buffer that was taken waits on.
+    /// Puts back the records of a taken buffer that found no place.
     pub(crate) fn put_back(&mut self, mut buffer: Buffer, placed: usize) {
         buffer.records.drain(..placed);
         buffer.bytes = buffer.records.iter().map(|record| record.bytes).sum();
@@ -126,17 +127,17 @@ impl Buffers {
         self.handles
     }
 
-    /// Bytes of all that waits; those that were killed meanwhile included.
+    /// Bytes of all waiting records, including those killed meanwhile.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Is there nothing in any?
+    /// Are all empty?
     pub(crate) fn is_empty(&self) -> bool {
         self.buffers.is_empty()
     }
 
-    /// Is what the shards say waits in a buffer, and is everything counted and within its limits?
+    /// Checks that the shards' waiting records are in a buffer, and that counts and limits hold.
     pub(crate) fn audit(&self, waiting: impl Iterator<Item = Gathered>) -> Result<(), String> {
         let gathered: HashMap<u64, Gathered> = self
             .buffers

@@ -1,10 +1,11 @@
 //! The one writer: space, packetizer, room.
 //!
-//! All of it behind one lock that no hit from disk takes. An insert does outside the lock what it can (checksum; for
-//! a large record the copy as well), and under it: make room, take an extent, publish, copy, seal the header with the MAC.
+//! One lock protects all of it, and no disk hit takes that lock. An insert computes the checksum (and for a large
+//! record makes the copy) outside the lock. Under the lock it makes room, takes an extent, publishes, copies, and
+//! seals the header with the MAC.
 //!
-//! A record is published before its bytes are in the buffer; who finds it at that moment waits for the lock.
-//! That way an insert that comes too late, because its key was invalidated meanwhile, has used nothing.
+//! A record is published before its bytes are in the buffer; a look-up at that moment waits for the lock. So an
+//! insert that comes too late, because its key was invalidated meanwhile, has used no space.
 //!
 //! There is one open cluster, closed when the writer goes on to the next region, so that regions remain in the order of time. With
 //! locality buffers (`gather`) records of one server wait together before they come to it.
@@ -30,7 +31,7 @@ use extent::{Chunk, Chunks, Extent, Unified};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-/// What became of a record.
+/// The result of storing a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It can be looked up from now on.
@@ -47,17 +48,17 @@ pub enum Outcome {
     Behind,
 }
 
-/// What an insert came to.
+/// The result of an insert.
 #[derive(Debug)]
 #[must_use = "the writes are to be carried out"]
 pub struct Inserted {
-    /// What became of the record.
+    /// The result for the record.
     pub outcome: Outcome,
     /// Writes to carry out, whatever the outcome.
     pub writes: Writes,
 }
 
-/// What only one thread at a time may touch.
+/// The state that only one thread at a time may touch.
 pub(crate) struct Writer {
     pub space: Unified,
     pub open: Option<OpenCluster>,
@@ -88,22 +89,22 @@ pub(crate) struct Incoming<'a> {
     pub len: Chunks,
     pub checksum: u64,
     pub now_ms: u64,
-    /// Of a renewal: where the record lies that it is a copy of.
+    /// For a renewal: the place of the original.
     pub copy_of: Option<Chunk>,
-    /// Also while the device is behind, and into what is kept for it.
+    /// Also while the device is behind, and into the room kept for moves.
     pub at_once: bool,
 }
 
 impl Store {
     /// Stores one record: it goes to the cluster buffer and can be looked up at once. An older record of the same
-    /// hash is replaced, and who is reading that one may not serve it any more.
+    /// hash is replaced, and its readers may not serve it any more.
     ///
     /// `now_ms` is the time in milliseconds since 1970. The writes are to be carried out whatever the outcome.
     pub fn insert(&self, record: &NewRecord<'_>, now_ms: u64) -> Inserted {
         self.insert_as(record, None, false, now_ms)
     }
 
-    /// Gives a record that was read a second chance: it is written again, and so is not swept with its stretch.
+    /// Gives a record that was read a second chance: writes it again, so that it is not swept with its stretch.
     pub fn renew(&self, renewal: Renewal, parts: &RecordParts, now_ms: u64) -> Inserted {
         // A part of a large object has the object's window, so that the parts stay and go together.
         if !self.may_renew_part(renewal.first, parts) {
@@ -233,7 +234,7 @@ impl Store {
         fits.then_some(Chunks(chunks))
     }
 
-    /// The usual way: behind the record before it.
+    /// The usual case: after the previous record.
     fn insert_in_cluster(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Outcome {
         let mut guard = self.writer();
         let writer = &mut *guard;
@@ -265,8 +266,8 @@ impl Store {
         Outcome::Stored
     }
 
-    /// Sees to it that there is an open cluster with room for `len` chunks. With `at_once` one is also opened while the device is
-    /// behind, and in room that is kept for what must not wait.
+    /// Makes sure that there is an open cluster with room for `len` chunks. With `at_once` one is opened even while
+    /// the device is behind, and in the room kept for moves.
     pub(crate) fn open_for(
         &self,
         writer: &mut Writer,
@@ -357,7 +358,7 @@ impl Store {
         true
     }
 
-    /// The record's shard, if it may be published there, see [`Self::publish`].
+    /// The record's shard, locked, if the record may be published there, see [`Self::publish`].
     pub(crate) fn admitting_shard(&self, incoming: Incoming<'_>) -> Option<MutexGuard<'_, Shard>> {
         let record = incoming.record;
         let number = self.shard_of(record.hash);
@@ -377,8 +378,7 @@ impl Store {
         }
         if let Some(first) = incoming.copy_of {
             let now = shard.find(record.hash).map(|spot| shard.entry(spot));
-            // Something newer lies there, or nothing any more.
-            // Or a soft purge has met it, which a copy would not show.
+            // There is a newer record, or none any more. Or a soft purge has met it, and the copy would not be stale.
             let is_other = |entry: Entry| entry.first() != first || entry.is_writing();
             if now.is_none_or(|entry| is_other(entry) || entry.is_doubted()) {
                 return None;
@@ -483,7 +483,7 @@ impl Store {
         Write { id, offset, data }
     }
 
-    /// Does the device have so much to write that it is given no more, for a moment? What waits in locality buffers counts too.
+    /// Has the device so much to write that it gets no more now? Waiting records in locality buffers count too.
     pub fn is_behind(&self) -> bool {
         let gathered = self.gathered_bytes.load(Ordering::Relaxed);
         let flights = crate::lock(&self.flights);
@@ -492,8 +492,8 @@ impl Store {
                 >= self.limits.in_flight_bytes_max
     }
 
-    /// Empties the locality buffers and closes the open cluster that have waited for their deadline. Call every tenth of a second
-    /// or so.
+    /// Empties the locality buffers and closes the open cluster whose deadlines have passed. Call it about every
+    /// tenth of a second.
     pub fn tick(&self, now_ms: u64) -> Writes {
         let mut guard = self.writer();
         let writer = &mut *guard;
@@ -502,7 +502,7 @@ impl Store {
         if let Some(open) = &mut writer.open
             && !self.is_behind()
         {
-            // A clock that was set back starts the wait again.
+            // If the clock was set back, the wait starts again.
             open.opened_ms = open.opened_ms.min(now_ms);
             if now_ms - open.opened_ms >= self.limits.cluster_deadline_ms {
                 writes.push(self.close_cluster(writer));
@@ -531,7 +531,8 @@ impl Store {
         let Some(records) = records else { return };
         for &(hash, first) in records.iter() {
             let mut shard = self.shard(self.shard_of(hash));
-            // Its place may be used again at once; look-ups see to it that the flight's buffer is not taken for what comes there.
+            // Its place may be reused at once; look-ups make sure that the flight's buffer is not taken for the new
+            // record.
             let freed = shard.written(hash, first, ok);
             self.queue_freed(freed);
             if !ok {
@@ -551,7 +552,7 @@ impl Store {
         }
     }
 
-    /// The hash of a record's key: which shard it is in, and the reader's name for it.
+    /// The hash of a record's key, which selects the shard and names the record for readers.
     pub(crate) fn shard_of(&self, hash: KeyHash) -> usize {
         // The index takes the low 27 bits and the high 22.
         (hash.0 >> 32) as usize & (self.shards.len() - 1)

@@ -1,4 +1,4 @@
-//! A checkpoint: the index and what belongs to it as a stream of blocks, written while the store goes on.
+//! A checkpoint: index, markers and predicates as a stream of blocks, written while the store is in use.
 //!
 //! ```text
 //! header page | block 0 (1 MiB) | block 1 | ... | the last block, whole pages
@@ -6,17 +6,17 @@
 //! part: head (16) | its bytes | zeros up to a multiple of 16
 //! ```
 //!
-//! What a part means is the caller's: a kind, a number, bytes. A part may span blocks, its head never does. A part
-//! that finds no room is left out and counted; smaller ones after it may still fit.
+//! A part is a kind, a number and bytes; the caller knows its meaning. A part may span blocks, its head never does. A
+//! part that finds no room is left out and counted; smaller ones after it may still fit.
 //!
 //! Each block's head has the checksum of its payload; the header page has the checksum of all block heads,
 //! and a MAC. So one comparison at the end covers every byte, and neither foreign blocks nor those of another
 //! generation or epoch can be slipped in.
 //!
-//! A checkpoint is *published* by the superblock that names it, after a flush; until then it is nothing. The header
-//! page is written last, but nothing depends on that.
+//! A checkpoint is *published* by the superblock that names it, after a flush; before that it does not count. The
+//! header page is written last, but nothing depends on that.
 //!
-//! Limits: the area; the writer holds one block, and those that nobody has taken yet.
+//! Limits: the area. The writer holds one block, and those that the caller has not taken yet.
 //! Not known here: the parts' contents, areas, devices.
 
 mod read;
@@ -37,7 +37,7 @@ const BLOCK_MAGIC: [u8; 4] = *b"LgCb";
 
 /// A block, all but the last.
 pub(crate) const BLOCK_BYTES: usize = 1 << 20;
-/// What a whole block carries.
+/// The payload of a whole block.
 const PAYLOAD_BYTES: usize = BLOCK_BYTES - checkpoint_block::BYTES;
 const HEADER_PAGE: usize = checkpoint_header::BYTES;
 const PAGE: usize = PAGE_BYTES as usize;
@@ -51,9 +51,9 @@ const _: () = assert!(PAYLOAD_BYTES.is_multiple_of(PART_ALIGN) && HEADER_PAGE ==
 pub(crate) struct About {
     /// Rises from one to the next.
     pub generation: u64,
-    /// Of the records it speaks of.
+    /// The epoch of its records.
     pub epoch: u64,
-    /// The sequence at which it was begun: what came later may be in it or not.
+    /// The sequence at which it was begun. Later records may be in it or not.
     pub covers: Sequence,
 }
 

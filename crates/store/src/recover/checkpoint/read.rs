@@ -17,7 +17,7 @@ use std::hash::Hasher;
 use std::ops::Range;
 use twox_hash::XxHash3_64;
 
-/// Why bytes are not the checkpoint that was asked for; recovery then does without one.
+/// Why bytes are not the wanted checkpoint; recovery then does without one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum CheckpointError {
     /// Shorter than it says, or shorter than any.
@@ -40,7 +40,7 @@ pub(crate) enum CheckpointError {
     Mismatch,
 }
 
-/// What the superblock says of the checkpoint.
+/// The superblock's entry of the checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Expected {
     pub generation: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Checkpoint<'a> {
     pub about: About,
     /// The store's sequence when it was ended.
     pub sequence: Sequence,
-    /// Parts that found no room: what they would have said is not known.
+    /// How many parts found no room; their content is unknown.
     pub left_out: u32,
     parts: u32,
     payload: Payload<'a>,
@@ -78,8 +78,7 @@ impl<'a> Checkpoint<'a> {
 
 /// Verifies a checkpoint. `bytes` begins at its header page and may go on behind it.
 ///
-/// # Errors
-/// They are not the whole checkpoint of that generation and epoch, written by this store.
+/// # Errors If they are not the whole checkpoint of that generation and epoch, written by this store.
 pub(crate) fn read<'a>(
     bytes: &'a [u8],
     expected: Expected,
@@ -133,7 +132,7 @@ pub(crate) fn read<'a>(
     Ok(checkpoint)
 }
 
-/// All blocks are there, in order and whole. The answer is the length of their payload.
+/// Checks that all blocks are there, in order and whole. Returns the length of their payload.
 fn verify_blocks(page: &[u8], blocks: &[u8]) -> Result<usize, CheckpointError> {
     let damaged = CheckpointError::Damaged("block");
     let mut heads = XxHash3_64::new();

@@ -23,7 +23,7 @@ use twox_hash::XxHash3_64;
 pub(crate) struct CheckpointWriter {
     about: About,
     secret: Secret,
-    /// Payload that still fits.
+    /// The payload that still fits.
     room: u64,
     /// The block being filled, if it has been begun, and the bytes in use, its head included.
     open: BytesMut,
@@ -39,7 +39,7 @@ pub(crate) struct CheckpointWriter {
 /// The end of a checkpoint.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// What is still to be written, the header page last. Offsets count from the start of the area.
+    /// The remaining writes, the header page last. Offsets count from the start of the area.
     pub writes: Vec<(u64, Bytes)>,
     /// The whole checkpoint, a multiple of 4096.
     pub bytes: u64,

@@ -1,9 +1,9 @@
-//! Recently evicted objects: their identities, without the objects.
+//! The identities of recently evicted objects.
 //!
 //! A ring holds the fingerprints of the last evictions in order, each with a serial number that is its place in the
 //! ring; a table leads from a fingerprint to its latest serial number. When a place falls out of the ring, its table
-//! entry goes too, unless the fingerprint was noted again since. A ghost that comes back to life leaves the table, and
-//! its place stays until its time.
+//! entry goes too, unless the fingerprint was noted again since. A ghost whose object comes back leaves the table;
+//! its place in the ring is reused in turn.
 //!
 //! ```text
 //!   ring    first = 40:  b  a  c  a         table  b -> 40,  c -> 42,  a -> 43
@@ -53,7 +53,7 @@ impl Ghosts {
         }
     }
 
-    /// The object comes back: was it among the ghosts? It is not any more.
+    /// The object comes back. Removes it from the ghosts; true if it was among them.
     pub(crate) fn revive(&mut self, id: u64) -> bool {
         self.serials.remove(&fingerprint(id)).is_some()
     }

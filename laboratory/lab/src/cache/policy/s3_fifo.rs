@@ -1,6 +1,6 @@
-//! S3-FIFO: three queues, and nothing that moves when it is asked for.
+//! S3-FIFO: three queues; a request moves nothing.
 //!
-//! Most objects are never asked for again, so a newcomer gets little room until it has proved itself:
+//! Most objects are never requested again, so a newcomer gets little space until it was requested again:
 //!
 //! ```text
 //!   new ------------> small (a tenth) -- used twice or more --> main -- not used --> out

@@ -1,9 +1,9 @@
 //! W-TinyLFU: an object enters the main part only if it is asked for more often than what it displaces.
 //!
-//! A sketch counts the uses of all objects, also of those that left. Newcomers begin in a small window, an LRU; so that
-//! a burst on a new object is served at once. An object that falls out of the window is a *candidate* for
-//! the main part. When room is needed, the oldest candidate is compared with the object that the main part would give
-//! up: the one with fewer uses goes, in a tie the candidate.
+//! A sketch counts the uses of all objects, also of those that left. Newcomers begin in a small LRU window, so that a
+//! burst of requests for a new object gets hits. An object that leaves the window is a *candidate* for the main part.
+//! When space is needed, the oldest candidate is compared with the object that the main part would evict. The one
+//! with fewer uses goes, in a tie the candidate.
 //!
 //! ```text
 //!   new --> window (1 %) --> candidates --?--> probation (20 % of main) <---> protected (80 % of main)
@@ -11,11 +11,11 @@
 //!                                           \--> out
 //! ```
 //!
-//! The main part is a segmented LRU: an object that is asked for in probation, or as a candidate, becomes protected.
+//! The main part is a segmented LRU: an object that is requested in probation, or as a candidate, becomes protected.
 //!
-//! The original knows when the cache is full, and lets candidates in without comparison before. Here the caller's
-//! silence says so: candidates still waiting when the next object is inserted after a call of `victim` needed no room,
-//! and go to probation. Shares are of the sizes that are there at present.
+//! The original admits candidates without comparison until the cache is full. Here a cache counts as full while
+//! `victim` is being called: candidates that no call of `victim` took by the next insertion go to probation. Shares
+//! are of the present sum of sizes.
 //!
 //! Invariants, checked by `audit`: those of the queues. The shares are made good by the next `insert` (window) or
 //! `touch` (protected); between them `remove` and `victim` shrink the whole, and a queue may have more than its part.
