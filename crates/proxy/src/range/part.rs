@@ -42,7 +42,7 @@ use crate::{
     deliver::{arriving, stored},
     fetch::flight::FirstEvent,
     fetch::pass::{self, Upload},
-    fetch::prepare,
+    fetch::prepare::{self, Confirmed},
     fetch::response::{FetchRequest, Response},
     fetch::share,
     fetch::storing,
@@ -294,8 +294,10 @@ impl Parts<'_, '_> {
         let (worker, began) = (self.ex.worker, self.began);
         //= rfc9111 §3.4   must update the stored header fields with those of the new response
         let update = httpcache::as_if_whole(&head.fields);
-        let (fresh, cookies, is_kept) = self.freshened(object, &update, head);
-        let filling = match is_kept {
+        let confirmed = self.confirmed(object, &update, head);
+        let cookies = confirmed.decision.cookies_of(&head.fields);
+        let fresh = confirmed.object;
+        let filling = match confirmed.is_kept {
             true => Filling::begin(worker, &fresh, holes.span.first, began, holes.is_mistaken),
             false => None,
         };
@@ -356,10 +358,12 @@ impl Parts<'_, '_> {
         // A 304 has no body: at its end the connection goes back.
         let _ = upstream.body(worker, head).next(worker, &watch).await;
         metrics::add(&worker.counters.revalidations_not_modified, 1);
-        let (fresh, cookies, is_kept) = self.freshened(stale, &head.fields, head);
-        if !is_kept {
+        let confirmed = self.confirmed(stale, &head.fields, head);
+        if !confirmed.is_kept {
             return Outcome::Pass;
         }
+        let cookies = confirmed.decision.cookies_of(&head.fields);
+        let fresh = confirmed.object;
         let ttl = fresh.standing.ttl_s(worker.now_ms());
         let status = forwarded(worker, self.why, |line| line.forward_status(304).ttl(ttl));
         let (shown, class) = (fresh.with_lines(&cookies), Class::Revalidated);
@@ -371,29 +375,12 @@ impl Parts<'_, '_> {
         self.fill(fresh).await
     }
 
-    /// The object with what the origin says of it, the cookies that are for this client alone, and whether it may be stored.
-    fn freshened(
-        &self,
-        stale: &Object,
-        update: &Fields,
-        head: &ResponseHead,
-    ) -> (Object, Vec<u8>, bool) {
+    /// What is stored with what the origin says of it.
+    fn confirmed(&self, stale: &Object, update: &Fields, head: &ResponseHead) -> Confirmed {
         let (worker, fetch_request) = (self.ex.worker, &self.fetch_request);
         let update = (update, head.version);
-        let (fresh, decision) =
-            prepare::freshened(worker, fetch_request.asker(), stale, update, self.asked_at);
-        let (primary, began) = (self.wanted.primary, self.began);
-        let is_kept = prepare::publish_freshened(
-            worker,
-            primary,
-            began,
-            fetch_request,
-            stale,
-            &fresh,
-            &decision,
-        );
-        let cookies = decision.cookies_of(&head.fields).to_vec();
-        (fresh, cookies, is_kept)
+        let (asked_at, began) = (self.asked_at, self.began);
+        prepare::confirmed(worker, fetch_request, stale, update, asked_at, began)
     }
 
     /// A part of a representation that is not held, or not known to be.
@@ -453,7 +440,7 @@ impl Parts<'_, '_> {
                 Some(object) => object.fields(),
                 None => response.fields,
             },
-            withheld: response.withheld.to_vec(),
+            withheld: response.withheld,
             age_s: (age_s > 0).then_some(age_s),
             object,
             holding: Holding::default(),
@@ -732,7 +719,7 @@ struct Flow {
     /// Fields of the whole representation.
     fields: Fields,
     /// Further field lines, for the client that asked alone.
-    withheld: Vec<u8>,
+    withheld: Bytes,
     /// Age, if it is told.
     age_s: Option<u32>,
     /// What is stored of it, if anything is. Without it the client wants nothing beyond `span`.
