@@ -39,11 +39,19 @@ pub enum Mistake {
     FreeWhileRead,
     /// An invalidation leaves what waits in a locality buffer.
     KeepWaiting,
+    /// A marker that leaves may be followed by one of the same salt.
+    SaltAgain,
+    /// What the log has invalidated keeps the marker that the checkpoint has.
+    MarkerOfPurged,
+    /// A scan sets markers also for what was stored before the checkpoint.
+    MarkerOfCovered,
+    /// A scan takes variants though their resource got a marker since the start.
+    IgnoreFresh,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Mistake; 15] = [
+    pub const ALL: [Mistake; 19] = [
         Mistake::NoLog,
         Mistake::NoHorizon,
         Mistake::NoMac,
@@ -59,6 +67,10 @@ impl Mistake {
         Mistake::NoOpenedAt,
         Mistake::FreeWhileRead,
         Mistake::KeepWaiting,
+        Mistake::SaltAgain,
+        Mistake::MarkerOfPurged,
+        Mistake::MarkerOfCovered,
+        Mistake::IgnoreFresh,
     ];
 
     /// How it is written on the command line.
@@ -79,6 +91,10 @@ impl Mistake {
             Mistake::NoOpenedAt => "no-opened-at",
             Mistake::FreeWhileRead => "free-while-read",
             Mistake::KeepWaiting => "keep-waiting",
+            Mistake::SaltAgain => "salt-again",
+            Mistake::MarkerOfPurged => "marker-of-purged",
+            Mistake::MarkerOfCovered => "marker-of-covered",
+            Mistake::IgnoreFresh => "ignore-fresh",
         }
     }
 }

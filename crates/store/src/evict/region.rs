@@ -21,6 +21,7 @@
 //! Not known here: the index, the journal, time.
 //! Source: paper 002 (stream of writes), and log-structured caches since; chosen by measurement, see docs/decisions.
 
+use crate::evict::aging::Aging;
 use crate::geometry::Geometry;
 use crate::index::key::KeyHash;
 use crate::recover::journal;
@@ -129,6 +130,7 @@ pub struct Hand {
     /// The first region of the stretch that is swept, or will be next.
     at: u32,
     pub(crate) sweep: Option<Sweep>,
+    pub(crate) aging: Aging,
     swept: VecDeque<u32>,
     noting: Vec<u32>,
     ready: VecDeque<u32>,
@@ -151,6 +153,7 @@ impl Hand {
             grid,
             at: at % grid.regions,
             sweep: None,
+            aging: Aging::default(),
             swept: VecDeque::new(),
             noting: Vec::new(),
             ready: VecDeque::new(),
