@@ -130,7 +130,8 @@ pub struct Hand {
     /// The first region of the stretch that is swept, or will be next.
     at: u32,
     pub(crate) sweep: Option<Sweep>,
-    pub(crate) aging: Aging,
+    /// Boxed for the size of `Room`.
+    pub(crate) aging: Box<Aging>,
     swept: VecDeque<u32>,
     noting: Vec<u32>,
     ready: VecDeque<u32>,
@@ -153,7 +154,7 @@ impl Hand {
             grid,
             at: at % grid.regions,
             sweep: None,
-            aging: Aging::default(),
+            aging: Box::default(),
             swept: VecDeque::new(),
             noting: Vec::new(),
             ready: VecDeque::new(),
