@@ -43,15 +43,11 @@ pub enum Mistake {
     SaltAgain,
     /// What the log has invalidated keeps the marker that the checkpoint has.
     MarkerOfPurged,
-    /// A scan sets markers also for what was stored before the checkpoint.
-    MarkerOfCovered,
-    /// A scan takes variants though their resource got a marker since the start.
-    IgnoreFresh,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Mistake; 19] = [
+    pub const ALL: [Mistake; 17] = [
         Mistake::NoLog,
         Mistake::NoHorizon,
         Mistake::NoMac,
@@ -69,8 +65,6 @@ impl Mistake {
         Mistake::KeepWaiting,
         Mistake::SaltAgain,
         Mistake::MarkerOfPurged,
-        Mistake::MarkerOfCovered,
-        Mistake::IgnoreFresh,
     ];
 
     /// How it is written on the command line.
@@ -93,8 +87,6 @@ impl Mistake {
             Mistake::KeepWaiting => "keep-waiting",
             Mistake::SaltAgain => "salt-again",
             Mistake::MarkerOfPurged => "marker-of-purged",
-            Mistake::MarkerOfCovered => "marker-of-covered",
-            Mistake::IgnoreFresh => "ignore-fresh",
         }
     }
 }

@@ -37,7 +37,6 @@ use crate::index::salts::Salts;
 use crate::index::segment::Segment;
 use crate::index::{Entry, Index, Short, Spot};
 use crate::layout::{checkpoint_list, record_marker};
-use crate::mistakes::Mistake;
 use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -496,7 +495,7 @@ impl Store {
     pub(crate) fn variant_found(&self, primary: KeyHash, carried: &Carried<'_>) -> bool {
         let mut shard = self.shard(self.shard_of(primary));
         let name = self.name_of(primary);
-        if shard.fresh.has(name) && !self.limits.mistakes.make(Mistake::IgnoreFresh) {
+        if shard.fresh.has(name) {
             return false;
         }
         if shard.has(primary) {

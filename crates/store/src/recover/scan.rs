@@ -338,8 +338,7 @@ impl Store {
             return Worth::Dead;
         }
         // What the checkpoint has it has with the markers of that time: one that is missing was dropped.
-        let asks_checkpoint = is_covered && !mistakes.make(Mistake::MarkerOfCovered);
-        if let Some(marker) = head.marker.as_ref().filter(|_| !asks_checkpoint)
+        if let Some(marker) = head.marker.as_ref().filter(|_| !is_covered)
             && !self.variant_found(header.primary, marker)
         {
             return Worth::Dead;
