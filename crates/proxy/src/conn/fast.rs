@@ -11,8 +11,9 @@
 use std::{io::ErrorKind, io::IoSlice, rc::Rc, time::Instant};
 
 use bytes::{Buf, Bytes};
-use http1::{Framing, RequestView, Seen, Version, write_decimal};
+use http1::{Framing, RequestView};
 use httpcache::{StandingFlags, UnixMillis};
+use message::{Seen, Version, write_decimal};
 use profile::{Class, StageName, access::Hierarchy};
 use store::{KeyHash, Lookup, ReadGuard, Sequence};
 

@@ -28,7 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::record::access::Forbidden;
+use crate::access::Forbidden;
 
 mod connect;
 mod dns;
