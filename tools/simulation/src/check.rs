@@ -281,6 +281,7 @@ pub fn must_survive(world: &World, damages: &[Damage], number: VersionNumber) ->
     let full_key = world.versions[number as usize].full_key;
     let full = &world.full_keys[full_key as usize];
     (full.plain || full.salt.is_some())
+        && !world.may_be_hidden(number)
         && world.newest(full_key) == Some(number)
         && world.is_there(number)
         && world.killers(number).next().is_none()

@@ -219,6 +219,8 @@ pub struct World {
     pub invalidations: Vec<Invalidation>,
     of_primary: HashMap<u32, Vec<u32>>,
     predicates: Vec<u32>,
+    /// Of each primary the last variant that was taken.
+    newest_variant: HashMap<u32, VersionNumber>,
     not_durable: Vec<VersionNumber>,
 }
 
@@ -295,9 +297,18 @@ impl World {
         version.stored_in = Some(self.life);
         version.stored_in_recovery = in_recovery;
         version.present_in = self.life;
-        self.full_keys[version.full_key as usize]
-            .versions
-            .push(number);
+        let full = &mut self.full_keys[version.full_key as usize];
+        full.versions.push(number);
+        if full.salt.is_some() {
+            self.newest_variant.insert(full.primary, number);
+        }
+    }
+
+    /// Was a variant of the same resource taken after this version? It hides what has no variants.
+    pub fn may_be_hidden(&self, number: VersionNumber) -> bool {
+        let full = &self.full_keys[self.versions[number as usize].full_key as usize];
+        let newest = self.newest_variant.get(&full.primary);
+        full.plain && newest.is_some_and(|&variant| variant > number)
     }
 
     /// What the store has of a key was dropped, because it did not verify or could not be read.

@@ -469,6 +469,11 @@ impl Store {
         Some(marker)
     }
 
+    /// How often there was no room for one more list.
+    pub fn lists_refused(&self) -> u64 {
+        self.counters.lists_refused.get()
+    }
+
     /// The marker of that salt with another list, which leads to what was stored with the one before as well. None if there is no such
     /// marker any more, or the list is too long, or there are too many different lists. A crash may bring back the one before.
     pub fn resume_marker(&self, primary: KeyHash, salt: u64, list: &[u8]) -> Option<Marker> {
