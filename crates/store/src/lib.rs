@@ -66,7 +66,8 @@ pub use evict::needed::{NEEDS_MAX, Needed, Needs};
 pub use figures::Figures;
 pub use geometry::{Geometry, TooSmall};
 pub use index::key::{KeyHash, KeyHasher};
-pub use index::marker::{LIST_BYTES_MAX, Marker};
+pub use index::lists::LIST_BYTES_MAX;
+pub use index::marker::Marker;
 pub use index::reading::{Lookup, Read, ReadGuard, Renewal};
 pub use inspect::{
     CheckpointSummary, Inspection, JournalSummary, LogSummary, Peek, Place, RecordHead, ScanRead,

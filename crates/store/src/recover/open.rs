@@ -12,6 +12,7 @@
 use crate::Sequence;
 use crate::background::Background;
 use crate::geometry::Geometry;
+use crate::index::marker::SPARE_MARKERS_VOLATILE;
 use crate::log::Log;
 use crate::recover::journal::{self, Journal};
 use crate::recover::superblock::{
@@ -247,6 +248,9 @@ impl Store {
             .expect("the smallest store can be planned");
         let store = Self::create(geometry, settings, identity);
         store.background().set_volatile();
+        for number in 0..store.shards.len() {
+            store.shard(number).index.spare_markers = SPARE_MARKERS_VOLATILE;
+        }
         store
             .open_for_records
             .store(false, std::sync::atomic::Ordering::SeqCst);
