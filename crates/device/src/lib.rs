@@ -45,6 +45,8 @@ mod latency;
 mod open;
 mod open_error;
 mod signature;
+#[cfg(feature = "simulation")]
+pub mod simulated;
 mod socket;
 mod table;
 mod threads;

@@ -6,13 +6,14 @@
 //!
 //! Single-threaded: one [`Deadlines`] a worker.
 
+use crate::clock::Instant;
 use std::{
     cell::{Cell, RefCell},
     future::Future,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// How often the table is looked through.

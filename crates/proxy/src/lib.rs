@@ -31,6 +31,7 @@
 
 mod admin;
 mod cache;
+mod chance;
 mod clock;
 mod conn;
 mod deadline;
@@ -43,6 +44,7 @@ mod record;
 mod reply;
 mod request;
 mod serve;
+mod socket;
 mod state;
 pub mod stored;
 mod worker;

@@ -4,6 +4,7 @@
 //! interface and takes signals. Going down: no new connections, idle ones closed, requests in progress finished (at most
 //! `timeouts.drain`), clusters written, and the stores closed by the background thread.
 
+use crate::clock::Instant;
 use std::{
     io,
     net::{self, SocketAddr},
@@ -12,7 +13,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize},
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use device::{Device, EngineKind};
@@ -463,7 +464,7 @@ fn rules(plan: &Plan) -> httpcache::Rules {
 
 /// Others may have our name; the tag behind it is ours alone, so that a request that comes back is known.
 fn via_line(name: &str) -> Vec<u8> {
-    let tag = getrandom::u32().unwrap_or_else(|_| std::process::id());
+    let tag = crate::chance::u64().map_or_else(|_| std::process::id(), |tag| tag as u32);
     format!("Via: 1.1 {name} ({tag:08x})\r\n").into_bytes()
 }
 

@@ -4,6 +4,7 @@
 //! origin pool, ring, counters, log buffers, scratch space. Nothing in `Worker` is locked; nothing in
 //! `Shared` is locked across a wait.
 
+use crate::clock::Instant;
 use std::{
     cell::{Cell, RefCell},
     net::SocketAddr,
@@ -12,7 +13,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use device::Device;

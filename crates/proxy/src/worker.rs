@@ -4,6 +4,7 @@
 //! connection never leaves its worker. A tick every tenth of a second writes out clusters that have waited long
 //! enough, ends waits that are over due, and once a second lets go of what has grown old.
 
+use crate::clock::Instant;
 use std::{
     cell::RefCell,
     future::poll_fn,
@@ -11,7 +12,7 @@ use std::{
     rc::Rc,
     sync::Arc,
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use device::{Engine, EngineError, EngineKind};
@@ -36,6 +37,7 @@ use crate::{
     request::ports::Ports,
     request::rulebook::Rulebook,
     request::target::RouteState,
+    socket::{self, Socket},
     state::{ListenerState, Phase, Shared, Worker},
 };
 
@@ -221,7 +223,7 @@ struct House {
 
 impl House {
     /// Serves a connection, if its client may be served.
-    fn take(&self, listener: usize, stream: TcpStream, peer: SocketAddr) {
+    fn take(&self, listener: usize, stream: Socket, peer: SocketAddr) {
         let Some(listener) = self.listeners.get(listener) else {
             return;
         };
@@ -236,7 +238,7 @@ impl House {
 
     fn take_dealt(&self, dealt: Dealt) {
         match TcpStream::from_std(dealt.stream) {
-            Ok(stream) => self.take(dealt.listener, stream, dealt.peer),
+            Ok(stream) => self.take(dealt.listener, socket::of(stream), dealt.peer),
             Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
         }
     }
@@ -280,7 +282,7 @@ async fn accept(house: Rc<House>, listener: usize, socket: tokio::net::TcpListen
             Ok((stream, peer)) => {
                 let others = &worker.shared.counters;
                 match house.dealers.other_than(worker.index, others) {
-                    None => house.take(listener, stream, peer),
+                    None => house.take(listener, socket::of(stream), peer),
                     Some(other) => house.deal(other, listener, stream, peer),
                 }
             }

@@ -11,6 +11,7 @@
 //!
 //! Not known here: HTTP, text formats.
 
+use crate::clock::Instant;
 use std::{
     array,
     collections::VecDeque,
@@ -18,7 +19,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use profile::Class;
@@ -441,7 +442,7 @@ impl Facts {
         let stores = stores.map(|(store, device)| StoreFacts {
             path: device.path().display().to_string(),
             bytes: store.geometry().total_bytes,
-            paused: store.is_paused(crate::cache::disk::unix_ms()),
+            paused: store.is_paused(crate::clock::unix_ms()),
             aside: device.health().is_aside(),
             abandoned_bytes: device.health().abandoned_bytes(),
             recovery: store.recovery(),

@@ -13,14 +13,8 @@
 //! Every failure here is a miss, counted and visible; no request fails because of the disk, and none waits for it without a
 //! limit. A device that is set aside (`watch`) is not asked at all: what is there counts as absent, and nothing is stored.
 
-use std::{
-    cell::Cell,
-    ops::Range,
-    pin::pin,
-    rc::Rc,
-    sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
-};
+use crate::clock::Instant;
+use std::{cell::Cell, ops::Range, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use device::IoFault;
@@ -35,7 +29,7 @@ use crate::{
     cache::background::WakeUp,
     cache::lazy::{Brought, Gathered, LazyReads},
     cache::object::{Large, Object},
-    clock::Clock,
+    clock::{Clock, unix_ms},
     deadline::{Deadlines, Elapsed},
     plan::{LocalityMode, Storing},
     record::metrics::{self, Counters},
@@ -709,6 +703,7 @@ impl DiskIo {
             }
             let one_done = self.writes.one_done.notified();
             tokio::select! {
+                biased;
                 () = one_done => {}
                 () = self.wake_up.work_done(ROOM_STEP) => {}
             }
@@ -786,14 +781,6 @@ fn object_of(hash: KeyHash, key: &[u8], parts: RecordParts) -> Option<Object> {
         object.standing.expire();
     }
     Some(object)
-}
-
-/// Wall time, milliseconds since 1970.
-pub fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO)
-        .as_millis() as u64
 }
 
 /// The key of a fragment: that of the object, the fetch, the number. No URI holds a NUL.

@@ -8,6 +8,7 @@
 //! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`crate::conn::heads`]), idle
 //! time, time without progress in writing.
 
+use crate::clock::Instant;
 use std::{
     cell::Cell,
     future::poll_fn,
@@ -17,15 +18,12 @@ use std::{
     rc::Rc,
     sync::atomic::{AtomicU64, Ordering},
     task::{Poll, ready},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::{Buf, BytesMut};
 use http1::{Reject, RequestHead, Scratch, parse_request};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     conn::fast::{self, Fast, FromDisk, OnDisk, Unsent},
@@ -35,6 +33,7 @@ use crate::{
     record::metrics,
     reply::answer,
     request::exchange,
+    socket::{self, Socket},
     state::{ConnectionCount, ListenerState, READ_BYTES, Worker},
 };
 
@@ -48,7 +47,7 @@ const LINGER: Duration = Duration::from_secs(2);
 /// A client connection.
 pub struct Conn {
     /// The socket.
-    pub stream: TcpStream,
+    pub stream: Socket,
     /// Who is there.
     pub peer: SocketAddr,
     /// Which listener took it.
@@ -148,7 +147,7 @@ pub fn admit(
 pub async fn serve(
     worker: Rc<Worker>,
     listener: Rc<ListenerState>,
-    stream: TcpStream,
+    stream: Socket,
     peer: SocketAddr,
     _count: ConnectionCount,
 ) {
@@ -168,8 +167,7 @@ pub async fn serve(
             Turn::Request(incoming) => {
                 let after = Box::pin(exchange::handle(&worker, &mut conn, *incoming)).await;
                 if after == After::Abort || conn.pace.is_cut {
-                    let zero = Some(Duration::ZERO);
-                    let _ = socket2::SockRef::from(&conn.stream).set_linger(zero);
+                    socket::reset_when_closed(&conn.stream);
                     return;
                 }
                 if after == After::Close || worker.shared.is_draining() {

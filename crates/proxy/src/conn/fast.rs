@@ -8,7 +8,8 @@
 //! [`from_disk`] reads, verifies and sends it. Should that come to nothing (stale, corrupt, gone), the request is
 //! parsed again and takes the long way too.
 
-use std::{io::ErrorKind, io::IoSlice, rc::Rc, time::Instant};
+use crate::clock::Instant;
+use std::{io::ErrorKind, io::IoSlice, rc::Rc};
 
 use bytes::{Buf, Bytes};
 use http1::{Framing, RequestView, Seen, Version, write_decimal};

@@ -9,16 +9,13 @@
 //!
 //! Not known here: what is sent. Tunnels have a time-out of their own (`tunnel`).
 
-use std::{
-    io::IoSlice,
-    pin::pin,
-    time::{Duration, Instant},
-};
+use crate::clock::Instant;
+use std::{io::IoSlice, pin::pin, time::Duration};
 
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 
-use crate::{conn::client::Conn, record::metrics, state::Worker};
+use crate::{conn::client::Conn, record::metrics, socket, state::Worker};
 
 /// Over how much waiting the rate is taken.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -120,7 +117,7 @@ pub async fn write_once(
         let written = conn.watch.limit(slice, pin!(write)).await;
         conn.pace.wait(slice_began.elapsed());
         if written.is_err() || conn.pace.unasked >= ASK_EVERY {
-            let untaken = device::unacknowledged_bytes(&conn.stream).unwrap_or_default();
+            let untaken = socket::untaken_bytes(&conn.stream);
             conn.pace.ask(untaken, rate_min);
         }
         match written {
@@ -133,7 +130,7 @@ pub async fn write_once(
                 conn.pace.is_cut = true;
                 metrics::add(&worker.counters.client_connections_slow, 1);
                 // What it has not taken is not left to the kernel, which would keep it for a long time.
-                let _ = socket2::SockRef::from(&conn.stream).set_linger(Some(Duration::ZERO));
+                socket::reset_when_closed(&conn.stream);
                 return Wrote::Gone;
             }
             Err(_) if at_most.is_some_and(|most| began.elapsed() >= most) => return Wrote::Nothing,

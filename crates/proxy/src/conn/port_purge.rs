@@ -13,7 +13,8 @@
 //!
 //! Not known here: what a purge does (`admin::purge`, which answers here as it does there).
 
-use std::{rc::Rc, time::Instant};
+use crate::clock::Instant;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use fields::Fields;

@@ -7,11 +7,8 @@
 //! After an unsafe method that succeeded, what is stored under its URI (and under Location and Content-Location of
 //! the same origin) is invalidated, before the client sees the answer (RFC 9111 §4.4).
 
-use std::{
-    pin::pin,
-    rc::Rc,
-    time::{Duration, Instant},
-};
+use crate::clock::Instant;
+use std::{pin::pin, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;

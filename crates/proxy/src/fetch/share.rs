@@ -12,11 +12,8 @@
 //! Limits: a request joins [`JOINS_MAX`] times; a reload waits [`BEHIND_MAX`] for the fetch before it.
 //! Not known here: what is stored, what becomes of the answer (`exchange`).
 
-use std::{
-    rc::Rc,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use crate::clock::Instant;
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use fields::Fields;
 use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, judge, may_share_as};

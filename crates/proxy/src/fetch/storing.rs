@@ -7,11 +7,7 @@
 
 use std::{
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{SystemTime, UNIX_EPOCH},
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use bytes::Bytes;
@@ -92,7 +88,7 @@ impl Storing {
         let rule_bytes_max = response.decision.object_bytes_max;
         let length = response.length.unwrap_or(0);
         let admitted = shared.has_disk && shared.admits(flight.primary, length);
-        let to_disk = admitted && !store.is_paused(crate::cache::disk::unix_ms());
+        let to_disk = admitted && !store.is_paused(crate::clock::unix_ms());
         let (fragment_bytes, object_bytes_max) = if to_disk {
             let of_plan = shared.plan.limits.object_bytes_max;
             let most = of_plan.min(store.object_bytes_max()).min(rule_bytes_max);
@@ -443,10 +439,5 @@ pub fn place(
 
 /// A new id: the start time in the upper bits, a counter in the lower, so that no restart repeats one.
 pub fn next_fetch_id() -> u64 {
-    let count = FETCH_ID.fetch_add(1, Ordering::Relaxed);
-    let start = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_millis() as u64;
-    (start << 22) ^ count
+    (crate::clock::unix_ms() << 22) ^ crate::chance::count(&FETCH_ID)
 }

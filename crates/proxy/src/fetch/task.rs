@@ -11,7 +11,8 @@
 //! What is published carries the invalidation sequence at which the fetch began, so that a purge in the
 //! meantime wins (ARCHITECTURE.md, invariant 3).
 
-use std::{borrow::Cow, pin::pin, rc::Rc, sync::Arc, time::Instant};
+use crate::clock::Instant;
+use std::{borrow::Cow, pin::pin, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use fields::Fields;

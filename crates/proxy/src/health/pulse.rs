@@ -2,10 +2,11 @@
 //!
 //! A beat is a store to memory, so those who watch (`watch`, the admin interface) cost those who work nothing.
 
+use crate::clock::Instant;
 use std::{
     path::PathBuf,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// When somebody moved last.

@@ -23,11 +23,12 @@
 //! Time is the second hand of `sweep`: idle times are counted in calls of it, so that a hit on the pool reads
 //! no clock. Not known here: how connections are made (`connect`), whether an answer was complete (the caller).
 
+use crate::clock::Instant;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;

@@ -23,7 +23,8 @@
 //! Not known here: what may be stored and when it is fresh (`httpcache`), how a complete response is stored (`storing`).
 //! Source: RFC 9110 §14, §15.3.7; RFC 9111 §3.3, §3.4.
 
-use std::{rc::Rc, sync::Arc, time::Instant};
+use crate::clock::Instant;
+use std::{rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use fields::Fields;

@@ -13,7 +13,8 @@
 //!
 //! Not known here: what was asked for, and whether the origin's bytes belong to the object (`parts`).
 
-use std::{ops::Range, rc::Rc, time::Instant};
+use crate::clock::Instant;
+use std::{ops::Range, rc::Rc};
 
 use bytes::Bytes;
 use fields::Fields;

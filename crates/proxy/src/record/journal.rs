@@ -5,6 +5,7 @@
 //! bounded: when the disk does not keep up, records are dropped and counted; requests never wait for a log. The same thread counts
 //! what is asked for most (`top`), where that is wanted.
 
+use crate::clock::Instant;
 use std::{
     fmt,
     fs::{File, OpenOptions},
@@ -17,7 +18,6 @@ use std::{
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread::{self, JoinHandle},
-    time::Instant,
 };
 
 use profile::{

@@ -9,9 +9,10 @@
 //! Fed by the journal's thread (`journal`) from the same entries as an access log, where it is wanted. Limits: [`HOSTS_MAX`], [`URLS_MAX`],
 //! [`NAME_BYTES_MAX`].
 
+use crate::clock::Instant;
 use std::{
     collections::{BTreeSet, HashMap},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use profile::access::Entry;

@@ -6,7 +6,8 @@
 //!
 //! Not known here: what to answer (`exchange`), where it comes from (`fetch`).
 
-use std::{io, rc::Rc, time::Instant};
+use crate::clock::Instant;
+use std::{io, rc::Rc};
 
 use bytes::{Buf, Bytes};
 use fields::Fields;

@@ -9,7 +9,8 @@
 //! 3. Fresh enough: serve. Stale but allowed: serve, and revalidate behind.
 //! 4. Else join the fetch in progress or start one ([`crate::fetch::share`]), and pass its answer on if this request may have it.
 
-use std::{rc::Rc, sync::Arc, time::Instant};
+use crate::clock::Instant;
+use std::{rc::Rc, sync::Arc};
 
 use fields::Fields;
 use http1::{Framing, RequestHead, Seen};
