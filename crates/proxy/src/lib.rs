@@ -37,6 +37,7 @@ mod conn;
 mod deadline;
 mod fetch;
 mod health;
+mod mistakes;
 mod origin;
 pub mod plan;
 mod range;
@@ -44,6 +45,8 @@ mod record;
 mod reply;
 mod request;
 mod serve;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod socket;
 mod state;
 pub mod stored;
@@ -51,5 +54,8 @@ mod worker;
 
 pub use cache::opening::StoreError;
 pub use clock::Clock;
+pub use mistakes::Mistake;
+#[cfg(feature = "mistakes")]
+pub use mistakes::make_mistake;
 pub use origin::check_certificates;
 pub use serve::{Ready, ServeError, Stopper, serve, start, start_at, start_on};

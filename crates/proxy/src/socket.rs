@@ -17,6 +17,43 @@ pub use tokio::net::TcpStream as Socket;
 #[cfg(feature = "simulation")]
 pub use memory::Socket;
 
+/// A connection on its way from one worker's runtime to another's.
+#[cfg(not(feature = "simulation"))]
+pub type Detached = std::net::TcpStream;
+
+#[cfg(feature = "simulation")]
+pub use memory::Detached;
+
+/// Takes a connection out of this runtime.
+///
+/// # Errors
+/// The runtime does not let go of it.
+pub fn detach(socket: Socket) -> std::io::Result<Detached> {
+    match socket {
+        #[cfg(not(feature = "simulation"))]
+        tcp => tcp.into_std(),
+        #[cfg(feature = "simulation")]
+        Socket::Tcp(tcp) => tcp.into_std().map(Detached::Tcp),
+        #[cfg(feature = "simulation")]
+        Socket::Memory(memory) => Ok(Detached::Memory(memory)),
+    }
+}
+
+/// Takes it into this one.
+///
+/// # Errors
+/// The runtime does not take it.
+pub fn attach(detached: Detached) -> std::io::Result<Socket> {
+    match detached {
+        #[cfg(not(feature = "simulation"))]
+        tcp => TcpStream::from_std(tcp),
+        #[cfg(feature = "simulation")]
+        Detached::Tcp(tcp) => TcpStream::from_std(tcp).map(Socket::Tcp),
+        #[cfg(feature = "simulation")]
+        Detached::Memory(memory) => Ok(Socket::Memory(memory)),
+    }
+}
+
 /// The socket of an accepted or opened connection.
 #[cfg(not(feature = "simulation"))]
 pub fn of(tcp: TcpStream) -> Socket {

@@ -36,6 +36,7 @@ use crate::{
     deadline::Deadlines,
     fetch::flight::Flights,
     health::pulse::Pulse,
+    mistakes::{Mistake, makes},
     origin::Connector,
     plan::{Listener, Plan},
     range::pass_list::RangePassList,
@@ -151,7 +152,9 @@ impl Shared {
     ) -> (bool, DurabilityHandles) {
         // The order matters: first recorded (and out of the index), then out of memory, so that whoever
         // publishes either sees the record or is removed after it (see `MemoryTier::insert`).
-        self.flights.forget(primary);
+        if !makes(Mistake::KeepFlights) {
+            self.flights.forget(primary);
+        }
         (self.memory.remove(primary) || indexed, handles)
     }
 

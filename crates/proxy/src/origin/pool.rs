@@ -331,7 +331,7 @@ impl Pool {
         self.0.state.borrow().in_use
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     /// Requests waiting for a connection.
     pub fn waiting(&self) -> usize {
         self.0.state.borrow().waiting

@@ -36,7 +36,7 @@ impl Tls {
         Self::new(true, and)
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     /// Trusts these certificates only.
     pub fn only(own: Vec<CertificateDer<'static>>) -> Self {
         Self::new(false, own)

@@ -38,6 +38,15 @@ pub enum Socket {
     Memory(Memory),
 }
 
+/// One on its way to another runtime.
+#[derive(Debug)]
+pub enum Detached {
+    /// A real one.
+    Tcp(std::net::TcpStream),
+    /// One in memory, which belongs to no runtime.
+    Memory(Memory),
+}
+
 /// One direction of a connection.
 #[derive(Debug, Default)]
 struct Pipe {

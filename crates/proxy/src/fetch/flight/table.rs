@@ -105,6 +105,16 @@ impl Flights {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many are in the table, for a simulation.
+    #[cfg(feature = "simulation")]
+    pub fn listed(&self) -> usize {
+        let listed = |shard: &Mutex<Table>| {
+            let table = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            table.values().map(Vec::len).sum::<usize>()
+        };
+        self.shards.iter().map(listed).sum()
+    }
+
     /// Bytes of bodies kept by all flights: the shared budget's measure.
     pub fn kept_bytes(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
