@@ -144,7 +144,7 @@ async fn answer(
     if !matches!(head.first.as_str(), "GET" | "HEAD") {
         return change(world, stream, head, number).await;
     }
-    let made = make(world, head, number, begun, closes);
+    let made = make(world, head, number, begun, closes, manner);
     send(world, stream, head, &made, manner).await?;
     Ok(!made.closes)
 }
@@ -203,7 +203,14 @@ fn variant_of(vary: Vary, head: &Head) -> u64 {
 }
 
 /// Decides what is answered, and notes it.
-fn make(world: &Shared, head: &Head, number: usize, begun: u64, closes: bool) -> Made {
+fn make(
+    world: &Shared,
+    head: &Head,
+    number: usize,
+    begun: u64,
+    closes: bool,
+    manner: Manner,
+) -> Made {
     let mut world = world.borrow_mut();
     let resource = world.resources[number].clone();
     let (version, variant) = (resource.version, variant_of(resource.vary, head));
@@ -237,6 +244,7 @@ fn make(world: &Shared, head: &Head, number: usize, begun: u64, closes: bool) ->
         max_age_s: resource.max_age_s,
         stale_while_s: resource.stale_while_s,
         length,
+        looks_whole: false,
     });
 
     let is_same = resource.has_etag
@@ -308,6 +316,7 @@ fn make(world: &Shared, head: &Head, number: usize, begun: u64, closes: bool) ->
         (false, _) => Framing::Length(bytes),
     };
     let closes = closes || framing == Framing::Close;
+    world.answers[serial].looks_whole = framing == Framing::Close && manner == Manner::BreaksOff;
     match framing {
         Framing::Chunked => out += "Transfer-Encoding: chunked\r\n",
         Framing::Length(bytes) => out += &format!("Content-Length: {bytes}\r\n"),

@@ -174,9 +174,11 @@ async fn lives(
             let how = world.random.pick(&[End::Stop, End::Kill, End::PowerCut]);
             (5 + world.random.below(60), how)
         };
-        sleep(Duration::from_secs(seconds)).await;
-        if world.borrow().failure.is_some() {
-            return Ok(());
+        for _ in 0..seconds {
+            sleep(Duration::from_secs(1)).await;
+            if world.borrow().failure.is_some() {
+                return Ok(());
+            }
         }
         if life < lives {
             running.end(world, how).await;

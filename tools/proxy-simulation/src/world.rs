@@ -121,6 +121,8 @@ pub struct Answer {
     pub stale_while_s: u64,
     /// Bytes of the whole representation.
     pub length: u64,
+    /// It ends with the connection, and that ended too early: nobody can tell.
+    pub looks_whole: bool,
 }
 
 /// What a purge is about.
@@ -206,8 +208,6 @@ pub struct World {
     pub life: u32,
     /// When that began.
     pub life_began: u64,
-    /// When the last life that ended in a crash did.
-    pub crashed: u64,
     /// The numbers of the run.
     pub counts: Counts,
     /// What all answers come to.
@@ -233,7 +233,6 @@ impl World {
             random,
             life: 0,
             life_began: 0,
-            crashed: 0,
             counts: Counts::default(),
             digest: 0xcbf2_9ce4_8422_2325,
             failure: None,
@@ -271,6 +270,9 @@ impl World {
 
     /// Adds to the story of a resource.
     pub fn tell(&mut self, resource: usize, line: impl FnOnce() -> String) {
+        if self.failure.is_some() {
+            return; // the story ends where the rule was broken
+        }
         let head = format!("{:9} ms  life {}  ", self.now_ms(), self.life);
         let story = &mut self.stories[resource];
         if story.len() == STORY_LINES_MAX {

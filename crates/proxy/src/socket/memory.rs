@@ -125,9 +125,11 @@ impl Memory {
             return Err(ErrorKind::WouldBlock.into());
         }
         let n = buf.remaining().min(pipe.bytes.len());
-        for byte in pipe.bytes.drain(..n) {
-            buf.put_slice(&[byte]);
-        }
+        let (front, back) = pipe.bytes.as_slices();
+        let of_front = n.min(front.len());
+        buf.put_slice(&front[..of_front]);
+        buf.put_slice(&back[..n - of_front]);
+        pipe.bytes.drain(..n);
         pipe.writer.take().into_iter().for_each(Waker::wake);
         Ok(())
     }
