@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, RwLock};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use rustix::fs::OFlags;
 
 use crate::buffer::{ALIGN_BYTES, AlignedBuf, RawBuf};
@@ -25,9 +25,9 @@ use crate::fault::IoFault;
 use crate::faults::{Begun, FaultPlan, Operation};
 use crate::filesystem;
 use crate::health::Health;
+use crate::pool::Pool;
 use crate::signature::SPAN_BYTES;
-use crate::threads::Pool;
-use crate::transfer::{Progress, Step, Transfer};
+use crate::transfer::{Progress, Step, Transfer, wanted_part};
 
 /// The bounce buffer of blocking transfers.
 const BOUNCE_BYTES: usize = 1 << 20;
@@ -475,14 +475,6 @@ fn forget_partitions(file: &File) -> rustix::io::Result<()> {
     const READ_PARTITIONS: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 95);
     // SAFETY: this request has no argument (linux/fs.h), so the kernel touches no memory of ours.
     unsafe { rustix::ioctl::ioctl(file, rustix::ioctl::NoArg::<READ_PARTITIONS>::new()) }
-}
-
-/// The wanted bytes of a filled buffer, without a copy.
-pub(crate) fn wanted_part(mut buffer: AlignedBuf, transfer: &Transfer) -> Bytes {
-    buffer.truncate(transfer.skip() + transfer.wanted());
-    let mut bytes = buffer.into_bytes();
-    bytes.advance(transfer.skip());
-    bytes
 }
 
 impl Drop for Device {

@@ -14,7 +14,8 @@ use bytes::Bytes;
 
 use crate::device::Device;
 use crate::fault::IoFault;
-use crate::health::{Held, Waiting};
+use crate::health::Waiting;
+use crate::held::Held;
 use crate::inline::Inline;
 use crate::latency::{Latency, Meter};
 use crate::table::{Answer, Order};

@@ -13,13 +13,10 @@
 //!
 //! Limits: times are milliseconds since the device was opened.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
-
-use crate::device::Device;
 
 /// A call that submits and takes so long has carried out what it should only have submitted. More than a loaded machine
 /// keeps a thread from running; less than the first time-out of anybody.
@@ -105,34 +102,23 @@ impl Health {
         took >= SUBMIT_MAX && !self.submits_aside.swap(true, Relaxed)
     }
 
+    /// A read of so many bytes begins.
+    pub(crate) fn begin_read(&self, bytes: u64) {
+        if self.reads.fetch_add(1, Relaxed) == 0 {
+            self.answered();
+        }
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// It has ended.
+    pub(crate) fn end_read(&self, bytes: u64) {
+        self.answered();
+        self.bytes.fetch_sub(bytes, Relaxed);
+        self.reads.fetch_sub(1, Relaxed);
+    }
+
     fn now_ms(&self) -> u64 {
         u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-/// A read that the system has not ended.
-pub(crate) struct Held {
-    device: Arc<Device>,
-    bytes: u64,
-}
-
-impl Held {
-    pub(crate) fn new(device: Arc<Device>, bytes: usize) -> Self {
-        let (health, bytes) = (device.health(), bytes as u64);
-        if health.reads.fetch_add(1, Relaxed) == 0 {
-            health.answered();
-        }
-        health.bytes.fetch_add(bytes, Relaxed);
-        Self { device, bytes }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let health = self.device.health();
-        health.answered();
-        health.bytes.fetch_sub(self.bytes, Relaxed);
-        health.reads.fetch_sub(1, Relaxed);
     }
 }
 
@@ -159,33 +145,6 @@ impl Drop for Waiting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_device_without_reads_is_not_silent() {
-        let device = Device::memory(4096);
-        assert_eq!(device.health().silent_for(), Duration::ZERO);
-        let held = Held::new(Arc::clone(&device), 4096);
-        let begun = device.health().answered_ms();
-        while device.health().silent_for() < Duration::from_millis(3) {
-            std::thread::yield_now();
-        }
-        drop(held);
-        assert_eq!(device.health().silent_for(), Duration::ZERO);
-        assert!(device.health().answered_ms() > begun);
-    }
-
-    #[test]
-    fn what_nobody_waits_for_is_abandoned() {
-        let device = Device::memory(4096);
-        let health = device.health();
-        let held = Held::new(Arc::clone(&device), 4096);
-        let waiting = Waiting::new(health, 4096);
-        assert_eq!(health.abandoned_bytes(), 0);
-        drop(waiting);
-        assert_eq!(health.abandoned_bytes(), 4096);
-        drop(held);
-        assert_eq!(health.abandoned_bytes(), 0);
-    }
 
     #[test]
     fn one_call_that_takes_long_changes_the_way() {

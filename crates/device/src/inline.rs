@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::device::Device;
 use crate::fault::IoFault;
-use crate::health::Held;
+use crate::held::Held;
 use crate::table::{Answer, Order};
 use crate::threads::{carry_out, operation};
 use crate::transfer::Transfer;

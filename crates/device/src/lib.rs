@@ -39,11 +39,13 @@ mod faults;
 mod filesystem;
 mod head;
 mod health;
+mod held;
 mod holders;
 mod inline;
 mod latency;
 mod open;
 mod open_error;
+mod pool;
 mod signature;
 #[cfg(feature = "simulation")]
 pub mod simulated;

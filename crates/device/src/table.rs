@@ -28,10 +28,9 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use crate::buffer::RawBuf;
-use crate::device::wanted_part;
 use crate::fault::IoFault;
-use crate::health::Held;
-use crate::transfer::{Progress, Transfer};
+use crate::held::Held;
+use crate::transfer::{Progress, Transfer, wanted_part};
 
 /// Operations of one engine that may be with the kernel at once. More would only wait in the disk's own queue.
 pub const IN_FLIGHT_MAX: usize = 1024;

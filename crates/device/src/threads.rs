@@ -1,16 +1,13 @@
 //! A pread/pwrite pool for where io_uring is refused.
 //!
-//! One pool a device, made at first use and ended with it: the threads of a device that hangs hang with it, and nobody
-//! else's may. A job owns its buffer and its device, so a waiter may go away at any time; a read nobody waits for is then
-//! not made.
+//! The threads are the device's (`pool`). A job owns its buffer and its device, so the waiter may go away at any time; a read
+//! that nobody waits for is then not made.
 //!
-//! Limits: 16 threads a device; at most `QUEUE_MAX` jobs wait, the next is refused as `IoFault::Busy`.
+//! Limits: at most `QUEUE_MAX` jobs wait, the next is refused as `IoFault::Busy`.
 
-use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::thread;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -18,29 +15,12 @@ use tokio::sync::oneshot;
 use crate::device::Device;
 use crate::fault::IoFault;
 use crate::faults::Operation;
-use crate::health::Held;
+use crate::held::Held;
+use crate::pool::Pool;
 use crate::table::{Answer, Order, QUEUE_MAX};
 use crate::transfer::Transfer;
 
-/// Enough to keep a disk's queue busy from two cores; each costs a stack.
-const THREADS: usize = 16;
-const NO_PANIC: &str = "the queue's lock is never held across a job";
-
-/// The threads of one device; they end when it is dropped.
-pub(crate) struct Pool(Arc<Queue>);
-
-#[derive(Default)]
-struct Queue {
-    jobs: Mutex<Jobs>,
-    filled: Condvar,
-}
-
-#[derive(Default)]
-struct Jobs {
-    waiting: VecDeque<Job>,
-    is_closed: bool,
-}
-
+/// One operation on its way through the pool.
 struct Job {
     device: Arc<Device>,
     transfer: Transfer,
@@ -89,67 +69,14 @@ impl Threads {
             held,
             _counted: counted,
         };
-        {
-            let mut jobs = self.pool.0.jobs.lock().expect(NO_PANIC);
-            if jobs.waiting.len() >= QUEUE_MAX {
-                return Err(IoFault::Busy);
-            }
-            jobs.waiting.push_back(job);
+        if !self.pool.submit(Box::new(|| job.run()), QUEUE_MAX) {
+            return Err(IoFault::Busy);
         }
-        self.pool.0.filled.notify_one();
         waiter.await.unwrap_or(Err(IoFault::Closed))
     }
 
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Acquire)
-    }
-}
-
-impl Pool {
-    /// Starts the threads; the error is of the first one.
-    pub(crate) fn start() -> io::Result<Arc<Self>> {
-        let pool = Self(Arc::default());
-        for number in 0..THREADS {
-            let queue = Arc::clone(&pool.0);
-            match thread::Builder::new()
-                .name(format!("disk-{number}"))
-                .spawn(move || queue.serve())
-            {
-                Ok(_) => {}
-                Err(error) if number == 0 => return Err(error),
-                Err(error) => {
-                    tracing::warn!(%error, threads = number, "fewer disk threads than wanted");
-                    break;
-                }
-            }
-        }
-        Ok(Arc::new(pool))
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.0.jobs.lock().expect(NO_PANIC).is_closed = true;
-        self.0.filled.notify_all();
-    }
-}
-
-impl Queue {
-    /// A thread's life.
-    fn serve(&self) {
-        loop {
-            let job = {
-                let mut jobs = self.jobs.lock().expect(NO_PANIC);
-                loop {
-                    match jobs.waiting.pop_front() {
-                        Some(job) => break job,
-                        None if jobs.is_closed => return,
-                        None => jobs = self.filled.wait(jobs).expect(NO_PANIC),
-                    }
-                }
-            };
-            job.run();
-        }
     }
 }
 

@@ -8,7 +8,11 @@
 //!   T1  `buffer[..done]` has been moved, and `done` is a multiple of `block` until the transfer is finished
 //!   T2  every step begins and ends at a block border, and lies inside `buffer[..len]`
 //!
-//! Not known here: who moves the bytes, and memory.
+//! Not known here: who moves the bytes.
+
+use bytes::{Buf as _, Bytes};
+
+use crate::buffer::AlignedBuf;
 
 /// The longest single system call, so that a length always fits the kernel's `u32`; a multiple of any block.
 pub(crate) const STEP_BYTES_MAX: usize = 1 << 30;
@@ -120,6 +124,14 @@ impl Transfer {
         self.done = whole;
         Progress::More
     }
+}
+
+/// The wanted bytes of a filled buffer, without a copy.
+pub(crate) fn wanted_part(mut buffer: AlignedBuf, transfer: &Transfer) -> Bytes {
+    buffer.truncate(transfer.skip() + transfer.wanted());
+    let mut bytes = buffer.into_bytes();
+    bytes.advance(transfer.skip());
+    bytes
 }
 
 #[cfg(test)]

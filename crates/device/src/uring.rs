@@ -36,7 +36,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::device::Device;
 use crate::fault::IoFault;
-use crate::health::Held;
+use crate::held::Held;
 use crate::table::{Answer, Call, IN_FLIGHT_MAX, Order, Table};
 use crate::transfer::Transfer;
 

@@ -25,7 +25,7 @@ mod list;
 
 use std::fmt;
 
-pub use list::{List, split_list};
+pub use list::{List, split_list, trim_blanks};
 
 const SEPARATOR: &[u8] = b": ";
 const LINE_END: &[u8] = b"\r\n";
@@ -130,7 +130,7 @@ impl Fields {
             if name.is_empty() || name.iter().any(|&b| b <= b' ' || b == 0x7f) {
                 return None;
             }
-            fields.push(name, list::trim_blanks(&line[colon + 1..]));
+            fields.push(name, trim_blanks(&line[colon + 1..]));
             wire = &wire[end + 1..];
         }
         Some(fields)

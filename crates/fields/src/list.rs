@@ -52,7 +52,8 @@ fn member_end(value: &[u8]) -> usize {
 }
 
 /// Without blanks and tabs at both ends (OWS, RFC 9110 §5.6.3).
-pub(crate) fn trim_blanks(mut value: &[u8]) -> &[u8] {
+#[inline]
+pub fn trim_blanks(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {
         value = rest;
     }

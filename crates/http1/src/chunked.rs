@@ -17,11 +17,9 @@
 
 use fields::Fields;
 use httparse::{EMPTY_HEADER, Status};
+use message::{BODY_BYTES_MAX, Seen, is_token_byte};
 
-use crate::{
-    BODY_BYTES_MAX, FIELDS_MAX, Fault, Limits, Reject, Seen,
-    lines::{self, is_token_byte},
-};
+use crate::{FIELDS_MAX, Fault, Limits, Reject, lines};
 
 /// The most bytes of chunk extensions in one body, blanks and semicolons counted.
 //= rfc9112 §7.1.1   a recipient ought to limit the total length of chunk extensions

@@ -7,12 +7,9 @@
 //! Source: RFC 9112 §6 and §9.3, RFC 9110 §8.6.
 
 use httparse::Header;
+use message::{Seen, is_token, parse_content_length, split_tokens};
 
-use crate::lines::{is_token, split_tokens};
-use crate::{Fault, Seen};
-
-/// The longest body that Content-Length may announce: sums of a few such lengths still fit a u64.
-pub const BODY_BYTES_MAX: u64 = i64::MAX as u64;
+use crate::Fault;
 
 /// The most options in all Connection lines of a message; more is refused, because each costs a comparison
 /// with each field when hop-by-hop fields are removed.
@@ -149,47 +146,9 @@ fn coding_fault(value: &[u8]) -> Fault {
     }
 }
 
-/// A Content-Length value: 1 to 19 digits and nothing else, at most [`BODY_BYTES_MAX`].
-pub fn parse_content_length(value: &[u8]) -> Option<u64> {
-    // 19 digits cannot overflow a u64.
-    if value.is_empty() || value.len() > 19 {
-        return None;
-    }
-    let mut length = 0;
-    for &byte in value {
-        if !byte.is_ascii_digit() {
-            return None;
-        }
-        length = length * 10 + u64::from(byte - b'0');
-    }
-    (length <= BODY_BYTES_MAX).then_some(length)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lengths() {
-        let length = |text: &str| parse_content_length(text.as_bytes());
-        assert_eq!(length("0"), Some(0));
-        assert_eq!(length("0042"), Some(42));
-        assert_eq!(length("9223372036854775807"), Some(BODY_BYTES_MAX));
-        for refused in [
-            "",
-            "+5",
-            "-5",
-            "5 ",
-            "5,5",
-            "5, 5",
-            "0x5",
-            "5.",
-            "9223372036854775808",
-            "00000000000000000005",
-        ] {
-            assert_eq!(length(refused), None, "{refused:?}");
-        }
-    }
 
     #[test]
     fn codings() {

@@ -12,10 +12,8 @@
 //! | `lines` | line ends, where a head ends, what httparse is too kind about |
 //! | `framing` | Content-Length, Transfer-Encoding, Connection: where the body ends, whether the connection stays |
 //! | `chunked` | the chunked coding as a state machine |
-//! | `target` | request targets, authorities, Host |
-//! | `seen` | which known fields a head has, as bits |
-//! | `hop` | fields that end at this hop |
-//! | `write` | lines of a head, chunk headers, numbers |
+//! | `target` | the four forms of a request target |
+//! | `write` | lines of a head, chunk headers |
 //! | `reject` | why a message is refused, and the status that is owed |
 //!
 //! A caller reads into a buffer and calls [`parse_request`]. As long as the answer is `None` it reads on, and
@@ -28,27 +26,22 @@
 
 mod chunked;
 mod framing;
-mod hop;
 mod lines;
 mod reject;
 mod request;
 mod response;
-mod seen;
 mod target;
 mod write;
 
 pub use chunked::{Chunk, ChunkedDecoder, EXTENSION_BYTES_MAX, TRAILER_BYTES_MAX};
-pub use framing::{BODY_BYTES_MAX, CONNECTION_OPTIONS_MAX, parse_content_length};
-pub use hop::remove_hop_by_hop;
+pub use framing::CONNECTION_OPTIONS_MAX;
 pub use lines::{LEADING_EMPTY_LINES_MAX, scan_end};
 pub use reject::{Fault, Reject};
-pub use request::{METHOD_BYTES_MAX, RequestHead, RequestView, Scratch, parse_request};
+pub use request::{RequestHead, RequestView, Scratch, parse_request};
 pub use response::{ResponseHead, parse_response};
-pub use seen::Seen;
-pub use target::{Target, parse_target, split_authority};
+pub use target::{Target, parse_target};
 pub use write::{
-    LAST_CHUNK, reason_phrase, write_chunk_header, write_decimal, write_request_line,
-    write_status_line, write_trailers,
+    LAST_CHUNK, write_chunk_header, write_request_line, write_status_line, write_trailers,
 };
 
 /// The most field lines a head may have, whatever [`Limits::fields_max`] says: the size of a [`Scratch`].
@@ -75,31 +68,12 @@ impl Default for Limits {
     }
 }
 
-/// The version a message claims. Others are refused with 505.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Version {
-    /// HTTP/1.0
-    Http10,
-    /// HTTP/1.1
-    Http11,
-}
-
-impl Version {
-    fn of_minor(minor: Option<u8>) -> Self {
-        if minor == Some(0) {
-            Self::Http10
-        } else {
-            Self::Http11
-        }
-    }
-}
-
 /// How the body of a message ends (RFC 9112 §6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
     /// There is no body.
     None,
-    /// So many bytes follow, at most [`BODY_BYTES_MAX`]. May be 0.
+    /// So many bytes follow, at most [`message::BODY_BYTES_MAX`]. May be 0.
     Length(u64),
     /// The chunked coding says where it ends; see [`ChunkedDecoder`].
     Chunked,

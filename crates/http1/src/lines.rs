@@ -6,6 +6,7 @@
 //! name, value or start line, and every LF has a CR before it and every CR an LF behind it.
 
 use memchr::{memchr, memchr_iter};
+use message::Version;
 
 use crate::Fault;
 
@@ -78,34 +79,18 @@ pub(crate) fn is_later_minor(version: &[u8]) -> bool {
     version.starts_with(b"HTTP/1.") && matches!(version.get(MINOR_AT), Some(b'2'..=b'9'))
 }
 
+/// The version that a message is read as. httparse knows two minor versions.
+pub(crate) fn version(minor: Option<u8>) -> Version {
+    if minor == Some(0) {
+        Version::Http10
+    } else {
+        Version::Http11
+    }
+}
+
 /// Has the first line ended?
 pub(crate) fn has_line(part: &[u8]) -> bool {
     memchr(b'\n', part).is_some()
-}
-
-/// Is it a token (RFC 9110 §5.6.2)?
-pub(crate) fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
-}
-
-pub(crate) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
-/// Comma-separated tokens: no quoted strings, so that a stray quote cannot hide a member. Empty members are
-/// kept.
-pub(crate) fn split_tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|&b| b == b',').map(trim_blanks)
-}
-
-fn trim_blanks(mut value: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] = value {
-        value = rest;
-    }
-    while let [rest @ .., b' ' | b'\t'] = value {
-        value = rest;
-    }
-    value
 }
 
 #[cfg(test)]

@@ -18,12 +18,10 @@ use std::mem::MaybeUninit;
 use fields::Fields;
 use httparse::{Error, Header, Status};
 use memchr::memchr;
+use message::{METHOD_BYTES_MAX, Seen, Version, host_text, is_target};
 
 use crate::framing::Facts;
-use crate::{FIELDS_MAX, Fault, Framing, Limits, Reject, Seen, Version, lines, target};
-
-/// The longest method accepted. The longest one registered has 17 bytes (UPDATEREDIRECTREF).
-pub const METHOD_BYTES_MAX: usize = 32;
+use crate::{FIELDS_MAX, Fault, Framing, Limits, Reject, lines};
 
 /// Space for the field lines of one parse. Lives on the caller's stack, costs nothing to make.
 pub struct Scratch<'b> {
@@ -189,7 +187,7 @@ fn parse<'s, 'b>(
     let (Some(method), Some(target)) = (request.method, request.path) else {
         return Err(Fault::StartLine);
     };
-    let version = Version::of_minor(request.version);
+    let version = lines::version(request.version);
     let fields: &'s [Header<'b>] = request.headers;
 
     if !lines::ends_are_strict(head) {
@@ -201,7 +199,7 @@ fn parse<'s, 'b>(
     if target.len() > limits.target_bytes_max {
         return Err(Fault::TargetTooLong);
     }
-    if !target::is_clean(target.as_bytes()) {
+    if !is_target(target.as_bytes()) {
         return Err(Fault::Target);
     }
     let facts = Facts::gather(fields)?;
@@ -275,9 +273,7 @@ fn host<'b>(facts: &Facts<'b>, version: Version) -> Result<Option<&'b str>, Faul
     if facts.repeated.contains(Seen::HOST) {
         return Err(Fault::HostRepeated);
     }
-    target::host_value(facts.host)
-        .map(Some)
-        .ok_or(Fault::HostInvalid)
+    host_text(facts.host).map(Some).ok_or(Fault::HostInvalid)
 }
 
 #[inline]

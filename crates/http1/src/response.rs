@@ -11,10 +11,11 @@
 
 use fields::Fields;
 use httparse::{Error, Header, Status};
+use message::{Seen, Version};
 
 use crate::framing::Facts;
 use crate::request::{Scratch, to_fields};
-use crate::{Fault, Framing, Limits, Reject, Seen, Version, lines};
+use crate::{Fault, Framing, Limits, Reject, lines};
 
 /// A response head.
 #[derive(Clone, Debug)]
@@ -90,7 +91,7 @@ fn parse(buf: &[u8], limits: &Limits, to: &str) -> Result<Option<ResponseHead>, 
         .code
         .filter(|code| *code >= 100)
         .ok_or(Fault::StatusCode)?;
-    let version = Version::of_minor(response.version);
+    let version = lines::version(response.version);
     let facts = Facts::gather(response.headers)?;
     let (framing, is_sound) = framing(&facts, version, status, to)?;
     Ok(Some(ResponseHead {

@@ -411,7 +411,7 @@ proptest! {
                 stream.extend_from_slice(http1::LAST_CHUNK);
             } else {
                 stream.extend_from_slice(b"Content-Length: ");
-                http1::write_decimal(body.len() as u64, &mut stream);
+                message::write_decimal(body.len() as u64, &mut stream);
                 stream.extend_from_slice(b"\r\n\r\n");
                 stream.extend_from_slice(body);
             }

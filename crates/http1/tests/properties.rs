@@ -6,9 +6,9 @@
 use fields::Fields;
 use http1::{
     Chunk, ChunkedDecoder, Fault, Framing, Limits, Scratch, parse_request, parse_response,
-    remove_hop_by_hop, scan_end, write_chunk_header, write_request_line, write_status_line,
-    write_trailers,
+    scan_end, write_chunk_header, write_request_line, write_status_line, write_trailers,
 };
+use message::remove_hop_by_hop;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -208,6 +208,6 @@ proptest! {
         let _ = scan_end(&text, limit);
         let lossy = String::from_utf8_lossy(&text);
         let _ = http1::parse_target("GET", &lossy);
-        let _ = http1::split_authority(&lossy);
+        let _ = message::Authority::parse(&lossy);
     }
 }

@@ -177,26 +177,11 @@ pub fn write_hit(prefix: &[u8], ttl_s: i64, out: &mut Vec<u8>) {
     write_integer(ttl_s, out);
 }
 
-/// Appends decimal digits.
-pub(crate) fn write_decimal(mut number: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut start = digits.len();
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[start..]);
-}
-
 fn write_integer(value: i64, out: &mut Vec<u8>) {
     if value < 0 {
         out.push(b'-');
     }
-    write_decimal(value.unsigned_abs().min(INTEGER_MAX), out);
+    message::write_decimal(value.unsigned_abs().min(INTEGER_MAX), out);
 }
 
 /// (RFC 9651 §3.3.3)
@@ -313,11 +298,5 @@ mod tests {
         let mut out = Vec::new();
         CacheStatus::hit(NAME, &mut out).key(&[b'a'; 4000]);
         assert_eq!(out.len(), "loligo; hit; key=\"\"".len() + STRING_BYTES_MAX);
-    }
-
-    #[test]
-    fn digits() {
-        check(|out| write_decimal(0, out), "0");
-        check(|out| write_decimal(u64::MAX, out), "18446744073709551615");
     }
 }

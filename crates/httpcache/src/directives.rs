@@ -13,7 +13,7 @@
 
 use fields::Fields;
 
-use crate::{Rules, withheld};
+use crate::field_list;
 
 /// Lifetimes and ages saturate here: 2^31 seconds, over 68 years. (RFC 9111 §1.2.2)
 pub const DELTA_SECONDS_MAX: u32 = 1 << 31;
@@ -198,18 +198,9 @@ pub struct ResponseDirectives {
 }
 
 impl ResponseDirectives {
-    /// Reads them off a response: a targeted field if there is a good one and it is obeyed, else Cache-Control.
-    pub fn parse(fields: &Fields, rules: &Rules) -> Self {
-        let targeted = crate::targeted::targeted(fields);
-        if let Some(targeted) = targeted
-            && rules.targeted
-        {
-            return targeted;
-        }
-        let mut found = Self {
-            passed_over: targeted.is_some(),
-            ..Self::default()
-        };
+    /// Reads them off the Cache-Control of a response.
+    pub(crate) fn of_cache_control(fields: &Fields) -> Self {
+        let mut found = Self::default();
         for directive in directives(fields) {
             //= rfc9111 §5.2.2.4   the qualified form speaks of the listed fields alone
             //= rfc9111 §5.2.2.7   the same for private
@@ -320,7 +311,7 @@ impl Directive<'_> {
     fn usable_list(&self) -> Option<&[u8]> {
         let qualified = is(self.name, "private") || is(self.name, "no-cache");
         let list = self.argument.filter(|_| qualified && !self.sloppy)?;
-        (!self.malformed && withheld::is_usable(list)).then_some(list)
+        (!self.malformed && field_list::is_usable(list)).then_some(list)
     }
 
     //= rfc9111 §4.2.1   invalid freshness information: consider the response stale
@@ -393,6 +384,7 @@ fn lower(slot: &mut Option<u32>, seconds: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Rules;
     use crate::testing::fields;
 
     fn response(value: &str) -> ResponseDirectives {

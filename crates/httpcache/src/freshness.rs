@@ -16,7 +16,6 @@ use fields::Fields;
 
 use crate::date::{Dated, UnixMillis, date_of};
 use crate::directives::{DELTA_SECONDS_MAX, ResponseDirectives, delta_seconds, pragma_no_cache};
-use crate::storable::{has_explicit_lifetime, heuristically_cacheable, kept_by_rule};
 use crate::validate::stored_tag;
 use crate::{Request, Response, Rules};
 
@@ -352,6 +351,27 @@ fn saturate(seconds: u64) -> u32 {
     u32::try_from(seconds)
         .unwrap_or(u32::MAX)
         .min(DELTA_SECONDS_MAX)
+}
+
+/// Defined as cacheable without explicit permission.
+//= rfc9110 §15.1   heuristically cacheable; 206 is left out because it is judged as a 200
+pub(crate) fn heuristically_cacheable(status: u16) -> bool {
+    matches!(
+        status,
+        200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501
+    )
+}
+
+/// A failure of the origin that the operator wants to be remembered.
+//= rfc9111 §3   a cache extension that allows the response to be cached: here the operator is it
+pub(crate) fn kept_by_rule(status: u16, rules: &Rules) -> bool {
+    rules.error_ttl_s > 0 && matches!(status, 500 | 502 | 503 | 504)
+}
+
+/// Explicitly given, be it zero or unreadable: no heuristic may take its place.
+pub(crate) fn has_explicit_lifetime(said: &ResponseDirectives, fields: &Fields) -> bool {
+    let expires = !said.targeted && fields.contains(b"expires");
+    said.s_maxage_s.is_some() || said.max_age_s.is_some() || expires
 }
 
 #[cfg(test)]

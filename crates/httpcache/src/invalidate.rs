@@ -9,23 +9,15 @@
 
 use fields::Fields;
 
-use crate::uri::{resolve, split_uri};
+use message::Named;
 
 /// No more URIs are taken from one response.
 pub const INVALIDATED_URIS_MAX: usize = 8;
 
-/// Methods that ask for no change (IANA HTTP Method Registry, column "Safe"; RFC 9110, 3253, 4918, 5323, QUERY). In the order of
-/// the alphabet.
-const SAFE_METHODS: [&str; 9] = [
-    "GET", "HEAD", "OPTIONS", "PRI", "PROPFIND", "QUERY", "REPORT", "SEARCH", "TRACE",
-];
-
 /// Does this exchange invalidate stored responses of the target URI? (RFC 9111 §4.4)
 pub fn invalidates(method: &str, status: u16) -> bool {
-    //= rfc9110 §9.2.1   safe as the registry says; methods are case-sensitive
-    let safe = SAFE_METHODS.contains(&method);
     //= rfc9111 §4.4   a "non-error response" is one with a 2xx or 3xx status code
-    !safe && (200..=399).contains(&status)
+    !message::is_safe(method) && (200..=399).contains(&status)
 }
 
 /// Location and Content-Location of the response as absolute URIs in normal form, if of the same origin as `target` (an
@@ -33,19 +25,19 @@ pub fn invalidates(method: &str, status: u16) -> bool {
 //= rfc9111 §4.4   must not if the origin differs
 pub fn invalidated_uris(target: &str, response: &Fields) -> Vec<String> {
     let mut found = Vec::new();
-    let Some(base) = split_uri(target) else {
+    let Some(base) = Named::parse(target) else {
         return found;
     };
-    let own = resolve(&base, "");
+    let own = base.resolve("");
     let lines = response
         .all(b"location")
         .chain(response.all(b"content-location"));
     for line in lines.take(INVALIDATED_URIS_MAX) {
         let uri = std::str::from_utf8(line)
             .ok()
-            .and_then(|reference| resolve(&base, reference));
+            .and_then(|reference| base.resolve(reference));
         let Some(uri) = uri else { continue };
-        let same_origin = split_uri(&uri).is_some_and(|parts| parts.same_origin(&base));
+        let same_origin = Named::parse(&uri).is_some_and(|named| named.same_origin(&base));
         if same_origin && own.as_ref() != Some(&uri) && !found.contains(&uri) {
             found.push(uri);
         }

@@ -5,7 +5,6 @@
 //!
 //! Not known here: Vary, conditions, ranges; whether the origin can be reached, except as it is told.
 
-use crate::cache_status::Forward;
 use crate::date::UnixMillis;
 use crate::directives::{RELOAD_MS, RequestDirectives};
 use crate::freshness::{Standing, StandingFlags};
@@ -36,13 +35,6 @@ pub enum Why {
     RequestMaxAge,
     /// It becomes stale sooner than the client accepts.
     RequestMinFresh,
-}
-
-impl Why {
-    /// The value of `fwd` in Cache-Status: `stale` or `request`. (RFC 9211 §2.2)
-    pub fn as_str(&self) -> &'static str {
-        Forward::from(*self).as_str()
-    }
 }
 
 /// May this request be served with a response of that standing?
@@ -393,14 +385,18 @@ mod tests {
         );
     }
 
+    fn forward(why: Why) -> &'static str {
+        crate::cache_status::Forward::from(why).as_str()
+    }
+
     #[test]
     fn words_for_cache_status() {
         assert_eq!(
-            (Why::Stale.as_str(), Why::NoCache.as_str()),
+            (forward(Why::Stale), forward(Why::NoCache)),
             ("stale", "stale")
         );
         assert_eq!(
-            (Why::RequestMaxAge.as_str(), Why::RequestNoCache.as_str()),
+            (forward(Why::RequestMaxAge), forward(Why::RequestNoCache)),
             ("request", "request")
         );
     }

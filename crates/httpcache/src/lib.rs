@@ -31,6 +31,7 @@ pub mod cache_status;
 mod codings;
 mod date;
 mod directives;
+mod field_list;
 mod freshness;
 mod head;
 mod invalidate;
@@ -42,7 +43,6 @@ mod structured;
 mod targeted;
 #[cfg(test)]
 mod testing;
-mod uri;
 mod validate;
 mod vary;
 mod withheld;
@@ -66,7 +66,6 @@ pub use range::{
 pub use storable::{NotStorable, Terms, assess, may_share, may_share_as, storable};
 pub use structured::{Value as StructuredValue, parse_dictionary};
 pub use targeted::TARGETED_FIELDS;
-pub use uri::{UriParts, resolve, split_uri, write_uri};
 pub use validate::{
     Condition, add_validators, evaluate, freshen, not_modified_fields, remove_conditions, validates,
 };

@@ -10,9 +10,9 @@
 
 use fields::Fields;
 
-use crate::cache_status::write_decimal;
 use crate::date::{Single, date_of, single};
 use crate::validate::{EntityTag, stored_tag};
+use message::write_decimal;
 
 /// Ranges in one field; with more of them it is ignored. (RFC 9110 §14.2, §17.15)
 pub const SPECS_MAX: usize = 64;

@@ -13,7 +13,10 @@ use fields::Fields;
 
 use crate::date::UnixMillis;
 use crate::directives::{RequestDirectives, ResponseDirectives};
-use crate::freshness::{Standing, StandingFlags, has_validator};
+use crate::freshness::{
+    Standing, StandingFlags, has_explicit_lifetime, has_validator, heuristically_cacheable,
+    kept_by_rule,
+};
 use crate::judge::{Verdict, judge};
 use crate::vary::{VaryList, vary_list};
 use crate::withheld::is_withheld;
@@ -199,29 +202,8 @@ pub fn may_share_as(
         && !matches!(judge(standing, terms.directives, now), Verdict::Validate(_))
 }
 
-/// Defined as cacheable without explicit permission.
-//= rfc9110 §15.1   heuristically cacheable; 206 is left out because it is judged as a 200
-pub(crate) fn heuristically_cacheable(status: u16) -> bool {
-    matches!(
-        status,
-        200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501
-    )
-}
-
-/// A failure of the origin that the operator wants to be remembered.
-//= rfc9111 §3   a cache extension that allows the response to be cached: here the operator is it
-pub(crate) fn kept_by_rule(status: u16, rules: &Rules) -> bool {
-    rules.error_ttl_s > 0 && matches!(status, 500 | 502 | 503 | 504)
-}
-
 fn may_be_guessed(status: u16, rules: &Rules) -> bool {
     heuristically_cacheable(status) || kept_by_rule(status, rules)
-}
-
-/// Explicitly given, be it zero or unreadable: no heuristic may take its place.
-pub(crate) fn has_explicit_lifetime(said: &ResponseDirectives, fields: &Fields) -> bool {
-    let expires = !said.targeted && fields.contains(b"expires");
-    said.s_maxage_s.is_some() || said.max_age_s.is_some() || expires
 }
 
 /// Statuses whose rules of caching are carried out here.

@@ -17,7 +17,6 @@
 
 use fields::Fields;
 
-#[cfg(doc)]
 use crate::Rules;
 use crate::directives::{DELTA_SECONDS_MAX, ResponseDirectives};
 use crate::structured::{Value, dictionary};
@@ -25,9 +24,22 @@ use crate::structured::{Value, dictionary};
 /// The target list, the most applicable first. (RFC 9213 §2.2)
 pub const TARGETED_FIELDS: [&str; 2] = ["loligo-cache-control", "cdn-cache-control"];
 
+impl ResponseDirectives {
+    /// Reads them off a response: a targeted field if there is a good one and it is obeyed, else Cache-Control.
+    pub fn parse(fields: &Fields, rules: &Rules) -> Self {
+        match targeted(fields) {
+            Some(targeted) if rules.targeted => targeted,
+            passed_over => Self {
+                passed_over: passed_over.is_some(),
+                ..Self::of_cache_control(fields)
+            },
+        }
+    }
+}
+
 /// What the first applicable targeted field says, if there is one.
 //= rfc9213 §2.2   the first field with a valid, non-empty value; Cache-Control and Expires are ignored then
-pub(crate) fn targeted(fields: &Fields) -> Option<ResponseDirectives> {
+fn targeted(fields: &Fields) -> Option<ResponseDirectives> {
     TARGETED_FIELDS.iter().find_map(|name| {
         let members = dictionary(fields, name.as_bytes())?;
         (!members.is_empty()).then(|| directives(&members))

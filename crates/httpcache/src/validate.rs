@@ -14,7 +14,7 @@ use fields::Fields;
 
 use crate::Rules;
 use crate::date::{Dated, Single, date_of, single};
-use crate::withheld::{take_cookies, take_withheld};
+use crate::withheld::{is_cookie, take_cookies, take_withheld};
 
 /// What a client's conditions say about a stored response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -284,10 +284,6 @@ fn is_hop_by_hop(name: &[u8], message: &Fields) -> bool {
         || message
             .members(b"connection")
             .any(|listed| name.eq_ignore_ascii_case(listed))
-}
-
-pub(crate) fn is_cookie(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"set-cookie") || name.eq_ignore_ascii_case(b"set-cookie2")
 }
 
 fn replace_cookies(fresh: &mut Fields, not_modified: &Fields) {

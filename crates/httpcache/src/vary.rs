@@ -114,7 +114,7 @@ impl VaryList {
         let mut previous: &[u8] = b"";
         for name in bytes.split(|&byte| byte == b',') {
             let lower_case = !name.iter().any(u8::is_ascii_uppercase);
-            if !is_token(name) || !lower_case || name <= previous {
+            if !message::is_token(name) || !lower_case || name <= previous {
                 return None;
             }
             previous = name;
@@ -205,7 +205,7 @@ pub fn vary_list(response: &Fields) -> Result<Option<VaryList>, VaryStar> {
     let mut bytes = 0;
     for member in response.members(b"vary") {
         bytes += member.len() + 1;
-        if member == b"*" || !is_token(member) || bytes > VARY_BYTES_MAX {
+        if member == b"*" || !message::is_token(member) || bytes > VARY_BYTES_MAX {
             return Err(VaryStar);
         }
         names.push(member.to_ascii_lowercase());
@@ -325,12 +325,6 @@ fn put_number(out: &mut Vec<u8>, mut number: usize) {
         number >>= 7;
     }
     out.push(number as u8);
-}
-
-/// (RFC 9110 §5.6.2)
-fn is_token(text: &[u8]) -> bool {
-    let is_tchar = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    !text.is_empty() && text.iter().all(is_tchar)
 }
 
 #[cfg(test)]

@@ -3,9 +3,7 @@
 //! `private="a, b"` and `no-cache="a, b"` speak of these fields alone: the rest may be stored and used again. So a cache
 //! that leaves the listed fields out of what it keeps obeys both, and need not remember them.
 //!
-//! A list is believed only if it can be read: names and commas in quotation marks, or one name without them. It must not name
-//! a field that the cache itself goes by, or without which the content would mean something else. Any other list counts
-//! as no list at all: private, or no-cache, as a whole.
+//! Which lists are believed: `field_list`. Any other counts as no list at all: private, or no-cache, as a whole.
 //!
 //! Not known here: that the one who asked gets all fields; the caller sees to it.
 //! Source: RFC 9111 §5.2.2.4, §5.2.2.7.
@@ -13,26 +11,7 @@
 use fields::Fields;
 
 use crate::directives::lists;
-use crate::validate::is_cookie;
-
-/// Fields that nobody can be kept from without changing what the response is or how it is to be kept.
-const ESSENTIAL: [&str; 15] = [
-    "age",
-    "cache-control",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-range",
-    "content-type",
-    "date",
-    "etag",
-    "expires",
-    "last-modified",
-    "location",
-    "pragma",
-    "transfer-encoding",
-    "vary",
-];
+use crate::field_list::members;
 
 /// Takes the fields that `private` and `no-cache` list out of a response, and returns them.
 pub fn take_withheld(response: &mut Fields) -> Fields {
@@ -68,28 +47,13 @@ pub fn take_cookies(response: &mut Fields) -> Fields {
     taken
 }
 
+pub(crate) fn is_cookie(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"set-cookie") || name.eq_ignore_ascii_case(b"set-cookie2")
+}
+
 /// Is a field of that name withheld?
 pub(crate) fn is_withheld(response: &Fields, name: &[u8]) -> bool {
     lists(response).any(|list| members(list).any(|one| one.eq_ignore_ascii_case(name)))
-}
-
-/// Can the argument of `private` or `no-cache` be obeyed by leaving fields out?
-pub(crate) fn is_usable(list: &[u8]) -> bool {
-    members(list).next().is_some() && members(list).all(is_optional)
-}
-
-fn is_optional(name: &[u8]) -> bool {
-    let is_tchar = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    let lower = name.to_ascii_lowercase();
-    // Targeted fields, ours and others', end so.
-    let is_control = lower.ends_with(b"cache-control");
-    let is_essential = ESSENTIAL.iter().any(|one| one.as_bytes() == lower);
-    name.iter().all(is_tchar) && !is_control && !is_essential
-}
-
-fn members(list: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let members = list.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-    members.filter(|member| !member.is_empty())
 }
 
 #[cfg(test)]
@@ -133,22 +97,5 @@ mod tests {
         check("Cache-Control: max-age=1 & A: 1", "A: 1", "");
         check("Cache-Control: private & A: 1", "A: 1", "");
         check("Cache-Control: foo=\"a\" & A: 1", "A: 1", "");
-    }
-
-    #[test]
-    fn lists_that_cannot_be_obeyed() {
-        for list in [
-            "",
-            ",",
-            "a b",
-            "a, \\\"b\\\"",
-            "vary",
-            "a, Content-Type",
-            "CDN-Cache-Control",
-            "etag",
-        ] {
-            assert!(!is_usable(list.as_bytes()), "{list}");
-        }
-        assert!(is_usable(b"set-cookie, ,x-a"));
     }
 }

@@ -301,22 +301,6 @@ proptest! {
     }
 
     #[test]
-    fn the_normal_form_is_a_fixed_point(text in value(), tail in "[ -~]{0,12}") {
-        for uri in [String::from_utf8_lossy(&text).into_owned(), format!("hTTp://H:80{tail}")] {
-            if let Some(parts) = split_uri(&uri) {
-                let mut once = Vec::new();
-                parts.write(&mut once);
-                let once = String::from_utf8(once).expect("text in, text out");
-                let again = split_uri(&once).expect("the normal form is a URI");
-                prop_assert!(again.same_origin(&parts));
-                let mut twice = Vec::new();
-                again.write(&mut twice);
-                prop_assert_eq!(once.as_bytes(), &twice[..]);
-            }
-        }
-    }
-
-    #[test]
     fn freshening_keeps_what_describes_the_content(stored in any_fields(), not_modified in any_fields()) {
         let fresh = freshen(&stored, &not_modified, &Rules::default());
         for name in ["Content-Length", "Content-Encoding"] {

@@ -29,6 +29,7 @@
 //! Not known here: the command line, configuration files.
 #![forbid(unsafe_code)]
 
+mod access;
 mod admin;
 mod cache;
 mod chance;

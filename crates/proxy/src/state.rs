@@ -627,13 +627,13 @@ pub struct ListenerState {
     /// The plan's route table turned into destinations and key prefixes.
     pub routes: Vec<RouteState>,
     /// Where its requests may go.
-    pub destinations: crate::record::access::Destinations,
+    pub destinations: crate::access::Destinations,
     /// To which ports, if it is a forward listener.
     pub http_ports: crate::request::ports::Ports,
     /// Goes into every key: see `target`.
     pub key_tag: Vec<u8>,
     /// Who may use it.
-    pub clients: crate::record::access::Clients,
+    pub clients: crate::access::Clients,
     /// The operator's cache rules: those of the whole.
     pub book: Arc<crate::request::rulebook::Rulebook>,
     /// What holds where they say nothing.

@@ -24,13 +24,13 @@ use tokio::{
 };
 
 use crate::{
+    access::{Clients, Destinations},
     cache::disk::DiskIo,
     cache::lazy::LazyReads,
     conn::accepting::{Dealers, Dealt},
     conn::client,
     origin::{Connector, Settings, Tls},
     plan::{Listener, Plan, Role},
-    record::access::{Clients, Destinations},
     record::journal::JournalWriter,
     record::labels::{self, Rows},
     request::ports::Ports,

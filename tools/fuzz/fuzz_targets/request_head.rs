@@ -2,10 +2,8 @@
 //! reads the same once we have written it ourselves.
 #![no_main]
 
-use http1::{
-    Framing, Limits, RequestHead, Scratch, parse_request, parse_target, remove_hop_by_hop,
-    scan_end, split_authority, write_request_line,
-};
+use http1::{Framing, Limits, RequestHead, Scratch, parse_request, parse_target, scan_end, write_request_line};
+use message::{Authority, remove_hop_by_hop};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -22,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(scan_end(bytes, 0), Some(head_bytes));
     assert_ne!(view.framing, Framing::UntilClose);
     if let Some(host) = view.host {
-        assert!(split_authority(host).is_some());
+        assert!(Authority::parse(host).is_some());
     }
     let _ = parse_target(view.method, view.target);
     assert_strict(&bytes[..head_bytes]);
@@ -39,7 +37,7 @@ fuzz_target!(|bytes: &[u8]| {
     write_request_line(&head.method, &head.target, &mut written);
     head.fields.write_to(&mut written);
     written.extend_from_slice(b"\r\n");
-    if written.len() <= limits.head_bytes_max && head.version == http1::Version::Http11 {
+    if written.len() <= limits.head_bytes_max && head.version == message::Version::Http11 {
         let mut scratch = Scratch::new();
         let again = parse_request(&written, &limits, &mut scratch);
         let again = again

@@ -2,7 +2,8 @@
 //! reads the same once we have written it ourselves. The first byte picks the method it answers.
 #![no_main]
 
-use http1::{Framing, Limits, parse_response, remove_hop_by_hop, scan_end, write_status_line};
+use http1::{Framing, Limits, parse_response, scan_end, write_status_line};
+use message::remove_hop_by_hop;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -41,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
     write_status_line(head.status, &head.reason, &mut written);
     head.fields.write_to(&mut written);
     written.extend_from_slice(b"\r\n");
-    if written.len() <= limits.head_bytes_max && head.version == http1::Version::Http11 {
+    if written.len() <= limits.head_bytes_max && head.version == message::Version::Http11 {
         let again = parse_response(&written, &limits, to).expect("our own head is valid");
         let again = again.expect("and complete");
         assert_eq!(

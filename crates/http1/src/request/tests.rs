@@ -464,10 +464,7 @@ fn a_later_minor_version_is_read_as_1_1() {
         let view = parse_request(text, &Limits::default(), &mut scratch);
         let view = view.unwrap().unwrap();
         assert_eq!((view.method, view.target), ("GET", "/a"));
-        assert_eq!(
-            (view.version, view.keep_alive),
-            (crate::Version::Http11, true)
-        );
+        assert_eq!((view.version, view.keep_alive), (Version::Http11, true));
         assert_eq!((view.host, view.first(b"x")), (Some("a"), Some(&b"y"[..])));
         assert_eq!(view.head_bytes, text.len() - 4);
         for cut in 0..view.head_bytes {

@@ -6,6 +6,7 @@
 //! Not known here: the workload, what a report looks like.   Limits: those of `polymix`.
 
 mod args;
+mod command;
 mod files;
 mod live;
 mod search_args;
@@ -19,7 +20,7 @@ use polymix::report::{Report, Stamp};
 use polymix::run;
 use polymix::search::{self, Found, SearchReport};
 
-pub use args::{BENCH_HELP, BenchCommand};
+pub use command::{BENCH_HELP, BenchCommand};
 
 use self::args::{LoadFlags, OutFlags, ReportFlags};
 use self::files::Read;

@@ -45,7 +45,7 @@ impl<'a> Key<'a> {
 /// The key of a resource; None if that is no http or https URL.
 pub fn key_of_url(url: &str, tag: Option<&str>) -> Option<Vec<u8>> {
     let mut key = KEY_PREFIX.to_vec();
-    httpcache::split_uri(url)?.write(&mut key);
+    message::Named::parse(url)?.write(&mut key);
     if let Some(tag) = tag {
         key.push(b'\t');
         key.extend_from_slice(tag.as_bytes());

@@ -10,7 +10,8 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::{Buf, BytesMut};
-use http1::{Framing, Limits, Scratch, Version, parse_request};
+use http1::{Framing, Limits, Scratch, parse_request};
+use message::Version;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -85,7 +86,7 @@ impl Answer {
     }
 
     fn write_to(&self, head_only: bool, keep_open: bool, out: &mut Vec<u8>) {
-        http1::write_status_line(self.status, http1::reason_phrase(self.status), out);
+        http1::write_status_line(self.status, message::reason_phrase(self.status), out);
         let mut field = |name: &str, value: &str| {
             for part in [name, ": ", value, "\r\n"] {
                 out.extend_from_slice(part.as_bytes());

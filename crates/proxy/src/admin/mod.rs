@@ -39,6 +39,7 @@ use std::{
 };
 
 use http1::Target;
+use message::Authority;
 use serde_json::json;
 use tokio::{
     net::TcpListener,
@@ -162,8 +163,8 @@ impl Admin {
         //= rfc9112 §3.2.2   a server must accept the absolute-form, though it is no proxy
         let path = match http1::parse_target(request.method, request.target) {
             Ok(Target::Origin(path)) => {
-                let is_foreign = |host| !self.is_own_name(host);
-                if request.method != "DELETE" && request.host.is_some_and(is_foreign) {
+                let is_own = request.host.is_none_or(|host| self.is_own_host(host));
+                if request.method != "DELETE" && !is_own {
                     return Answer::text(421, FOREIGN_NAME);
                 }
                 path
@@ -249,15 +250,16 @@ impl Admin {
 
     /// The answer to somebody who wants to change something and called us by a name of their own.
     fn refuse_foreign_name(&self, request: &Request<'_>) -> Option<Answer> {
-        let is_ours = request.host.is_some_and(|host| self.is_own_name(host));
+        let is_ours = request.host.is_some_and(|host| self.is_own_host(host));
         (!is_ours).then(|| Answer::json(403, &json!({ "purged": false, "error": FOREIGN_NAME })))
     }
 
+    fn is_own_host(&self, host: &str) -> bool {
+        Authority::parse(host).is_some_and(|authority| self.is_own_name(authority))
+    }
+
     /// Is it an IP address, `localhost` or a name of the settings, with or without a port?
-    fn is_own_name(&self, authority: &str) -> bool {
-        let Some((host, _)) = http1::split_authority(authority) else {
-            return false;
-        };
+    fn is_own_name(&self, Authority { host, .. }: Authority<'_>) -> bool {
         let named = &self.shared.plan.admin_names;
         host.eq_ignore_ascii_case("localhost")
             || host.parse::<IpAddr>().is_ok()

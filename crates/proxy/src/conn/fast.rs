@@ -12,8 +12,9 @@ use crate::clock::Instant;
 use std::{io::ErrorKind, io::IoSlice, rc::Rc};
 
 use bytes::{Buf, Bytes};
-use http1::{Framing, RequestView, Seen, Version, write_decimal};
+use http1::{Framing, RequestView};
 use httpcache::{StandingFlags, UnixMillis};
+use message::{Seen, Version, write_decimal};
 use profile::{Class, StageName, access::Hierarchy};
 use store::{KeyHash, Lookup, ReadGuard, Sequence};
 

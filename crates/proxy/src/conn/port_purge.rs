@@ -18,7 +18,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, RequestHead, reason_phrase, write_decimal};
+use http1::{Framing, RequestHead};
+use message::{reason_phrase, write_decimal};
 use profile::Class;
 
 use crate::{

@@ -38,7 +38,7 @@ pub async fn upgraded(
     }
     let mut fields = response.fields.clone();
     let protocol = fields.first(b"upgrade").map(<[u8]>::to_vec);
-    http1::remove_hop_by_hop(&mut fields);
+    message::remove_hop_by_hop(&mut fields);
     fields.push(b"Connection", b"Upgrade");
     if let Some(protocol) = protocol {
         fields.push(b"Upgrade", &protocol);
@@ -111,7 +111,7 @@ pub async fn connect(
         let reason = "CONNECT is for forward proxies";
         return answer::own(worker, conn, on, 405, reason, &allow, b"").await;
     }
-    let parts = http1::split_authority(&head.target).and_then(|(h, p)| Some((h, p?)));
+    let parts = message::Authority::parse(&head.target).and_then(|to| Some((to.host, to.port?)));
     let Some((host, port)) = parts else {
         return answer::own(worker, conn, on, 400, "CONNECT needs host:port", &[], b"").await;
     };

@@ -12,8 +12,9 @@ use std::{pin::pin, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, RequestHead, ResponseHead, Seen};
+use http1::{Framing, RequestHead, ResponseHead};
 use httpcache::cache_status::{CacheStatus, Forward};
+use message::Seen;
 use profile::{Class, StageName, access::Hierarchy};
 
 use crate::{
@@ -189,7 +190,8 @@ pub fn asked_upgrade(head: &RequestHead) -> Option<Vec<u8>> {
     }
     //= rfc9110 §7.8   must be ignored in an HTTP/1.0 request, and sent with an upgrade option in Connection
     let is_option = |option: &[u8]| option.eq_ignore_ascii_case(b"upgrade");
-    if head.version != http1::Version::Http11 || !head.fields.members(b"connection").any(is_option)
+    if head.version != message::Version::Http11
+        || !head.fields.members(b"connection").any(is_option)
     {
         return None;
     }
@@ -261,7 +263,7 @@ async fn invalidate(
 fn request_bytes(worker: &Worker, wanted: &Wanted, upgrade: Option<&[u8]>) -> Vec<u8> {
     let head = &wanted.head;
     let mut fields = Fields::clone(&wanted.request);
-    http1::remove_hop_by_hop(&mut fields);
+    message::remove_hop_by_hop(&mut fields);
     fields.remove(b"proxy-authorization");
     match head.framing {
         Framing::Chunked => fields.push(b"Transfer-Encoding", b"chunked"),
@@ -417,7 +419,7 @@ async fn pass_interim(
     interim: &ResponseHead,
 ) -> Result<(), Failure> {
     let asked = interim.status != 100 || head.expect_continue;
-    if head.version != http1::Version::Http11 || !asked {
+    if head.version != message::Version::Http11 || !asked {
         return Ok(());
     }
     answer::raw(worker, conn, interim::write(worker, interim))
@@ -451,7 +453,7 @@ pub async fn relay(
     }
     let content_type = fields.first(b"content-type").unwrap_or_default().to_vec();
     let reason = if response.reason.is_empty() {
-        http1::reason_phrase(response.status)
+        message::reason_phrase(response.status)
     } else {
         &response.reason
     };
@@ -460,7 +462,7 @@ pub async fn relay(
     let chunked = match response.framing {
         Framing::Length(length) if !bodiless => {
             head.extend_from_slice(b"Content-Length: ");
-            http1::write_decimal(length, &mut head);
+            message::write_decimal(length, &mut head);
             head.extend_from_slice(b"\r\n");
             false
         }

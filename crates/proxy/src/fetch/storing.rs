@@ -271,7 +271,7 @@ impl Kept {
         head.extend_from_slice(&self.head);
         if !self.response.bodiless {
             head.extend_from_slice(b"Content-Length: ");
-            http1::write_decimal(head_length, &mut head);
+            message::write_decimal(head_length, &mut head);
             head.extend_from_slice(b"\r\n");
         }
         Object {

@@ -16,8 +16,9 @@ use std::{borrow::Cow, pin::pin, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, ResponseHead, Version, reason_phrase};
+use http1::{Framing, ResponseHead};
 use httpcache::{NotStorable, Request, Standing, UnixMillis, VaryList, cache_status::CacheStatus};
+use message::{Version, reason_phrase};
 use store::{Fragment, KeyHash, Sequence};
 
 use crate::{
@@ -495,7 +496,7 @@ const SMALL_WINDOW_BYTES: u64 = 64 << 10;
 /// The request as it goes to the origin.
 fn request_bytes(worker: &Worker, fetch_request: &FetchRequest, stale: Option<&Object>) -> Vec<u8> {
     let mut fields = Fields::clone(&fetch_request.request);
-    http1::remove_hop_by_hop(&mut fields);
+    message::remove_hop_by_hop(&mut fields);
     if fetch_request.is_conditional {
         fields.remove(b"if-range");
     } else {
@@ -551,7 +552,7 @@ pub fn response_fields(
     at: UnixMillis,
 ) -> Fields {
     let mut fields = received.clone();
-    http1::remove_hop_by_hop(&mut fields);
+    message::remove_hop_by_hop(&mut fields);
     fields.remove(b"content-length");
     fields.remove(b"proxy-authenticate");
     //= rfc9111 §3.1   what is specific to the proxy in front is not stored, nor does it concern the client
@@ -684,7 +685,7 @@ pub fn freshened(
 ) -> (Object, Decision) {
     let received = worker.now_ms();
     let mut update = not_modified.clone();
-    http1::remove_hop_by_hop(&mut update);
+    message::remove_hop_by_hop(&mut update);
     let mut fields = httpcache::freshen(&stale.fields(), &update, &asker.listener.rules);
     let decision = asker.decide(stale.status, &fields);
     if decision.strip_set_cookie {

@@ -23,10 +23,10 @@ use http1::{Chunk, ChunkedDecoder, Framing, Reject, ResponseHead};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::{
+    access::Destinations,
     conn::heads::Kept,
     deadline::Watch,
     origin::{ConnectError, ConnectTimes, Destination, Lease},
-    record::access::Destinations,
     record::metrics,
     reply::interim::{INTERIM_MAX, is_interim},
     state::Worker,

@@ -18,11 +18,11 @@ use tokio::time::{sleep_until, timeout};
 
 use super::dns::{ADDRESSES_MAX, DnsSettings, Resolver, without_question};
 use super::failures::Failures;
-use super::inward::Machine;
+use super::inward::{Machine, permitted};
 use super::pool::{Grant, Lease, Limits, Pool, Slot};
 use super::tls::Tls;
 use super::{ConnectError, ConnectTimes, Destination, Stream};
-use crate::record::access::{Destinations, Forbidden};
+use crate::access::{Destinations, Forbidden};
 use crate::socket::Socket;
 
 /// RFC 8305 §5, "Connection Attempt Delay".
@@ -228,33 +228,6 @@ impl Connector {
             Stream::Tcp(tcp)
         };
         Ok((stream, peer, is_inward))
-    }
-}
-
-/// The addresses that may be connected to; if there is none, why the first may not.
-pub(super) fn permitted(
-    found: Vec<IpAddr>,
-    port: u16,
-    access: &Destinations,
-    machine: &Machine,
-) -> Result<Vec<SocketAddr>, Forbidden> {
-    let mut refused = None;
-    let addresses: Vec<SocketAddr> = found
-        .into_iter()
-        .map(|ip| SocketAddr::new(ip, port))
-        .filter(
-            |&address| match access.check_route(address, |ip| machine.owns(ip)) {
-                Ok(()) => true,
-                Err(why) => {
-                    refused.get_or_insert(why);
-                    false
-                }
-            },
-        )
-        .collect();
-    match refused {
-        Some(why) if addresses.is_empty() => Err(why),
-        _ => Ok(addresses),
     }
 }
 

@@ -16,10 +16,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connect::permitted;
-use super::inward::Machine;
+use super::inward::{Machine, permitted};
 use super::{ConnectError, Destination};
-use crate::record::access::Destinations;
+use crate::access::Destinations;
 
 /// The most destinations remembered.
 pub const FAILURES_MAX: usize = 1024;
@@ -126,7 +125,7 @@ fn is_of_the_origin(error: &ConnectError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::access::Forbidden;
+    use crate::access::Forbidden;
 
     const TTL: Duration = Duration::from_secs(1);
 

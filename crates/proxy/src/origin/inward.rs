@@ -13,7 +13,7 @@
 //! Not known here: rules, who asks.
 
 use std::cell::{Cell, OnceCell};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Once;
 
@@ -23,7 +23,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
 };
 
-use crate::record::access::embedded_v4;
+use crate::access::{Destinations, Forbidden, embedded_v4};
 
 /// One worker's way to ask.
 #[derive(Default)]
@@ -162,6 +162,33 @@ fn is_here(answer: &[u8], number: u32) -> Option<bool> {
         RTM_NEWROUTE => Some(matches!(*answer.get(TYPE_AT)?, RTN_LOCAL | RTN_ANYCAST)),
         NLMSG_ERROR => Some(false),
         _ => None,
+    }
+}
+
+/// The addresses that may be connected to; if there is none, why the first may not.
+pub(super) fn permitted(
+    found: Vec<IpAddr>,
+    port: u16,
+    access: &Destinations,
+    machine: &Machine,
+) -> Result<Vec<SocketAddr>, Forbidden> {
+    let mut refused = None;
+    let addresses: Vec<SocketAddr> = found
+        .into_iter()
+        .map(|ip| SocketAddr::new(ip, port))
+        .filter(
+            |&address| match access.check_route(address, |ip| machine.owns(ip)) {
+                Ok(()) => true,
+                Err(why) => {
+                    refused.get_or_insert(why);
+                    false
+                }
+            },
+        )
+        .collect();
+    match refused {
+        Some(why) if addresses.is_empty() => Err(why),
+        _ => Ok(addresses),
     }
 }
 

@@ -27,7 +27,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-use crate::record::access::Forbidden;
+use crate::access::Forbidden;
 use crate::socket::Socket;
 
 mod connect;

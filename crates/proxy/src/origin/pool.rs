@@ -34,7 +34,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::{ConnectError, Destination, Stream};
-use crate::record::access::Destinations;
+use crate::access::Destinations;
 
 /// The bounds of one worker's pool.
 #[derive(Clone, Copy, Debug)]

@@ -183,8 +183,8 @@ pub fn check_certificates(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Destinations;
     use crate::origin::{ConnectTimes, Connector, Destination, Lease, Settings};
-    use crate::record::access::Destinations;
     use rustls::ServerConfig;
     use rustls::pki_types::PrivateKeyDer;
     use std::time::Duration;

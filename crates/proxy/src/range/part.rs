@@ -556,7 +556,7 @@ async fn keep(
     let mut head = Vec::with_capacity(response.head.len() + 32);
     head.extend_from_slice(&response.head);
     head.extend_from_slice(b"Content-Length: ");
-    http1::write_decimal(total, &mut head);
+    message::write_decimal(total, &mut head);
     head.extend_from_slice(b"\r\n");
     let object = Object {
         key: place.key,
@@ -735,7 +735,7 @@ async fn failed(
 /// The client's fields as they go to the origin, without conditions and range.
 fn plain_fields(request: &Fields) -> Fields {
     let mut fields = request.clone();
-    http1::remove_hop_by_hop(&mut fields);
+    message::remove_hop_by_hop(&mut fields);
     httpcache::remove_conditions(&mut fields);
     fields.remove(b"range");
     fields.remove(b"proxy-authorization");

@@ -97,9 +97,9 @@ pub async fn send(
     } else {
         let mut fields = flow.fields;
         let mut value = Vec::new();
-        http1::write_decimal(total.unwrap_or(want.end), &mut value);
+        message::write_decimal(total.unwrap_or(want.end), &mut value);
         fields.set(b"Content-Length", &value);
-        object::write_head(200, http1::reason_phrase(200), &fields, &mut head);
+        object::write_head(200, message::reason_phrase(200), &fields, &mut head);
         200
     };
     head.extend_from_slice(&flow.withheld);

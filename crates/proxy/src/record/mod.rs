@@ -1,6 +1,5 @@
 //! What is written down of requests: counters, labels, the access log, the profile.
 
-pub mod access;
 pub mod journal;
 pub mod labels;
 pub mod metrics;

@@ -11,8 +11,8 @@ use std::{io, rc::Rc};
 
 use bytes::{Buf, Bytes};
 use fields::Fields;
-use http1::{Version, reason_phrase, write_decimal};
 use httpcache::{ByteRange, Condition, Span, StandingFlags};
+use message::{Version, reason_phrase, write_decimal};
 use profile::{Class, StageName, access::Hierarchy};
 
 use crate::{

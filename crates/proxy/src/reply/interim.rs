@@ -37,12 +37,12 @@ pub struct Hint {
 /// The bytes of an interim response as it goes on.
 pub fn write(worker: &Worker, head: &ResponseHead) -> Vec<u8> {
     let mut fields = head.fields.clone();
-    http1::remove_hop_by_hop(&mut fields);
+    message::remove_hop_by_hop(&mut fields);
     //= rfc9110 §8.6   a server MUST NOT send Content-Length with status 1xx
     fields.remove(b"content-length");
     fields.push(b"Via", &task::via_of(worker, head.version));
     let reason = match head.reason.as_str() {
-        "" => http1::reason_phrase(head.status),
+        "" => message::reason_phrase(head.status),
         reason => reason,
     };
     let mut out = Vec::with_capacity(256);

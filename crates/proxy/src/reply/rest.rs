@@ -98,7 +98,7 @@ fn request(
         return None;
     }
     let mut fields = Fields::clone(&wanted.request);
-    http1::remove_hop_by_hop(&mut fields);
+    message::remove_hop_by_hop(&mut fields);
     httpcache::remove_conditions(&mut fields);
     fields.remove(b"proxy-authorization");
     httpcache::ask_for_part(stored, first, last, &mut fields)

@@ -3,7 +3,8 @@
 //! The short way of a request logs slices of its head ([`Asking`]); a request that outlives its head keeps copies ([`Kept`]). Without an
 //! access log neither looks at a field.
 
-use http1::{RequestHead, RequestView, Version};
+use http1::{RequestHead, RequestView};
+use message::Version;
 use profile::access::Protocol;
 
 /// What a client asked, in its head.

@@ -13,12 +13,13 @@ use crate::clock::Instant;
 use std::{rc::Rc, sync::Arc};
 
 use fields::Fields;
-use http1::{Framing, RequestHead, Seen};
+use http1::{Framing, RequestHead};
 use httpcache::{
     ClientDirectives, Condition, RequestDirectives, Standing, StandingFlags, Verdict,
     cache_status::{CacheStatus, Forward},
     judge, may_serve_on_error,
 };
+use message::Seen;
 use profile::{Class, StageName, access::Hierarchy};
 use store::{KeyHash, Sequence};
 
@@ -86,7 +87,7 @@ pub async fn handle(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) ->
     let ruled = place.ruled(&listener.book, &head.method);
     let upgrade = pass::asked_upgrade(&head);
     // First of all: what the origin does not get to see selects nothing.
-    http1::remove_hop_by_hop(&mut head.fields);
+    message::remove_hop_by_hop(&mut head.fields);
     let (how, client) = (listener.listener.forwarded, conn.peer.ip());
     forwarded::tell(
         &mut head.fields,
@@ -247,10 +248,7 @@ async fn cached(
                 Some(Class::Stale)
             }
             Verdict::Validate(reason) => {
-                why = match reason.as_str() {
-                    "request" => Forward::Request,
-                    _ => Forward::Stale,
-                };
+                why = Forward::from(reason);
                 None
             }
         };

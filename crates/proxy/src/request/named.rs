@@ -47,7 +47,7 @@ fn public_uri(scheme: &str, wanted: &Wanted) -> Option<String> {
 
 /// What a public URI is called in keys.
 fn behind(listener: &ListenerState, wanted: &Wanted, public: &str) -> Option<String> {
-    let path = httpcache::split_uri(public)?.path_and_query;
+    let path = message::Named::parse(public)?.path;
     let path = if path.starts_with('/') { path } else { "/" };
     let host = wanted.head.host.as_deref();
     let place = target::locate(listener, "GET", path, host).ok()?;

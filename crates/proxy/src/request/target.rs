@@ -14,7 +14,8 @@
 
 use std::{borrow::Cow, rc::Rc};
 
-use http1::{Reject, Target};
+use http1::{Fault, Reject, Target};
+use message::{Authority, Named, Scheme};
 
 use crate::{
     origin::Destination,
@@ -129,45 +130,47 @@ pub fn locate<'a>(
     } else {
         http1::parse_target(method, target).map_err(Misplaced::Malformed)?
     };
-    let (tls, authority, path) = match parsed {
+    let named = match parsed {
         Target::Absolute {
             scheme,
             authority,
             path,
-        } => {
-            let tls = if scheme.eq_ignore_ascii_case("http") {
-                false
-            } else if scheme.eq_ignore_ascii_case("https") {
-                true
-            } else {
-                return Err(Misplaced::Scheme);
-            };
-            (tls, authority, path)
-        }
+        } => Named {
+            scheme: Scheme::parse(scheme).ok_or(Misplaced::Scheme)?,
+            authority,
+            path,
+        },
         //= rfc9112 §3.2.1   origin-form: the authority is in Host
-        Target::Origin(path) if !forward => (false, host.unwrap_or_default(), path),
+        Target::Origin(path) if !forward => Named {
+            scheme: Scheme::Http,
+            authority: match host {
+                None | Some("") => Authority::NONE,
+                Some(host) => Authority::parse(host)
+                    .ok_or(Misplaced::Malformed(Reject::Request(Fault::Target)))?,
+            },
+            path,
+        },
         Target::Origin(_) | Target::Authority(_) | Target::Asterisk => {
             return Err(Misplaced::NotAProxyRequest);
         }
     };
     //= rfc9112 §3.2.4   OPTIONS with an empty path and no query: the last proxy on the way MUST send "*"
-    let is_server = forward && path.is_empty() && method == "OPTIONS";
-    let path = if path.is_empty() { "/" } else { path };
-    let (name, port) = if authority.is_empty() {
-        ("", None)
+    let is_server = forward && named.path.is_empty() && method == "OPTIONS";
+    let Authority { host, port } = named.authority;
+    let path = if named.path.is_empty() {
+        "/"
     } else {
-        http1::split_authority(authority)
-            .ok_or(Misplaced::Malformed(Reject::Request(http1::Fault::Target)))?
+        named.path
     };
     if forward {
         // Also before the cache: what another listener fetched from there is not given out here.
-        let to = port.unwrap_or(if tls { 443 } else { 80 });
+        let to = named.port();
         if !listener.http_ports.contains(to) {
             return Err(Misplaced::Port(to));
         }
         return Ok(Place {
-            tls,
-            host: name,
+            tls: named.scheme == Scheme::Https,
+            host,
             port,
             path,
             route: None,
@@ -178,11 +181,11 @@ pub fn locate<'a>(
     let route = listener
         .routes
         .iter()
-        .find(|r| r.route.matches(name, path))
+        .find(|r| r.route.matches(host, path))
         .ok_or(Misplaced::NoRoute)?;
     Ok(Place {
         tls: route.route.origin.tls && !route.route.pass_host,
-        host: name,
+        host,
         port,
         path,
         route: Some(route),
@@ -194,23 +197,32 @@ pub fn locate<'a>(
 impl Place<'_> {
     /// Appends the URI in normal form; also the name under which it is purged.
     pub fn write_uri(&self, out: &mut Vec<u8>) {
-        match self.route {
+        let joined;
+        let named = match self.route {
             Some(route) if !route.route.pass_host || self.host.is_empty() => {
                 let origin = &route.route.origin;
-                let joined;
                 let path = if origin.path.is_empty() {
                     self.path
                 } else {
                     joined = [origin.path.as_str(), self.path].concat();
                     &joined
                 };
-                httpcache::write_uri(origin.scheme(), &origin.host, Some(origin.port), path, out);
+                Named {
+                    scheme: Scheme::of_tls(origin.tls),
+                    authority: Authority {
+                        host: &origin.host,
+                        port: Some(origin.port),
+                    },
+                    path,
+                }
             }
-            _ => {
-                let scheme = if self.tls { "https" } else { "http" };
-                httpcache::write_uri(scheme, self.host, self.port, self.path, out);
-            }
-        }
+            _ => Named {
+                scheme: Scheme::of_tls(self.tls),
+                authority: self.authority(),
+                path: self.path,
+            },
+        };
+        named.write(out);
     }
 
     /// Appends the key of the stored GET.
@@ -250,7 +262,7 @@ impl Place<'_> {
             Some(route) => {
                 let target = self.target(&route.route.origin.path);
                 let host = if route.route.pass_host && !self.host.is_empty() {
-                    self.authority().into()
+                    self.authority().to_string().into()
                 } else {
                     Rc::clone(&route.authority)
                 };
@@ -267,7 +279,7 @@ impl Place<'_> {
                     port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
                 },
                 target: self.target(""),
-                host: self.authority().into(),
+                host: self.authority().to_string().into(),
             },
         }
     }
@@ -276,7 +288,7 @@ impl Place<'_> {
     /// answer made for a made-up host would be stored for everybody.
     pub fn client_host(&self) -> Option<String> {
         let is_passed = self.route.is_some_and(|route| route.route.pass_host);
-        (is_passed && !self.host.is_empty()).then(|| self.authority())
+        (is_passed && !self.host.is_empty()).then(|| self.authority().to_string())
     }
 
     /// The target in origin form, behind a route's own path.
@@ -289,15 +301,10 @@ impl Place<'_> {
         [base, slash, self.path].concat()
     }
 
-    fn authority(&self) -> String {
-        let host = if self.host.contains(':') {
-            format!("[{}]", self.host)
-        } else {
-            self.host.to_owned()
-        };
-        match self.port {
-            Some(port) => format!("{host}:{port}"),
-            None => host,
+    fn authority(&self) -> Authority<'_> {
+        Authority {
+            host: self.host,
+            port: self.port,
         }
     }
 }
@@ -370,63 +377,41 @@ pub struct Asked {
     pub host: Rc<str>,
 }
 
-/// An absolute http or https URL given to a purge.
-struct Named<'a> {
-    tls: bool,
-    host: &'a str,
-    port: Option<u16>,
-    path: &'a str,
+/// The URL of a purge as a forward listener with this tag sees it, or as an origin does.
+fn as_it_is<'a>(named: &Named<'a>, tag: &'a [u8]) -> Place<'a> {
+    Place {
+        tls: named.scheme == Scheme::Https,
+        host: named.authority.host,
+        port: named.authority.port,
+        path: named.path,
+        route: None,
+        tag,
+        is_server: false,
+    }
 }
 
-impl<'a> Named<'a> {
-    fn parse(url: &'a str) -> Option<Named<'a>> {
-        let Ok(Target::Absolute {
-            scheme,
-            authority,
-            path,
-        }) = http1::parse_target("GET", url)
-        else {
-            return None;
-        };
-        let tls = scheme.eq_ignore_ascii_case("https");
-        if !tls && !scheme.eq_ignore_ascii_case("http") {
-            return None;
-        }
-        let (host, port) = http1::split_authority(authority)?;
-        let path = if path.is_empty() { "/" } else { path };
-        Some(Named {
-            tls,
-            host,
-            port,
-            path,
-        })
+/// The URL of a purge as a client of this route sees it.
+fn through<'a>(named: &Named<'a>, route: &'a RouteState, path: &'a str) -> Place<'a> {
+    Place {
+        tls: route.route.origin.tls && !route.route.pass_host,
+        host: named.authority.host,
+        port: named.authority.port,
+        path,
+        route: Some(route),
+        tag: &route.key_tag,
+        is_server: false,
     }
+}
 
-    /// As a forward listener with this tag sees it, or as an origin does.
-    fn as_it_is<'b>(&'b self, tag: &'b [u8]) -> Place<'b> {
-        Place {
-            tls: self.tls,
-            host: self.host,
-            port: self.port,
-            path: self.path,
-            route: None,
-            tag,
-            is_server: false,
-        }
-    }
-
-    /// As a client of this route sees it.
-    fn through<'b>(&'b self, route: &'b RouteState, path: &'b str) -> Place<'b> {
-        Place {
-            tls: route.route.origin.tls && !route.route.pass_host,
-            host: self.host,
-            port: self.port,
-            path,
-            route: Some(route),
-            tag: &route.key_tag,
-            is_server: false,
-        }
-    }
+/// The URL of a purge by its parts, with at least `/` for a path.
+fn parse_url(url: &str) -> Option<Named<'_>> {
+    let named = Named::parse(url)?;
+    let path = if named.path.is_empty() {
+        "/"
+    } else {
+        named.path
+    };
+    Some(Named { path, ..named })
 }
 
 /// Whose names the URL of a purge may be.
@@ -451,7 +436,7 @@ pub fn keys_of_url(
     url: &str,
     names: Names,
 ) -> Option<Vec<Vec<u8>>> {
-    let named = Named::parse(url)?;
+    let named = parse_url(url)?;
     let mut keys = Vec::new();
     let mut add = |place: &Place<'_>, shape: Option<&Shape>| {
         let mut key = Vec::new();
@@ -468,7 +453,7 @@ pub fn keys_of_url(
     tags.extend(meant.map(|l| &l.key_tag[..]));
     let book = listeners.first().map(|listener| &listener.book);
     for tag in tags {
-        let place = named.as_it_is(tag);
+        let place = as_it_is(&named, tag);
         add(&place, None);
         // If it is an origin's, nobody knows by which name clients came, and so which rules they met.
         for shape in book.iter().flat_map(|book| book.shapes()) {
@@ -477,8 +462,8 @@ pub fn keys_of_url(
     }
     for listener in listeners {
         let mut routes = listener.routes.iter();
-        if let Some(route) = routes.find(|r| r.route.matches(named.host, named.path)) {
-            let place = named.through(route, named.path);
+        if let Some(route) = routes.find(|r| r.route.matches(named.authority.host, named.path)) {
+            let place = through(&named, route, named.path);
             add(&place, place.ruled(&listener.book, "GET").shape);
         }
     }
@@ -492,7 +477,7 @@ pub fn prefixes_of_url(
     url: &str,
     names: Names,
 ) -> Option<Vec<Vec<u8>>> {
-    let named = Named::parse(url)?;
+    let named = parse_url(url)?;
     let mut prefixes: Vec<Vec<u8>> = Vec::new();
     let mut add = |place: &Place<'_>| {
         let mut prefix = KEY_PREFIX.to_vec();
@@ -502,20 +487,20 @@ pub fn prefixes_of_url(
         }
     };
     if names == Names::All || listeners.iter().any(|l| names.are_of(l)) {
-        add(&named.as_it_is(b""));
+        add(&as_it_is(&named, b""));
     }
     for listener in listeners {
         let routes = listener.routes.iter();
-        for route in routes.filter(|r| r.route.host_matches(named.host)) {
+        for route in routes.filter(|r| r.route.host_matches(named.authority.host)) {
             let theirs = route.route.path_prefix.as_str();
             if let Some(rest) = named.path.strip_prefix(theirs) {
                 // All of it is below the route, or (`/docs` for the route `/docs`) some of it.
-                add(&named.through(route, named.path));
+                add(&through(&named, route, named.path));
                 if theirs.ends_with('/') || rest.starts_with(['/', '?']) {
                     break; // no later route gets any of it
                 }
             } else if theirs.starts_with(named.path) {
-                add(&named.through(route, theirs));
+                add(&through(&named, route, theirs));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The pool over real sockets on loopback.
 
 use super::*;
-use crate::record::access::Forbidden;
+use crate::access::Forbidden;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;

@@ -270,13 +270,13 @@ impl Wire {
     fn fill(&mut self) -> Result<(), End> {
         self.input.drain(..self.used);
         self.used = 0;
-        let before = self.input.len();
-        self.input.resize(before + (64 << 10), 0);
-        let read = self.stream.read(&mut self.input[before..]);
-        self.input.truncate(before + *read.as_ref().unwrap_or(&0));
-        match read {
+        let mut piece = [0; 64 << 10];
+        match self.stream.read(&mut piece) {
             Ok(0) => Err(End::Closed),
-            Ok(_) => Ok(()),
+            Ok(read) => {
+                self.input.extend_from_slice(&piece[..read]);
+                Ok(())
+            }
             Err(error) if is_timeout(error.kind()) => panic!("nothing came for {PATIENCE:?}"),
             Err(_) => Err(End::Reset),
         }

@@ -6,8 +6,7 @@
 
 use fields::Fields;
 
-use crate::Seen;
-use crate::lines::split_tokens;
+use crate::{Seen, split_tokens};
 
 /// Removed always.
 const HOP_BY_HOP: Seen = Seen::CONNECTION
