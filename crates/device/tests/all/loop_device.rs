@@ -3,7 +3,6 @@
 //! They need root and `losetup`; without, each test says so and passes. What a test attaches and mounts is taken apart
 //! also when it fails.
 
-mod common;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::*;
+use crate::common::*;
 use device::{Access, AlignedBuf, Device, EngineKind, IoFault, OpenError, OpenOptions, Opened};
 
 const MIB: u64 = 1 << 20;

@@ -1,12 +1,11 @@
 //! Random operations, many at once, against a plain array of bytes.
 
-mod common;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{file, kinds, on_worker};
+use crate::common::{file, kinds, on_worker};
 use device::{Device, EngineKind, FaultPlan, Operation};
 use proptest::prelude::*;
 use tokio::task::spawn_local;

@@ -1,12 +1,11 @@
 //! Engines on memory that fails when told to.
 
-mod common;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::on_worker;
+use crate::common::on_worker;
 use device::{Device, Engine, EngineKind, FaultPlan, IoFault, Operation};
 use tokio::task::spawn_local;
 
@@ -69,7 +68,7 @@ fn short_transfers_are_continued() {
     on_memory(async |engine, plan| {
         plan.shorten(Operation::Write, 1000);
         plan.shorten(Operation::Read, 700);
-        let data = Bytes::from(common::pattern(0, 65_536));
+        let data = Bytes::from(crate::common::pattern(0, 65_536));
         engine.write(512, data.clone()).await.unwrap();
         assert!(engine.read(512, 65_536).await.unwrap() == data);
     });

@@ -1,8 +1,7 @@
 //! Opening: what is created, kept, refused, and what the messages say.
 
-mod common;
 
-use common::*;
+use crate::common::*;
 use device::{Access, Device, OpenError, OpenOptions};
 
 const MIB: u64 = 1 << 20;

@@ -1,6 +1,5 @@
 //! Engines on real files: both kinds, direct and through the page cache.
 
-mod common;
 
 use std::fs::OpenOptions as StdOpenOptions;
 use std::future::Future;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
-use common::*;
+use crate::common::*;
 use device::{AlignedBuf, Engine, EngineKind, IoFault};
 use tokio::task::spawn_local;
 
