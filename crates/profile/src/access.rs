@@ -90,15 +90,9 @@ impl Protocol {
     }
 }
 
-/// One access-log entry. Empty slices are logged as `-`, in JSON as `""`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Entry<'a> {
-    /// The request's record.
-    pub record: Record,
-    /// The client's address.
-    pub client: IpAddr,
-    /// The listener's address.
-    pub listener: &'a [u8],
+/// What a client asked. Slices are empty where nothing is known.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Asking<'a> {
     /// The method as it came.
     pub method: &'a [u8],
     /// The value of Host as it came.
@@ -113,6 +107,19 @@ pub struct Entry<'a> {
     pub referer: &'a [u8],
     /// The request's User-Agent.
     pub user_agent: &'a [u8],
+}
+
+/// One access-log entry. Empty slices are logged as `-`, in JSON as `""`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Entry<'a> {
+    /// The request's record.
+    pub record: Record,
+    /// The client's address.
+    pub client: IpAddr,
+    /// The listener's address.
+    pub listener: &'a [u8],
+    /// What the client asked.
+    pub asking: Asking<'a>,
     /// The response's Content-Type.
     pub content_type: &'a [u8],
     /// Where the answer came from.
@@ -140,14 +147,14 @@ impl<'a> Entry<'a> {
             }
         }
         out.push(self.hierarchy as u8);
-        out.push(self.protocol as u8);
-        varint::push(self.bytes_in, out);
+        out.push(self.asking.protocol as u8);
+        varint::push(self.asking.bytes_in, out);
         for (bytes, max) in [
-            (self.method, WORD_BYTES_MAX),
-            (self.host, WORD_BYTES_MAX),
-            (self.target, URI_BYTES_MAX),
-            (self.referer, REFERER_BYTES_MAX),
-            (self.user_agent, AGENT_BYTES_MAX),
+            (self.asking.method, WORD_BYTES_MAX),
+            (self.asking.host, WORD_BYTES_MAX),
+            (self.asking.target, URI_BYTES_MAX),
+            (self.asking.referer, REFERER_BYTES_MAX),
+            (self.asking.user_agent, AGENT_BYTES_MAX),
             (self.listener, WORD_BYTES_MAX),
             (self.content_type, WORD_BYTES_MAX),
             (self.peer, WORD_BYTES_MAX),
@@ -174,10 +181,7 @@ impl<'a> Entry<'a> {
         let protocol = *Protocol::ALL.get(usize::from(cut(rest, 1)?[0]))?;
         let bytes_in = varint::take(rest)?;
         // In the order of `encode`.
-        let entry = Entry {
-            record,
-            client,
-            hierarchy,
+        let asking = Asking {
             protocol,
             bytes_in,
             method: word(rest, WORD_BYTES_MAX)?,
@@ -185,6 +189,12 @@ impl<'a> Entry<'a> {
             target: word(rest, URI_BYTES_MAX)?,
             referer: word(rest, REFERER_BYTES_MAX)?,
             user_agent: word(rest, AGENT_BYTES_MAX)?,
+        };
+        let entry = Entry {
+            record,
+            client,
+            hierarchy,
+            asking,
             listener: word(rest, WORD_BYTES_MAX)?,
             content_type: word(rest, WORD_BYTES_MAX)?,
             peer: word(rest, WORD_BYTES_MAX)?,
@@ -196,13 +206,13 @@ impl<'a> Entry<'a> {
 
     /// The URI the client asked for, without user name and password: as it came, or put together from Host and path.
     pub fn uri(&self) -> Cow<'a, [u8]> {
-        match self.target {
+        match self.asking.target {
             [b'/', ..] => {
-                let host = match self.host {
+                let host = match self.asking.host {
                     [] => self.listener,
                     host => host,
                 };
-                Cow::Owned([b"http://", host, self.target].concat())
+                Cow::Owned([b"http://", host, self.asking.target].concat())
             }
             target => without_user(target),
         }
@@ -245,23 +255,26 @@ pub fn combined_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b" - - [");
     text::common_time(entry.record.began_unix_us, out);
     out.extend_from_slice(b"] \"");
-    if entry.method.is_empty() {
+    if entry.asking.method.is_empty() {
         out.push(b'-');
     } else {
-        text::quoted(entry.method, out);
+        text::quoted(entry.asking.method, out);
         out.push(b' ');
-        match entry.target {
-            [b'/', ..] => text::quoted(entry.target, out),
+        match entry.asking.target {
+            [b'/', ..] => text::quoted(entry.asking.target, out),
             target => text::quoted(&without_user(target), out),
         }
         out.push(b' ');
-        out.extend_from_slice(entry.protocol.as_str().as_bytes());
+        out.extend_from_slice(entry.asking.protocol.as_str().as_bytes());
     }
     out.extend_from_slice(b"\" ");
     text::decimal(entry.record.status.into(), 3, b'0', out);
     out.push(b' ');
     text::number(entry.record.bytes_out, out);
-    for value in [&without_user(entry.referer)[..], entry.user_agent] {
+    for value in [
+        &without_user(entry.asking.referer)[..],
+        entry.asking.user_agent,
+    ] {
         out.extend_from_slice(b" \"");
         match value {
             [] => out.push(b'-'),
@@ -291,7 +304,7 @@ pub fn squid_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.push(b' ');
     text::number(record.bytes_out, out);
     out.push(b' ');
-    text::word(entry.method, out);
+    text::word(entry.asking.method, out);
     out.push(b' ');
     text::word(&entry.uri(), out);
     out.extend_from_slice(b" - ");
@@ -315,7 +328,7 @@ fn media_type(content_type: &[u8]) -> &[u8] {
 /// Appends the entry as one JSON object and a line end: the members of [`crate::dump_json`] and the entry's own.
 pub fn json_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.push(b'{');
-    json_members(&entry.record, entry.method, out);
+    json_members(&entry.record, entry.asking.method, out);
     out.extend_from_slice(b",\"client\":\"");
     text::address(entry.client, out);
     out.extend_from_slice(b"\",\"uri\":");
@@ -331,13 +344,13 @@ pub fn json_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"listener\":");
     text::json_string(entry.listener, out);
     out.extend_from_slice(b",\"protocol\":");
-    text::json_string(entry.protocol.as_str().as_bytes(), out);
+    text::json_string(entry.asking.protocol.as_str().as_bytes(), out);
     out.extend_from_slice(b",\"bytes_in\":");
-    text::number(entry.bytes_in, out);
+    text::number(entry.asking.bytes_in, out);
     out.extend_from_slice(b",\"referer\":");
-    text::json_string(&without_user(entry.referer), out);
+    text::json_string(&without_user(entry.asking.referer), out);
     out.extend_from_slice(b",\"user_agent\":");
-    text::json_string(entry.user_agent, out);
+    text::json_string(entry.asking.user_agent, out);
     out.extend_from_slice(b",\"cache_status\":");
     text::json_string(entry.cache_status, out);
     out.extend_from_slice(b"}\n");
@@ -354,14 +367,16 @@ mod tests {
         Entry {
             record: memory_hit(),
             client: "192.0.2.7".parse().unwrap(),
-            method: b"GET",
             listener: b"127.0.0.1:3128",
-            host: b"example.org",
-            target: b"http://example.org/a b\n\"x\"",
-            protocol: Protocol::Http11,
-            bytes_in: 321,
-            referer: b"",
-            user_agent: b"curl/8.0",
+            asking: Asking {
+                method: b"GET",
+                host: b"example.org",
+                target: b"http://example.org/a b\n\"x\"",
+                protocol: Protocol::Http11,
+                bytes_in: 321,
+                referer: b"",
+                user_agent: b"curl/8.0",
+            },
             content_type: b"text/html; charset=utf-8",
             hierarchy: Hierarchy::None,
             peer: b"",
@@ -390,7 +405,12 @@ mod tests {
     fn a_request_that_was_never_understood_still_makes_a_line() {
         let mut entry = entry();
         entry.record = Record::begun(0);
-        (entry.method, entry.host, entry.target, entry.content_type) = (b"", b"", b"", b"");
+        (
+            entry.asking.method,
+            entry.asking.host,
+            entry.asking.target,
+            entry.content_type,
+        ) = (b"", b"", b"", b"");
         expect![[r#"
             0.000      0 192.0.2.7 NONE/000 0 - - - HIER_NONE/- -
         "#]]
@@ -400,7 +420,7 @@ mod tests {
     #[test]
     fn a_json_line_keeps_the_method_as_it_came() {
         let mut entry = entry();
-        entry.method = b"PROPFIND";
+        entry.asking.method = b"PROPFIND";
         let value: serde_json::Value = serde_json::from_str(&line(json_line, &entry)).unwrap();
         assert_eq!(value["method"], "PROPFIND");
         assert_eq!(value["uri"], "http://example.org/a b\n\"x\"");
@@ -411,9 +431,12 @@ mod tests {
     /// A reverse listener's request, with what an attacker would write into a log.
     fn reverse() -> Entry<'static> {
         Entry {
-            target: b"/a?b=\"c\"",
-            referer: b"https://me:secret@www.example.org/from",
-            user_agent: b"x\" 200 1 \"\\\r\n10.0.0.1 - - [",
+            asking: Asking {
+                target: b"/a?b=\"c\"",
+                referer: b"https://me:secret@www.example.org/from",
+                user_agent: b"x\" 200 1 \"\\\r\n10.0.0.1 - - [",
+                ..entry().asking
+            },
             hierarchy: Hierarchy::Parent,
             peer: b"origin.internal",
             origin: b"http://origin.internal:8080",
@@ -428,7 +451,7 @@ mod tests {
         "#]]
         .assert_eq(&line(combined_line, &reverse()));
         let mut nothing = entry();
-        (nothing.method, nothing.user_agent) = (b"", b"");
+        (nothing.asking.method, nothing.asking.user_agent) = (b"", b"");
         let text = line(combined_line, &nothing);
         assert!(text.ends_with("] \"-\" 200 10480 \"-\" \"-\"\n"), "{text}");
     }
@@ -467,7 +490,7 @@ mod tests {
             (&endless[..URI_BYTES_MAX], b"http://"),
         ] {
             let mut entry = entry();
-            entry.target = target;
+            entry.asking.target = target;
             assert_eq!(entry.uri(), uri);
         }
     }
@@ -476,18 +499,18 @@ mod tests {
     fn overlong_values_are_cut() {
         let long = vec![b'a'; URI_BYTES_MAX + 1];
         let mut entry = entry();
-        (entry.target, entry.peer) = (&long, &long);
-        (entry.referer, entry.user_agent) = (&long, &long);
+        (entry.asking.target, entry.peer) = (&long, &long);
+        (entry.asking.referer, entry.asking.user_agent) = (&long, &long);
         let mut bytes = Vec::new();
         entry.encode(&mut bytes);
         let (back, len) = Entry::decode(&bytes).unwrap();
         assert_eq!(len, bytes.len());
         assert_eq!(
-            (back.target.len(), back.peer.len()),
+            (back.asking.target.len(), back.peer.len()),
             (URI_BYTES_MAX, WORD_BYTES_MAX)
         );
         assert_eq!(
-            (back.referer.len(), back.user_agent.len()),
+            (back.asking.referer.len(), back.asking.user_agent.len()),
             (REFERER_BYTES_MAX, AGENT_BYTES_MAX)
         );
     }
@@ -499,10 +522,11 @@ mod tests {
             referer: Vec<u8>, user_agent: Vec<u8>, bytes_in: u64, hierarchy in 0..3usize, protocol in 0..3usize
         ) {
             let (hierarchy, protocol) = (Hierarchy::ALL[hierarchy], Protocol::ALL[protocol]);
-            let entry = Entry {
-                record, client, host: &host, target: &target, content_type: &content_type, referer: &referer,
-                user_agent: &user_agent, bytes_in, hierarchy, protocol, ..entry()
+            let asking = Asking {
+                host: &host, target: &target, referer: &referer, user_agent: &user_agent, bytes_in, protocol,
+                ..entry().asking
             };
+            let entry = Entry { record, client, asking, content_type: &content_type, hierarchy, ..entry() };
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
             for cut in 0..bytes.len() {

@@ -28,12 +28,13 @@ use crate::{
     clock::Clock,
     conn::accepting::{Dealers, Dealt},
     health,
+    listener::ListenerState,
     origin::Tls,
     plan::Plan,
     record::journal::Journal,
     serve::{self, ServeError},
     socket,
-    state::{ListenerState, Phase, Shared, Worker},
+    state::{Phase, Shared, Worker},
     worker,
 };
 

@@ -18,7 +18,9 @@ use std::{
 
 use device::Device;
 use httpcache::UnixMillis;
-use profile::{Class, Method, Record, Stage, StageName, access::Entry, access::Hierarchy};
+use profile::{
+    Class, Method, Record, Stage, StageName, access::Asking, access::Entry, access::Hierarchy,
+};
 use replacement::Admission;
 use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::DurabilityHandles};
 use tokio::sync::watch;
@@ -36,15 +38,15 @@ use crate::{
     deadline::Deadlines,
     fetch::flight::Flights,
     health::pulse::Pulse,
+    listener::ListenerState,
     mistakes::{Mistake, makes},
     origin::Connector,
-    plan::{Listener, Plan},
+    plan::Plan,
     range::pass_list::RangePassList,
     record::journal::JournalWriter,
-    record::labels::{Label, Rows},
+    record::labels::Label,
     record::metrics::{self, Counters},
     record::top::Top,
-    request::asking::Asking,
     request::target::RouteState,
 };
 
@@ -469,13 +471,7 @@ impl Worker {
                 record,
                 client: done.client.ip(),
                 listener: done.listener.name.as_bytes(),
-                method: asking.method,
-                host: asking.host,
-                target: asking.target,
-                protocol: asking.protocol,
-                bytes_in: asking.bytes_in,
-                referer: asking.referer,
-                user_agent: asking.user_agent,
+                asking: done.asking,
                 content_type: done.content_type,
                 hierarchy: match done.hierarchy {
                     Hierarchy::Direct if route.is_some() => Hierarchy::Parent,
@@ -614,30 +610,4 @@ impl Drop for ConnectionCount {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
         metrics::sub(&self.1.counters.client_connections_open, 1);
     }
-}
-
-/// A listener as a worker sees it.
-pub struct ListenerState {
-    /// Settings.
-    pub listener: Listener,
-    /// Its address, as it is logged.
-    pub name: Box<str>,
-    /// Where its requests are counted.
-    pub rows: Rows,
-    /// The plan's route table turned into destinations and key prefixes.
-    pub routes: Vec<RouteState>,
-    /// Where its requests may go.
-    pub destinations: crate::access::Destinations,
-    /// To which ports, if it is a forward listener.
-    pub http_ports: crate::request::ports::Ports,
-    /// Goes into every key: see `target`.
-    pub key_tag: Vec<u8>,
-    /// Who may use it.
-    pub clients: crate::access::Clients,
-    /// The operator's cache rules: those of the whole.
-    pub book: Arc<crate::request::rulebook::Rulebook>,
-    /// What holds where they say nothing.
-    pub rules: httpcache::Rules,
-    /// What is stored and marked so was judged by other fields than count here: it is not served.
-    pub foreign: httpcache::StandingFlags,
 }

@@ -13,5 +13,5 @@ pub use crate::cache::disk::fragment_key;
 pub use crate::cache::object::{Large, Object};
 pub use crate::cache::opening::{manner, words};
 pub use crate::cache::predicate::name as predicate_name;
-pub use crate::fetch::task::variant_key;
+pub use crate::cache::variant::variant_key;
 pub use crate::request::target::KEY_PREFIX;

@@ -29,6 +29,7 @@ use crate::{
     cache::lazy::LazyReads,
     conn::accepting::{Dealers, Dealt},
     conn::client,
+    listener::ListenerState,
     origin::{Connector, Settings, Tls},
     plan::{Listener, Plan, Role},
     record::journal::JournalWriter,
@@ -37,7 +38,7 @@ use crate::{
     request::rulebook::Rulebook,
     request::target::RouteState,
     socket::{self, Socket},
-    state::{ListenerState, Phase, Shared, Worker},
+    state::{Phase, Shared, Worker},
 };
 
 const TICK: Duration = Duration::from_millis(100);

@@ -57,8 +57,9 @@ use crate::{
         status::Status,
     },
     health::watch,
+    listener::ListenerState,
     plan::host_fits,
-    state::{ListenerState, Phase, Shared},
+    state::{Phase, Shared},
     worker,
 };
 

@@ -28,8 +28,9 @@ use store::NotTaken;
 
 use crate::{
     cache::predicate::{About, Predicate, TAG_BYTES_MAX},
+    listener::ListenerState,
     request::target::{self, Names},
-    state::{ListenerState, Shared},
+    state::Shared,
 };
 
 /// How long a purge waits for the disk.

@@ -12,12 +12,8 @@ use profile::Class;
 use store::{KeyHash, Sequence};
 
 use crate::{
-    cache::disk::{Loaded, SwapIn},
-    cache::memory::Resident,
-    cache::object::Object,
-    fetch::task,
-    request::exchange::Wanted,
-    state::Worker,
+    cache::disk::SwapIn, cache::memory::Resident, cache::object::Object,
+    cache::variant::variant_key, request::wanted::Wanted, state::Worker,
 };
 
 /// A stored response, and what was so when it was looked up.
@@ -85,7 +81,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         None => (wanted.primary, &wanted.key),
         Some(marker) => {
             *vary_miss = true;
-            variant = task::variant_key(&wanted.key, marker.salt, &marker.list, &wanted.request);
+            variant = variant_key(&wanted.key, marker.salt, &marker.list, &wanted.request);
             variant.extend_from_slice(&wanted.extras);
             let hash = worker.hasher.hash(&variant);
             if let Some(resident) = shared.memory.get(hash, &variant) {
@@ -95,13 +91,15 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         }
     };
     let disk = worker.disk.as_ref().filter(|_| !wanted.skips_disk)?;
-    let loaded = disk.load(wanted.primary, hash, key).await?;
-    let Loaded {
-        object,
-        swap_in,
-        beside,
-    } = loaded;
-    shared.take_along(beside, began);
+    let preloaded = wanted.loaded.take().filter(|it| it.object.key == key);
+    let (object, swap_in, began) = match preloaded {
+        Some(it) => (it.object, Some(it.swap_in), it.began),
+        None => {
+            let loaded = disk.load(wanted.primary, hash, key).await?;
+            shared.take_along(loaded.beside, began);
+            (loaded.object, loaded.swap_in, began)
+        }
+    };
     if !shared.still_valid(&object, began) {
         return None; // purged while it was read
     }

@@ -10,3 +10,5 @@ pub mod memory;
 pub mod object;
 pub mod opening;
 pub mod predicate;
+pub mod preloaded;
+pub mod variant;

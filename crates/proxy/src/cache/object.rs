@@ -12,6 +12,8 @@ use fields::Fields;
 use httpcache::Standing;
 use store::KeyHash;
 
+use crate::reply::lines;
+
 /// Version of the metadata layout below; another one is a miss.
 const META_VERSION: u8 = 2;
 /// Fixed part of the metadata before the head.
@@ -98,7 +100,7 @@ impl Object {
 
     /// The stored fields, parsed again: for conditions and revalidation, not for plain hits.
     pub fn fields(&self) -> Fields {
-        fields_of_head(&self.head)
+        lines::fields_of_head(&self.head)
     }
 
     /// The metadata of the record: fixed part, then the head.
@@ -150,39 +152,4 @@ pub fn head_of_meta(meta: &[u8]) -> &[u8] {
     meta.get(META_FIXED_BYTES..)
         .filter(|_| is_ours)
         .unwrap_or_default()
-}
-
-/// Splits a head written by [`write_head`] back into fields.
-pub fn fields_of_head(head: &[u8]) -> Fields {
-    let mut fields = Fields::with_capacity(16, head.len());
-    let mut lines = head.split(|&b| b == b'\n');
-    lines.next(); // the status line
-    for line in lines {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let Some(colon) = memchr::memchr(b':', line) else {
-            continue;
-        };
-        fields.push(&line[..colon], line[colon + 1..].trim_ascii());
-    }
-    fields
-}
-
-/// Writes status line and fields; returns where the value of Content-Type came to lie.
-pub fn write_head(status: u16, reason: &str, fields: &Fields, out: &mut Vec<u8>) -> (u16, u16) {
-    let base = out.len();
-    http1::write_status_line(status, reason, out);
-    let mut content_type = (0, 0);
-    for (name, value) in fields.iter() {
-        out.extend_from_slice(name);
-        out.extend_from_slice(b": ");
-        if name.eq_ignore_ascii_case(b"content-type")
-            && let (Ok(start), Ok(len)) =
-                (u16::try_from(out.len() - base), u16::try_from(value.len()))
-        {
-            content_type = (start, len);
-        }
-        out.extend_from_slice(value);
-        out.extend_from_slice(b"\r\n");
-    }
-    content_type
 }

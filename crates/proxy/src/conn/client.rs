@@ -3,14 +3,13 @@
 //! The loop waits for a request with no buffer of its own: bytes land in the worker's scratch space, and as
 //! long as requests come whole and are answered from memory ([`crate::conn::fast`]) nothing is allocated at all. A
 //! head that comes in parts, or a request that needs more, gets a buffer ([`Conn::input`]) and a task-sized
-//! future of its own ([`crate::request::exchange`]), boxed, so that an idle connection stays small.
+//! future of its own ([`crate::request::handle`]), boxed, so that an idle connection stays small.
 //!
 //! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`crate::conn::heads`]), idle
 //! time, time without progress in writing.
 
 use crate::clock::Instant;
 use std::{
-    cell::Cell,
     future::poll_fn,
     io,
     net::SocketAddr,
@@ -22,19 +21,23 @@ use std::{
 };
 
 use bytes::{Buf, BytesMut};
-use http1::{Reject, RequestHead, Scratch, parse_request};
+use http1::{Framing, Reject, Scratch, parse_request};
+use message::Version;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
-    conn::fast::{self, Fast, FromDisk, OnDisk, Unsent},
-    conn::heads::Kept,
-    conn::pace::Pace,
-    deadline::{Deadlines, Watch},
+    conn::fast::{self, Fast, OnDisk, Sent, Unsent},
+    conn::socket::Conn,
+    listener::ListenerState,
     record::metrics,
-    reply::answer,
-    request::exchange,
+    reply::h1::H1,
+    reply::{After, Reply},
+    request::asking::Kept,
+    request::body::RequestBody,
+    request::exchange::{Exchange, Incoming, Notes},
+    request::handle,
     socket::{self, Socket},
-    state::{ConnectionCount, ListenerState, READ_BYTES, Worker},
+    state::{ConnectionCount, READ_BYTES, Worker},
 };
 
 /// Requests answered in a row before other connections of the worker get their turn.
@@ -43,53 +46,6 @@ const TURN_REQUESTS: usize = 32;
 const LINGER_BYTES: usize = 256 << 10;
 /// How long that may take.
 const LINGER: Duration = Duration::from_secs(2);
-
-/// A client connection.
-pub struct Conn {
-    /// The socket.
-    pub stream: Socket,
-    /// Who is there.
-    pub peer: SocketAddr,
-    /// Which listener took it.
-    pub listener: Rc<ListenerState>,
-    /// Bytes read and not yet used.
-    pub input: BytesMut,
-    /// What `input` takes of the budget of all heads, if anything is kept in it.
-    kept: Option<Kept>,
-    /// How it takes what it is sent.
-    pub pace: Pace,
-    /// Time-outs of this task.
-    pub watch: Rc<Watch>,
-    /// When it was accepted; taken by the first request.
-    pub accepted: Option<Instant>,
-    /// Bytes of body, or of a tunnel, that came with the request in progress.
-    pub body_bytes: Cell<u64>,
-}
-
-/// What the connection does after a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum After {
-    /// Reads the next request.
-    KeepOpen,
-    /// Closes.
-    Close,
-    /// Closes with a reset: the answer is not complete, and nothing else would show it.
-    Abort,
-}
-
-/// A request that needs more than the memory tier.
-pub struct Incoming {
-    /// Its head.
-    pub head: RequestHead,
-    /// How long the head was.
-    pub head_bytes: usize,
-    /// When its first byte was seen.
-    pub began: Instant,
-    /// When the connection was accepted, for the first request on it.
-    pub accepted: Option<Instant>,
-    /// The short way has waited for the disk in vain; nobody is to wait once more.
-    pub skips_disk: bool,
-}
 
 enum Turn {
     Request(Box<Incoming>),
@@ -151,21 +107,11 @@ pub async fn serve(
     peer: SocketAddr,
     _count: ConnectionCount,
 ) {
-    let mut conn = Conn {
-        stream,
-        peer,
-        listener,
-        input: BytesMut::new(),
-        kept: None,
-        pace: Pace::default(),
-        watch: Rc::new(Deadlines::watch(&worker.deadlines)),
-        accepted: Some(Instant::now()),
-        body_bytes: Cell::new(0),
-    };
+    let mut conn = Conn::new(&worker, listener, stream, peer);
     loop {
         match conn.turn(&worker).await {
             Turn::Request(incoming) => {
-                let after = Box::pin(exchange::handle(&worker, &mut conn, *incoming)).await;
+                let after = Box::pin(long_way(&worker, &mut conn, *incoming)).await;
                 if after == After::Abort || conn.pace.is_cut {
                     socket::reset_when_closed(&conn.stream);
                     return;
@@ -181,42 +127,66 @@ pub async fn serve(
             }
             Turn::Rejected(reject, began) => {
                 metrics::add(&worker.counters.requests_malformed, 1);
-                answer::refuse(&worker, &mut conn, reject.status(), reject.reason(), began).await;
+                let (status, reason) = (reject.status(), reject.reason());
+                refuse(&worker, &mut conn, status, reason, began).await;
                 conn.linger(&worker).await;
                 return;
             }
             Turn::TimedOut(began) => {
-                answer::refuse(
-                    &worker,
-                    &mut conn,
-                    408,
-                    "the request took too long to arrive",
-                    began,
-                )
-                .await;
+                let reason = "the request took too long to arrive";
+                refuse(&worker, &mut conn, 408, reason, began).await;
                 return;
             }
             Turn::Crowded(began) => {
                 metrics::add(&worker.counters.heads_shed, 1);
                 (conn.input, conn.kept) = (BytesMut::new(), None);
-                let (status, reason) = if began.elapsed() >= SLOW_HEAD {
-                    (
+                let (status, reason) = match began.elapsed() >= SLOW_HEAD {
+                    true => (
                         408,
                         "the request took too long to arrive while there were many",
-                    )
-                } else {
-                    (
+                    ),
+                    false => (
                         431,
                         "there is no room for a request as large as this at the moment",
-                    )
+                    ),
                 };
-                answer::refuse(&worker, &mut conn, status, reason, began).await;
+                refuse(&worker, &mut conn, status, reason, began).await;
                 conn.linger(&worker).await;
                 return;
             }
             Turn::Closed => return,
         }
     }
+}
+
+/// Answers a request that needs more than the memory tier.
+async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> After {
+    let head = &incoming.head;
+    let body = RequestBody::framed(head.framing, &worker.shared.limits);
+    let (listener, peer) = (Rc::clone(&conn.listener), conn.peer);
+    let is_head = head.method == "HEAD";
+    let reply = Reply::H1(H1::new(
+        worker,
+        conn,
+        head.version,
+        is_head,
+        head.keep_alive,
+    ));
+    let mut ex = Exchange::new(worker, listener, peer, &incoming, body, reply);
+    handle::handle(&mut ex, incoming).await
+}
+
+/// Refuses a request whose head could not be understood; the connection is closed afterwards.
+async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str, began: Instant) {
+    let mut ex = Exchange {
+        worker,
+        listener: Rc::clone(&conn.listener),
+        peer: conn.peer,
+        body: RequestBody::framed(Framing::None, &worker.shared.limits),
+        reply: Reply::H1(H1::new(worker, conn, Version::Http11, false, false)),
+        record: Notes::new(Kept::nonsense(), began),
+    };
+    ex.refuse(status, reason, None).await;
 }
 
 /// What became of the bytes at hand.
@@ -311,9 +281,9 @@ impl Conn {
                     }
                     // Boxed, so that an idle connection stays small.
                     match Box::pin(fast::from_disk(worker, self, on_disk)).await {
-                        FromDisk::Sent(true) if !worker.shared.is_draining() => {}
-                        FromDisk::Sent(_) => return Turn::Closed,
-                        FromDisk::NotServed(incoming) => return Turn::Request(incoming),
+                        Ok(true) if !worker.shared.is_draining() => {}
+                        Ok(_) => return Turn::Closed,
+                        Err(incoming) => return Turn::Request(incoming),
                     }
                 }
                 Progress::Close => return Turn::Closed,
@@ -360,13 +330,6 @@ impl Conn {
         }
         let kept = self.kept.get_or_insert_with(|| worker.heads.place());
         kept.hold(self.input.len())
-    }
-
-    /// What was behind a request's head is taken: once nothing is left, nothing is counted.
-    pub fn input_taken(&mut self) {
-        if self.input.is_empty() {
-            self.kept = None;
-        }
     }
 
     /// Reads more of a head. It comes by way of the worker's space, so that no more is kept than what has come.
@@ -450,22 +413,16 @@ impl Conn {
                 Err(reject) => return Progress::Rejected(reject),
             };
             let accepted = self.accepted.take();
-            match fast::answer(worker, self, &view, rest, began, accepted) {
-                Fast::Sent => used += view.head_bytes,
-                Fast::SentLast => return Progress::Close,
-                Fast::Unsent(unsent) => return Progress::Unsent(used + view.head_bytes, unsent),
-                Fast::Failed => return Progress::Close,
+            match fast::answer(worker, self, &view, began, accepted) {
+                Fast::Hit(Sent::All(true)) => used += view.head_bytes,
+                Fast::Hit(Sent::All(false) | Sent::Gone) => return Progress::Close,
+                Fast::Hit(Sent::Some(unsent)) => {
+                    return Progress::Unsent(used + view.head_bytes, unsent);
+                }
                 Fast::OnDisk(on_disk) => return Progress::OnDisk(used + view.head_bytes, on_disk),
                 Fast::NotHere => {
-                    let head_bytes = view.head_bytes;
-                    let incoming = Box::new(Incoming {
-                        head: view.to_owned(),
-                        head_bytes,
-                        began,
-                        accepted,
-                        skips_disk: false,
-                    });
-                    return Progress::Request(used + head_bytes, incoming);
+                    let incoming = Box::new(Incoming::new(&view, began, accepted));
+                    return Progress::Request(used + view.head_bytes, incoming);
                 }
             }
             began = Instant::now();

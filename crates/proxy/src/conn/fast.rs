@@ -5,27 +5,34 @@
 //! stale object) answers [`Fast::NotHere`] and takes the long way.
 //!
 //! An object that is not in memory but on disk is nearly as plain: [`Fast::OnDisk`] has its extent pinned, and
-//! [`from_disk`] reads, verifies and sends it. Should that come to nothing (stale, corrupt, gone), the request is
-//! parsed again and takes the long way too.
+//! [`from_disk`] reads, verifies and sends it. An object that is large or not fresh goes on to the long way
+//! together with the request: nothing is parsed or read again.
 
 use crate::clock::Instant;
 use std::{io::ErrorKind, io::IoSlice, rc::Rc};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http1::{Framing, RequestView};
 use httpcache::{StandingFlags, UnixMillis};
 use message::{Seen, Version, write_decimal};
-use profile::{Class, StageName, access::Hierarchy};
+use profile::{
+    Class, StageName,
+    access::{Asking, Hierarchy},
+};
 use store::{KeyHash, Lookup, ReadGuard, Sequence};
 
 use crate::{
-    cache::disk::Unread,
+    cache::disk::{SwapIn, Unread},
     cache::object::Object,
-    conn::client::{Conn, Incoming},
-    conn::pace::{self, Wrote},
-    fetch::pass,
+    cache::preloaded::Preloaded,
+    conn::socket::Conn,
     record::metrics,
-    request::asking::{Asking, Kept},
+    reply::h1::H1,
+    reply::{After, Reply},
+    request::asking::{self, Kept},
+    request::body::RequestBody,
+    request::exchange::{Exchange, Incoming, Notes},
+    request::methods,
     request::rulebook::Shape,
     request::target,
     state::{Finished, Stages, Worker},
@@ -49,99 +56,44 @@ const NOT_PLAIN: Seen = Seen::CACHE_CONTROL
 
 /// What became of a request here.
 pub enum Fast {
-    /// Answered.
-    Sent,
-    /// Answered, and the client wants no more.
-    SentLast,
-    /// Answered as far as the socket took it.
-    Unsent(Box<Unsent>),
-    /// The client has gone.
-    Failed,
+    /// It is a hit.
+    Hit(Sent),
     /// Not for this way.
     NotHere,
     /// Not in memory: to be read from disk.
     OnDisk(Box<OnDisk>),
 }
 
+/// How far a hit was sent.
+pub enum Sent {
+    /// All of it. True: the client may send another request.
+    All(bool),
+    /// As far as the socket took it.
+    Some(Box<Unsent>),
+    /// The client has gone.
+    Gone,
+}
+
 /// A plain request whose object is on disk.
 pub struct OnDisk {
-    guard: Option<ReadGuard>,
-    /// The key, and behind it the request's head, in case the long way must be taken.
-    key_and_head: Vec<u8>,
-    key_len: usize,
-    route: Option<usize>,
+    /// The request, in case the long way must be taken.
+    incoming: Incoming,
+    guard: ReadGuard,
+    key: Vec<u8>,
     hash: KeyHash,
-    sequence: Sequence,
-    began: Instant,
-    accepted: Option<Instant>,
-    keep_open: bool,
-}
-
-impl OnDisk {
-    /// What was asked, as far as it is wanted.
-    fn asking(&self, worker: &Worker) -> Asking<'_> {
-        let nothing = Asking {
-            method: b"GET",
-            ..Asking::default()
-        };
-        if !worker.logs_access {
-            return nothing;
-        }
-        let head = &self.key_and_head[self.key_len..];
-        let mut scratch = http1::Scratch::new();
-        let parsed = http1::parse_request(head, &worker.shared.limits, &mut scratch);
-        let view = parsed.ok().flatten();
-        view.map_or(nothing, |view| Asking::of(&view, true))
-    }
-
-    /// The request for the long way.
-    fn into_incoming(self, worker: &Worker, skips_disk: bool) -> Option<Box<Incoming>> {
-        let head = &self.key_and_head[self.key_len..];
-        let mut scratch = http1::Scratch::new();
-        let parsed = http1::parse_request(head, &worker.shared.limits, &mut scratch);
-        let view = parsed.ok().flatten()?;
-        Some(Box::new(Incoming {
-            head: view.to_owned(),
-            head_bytes: view.head_bytes,
-            began: self.began,
-            accepted: self.accepted,
-            skips_disk,
-        }))
-    }
-}
-
-/// The part of an answer the socket has not taken yet.
-pub struct Unsent {
-    head: Bytes,
-    body: Bytes,
-    done: Done,
-    keep_open: bool,
-}
-
-impl Unsent {
-    /// What is left of `head` and `body` behind the first `sent` bytes.
-    fn new(head: &[u8], body: &Bytes, sent: usize, done: Done, keep_open: bool) -> Unsent {
-        let of_head = sent.min(head.len());
-        Unsent {
-            head: Bytes::copy_from_slice(&head[of_head..]),
-            body: body.slice(sent - of_head..),
-            done,
-            keep_open,
-        }
-    }
-}
-
-/// What the log needs of a request that is not finished yet.
-struct Done {
-    began: Instant,
-    stages: Stages,
-    class: Class,
-    status: u16,
-    bytes_out: u64,
     route: Option<usize>,
-    asking: Kept,
-    content_type: Vec<u8>,
-    cache_status: Vec<u8>,
+    sequence: Sequence,
+}
+
+/// An answer that the socket has not taken all of.
+pub struct Unsent {
+    head: Vec<u8>,
+    body: Bytes,
+    /// Bytes that it took.
+    sent: u64,
+    status: u16,
+    keep_open: bool,
+    record: Notes,
 }
 
 /// Answers the request if it can be answered here.
@@ -149,7 +101,6 @@ pub fn answer(
     worker: &Rc<Worker>,
     conn: &mut Conn,
     view: &RequestView<'_, '_>,
-    head: &[u8],
     began: Instant,
     accepted: Option<Instant>,
 ) -> Fast {
@@ -189,19 +140,13 @@ pub fn answer(
         let Lookup::OnDisk(read) = store.look_up(hash) else {
             return Fast::NotHere;
         };
-        let mut key_and_head = Vec::with_capacity(key.len() + view.head_bytes);
-        key_and_head.extend_from_slice(&key);
-        key_and_head.extend_from_slice(&head[..view.head_bytes]);
         return Fast::OnDisk(Box::new(OnDisk {
-            guard: Some(store.guard(read)),
-            key_and_head,
-            key_len: key.len(),
-            route: place.route_number(),
+            incoming: Incoming::new(view, began, accepted),
+            guard: store.guard(read),
+            key: key.clone(),
             hash,
+            route: place.route_number(),
             sequence,
-            began,
-            accepted,
-            keep_open: view.keep_alive,
         }));
     };
     let object = &resident.object;
@@ -209,70 +154,27 @@ pub fn answer(
     if !object.standing.is_fresh_for(conn.listener.foreign, now) {
         return Fast::NotHere;
     }
-
-    let mut out = worker.output.borrow_mut();
-    let (status_from, status_to) = write_hit_head(worker, object, now, view.keep_alive, &mut out);
-    let head_len = out.len();
-    let body = &object.body;
-    let total = head_len + body.len();
-    let Some(sent) = send(conn, &mut out, body) else {
-        metrics::add(&worker.counters.client_aborts, 1);
-        return Fast::Failed;
-    };
-    let class = if object.standing.flags.contains(StandingFlags::NEGATIVE) {
-        Class::NegativeHit
-    } else {
-        Class::MemoryHit
-    };
-    let ended = Instant::now();
     let mut stages = Stages::default();
-    if worker.journals {
-        if let Some(accepted) = accepted {
-            stages.set(StageName::ClientConnect, began, accepted, began, began);
-        }
-        stages.set(StageName::ProxyReply, began, began, ended, ended);
+    if let (true, Some(accepted)) = (worker.journals, accepted) {
+        stages.set(StageName::ClientConnect, began, accepted, began, began);
     }
-    if sent < total {
-        let done = Done {
-            began,
-            stages,
-            class,
-            status: object.status,
-            bytes_out: total as u64,
-            route: place.route_number(),
-            asking: Asking::of(view, worker.logs_access).into(),
-            content_type: object.content_type().to_vec(),
-            cache_status: out[status_from..status_to].to_vec(),
-        };
-        let unsent = Unsent::new(&out, body, sent, done, view.keep_alive);
-        return Fast::Unsent(Box::new(unsent));
-    }
-    worker.finish(&Finished {
+    let hit = Hit {
+        object,
+        now,
+        class: Class::MemoryHit,
         began,
-        ended,
-        class,
-        status: object.status,
-        bytes_out: total as u64,
+        started: began,
         stages,
-        client: conn.peer,
-        listener: &conn.listener,
         route: place.route_number(),
-        asking: Asking::of(view, worker.logs_access),
-        content_type: object.content_type(),
-        hierarchy: Hierarchy::None,
-        peer: b"",
-        cache_status: &out[status_from..status_to],
-    });
-    if view.keep_alive {
-        Fast::Sent
-    } else {
-        Fast::SentLast
-    }
+        keep_open: view.keep_alive,
+        asking: asking::of(view, worker.logs_access),
+    };
+    Fast::Hit(hit.send(worker, conn))
 }
 
 /// Might the upgrade be honoured? Others (h2c, which some clients always offer) are ordinary requests.
 fn asks_to_switch(view: &RequestView<'_, '_>) -> bool {
-    view.first(b"upgrade").is_some_and(pass::may_switch_to)
+    view.first(b"upgrade").is_some_and(methods::may_switch_to)
 }
 
 /// Puts the head of a hit together; returns where our Cache-Status lies in it.
@@ -319,166 +221,181 @@ fn send(conn: &Conn, head: &mut Vec<u8>, body: &Bytes) -> Option<usize> {
     }
 }
 
-/// What became of a plain request for an object on disk.
-pub enum FromDisk {
-    /// Answered; true when the connection stays.
-    Sent(bool),
-    /// It must take the long way.
-    NotServed(Box<Incoming>),
+/// A stored object that answers a plain request.
+struct Hit<'a> {
+    object: &'a Object,
+    now: UnixMillis,
+    class: Class,
+    began: Instant,
+    /// When the answer began.
+    started: Instant,
+    stages: Stages,
+    route: Option<usize>,
+    keep_open: bool,
+    asking: Asking<'a>,
 }
 
-/// Reads an object from disk and sends it: one read, one write.
-pub async fn from_disk(worker: &Rc<Worker>, conn: &mut Conn, on_disk: Box<OnDisk>) -> FromDisk {
-    let Some(disk) = &worker.disk else {
-        return FromDisk::Sent(false);
-    };
-    let mut on_disk = *on_disk;
-    let start = Instant::now();
-    let shared = &worker.shared;
-    let loaded = match on_disk.guard.take() {
-        Some(guard) => {
-            let key = &on_disk.key_and_head[..on_disk.key_len];
-            disk.finish_load(guard, on_disk.hash, key).await
+impl Hit<'_> {
+    /// Sends it as far as the socket takes it now; if that is all of it, counts and logs it.
+    fn send(self, worker: &Worker, conn: &Conn) -> Sent {
+        let Hit {
+            object, keep_open, ..
+        } = self;
+        let mut out = worker.output.borrow_mut();
+        let (from, to) = write_hit_head(worker, object, self.now, keep_open, &mut out);
+        let Some(sent) = send(conn, &mut out, &object.body) else {
+            metrics::add(&worker.counters.client_aborts, 1);
+            return Sent::Gone;
+        };
+        let class = match object.standing.flags.contains(StandingFlags::NEGATIVE) {
+            true => Class::NegativeHit,
+            false => self.class,
+        };
+        let (content_type, cache_status) = (object.content_type(), &out[from..to]);
+        let (began, started, mut stages) = (self.began, self.started, self.stages);
+        if sent < out.len() + object.body.len() {
+            let mut record = Notes::new(self.asking.into(), began);
+            record.begun(class, started, stages, content_type, cache_status);
+            record.route = self.route;
+            let of_head = sent.min(out.len());
+            return Sent::Some(Box::new(Unsent {
+                head: out[of_head..].to_vec(),
+                body: object.body.slice(sent - of_head..),
+                sent: sent as u64,
+                status: object.status,
+                keep_open,
+                record,
+            }));
         }
+        let ended = Instant::now();
+        if worker.journals {
+            stages.set(StageName::ProxyReply, began, started, ended, ended);
+        }
+        worker.finish(&Finished {
+            began,
+            ended,
+            class,
+            status: object.status,
+            bytes_out: sent as u64,
+            stages,
+            client: conn.peer,
+            listener: &conn.listener,
+            route: self.route,
+            asking: self.asking,
+            content_type,
+            hierarchy: Hierarchy::None,
+            peer: b"",
+            cache_status,
+        });
+        Sent::All(keep_open)
+    }
+}
+
+/// Reads an object from disk and sends it: one read, one write. True: the connection stays. `Err`: the request must take the long
+/// way, and takes along what was read.
+pub async fn from_disk(
+    worker: &Rc<Worker>,
+    conn: &mut Conn,
+    on_disk: Box<OnDisk>,
+) -> Result<bool, Box<Incoming>> {
+    let OnDisk {
+        mut incoming,
+        guard,
+        key,
+        hash,
+        route,
+        sequence,
+    } = *on_disk;
+    let (start, shared) = (Instant::now(), &worker.shared);
+    let loaded = match &worker.disk {
+        Some(disk) => disk.finish_load(guard, hash, &key).await,
         None => Err(Unread::Absent),
     };
-    let skips_disk = matches!(loaded, Err(Unread::GivenUp));
-    let object = loaded.ok().map(|loaded| {
-        shared.take_along(loaded.beside, on_disk.sequence);
-        loaded.object
-    });
     let read = Instant::now();
+    let object = match loaded {
+        Ok(loaded) => {
+            shared.take_along(loaded.beside, sequence);
+            loaded.object
+        }
+        Err(unread) => {
+            incoming.skips_disk = unread == Unread::GivenUp;
+            return Err(Box::new(incoming));
+        }
+    };
     let now = worker.unix_ms(read);
-    let foreign = conn.listener.foreign;
-    let object = object.filter(|o| {
-        o.large.is_none()
-            && o.standing.is_fresh_for(foreign, now)
-            && shared.still_valid(o, on_disk.sequence)
-    });
-    let Some(object) = object else {
-        return match on_disk.into_incoming(worker, skips_disk) {
-            Some(incoming) => FromDisk::NotServed(incoming),
-            None => FromDisk::Sent(false),
-        };
-    };
-    let class = match object.standing.flags.contains(StandingFlags::NEGATIVE) {
-        true => Class::NegativeHit,
-        false => Class::DiskHit,
-    };
-    let mut stages = Stages::default();
-    let began = on_disk.began;
+    if object.large.is_some()
+        || !object.standing.is_fresh_for(conn.listener.foreign, now)
+        || !shared.still_valid(&object, sequence)
+    {
+        incoming.loaded = Some(Box::new(Preloaded {
+            object,
+            swap_in: SwapIn { start, end: read },
+            began: sequence,
+        }));
+        return Err(Box::new(incoming));
+    }
+    let (began, mut stages) = (incoming.began, Stages::default());
     if worker.journals {
-        if let Some(accepted) = on_disk.accepted {
+        if let Some(accepted) = incoming.accepted {
             stages.set(StageName::ClientConnect, began, accepted, began, began);
         }
         stages.set(StageName::SwapIn, began, start, read, read);
     }
-    let asking = on_disk.asking(worker);
-    let (unsent, whole) = {
-        let mut out = worker.output.borrow_mut();
-        let (from, to) = write_hit_head(worker, &object, now, on_disk.keep_open, &mut out);
-        let total = out.len() + object.body.len();
-        match send(conn, &mut out, &object.body) {
-            None => {
-                metrics::add(&worker.counters.client_aborts, 1);
-                (None, false)
-            }
-            Some(sent) if sent == total => {
-                let ended = Instant::now();
-                if worker.journals {
-                    stages.set(StageName::ProxyReply, began, read, ended, ended);
-                }
-                worker.finish(&Finished {
-                    began,
-                    ended,
-                    class,
-                    status: object.status,
-                    bytes_out: total as u64,
-                    stages,
-                    client: conn.peer,
-                    listener: &conn.listener,
-                    route: on_disk.route,
-                    asking,
-                    content_type: object.content_type(),
-                    hierarchy: Hierarchy::None,
-                    peer: b"",
-                    cache_status: &out[from..to],
-                });
-                (None, true)
-            }
-            Some(sent) => {
-                let done = Done {
-                    began,
-                    stages,
-                    class,
-                    status: object.status,
-                    bytes_out: total as u64,
-                    route: on_disk.route,
-                    asking: asking.into(),
-                    content_type: object.content_type().to_vec(),
-                    cache_status: out[from..to].to_vec(),
-                };
-                let unsent = Unsent::new(&out, &object.body, sent, done, on_disk.keep_open);
-                (Some(unsent), true)
-            }
+    let kept;
+    let asking = match worker.logs_access {
+        true => {
+            kept = Kept::of(&incoming.head, incoming.head_bytes, true);
+            kept.with_body(0)
         }
+        false => Asking {
+            method: b"GET",
+            ..Asking::default()
+        },
     };
-    let sequence = on_disk.sequence;
+    let hit = Hit {
+        object: &object,
+        now,
+        class: Class::DiskHit,
+        began,
+        started: read,
+        stages,
+        route,
+        keep_open: incoming.head.keep_alive,
+        asking,
+    };
+    let sent = hit.send(worker, conn);
     shared
         .memory
         .promote(&object, |object| shared.may_publish(object, sequence));
-    let keep_open = match unsent {
-        Some(unsent) => send_rest(worker, conn, unsent).await,
-        None => whole && on_disk.keep_open,
-    };
-    FromDisk::Sent(keep_open)
+    Ok(match sent {
+        Sent::All(keep_open) => keep_open,
+        Sent::Some(unsent) => send_rest(worker, conn, *unsent).await,
+        Sent::Gone => false,
+    })
 }
 
 /// Sends what the socket did not take at once. False when the connection is over.
-pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, mut unsent: Unsent) -> bool {
-    let mut whole = true;
-    while unsent.head.has_remaining() || unsent.body.has_remaining() {
-        match pace::write_once(worker, conn, &unsent.head, &unsent.body, None).await {
-            Wrote::Some(n) => {
-                let of_head = n.min(unsent.head.len());
-                unsent.head.advance(of_head);
-                unsent.body.advance(n - of_head);
-            }
-            _ => {
-                whole = false;
-                break;
-            }
-        }
+pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, unsent: Unsent) -> bool {
+    let Unsent {
+        head,
+        body,
+        sent,
+        status,
+        keep_open,
+        record,
+    } = unsent;
+    let (listener, peer) = (Rc::clone(&conn.listener), conn.peer);
+    let reply = H1::new(worker, conn, Version::Http11, false, keep_open);
+    let mut ex = Exchange {
+        worker,
+        listener,
+        peer,
+        body: RequestBody::framed(Framing::None, &worker.shared.limits),
+        reply: Reply::H1(reply.resume(status, sent, head, body.len())),
+        record,
+    };
+    if let Ok(()) = ex.reply.piece(body).await {
+        let _ = ex.reply.end(None).await;
     }
-    let done = unsent.done;
-    let left = (unsent.head.len() + unsent.body.len()) as u64;
-    if !whole {
-        metrics::add(&worker.counters.client_aborts, 1);
-    }
-    let ended = Instant::now();
-    let mut stages = done.stages;
-    stages.set(
-        StageName::ProxyReply,
-        done.began,
-        done.began,
-        done.began,
-        ended,
-    );
-    worker.finish(&Finished {
-        began: done.began,
-        ended,
-        class: done.class,
-        status: done.status,
-        bytes_out: done.bytes_out - left,
-        stages,
-        client: conn.peer,
-        listener: &conn.listener,
-        route: done.route,
-        asking: done.asking.with_body(0),
-        content_type: &done.content_type,
-        hierarchy: Hierarchy::None,
-        peer: b"",
-        cache_status: &done.cache_status,
-    });
-    whole && unsent.keep_open
+    ex.finish() == After::KeepOpen
 }

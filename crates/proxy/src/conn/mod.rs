@@ -6,5 +6,6 @@ pub mod fast;
 pub mod heads;
 pub mod pace;
 pub mod port_purge;
+pub mod socket;
 pub mod switch;
 pub mod tunnel;

@@ -9,19 +9,13 @@
 //!
 //! Not known here: what is sent. Tunnels have a time-out of their own (`tunnel`).
 
-use crate::clock::Instant;
-use std::{io::IoSlice, pin::pin, time::Duration};
-
-use bytes::Bytes;
-use tokio::io::AsyncWriteExt;
-
-use crate::{conn::client::Conn, record::metrics, socket, state::Worker};
+use std::time::Duration;
 
 /// Over how much waiting the rate is taken.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// How often the kernel is asked what the client has taken. Not oftener: it is for those who are slow.
-const ASK_EVERY: Duration = Duration::from_secs(5);
+pub const ASK_EVERY: Duration = Duration::from_secs(5);
 
 /// What one client has taken lately, and how long it was waited for.
 #[derive(Default)]
@@ -33,16 +27,16 @@ pub struct Pace {
     /// Waited for since it took something.
     stalled: Duration,
     /// Waited for since the kernel was asked what it has taken.
-    unasked: Duration,
+    pub unasked: Duration,
     /// What it had not taken then, and what was written since, bytes.
-    untaken: u64,
+    pub untaken: u64,
     /// It was too slow: the connection ends with a reset.
     pub is_cut: bool,
 }
 
 impl Pace {
     /// How much longer it may be waited for.
-    fn patience(&self, stall_max: Duration, rate_min: u64) -> Duration {
+    pub fn patience(&self, stall_max: Duration, rate_min: u64) -> Duration {
         let left = stall_max.saturating_sub(self.stalled);
         if rate_min == 0 {
             return left;
@@ -52,14 +46,15 @@ impl Pace {
         left.min(paid.saturating_sub(self.waited))
     }
 
-    fn wait(&mut self, waited: Duration) {
+    /// The client took nothing for so long.
+    pub fn wait(&mut self, waited: Duration) {
         self.waited += waited;
         self.stalled += waited;
         self.unasked += waited;
     }
 
     /// So much is not taken now.
-    fn ask(&mut self, untaken: u64, rate_min: u64) {
+    pub fn ask(&mut self, untaken: u64, rate_min: u64) {
         let taken = self.untaken.saturating_sub(untaken);
         (self.untaken, self.unasked) = (untaken, Duration::ZERO);
         if taken == 0 {
@@ -81,62 +76,6 @@ pub enum Wrote {
     Nothing,
     /// The client has gone, or is too slow.
     Gone,
-}
-
-/// Writes of `head` and `body` what the socket takes. `at_most`: the longest that it is waited for; without it, until the client is
-/// too slow.
-///
-/// The socket says that it takes more when much of what the kernel keeps for the client, megabytes, is gone, so a client that is merely
-/// slow would look as if it took nothing. The kernel knows.
-pub async fn write_once(
-    worker: &Worker,
-    conn: &mut Conn,
-    head: &Bytes,
-    body: &Bytes,
-    at_most: Option<Duration>,
-) -> Wrote {
-    let plan = &worker.shared.plan;
-    let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
-    let began = Instant::now();
-    loop {
-        let slice_began = Instant::now();
-        let patience = conn.pace.patience(stall_max, rate_min);
-        let left = at_most.map_or(patience, |most| most.saturating_sub(began.elapsed()));
-        let slice = patience.min(left).min(ASK_EVERY);
-        let stream = &mut conn.stream;
-        let write = async {
-            if body.is_empty() {
-                stream.write(head).await
-            } else if head.is_empty() {
-                stream.write(body).await
-            } else {
-                let slices = [IoSlice::new(head), IoSlice::new(body)];
-                stream.write_vectored(&slices).await
-            }
-        };
-        let written = conn.watch.limit(slice, pin!(write)).await;
-        conn.pace.wait(slice_began.elapsed());
-        if written.is_err() || conn.pace.unasked >= ASK_EVERY {
-            let untaken = socket::untaken_bytes(&conn.stream);
-            conn.pace.ask(untaken, rate_min);
-        }
-        match written {
-            Ok(Ok(n)) if n > 0 => {
-                conn.pace.untaken += n as u64;
-                return Wrote::Some(n);
-            }
-            Ok(_) => return Wrote::Gone,
-            Err(_) if conn.pace.patience(stall_max, rate_min).is_zero() => {
-                conn.pace.is_cut = true;
-                metrics::add(&worker.counters.client_connections_slow, 1);
-                // What it has not taken is not left to the kernel, which would keep it for a long time.
-                socket::reset_when_closed(&conn.stream);
-                return Wrote::Gone;
-            }
-            Err(_) if at_most.is_some_and(|most| began.elapsed() >= most) => return Wrote::Nothing,
-            Err(_) => {}
-        }
-    }
 }
 
 #[cfg(test)]

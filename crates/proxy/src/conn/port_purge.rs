@@ -13,23 +13,17 @@
 //!
 //! Not known here: what a purge does (`admin::purge`, which answers here as it does there).
 
-use crate::clock::Instant;
 use std::rc::Rc;
 
-use bytes::Bytes;
-use fields::Fields;
 use http1::{Framing, RequestHead};
-use message::{reason_phrase, write_decimal};
 use profile::Class;
 
 use crate::{
     admin::purge::{self, Order, Purged, What},
-    cache::object,
-    conn::client::{After, Conn},
     record::metrics,
-    reply::answer::{self, Answering},
+    reply::After,
+    request::exchange::{Exchange, Said},
     request::target::{self, Names},
-    state::Worker,
 };
 
 /// What can be asked of a port where nobody may purge.
@@ -41,43 +35,39 @@ const EXPRESSION: &[char] = &[
 ];
 
 /// Answers a PURGE.
-pub async fn answer(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
-    head: &RequestHead,
-) -> After {
-    on.keep_open &= matches!(head.framing, Framing::None | Framing::Length(0));
-    let listener = Rc::clone(&conn.listener);
+pub async fn answer(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
+    let has_no_body = matches!(head.framing, Framing::None | Framing::Length(0));
+    ex.reply.keep_open_if(has_no_body);
+    let listener = Rc::clone(&ex.listener);
     let allowed = &listener.listener.purge_from;
     if allowed.is_empty() {
         let allow: [(&[u8], &[u8]); 1] = [(b"Allow", ALLOW)];
         let reason = "purging is not configured for this port: purge-from, or the admin interface";
-        return answer::own(worker, conn, on, 405, reason, &allow, b"").await;
+        return ex.own(405, reason, &allow, Vec::new()).await;
     }
-    let client = conn.peer.ip().to_canonical();
+    let client = ex.peer.ip().to_canonical();
     if !allowed.iter().any(|net| net.contains(&client)) {
         let reason = "this address may not purge: purge-from names those that may";
-        return answer::own(worker, conn, on, 403, reason, &[], b"").await;
+        return ex.refuse(403, reason, None).await;
     }
     if let Err(misplaced) =
         target::locate(&listener, &head.method, &head.target, head.host.as_deref())
     {
         let (status, reason) = misplaced.answer();
-        return answer::own(worker, conn, on, status, &reason, &[], b"").await;
+        return ex.refuse(status, &reason, None).await;
     }
     let Some(order) = order(head, &listener.listener.address.to_string()) else {
         let reason = "purging by expression is not served, but for one that ends in .* and has no other operator";
-        return answer::own(worker, conn, on, 501, reason, &[], b"").await;
+        return ex.refuse(501, reason, None).await;
     };
     // A permit is for this listener: what only others serve stays.
-    match purge::purge(&worker.shared, &[listener], &order).await {
+    match purge::purge(&ex.worker.shared, &[listener], &order).await {
         Ok(purged) => {
-            metrics::add(&worker.counters.purges, 1);
+            metrics::add(&ex.worker.counters.purges, 1);
             tracing::info!(%client, of = order.text, what = ?order.what, soft = order.soft, durable = purged.durable, "purge");
-            say(worker, conn, on, &purged).await
+            say(ex, &purged).await
         }
-        Err(reason) => answer::own(worker, conn, on, 400, reason, &[], b"").await,
+        Err(reason) => ex.refuse(400, reason, None).await,
     }
 }
 
@@ -117,33 +107,20 @@ fn order(head: &RequestHead, address: &str) -> Option<Order> {
 }
 
 /// The answer of the admin interface to the same purge.
-async fn say(worker: &Worker, conn: &mut Conn, on: &mut Answering, purged: &Purged) -> After {
+async fn say(ex: &mut Exchange<'_>, purged: &Purged) -> After {
     let (status, class) = match purged.durable {
         true => (200, Class::Uncachable),
         false => (503, Class::Error),
     };
     let mut body = serde_json::to_vec_pretty(purged).expect("its members are text and numbers");
     body.push(b'\n');
-    let mut fields = Fields::new();
-    fields.push(b"Date", &httpcache::format_date(worker.now_ms()));
-    fields.push(b"Content-Type", b"application/json");
-    fields.push(b"Cache-Control", b"no-store");
-    let mut out = Vec::with_capacity(256);
-    object::write_head(status, reason_phrase(status), &fields, &mut out);
-    out.extend_from_slice(b"Content-Length: ");
-    write_decimal(body.len() as u64, &mut out);
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(&worker.shared.via_line);
-    on.end_head(&mut out);
-    let said: answer::Said<'_> = (status, class, b"application/json", b"");
-    answer::whole(
-        worker,
-        conn,
-        on,
-        said,
-        out,
-        Bytes::from(body),
-        Instant::now(),
-    )
-    .await
+    let json = "application/json";
+    let said = Said {
+        class,
+        content_type: json.as_bytes(),
+        age_s: None,
+        cache_status: Vec::new(),
+    };
+    ex.own_body(said, status, Some(json), &[], body.into())
+        .await
 }

@@ -7,34 +7,33 @@ use crate::clock::Instant;
 use std::rc::Rc;
 
 use bytes::BytesMut;
+use fields::Fields;
 use http1::{RequestHead, ResponseHead};
-use profile::{Class, StageName, access::Hierarchy};
+use profile::{Class, StageName};
 
 use crate::{
-    cache::object,
-    conn::client::{After, Conn},
     conn::tunnel,
-    fetch::pass::{self, nothing_sent},
-    fetch::upstream::Upstream,
+    origin::upstream::Upstream,
     origin::{ConnectTimes, Destination, Lease},
+    plan::Role,
     record::metrics,
-    reply::answer::{self, Answering, Sent},
-    state::{Phase, Worker},
+    reply::{After, ReplyHead},
+    request::exchange::Exchange,
+    request::methods,
+    state::Phase,
 };
 
-/// The origin switches protocols: from here on bytes are moved both ways.
+/// The origin switches protocols: from here on bytes are moved both ways. `is_asked`: to one that the client asked for.
 pub async fn upgraded(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
-    wanted: bool,
+    ex: &mut Exchange<'_>,
+    is_asked: bool,
     upstream: Upstream,
     response: &ResponseHead,
 ) -> After {
-    on.keep_open = false;
-    if !wanted {
+    if !is_asked {
+        ex.reply.keep_open_if(false);
         let reason = "the origin switched protocols without being asked";
-        return answer::own(worker, conn, on, 502, reason, &[], b"").await;
+        return ex.refuse(502, reason, None).await;
     }
     let mut fields = response.fields.clone();
     let protocol = fields.first(b"upgrade").map(<[u8]>::to_vec);
@@ -43,30 +42,27 @@ pub async fn upgraded(
     if let Some(protocol) = protocol {
         fields.push(b"Upgrade", &protocol);
     }
-    let mut out = Vec::with_capacity(256);
-    object::write_head(101, "Switching Protocols", &fields, &mut out);
-    out.extend_from_slice(b"\r\n");
-    if answer::raw(worker, conn, out).await.is_err() {
-        return on.finish(worker, conn, &nothing_sent(Class::Tunnel));
-    }
+    let head = ReplyHead::new(101, "Switching Protocols", &fields);
     let (lease, leftover) = upstream.into_parts();
-    splice(worker, conn, on, lease, leftover, 101).await
+    splice(ex, &head, lease, leftover).await
 }
 
+/// Sends the head that ends HTTP on the client's connection, and joins it with the origin's.
 async fn splice(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
+    ex: &mut Exchange<'_>,
+    head: &ReplyHead,
     mut lease: Lease,
     from_origin: BytesMut,
-    status: u16,
 ) -> After {
-    metrics::add(&worker.counters.tunnels, 1);
+    let Ok(conn) = ex.reply.switch(head).await else {
+        return ex.abandon(Class::Tunnel);
+    };
+    metrics::add(&ex.worker.counters.tunnels, 1);
     let started = Instant::now();
     let from_client = std::mem::take(&mut conn.input);
     conn.input_taken();
-    let idle = worker.shared.plan.timeouts.tunnel_idle;
-    let mut phase = worker.shared.phase.subscribe();
+    let idle = ex.worker.shared.plan.timeouts.tunnel_idle;
+    let mut phase = ex.worker.shared.phase.subscribe();
     let moved = {
         let splice = tunnel::splice(
             &mut conn.stream,
@@ -81,51 +77,34 @@ async fn splice(
             _ = phase.wait_for(|p| *p == Phase::Stopping) => None,
         }
     };
-    on.keep_open = false;
-    let bytes = moved.as_ref().map_or(0, |end| end.origin_to_client_bytes);
-    let sent = moved.map_or(0, |end| end.client_to_origin_bytes);
-    conn.body_bytes.set(conn.body_bytes.get() + sent);
-    let sent = Sent {
-        class: Class::Tunnel,
-        status,
-        bytes,
-        started,
-        content_type: b"",
-        cache_status: b"",
-        gone: false,
-    };
-    on.finish(worker, conn, &sent)
+    let to_client = moved.as_ref().map_or(0, |end| end.origin_to_client_bytes);
+    ex.body.received += moved.map_or(0, |end| end.client_to_origin_bytes);
+    ex.finish_tunnel(started, to_client)
 }
 
 /// CONNECT (RFC 9110 §9.3.6): a tunnel to one of the permitted ports.
-pub async fn connect(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
-    head: &RequestHead,
-) -> After {
-    let listener = Rc::clone(&conn.listener);
-    on.keep_open = false;
-    if !matches!(listener.listener.role, crate::plan::Role::Forward(_)) {
-        let allow = [pass::allow(&listener)];
+pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
+    let (worker, listener) = (ex.worker, Rc::clone(&ex.listener));
+    ex.reply.keep_open_if(false);
+    if !matches!(listener.listener.role, Role::Forward(_)) {
+        let allow = [methods::allow(&listener)];
         let reason = "CONNECT is for forward proxies";
-        return answer::own(worker, conn, on, 405, reason, &allow, b"").await;
+        return ex.own(405, reason, &allow, Vec::new()).await;
     }
     let parts = message::Authority::parse(&head.target).and_then(|to| Some((to.host, to.port?)));
     let Some((host, port)) = parts else {
-        return answer::own(worker, conn, on, 400, "CONNECT needs host:port", &[], b"").await;
+        return ex.refuse(400, "CONNECT needs host:port", None).await;
     };
     if listener.destinations.check_connect_port(port).is_err() {
         let reason = "tunnels to this port are not allowed (forward.connect-ports)";
-        return answer::own(worker, conn, on, 403, reason, &[], b"").await;
+        return ex.refuse(403, reason, None).await;
     }
     let destination = Destination {
         tls: false,
         host: host.to_ascii_lowercase().as_str().into(),
         port,
     };
-    on.hierarchy = Hierarchy::Direct;
-    on.peer = host.as_bytes().to_vec();
+    ex.record.asks(&host.into());
     let mut times = ConnectTimes::default();
     let asked = Instant::now();
     let connected = worker
@@ -133,33 +112,17 @@ pub async fn connect(
         .connect(&destination, &listener.destinations, &mut times)
         .await;
     if let Some((start, end)) = times.dns {
-        on.stages.set(StageName::Dns, on.began, start, end, end);
+        ex.record.stage(StageName::Dns, start, end, end);
     }
     let lease = match connected {
         Ok(lease) => lease,
-        Err(error) => {
-            return answer::own(
-                worker,
-                conn,
-                on,
-                error.status(),
-                &error.to_string(),
-                &[],
-                b"",
-            )
-            .await;
-        }
+        Err(error) => return ex.refuse(error.status(), &error.to_string(), None).await,
     };
     metrics::add(&worker.counters.origin_connections, 1);
     let now = Instant::now();
-    on.stages
-        .set(StageName::ProxyConnect, on.began, asked, now, now);
+    (ex.record).stage(StageName::ProxyConnect, asked, now, now);
     //= rfc9110 §9.3.6   a successful answer to CONNECT has neither Content-Length nor Transfer-Encoding
-    let mut out = b"HTTP/1.1 200 Connection established\r\n".to_vec();
-    out.extend_from_slice(&worker.shared.via_line);
-    out.extend_from_slice(b"\r\n");
-    if answer::raw(worker, conn, out).await.is_err() {
-        return on.finish(worker, conn, &nothing_sent(Class::Tunnel));
-    }
-    splice(worker, conn, on, lease, BytesMut::new(), 200).await
+    let mut head = ReplyHead::new(200, "Connection established", &Fields::new());
+    head.add_lines(&worker.shared.via_line);
+    splice(ex, &head, lease, BytesMut::new()).await
 }

@@ -33,15 +33,15 @@ use std::{
 
 use bytes::Bytes;
 use fields::Fields;
+use http1::ResponseHead;
 use store::{KeyHash, Sequence};
 
 pub use table::{Flights, Held, Join};
 
 use crate::{
     cache::object::Object,
-    fetch::task::{FetchError, Response},
-    fetch::upstream::Moments,
-    reply::interim::{Hint, INTERIM_MAX},
+    fetch::response::{FetchError, Response},
+    origin::outcome::{INTERIM_MAX, Moments},
 };
 
 /// Tables of flights; a power of two.
@@ -65,6 +65,19 @@ pub enum FirstEvent {
     Validated(Arc<Validated>),
     /// There is none.
     Failed(Arc<FetchError>),
+}
+
+/// An interim response (RFC 9110 §15.2) to a fetch.
+///
+/// It goes to the request that began the fetch, and to those that have sent the very same fields: nothing in an interim response says
+/// whom it is for, and the answer that would say so is not there yet. For requests that are equal the origin could not have
+/// meant one and not the other.
+#[derive(Clone)]
+pub struct Hint {
+    /// Its head, as it goes on.
+    pub head: Arc<ResponseHead>,
+    /// The fields of the request it was sent to.
+    pub asked_with: Arc<Fields>,
 }
 
 /// What a reader that waits for the head hears.

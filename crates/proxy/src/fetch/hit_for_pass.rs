@@ -54,6 +54,14 @@ impl Party {
         }
     }
 
+    /// The key under which requests of this party share a fetch: those with Authorization only among themselves.
+    pub fn key(self, mut key: Vec<u8>) -> Vec<u8> {
+        if self == Party::Authorised {
+            key.extend_from_slice(b"\nauthorization");
+        }
+        key
+    }
+
     /// A key for what is remembered of his like.
     fn of_key(self, key: KeyHash) -> KeyHash {
         // Any constants: they keep the three apart.

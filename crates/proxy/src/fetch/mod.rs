@@ -3,8 +3,9 @@
 pub mod flight;
 pub mod hit_for_pass;
 pub mod pass;
-pub mod request_body;
+pub mod prepare;
+pub mod response;
 pub mod share;
 pub mod storing;
 pub mod task;
-pub mod upstream;
+pub mod whom;

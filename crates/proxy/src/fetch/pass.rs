@@ -12,27 +12,29 @@ use std::{pin::pin, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;
-use http1::{Framing, RequestHead, ResponseHead};
+use http1::{Framing, ResponseHead};
 use httpcache::cache_status::{CacheStatus, Forward};
 use message::Seen;
-use profile::{Class, StageName, access::Hierarchy};
+use profile::Class;
 
 use crate::{
-    cache::object,
-    conn::client::{After, Conn},
     conn::switch,
-    fetch::request_body::ClientBody,
-    fetch::task,
-    fetch::upstream::{self, Body, Moved, Upstream, UpstreamError},
-    origin::Destination,
-    plan::Role,
+    deadline::Watch,
+    fetch::prepare,
+    fetch::whom::whom_to_ask,
+    listener::ListenerState,
+    origin::outcome::UpstreamError,
+    origin::upstream::{self, Body, Moved, Upstream, framed, is_interim},
     record::metrics,
-    reply::answer::{self, Answering, Sent},
-    reply::interim::{self, is_interim},
-    request::exchange::Wanted,
+    reply::{After, Gone, Length, ReplyHead},
+    request::body::{BodyError, Part},
+    request::exchange::{Exchange, Said},
+    request::head,
     request::named::named_uris,
+    request::onward,
     request::target,
-    state::{ListenerState, Worker},
+    request::wanted::Wanted,
+    state::Worker,
 };
 
 /// How long a client that expects `100 Continue` waits for the origin's word before it gets ours.
@@ -40,176 +42,64 @@ const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 /// How long an origin that takes no more of a body is listened to.
 const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 
-/// OPTIONS and TRACE that end here (RFC 9110 §7.6.2): `None` when they are to be passed on.
-pub async fn final_recipient(
-    worker: &Worker,
-    conn: &mut Conn,
-    on: &mut Answering,
-    head: &RequestHead,
-) -> Option<After> {
-    let last = head
-        .fields
-        .first(b"max-forwards")
-        .is_some_and(|v| v.trim_ascii().iter().all(|&b| b == b'0') && !v.is_empty());
-    on.keep_open &= head.framing == Framing::None;
-    if head.method == "TRACE" {
-        // Reflecting a request shows a script the cookies it may not read; nobody needs it.
-        let allow = [allow(&conn.listener)];
-        return Some(answer::own(worker, conn, on, 405, "TRACE is not served", &allow, b"").await);
-    }
-    if last || head.target == "*" {
-        let allow = [allow(&conn.listener)];
-        return Some(answer::own(worker, conn, on, 200, "", &allow, b"").await);
-    }
-    None
-}
-
-/// The Allow field of a listener.
-pub fn allow(listener: &ListenerState) -> (&'static [u8], &'static [u8]) {
-    const ALL: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
-    const CONNECT: &[u8] = b", CONNECT";
-    let is_forward = matches!(listener.listener.role, Role::Forward(_));
-    let allowed = match is_forward && !listener.destinations.connect_ports.is_empty() {
-        true => ALL,
-        false => &ALL[..ALL.len() - CONNECT.len()],
-    };
-    (b"Allow", allowed)
-}
-
 /// Moves a request and its answer without storing either.
-pub async fn exchange(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
-    wanted: &Wanted,
-    why: Forward,
-) -> After {
-    let head = &wanted.head;
-    let upgrade = wanted.upgrade.clone();
-    let request = request_bytes(worker, wanted, upgrade.as_deref());
-    on.hierarchy = Hierarchy::Direct;
-    on.peer = wanted.asked.destination.host.as_bytes().to_vec();
-
+pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> After {
+    let worker = ex.worker;
+    let request = request_bytes(worker, wanted);
+    ex.record.asks(&wanted.asked.destination.host);
     let asked_at = worker.now_ms();
     let began = worker.shared.store.sequence(wanted.primary);
-    let mut body = ClientBody::new(worker, head);
-    let (upstream, response) = match ask(
-        worker,
-        conn,
-        &wanted.asked.destination,
-        head,
-        &request,
-        &mut body,
-    )
-    .await
-    {
+    let mut upload = Upload::of(wanted.head.framing);
+    let (upstream, response) = match ask(ex, wanted, &request, &mut upload).await {
         Ok(answered) => answered,
-        Err(Failure::Client) => {
-            on.keep_open = false;
-            return on.finish(worker, conn, &nothing_sent(Class::Error));
-        }
-        Err(Failure::BadBody(status, reason)) => {
-            on.keep_open = false;
-            return answer::own(worker, conn, on, status, reason, &[], b"").await;
-        }
-        Err(Failure::Origin(error)) => {
-            worker.counters.origin_failed(error.token());
-            on.keep_open &= body.is_through();
-            if on.head_only()
-                && !wanted.bypass
-                && let Some(after) = crate::request::head::instead(
-                    worker,
-                    conn,
-                    on,
-                    wanted,
-                    why,
-                    error.status(),
-                    true,
-                )
-                .await
-            {
-                return after;
-            }
-            let mut status = Vec::with_capacity(64);
-            CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status)
-                .detail(error.token());
-            return answer::own(
-                worker,
-                conn,
-                on,
-                error.status(),
-                &error.to_string(),
-                &[],
-                &status,
-            )
-            .await;
-        }
+        Err(failure) => return failed(ex, wanted, why, failure).await,
     };
-    // Whoever answers it from now on, and with what: behind an early answer is more of the body, and no request.
-    on.keep_open &= body.is_through();
-    let moments = upstream.moments;
-    on.stages.set(
-        StageName::ServerReply,
-        on.began,
-        moments.asked,
-        moments.first,
-        Instant::now(),
-    );
-    if let Some((start, end)) = moments.connect {
-        on.stages
-            .set(StageName::ProxyConnect, on.began, start, end, end);
-    }
-    if let Some((start, end)) = moments.dns {
-        on.stages.set(StageName::Dns, on.began, start, end, end);
-    }
+    // Whatever answers it from now on: behind an early answer is more of the body, and no request.
+    ex.reply.keep_open_if(ex.body.is_through());
+    ex.record.moments(&upstream.moments);
     if response.status == 101 {
-        let asked = upgrade.is_some_and(|asked| is_one_of(&response, &asked));
-        return switch::upgraded(worker, conn, on, asked, upstream, &response).await;
+        let asked = wanted.upgrade.as_ref();
+        let is_asked = asked.is_some_and(|asked| is_one_of(&response, asked));
+        return switch::upgraded(ex, is_asked, upstream, &response).await;
     }
-    invalidate(worker, &conn.listener, wanted, &response).await;
-    let listener = Rc::clone(&conn.listener);
-    if on.head_only() && !wanted.bypass {
-        crate::request::head::note(worker, &listener, wanted, &response, asked_at, began).await;
+    invalidate(worker, &ex.listener, wanted, &response).await;
+    if ex.reply.is_head_only() && !wanted.bypass {
+        head::note(worker, &ex.listener, wanted, &response, asked_at, began).await;
+        let failure = (response.status, false);
         if matches!(response.status, 500 | 502..=504)
-            && let Some(after) =
-                crate::request::head::instead(worker, conn, on, wanted, why, response.status, false)
-                    .await
+            && let Some(after) = head::instead(ex, wanted, why, failure).await
         {
             return after;
         }
     }
     let mut status = Vec::with_capacity(64);
     CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status).detail("pass");
-    relay(worker, conn, on, upstream, &response, body, &status).await
+    relay(ex, upstream, &response, upload, status).await
 }
 
-/// The protocols that a client asks to switch to, if it may.
-pub fn asked_upgrade(head: &RequestHead) -> Option<Vec<u8>> {
-    if !head.seen.intersects(Seen::UPGRADE) || head.framing != Framing::None {
-        return None;
+/// There is no answer to pass on.
+async fn failed(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward, failure: Failure) -> After {
+    let worker = ex.worker;
+    let error = match failure {
+        Failure::Client(BodyError::Gone) => return ex.abandon(Class::Error),
+        Failure::Client(BodyError::Bad(status, reason)) => {
+            ex.reply.keep_open_if(false);
+            return ex.refuse(status, reason, None).await;
+        }
+        Failure::Origin(error) => error,
+    };
+    worker.counters.origin_failed(error.token());
+    ex.reply.keep_open_if(ex.body.is_through());
+    if ex.reply.is_head_only() && !wanted.bypass {
+        let failure = (error.status(), true);
+        if let Some(after) = head::instead(ex, wanted, why, failure).await {
+            return after;
+        }
     }
-    //= rfc9110 §7.8   must be ignored in an HTTP/1.0 request, and sent with an upgrade option in Connection
-    let is_option = |option: &[u8]| option.eq_ignore_ascii_case(b"upgrade");
-    if head.version != message::Version::Http11
-        || !head.fields.members(b"connection").any(is_option)
-    {
-        return None;
-    }
-    let protocols = head.fields.first(b"upgrade")?;
-    may_switch_to(protocols).then(|| protocols.to_vec())
-}
-
-/// May a client ask the origin for these protocols? Other versions of HTTP it may not: behind the switch are further
-/// requests, which nobody here would look at. The field is dropped then, and the answer is an ordinary one.
-//= rfc9110 §7.8   a server may ignore Upgrade; §7.6.1: it is for this hop alone
-pub fn may_switch_to(protocols: &[u8]) -> bool {
-    fields::split_list(protocols).all(|protocol| {
-        let name = protocol.split(|&b| b == b'/').next().unwrap_or_default();
-        let http = ["h2c", "h2", "h3", "http"];
-        !http
-            .iter()
-            .any(|http| name.eq_ignore_ascii_case(http.as_bytes()))
-    })
+    let mut status = Vec::with_capacity(64);
+    CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status).detail(error.token());
+    let reason = error.to_string();
+    ex.own(error.status(), &reason, &[], status).await
 }
 
 /// Does the origin switch to a protocol that it was asked for?
@@ -219,19 +109,6 @@ fn is_one_of(response: &ResponseHead, asked: &[u8]) -> bool {
     let is_asked =
         |chosen: &[u8]| fields::split_list(asked).any(|a| a.eq_ignore_ascii_case(chosen));
     chosen.peek().is_some() && chosen.all(is_asked)
-}
-
-/// Nothing was sent: the client has gone.
-pub fn nothing_sent(class: Class) -> Sent<'static> {
-    Sent {
-        class,
-        status: 0,
-        bytes: 0,
-        started: Instant::now(),
-        content_type: b"",
-        cache_status: b"",
-        gone: true,
-    }
 }
 
 /// How long the answer to an unsafe method waits for the disk to remember what it made untrue.
@@ -260,11 +137,9 @@ async fn invalidate(
     }
 }
 
-fn request_bytes(worker: &Worker, wanted: &Wanted, upgrade: Option<&[u8]>) -> Vec<u8> {
+fn request_bytes(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
     let head = &wanted.head;
-    let mut fields = Fields::clone(&wanted.request);
-    message::remove_hop_by_hop(&mut fields);
-    fields.remove(b"proxy-authorization");
+    let mut fields = onward::end_to_end(&wanted.request);
     match head.framing {
         Framing::Chunked => fields.push(b"Transfer-Encoding", b"chunked"),
         // As we have read it: a leading 0, which some take for octal, does not go on.
@@ -274,7 +149,7 @@ fn request_bytes(worker: &Worker, wanted: &Wanted, upgrade: Option<&[u8]>) -> Ve
         }
         _ => {}
     }
-    if let Some(protocol) = upgrade {
+    if let Some(protocol) = &wanted.upgrade {
         fields.push(b"Connection", b"Upgrade");
         fields.push(b"Upgrade", protocol);
     }
@@ -289,16 +164,12 @@ fn request_bytes(worker: &Worker, wanted: &Wanted, upgrade: Option<&[u8]>) -> Ve
             left.saturating_sub(1).to_string().as_bytes(),
         );
     }
-    task::write_request(worker, &head.method, head.version, &wanted.asked, &fields)
+    onward::request(worker, &head.method, head.version, &wanted.asked, &fields)
 }
 
 /// Why there is no answer to pass on.
-pub enum Failure {
-    /// The client went away or stopped sending.
-    Client,
-    /// Its body is malformed, or did not come in time.
-    BadBody(u16, &'static str),
-    /// The origin failed.
+enum Failure {
+    Client(BodyError),
     Origin(UpstreamError),
 }
 
@@ -308,270 +179,239 @@ impl From<UpstreamError> for Failure {
     }
 }
 
+impl From<BodyError> for Failure {
+    fn from(error: BodyError) -> Failure {
+        Failure::Client(error)
+    }
+}
+
+/// What is on its way from the request body to the origin.
+#[derive(Default)]
+pub struct Upload {
+    is_chunked: bool,
+    /// Framed, and not yet written (and flushed) to the origin.
+    unsent: Option<Bytes>,
+}
+
+impl Upload {
+    fn of(framing: Framing) -> Upload {
+        Upload {
+            is_chunked: framing == Framing::Chunked,
+            unsent: None,
+        }
+    }
+
+    fn put(&mut self, part: Option<Part>) {
+        self.unsent = part.map(|part| framed(part, self.is_chunked));
+    }
+}
+
+/// What came first while a body went up.
+enum Heard {
+    /// The origin says something.
+    Origin,
+    /// The body has moved on.
+    Body,
+    /// The origin takes no more of it.
+    Refused(UpstreamError),
+}
+
+/// Moves the body on, until there is something to hear from the origin.
+async fn move_body(
+    ex: &mut Exchange<'_>,
+    upload: &mut Upload,
+    upstream: &mut Upstream,
+    watch: &Watch,
+) -> Result<Heard, BodyError> {
+    let Some(unsent) = &mut upload.unsent else {
+        let limit = ex.worker.shared.plan.timeouts.client_body;
+        return tokio::select! {
+            biased;
+            () = upstream.readable(ex.worker) => Ok(Heard::Origin),
+            part = ex.body.next(&mut ex.reply, limit) => {
+                upload.put(part?);
+                Ok(Heard::Body)
+            }
+        };
+    };
+    match upstream.write_or_hear(ex.worker, watch, unsent).await {
+        Ok(Moved::Heard) => Ok(Heard::Origin),
+        Ok(Moved::Sent) => {
+            upload.unsent = None;
+            ex.body.taken();
+            Ok(Heard::Body)
+        }
+        Err(error) => Ok(Heard::Refused(error)),
+    }
+}
+
 /// Sends head and body, and waits for the final head, which may come before the body is through.
 async fn ask(
-    worker: &Worker,
-    conn: &mut Conn,
-    destination: &Destination,
-    head: &RequestHead,
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
     request: &[u8],
-    body: &mut ClientBody,
+    upload: &mut Upload,
 ) -> Result<(Upstream, ResponseHead), Failure> {
+    let (worker, head) = (ex.worker, &wanted.head);
+    let (method, listener) = (head.method.as_str(), Rc::clone(&ex.listener));
+    let whom = whom_to_ask(&wanted.asked, &listener);
+    let watch = worker.deadlines.watch();
     //= rfc9112 §9.3.1   only what can be repeated may be sent on a connection that may be dying
     //= rfc9110 §9.2.2   idempotent: PUT and DELETE as well. Not with a body, which is not kept to be sent again
-    let is_idempotent = matches!(
-        head.method.as_str(),
-        "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"
-    );
-    let repeatable = is_idempotent && body.is_done();
-    let rules = &Rc::clone(&conn.listener).destinations;
-    if repeatable {
-        let watch = worker.deadlines.watch();
-        let (mut upstream, mut response) =
-            upstream::ask(worker, &watch, destination, rules, &head.method, request).await?;
+    let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
+    if is_idempotent && ex.body.is_done() {
+        let asked = upstream::ask(worker, &watch, &whom, method, request).await;
+        let (mut upstream, mut response) = asked?;
         while is_interim(&response) {
-            pass_interim(worker, conn, head, &response).await?;
-            response = upstream.head(worker, &watch, &head.method).await?;
+            pass_interim(ex, wanted, &response).await?;
+            response = upstream.head(worker, &watch, method).await?;
         }
         return Ok((upstream, response));
     }
-    let watch = worker.deadlines.watch();
-    let (lease, _, moments) = upstream::connect(worker, destination, rules, true).await?;
+    let (lease, _, moments) = upstream::connect(worker, &whom, true).await?;
     let mut upstream = Upstream::new(lease, moments);
     upstream.send(worker, &watch, request).await?;
-    let mut waits_for_continue = head.expect_continue && !body.is_done();
+    let mut waits_for_continue = head.expect_continue && !ex.body.is_done();
     loop {
-        if body.is_done() {
-            let response = upstream.head(worker, &watch, &head.method).await?;
-            if response.status >= 200 || response.status == 101 {
-                return Ok((upstream, response));
-            }
-            pass_interim(worker, conn, head, &response).await?;
-            continue;
-        }
         if waits_for_continue {
-            let answered = watch
-                .limit(CONTINUE_WAIT, pin!(upstream.readable(worker)))
-                .await;
-            match answered {
-                Ok(()) => {
-                    let response = upstream.head(worker, &watch, &head.method).await?;
-                    if response.status >= 200 || response.status == 101 {
-                        return Ok((upstream, response));
-                    }
-                    waits_for_continue = response.status != 100;
-                    pass_interim(worker, conn, head, &response).await?;
-                }
-                Err(_) => {
-                    // The origin says nothing: it may not know the expectation. The body goes on its way.
-                    waits_for_continue = false;
-                    answer::raw(worker, conn, b"HTTP/1.1 100 Continue\r\n\r\n".to_vec())
-                        .await
-                        .map_err(|_| Failure::Client)?;
-                }
+            let heard = pin!(upstream.readable(worker));
+            if watch.limit(CONTINUE_WAIT, heard).await.is_err() {
+                // The origin says nothing: it may not know the expectation. The body goes on its way.
+                waits_for_continue = false;
+                let continued = ex.reply.interim(100, "", &Fields::new()).await;
+                continued.map_err(|Gone| BodyError::Gone)?;
+                continue;
             }
-            continue;
-        }
-        // Either more of the body, or an early answer.
-        let early = match &mut body.unsent {
-            None => tokio::select! {
-                biased;
-                () = upstream.readable(worker) => true,
-                piece = body.next(worker, conn) => {
-                    body.unsent = piece?;
-                    false
-                }
-            },
-            Some(unsent) => match upstream.write_or_hear(worker, &watch, unsent).await {
-                Ok(Moved::Heard) => true,
-                Ok(Moved::Sent) => {
-                    body.unsent = None;
-                    false
-                }
-                Err(error) => {
+        } else if !ex.body.is_done() {
+            match move_body(ex, upload, &mut upstream, &watch).await? {
+                Heard::Origin => {}
+                Heard::Body => continue,
+                Heard::Refused(error) => {
                     // It may have said why before it closed.
-                    let last_word = upstream.head(worker, &watch, &head.method);
-                    return match tokio::time::timeout(LAST_WORD_WAIT, last_word).await {
+                    let last_word = upstream.head(worker, &watch, method);
+                    let last_word = tokio::time::timeout(LAST_WORD_WAIT, last_word).await;
+                    return match last_word {
                         Ok(Ok(response)) if response.status >= 200 => {
-                            body.stop();
+                            ex.body.stop();
+                            upload.unsent = None;
                             Ok((upstream, response))
                         }
                         _ => Err(error.into()),
                     };
                 }
-            },
-        };
-        if early {
-            let response = upstream.head(worker, &watch, &head.method).await?;
-            if response.status >= 200 || response.status == 101 {
-                return Ok((upstream, response));
             }
-            pass_interim(worker, conn, head, &response).await?;
         }
+        let response = upstream.head(worker, &watch, method).await?;
+        if !is_interim(&response) {
+            return Ok((upstream, response));
+        }
+        waits_for_continue &= response.status != 100;
+        pass_interim(ex, wanted, &response).await?;
     }
 }
 
-/// Shows an interim response to a client that can understand it (RFC 9110 §15.2).
+/// Shows an interim response to a client that can understand it; 100 only to one that expects it.
 async fn pass_interim(
-    worker: &Worker,
-    conn: &mut Conn,
-    head: &RequestHead,
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
     interim: &ResponseHead,
-) -> Result<(), Failure> {
-    let asked = interim.status != 100 || head.expect_continue;
-    if head.version != message::Version::Http11 || !asked {
+) -> Result<(), BodyError> {
+    if interim.status == 100 && !wanted.head.expect_continue {
         return Ok(());
     }
-    answer::raw(worker, conn, interim::write(worker, interim))
-        .await
-        .map_err(|_| Failure::Client)
+    let head = prepare::interim(ex.worker, interim);
+    let shown = ex.reply.interim(head.status, &head.reason, &head.fields);
+    shown.await.map_err(|Gone| BodyError::Gone)
 }
 
 /// Passes the final answer on; what is left of the request body goes along.
 pub async fn relay(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
+    ex: &mut Exchange<'_>,
     upstream: Upstream,
     response: &ResponseHead,
-    body: ClientBody,
-    cache_status: &[u8],
+    mut upload: Upload,
+    cache_status: Vec<u8>,
 ) -> After {
-    let started = Instant::now();
+    let (worker, started) = (ex.worker, Instant::now());
     // An answer before the end of the body: both go on, and neither connection is used again (RFC 9112 §9.5).
-    let mut body = body;
-    let early = !body.is_done();
-    on.keep_open &= !early;
-    let mut head = Vec::with_capacity(512);
-    let mut fields =
-        task::response_fields(worker, &response.fields, response.version, worker.now_ms());
-    if on.head_only() || response.status == 304 {
+    let is_early = !ex.body.is_done();
+    ex.reply.keep_open_if(!is_early);
+    let at = worker.unix_ms(started);
+    let mut fields = prepare::response_fields(worker, &response.fields, response.version, at);
+    let is_bodiless = ex.reply.is_head_only() || matches!(response.status, 204 | 304);
+    if (ex.reply.is_head_only() || response.status == 304)
+        && let Some(length) = response.fields.first(b"content-length")
+    {
         // The length of what was not sent is information about the representation.
-        if let Some(length) = response.fields.first(b"content-length") {
-            fields.push(b"Content-Length", length);
-        }
+        fields.push(b"Content-Length", length);
     }
-    let content_type = fields.first(b"content-type").unwrap_or_default().to_vec();
-    let reason = if response.reason.is_empty() {
-        message::reason_phrase(response.status)
-    } else {
-        &response.reason
+    let said = Said {
+        class: Class::Uncachable,
+        content_type: fields.first(b"content-type").unwrap_or_default(),
+        age_s: None,
+        cache_status,
     };
-    object::write_head(response.status, reason, &fields, &mut head);
-    let bodiless = on.head_only() || response.status == 204 || response.status == 304;
-    let chunked = match response.framing {
-        Framing::Length(length) if !bodiless => {
-            head.extend_from_slice(b"Content-Length: ");
-            message::write_decimal(length, &mut head);
-            head.extend_from_slice(b"\r\n");
-            false
-        }
-        Framing::Chunked | Framing::UntilClose if !bodiless && on.http11 => {
-            head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
-            true
-        }
-        Framing::Chunked | Framing::UntilClose if !bodiless => {
-            on.keep_open = false;
-            false
-        }
-        _ => false,
+    let length = match response.framing {
+        _ if is_bodiless => Length::None,
+        Framing::None => Length::None,
+        Framing::Length(bytes) => Length::Known(bytes),
+        Framing::Chunked | Framing::UntilClose => Length::Unknown,
     };
-    head.extend_from_slice(b"Cache-Status: ");
-    head.extend_from_slice(cache_status);
-    head.extend_from_slice(b"\r\n");
-    on.end_head(&mut head);
+    let head = ReplyHead::new(response.status, &response.reason, &fields);
+    ex.begin(said, head, length, started);
+    let mut body = upstream.body(worker, response);
+    if is_early {
+        body.forbid_reuse();
+    }
     let watch = worker.deadlines.watch();
-    let mut origin_body = upstream.body(worker, response);
-    if early {
-        origin_body.forbid_reuse();
-    }
-    let mut bytes = 0;
-    let mut gone = false;
-    let mut lead = head;
     loop {
-        let next = if body.is_done() {
-            origin_body.next(worker, &watch).await
-        } else if let Some(unsent) = &mut body.unsent {
-            match origin_body.write_or_hear(worker, &watch, unsent).await {
-                Ok(Moved::Heard) => origin_body.next(worker, &watch).await,
-                Ok(Moved::Sent) => {
-                    body.unsent = None;
-                    continue;
-                }
-                Err(_) => {
-                    body.stop(); // it wants no more of it; its answer still counts
-                    continue;
-                }
+        let sent = match next_of_both(ex, &mut body, &mut upload, &watch).await {
+            Ok(Some(piece)) => ex.reply.piece(piece).await,
+            Ok(None) => {
+                let _ = ex.reply.end(body.take_trailers().as_ref()).await;
+                break;
             }
-        } else {
-            tokio::select! {
-                biased;
-                piece = origin_body.next(worker, &watch) => piece,
-                more = body.next(worker, conn) => {
-                    match more {
-                        Ok(more) => body.unsent = more,
-                        Err(_) => body.stop(), // the client stopped sending; it may still read
-                    }
-                    continue;
-                }
-            }
-        };
-        let piece = match next {
-            Ok(piece) => piece,
             Err(error) => {
                 worker.counters.origin_failed(error.token());
                 tracing::debug!(%error, "a response broke off");
-                if let Ok(n) = answer::write_both(worker, conn, lead.into(), Bytes::new()).await {
-                    bytes += n;
-                }
-                let marked = chunked || matches!(response.framing, Framing::Length(_));
-                on.break_off(marked);
+                ex.reply.break_off().await;
                 break;
             }
         };
-        let (data, end) = match piece {
-            Some(piece) => {
-                if chunked {
-                    http1::write_chunk_header(piece.len(), &mut lead);
-                }
-                (piece, false)
-            }
-            None => {
-                if chunked {
-                    end_chunked(&mut origin_body, &mut lead);
-                }
-                (Bytes::new(), true)
-            }
-        };
-        match answer::write_both(worker, conn, std::mem::take(&mut lead).into(), data).await {
-            Ok(n) => bytes += n,
-            Err((_, n)) => {
-                (bytes, gone) = (bytes + n, true);
-                break;
-            }
-        }
-        if end {
+        if sent.is_err() {
             break;
         }
-        if chunked {
-            lead.extend_from_slice(b"\r\n");
-        }
     }
-    let sent = Sent {
-        class: Class::Uncachable,
-        status: response.status,
-        bytes,
-        started,
-        content_type: &content_type,
-        cache_status,
-        gone,
-    };
-    on.finish(worker, conn, &sent)
+    ex.finish()
 }
 
-fn end_chunked(body: &mut Body, out: &mut Vec<u8>) {
-    match body.take_trailers() {
-        Some(trailers) => http1::write_trailers(&trailers, out),
-        None => out.extend_from_slice(http1::LAST_CHUNK),
+/// The next piece of the answer. Meanwhile the request body moves on, as far as the origin takes it.
+async fn next_of_both(
+    ex: &mut Exchange<'_>,
+    answer: &mut Body,
+    upload: &mut Upload,
+    watch: &Watch,
+) -> Result<Option<Bytes>, UpstreamError> {
+    let (worker, body) = (ex.worker, &mut ex.body);
+    let limit = worker.shared.plan.timeouts.client_body;
+    while !body.is_done() {
+        let Some(unsent) = &mut upload.unsent else {
+            tokio::select! {
+                biased;
+                piece = answer.next(worker, watch) => return piece,
+                more = body.next(&mut ex.reply, limit) => match more {
+                    Ok(more) => upload.put(more),
+                    Err(_) => body.stop(), // the client stopped sending; it may still read
+                },
+            }
+            continue;
+        };
+        match answer.write_or_hear(worker, watch, unsent).await {
+            Ok(Moved::Heard) => break,
+            Ok(Moved::Sent) => body.taken(),
+            Err(_) => body.stop(), // it wants no more of it; its answer still counts
+        }
+        upload.unsent = None;
     }
+    answer.next(worker, watch).await
 }

@@ -9,32 +9,31 @@
 //! - A reload (`no-cache`, `max-age`, `min-fresh`) shares a fetch that begins after it came, and that asks in its words; where the
 //!   listener makes reloads patient (`client-directives = "revalidate"`), any fetch whose answer is not older than a second.
 //!
-//! Limits: a request joins [`JOINS_MAX`] times; a reload waits [`BEHIND_MAX`] for the fetch before it.
+//! Limits: a request joins [`JOINS_MAX`] times; a reload waits for the fetch before it, not for ever (`task`).
 //! Not known here: what is stored, what becomes of the answer (`exchange`).
 
 use crate::clock::Instant;
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc};
 
 use fields::Fields;
 use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, judge, may_share_as};
 
 use crate::{
     cache::find::Found,
-    conn::client::Conn,
+    cache::variant,
     fetch::flight::{FirstEvent, FlightReader, Heard, Join},
     fetch::hit_for_pass::Party,
-    fetch::task::{self, FetchRequest},
+    fetch::response::FetchRequest,
+    fetch::task,
+    listener::ListenerState,
     record::metrics,
-    reply::answer::{self, Answering},
-    request::exchange::Wanted,
+    request::exchange::Exchange,
+    request::wanted::Wanted,
     state::Worker,
 };
 
 /// So many times a request joins others; after as many disappointments it asks alone.
 const JOINS_MAX: u32 = 2;
-/// The longest that a reload waits until the fetch before it is answered.
-pub const BEHIND_MAX: Duration = Duration::from_secs(5);
-
 /// What became of looking for company.
 pub enum Obtained {
     /// There is an answer, or the first event that there is none.
@@ -57,14 +56,13 @@ pub enum Obtained {
 /// Joins or starts a fetch, and waits for its head. `found`: what is stored and must be validated. `may_look_again`: if
 /// somebody has fetched it meanwhile.
 pub async fn obtain(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
+    ex: &mut Exchange<'_>,
     wanted: &Wanted,
     directives: &RequestDirectives,
     found: Option<&Found>,
     may_look_again: bool,
 ) -> Obtained {
+    let worker = ex.worker;
     let flights = &worker.shared.flights;
     let primary = wanted.primary;
     let sequence = || worker.shared.store.sequence(primary);
@@ -92,8 +90,9 @@ pub async fn obtain(
             }
             Some(_) => Join::Alone,
         };
-        let fetch_request =
-            |is_conditional| fetch_request(conn, wanted, valid(worker, found), is_conditional);
+        let fetch_request = |is_conditional| {
+            fetch_request(&ex.listener, wanted, valid(worker, found), is_conditional)
+        };
         let (reader, joined) = match join {
             Join::Joined(reader) => {
                 metrics::add(&worker.counters.flights_joined, 1);
@@ -117,7 +116,7 @@ pub async fn obtain(
             }
             Join::Unneeded => return Obtained::LookAgain,
         };
-        let Some(first_event) = first_event(worker, conn, on, wanted, &reader).await else {
+        let Some(first_event) = first_event(ex, wanted, &reader).await else {
             return Obtained::Gone;
         };
         if !joined || may_have(worker, wanted, to_satisfy, &first_event) {
@@ -138,11 +137,12 @@ pub async fn obtain(
 }
 
 /// Fetches behind the back of a client that gets what is stale: one fetch a key.
-pub fn fetch_behind(worker: &Rc<Worker>, conn: &Conn, wanted: &Wanted, stale: &Found) {
+pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
+    let worker = ex.worker;
     let key = flight_key(worker, wanted);
     let directives = RequestDirectives::default();
     if let Join::Started(reader) = join_or_start(worker, wanted, &key, &directives, true) {
-        let fetch_request = fetch_request(conn, wanted, Some(stale), false);
+        let fetch_request = fetch_request(&ex.listener, wanted, Some(stale), false);
         task::start(worker, Arc::clone(&reader.flight), fetch_request);
     }
 }
@@ -154,19 +154,11 @@ pub fn flight_key(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
         None if wanted.extras.is_empty() => wanted.key.clone(),
         None => [&wanted.key[..], b"\n", &wanted.extras].concat(),
     };
-    for_party(key, &wanted.request)
-}
-
-/// Who says who he is shares with his like.
-pub fn for_party(mut key: Vec<u8>, request: &Fields) -> Vec<u8> {
-    if Party::of(request) == Party::Authorised {
-        key.extend_from_slice(b"\nauthorization");
-    }
-    key
+    Party::of(&wanted.request).key(key)
 }
 
 fn variant_key(wanted: &Wanted, salt: u64, list: &[u8]) -> Vec<u8> {
-    let mut key = task::variant_key(&wanted.key, salt, list, &wanted.request);
+    let mut key = variant::variant_key(&wanted.key, salt, list, &wanted.request);
     key.extend_from_slice(&wanted.extras);
     key
 }
@@ -194,7 +186,7 @@ fn key_after(
                 return again;
             };
             let key = variant_key(wanted, 0, &list.to_bytes());
-            Some(for_party(key, &wanted.request))
+            Some(Party::of(&wanted.request).key(key))
                 .filter(|key| key != tried)
                 .or(again)
         }
@@ -270,14 +262,15 @@ pub fn is_conditional(request: &Fields) -> bool {
     request.contains(b"if-none-match") || request.contains(b"if-modified-since")
 }
 
-fn fetch_request(
-    conn: &Conn,
+/// What to fetch for a request that came by this listener. `stale`: what is to be validated.
+pub fn fetch_request(
+    listener: &Rc<ListenerState>,
     wanted: &Wanted,
     stale: Option<&Found>,
     is_conditional: bool,
 ) -> FetchRequest {
     FetchRequest {
-        listener: Rc::clone(&conn.listener),
+        listener: Rc::clone(listener),
         asked: wanted.asked.clone(),
         request: Arc::clone(&wanted.request),
         is_conditional,
@@ -292,9 +285,7 @@ fn fetch_request(
 
 /// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone.
 async fn first_event(
-    worker: &Worker,
-    conn: &mut Conn,
-    on: &mut Answering,
+    ex: &mut Exchange<'_>,
     wanted: &Wanted,
     reader: &FlightReader,
 ) -> Option<FirstEvent> {
@@ -305,12 +296,12 @@ async fn first_event(
             Heard::Hint(hint) => hint,
         };
         heard += 1;
-        //= rfc9110 §15.2   a server MUST NOT send a 1xx response to an HTTP/1.0 client
-        let same =
+        let is_same =
             Arc::ptr_eq(&hint.asked_with, &wanted.request) || hint.asked_with == wanted.request;
-        if on.http11 && same && answer::raw(worker, conn, hint.bytes.into()).await.is_err() {
-            on.keep_open = false;
-            return None;
+        if is_same {
+            let head = &hint.head;
+            let shown = ex.reply.interim(head.status, &head.reason, &head.fields);
+            shown.await.ok()?;
         }
     }
 }

@@ -13,12 +13,13 @@ use std::{
 use bytes::Bytes;
 use fields::Fields;
 use httpcache::VaryList;
-use store::{KeyHash, Sequence};
+use store::{Fragment, KeyHash, Sequence};
 
 use crate::{
     cache::object::{self, Large, Object},
+    cache::variant::variant_key,
     fetch::flight::{Flight, Keeping},
-    fetch::task::{self, FetchRequest, Response},
+    fetch::response::{FetchRequest, Response},
     state::Worker,
 };
 
@@ -352,7 +353,10 @@ impl Cut {
         let Place { key, primary, .. } = &kept.place;
         let pieces: Vec<&[u8]> = kept.pieces.iter().map(|p| &p[..]).collect();
         let put = |began| {
-            let fragment = task::fragment(self.fetch_id, self.number);
+            let fragment = Fragment {
+                fetch_id: self.fetch_id,
+                number: self.number,
+            };
             disk.store_fragment(key, *primary, fragment, &pieces, began)
         };
         let mut stored = put(self.began);
@@ -423,7 +427,7 @@ pub fn place(
     // What was stored without Vary would be found first.
     shared.memory.remove(primary);
     shared.store.of(primary).forget(primary);
-    let mut key = task::variant_key(
+    let mut key = variant_key(
         &fetch_request.key,
         marker.salt,
         &marker.list,

@@ -34,8 +34,10 @@ mod connect;
 mod dns;
 mod failures;
 mod inward;
+pub mod outcome;
 mod pool;
 mod tls;
+pub mod upstream;
 
 pub use connect::{Connector, Settings};
 pub use dns::DnsSettings;

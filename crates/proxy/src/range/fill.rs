@@ -10,18 +10,17 @@
 //!   P3  what was purged since `began` is refused by the store
 //!
 //! Limits: one fragment is kept in memory, and counted into the budget of all transfers.
-//! Not known here: whether the bytes belong to the object (`parts` asks that before), clients.
+//! Not known here: whether the bytes belong to the object (`part` asks that before), clients.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
-use store::Sequence;
+use store::{Fragment, Sequence};
 
 use crate::{
     cache::object::{Large, Object},
     fetch::flight::Held,
-    fetch::task,
-    fetch::upstream::Body,
+    origin::upstream::Body,
     range::fill_lock::FillLock,
     state::Worker,
 };
@@ -137,7 +136,10 @@ impl Filling {
         }
         disk.room_for_fragment(object.primary).await;
         let pieces: Vec<&[u8]> = self.pieces.iter().map(|p| &p[..]).collect();
-        let fragment = task::fragment(id, number);
+        let fragment = Fragment {
+            fetch_id: id,
+            number,
+        };
         let stored =
             disk.store_fragment(&object.key, object.primary, fragment, &pieces, self.began);
         self.is_over = !stored;

@@ -1,8 +1,6 @@
-//! Ranges of what is not stored, or not wholly.
+//! Parts of large objects: fetched, filled, joined.
 
 pub mod fill;
 pub mod fill_lock;
-pub mod join;
 pub mod part;
 pub mod pass_list;
-pub mod send;

@@ -157,7 +157,7 @@ impl Top {
         while let Some((entry, len)) = Entry::decode(rest) {
             rest = &rest[len..];
             // Not those that were not understood.
-            if !entry.method.is_empty() {
+            if !entry.asking.method.is_empty() {
                 let uri = entry.uri();
                 self.hosts.note(&host_of(&uri));
                 self.urls.note(&uri);

@@ -1,7 +1,229 @@
-//! What goes back to the client: heads, bodies from memory and disk, parts of several ranges.
+//! The way back to the client: one interface to the wire.
+//!
+//! A [`Reply`] takes a head, pieces of a body and its end, and alone knows how they look on the wire, whether the client can be
+//! told where a body ends, how long the client may take, and what becomes of the connection. The rest of the proxy says *what* is
+//! answered.
+//!
+//! ```text
+//! interim*  begin  piece*  end            a complete answer
+//!           begin  piece*  break_off      an answer that cannot be completed: the client sees that it is not
+//! ```
+//!
+//! `begin` sends nothing: the head goes out with the first piece, so until then another answer may begin instead.
+//! An enum rather than a trait: one more protocol is one more variant, and no future is boxed.
+//!
+//! Not known here: caching, origins, keys.
 
-pub mod answer;
-pub mod interim;
-pub mod multipart;
-pub mod pieces;
-pub mod rest;
+pub mod h1;
+pub mod lines;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fields::Fields;
+
+use crate::conn::socket::Conn;
+use h1::H1;
+
+/// What the connection does after a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum After {
+    /// Reads the next request.
+    KeepOpen,
+    /// Closes.
+    Close,
+    /// Closes with a reset: the answer is not complete, and nothing else would show it.
+    Abort,
+}
+
+/// The client has gone, or is too slow.
+#[derive(Debug)]
+pub struct Gone;
+
+/// How long the body of an answer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Length {
+    /// There is none, and none is announced (204, 304).
+    None,
+    /// So many bytes; the head's lines say so already.
+    Told(u64),
+    /// So many bytes.
+    Known(u64),
+    /// Nobody knows yet.
+    Unknown,
+}
+
+/// The head of an answer.
+pub struct ReplyHead {
+    /// Status code.
+    pub status: u16,
+    /// Status line and field lines, as [`lines`] writes them.
+    lines: Vec<u8>,
+}
+
+/// Room for the lines that are added to a stored head.
+const OWN_LINES_BYTES: usize = 256;
+
+impl ReplyHead {
+    /// A head that is stored as lines.
+    pub fn of_lines(status: u16, stored: &[u8]) -> ReplyHead {
+        let mut lines = Vec::with_capacity(stored.len() + OWN_LINES_BYTES);
+        lines.extend_from_slice(stored);
+        ReplyHead { status, lines }
+    }
+
+    /// A head with these fields; an empty `reason` stands for the status code's own.
+    pub fn new(status: u16, reason: &str, fields: &Fields) -> ReplyHead {
+        let reason = match reason {
+            "" => message::reason_phrase(status),
+            reason => reason,
+        };
+        let mut lines = Vec::with_capacity(2 * OWN_LINES_BYTES);
+        lines::write_head(status, reason, fields, &mut lines);
+        ReplyHead { status, lines }
+    }
+
+    /// Adds field lines that are stored as such.
+    pub fn add_lines(&mut self, lines: &[u8]) {
+        self.lines.extend_from_slice(lines);
+    }
+
+    /// Adds a field.
+    pub fn add(&mut self, name: &[u8], value: &[u8]) {
+        lines::write_field(name, value, &mut self.lines);
+    }
+
+    /// Adds a field with a number.
+    pub fn add_number(&mut self, name: &[u8], value: u64) {
+        lines::write_number_field(name, value, &mut self.lines);
+    }
+}
+
+/// The answer to one request, on its way.
+pub enum Reply<'c> {
+    /// To a client that speaks HTTP/1.
+    H1(H1<'c>),
+}
+
+impl<'c> Reply<'c> {
+    /// Sends an interim response (RFC 9110 §15.2), if the client may be sent any.
+    pub async fn interim(
+        &mut self,
+        status: u16,
+        reason: &str,
+        fields: &Fields,
+    ) -> Result<(), Gone> {
+        match self {
+            Reply::H1(h1) => h1.interim(&ReplyHead::new(status, reason, fields)).await,
+        }
+    }
+
+    /// Takes the head of the final answer. As long as nothing of it was sent, another one may take its place.
+    pub fn begin(&mut self, head: ReplyHead, length: Length) {
+        match self {
+            Reply::H1(h1) => h1.begin(head, length),
+        }
+    }
+
+    /// Takes bytes of the body that go out with the next piece.
+    pub fn lead(&mut self, bytes: &[u8]) {
+        match self {
+            Reply::H1(h1) => h1.lead(bytes),
+        }
+    }
+
+    /// Sends a piece of the body.
+    pub async fn piece(&mut self, piece: Bytes) -> Result<(), Gone> {
+        match self {
+            Reply::H1(h1) => h1.piece(piece).await,
+        }
+    }
+
+    /// May the rest of a piece be taken back that the client does not take? Not where the piece's length was announced.
+    pub fn may_take_back(&self) -> bool {
+        match self {
+            Reply::H1(h1) => h1.may_take_back(),
+        }
+    }
+
+    /// Sends what the client takes of a piece at once, and removes it from the piece. False: it took nothing for so long.
+    pub async fn some_of(&mut self, piece: &mut Bytes, at_most: Duration) -> Result<bool, Gone> {
+        match self {
+            Reply::H1(h1) => h1.some_of(piece, at_most).await,
+        }
+    }
+
+    /// Ends a complete answer.
+    pub async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Gone> {
+        match self {
+            Reply::H1(h1) => h1.end(trailers).await,
+        }
+    }
+
+    /// The body cannot be completed: sends what there is, and lets the client see that it is not all.
+    pub async fn break_off(&mut self) {
+        match self {
+            Reply::H1(h1) => h1.break_off().await,
+        }
+    }
+
+    /// Is the request for the head alone? Then pieces are not sent.
+    pub fn is_head_only(&self) -> bool {
+        match self {
+            Reply::H1(h1) => h1.is_head_only(),
+        }
+    }
+
+    /// The client's connection cannot be used for another request, unless `is_sound`.
+    pub fn keep_open_if(&mut self, is_sound: bool) {
+        match self {
+            Reply::H1(h1) => h1.keep_open_if(is_sound),
+        }
+    }
+
+    /// The client has gone.
+    pub fn leave(&mut self) {
+        match self {
+            Reply::H1(h1) => h1.leave(),
+        }
+    }
+
+    /// Sends the head after which the connection speaks another protocol, and hands the connection over.
+    pub async fn switch(&mut self, head: &ReplyHead) -> Result<&mut Conn, Gone> {
+        match self {
+            Reply::H1(h1) => h1.switch(head).await,
+        }
+    }
+
+    /// The connection to read the request's body from, if the body comes by the same one.
+    pub fn source(&mut self) -> Option<&mut Conn> {
+        match self {
+            Reply::H1(h1) => Some(h1.source()),
+        }
+    }
+
+    /// What was sent so far.
+    pub fn sent(&self) -> Sent {
+        match self {
+            Reply::H1(h1) => h1.sent(),
+        }
+    }
+
+    /// What becomes of the connection.
+    pub fn after(&self) -> After {
+        match self {
+            Reply::H1(h1) => h1.after(),
+        }
+    }
+}
+
+/// What was sent of an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Its status; 0 if there is no answer.
+    pub status: u16,
+    /// Bytes, without interim responses.
+    pub bytes: u64,
+    /// The client did not take all of it.
+    pub is_gone: bool,
+}

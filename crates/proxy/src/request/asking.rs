@@ -1,48 +1,27 @@
 //! What a client asked, as it came: for the access log.
 //!
-//! The short way of a request logs slices of its head ([`Asking`]); a request that outlives its head keeps copies ([`Kept`]). Without an
+//! The short way of a request logs slices of its head ([`of`]); a request that outlives its head keeps copies ([`Kept`]). Without an
 //! access log neither looks at a field.
 
 use http1::{RequestHead, RequestView};
 use message::Version;
-use profile::access::Protocol;
+use profile::access::{Asking, Protocol};
 
-/// What a client asked, in its head.
-#[derive(Clone, Copy, Default)]
-pub struct Asking<'a> {
-    /// Method.
-    pub method: &'a [u8],
-    /// Value of Host.
-    pub host: &'a [u8],
-    /// Request target.
-    pub target: &'a [u8],
-    /// Protocol.
-    pub protocol: Protocol,
-    /// Bytes of the request.
-    pub bytes_in: u64,
-    /// Referer.
-    pub referer: &'a [u8],
-    /// User-Agent.
-    pub user_agent: &'a [u8],
-}
-
-impl<'a> Asking<'a> {
-    /// Of a head without a body. Reads the two fields only if an access log is written (`logged`).
-    #[inline]
-    pub fn of(view: &RequestView<'_, 'a>, logged: bool) -> Asking<'a> {
-        let field = |name: &[u8]| match logged {
-            true => view.first(name).unwrap_or_default(),
-            false => b"",
-        };
-        Asking {
-            method: view.method.as_bytes(),
-            host: view.host.unwrap_or_default().as_bytes(),
-            target: view.target.as_bytes(),
-            protocol: protocol(view.version),
-            bytes_in: view.head_bytes as u64,
-            referer: field(b"referer"),
-            user_agent: field(b"user-agent"),
-        }
+/// What a head without a body asks. Reads two of its fields only if an access log is written (`logged`).
+#[inline]
+pub fn of<'a>(view: &RequestView<'_, 'a>, logged: bool) -> Asking<'a> {
+    let field = |name: &[u8]| match logged {
+        true => view.first(name).unwrap_or_default(),
+        false => b"",
+    };
+    Asking {
+        method: view.method.as_bytes(),
+        host: view.host.unwrap_or_default().as_bytes(),
+        target: view.target.as_bytes(),
+        protocol: protocol(view.version),
+        bytes_in: view.head_bytes as u64,
+        referer: field(b"referer"),
+        user_agent: field(b"user-agent"),
     }
 }
 
@@ -56,8 +35,7 @@ fn protocol(version: Version) -> Protocol {
 /// What a client asked, kept.
 #[derive(Default)]
 pub struct Kept {
-    /// Method.
-    pub method: String,
+    method: String,
     host: String,
     target: String,
     protocol: Protocol,

@@ -12,21 +12,13 @@
 use std::rc::Rc;
 
 use http1::{Framing, ResponseHead};
-use httpcache::{
-    Request, RequestDirectives, UnixMillis,
-    cache_status::{CacheStatus, Forward},
-};
-use profile::Class;
+use httpcache::{Request, RequestDirectives, UnixMillis, cache_status::Forward};
 use store::Sequence;
 
 use crate::{
-    cache::find,
-    cache::object::Object,
-    conn::client::{After, Conn},
-    fetch::task::{self, Asker},
-    reply::answer::{self, Answering},
-    request::exchange::Wanted,
-    state::{ListenerState, Worker},
+    cache::find, cache::object::Object, deliver::stored, fetch::prepare, fetch::response::Asker,
+    listener::ListenerState, reply::After, request::exchange::Exchange, request::wanted::Wanted,
+    state::Worker,
 };
 
 /// Brings what is stored in line with an answer to HEAD. `began`: the invalidation sequence when it was sent.
@@ -86,7 +78,7 @@ fn freshened(
         met: wanted.met,
         listener,
     };
-    let (fresh, decision) = task::freshened(
+    let (fresh, decision) = prepare::freshened(
         worker,
         asker,
         stored,
@@ -106,7 +98,7 @@ fn freshened(
     };
     // Its cookies are its asker's, where the rules take them from what is stored.
     let its_own = match decision.strip_set_cookie {
-        true => &task::without_cookies(&response.fields),
+        true => &prepare::without_cookies(&response.fields),
         false => &response.fields,
     };
     let (before, after) = (stored.fields(), fresh.fields());
@@ -115,36 +107,14 @@ fn freshened(
     (may_be_kept && storable(its_own) && storable(&after) && same_vary).then_some(fresh)
 }
 
-/// The head of a stale stored response, when the origin failed and the rules allow it.
+/// The head of a stale stored response, when the origin failed and the rules allow it. `failure`: as [`stored::on_error`] has it.
 pub async fn instead(
-    worker: &Rc<Worker>,
-    conn: &mut Conn,
-    on: &mut Answering,
+    ex: &mut Exchange<'_>,
     wanted: &Wanted,
     why: Forward,
-    status: u16,
-    disconnected: bool,
+    failure: (u16, bool),
 ) -> Option<After> {
-    let found = find::find(worker, wanted, &mut false).await?;
-    let standing = &found.object().standing;
+    let found = find::find(ex.worker, wanted, &mut false).await?;
     let directives = RequestDirectives::heeded(&wanted.request, wanted.client_directives);
-    let now = worker.now_ms();
-    if !httpcache::may_serve_on_error(standing, &directives, now, disconnected) {
-        return None;
-    }
-    let mut line = Vec::with_capacity(64);
-    CacheStatus::forwarded(&worker.shared.cache_name, why, &mut line)
-        .forward_status(status)
-        .ttl(standing.ttl_s(now))
-        .detail("stale-if-error");
-    answer::object(
-        worker,
-        conn,
-        on,
-        wanted,
-        found.object(),
-        Class::Stale,
-        &line,
-    )
-    .await
+    stored::on_error(ex, wanted, found.object(), &directives, why, failure).await
 }

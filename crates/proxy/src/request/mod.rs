@@ -1,10 +1,15 @@
 //! One request: what it names, what the operator's rules say of it, and the way it takes.
 
 pub mod asking;
+pub mod body;
 pub mod exchange;
 pub mod forwarded;
+pub mod handle;
 pub mod head;
+pub mod methods;
 pub mod named;
+pub mod onward;
 pub mod ports;
 pub mod rulebook;
 pub mod target;
+pub mod wanted;

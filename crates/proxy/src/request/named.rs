@@ -9,7 +9,7 @@
 
 use fields::Fields;
 
-use crate::{plan::Role, request::exchange::Wanted, request::target, state::ListenerState};
+use crate::{listener::ListenerState, plan::Role, request::target, request::wanted::Wanted};
 
 /// The URIs named by the response to this request, as they stand in keys.
 //= rfc9111 §4.4   URIs in Location and Content-Location, if of the same origin

@@ -18,11 +18,11 @@ use http1::{Fault, Reject, Target};
 use message::{Authority, Named, Scheme};
 
 use crate::{
+    listener::ListenerState,
     origin::Destination,
     plan::{Listener, Role, Route},
     request::ports,
     request::rulebook::{NAMES, Rulebook, Ruled, Shape},
-    state::ListenerState,
 };
 
 /// A route, with what is needed of it for each request worked out once.

@@ -340,3 +340,45 @@ fn who_waits_too_long_for_the_disk_is_answered_by_the_origin() {
         proxy.stop();
     }
 }
+
+#[test]
+fn what_the_short_way_has_read_is_not_read_again() {
+    const LARGE: usize = 3 << 20;
+    let origin = Origin::start(|exchange| match exchange.request.field("if-none-match") {
+        Some(_) => exchange.send(super::harness::head("304 Not Modified", &["ETag: \"1\""])),
+        None => {
+            let fresh = ["Cache-Control: max-age=1000", "ETag: \"1\""];
+            let stale = ["Cache-Control: max-age=0", "ETag: \"1\""];
+            match exchange.path() {
+                "/large" => exchange.send(ok(&fresh, pattern(LARGE))),
+                _ => exchange.send(ok(&stale, pattern(7_000))),
+            }
+        }
+    });
+    let disk = Disk::of_mib(64);
+    let mut plan = disk.under(plan_for(&origin));
+    plan.admin = Some(Admin {
+        address: running::local(),
+        allow: Vec::new(),
+    });
+    let first = Proxy::start(plan.clone());
+    assert_same(&first.get("/large").body, &pattern(LARGE));
+    assert_same(&first.get("/stale").body, &pattern(7_000));
+    first.stop();
+
+    let proxy = Proxy::start(plan);
+    let reads_of = |target: &str, fields: &[&str], body: &[u8]| {
+        let before = proxy.counter("disk_reads");
+        let answer = proxy.ask("GET", target, fields);
+        assert_same(&answer.body, body);
+        proxy.counter("disk_reads") - before
+    };
+    // A directive takes the long way from the start; without one the short way reads the head first.
+    let large = pattern(LARGE);
+    let long_way = reads_of("/large", &["Cache-Control: max-age=900"], &large);
+    assert!(long_way > 2, "a head and several fragments, not {long_way}");
+    assert_eq!(reads_of("/large", &[], &large), long_way);
+    assert_eq!(reads_of("/stale", &[], &pattern(7_000)), 1);
+    assert_eq!(origin.count("/stale"), 2, "it was validated");
+    proxy.stop();
+}

@@ -26,9 +26,10 @@ use crate::{
     access::Destinations,
     conn::heads::Kept,
     deadline::Watch,
-    origin::{ConnectError, ConnectTimes, Destination, Lease},
+    origin::outcome::{INTERIM_MAX, Moments, UpstreamError},
+    origin::{ConnectTimes, Destination, Lease},
     record::metrics,
-    reply::interim::{INTERIM_MAX, is_interim},
+    request::body::Part,
     state::Worker,
 };
 
@@ -36,66 +37,37 @@ use crate::{
 const FIRST_READ_BYTES: usize = 16 << 10;
 /// What is read at once of a long body.
 const BODY_READ_BYTES: usize = 64 << 10;
-/// Why there is no (complete) answer.
-#[derive(Debug, thiserror::Error)]
-pub enum UpstreamError {
-    /// No connection.
-    #[error("{0}")]
-    Connect(#[from] ConnectError),
-    /// Closed or reset before the answer was complete.
-    #[error("the origin closed the connection: {0}")]
-    Closed(io::Error),
-    /// Nothing came for too long.
-    #[error("the origin did not answer in time")]
-    Timeout,
-    /// The answer breaks RFC 9112.
-    #[error("the origin's answer is malformed: {0}")]
-    Malformed(#[from] Reject),
+/// Is another head to follow on the same connection?
+pub fn is_interim(head: &ResponseHead) -> bool {
+    head.status < 200 && head.status != 101
 }
 
-impl UpstreamError {
-    /// The status owed to the client.
-    pub fn status(&self) -> u16 {
-        match self {
-            UpstreamError::Connect(error) => error.status(),
-            UpstreamError::Timeout => 504,
-            UpstreamError::Closed(_) | UpstreamError::Malformed(_) => 502,
+/// A part of a request body, framed for an origin.
+pub fn framed(part: Part, is_chunked: bool) -> Bytes {
+    match part {
+        Part::Data(data) if is_chunked => {
+            let mut out = Vec::with_capacity(data.len() + 16);
+            http1::write_chunk_header(data.len(), &mut out);
+            out.extend_from_slice(&data);
+            out.extend_from_slice(b"\r\n");
+            out.into()
         }
-    }
-
-    /// A token for Cache-Status `detail`, from the registry of RFC 9209 where it has one.
-    pub fn token(&self) -> &'static str {
-        match self {
-            UpstreamError::Connect(error) => error.detail_token(),
-            UpstreamError::Closed(_) => "connection_terminated",
-            UpstreamError::Timeout => "connection_read_timeout",
-            UpstreamError::Malformed(_) => "http_protocol_error",
+        Part::Data(data) => data,
+        Part::Trailers(trailers) => {
+            let mut out = Vec::new();
+            http1::write_trailers(&trailers, &mut out);
+            out.into()
         }
     }
 }
 
-/// Moments of a fetch, for the profile.
-#[derive(Clone, Copy, Debug)]
-pub struct Moments {
-    /// DNS: begin and end, if a name was looked up.
-    pub dns: Option<(Instant, Instant)>,
-    /// Connect: begin and end, if a connection was made.
-    pub connect: Option<(Instant, Instant)>,
-    /// Request written.
-    pub asked: Instant,
-    /// First byte of the head.
-    pub first: Instant,
-}
-
-impl Moments {
-    fn new(now: Instant) -> Moments {
-        Moments {
-            dns: None,
-            connect: None,
-            asked: now,
-            first: now,
-        }
-    }
+/// The server that is asked.
+#[derive(Clone, Copy)]
+pub struct Whom<'a> {
+    /// Where it is.
+    pub destination: &'a Destination,
+    /// Where connections may go on behalf of the client.
+    pub rules: &'a Destinations,
 }
 
 /// A connection with a request on it.
@@ -112,13 +84,13 @@ pub struct Upstream {
     pub moments: Moments,
 }
 
-/// A connection to `destination`, pooled if there is one and `fresh` is not asked for.
+/// A connection to the one who is asked, pooled if there is one and `fresh` is not asked for.
 pub async fn connect(
     worker: &Worker,
-    destination: &Destination,
-    rules: &Destinations,
+    whom: &Whom<'_>,
     fresh: bool,
 ) -> Result<(Lease, bool, Moments), UpstreamError> {
+    let Whom { destination, rules } = whom;
     let mut moments = Moments::new(Instant::now());
     let mut times = ConnectTimes::default();
     let pooled = match fresh {
@@ -144,12 +116,11 @@ pub async fn connect(
 pub async fn ask_final(
     worker: &Worker,
     watch: &Watch,
-    destination: &Destination,
-    rules: &Destinations,
+    whom: &Whom<'_>,
     method: &str,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
-    let (mut upstream, mut head) = ask(worker, watch, destination, rules, method, request).await?;
+    let (mut upstream, mut head) = ask(worker, watch, whom, method, request).await?;
     while is_interim(&head) {
         head = upstream.head(worker, watch, method).await?;
     }
@@ -160,14 +131,13 @@ pub async fn ask_final(
 pub async fn ask(
     worker: &Worker,
     watch: &Watch,
-    destination: &Destination,
-    rules: &Destinations,
+    whom: &Whom<'_>,
     method: &str,
     request: &[u8],
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     let mut fresh = false;
     loop {
-        let (lease, reused, moments) = connect(worker, destination, rules, fresh).await?;
+        let (lease, reused, moments) = connect(worker, whom, fresh).await?;
         let mut upstream = Upstream::new(lease, moments);
         let result = async {
             upstream.send(worker, watch, request).await?;

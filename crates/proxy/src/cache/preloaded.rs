@@ -1,0 +1,15 @@
+//! What the short way has read from disk and may not serve as it is: the long way begins with it.
+
+use store::Sequence;
+
+use crate::cache::{disk::SwapIn, object::Object};
+
+/// An object that was read.
+pub struct Preloaded {
+    /// The object, verified.
+    pub object: Object,
+    /// What reading it took.
+    pub swap_in: SwapIn,
+    /// The invalidation sequence before it was looked up.
+    pub began: Sequence,
+}

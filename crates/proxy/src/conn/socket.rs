@@ -1,0 +1,136 @@
+//! A client's connection: the socket, what was read from it and not used, and how fast it takes what it is sent.
+//!
+//! Not known here: messages.
+
+use crate::clock::Instant;
+use std::{io::IoSlice, net::SocketAddr, pin::pin, rc::Rc, time::Duration};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::{
+    conn::heads::Kept,
+    conn::pace::{ASK_EVERY, Pace, Wrote},
+    deadline::{Deadlines, Elapsed, Watch},
+    listener::ListenerState,
+    record::metrics,
+    socket::{self, Socket},
+    state::Worker,
+};
+
+/// A client connection.
+pub struct Conn {
+    /// The socket.
+    pub stream: Socket,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// The listener that took it.
+    pub listener: Rc<ListenerState>,
+    /// Bytes read and not yet used.
+    pub input: BytesMut,
+    /// What `input` takes of the budget of all heads, if anything is kept in it.
+    pub kept: Option<Kept>,
+    /// How fast it takes what it is sent.
+    pub pace: Pace,
+    /// Time-outs of this task.
+    pub watch: Rc<Watch>,
+    /// When it was accepted; taken by the first request.
+    pub accepted: Option<Instant>,
+}
+
+impl Conn {
+    /// A connection on which nothing was read yet.
+    pub fn new(
+        worker: &Worker,
+        listener: Rc<ListenerState>,
+        stream: Socket,
+        peer: SocketAddr,
+    ) -> Conn {
+        Conn {
+            stream,
+            peer,
+            listener,
+            input: BytesMut::new(),
+            kept: None,
+            pace: Pace::default(),
+            watch: Rc::new(Deadlines::watch(&worker.deadlines)),
+            accepted: Some(Instant::now()),
+        }
+    }
+
+    /// Bytes behind a request's head were taken: once nothing is left, nothing is counted.
+    pub fn input_taken(&mut self) {
+        if self.input.is_empty() {
+            self.kept = None;
+        }
+    }
+
+    /// Reads more behind a request's head into `input`; 0 bytes are the end of the connection.
+    pub async fn read(
+        &mut self,
+        bytes: usize,
+        limit: Duration,
+    ) -> Result<std::io::Result<usize>, Elapsed> {
+        self.input.reserve(bytes);
+        let read = self.stream.read_buf(&mut self.input);
+        self.watch.limit(limit, pin!(read)).await
+    }
+
+    /// Writes of `head` and `body` what the socket takes. `at_most`: the longest that it is waited for; without it, until the client is
+    /// too slow.
+    ///
+    /// The socket says that it takes more when much of what the kernel keeps for the client, megabytes, is gone, so a client that is merely
+    /// slow would look as if it took nothing. The kernel knows.
+    pub async fn write_once(
+        &mut self,
+        worker: &Worker,
+        head: &[u8],
+        body: &[u8],
+        at_most: Option<Duration>,
+    ) -> Wrote {
+        let plan = &worker.shared.plan;
+        let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
+        let began = Instant::now();
+        loop {
+            let slice_began = Instant::now();
+            let patience = self.pace.patience(stall_max, rate_min);
+            let left = at_most.map_or(patience, |most| most.saturating_sub(began.elapsed()));
+            let slice = patience.min(left).min(ASK_EVERY);
+            let stream = &mut self.stream;
+            let write = async {
+                if body.is_empty() {
+                    stream.write(head).await
+                } else if head.is_empty() {
+                    stream.write(body).await
+                } else {
+                    let slices = [IoSlice::new(head), IoSlice::new(body)];
+                    stream.write_vectored(&slices).await
+                }
+            };
+            let written = self.watch.limit(slice, pin!(write)).await;
+            self.pace.wait(slice_began.elapsed());
+            if written.is_err() || self.pace.unasked >= ASK_EVERY {
+                let untaken = socket::untaken_bytes(&self.stream);
+                self.pace.ask(untaken, rate_min);
+            }
+            match written {
+                Ok(Ok(n)) if n > 0 => {
+                    self.pace.untaken += n as u64;
+                    return Wrote::Some(n);
+                }
+                Ok(_) => return Wrote::Gone,
+                Err(_) if self.pace.patience(stall_max, rate_min).is_zero() => {
+                    self.pace.is_cut = true;
+                    metrics::add(&worker.counters.client_connections_slow, 1);
+                    // What it has not taken is not left to the kernel, which would keep it for a long time.
+                    socket::reset_when_closed(&self.stream);
+                    return Wrote::Gone;
+                }
+                Err(_) if at_most.is_some_and(|most| began.elapsed() >= most) => {
+                    return Wrote::Nothing;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Answering with a response that a fetch is bringing: all of it, or the one part that is asked for.
+//!
+//! Not known here: whether the request may have it.
+
+use crate::clock::Instant;
+
+use fields::Fields;
+use httpcache::{ByteRange, Span as Part};
+use profile::Class;
+
+use crate::{
+    cache::holding::Holding,
+    cache::object::Object,
+    deliver::spans::{self, Source, Span},
+    deliver::stored,
+    fetch::flight::FlightReader,
+    fetch::response::Response,
+    reply::{After, Length, ReplyHead},
+    request::exchange::{Exchange, Said},
+    request::wanted::Wanted,
+};
+
+/// Passes an arriving response on, or answers a condition of the client from its head.
+///
+/// `None`: nothing was sent, because what the fetch no longer keeps has been lost from disk.
+pub async fn response(
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
+    reader: &FlightReader,
+    response: &Response,
+    class: Class,
+    cache_status: Vec<u8>,
+) -> Option<After> {
+    if response.status == 200 {
+        let object = head_of(response);
+        if stored::is_not_modified(&wanted.request, &object) {
+            // The fetch goes on for the cache.
+            return stored::object(ex, wanted, &object, class, cache_status).await;
+        }
+    }
+    let started = Instant::now();
+    let is_shared = class == Class::Collapsed;
+    let part = part_of(&wanted.request, ex, response);
+    let (mut head, length, range) = match part {
+        Some((Some(part), total)) => {
+            reader.advance(part.first);
+            let head = stored::part_head(&response.fields, part, total);
+            (head, Length::Known(part.len()), part.first..part.last + 1)
+        }
+        Some((None, total)) => (stored::unsatisfied_head(total), Length::Known(0), 0..0),
+        None => {
+            let head = ReplyHead::of_lines(response.status, &response.head);
+            match (response.bodiless, response.length) {
+                (true, _) => (head, Length::None, 0..0),
+                (false, Some(bytes)) => (head, Length::Known(bytes), 0..u64::MAX),
+                (false, None) => (head, Length::Unknown, 0..u64::MAX),
+            }
+        }
+    };
+    if !is_shared && !matches!(part, Some((None, _))) {
+        head.add_lines(&response.withheld);
+    }
+    let age_s = response.standing.age_s(ex.worker.unix_ms(started));
+    let said = Said {
+        class,
+        content_type: response.content_type(),
+        //= rfc9111 §5.1   an answer that was not made for this request has an age, be it 0
+        age_s: (age_s > 0 || is_shared).then_some(age_s),
+        cache_status,
+    };
+    ex.begin(said, head, length, started);
+    let spans = match range.is_empty() || ex.reply.is_head_only() {
+        // The fetch goes on for the others and the store.
+        true => Vec::new(),
+        false => vec![Span {
+            lead: Default::default(),
+            range,
+            from: Source::Flight(reader),
+        }],
+    };
+    let mut holding = Holding::default();
+    let is_begun = spans::send(ex, wanted, None, &mut holding, spans, b"").await;
+    is_begun.then(|| ex.finish())
+}
+
+/// A response as a stored object without its body.
+fn head_of(response: &Response) -> Object {
+    Object {
+        key: Default::default(),
+        hash: store::KeyHash(0),
+        primary: store::KeyHash(0),
+        status: response.status,
+        standing: response.standing,
+        content_type: response.content_type,
+        head: response.head.clone(),
+        body: Default::default(),
+        large: None,
+    }
+}
+
+/// The part of an arriving response that a request asks for, `None` if there is none, and the length of all; nothing if it
+/// asks for the whole, for several parts, or if the length is not known yet.
+fn part_of(
+    request: &Fields,
+    ex: &Exchange<'_>,
+    response: &Response,
+) -> Option<(Option<Part>, u64)> {
+    let total = response.length?;
+    if response.status != 200 || ex.reply.is_head_only() || !request.contains(b"range") {
+        return None;
+    }
+    match httpcache::byte_range(request, &response.fields, total) {
+        //= rfc9110 §14.2   may ignore Range: several parts of what is not there yet are not waited for
+        ByteRange::Whole | ByteRange::Several(_) => None,
+        ByteRange::One { first, last } => Some((Some(Part { first, last }), total)),
+        ByteRange::Unsatisfiable => Some((None, total)),
+    }
+}

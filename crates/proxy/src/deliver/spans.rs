@@ -1,0 +1,420 @@
+//! Sending a body: spans of it, one after the other, each from where its bytes are.
+//!
+//! ```text
+//! wanted by the client      [--------------------------------)
+//! for example from           memory | disk | origin | disk
+//! ```
+//!
+//! | source | when its bytes are missing |
+//! |---|---|
+//! | memory | they never are |
+//! | disk, fragment by fragment | before anything was sent the caller does something else; later they come from the origin |
+//! | a fetch under way | the same; without an origin that could fill the hole the answer breaks off |
+//! | the origin, into fragments on the way | the origin is asked once more |
+//!
+//! A body in fragments may take hours to send, and room is made meanwhile: a fragment that has not been read yet may be gone. The
+//! head is out, so the bytes must come from the origin, and only if it is certain that they belong to the same representation: a
+//! strong validator says so (RFC 9110 §13.1.5, §15.3.7). Otherwise the answer breaks off, and the client sees that it is not
+//! complete.
+//!
+//! A fragment that is being sent is held in memory, and counted into the budget of all transfers. When half of that budget is used
+//! up by such fragments, a client that takes nothing for [`CROWDED_WAIT`] keeps a small piece of its fragment; the rest is read
+//! again when that piece is through. So slow clients cost little memory, and fast ones are not touched.
+//!
+//! What the origin sends is read no faster than the client reads: a client that leaves after a minute of film has not made us fetch
+//! the rest, except for the fragment that is on its way.
+//!
+//! Not known here: heads, which spans, what becomes of the request.
+
+use std::{ops::Range, rc::Rc, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use fields::Fields;
+use httpcache::RequestDirectives;
+use profile::StageName;
+
+use crate::{
+    cache::disk::Waits,
+    cache::holding::Holding,
+    cache::object::Object,
+    deadline::Watch,
+    fetch::flight::{Broken, FlightReader, Next},
+    fetch::whom::whom_to_ask,
+    origin::upstream::{self, Body},
+    range::fill::{self, Filling},
+    record::metrics,
+    reply::Gone,
+    request::exchange::Exchange,
+    request::onward,
+    request::wanted::Wanted,
+    state::Worker,
+};
+
+/// So long may a client take nothing before it gives back what is held for it, if there is need.
+const CROWDED_WAIT: Duration = Duration::from_secs(1);
+
+/// What is left to such a client.
+const SMALL_PIECE_BYTES: usize = 16 << 10;
+
+/// A span of a body.
+pub struct Span<'a> {
+    /// Goes before its bytes.
+    pub lead: Bytes,
+    /// Its place in the body. One that is as long as the body turns out to be ends at `u64::MAX`.
+    pub range: Range<u64>,
+    /// Where its bytes are.
+    pub from: Source<'a>,
+}
+
+/// Where bytes of a body are.
+pub enum Source<'a> {
+    /// The whole body, at hand.
+    Memory(Bytes),
+    /// The fragments of a stored object.
+    Disk(&'a Object),
+    /// A fetch under way; the reader stands at the beginning of the span.
+    Flight(&'a FlightReader),
+    /// An answer of the origin's.
+    Origin(Box<FromOrigin>),
+}
+
+/// Bytes that an origin is sending.
+pub struct FromOrigin {
+    body: Body,
+    watch: Watch,
+    /// The place in the body that its next byte has, and the end of what it sends.
+    range: Range<u64>,
+    filling: Option<Filling>,
+}
+
+/// What came next from a source.
+enum Got {
+    Piece(Bytes),
+    /// A fragment, and the part of it that is wanted.
+    Fragment(Bytes, u32, Range<usize>),
+    End(Option<Arc<Fields>>),
+    /// The bytes are not there.
+    Missing,
+    /// There will be no more.
+    Broken,
+}
+
+/// How a span ended.
+enum Ended {
+    All(Option<Arc<Fields>>),
+    NotBegun,
+    Lost,
+    Gone,
+}
+
+/// Sends these spans, then `tail`, and ends the answer, or breaks it off. `object`: what the spans are of, if it is stored, so that
+/// its origin can be asked for what is missing.
+///
+/// False: nothing was sent, since the first bytes are not there.
+pub async fn send(
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
+    object: Option<&Object>,
+    holding: &mut Holding,
+    spans: Vec<Span<'_>>,
+    tail: &[u8],
+) -> bool {
+    let mut trailers = None;
+    for span in spans {
+        ex.reply.lead(&span.lead);
+        match send_span(ex, wanted, object, holding, span).await {
+            Ended::All(behind) => trailers = behind,
+            Ended::NotBegun => return false,
+            Ended::Gone => return true,
+            Ended::Lost => {
+                ex.reply.break_off().await;
+                return true;
+            }
+        }
+    }
+    ex.reply.lead(tail);
+    let _ = ex.reply.end(trailers.as_deref()).await;
+    true
+}
+
+async fn send_span(
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
+    object: Option<&Object>,
+    holding: &mut Holding,
+    span: Span<'_>,
+) -> Ended {
+    let Span {
+        range, mut from, ..
+    } = span;
+    let mut at = range.start;
+    let mut may_ask = true;
+    while at < range.end {
+        let sent = match from.next(ex, holding, at..range.end).await {
+            Got::End(trailers) => return Ended::All(trailers),
+            Got::Piece(piece) => {
+                at += piece.len() as u64;
+                ex.reply.piece(piece).await
+            }
+            Got::Fragment(fragment, number, part) => {
+                let whole = part.len();
+                send_held(ex, fragment, part).await.map(|sent| {
+                    at += sent as u64;
+                    from.advance(sent as u64);
+                    if sent == whole {
+                        // Not before: what was given back is read again.
+                        holding.read(ex.worker.disk.as_ref(), number);
+                    }
+                })
+            }
+            Got::Missing if ex.reply.sent().bytes == 0 => return Ended::NotBegun,
+            Got::Missing | Got::Broken => {
+                let object = object.filter(|_| std::mem::take(&mut may_ask));
+                let rest = match object {
+                    Some(object) => ask_for_rest(ex, wanted, object, at..range.end).await,
+                    None => None,
+                };
+                let Some(rest) = rest else {
+                    return Ended::Lost;
+                };
+                from = Source::Origin(Box::new(rest));
+                Ok(())
+            }
+        };
+        if let Err(Gone) = sent {
+            from.leave(ex.worker);
+            return Ended::Gone;
+        }
+    }
+    from.leave(ex.worker);
+    Ended::All(None)
+}
+
+/// Sends this part of a fragment, which is counted as long as it is held. Returns how much of the part was sent: less than all if the
+/// rest had to be given back.
+async fn send_held(
+    ex: &mut Exchange<'_>,
+    fragment: Bytes,
+    part: Range<usize>,
+) -> Result<usize, Gone> {
+    let shared = &ex.worker.shared;
+    let mut held = shared.flights.hold_fragment();
+    held.set(fragment.len() as u64);
+    let mut body = fragment.slice(part);
+    drop(fragment);
+    let mut sent = 0;
+    if !ex.reply.may_take_back() {
+        sent = body.len();
+        ex.reply.piece(std::mem::take(&mut body)).await?;
+    }
+    while !body.is_empty() {
+        let before = body.len();
+        if ex.reply.some_of(&mut body, CROWDED_WAIT).await? {
+            sent += before - body.len();
+        } else if before > SMALL_PIECE_BYTES && shared.is_crowded_by_fragments() {
+            metrics::add(&ex.worker.counters.fragments_given_back, 1);
+            body = Bytes::copy_from_slice(&body[..SMALL_PIECE_BYTES]);
+            held.set(SMALL_PIECE_BYTES as u64);
+        }
+    }
+    Ok(sent)
+}
+
+impl Source<'_> {
+    /// What comes next, of these bytes.
+    async fn next(
+        &mut self,
+        ex: &mut Exchange<'_>,
+        holding: &mut Holding,
+        range: Range<u64>,
+    ) -> Got {
+        match self {
+            Source::Memory(body) => {
+                Got::Piece(body.slice(range.start as usize..range.end as usize))
+            }
+            Source::Disk(object) => next_of_object(ex.worker, object, holding, range, {
+                Waits::for_answer(ex.reply.sent().bytes > 0)
+            })
+            .await
+            .unwrap_or(Got::Missing),
+            Source::Flight(reader) => next_of_flight(ex, reader, holding, range).await,
+            Source::Origin(from) => from.next(ex.worker, range).await,
+        }
+    }
+
+    /// So much of a fragment was sent.
+    fn advance(&self, bytes: u64) {
+        if let Source::Flight(reader) = self {
+            reader.advance(bytes);
+        }
+    }
+
+    /// Nobody waits for it any more.
+    fn leave(self, worker: &Rc<Worker>) {
+        if let Source::Origin(from) = self
+            && let Some(filling) = from.filling.filter(Filling::is_amid)
+        {
+            fill::complete_behind(worker, filling, from.body);
+        }
+    }
+}
+
+/// The next fragment of a stored object.
+async fn next_of_object(
+    worker: &Worker,
+    object: &Object,
+    holding: &mut Holding,
+    range: Range<u64>,
+    waits: Waits,
+) -> Option<Got> {
+    let (disk, large) = (worker.disk.as_ref()?, object.large.as_ref()?);
+    let store = worker.shared.store.of(object.primary);
+    let size = u64::from(store.fragment_bytes());
+    let number = (range.start / size) as u32;
+    let (primary, key) = (object.primary, &object.key);
+    let piece = disk.load_fragment(primary, key, large.fetch_id, number, waits);
+    let expected = size.min(object.body_bytes() - u64::from(number) * size);
+    let Some(piece) = piece.await.filter(|p| p.len() as u64 == expected) else {
+        holding.read(Some(disk), number);
+        // If it is there all the same, its device was too slow, and may give it another time.
+        let is_late = disk.has_fragment(primary, key, large.fetch_id, number);
+        if !is_late && !httpcache::has_strong_validator(&object.fields()) {
+            // Nobody can fill the hole, so the rest is of no use either.
+            store.forget(object.hash);
+        }
+        return None;
+    };
+    let skip = (range.start % size) as usize;
+    let len = (piece.len() - skip).min((range.end - range.start) as usize);
+    Some(Got::Fragment(piece, number, skip..skip + len))
+}
+
+/// The next piece of a response that is arriving; what the fetch no longer keeps is read back from the store.
+async fn next_of_flight(
+    ex: &mut Exchange<'_>,
+    reader: &FlightReader,
+    holding: &mut Holding,
+    range: Range<u64>,
+) -> Got {
+    let left = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    let counters = &ex.worker.counters;
+    match reader.next().await {
+        Next::Piece(piece) => Got::Piece(piece.slice(..piece.len().min(left))),
+        Next::Stored {
+            number,
+            skip,
+            key,
+            fetch_id,
+        } => {
+            let fetch = (reader.flight.primary, &key[..], fetch_id);
+            let found = match &ex.worker.disk {
+                Some(disk) => holding.load_of_fetch(disk, fetch, number).await,
+                None => None,
+            };
+            match found.filter(|found| found.len() > skip) {
+                Some(found) => {
+                    let end = found.len().min(skip.saturating_add(left));
+                    Got::Fragment(found, number, skip..end)
+                }
+                None => {
+                    let has_begun = ex.reply.sent().bytes > 0;
+                    metrics::add(&counters.body_laggards_cut, u64::from(has_begun));
+                    Got::Missing
+                }
+            }
+        }
+        Next::End(trailers) => {
+            if let Some((start, end)) = reader.flight.swap_out() {
+                ex.record.stage(StageName::SwapOut, start, end, end);
+            }
+            Got::End(trailers)
+        }
+        Next::Broken(broken) => {
+            let is_laggard = broken == Broken::Lagged;
+            metrics::add(&counters.body_laggards_cut, u64::from(is_laggard));
+            Got::Broken
+        }
+    }
+}
+
+impl FromOrigin {
+    /// The bytes in `range` of a body, from an answer that begins there. They go into `filling` on the way.
+    pub fn new(
+        worker: &Worker,
+        body: Body,
+        range: Range<u64>,
+        filling: Option<Filling>,
+    ) -> FromOrigin {
+        FromOrigin {
+            body,
+            watch: worker.deadlines.watch(),
+            range,
+            filling,
+        }
+    }
+
+    async fn next(&mut self, worker: &Worker, wanted: Range<u64>) -> Got {
+        loop {
+            let most = self.range.end - self.range.start;
+            let piece = match self.body.next(worker, &self.watch).await {
+                Ok(Some(piece)) if piece.len() as u64 <= most => piece,
+                answered => {
+                    if let Err(error) = answered {
+                        worker.counters.origin_failed(error.token());
+                    }
+                    self.filling = None;
+                    return Got::Broken;
+                }
+            };
+            let (at, end) = (self.range.start, self.range.start + piece.len() as u64);
+            self.range.start = end;
+            let from = wanted.start.clamp(at, end) - at;
+            let to = wanted.end.clamp(at, end) - at;
+            let part = piece.slice(from as usize..to as usize);
+            if let Some(filling) = &mut self.filling {
+                filling.take(worker, piece).await;
+            }
+            if !part.is_empty() {
+                return Got::Piece(part);
+            }
+        }
+    }
+}
+
+/// Asks the origin for the bytes of `range` of an object. `None`: they cannot be had, or nobody could tell whether they belong to it.
+async fn ask_for_rest(
+    ex: &Exchange<'_>,
+    wanted: &Wanted,
+    object: &Object,
+    range: Range<u64>,
+) -> Option<FromOrigin> {
+    let worker = ex.worker;
+    if RequestDirectives::parse(&wanted.request).only_if_cached {
+        return None;
+    }
+    let stored = object.fields();
+    let (first, last) = (range.start, range.end - 1);
+    let mut fields = onward::plain_fields(&wanted.request);
+    if !httpcache::ask_for_part(&stored, first, last, &mut fields) {
+        return None;
+    }
+    let (version, asked) = (wanted.head.version, &wanted.asked);
+    let request = onward::request(worker, "GET", version, asked, &fields);
+    let watch = worker.deadlines.watch();
+    let whom = whom_to_ask(asked, &ex.listener);
+    let answered = upstream::ask_final(worker, &watch, &whom, "GET", &request).await;
+    let (upstream, head) = match answered {
+        Ok(answered) => answered,
+        Err(error) => {
+            worker.counters.origin_failed(error.token());
+            return None;
+        }
+    };
+    let total = object.body_bytes();
+    if head.status != 206 || !httpcache::is_part(&stored, &head.fields, first, last, total) {
+        return None;
+    }
+    metrics::add(&worker.counters.bodies_completed, 1);
+    let body = upstream.body(worker, &head);
+    Some(FromOrigin::new(worker, body, range, None))
+}

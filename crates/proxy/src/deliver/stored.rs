@@ -1,0 +1,199 @@
+//! Answering with a stored object: all of it, the part or parts that are asked for, or 304.
+//!
+//! What is stored answers only if all that is wanted of it is there; of a large object some fragments may be missing.
+//!
+//! Not known here: whether it may be served.
+
+use crate::clock::Instant;
+
+use bytes::Bytes;
+use fields::Fields;
+use httpcache::{
+    ByteRange, Condition, RequestDirectives, Span as Part, StandingFlags,
+    cache_status::{CacheStatus, Forward},
+};
+use profile::Class;
+
+use crate::{
+    cache::holding::Holding,
+    cache::object::Object,
+    deliver::multipart::{Multipart, Piece},
+    deliver::spans::{self, Source, Span},
+    reply::{After, Length, ReplyHead},
+    request::exchange::{Exchange, Said},
+    request::wanted::Wanted,
+    state::Worker,
+};
+
+/// Answers with a stored object, or the part of it the request asks for. `class` is that of a plain answer.
+///
+/// `None`: nothing was sent, because a large object lacks fragments of what is wanted.
+pub async fn object(
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
+    object: &Object,
+    class: Class,
+    cache_status: Vec<u8>,
+) -> Option<After> {
+    let request: &Fields = &wanted.request;
+    let started = Instant::now();
+    let mut said = Said {
+        class,
+        content_type: object.content_type(),
+        age_s: Some(object.standing.age_s(ex.worker.unix_ms(started))),
+        cache_status,
+    };
+    if is_not_modified(request, object) {
+        return Some(not_modified(ex, object, said, started).await);
+    }
+    let total = object.body_bytes();
+    let is_head = ex.reply.is_head_only();
+    let range = if request.contains(b"range") && object.status == 200 && !is_head {
+        httpcache::byte_range(request, &object.fields(), total)
+    } else {
+        ByteRange::Whole
+    };
+    // Before it is asked whether they are there: what is there then stays.
+    let disk = ex.worker.disk.as_ref();
+    let mut holding = Holding::of_range(disk, object, &range, is_head);
+    if !is_there(ex.worker, object, &range, total) {
+        return None;
+    }
+    if object.standing.flags.contains(StandingFlags::NEGATIVE) && class.is_hit() {
+        said.class = Class::NegativeHit;
+    }
+    let (head, length, pieces, tail) = match range {
+        ByteRange::Whole => {
+            let head = ReplyHead::of_lines(object.status, &object.head);
+            (head, Length::Told(total), whole(0..total), Bytes::new())
+        }
+        ByteRange::One { first, last } => {
+            let head = part_head(&object.fields(), Part { first, last }, total);
+            let range = first..last + 1;
+            let length = Length::Known(range.end - range.start);
+            (head, length, whole(range), Bytes::new())
+        }
+        ByteRange::Several(parts) => {
+            let hasher = &ex.worker.hasher;
+            let multipart = Multipart::new(hasher, &parts, object.content_type(), total);
+            let mut fields = object.fields();
+            fields.remove(b"content-length");
+            fields.set(b"Content-Type", &multipart.content_type);
+            let length = Length::Known(multipart.bytes());
+            let head = ReplyHead::new(206, "", &fields);
+            (head, length, multipart.pieces, multipart.tail)
+        }
+        ByteRange::Unsatisfiable => (
+            unsatisfied_head(total),
+            Length::Known(0),
+            Vec::new(),
+            Bytes::new(),
+        ),
+    };
+    ex.begin(said, head, length, started);
+    let wants_body = |piece: &Piece| !is_head && !piece.range.is_empty();
+    let spans = pieces.into_iter().filter(wants_body).map(|piece| Span {
+        lead: piece.lead,
+        range: piece.range,
+        from: match object.large {
+            None => Source::Memory(object.body.clone()),
+            Some(_) => Source::Disk(object),
+        },
+    });
+    let spans = spans.collect();
+    let is_begun = spans::send(ex, wanted, Some(object), &mut holding, spans, &tail).await;
+    is_begun.then(|| ex.finish())
+}
+
+/// Answers with a stale object because its origin failed, if the rules allow it. `failure`: the status owed for that, and whether
+/// there was no answer at all.
+pub async fn on_error(
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
+    stale: &Object,
+    directives: &RequestDirectives,
+    why: Forward,
+    (status, disconnected): (u16, bool),
+) -> Option<After> {
+    let now = ex.worker.now_ms();
+    if !httpcache::may_serve_on_error(&stale.standing, directives, now, disconnected) {
+        return None;
+    }
+    let mut line = Vec::with_capacity(64);
+    CacheStatus::forwarded(&ex.worker.shared.cache_name, why, &mut line)
+        .forward_status(status)
+        .ttl(stale.standing.ttl_s(now))
+        .detail("stale-if-error");
+    object(ex, wanted, stale, Class::Stale, line).await
+}
+
+fn whole(range: std::ops::Range<u64>) -> Vec<Piece> {
+    let lead = Bytes::new();
+    vec![Piece { lead, range }]
+}
+
+/// Does the client have this very body, as it says itself?
+pub fn is_not_modified(request: &Fields, object: &Object) -> bool {
+    let is_conditional =
+        request.contains(b"if-none-match") || request.contains(b"if-modified-since");
+    is_conditional
+        && object.status == 200
+        && matches!(
+            httpcache::evaluate(request, &object.fields()),
+            Condition::NotModified
+        )
+}
+
+async fn not_modified(
+    ex: &mut Exchange<'_>,
+    object: &Object,
+    mut said: Said<'_>,
+    started: Instant,
+) -> After {
+    if said.class.is_hit() {
+        said.class = Class::ImsHit;
+    }
+    said.content_type = b"";
+    let fields = httpcache::not_modified_fields(&object.fields());
+    let mut head = ReplyHead::new(304, "", &fields);
+    head.add_lines(&ex.worker.shared.via_line);
+    let body = Bytes::new();
+    ex.answer(said, head, Length::None, body, started).await
+}
+
+/// Are the bytes there? Asked before anything is sent, of the index: it may still turn out otherwise.
+//= rfc9111 §3.3   an incomplete response answers only what lies wholly within it
+fn is_there(worker: &Worker, object: &Object, range: &ByteRange, total: u64) -> bool {
+    let (Some(large), Some(disk)) = (&object.large, &worker.disk) else {
+        return object.large.is_none();
+    };
+    let has = |from: u64, to: u64| {
+        let missing = disk.missing(object.primary, &object.key, large, from..to);
+        missing.is_empty()
+    };
+    match range {
+        ByteRange::Whole => has(0, total),
+        ByteRange::One { first, last } => has(*first, *last + 1),
+        ByteRange::Several(parts) => parts.iter().all(|part| has(part.first, part.last + 1)),
+        ByteRange::Unsatisfiable => true,
+    }
+}
+
+/// The head of a 206 with one part; its length is told by the reply.
+pub fn part_head(fields: &Fields, part: Part, total: impl Into<Option<u64>>) -> ReplyHead {
+    let mut fields = fields.clone();
+    fields.remove(b"content-length");
+    let mut value = Vec::new();
+    httpcache::write_content_range(part.first, part.last, total, &mut value);
+    fields.set(b"Content-Range", &value);
+    ReplyHead::new(206, "", &fields)
+}
+
+/// The head of a 416.
+pub fn unsatisfied_head(total: u64) -> ReplyHead {
+    let mut value = Vec::new();
+    httpcache::write_unsatisfied_range(total, &mut value);
+    let mut fields = Fields::new();
+    fields.push(b"Content-Range", &value);
+    ReplyHead::new(416, "", &fields)
+}

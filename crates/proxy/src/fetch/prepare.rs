@@ -1,0 +1,247 @@
+//! A response from an origin in the form in which it is sent and stored.
+//!
+//! Fields of the hop and of one client alone are taken out, ours are added, and the caching rules are asked. A stored response is
+//! freshened with what a 304, a 206 of the same representation, or a 200 to HEAD says of it.
+//!
+//! Not known here: bodies, who reads along.
+
+use std::{rc::Rc, sync::Arc};
+
+use fields::Fields;
+use http1::{Framing, ResponseHead};
+use httpcache::{NotStorable, Request, Standing, UnixMillis};
+use message::{Version, reason_phrase};
+use store::{KeyHash, Sequence};
+
+use crate::{
+    cache::object::Object,
+    fetch::response::{Asker, FetchRequest, Response},
+    origin::outcome::Moments,
+    reply::lines,
+    request::onward::via_of,
+    request::rulebook::Decision,
+    state::Worker,
+};
+
+/// Fields as they go to clients: hop-by-hop ones gone, Date there, Via added.
+pub fn response_fields(
+    worker: &Worker,
+    received: &Fields,
+    version: Version,
+    at: UnixMillis,
+) -> Fields {
+    let mut fields = received.clone();
+    message::remove_hop_by_hop(&mut fields);
+    fields.remove(b"content-length");
+    fields.remove(b"proxy-authenticate");
+    //= rfc9111 §3.1   what is specific to the proxy in front is not stored, nor does it concern the client
+    fields.remove(b"proxy-authentication-info");
+    fields.remove(b"proxy-authorization");
+    if !fields.contains(b"date") {
+        //= rfc9110 §6.6.1   a recipient with a clock that forwards a response without Date appends one
+        fields.push(b"Date", &httpcache::format_date(at));
+    }
+    fields.push(b"Via", &via_of(worker, version));
+    fields
+}
+
+/// An interim response as it goes on.
+pub fn interim(worker: &Worker, head: &ResponseHead) -> ResponseHead {
+    let mut head = head.clone();
+    message::remove_hop_by_hop(&mut head.fields);
+    //= rfc9110 §8.6   a server MUST NOT send Content-Length with status 1xx
+    head.fields.remove(b"content-length");
+    let via = via_of(worker, head.version);
+    head.fields.push(b"Via", &via);
+    head
+}
+
+/// The response as it is sent and stored, and what the rules say of it.
+pub fn response(
+    worker: &Worker,
+    fetch_request: &FetchRequest,
+    head: &ResponseHead,
+    asked_at: UnixMillis,
+    moments: Moments,
+) -> Response {
+    let received = worker.unix_ms(moments.first);
+    let decision = fetch_request.asker().decide(head.status, &head.fields);
+    let request = Request {
+        method: "GET",
+        fields: &fetch_request.request,
+    };
+    let rules = &decision.rules;
+    let stripped = decision
+        .strip_set_cookie
+        .then(|| without_cookies(&head.fields));
+    let mut answer = httpcache::Response {
+        status: head.status,
+        fields: stripped.as_ref().unwrap_or(&head.fields),
+    };
+    let (mut storable, mut standing) =
+        httpcache::assess(&request, &answer, asked_at, received, rules);
+    if storable.is_err() && stripped.is_some() {
+        // For one user only, so its cookies are his.
+        answer.fields = &head.fields;
+        standing = Standing::of(&request, &answer, asked_at, received, rules);
+    }
+    let head_fields = answer.fields;
+    if head.framing == Framing::UntilClose && storable.is_ok() {
+        // Nobody can tell whether such a body is complete.
+        storable = Err(NotStorable::CloseDelimited);
+    }
+    if !decision.stores && storable.is_ok() {
+        storable = Err(NotStorable::Rule);
+    }
+    let length = match head.framing {
+        Framing::None => Some(0),
+        Framing::Length(bytes) => Some(bytes),
+        Framing::Chunked | Framing::UntilClose => None,
+    };
+    let mut fields = response_fields(worker, head_fields, head.version, received);
+    fields.remove(b"age");
+    let mut withheld = Vec::new();
+    httpcache::take_withheld(&mut fields).write_to(&mut withheld);
+    if storable.is_ok() && !rules.store_set_cookie {
+        httpcache::take_cookies(&mut fields).write_to(&mut withheld);
+    }
+    let mut wire = Vec::with_capacity(512);
+    let content_type = lines::write_head(head.status, &reason_of(head), &fields, &mut wire);
+    Response {
+        status: head.status,
+        fields,
+        head: wire.into(),
+        withheld: withheld.into(),
+        content_type,
+        length,
+        bodiless: matches!(head.status, 204 | 304),
+        standing,
+        storable,
+        stored: false,
+        not_stored: None,
+        asked_with: Arc::clone(&fetch_request.request),
+        decision,
+        moments,
+    }
+}
+
+/// Without what a rule takes away (`strip-set-cookie`).
+pub fn without_cookies(fields: &Fields) -> Fields {
+    let mut fields = fields.clone();
+    fields.remove(b"set-cookie");
+    fields.remove(b"set-cookie2");
+    fields
+}
+
+fn reason_of(head: &ResponseHead) -> String {
+    if head.reason.is_empty() {
+        reason_phrase(head.status).to_owned()
+    } else {
+        head.reason.clone()
+    }
+}
+
+/// The stored object with what a 304, a 206 of the same representation, or a 200 to HEAD says of it.
+pub fn freshened(
+    worker: &Worker,
+    asker: Asker<'_>,
+    stale: &Object,
+    (not_modified, version): (&Fields, Version),
+    asked_at: UnixMillis,
+) -> (Object, Decision) {
+    let received = worker.now_ms();
+    let mut update = not_modified.clone();
+    message::remove_hop_by_hop(&mut update);
+    let mut fields = httpcache::freshen(&stale.fields(), &update, &asker.listener.rules);
+    let decision = asker.decide(stale.status, &fields);
+    if decision.strip_set_cookie {
+        fields = without_cookies(&fields);
+    }
+    let request = Request {
+        method: "GET",
+        fields: asker.request,
+    };
+    // Age counts from the 304 (RFC 9111 §4.2.3), so its Age, not the stored one, is looked at.
+    let answer = httpcache::Response {
+        status: stale.status,
+        fields: &fields,
+    };
+    let standing = Standing::of(&request, &answer, asked_at, received, &decision.rules);
+    fields.remove(b"age");
+    if !fields.contains(b"date") {
+        fields.push(b"Date", &httpcache::format_date(received));
+    }
+    if !not_modified.contains(b"via") {
+        // The last line that is stored is ours, of this process or an earlier one.
+        let mut left = fields.count(b"via");
+        fields.retain(|name, _| {
+            let is_via = name.eq_ignore_ascii_case(b"via");
+            left -= usize::from(is_via);
+            !(is_via && left == 0)
+        });
+    }
+    fields.push(b"Via", &via_of(worker, version));
+    let mut wire = Vec::with_capacity(stale.head.len() + 64);
+    let content_type = lines::write_head(
+        stale.status,
+        reason_phrase(stale.status),
+        &fields,
+        &mut wire,
+    );
+    let object = Object {
+        standing,
+        content_type,
+        head: wire.into(),
+        ..stale.clone()
+    };
+    (object, decision)
+}
+
+/// Puts a freshened object where the stale one was. False when it may no longer be stored.
+pub fn publish_freshened(
+    worker: &Rc<Worker>,
+    primary: KeyHash,
+    began: Sequence,
+    fetch_request: &FetchRequest,
+    stale: &Object,
+    fresh: &Object,
+    decision: &Decision,
+) -> bool {
+    let shared = &worker.shared;
+    let fields = fresh.fields();
+    let request = Request {
+        method: "GET",
+        fields: &fetch_request.request,
+    };
+    let answer = httpcache::Response {
+        status: fresh.status,
+        fields: &fields,
+    };
+    let same_vary = httpcache::vary_list(&stale.fields()) == httpcache::vary_list(&fields);
+    let storable = httpcache::storable(&request, &answer, &decision.rules);
+    if let Err(NotStorable::Authorization | NotStorable::RequestNoStore) = storable {
+        // It is for this client alone, and says nothing of what others may be given.
+        return false;
+    }
+    let fits = fresh.body_bytes() <= decision.object_bytes_max;
+    if storable.is_err() || !decision.stores || !fits || !same_vary {
+        //= rfc9111 §4.3.4   a 304 that restricts reuse (no-store, private) ends it; one that changes Vary moves it
+        let _ = shared.invalidate(primary);
+        return false;
+    }
+    // What was purged since the stale object was looked up does not come back.
+    let began = began.min(fetch_request.stale_began);
+    let may_publish = |object: &Object| shared.may_publish(object, began);
+    if shared.memory.admits(fresh.memory_bytes()) {
+        shared.memory.insert(fresh.clone(), may_publish);
+    } else {
+        // What it replaces goes too, which would be found first. (What is purged meanwhile stays, as it was left.)
+        shared.memory.remove(fresh.hash);
+    }
+    if let Some(disk) = &worker.disk {
+        // The head changed, so the record is written anew; a large object's fragments stay where they are.
+        disk.store_object(fresh, &[&fresh.body], began);
+        shared.take_back_hidden(fresh);
+    }
+    true
+}

@@ -1,0 +1,165 @@
+//! What is fetched, and what a fetch brings.
+//!
+//! Not known here: how a fetch runs, and who reads along.
+
+use std::{rc::Rc, sync::Arc};
+
+use bytes::Bytes;
+use fields::Fields;
+use httpcache::{NotStorable, Standing, cache_status::CacheStatus};
+use message::Version;
+use store::Sequence;
+
+use crate::{
+    cache::object::Object,
+    listener::ListenerState,
+    origin::outcome::{Moments, UpstreamError},
+    request::rulebook::{Decision, Met},
+    request::target::Asked,
+};
+
+/// Why a fetch gave no response.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The origin could not be asked, or its head not read.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    /// The fetching task ended before its time (shutdown).
+    #[error("the fetch was abandoned")]
+    Abandoned,
+}
+
+impl FetchError {
+    /// The status owed to the client.
+    pub fn status(&self) -> u16 {
+        match self {
+            FetchError::Upstream(error) => error.status(),
+            FetchError::Abandoned => 503,
+        }
+    }
+
+    /// A token for Cache-Status.
+    pub fn token(&self) -> &'static str {
+        match self {
+            FetchError::Upstream(error) => error.token(),
+            FetchError::Abandoned => "proxy_internal_error",
+        }
+    }
+}
+
+/// A response as it goes to clients and into the cache.
+#[derive(Debug)]
+pub struct Response {
+    /// Status code.
+    pub status: u16,
+    /// Fields without the hop-by-hop ones, Content-Length, Age and those that only the one who asked gets; Via and Date added.
+    pub fields: Fields,
+    /// Status line and `fields`, ready to send.
+    pub head: Bytes,
+    /// Field lines that go behind the head, to the one who asked alone (`httpcache::take_withheld`, `take_cookies`).
+    pub withheld: Bytes,
+    /// Where the value of Content-Type lies in `head`.
+    pub content_type: (u16, u16),
+    /// Length of the body if it is known now.
+    pub length: Option<u64>,
+    /// This status has no body and no Content-Length (204, 304).
+    pub bodiless: bool,
+    /// Age and rules.
+    pub standing: Standing,
+    /// May it be stored?
+    pub storable: Result<(), NotStorable>,
+    /// Is the answer on its way into the store or the memory tier?
+    pub stored: bool,
+    /// Why not, though it may be stored.
+    pub not_stored: Option<&'static str>,
+    /// The fields of the request it answers, for [`httpcache::may_share`].
+    pub asked_with: Arc<Fields>,
+    /// What the operator's rules say of it.
+    pub decision: Decision,
+    /// When things happened.
+    pub moments: Moments,
+}
+
+impl Response {
+    /// The value of Content-Type, for the log.
+    pub fn content_type(&self) -> &[u8] {
+        let (start, len) = (
+            usize::from(self.content_type.0),
+            usize::from(self.content_type.1),
+        );
+        self.head.get(start..start + len).unwrap_or_default()
+    }
+
+    /// Adds what is known of its being stored when its head goes out. Of a body without a length nobody knows how long it will be.
+    //= rfc9211 §2.5   stored: whether the cache stored the response
+    pub fn say_stored<'a>(&self, line: CacheStatus<'a>) -> CacheStatus<'a> {
+        match self.stored && self.length.is_some() {
+            true => line.stored(true),
+            false => line,
+        }
+    }
+
+    /// Adds why it is not stored.
+    pub fn say_why_not(&self, line: CacheStatus<'_>) {
+        let forbidden = self.storable.err().map(|reason| reason.as_str());
+        if let Some(reason) = forbidden.or(self.not_stored) {
+            line.detail(reason);
+        }
+    }
+}
+
+/// What to fetch.
+#[derive(Clone)]
+pub struct FetchRequest {
+    /// The listener it came in by: its rules say where we may connect.
+    pub listener: Rc<ListenerState>,
+    /// Whom to ask.
+    pub asked: Asked,
+    /// The client's fields, complete: caching rules look at these.
+    pub request: Arc<Fields>,
+    /// The key of the resource.
+    pub key: Vec<u8>,
+    /// The operator's rules the request meets.
+    pub met: Met,
+    /// The request's part of the key of a variant, by rule.
+    pub extras: Vec<u8>,
+    /// The origin gets the client's conditions: there is nothing to validate, and a 304 is the client's.
+    pub is_conditional: bool,
+    /// The version in which it came.
+    pub version: Version,
+    /// The stored response to validate.
+    pub stale: Option<Object>,
+    /// The invalidation sequence at which it was looked up.
+    pub stale_began: Sequence,
+}
+
+impl FetchRequest {
+    /// For whom it is.
+    pub fn asker(&self) -> Asker<'_> {
+        Asker {
+            request: &self.request,
+            met: self.met,
+            listener: &self.listener,
+        }
+    }
+}
+
+/// For whom a response is, as far as it makes a difference to what is stored of it.
+#[derive(Clone, Copy)]
+pub struct Asker<'a> {
+    /// The fields of the request.
+    pub request: &'a Fields,
+    /// The operator's rules that it meets,
+    pub met: Met,
+    /// of those that hold here.
+    pub listener: &'a ListenerState,
+}
+
+impl Asker<'_> {
+    /// What the operator's rules say of a response to it.
+    pub fn decide(&self, status: u16, fields: &Fields) -> Decision {
+        let content_type = fields.first(b"content-type");
+        let ListenerState { book, rules, .. } = self.listener;
+        book.response(self.met, status, content_type, rules)
+    }
+}

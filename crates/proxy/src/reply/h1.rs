@@ -1,0 +1,287 @@
+//! An answer on an HTTP/1 connection (RFC 9112).
+//!
+//! The only place that says how a body ends on the wire, whether the connection stays open, and in which words.
+//!
+//! | length | HTTP/1.1 | HTTP/1.0 | breaks off |
+//! |---|---|---|---|
+//! | told or known | Content-Length | the same | the connection closes |
+//! | unknown | chunked | the connection closes at the end | it closes; a reset where closing would look like the end |
+//!
+//! The head and the end of a chunk wait in `pending` and go out with what comes next, in one write.
+//! A client may be slow, not idle: `conn::pace` decides when it is too slow.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use fields::Fields;
+use message::Version;
+
+use crate::{
+    conn::pace::Wrote,
+    conn::socket::Conn,
+    reply::{After, Gone, Length, ReplyHead, Sent, lines},
+    state::Worker,
+};
+
+/// How a body ends on the wire.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// There is none.
+    NoBody,
+    /// So many bytes are still to be sent.
+    Length(u64),
+    /// A last chunk.
+    Chunked,
+    /// The end of the connection.
+    Close,
+}
+
+/// An answer to one request of an HTTP/1 connection.
+pub struct H1<'c> {
+    worker: &'c Worker,
+    conn: &'c mut Conn,
+    is_http11: bool,
+    is_head: bool,
+    /// Will the connection stay open?
+    is_kept: bool,
+    /// A client that speaks 1.0 must be told that it stays.
+    says_keep_alive: bool,
+    /// The body broke off where only the end of the connection marks its end.
+    is_aborted: bool,
+    ending: Ending,
+    /// Goes out before the next piece.
+    pending: Vec<u8>,
+    sent: Sent,
+}
+
+impl<'c> H1<'c> {
+    /// For a request in this version. `asks_to_stay`: the client wants the connection to stay open.
+    pub fn new(
+        worker: &'c Worker,
+        conn: &'c mut Conn,
+        version: Version,
+        is_head: bool,
+        asks_to_stay: bool,
+    ) -> H1<'c> {
+        let is_http11 = version == Version::Http11;
+        H1 {
+            worker,
+            conn,
+            is_http11,
+            is_head,
+            is_kept: asks_to_stay,
+            says_keep_alive: !is_http11 && asks_to_stay,
+            is_aborted: false,
+            ending: Ending::NoBody,
+            pending: Vec::new(),
+            sent: Sent {
+                status: 0,
+                bytes: 0,
+                is_gone: false,
+            },
+        }
+    }
+
+    /// Goes on with an answer of which so many bytes were sent; `rest` is what is left of its head, `left` of its body.
+    pub fn resume(mut self, status: u16, bytes: u64, rest: Vec<u8>, left: usize) -> H1<'c> {
+        self.pending = rest;
+        self.ending = Ending::Length(left as u64);
+        (self.sent.status, self.sent.bytes) = (status, bytes);
+        self
+    }
+
+    pub(super) async fn interim(&mut self, head: &ReplyHead) -> Result<(), Gone> {
+        //= rfc9110 §15.2   a server MUST NOT send a 1xx response to an HTTP/1.0 client
+        match self.is_http11 {
+            true => self.bare(head).await,
+            false => Ok(()),
+        }
+    }
+
+    /// A head without a body, and without a word about the connection. It is not counted.
+    async fn bare(&mut self, head: &ReplyHead) -> Result<(), Gone> {
+        let bytes = self.sent.bytes;
+        self.pending.clear();
+        self.pending.extend_from_slice(&head.lines);
+        self.pending.extend_from_slice(b"\r\n");
+        let written = self.write(Bytes::new()).await;
+        self.sent.bytes = bytes;
+        written
+    }
+
+    pub(super) fn begin(&mut self, head: ReplyHead, length: Length) {
+        let mut out = head.lines;
+        self.ending = match length {
+            Length::None => Ending::NoBody,
+            Length::Told(bytes) => Ending::Length(bytes),
+            Length::Known(bytes) => {
+                lines::write_number_field(b"Content-Length", bytes, &mut out);
+                Ending::Length(bytes)
+            }
+            Length::Unknown if self.is_head => Ending::NoBody,
+            Length::Unknown if self.is_http11 => {
+                lines::write_field(b"Transfer-Encoding", b"chunked", &mut out);
+                Ending::Chunked
+            }
+            Length::Unknown => {
+                self.is_kept = false;
+                Ending::Close
+            }
+        };
+        if self.is_head {
+            self.ending = Ending::NoBody;
+        }
+        if !self.is_kept {
+            lines::write_field(b"Connection", b"close", &mut out);
+        } else if self.says_keep_alive {
+            lines::write_field(b"Connection", b"keep-alive", &mut out);
+        }
+        out.extend_from_slice(b"\r\n");
+        self.pending = out;
+        self.sent.status = head.status;
+    }
+
+    pub(super) fn lead(&mut self, bytes: &[u8]) {
+        self.count_down(bytes.len());
+        self.pending.extend_from_slice(bytes);
+    }
+
+    pub(super) async fn piece(&mut self, piece: Bytes) -> Result<(), Gone> {
+        if piece.is_empty() || self.ending == Ending::NoBody {
+            return Ok(());
+        }
+        self.count_down(piece.len());
+        let is_chunk = self.ending == Ending::Chunked;
+        if is_chunk {
+            http1::write_chunk_header(piece.len(), &mut self.pending);
+        }
+        self.write(piece).await?;
+        if is_chunk {
+            // The end of this chunk goes out with the next one, or with the last.
+            self.pending.extend_from_slice(b"\r\n");
+        }
+        Ok(())
+    }
+
+    pub(super) fn may_take_back(&self) -> bool {
+        self.ending != Ending::Chunked
+    }
+
+    pub(super) async fn some_of(
+        &mut self,
+        piece: &mut Bytes,
+        at_most: Duration,
+    ) -> Result<bool, Gone> {
+        assert!(
+            self.may_take_back(),
+            "the length of a chunk was announced, so none of it can be taken back"
+        );
+        let before = piece.len();
+        let wrote = (self
+            .conn
+            .write_once(self.worker, &self.pending, piece, Some(at_most)))
+        .await;
+        match wrote {
+            Wrote::Some(n) => {
+                let of_pending = n.min(self.pending.len());
+                self.pending.drain(..of_pending);
+                piece.advance(n - of_pending);
+                self.count_down(before - piece.len());
+                self.sent.bytes += n as u64;
+                Ok(true)
+            }
+            Wrote::Nothing => Ok(false),
+            Wrote::Gone => Err(self.gone()),
+        }
+    }
+
+    pub(super) async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Gone> {
+        match self.ending {
+            Ending::Chunked => match trailers {
+                Some(trailers) => http1::write_trailers(trailers, &mut self.pending),
+                None => self.pending.extend_from_slice(http1::LAST_CHUNK),
+            },
+            // Less than was announced.
+            Ending::Length(left) if left > 0 => self.is_kept = false,
+            _ => {}
+        }
+        self.write(Bytes::new()).await
+    }
+
+    pub(super) async fn break_off(&mut self) {
+        self.is_kept = false;
+        self.is_aborted |= matches!(self.ending, Ending::Close | Ending::NoBody);
+        // What is there goes out. If that fails the client has gone, and is not told anything.
+        let is_gone = self.sent.is_gone;
+        let _ = self.write(Bytes::new()).await;
+        self.sent.is_gone = is_gone;
+    }
+
+    pub(super) fn is_head_only(&self) -> bool {
+        self.is_head
+    }
+
+    pub(super) fn keep_open_if(&mut self, is_sound: bool) {
+        self.is_kept &= is_sound;
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.gone();
+    }
+
+    pub(super) async fn switch(&mut self, head: &ReplyHead) -> Result<&mut Conn, Gone> {
+        self.is_kept = false;
+        self.bare(head).await?;
+        self.sent.status = head.status;
+        Ok(self.conn)
+    }
+
+    pub(super) fn source(&mut self) -> &mut Conn {
+        self.conn
+    }
+
+    pub(super) fn sent(&self) -> Sent {
+        self.sent
+    }
+
+    pub(super) fn after(&self) -> After {
+        match (self.is_aborted, self.is_kept) {
+            (true, _) => After::Abort,
+            (false, true) => After::KeepOpen,
+            (false, false) => After::Close,
+        }
+    }
+
+    fn gone(&mut self) -> Gone {
+        self.is_kept = false;
+        self.sent.is_gone = true;
+        Gone
+    }
+
+    /// So many bytes of the body are sent. More than was announced would be taken for the next answer.
+    fn count_down(&mut self, bytes: usize) {
+        if let Ending::Length(left) = &mut self.ending {
+            self.is_kept &= *left >= bytes as u64;
+            *left = left.saturating_sub(bytes as u64);
+        }
+    }
+
+    /// Writes what is pending, and a piece.
+    async fn write(&mut self, mut piece: Bytes) -> Result<(), Gone> {
+        let mut at = 0;
+        while at < self.pending.len() || !piece.is_empty() {
+            let lead = &self.pending[at..];
+            match self.conn.write_once(self.worker, lead, &piece, None).await {
+                Wrote::Some(n) => {
+                    let of_lead = n.min(lead.len());
+                    at += of_lead;
+                    piece.advance(n - of_lead);
+                    self.sent.bytes += n as u64;
+                }
+                Wrote::Nothing | Wrote::Gone => return Err(self.gone()),
+            }
+        }
+        self.pending.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! A head as lines: the form in which heads are stored, and in which HTTP/1 sends them.
+//!
+//! Not known here: which fields there are, and what for.
+
+use fields::Fields;
+
+/// Writes status line and fields; returns where the value of Content-Type came to lie (start, length).
+pub fn write_head(status: u16, reason: &str, fields: &Fields, out: &mut Vec<u8>) -> (u16, u16) {
+    let base = out.len();
+    http1::write_status_line(status, reason, out);
+    let mut content_type = (0, 0);
+    for (name, value) in fields.iter() {
+        out.extend_from_slice(name);
+        out.extend_from_slice(b": ");
+        if name.eq_ignore_ascii_case(b"content-type")
+            && let (Ok(start), Ok(len)) =
+                (u16::try_from(out.len() - base), u16::try_from(value.len()))
+        {
+            content_type = (start, len);
+        }
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
+    }
+    content_type
+}
+
+/// Appends a field line.
+pub fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a field line with a number.
+pub fn write_number_field(name: &[u8], value: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    message::write_decimal(value, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Splits a head written by [`write_head`] back into fields.
+pub fn fields_of_head(head: &[u8]) -> Fields {
+    let mut fields = Fields::with_capacity(16, head.len());
+    let mut lines = head.split(|&b| b == b'\n');
+    lines.next(); // the status line
+    for line in lines {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(colon) = memchr::memchr(b':', line) else {
+            continue;
+        };
+        fields.push(&line[..colon], line[colon + 1..].trim_ascii());
+    }
+    fields
+}

@@ -1,0 +1,163 @@
+//! A request body on its way from the client to an origin.
+//!
+//! Yields data and trailers; the client's own framing ends here. A part that was yielded is *outstanding* until the origin took
+//! it ([`RequestBody::taken`]), and only then is more of the body asked for. That holds the client back: on HTTP/1 through
+//! TCP, and a protocol with windows hands its window back at that point.
+//!
+//! Limits: one part is outstanding; each wait for the client has a limit.
+//! Not known here: where it goes, and how it is framed there.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use fields::Fields;
+use http1::{Chunk, ChunkedDecoder, Framing, Limits};
+
+use crate::{conn::socket::Conn, reply::Reply};
+
+/// What is read at once.
+const BODY_READ_BYTES: usize = 16 << 10;
+
+/// What a body consists of.
+#[derive(Debug)]
+pub enum Part {
+    /// Bytes, at least one.
+    Data(Bytes),
+    /// The end of a body of unknown length, and the trailers behind it, if there are any.
+    Trailers(Fields),
+}
+
+/// Why there is no more of it.
+#[derive(Debug)]
+pub enum BodyError {
+    /// The client went away or stopped sending.
+    Gone,
+    /// It is malformed, or did not come in time: the status that is owed, and why.
+    Bad(u16, &'static str),
+}
+
+/// A request body as it comes from the client.
+pub struct RequestBody {
+    state: State,
+    is_outstanding: bool,
+    is_stopped: bool,
+    /// Bytes that came, as the client framed them.
+    pub received: u64,
+}
+
+enum State {
+    Done,
+    Length(u64),
+    Chunked(Box<ChunkedDecoder>),
+}
+
+impl RequestBody {
+    /// The body that an HTTP/1 head announces.
+    pub fn framed(framing: Framing, limits: &Limits) -> RequestBody {
+        RequestBody {
+            state: match framing {
+                Framing::Length(bytes) if bytes > 0 => State::Length(bytes),
+                Framing::Chunked => State::Chunked(Box::new(ChunkedDecoder::new(limits))),
+                _ => State::Done,
+            },
+            is_outstanding: false,
+            is_stopped: false,
+            received: 0,
+        }
+    }
+
+    /// Was all of it taken?
+    pub fn is_done(&self) -> bool {
+        matches!(self.state, State::Done) && !self.is_outstanding
+    }
+
+    /// No more of it is wanted. The client's connection cannot be used again.
+    pub fn stop(&mut self) {
+        self.is_stopped |= !self.is_done();
+        self.state = State::Done;
+        self.is_outstanding = false;
+    }
+
+    /// Is what comes next on the client's connection another request? Not if more of this body may come.
+    pub fn is_through(&self) -> bool {
+        self.is_done() && !self.is_stopped
+    }
+
+    /// The origin took the part that was yielded last.
+    pub fn taken(&mut self) {
+        self.is_outstanding = false;
+    }
+
+    /// The next part; `None` when there is none. Safe to cancel: what was read stays with the connection until it is
+    /// yielded.
+    pub async fn next(
+        &mut self,
+        from: &mut Reply<'_>,
+        limit: Duration,
+    ) -> Result<Option<Part>, BodyError> {
+        assert!(
+            !self.is_outstanding,
+            "a part is asked for while the origin has not taken the one before"
+        );
+        let Some(conn) = from.source() else {
+            return Ok(None);
+        };
+        loop {
+            if let Some(part) = self.part_at_hand(conn)? {
+                self.is_outstanding = true;
+                return Ok(Some(part));
+            }
+            if matches!(self.state, State::Done) {
+                return Ok(None);
+            }
+            match conn.read(BODY_READ_BYTES, limit).await {
+                Err(_) => {
+                    let reason = "the request body took too long to arrive";
+                    return Err(BodyError::Bad(408, reason));
+                }
+                Ok(Ok(n)) if n > 0 => {}
+                Ok(_) => return Err(BodyError::Gone),
+            }
+        }
+    }
+
+    /// What can be made of the bytes that were read.
+    fn part_at_hand(&mut self, conn: &mut Conn) -> Result<Option<Part>, BodyError> {
+        let input = &mut conn.input;
+        let (used, part) = match &mut self.state {
+            State::Done => return Ok(None),
+            State::Length(_) if input.is_empty() => return Ok(None),
+            State::Length(left) => {
+                let most = usize::try_from(*left).unwrap_or(usize::MAX);
+                let data = input.split_to(most.min(input.len())).freeze();
+                *left -= data.len() as u64;
+                if *left == 0 {
+                    self.state = State::Done;
+                }
+                (data.len(), Some(Part::Data(data)))
+            }
+            State::Chunked(decoder) => {
+                let step = decoder.next(input);
+                match step.map_err(|reject| BodyError::Bad(reject.status(), reject.reason()))? {
+                    Chunk::Data { start, end } => {
+                        input.advance(start);
+                        let data = input.split_to(end - start).freeze();
+                        (end, Some(Part::Data(data)))
+                    }
+                    Chunk::End { consumed, trailers } => {
+                        input.advance(consumed);
+                        self.state = State::Done;
+                        (consumed, Some(Part::Trailers(trailers)))
+                    }
+                    Chunk::More { consumed } => {
+                        input.advance(consumed);
+                        (consumed, None)
+                    }
+                }
+            }
+        };
+        self.received += used as u64;
+        conn.input_taken();
+        Ok(part)
+    }
+}

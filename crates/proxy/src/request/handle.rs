@@ -1,0 +1,395 @@
+//! The long way of a request: everything that is not a plain, fresh hit in memory.
+//!
+//! Which resource it names, whether the cache may answer it, what is stored, whether that may be served, and if
+//! not, whom to ask. Decisions about caching are `httpcache`'s; this file puts them in order:
+//!
+//! 1. CONNECT, upgrades, OPTIONS and TRACE with Max-Forwards, unsafe methods and bodies go to [`crate::fetch::pass`].
+//! 2. Memory, then disk, under the key or (Vary) the variant's key.
+//!    A range of what is not stored, or not wholly: [`crate::range::part`].
+//! 3. Fresh enough: serve. Stale but allowed: serve, and revalidate behind.
+//! 4. Else join the fetch in progress or start one ([`crate::fetch::share`]), and pass its answer on if this request may have it.
+
+use crate::clock::Instant;
+use std::{cell::Cell, sync::Arc};
+
+use http1::Framing;
+use httpcache::{
+    RequestDirectives, Verdict,
+    cache_status::{CacheStatus, Forward},
+    judge,
+};
+use message::Seen;
+use profile::{Class, StageName};
+use store::Sequence;
+
+use crate::{
+    cache::find::{Found, find},
+    cache::object::Object,
+    conn::port_purge,
+    conn::switch,
+    deliver::{arriving, stored},
+    fetch::flight::{FirstEvent, FlightReader, Validated},
+    fetch::pass,
+    fetch::response::{FetchError, Response},
+    fetch::share::{self, Obtained},
+    range::part::{self, Held, Outcome},
+    reply::After,
+    request::exchange::{Exchange, Incoming},
+    request::forwarded,
+    request::methods,
+    request::onward,
+    request::target::{self, Misplaced},
+    request::wanted::Wanted,
+};
+
+/// Answers one request.
+pub async fn handle(ex: &mut Exchange<'_>, incoming: Incoming) -> After {
+    let head = &incoming.head;
+    // The ways less travelled are boxed, so that the future of every request stays small.
+    match head.method.as_str() {
+        "CONNECT" => return Box::pin(switch::connect(ex, head)).await,
+        "PURGE" => return Box::pin(port_purge::answer(ex, head)).await,
+        "OPTIONS" | "TRACE" => {
+            if let Some(after) = Box::pin(methods::final_recipient(ex, head)).await {
+                return after;
+            }
+        }
+        _ => {}
+    }
+    //= rfc9110 §7.6.3   Via shows a loop: this request has been here before
+    let is_own = |hop| onward::is_own_via(ex.worker, hop);
+    if head.seen.intersects(Seen::VIA) && head.fields.members(b"via").any(is_own) {
+        let reason = "the request goes round in a circle";
+        ex.keep_open_without_body(head.framing);
+        return ex.refuse(502, reason, Some("proxy_loop_detected")).await;
+    }
+    let framing = head.framing;
+    let wanted = match want(ex, incoming) {
+        Ok(wanted) => wanted,
+        Err(misplaced) => {
+            let (status, reason) = misplaced.answer();
+            // What is malformed in one place may be so in another.
+            let is_sound = !matches!(misplaced, Misplaced::Malformed(_));
+            (ex.reply).keep_open_if(is_sound && framing == Framing::None);
+            return ex.refuse(status, &reason, misplaced.detail_token()).await;
+        }
+    };
+    let head = &wanted.head;
+    let is_read = head.method == "GET" || head.method == "HEAD";
+    let conditions = Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE);
+    let why = if !is_read
+        || head.framing != Framing::None
+        || wanted.upgrade.is_some()
+        || head.seen.intersects(conditions)
+    {
+        Forward::Method
+    } else if wanted.bypass {
+        Forward::Bypass
+    } else {
+        return cached(ex, &wanted, true).await;
+    };
+    //= rfc9111 §5.2.1.7   only what is stored is wanted, whatever stands beside it
+    if is_read && RequestDirectives::parse(&wanted.request).only_if_cached {
+        ex.keep_open_without_body(head.framing);
+        return not_cached(ex).await;
+    }
+    Box::pin(pass::exchange(ex, &wanted, why)).await
+}
+
+/// What a request wants: the resource it names, and what the operator's rules say of it.
+fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> {
+    let mut head = incoming.head;
+    let listener = &ex.listener;
+    let place = target::locate(listener, &head.method, &head.target, head.host.as_deref())?;
+    let ruled = place.ruled(&listener.book, &head.method);
+    let upgrade = methods::asked_upgrade(&head);
+    // First of all: what the origin does not get to see selects nothing.
+    message::remove_hop_by_hop(&mut head.fields);
+    let (how, client) = (listener.listener.forwarded, ex.peer.ip());
+    let client_host = place.client_host();
+    forwarded::tell(&mut head.fields, how, client, client_host.as_deref());
+    let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
+    let mut key = Vec::with_capacity(128);
+    place.write_shaped_key(ruled.shape, &mut key);
+    ex.record.route = place.route_number();
+    let asked = place.ask();
+    if ruled.strip_cookies {
+        head.fields.remove(b"cookie");
+    }
+    Ok(Wanted {
+        primary: ex.worker.hasher.hash(&key),
+        key,
+        asked,
+        request: Arc::new(std::mem::take(&mut head.fields)),
+        head,
+        met: ruled.met,
+        bypass: ruled.bypass,
+        client_directives: ruled
+            .client_directives
+            .unwrap_or(listener.rules.client_directives),
+        foreign: listener.foreign,
+        extras: extras.unwrap_or_default(),
+        upgrade,
+        skips_disk: incoming.skips_disk,
+        loaded: Cell::new(incoming.loaded),
+    })
+}
+
+/// The answer to `only-if-cached` when nothing is.
+async fn not_cached(ex: &mut Exchange<'_>) -> After {
+    //= rfc9111 §5.2.1.7   504 when it cannot be answered from the cache
+    let reason = "only-if-cached was asked for, and nothing stored may be served";
+    ex.refuse(504, reason, Some("only-if-cached")).await
+}
+
+/// What a look into the cache came to.
+struct Looked {
+    directives: RequestDirectives,
+    /// What is stored and must be validated.
+    found: Option<Found>,
+    /// A large object that lacks some of what is wanted.
+    held: Option<Held>,
+    /// Why the origin is asked.
+    why: Forward,
+}
+
+/// `may_wait`: for a part that another request fetches, and look again afterwards.
+async fn cached(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: bool) -> After {
+    let looked = match look(ex, wanted).await {
+        Ok(after) => return after,
+        Err(looked) => looked,
+    };
+    let directives = &looked.directives;
+    if directives.only_if_cached {
+        return not_cached(ex).await;
+    }
+    let why = looked.why;
+    if ex.reply.is_head_only() || directives.no_store {
+        // Not stored, so nothing to share: ask as it is.
+        return Box::pin(pass::exchange(ex, wanted, why)).await;
+    }
+    let is_range = wanted.head.seen.intersects(Seen::RANGE);
+    if looked.held.is_some() || (is_range && looked.found.is_none()) {
+        let parts = part::answer(ex, wanted, directives, looked.held, why, may_wait);
+        match Box::pin(parts).await {
+            Outcome::Answered(after) => return after,
+            Outcome::Pass => return Box::pin(pass::exchange(ex, wanted, why)).await,
+            Outcome::LookAgain => return Box::pin(cached(ex, wanted, false)).await,
+            Outcome::Fetch => {}
+        }
+    }
+    fetched(ex, wanted, directives, looked.found.as_ref(), why, may_wait).await
+}
+
+/// Looks for what is stored, and answers with it if it may be served as it is. `Err`: it may not.
+async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looked>> {
+    let worker = ex.worker;
+    let directives = RequestDirectives::heeded(&wanted.request, wanted.client_directives);
+    let mut vary_miss = false;
+    let mut found = find(worker, wanted, &mut vary_miss).await;
+    let mut is_lost = false;
+    let mut why = match vary_miss {
+        true => Forward::VaryMiss,
+        false => Forward::UriMiss,
+    };
+    if let Some(found) = &found {
+        if let Some(swap_in) = found.swap_in {
+            let (start, end) = (swap_in.start, swap_in.end);
+            ex.record.stage(StageName::SwapIn, start, end, end);
+        }
+        let now = worker.now_ms();
+        let object = found.object();
+        let class = match judge(&object.standing, &directives, now) {
+            Verdict::Fresh => Ok(found.stored.hit_class()),
+            Verdict::StaleAllowed => Ok(Class::Stale),
+            // Behind the client's back all of it would be fetched.
+            Verdict::StaleWhileRevalidate if found.is_sparse => Err(Forward::Stale),
+            Verdict::StaleWhileRevalidate => {
+                share::fetch_behind(ex, wanted, found);
+                Ok(Class::Stale)
+            }
+            Verdict::Validate(reason) => Err(Forward::from(reason)),
+        };
+        match class {
+            Err(reason) => why = reason,
+            Ok(class) => {
+                let mut status = Vec::with_capacity(48);
+                let ttl = object.standing.ttl_s(now);
+                CacheStatus::hit(&worker.shared.cache_name, &mut status).ttl(ttl);
+                if let Some(after) = stored::object(ex, wanted, object, class, status).await {
+                    return Ok(after);
+                }
+                is_lost = true;
+                //= rfc9211 §2.2   partial: what is stored does not contain all of what is asked for
+                why = Forward::Partial;
+            }
+        }
+    }
+    let held = found.as_ref().filter(|found| is_lost || found.is_sparse);
+    let held = held
+        .filter(|found| worker.shared.still_valid(found.object(), found.began))
+        .map(|found| Held {
+            object: found.object().clone(),
+            began: found.began,
+            is_usable: is_lost,
+        });
+    if is_lost {
+        found = None;
+    }
+    Err(Box::new(Looked {
+        directives,
+        found,
+        held,
+        why,
+    }))
+}
+
+/// What a fetch is for.
+struct Fetching<'a> {
+    wanted: &'a Wanted,
+    directives: &'a RequestDirectives,
+    /// What is stored, and may be served if the origin fails.
+    found: Option<&'a Found>,
+    why: Forward,
+}
+
+/// Joins or starts a fetch and passes its answer on.
+async fn fetched(
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
+    directives: &RequestDirectives,
+    found: Option<&Found>,
+    why: Forward,
+    may_look_again: bool,
+) -> After {
+    let asked_at = Instant::now();
+    let obtained = share::obtain(ex, wanted, directives, found, may_look_again).await;
+    let (reader, first_event, joined, in_vain) = match obtained {
+        Obtained::Answer {
+            reader,
+            first_event,
+            joined,
+            in_vain,
+        } => (reader, first_event, joined, in_vain),
+        Obtained::LookAgain => return Box::pin(cached(ex, wanted, false)).await,
+        Obtained::Gone => return ex.abandon(Class::Error),
+    };
+    ex.record.asks(&wanted.asked.destination.host);
+    let fetching = Fetching {
+        wanted,
+        directives,
+        found: share::valid(ex.worker, found),
+        why,
+    };
+    match first_event {
+        FirstEvent::Response(response) => {
+            let company = (joined, in_vain);
+            fetching.response(ex, &reader, &response, company).await
+        }
+        FirstEvent::Validated(validated) => {
+            let looked_up = found.map_or(Sequence::MAX, |found| found.began);
+            let began = reader.flight.began.min(looked_up);
+            fetching.validated(ex, began, &validated, joined).await
+        }
+        FirstEvent::Failed(error) => fetching.failed(ex, &error, asked_at).await,
+    }
+}
+
+impl Fetching<'_> {
+    /// The origin has sent a response. `company`: another request asked for it; an answer was waited for that could not be had.
+    async fn response(
+        &self,
+        ex: &mut Exchange<'_>,
+        reader: &FlightReader,
+        response: &Response,
+        (joined, in_vain): (bool, bool),
+    ) -> After {
+        ex.record.moments(&response.moments);
+        if matches!(response.status, 500 | 502..=504)
+            && let Some(after) = self.stale_instead(ex, response.status, false).await
+        {
+            return after;
+        }
+        let class = match (joined, response.storable) {
+            (true, _) => Class::Collapsed,
+            (false, Ok(())) => Class::Miss,
+            (false, Err(_)) => Class::Uncachable,
+        };
+        let mut status = Vec::with_capacity(96);
+        let name = &ex.worker.shared.cache_name;
+        let mut line = response.say_stored(CacheStatus::forwarded(name, self.why, &mut status));
+        //= rfc9211 §2.6   false: collapsing was attempted, and did not succeed
+        if joined || in_vain {
+            line = line.collapsed(joined);
+        }
+        response.say_why_not(line);
+        match arriving::response(ex, self.wanted, reader, response, class, status).await {
+            Some(after) => after,
+            None => Box::pin(pass::exchange(ex, self.wanted, Forward::UriMiss)).await,
+        }
+    }
+
+    /// What is stored is still good. `began`: the invalidation sequence before it was looked up or validated.
+    async fn validated(
+        &self,
+        ex: &mut Exchange<'_>,
+        began: Sequence,
+        validated: &Validated,
+        joined: bool,
+    ) -> After {
+        ex.record.moments(&validated.moments);
+        let worker = ex.worker;
+        let cookies = Some(&validated.withheld).filter(|lines| !joined && !lines.is_empty());
+        let with_cookies = cookies.map(|lines| validated.object.with_lines(lines));
+        let object: &Object = with_cookies.as_ref().unwrap_or(&validated.object);
+        let mut status = Vec::with_capacity(96);
+        let line = CacheStatus::forwarded(&worker.shared.cache_name, self.why, &mut status)
+            .forward_status(304)
+            .ttl(object.standing.ttl_s(worker.now_ms()));
+        if joined {
+            line.collapsed(true);
+        }
+        let class = Class::Revalidated;
+        if let Some(after) = stored::object(ex, self.wanted, object, class, status).await {
+            return after;
+        }
+        // It lacks some of its body.
+        let held = validated.storable.then(|| Held {
+            object: validated.object.clone(),
+            began,
+            is_usable: true,
+        });
+        let parts = part::answer(ex, self.wanted, self.directives, held, self.why, false);
+        match Box::pin(parts).await {
+            Outcome::Answered(after) => after,
+            _ => Box::pin(pass::exchange(ex, self.wanted, self.why)).await,
+        }
+    }
+
+    /// There is no response.
+    async fn failed(&self, ex: &mut Exchange<'_>, error: &FetchError, asked_at: Instant) -> After {
+        let now = Instant::now();
+        (ex.record).stage(StageName::ServerReply, asked_at, now, now);
+        let disconnected = !matches!(error, FetchError::Abandoned);
+        let code = error.status();
+        if let Some(after) = self.stale_instead(ex, code, disconnected).await {
+            return after;
+        }
+        let mut status = Vec::with_capacity(96);
+        CacheStatus::forwarded(&ex.worker.shared.cache_name, self.why, &mut status)
+            .detail(error.token());
+        ex.own(code, &error.to_string(), &[], status).await
+    }
+
+    /// The stale object, when the origin failed and the rules allow it.
+    async fn stale_instead(
+        &self,
+        ex: &mut Exchange<'_>,
+        status: u16,
+        disconnected: bool,
+    ) -> Option<After> {
+        let object = self.found?.object();
+        let failure = (status, disconnected);
+        stored::on_error(ex, self.wanted, object, self.directives, self.why, failure).await
+    }
+}

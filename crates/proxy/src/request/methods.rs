@@ -1,0 +1,65 @@
+//! Methods that end here, and protocols that a client may switch to.
+
+use http1::{Framing, RequestHead};
+
+use crate::{listener::ListenerState, plan::Role, reply::After, request::exchange::Exchange};
+use message::Seen;
+
+/// OPTIONS and TRACE that end here (RFC 9110 §7.6.2): `None` when they are to be passed on.
+pub async fn final_recipient(ex: &mut Exchange<'_>, head: &RequestHead) -> Option<After> {
+    let last = head
+        .fields
+        .first(b"max-forwards")
+        .is_some_and(|v| v.trim_ascii().iter().all(|&b| b == b'0') && !v.is_empty());
+    ex.keep_open_without_body(head.framing);
+    let allow = [allow(&ex.listener)];
+    if head.method == "TRACE" {
+        // Reflecting a request shows a script the cookies it may not read; nobody needs it.
+        return Some(ex.own(405, "TRACE is not served", &allow, Vec::new()).await);
+    }
+    match last || head.target == "*" {
+        true => Some(ex.own(200, "", &allow, Vec::new()).await),
+        false => None,
+    }
+}
+
+/// The Allow field of a listener.
+pub fn allow(listener: &ListenerState) -> (&'static [u8], &'static [u8]) {
+    const ALL: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT";
+    const CONNECT: &[u8] = b", CONNECT";
+    let is_forward = matches!(listener.listener.role, Role::Forward(_));
+    let allowed = match is_forward && !listener.destinations.connect_ports.is_empty() {
+        true => ALL,
+        false => &ALL[..ALL.len() - CONNECT.len()],
+    };
+    (b"Allow", allowed)
+}
+
+/// The protocols that a client asks to switch to, if it may.
+pub fn asked_upgrade(head: &RequestHead) -> Option<Vec<u8>> {
+    if !head.seen.intersects(Seen::UPGRADE) || head.framing != Framing::None {
+        return None;
+    }
+    //= rfc9110 §7.8   must be ignored in an HTTP/1.0 request, and sent with an upgrade option in Connection
+    let is_option = |option: &[u8]| option.eq_ignore_ascii_case(b"upgrade");
+    if head.version != message::Version::Http11
+        || !head.fields.members(b"connection").any(is_option)
+    {
+        return None;
+    }
+    let protocols = head.fields.first(b"upgrade")?;
+    may_switch_to(protocols).then(|| protocols.to_vec())
+}
+
+/// May a client ask the origin for these protocols? Other versions of HTTP it may not: behind the switch are further
+/// requests, which nobody here would look at. The field is dropped then, and the answer is an ordinary one.
+//= rfc9110 §7.8   a server may ignore Upgrade; §7.6.1: it is for this hop alone
+pub fn may_switch_to(protocols: &[u8]) -> bool {
+    fields::split_list(protocols).all(|protocol| {
+        let name = protocol.split(|&b| b == b'/').next().unwrap_or_default();
+        let http = ["h2c", "h2", "h3", "http"];
+        !http
+            .iter()
+            .any(|http| name.eq_ignore_ascii_case(http.as_bytes()))
+    })
+}

@@ -1,0 +1,71 @@
+//! A request as it goes on to an origin.
+//!
+//! Not known here: where it goes, who asked.
+
+use std::borrow::Cow;
+
+use fields::Fields;
+use message::Version;
+
+use crate::{reply::lines, request::target::Asked, state::Worker};
+
+/// Request line, Host first (RFC 9110 §7.2), the fields, our Via. `version`: that of the client's request.
+pub fn request(
+    worker: &Worker,
+    method: &str,
+    version: Version,
+    asked: &Asked,
+    fields: &Fields,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    http1::write_request_line(method, &asked.target, &mut out);
+    lines::write_field(b"Host", asked.host.as_bytes(), &mut out);
+    for (name, value) in fields.iter() {
+        if !name.eq_ignore_ascii_case(b"host") {
+            lines::write_field(name, value, &mut out);
+        }
+    }
+    lines::write_field(b"Via", &via_of(worker, version), &mut out);
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// The client's fields, without what is for this hop alone.
+pub fn end_to_end(request: &Fields) -> Fields {
+    let mut fields = request.clone();
+    message::remove_hop_by_hop(&mut fields);
+    fields.remove(b"proxy-authorization");
+    fields
+}
+
+/// The client's fields, without conditions and range.
+pub fn plain_fields(request: &Fields) -> Fields {
+    let mut fields = end_to_end(request);
+    httpcache::remove_conditions(&mut fields);
+    fields.remove(b"range");
+    fields
+}
+
+/// What we add to Via for a message that came in this version.
+//= rfc9110 §7.6.3   received-protocol is that of the message received, not of the one sent
+pub fn via_of(worker: &Worker, version: Version) -> Cow<'_, [u8]> {
+    match version {
+        Version::Http11 => {
+            let line = worker.shared.via_line.trim_ascii_end();
+            Cow::Borrowed(line.get(b"Via: ".len()..).unwrap_or_default())
+        }
+        Version::Http10 => Cow::Owned([b"1.0 ", own_via_name(worker)].concat()),
+    }
+}
+
+/// Our name in Via, without the version: `NAME (TAG)`.
+fn own_via_name(worker: &Worker) -> &[u8] {
+    let line = worker.shared.via_line.trim_ascii_end();
+    line.get(b"Via: 1.1 ".len()..).unwrap_or_default()
+}
+
+/// Is this member of a Via field one that we wrote?
+pub fn is_own_via(worker: &Worker, hop: &[u8]) -> bool {
+    let version = |version: &[u8]| hop.strip_prefix(version) == Some(own_via_name(worker));
+    version(b"1.1 ") || version(b"1.0 ")
+}

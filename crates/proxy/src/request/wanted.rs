@@ -1,0 +1,52 @@
+//! A request and the resource it names, once that is known.
+
+use std::{cell::Cell, sync::Arc};
+
+use fields::Fields;
+use http1::RequestHead;
+use httpcache::{ClientDirectives, Standing, StandingFlags};
+use store::KeyHash;
+
+use crate::{
+    cache::preloaded::Preloaded,
+    request::{rulebook::Met, target::Asked},
+};
+
+/// A request and the resource it names.
+pub struct Wanted {
+    /// The key of the stored GET.
+    pub key: Vec<u8>,
+    /// Its hash.
+    pub primary: KeyHash,
+    /// Whom to ask.
+    pub asked: Asked,
+    /// The request but for its fields.
+    pub head: RequestHead,
+    /// Its fields, but for those of the client's connection: shared, because the fetch outlives the request.
+    pub request: Arc<Fields>,
+    /// The operator's rules it meets.
+    pub met: Met,
+    /// They say that the cache is passed by.
+    pub bypass: bool,
+    /// How much it may demand.
+    pub client_directives: ClientDirectives,
+    /// What is stored and marked so is not for it ([`ListenerState::foreign`]).
+    ///
+    /// [`ListenerState::foreign`]: crate::listener::ListenerState::foreign
+    pub foreign: StandingFlags,
+    /// Its values of what a rule makes part of the key; empty if none does.
+    pub extras: Vec<u8>,
+    /// The protocols it asks to switch to, where it may.
+    pub upgrade: Option<Vec<u8>>,
+    /// Its disk was waited for in vain: nobody is to wait once more.
+    pub skips_disk: bool,
+    /// What was read for it already; the first look into the cache takes it.
+    pub loaded: Cell<Option<Box<Preloaded>>>,
+}
+
+impl Wanted {
+    /// Was it stored, or fetched, by a word that does not count for this request's listener?
+    pub fn is_foreign(&self, standing: &Standing) -> bool {
+        standing.flags.intersects(self.foreign)
+    }
+}
