@@ -27,6 +27,40 @@ macro_rules! mistakes {
 mistakes! {
     /// A purge leaves the fetches under way in the table, where later requests join them.
     KeepFlights "keep-flights"
+    /// A purge leaves what is in memory.
+    KeepMemory "keep-memory"
+    /// A purge by pattern leaves what is in memory.
+    SkipSweep "skip-sweep"
+    /// A soft purge leaves what is in memory fresh.
+    KeepFresh "keep-fresh"
+    /// What was asked for before a purge is published and served after it.
+    PublishLate "publish-late"
+    /// A purge is acknowledged before it is durable.
+    AcknowledgeEarly "acknowledge-early"
+    /// No wait is ever over due.
+    NeverLate "never-late"
+    /// A fetch that has ended stays in the table.
+    KeepEnded "keep-ended"
+    /// Who joined a fetch is given its answer, whatever that is.
+    ShareAnything "share-anything"
+    /// What is private is stored.
+    StorePrivate "store-private"
+    /// A body that broke off counts as whole.
+    StoreBroken "store-broken"
+    /// Cookies are stored with the answer that set them.
+    KeepCookies "keep-cookies"
+    /// All variants of a resource have one key.
+    OneVariant "one-variant"
+    /// An unsafe method leaves what is stored.
+    KeepAfterUnsafe "keep-after-unsafe"
+    /// What is stored is served, however old it is.
+    ServeStale "serve-stale"
+    /// A part is put together with others of another version.
+    MixVersions "mix-versions"
+    /// Every listener may connect to every address,
+    PermitAnything "permit-anything"
+    /// or use every open connection.
+    PermitPooled "permit-pooled"
 }
 
 #[cfg(feature = "mistakes")]

@@ -157,7 +157,8 @@ impl Shared {
         if !makes(Mistake::KeepFlights) {
             self.flights.forget(primary);
         }
-        (self.memory.remove(primary) || indexed, handles)
+        let met = !makes(Mistake::KeepMemory) && self.memory.remove(primary);
+        (met || indexed, handles)
     }
 
     /// Forgets all that a purge by pattern is about, or makes it stale, as [`Self::invalidate`] does with one key. Returns how many
@@ -179,7 +180,8 @@ impl Shared {
         self.flights
             .forget_all(|_, key| predicate.may_be_about(key));
         let soft = predicate.soft.then_some(now);
-        let met = self.memory.sweep(soft, |object| predicate.is_about(object));
+        let is_about = |object: &Object| !makes(Mistake::SkipSweep) && predicate.is_about(object);
+        let met = self.memory.sweep(soft, is_about);
         Ok((met, handles))
     }
 
@@ -209,7 +211,7 @@ impl Shared {
         // In this order: see `invalidate`.
         let (indexed, handles) = self.store.doubt(primary);
         self.flights.forget(primary);
-        let met = self.memory.doubt(primary, now);
+        let met = !makes(Mistake::KeepFresh) && self.memory.doubt(primary, now);
         if self.store.marker(primary).is_some() {
             // Its variants lie under hashes of their own.
             self.memory
@@ -242,6 +244,9 @@ impl Shared {
         if !self.has_disk && !self.absent.is_empty() {
             return false;
         }
+        if makes(Mistake::AcknowledgeEarly) {
+            return true;
+        }
         let deadline = Instant::now() + longest;
         let mut durable = true;
         for handles in all {
@@ -265,6 +270,9 @@ impl Shared {
 
     /// May what was looked up, or whose fetch began, at `began` still be published and served?
     pub fn still_valid(&self, object: &Object, began: Sequence) -> bool {
+        if makes(Mistake::PublishLate) {
+            return true;
+        }
         if self.store.invalidated_since(object.primary, began) {
             return false;
         }

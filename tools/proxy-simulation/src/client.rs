@@ -46,7 +46,7 @@ pub struct Ask {
     /// The same as time.
     pub began_ms: u64,
     /// By which listener.
-    pub listener: usize,
+    pub listener: &'static str,
     /// For what.
     pub resource: usize,
     /// May the listener lead there?
@@ -129,14 +129,15 @@ pub async fn run(world: Shared, place: Rc<Place>, number: usize) {
             let room = random.pick(&[2 << 10, 16 << 10, 128 << 10]);
             (
                 random.index(place.workers),
-                random.index(place.listeners.len()),
+                random.index(place.count()),
                 room,
             )
         };
         match place.connect(worker, listener, peer, room) {
             Some(socket) => {
                 let mut stream = Stream::new(socket);
-                while !place.is_over() && exchange(&world, &place, &mut stream, listener).await {
+                let led = place.listener(listener);
+                while !place.is_over() && exchange(&world, &place, &mut stream, &led).await {
                     pause(&world, 4000).await;
                 }
             }
@@ -159,8 +160,8 @@ async fn pause(world: &Shared, ms_max: u64) {
 }
 
 /// One request and its answer. `false`: the connection is of no more use.
-async fn exchange(world: &Shared, place: &Place, stream: &mut Stream, listener: usize) -> bool {
-    let (ask, taking) = draw(world, place, listener);
+async fn exchange(world: &Shared, place: &Place, stream: &mut Stream, led: &Listener) -> bool {
+    let (ask, taking) = draw(world, place, led);
     let bytes = {
         let mut world = world.borrow_mut();
         let resource = world.resources[ask.resource].clone();
@@ -170,7 +171,7 @@ async fn exchange(world: &Shared, place: &Place, stream: &mut Stream, listener: 
                 ask.number, ask.began
             )
         });
-        ask.bytes(&place.listeners[listener], &resource)
+        ask.bytes(led, &resource)
     };
     let within = match taking {
         Taking::Well | Taking::Leaves => ENDS_WITHIN,
@@ -279,12 +280,11 @@ async fn converse(
 }
 
 /// What is asked next.
-fn draw(world: &Shared, place: &Place, listener: usize) -> (Ask, Taking) {
+fn draw(world: &Shared, place: &Place, led: &Listener) -> (Ask, Taking) {
     let mut world = world.borrow_mut();
     let world = &mut *world;
     let number = world.next_request();
     let (began, began_ms) = (world.tick(), world.now_ms());
-    let led = &place.listeners[listener];
     // Half of all requests are for a few.
     let known: Vec<usize> = (0..world.resources.len())
         .filter(|&n| led.names(&world.resources[n]))
@@ -346,7 +346,7 @@ fn draw(world: &Shared, place: &Place, listener: usize) -> (Ask, Taking) {
         number,
         began,
         began_ms,
-        listener,
+        listener: led.name,
         resource,
         may_have_resource,
         method,

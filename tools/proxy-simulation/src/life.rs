@@ -29,6 +29,8 @@ use crate::{
 /// A listener as clients know it.
 #[derive(Clone, Debug)]
 pub struct Listener {
+    /// What it is called here.
+    pub name: &'static str,
     /// Clients name the destination.
     pub is_forward: bool,
     /// It leads to loopback addresses too.
@@ -60,8 +62,7 @@ impl Listener {
 
 /// Where clients find the proxy.
 pub struct Place {
-    /// Its listeners.
-    pub listeners: Vec<Listener>,
+    listeners: RefCell<Vec<Listener>>,
     /// Its workers.
     pub workers: usize,
     /// Stale answers are allowed by the settings, for so many seconds.
@@ -74,7 +75,7 @@ impl Place {
     /// Nobody is there yet.
     pub fn new(listeners: Vec<Listener>, plan: &Plan) -> Place {
         Place {
-            listeners,
+            listeners: RefCell::new(listeners),
             workers: plan.workers,
             stale_allowed_s: (plan.cache.stale_while_revalidate)
                 .max(plan.cache.stale_if_error)
@@ -82,6 +83,22 @@ impl Place {
             proxy: RefCell::default(),
             is_over: Cell::default(),
         }
+    }
+
+    /// How many listeners there are.
+    pub fn count(&self) -> usize {
+        self.listeners.borrow().len()
+    }
+
+    /// One of them.
+    pub fn listener(&self, number: usize) -> Listener {
+        self.listeners.borrow()[number].clone()
+    }
+
+    /// Between two lives the operator has put them in another order, which changes nothing for anybody.
+    pub fn reorder(&self, plan: &mut Plan, by: usize) {
+        self.listeners.borrow_mut().rotate_left(by);
+        plan.listeners.rotate_left(by);
     }
 
     /// Is the run over?

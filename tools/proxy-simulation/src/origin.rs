@@ -243,7 +243,6 @@ fn make(
         vary: resource.vary,
         max_age_s: resource.max_age_s,
         stale_while_s: resource.stale_while_s,
-        length,
         looks_whole: false,
     });
 
@@ -256,12 +255,11 @@ fn make(
         .fields
         .get("range")
         .filter(|_| resource.has_ranges && !is_same && head.first == "GET");
-    let if_range = head
-        .fields
-        .get("if-range")
-        .is_none_or(|tag| tag == etag && resource.has_etag);
+    let if_range = head.fields.get("if-range");
+    let may_be_part =
+        !resource.knows_if_range || if_range.is_none_or(|tag| tag == etag && resource.has_etag);
     let range = range
-        .filter(|_| if_range)
+        .filter(|_| may_be_part)
         .and_then(|range| one_range(range, length));
     let status = match (is_same, &range) {
         (true, _) => "304 Not Modified",

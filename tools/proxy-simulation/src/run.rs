@@ -136,7 +136,7 @@ async fn live(seed: u64) -> (Report, Broken) {
         Rc::clone(&world),
         Rc::clone(&place),
     )));
-    if let Err(message) = lives(&world, &place, &plan, disk.as_ref(), taking_part).await {
+    if let Err(message) = lives(&world, &place, plan, disk.as_ref(), taking_part).await {
         world.borrow_mut().fail(message, None);
     }
     if let Some(broken) = disk.and_then(|disk| disk.broken()) {
@@ -161,13 +161,15 @@ async fn live(seed: u64) -> (Report, Broken) {
 async fn lives(
     world: &Shared,
     place: &Rc<Place>,
-    plan: &Plan,
+    mut plan: Plan,
     disk: Option<&std::sync::Arc<Disk>>,
     taking_part: Vec<tokio::task::JoinHandle<()>>,
 ) -> Result<(), String> {
     let lives = 1 + world.borrow_mut().random.below(4);
     for life in 1..=lives {
-        let started = Life::start(world, place, plan, disk).await;
+        let by = world.borrow_mut().random.index(place.count());
+        place.reorder(&mut plan, by);
+        let started = Life::start(world, place, &plan, disk).await;
         let running = started.map_err(|error| format!("the proxy does not start: {error}"))?;
         let (seconds, how) = {
             let mut world = world.borrow_mut();
@@ -224,19 +226,20 @@ const INSIDE: ([u8; 4], u16, &str) = ([127, 0, 0, 9], 8080, "127.0.0.9:8080");
 
 fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
     let networks = || vec!["10.0.0.0/8".parse().expect("a network")];
-    let forward = |port, leads_inside| {
+    let forward = |name, port, leads_inside| {
         let mut listener = Listener::forward(at([192, 0, 2, 1], port), networks());
         if let Role::Forward(forward) = &mut listener.role {
             forward.destinations.loopback = leads_inside;
         }
         let known = Known {
+            name,
             is_forward: true,
             leads_inside,
             origin: None,
         };
         (listener, known)
     };
-    let reverse = |port, (ip, name): ([u8; 4], &str)| {
+    let reverse = |called, port, (ip, name): ([u8; 4], &str)| {
         let origin = OriginUrl {
             tls: false,
             host: name.to_owned(),
@@ -246,6 +249,7 @@ fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
         let mut listener = Listener::reverse(at([192, 0, 2, 1], port), networks(), origin);
         listener.purge_from = networks();
         let known = Known {
+            name: called,
             is_forward: false,
             leads_inside: true,
             origin: Some(at(ip, 80)),
@@ -253,10 +257,10 @@ fn choose_plan(random: &mut Random) -> (Plan, Vec<Known>) {
         (listener, known)
     };
     let both = [
-        forward(3128, true),
-        forward(3129, false),
-        reverse(8001, OUTSIDE[0]),
-        reverse(8002, OUTSIDE[1]),
+        forward("forward inside", 3128, true),
+        forward("forward", 3129, false),
+        reverse("reverse 1", 8001, OUTSIDE[0]),
+        reverse("reverse 2", 8002, OUTSIDE[1]),
     ];
     let (listeners, known): (Vec<_>, Vec<_>) = both.into_iter().unzip();
     let mut plan = Plan::with_listeners(listeners);
@@ -313,14 +317,15 @@ fn choose_resources(random: &mut Random) -> Vec<Resource> {
             vary: random.pick(&[Vary::Nothing, Vary::Nothing, Vary::Flavor, Vary::Coding]),
             bytes: match random.below(8) {
                 0 => 0,
-                1 => 70_000 + random.below(400_000),
-                2..4 => 20_000 + random.below(60_000),
+                1 | 2 => 70_000 + random.below(400_000),
+                3..5 => 20_000 + random.below(60_000),
                 _ => random.below(8_000),
             },
             max_age_s: random.pick(&[0, 2, 10, 60, 600]),
             stale_while_s: random.pick(&[0, 0, 0, 10]),
             has_etag: !random.one_in(4),
             has_ranges: !random.one_in(3),
+            knows_if_range: !random.one_in(3),
             is_public: random.one_in(2),
             private_one_in: random.pick(&[0, 0, 0, 3]),
             tag: random.pick(&["", "red", "blue"]),

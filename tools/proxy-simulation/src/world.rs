@@ -50,6 +50,8 @@ pub struct Resource {
     pub has_etag: bool,
     /// It serves ranges.
     pub has_ranges: bool,
+    /// It obeys If-Range.
+    pub knows_if_range: bool,
     /// It says `public`.
     pub is_public: bool,
     /// Of its answers one in so many is for the one who asked alone; 0: none.
@@ -119,8 +121,6 @@ pub struct Answer {
     pub max_age_s: u64,
     /// See [`Resource::stale_while_s`].
     pub stale_while_s: u64,
-    /// Bytes of the whole representation.
-    pub length: u64,
     /// It ends with the connection, and that ended too early: nobody can tell.
     pub looks_whole: bool,
 }

@@ -1,5 +1,6 @@
 //! The keys of variants.
 
+use crate::mistakes::{Mistake, makes};
 use fields::Fields;
 use httpcache::VaryList;
 
@@ -9,7 +10,9 @@ pub fn variant_key(primary_key: &[u8], salt: u64, list: &[u8], request: &Fields)
     key.extend_from_slice(primary_key);
     key.push(b'\n');
     key.extend_from_slice(&salt.to_le_bytes());
-    if let Some(list) = VaryList::from_bytes(list) {
+    if let Some(list) = VaryList::from_bytes(list)
+        && !makes(Mistake::OneVariant)
+    {
         httpcache::vary_key(&list, request, &mut key);
     }
     key

@@ -8,6 +8,7 @@
 //! the same origin) is invalidated, before the client sees the answer (RFC 9111 §4.4).
 
 use crate::clock::Instant;
+use crate::mistakes::{Mistake, makes};
 use std::{pin::pin, rc::Rc, time::Duration};
 
 use bytes::Bytes;
@@ -122,7 +123,9 @@ async fn invalidate(
     wanted: &Wanted,
     response: &ResponseHead,
 ) {
-    if !httpcache::invalidates(&wanted.head.method, response.status) {
+    if !httpcache::invalidates(&wanted.head.method, response.status)
+        || makes(Mistake::KeepAfterUnsafe)
+    {
         return;
     }
     let shared = &worker.shared;

@@ -26,6 +26,7 @@ use crate::{
     fetch::response::{FetchRequest, Response},
     fetch::storing::Storing,
     fetch::whom::whom_to_ask,
+    mistakes::{Mistake, makes},
     origin::outcome::{Moments, UpstreamError},
     origin::upstream::{self, Body, Upstream, is_interim},
     record::metrics,
@@ -311,6 +312,9 @@ impl Fetch {
                     let target = &self.fetch_request.asked.target;
                     worker.counters.origin_failed(error.token());
                     tracing::debug!(%error, %target, "a response broke off");
+                    if makes(Mistake::StoreBroken) {
+                        return Ok(());
+                    }
                     return Err(Broken::Origin);
                 }
             }

@@ -12,6 +12,7 @@
 //!
 //! Not known here: rules, who asks.
 
+use crate::mistakes::{Mistake, makes};
 use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -172,6 +173,12 @@ pub(super) fn permitted(
     access: &Destinations,
     machine: &Machine,
 ) -> Result<Vec<SocketAddr>, Forbidden> {
+    if makes(Mistake::PermitAnything) {
+        return Ok(found
+            .into_iter()
+            .map(|ip| SocketAddr::new(ip, port))
+            .collect());
+    }
     let mut refused = None;
     let addresses: Vec<SocketAddr> = found
         .into_iter()
