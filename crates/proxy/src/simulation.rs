@@ -197,6 +197,8 @@ impl Proxy {
             count("pinned records", figures.reads_pinned);
             count("bytes needed by answers", figures.needed_bytes);
         }
+        let audits = shared.store.stores().map(|store| store.audit());
+        left.extend(audits.filter_map(Result::err));
         left
     }
 

@@ -16,7 +16,7 @@ use crate::{
     check::{self, Got},
     http::Stream,
     life::{Listener, Place},
-    world::{About, Purge, Resource, Shared},
+    world::{About, Purge, Resource, Shared, Vary},
 };
 
 /// An exchange has ended after so long (R7): no wait of the proxy is longer than this, and few follow each other.
@@ -432,7 +432,15 @@ pub async fn edit(world: Shared, place: Rc<Place>) {
         let count = world.resources.len();
         let n = world.random.index(count);
         world.resources[n].version += 1;
-        let version = world.resources[n].version;
-        world.tell(n, || format!("the origin has version {version} now"));
+        if world.random.one_in(6) {
+            world.resources[n].vary =
+                world
+                    .random
+                    .pick(&[Vary::Nothing, Vary::Flavor, Vary::Coding]);
+        }
+        let Resource { version, vary, .. } = world.resources[n];
+        world.tell(n, || {
+            format!("the origin has version {version} now, by {vary:?}")
+        });
     }
 }

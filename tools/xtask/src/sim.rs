@@ -1,10 +1,12 @@
-//! `cargo xtask sim`: the fault simulation of the store, many seeds, on all processors; `--proxy`: that of the whole proxy.
+//! `cargo xtask sim`: the fault simulation of the store, many seeds, on all processors. `--proxy`: that of the whole proxy, which is a
+//! program of its own (`proxy-simulation`), so that this one need not be built with a proxy in it.
 //!
 //! Seeds are independent, so each worker takes the next one; the numbers are added up in the end. The first failure ends
 //! it all and is printed with its story and the command that shows it again. `--mistakes` turns it round: for
-//! each deliberate mistake, seeds are run until one fails that passes without it; a mistake that none
+//! each deliberate mistake of the store, seeds are run until one fails that passes without it; a mistake that none
 //! notices is the failure.
 
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -12,15 +14,15 @@ use std::time::Instant;
 use clap::Args;
 use simulation::{Failure, Mistake, Named, Report, Waived};
 
-use crate::failure::{Result, fail};
-use crate::interrupt;
+use crate::failure::{During, Result, fail};
 use crate::progress::Progress;
+use crate::{interrupt, workspace};
 
 /// How much, and what.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// The whole proxy instead of the store alone
-    #[arg(long, conflicts_with_all = ["mistake", "waive", "watch", "json"])]
+    #[arg(long, conflicts_with_all = ["waive", "watch", "json"])]
     proxy: bool,
     /// How many seeds
     #[arg(long, default_value_t = 300)]
@@ -34,12 +36,9 @@ pub struct Options {
     /// Steps of a seed
     #[arg(long, default_value_t = 3000)]
     steps: u64,
-    /// Let the store make this mistake
+    /// Let the store, or the proxy, make this mistake
     #[arg(long)]
-    mistake: Option<Named>,
-    /// Let the proxy make this mistake
-    #[arg(long, requires = "proxy", value_parser = mistake_of_proxy)]
-    proxy_mistake: Option<NamedOfProxy>,
+    mistake: Option<String>,
     /// Each mistake in turn, until a seed notices it
     #[arg(long, conflicts_with_all = ["mistake", "seed"])]
     mistakes: bool,
@@ -57,25 +56,16 @@ pub struct Options {
     json: bool,
 }
 
-/// A mistake of the proxy as it is typed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct NamedOfProxy(proxy::Mistake);
-
-fn mistake_of_proxy(name: &str) -> std::result::Result<NamedOfProxy, String> {
-    let all = proxy::Mistake::ALL;
-    let found = all.iter().find(|mistake| mistake.name() == name);
-    found.map(|&mistake| NamedOfProxy(mistake)).ok_or_else(|| {
-        let names: Vec<_> = all.iter().map(|mistake| mistake.name()).collect();
-        format!("there are {}", names.join(", "))
-    })
-}
-
 impl Options {
-    /// What every change must pass: a few hundred seeds of each simulation, and then each mistake noticed by one of them.
+    /// Does this program do the work itself?
+    pub fn measures(&self) -> bool {
+        !self.proxy
+    }
+
+    /// What every change must pass: a few hundred seeds of each, and then each mistake noticed by one of them.
     pub fn for_every_change() -> [Options; 4] {
         let seeds = Options {
             proxy: false,
-            proxy_mistake: None,
             seeds: 300,
             from: 1,
             seed: None,
@@ -121,7 +111,9 @@ pub fn run(options: &Options) -> Result<()> {
     if options.mistakes {
         return all_mistakes(options);
     }
-    let mistake = options.mistake.map(|named| named.0);
+    let named = options.mistake.as_deref().map(str::parse::<Named>);
+    let mistake = named.transpose().during(|| "--mistake".into())?;
+    let mistake = mistake.map(|named| named.0);
     let outcome = run_seeds(options, mistake, "simulation")?;
     if options.json {
         println!("{}", json(&outcome));
@@ -131,6 +123,37 @@ pub fn run(options: &Options) -> Result<()> {
     match outcome.failure {
         Some(failure) => fail!("{failure}"),
         None => Ok(()),
+    }
+}
+
+/// Has the program that simulates the proxy do it.
+fn run_proxy(options: &Options) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["run", "--quiet", "--package", "proxy-simulation", "--"]);
+    let mut number = |name: &str, number: u64| {
+        command.args([name, &number.to_string()]);
+    };
+    match options.seed {
+        Some(seed) => number("--seed", seed),
+        None => {
+            number("--from", options.from);
+            number("--seeds", options.seeds);
+        }
+    }
+    if let Some(jobs) = options.jobs {
+        number("--jobs", jobs as u64);
+    }
+    if let Some(mistake) = &options.mistake {
+        command.args(["--mistake", mistake]);
+    }
+    if options.mistakes {
+        command.arg("--mistakes");
+    }
+    let status = command.current_dir(workspace::root()).status();
+    match status.during(|| "running cargo".into())?.success() {
+        true => Ok(()),
+        false => fail!("the simulation of the proxy has found something"),
     }
 }
 
@@ -164,44 +187,6 @@ fn all_mistakes(options: &Options) -> Result<()> {
 }
 
 fn run_seeds(options: &Options, mistake: Option<Mistake>, title: &str) -> Result<Outcome> {
-    let began = Instant::now();
-    let sum = Mutex::new(Report::default());
-    let failure = each_seed(options, title, |seed| {
-        let run = simulation::Options {
-            seed,
-            steps: options.steps,
-            mistake,
-            waived: Waived::of(&options.waive),
-            watch: options.watch,
-        };
-        let (report, mut failure) = simulation::run(run);
-        if mistake.is_some() && options.mistakes && failure.is_some() {
-            // A seed that fails anyway has not noticed the mistake.
-            let (_, anyway) = simulation::run(simulation::Options {
-                mistake: None,
-                ..run
-            });
-            failure = failure.filter(|_| anyway.is_none());
-        }
-        sum.lock().ok()?.merge(&report);
-        failure
-    })?;
-    let Ok(report) = sum.into_inner() else {
-        fail!("a worker of the simulation panicked outside of a run");
-    };
-    Ok(Outcome {
-        report,
-        failure,
-        seconds: began.elapsed().as_secs_f64(),
-    })
-}
-
-/// Runs seeds on all processors until one fails. Of several failures that of the lowest seed, so that two runs tend to name the same.
-fn each_seed<F: Send>(
-    options: &Options,
-    title: &str,
-    run: impl Fn(u64) -> Option<F> + Sync,
-) -> Result<Option<F>> {
     let (from, seeds) = match options.seed {
         Some(seed) => (seed, 1),
         None => (options.from, options.seeds),
@@ -210,22 +195,44 @@ fn each_seed<F: Send>(
         .jobs
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
         .clamp(1, seeds.max(1) as usize);
+    let began = Instant::now();
     let next = AtomicU64::new(from);
     let stop = AtomicBool::new(false);
-    let found = Mutex::new((None::<(u64, F)>, Progress::new(title, seeds)));
+    let sum = Mutex::new((
+        Report::default(),
+        None::<Failure>,
+        Progress::new(title, seeds),
+    ));
     let work = || {
         while !stop.load(Ordering::Relaxed) && interrupt::check().is_ok() {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= from.saturating_add(seeds) {
                 break;
             }
-            let failure = run(seed);
-            let Ok(mut found) = found.lock() else { break };
-            found.1.step();
+            let run = simulation::Options {
+                seed,
+                steps: options.steps,
+                mistake,
+                waived: Waived::of(&options.waive),
+                watch: options.watch,
+            };
+            let (report, mut failure) = simulation::run(run);
+            if mistake.is_some() && options.mistakes && failure.is_some() {
+                // A seed that fails anyway has not noticed the mistake.
+                let (_, anyway) = simulation::run(simulation::Options {
+                    mistake: None,
+                    ..run
+                });
+                failure = failure.filter(|_| anyway.is_none());
+            }
+            let Ok(mut sum) = sum.lock() else { break };
+            sum.0.merge(&report);
+            sum.2.step();
             if let Some(failure) = failure {
                 stop.store(true, Ordering::Relaxed);
-                if found.0.as_ref().is_none_or(|(other, _)| seed < *other) {
-                    found.0 = Some((seed, failure));
+                // Of several the lowest seed, so that two runs tend to name the same.
+                if sum.1.as_ref().is_none_or(|other| seed < other.seed) {
+                    sum.1 = Some(failure);
                 }
             }
         }
@@ -236,72 +243,14 @@ fn each_seed<F: Send>(
         });
     });
     interrupt::check()?;
-    let Ok((found, _)) = found.into_inner() else {
+    let Ok((report, failure, _)) = sum.into_inner() else {
         fail!("a worker of the simulation panicked outside of a run");
     };
-    Ok(found.map(|(_, failure)| failure))
-}
-
-/// The simulation of the whole proxy.
-fn run_proxy(options: &Options) -> Result<()> {
-    if options.mistakes {
-        return all_mistakes_of_proxy(options);
-    }
-    let mistake = options.proxy_mistake.map(|named| named.0);
-    let began = Instant::now();
-    let (report, failure) = run_proxy_seeds(options, mistake, "proxy simulation")?;
-    for (name, number) in [("seeds", report.seeds), ("virtual seconds", report.seconds)]
-        .into_iter()
-        .chain(report.counts.all())
-    {
-        println!("{name:26} {number:>14}");
-    }
-    println!("{:26} {:>14.1}", "seconds", began.elapsed().as_secs_f64());
-    match failure {
-        Some(failure) => fail!("{failure}"),
-        None => Ok(()),
-    }
-}
-
-fn all_mistakes_of_proxy(options: &Options) -> Result<()> {
-    let mut unnoticed = Vec::new();
-    for &mistake in proxy::Mistake::ALL {
-        let name = mistake.name();
-        match run_proxy_seeds(options, Some(mistake), name)? {
-            (report, Some(failure)) => println!(
-                "{name:26} noticed after {} seeds: seed {}: {}",
-                report.seeds, failure.seed, failure.message
-            ),
-            (_, None) => {
-                println!("{name:26} NOT NOTICED by {} seeds", options.seeds);
-                unnoticed.push(name);
-            }
-        }
-    }
-    if !unnoticed.is_empty() {
-        fail!("mistakes that nobody noticed: {}", unnoticed.join(", "));
-    }
-    Ok(())
-}
-
-fn run_proxy_seeds(
-    options: &Options,
-    mistake: Option<proxy::Mistake>,
-    title: &str,
-) -> Result<(proxy_simulation::Report, Option<proxy_simulation::Failure>)> {
-    let sum = Mutex::new(proxy_simulation::Report::default());
-    let failure = each_seed(options, title, |seed| {
-        let run = |mistake| proxy_simulation::run(proxy_simulation::Options { seed, mistake });
-        let (report, failure) = run(mistake);
-        sum.lock().ok()?.merge(&report);
-        // A seed that fails anyway has not noticed the mistake.
-        let is_noticed = |_: &_| mistake.is_none() || run(None).1.is_none();
-        failure.filter(is_noticed)
-    })?;
-    let Ok(report) = sum.into_inner() else {
-        fail!("a worker of the simulation panicked outside of a run");
-    };
-    Ok((report, failure))
+    Ok(Outcome {
+        report,
+        failure,
+        seconds: began.elapsed().as_secs_f64(),
+    })
 }
 
 fn print(outcome: &Outcome) {
@@ -380,23 +329,9 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_of_the_proxy_is_noticed_by_the_first_seeds() {
-        let options = options("--proxy --seeds 4 --mistakes");
-        let keep_cookies = Some(proxy::Mistake::KeepCookies);
-        let (report, failure) = run_proxy_seeds(&options, keep_cookies, "test").unwrap();
-        assert!(report.seeds > 0 && failure.is_some());
-    }
-
-    #[test]
     fn mistakes_are_named_on_the_command_line() {
-        assert_eq!(
-            options("--mistake no-mac").mistake,
-            Some(Named(Mistake::NoMac))
-        );
-        let of_proxy = options("--proxy --proxy-mistake keep-ended").proxy_mistake;
-        assert_eq!(of_proxy, Some(NamedOfProxy(proxy::Mistake::KeepEnded)));
-        for option in ["--mistake", "--proxy-mistake"] {
-            assert!(Line::try_parse_from(["sim", "--proxy", option, "no-idea"]).is_err());
-        }
+        assert!(run(&options("--seeds 1 --steps 10 --mistake no-mac")).is_ok());
+        let unknown = run(&options("--seeds 1 --mistake no-idea")).unwrap_err();
+        assert!(unknown.to_string().contains("no-idea"), "{unknown}");
     }
 }
