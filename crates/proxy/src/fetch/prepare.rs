@@ -91,7 +91,7 @@ pub fn response(
         // Nobody can tell whether such a body is complete.
         storable = Err(NotStorable::CloseDelimited);
     }
-    if makes(Mistake::StorePrivate) && head.status == 200 {
+    if makes(Mistake::StorePrivate) && head.status == 200 && head.framing != Framing::UntilClose {
         storable = Ok(());
     }
     if !decision.stores && storable.is_ok() {
