@@ -4,20 +4,18 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | accepted by a worker | `accepting`, `worker` |
-//! | read and parsed | `client`, `heads` |
-//! | answered from memory, the short way | `fast`, `memory` |
-//! | its resource and key | `target`, `ports` |
-//! | everything else: stored? fresh? whom to ask? | `exchange`, `find` |
-//! | read from disk | `disk`, `lazy`, `elevator` |
-//! | fetched, shared, stored | `join`, `fetch`, `flight`, `hit_for_pass`, `interim`, `storing`, `upstream`, `origin` |
-//! | a part of what is not stored, or not all | `parts`, `part_sending`, `filling`, `joining`, `fill_locks`, `range_pass_list` |
-//! | passed through | `pass`, `head`, `client_body`, `switch`, `tunnel` |
-//! | written | `answer`, `pace`, `pieces`, `multipart`, `rest` |
-//! | counted and logged | `state`, `metrics`, `journal` |
-//! | written | `answer`, `pieces`, `multipart`, `rest` |
-//! | a PURGE | `port_purge`, `admin` |
-//! | counted and logged | `asking`, `state`, `metrics`, `labels`, `journal`, `top` |
+//! | accepted by a worker | `conn/accepting`, `worker` |
+//! | read and parsed | `conn/client`, `conn/heads` |
+//! | answered from memory or disk, the short way | `conn/fast`, `cache/memory`, `cache/disk` |
+//! | everything else is an exchange | `request/exchange`, `request/body`, `reply` |
+//! | its resource and key | `request/target`, `request/ports` |
+//! | stored? fresh? whom to ask? | `request/handle`, `cache/find` |
+//! | fetched, shared, stored | `fetch/share`, `fetch/task`, `fetch/flight`, `fetch/storing`, `origin` |
+//! | a part of what is not stored, or not all | `range` |
+//! | passed through | `fetch/pass`, `conn/switch`, `conn/tunnel` |
+//! | put together and sent | `deliver`, `reply` |
+//! | a PURGE | `conn/port_purge`, `admin` |
+//! | counted and logged | `Exchange::finish`, `state`, `record` |
 //!
 //! Beside the requests, one thread does what the stores need done in the background: `background`; `opening` opens them. Another looks
 //! whether all of them move, devices included: `watch`, `pulse`.

@@ -38,7 +38,7 @@ pub struct Dealt {
     pub listener: usize,
     /// The socket, non-blocking.
     pub stream: Detached,
-    /// Who is there.
+    /// The client's address.
     pub peer: SocketAddr,
 }
 
@@ -54,7 +54,7 @@ impl Dealers {
         (Dealers(senders.into()), receivers)
     }
 
-    /// Who is to have the next connection instead of the worker `own`, which has accepted it; `None`: it keeps it.
+    /// The worker that gets the next connection instead of `own`, which has accepted it; `None`: `own` keeps it.
     pub fn other_than(&self, own: usize, counters: &[Arc<Counters>]) -> Option<usize> {
         let open = |worker: usize| {
             let counted = counters[worker]

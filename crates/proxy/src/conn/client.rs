@@ -191,18 +191,18 @@ async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str,
 
 /// What became of the bytes at hand.
 enum Progress {
-    /// All answered; `0` is how many bytes of the buffer that was.
-    Answered(usize),
-    /// Answered but for what the socket did not take.
-    Unsent(usize, Box<Unsent>),
+    /// All answered.
+    Answered,
+    /// Answered except for what the socket did not take.
+    Unsent(Box<Unsent>),
     /// Needs the long way.
-    Request(usize, Box<Incoming>),
+    Request(Box<Incoming>),
     /// To be read from disk first.
-    OnDisk(usize, Box<OnDisk>),
+    OnDisk(Box<OnDisk>),
     /// The last request asked for the end of the connection.
     Close,
-    /// More bytes are needed; `0` were used.
-    Partial(usize),
+    /// More bytes are needed.
+    Partial,
     /// Refused.
     Rejected(Reject),
 }
@@ -210,44 +210,17 @@ enum Progress {
 impl Conn {
     /// Answers requests from memory until one needs more, or the connection ends.
     async fn turn(&mut self, worker: &Rc<Worker>) -> Turn {
-        let timeouts = &worker.shared.plan.timeouts;
         let mut answered = 0;
         let mut scanned = 0;
         let mut head_began: Option<Instant> = None;
         loop {
-            let began;
-            let progress;
-            if self.input.is_empty() {
-                // Nothing left over: read into the worker's space and use it from there.
-                let watch = Rc::clone(&self.watch);
-                let read = self.read_and_answer(worker);
-                match watch.limit_idle(timeouts.client_idle, pin!(read)).await {
-                    Err(_) => return Turn::Closed,
-                    Ok((Err(_), _)) => return Turn::Closed,
-                    Ok((Ok(None), _)) => return Turn::Closed,
-                    Ok((Ok(Some(p)), at)) => {
-                        progress = p;
-                        began = at;
-                    }
-                }
-            } else {
-                began = head_began.unwrap_or_else(Instant::now);
-                let complete = http1::scan_end(&self.input, scanned).is_some()
-                    || self.input.len() >= worker.shared.limits.head_bytes_max
-                    || scanned == 0;
-                if complete {
-                    let input = std::mem::take(&mut self.input);
-                    progress = self.answer_all(worker, &input, began);
-                    self.input = input;
-                } else {
-                    progress = Progress::Partial(0);
-                }
-            }
+            let Some((progress, began)) = self.progress(worker, scanned, head_began).await else {
+                return Turn::Closed;
+            };
+            (scanned, head_began) = (0, None);
             match progress {
-                Progress::Answered(n) => {
-                    self.drop_input(n);
+                Progress::Answered => {
                     self.kept = None;
-                    (scanned, head_began) = (0, None);
                     answered += 1;
                     if worker.shared.is_draining() {
                         return Turn::Closed;
@@ -256,30 +229,18 @@ impl Conn {
                         tokio::task::yield_now().await;
                     }
                 }
-                Progress::Unsent(n, unsent) => {
-                    self.drop_input(n);
-                    (scanned, head_began) = (0, None);
-                    if !self.holds_input(worker) {
-                        return Turn::Closed;
-                    }
-                    if !fast::send_rest(worker, self, *unsent).await {
+                // Boxed, so that an idle connection stays small.
+                Progress::Unsent(unsent) => {
+                    let is_held = self.holds_input(worker);
+                    if !is_held || !Box::pin(fast::send_rest(worker, self, *unsent)).await {
                         return Turn::Closed;
                     }
                 }
-                Progress::Request(n, incoming) => {
-                    self.drop_input(n);
-                    if !self.holds_input(worker) {
-                        return Turn::Crowded(began);
-                    }
-                    return Turn::Request(incoming);
+                Progress::Request(_) | Progress::OnDisk(_) if !self.holds_input(worker) => {
+                    return Turn::Crowded(began);
                 }
-                Progress::OnDisk(n, on_disk) => {
-                    self.drop_input(n);
-                    (scanned, head_began) = (0, None);
-                    if !self.holds_input(worker) {
-                        return Turn::Crowded(began);
-                    }
-                    // Boxed, so that an idle connection stays small.
+                Progress::Request(incoming) => return Turn::Request(incoming),
+                Progress::OnDisk(on_disk) => {
                     match Box::pin(fast::from_disk(worker, self, on_disk)).await {
                         Ok(true) if !worker.shared.is_draining() => {}
                         Ok(_) => return Turn::Closed,
@@ -288,28 +249,63 @@ impl Conn {
                 }
                 Progress::Close => return Turn::Closed,
                 Progress::Rejected(reject) => return Turn::Rejected(reject, began),
-                Progress::Partial(n) => {
-                    self.drop_input(n);
-                    scanned = self.input.len();
-                    head_began = Some(began);
-                    let kept = self.kept.get_or_insert_with(|| worker.heads.place());
-                    if !kept.grow(self.input.len(), began) {
-                        return Turn::Crowded(began);
-                    }
-                    // Asked here too: a byte that is there at once ends no wait.
-                    let left = timeouts.client_head.saturating_sub(began.elapsed());
-                    if left.is_zero() {
-                        return Turn::TimedOut(began);
-                    }
-                    let watch = Rc::clone(&self.watch);
-                    match watch.limit(left, pin!(self.read_more(worker))).await {
-                        Err(_) => return Turn::TimedOut(began),
-                        Ok(More::Bytes) => {}
-                        Ok(More::Crowded) => return Turn::Crowded(began),
-                        Ok(More::Closed) => return Turn::Closed,
+                Progress::Partial => {
+                    (scanned, head_began) = (self.input.len(), Some(began));
+                    if let Err(turn) = self.await_more(worker, began).await {
+                        return turn;
                     }
                 }
             }
+        }
+    }
+
+    /// Answers what is at hand, or what comes next; also when its first byte was seen. `None`: the connection has ended. `scanned`:
+    /// so much of a head is known to be incomplete, and `began` then.
+    async fn progress(
+        &mut self,
+        worker: &Rc<Worker>,
+        scanned: usize,
+        began: Option<Instant>,
+    ) -> Option<(Progress, Instant)> {
+        if self.input.is_empty() {
+            // Nothing left over: read into the worker's space and use it from there.
+            let watch = Rc::clone(&self.watch);
+            let idle = worker.shared.plan.timeouts.client_idle;
+            let read = self.read_and_answer(worker);
+            return watch.limit_idle(idle, pin!(read)).await.ok()?;
+        }
+        let began = began.unwrap_or_else(Instant::now);
+        let is_complete = scanned == 0
+            || http1::scan_end(&self.input, scanned).is_some()
+            || self.input.len() >= worker.shared.limits.head_bytes_max;
+        if !is_complete {
+            return Some((Progress::Partial, began));
+        }
+        let input = std::mem::take(&mut self.input);
+        let (used, progress) = self.answer_all(worker, &input, began);
+        self.input = input;
+        self.drop_input(used);
+        Some((progress, began))
+    }
+
+    /// Waits for more of a head that began then. `Err`: there will be no more.
+    async fn await_more(&mut self, worker: &Worker, began: Instant) -> Result<(), Turn> {
+        let kept = self.kept.get_or_insert_with(|| worker.heads.place());
+        if !kept.grow(self.input.len(), began) {
+            return Err(Turn::Crowded(began));
+        }
+        // Asked here too: a byte that is there at once ends no wait.
+        let limit = worker.shared.plan.timeouts.client_head;
+        let left = limit.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Err(Turn::TimedOut(began));
+        }
+        let watch = Rc::clone(&self.watch);
+        match watch.limit(left, pin!(self.read_more(worker))).await {
+            Err(_) => Err(Turn::TimedOut(began)),
+            Ok(More::Bytes) => Ok(()),
+            Ok(More::Crowded) => Err(Turn::Crowded(began)),
+            Ok(More::Closed) => Err(Turn::Closed),
         }
     }
 
@@ -351,11 +347,8 @@ impl Conn {
     }
 
     /// Reads once into the worker's space and answers what is there. What is left over is copied to `input`.
-    /// `Ok(None)` is the end of the connection.
-    async fn read_and_answer(
-        &mut self,
-        worker: &Rc<Worker>,
-    ) -> (io::Result<Option<Progress>>, Instant) {
+    /// `None` is the end of the connection.
+    async fn read_and_answer(&mut self, worker: &Rc<Worker>) -> Option<(Progress, Instant)> {
         poll_fn(|cx| {
             let mut space = worker.input.borrow_mut();
             let mut buf = ReadBuf::new(&mut space);
@@ -363,69 +356,59 @@ impl Conn {
             // saves the read that would only say so.
             let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf));
             let began = Instant::now();
-            if let Err(error) = result {
-                return Poll::Ready((Err(error), began));
-            }
             let n = buf.filled().len();
             debug_assert!(n <= READ_BYTES);
-            if n == 0 {
-                return Poll::Ready((Ok(None), began));
+            if result.is_err() || n == 0 {
+                return Poll::Ready(None);
             }
-            let progress = self.answer_all(worker, &space[..n], began);
-            let used = match &progress {
-                Progress::Answered(used)
-                | Progress::Unsent(used, _)
-                | Progress::Request(used, _)
-                | Progress::OnDisk(used, _)
-                | Progress::Partial(used) => *used,
-                Progress::Close | Progress::Rejected(_) => n,
-            };
+            let (used, progress) = self.answer_all(worker, &space[..n], began);
             if used < n {
                 self.input.extend_from_slice(&space[used..n]);
             }
-            // The caller drops nothing: `input` begins behind what was used.
-            let progress = match progress {
-                Progress::Answered(_) => Progress::Answered(0),
-                Progress::Unsent(_, unsent) => Progress::Unsent(0, unsent),
-                Progress::Request(_, incoming) => Progress::Request(0, incoming),
-                Progress::OnDisk(_, on_disk) => Progress::OnDisk(0, on_disk),
-                Progress::Partial(_) => Progress::Partial(0),
-                other => other,
-            };
-            Poll::Ready((Ok(Some(progress)), began))
+            Poll::Ready(Some((progress, began)))
         })
         .await
     }
 
-    /// Goes through the requests in `bytes`.
-    fn answer_all(&mut self, worker: &Rc<Worker>, bytes: &[u8], began: Instant) -> Progress {
+    /// Goes through the requests in `bytes`; also says how many bytes are done with.
+    fn answer_all(
+        &mut self,
+        worker: &Rc<Worker>,
+        bytes: &[u8],
+        began: Instant,
+    ) -> (usize, Progress) {
         let mut used = 0;
         let mut began = began;
         loop {
             let rest = &bytes[used..];
             if rest.is_empty() {
-                return Progress::Answered(used);
+                return (used, Progress::Answered);
             }
             let mut scratch = Scratch::new();
             let view = match parse_request(rest, &worker.shared.limits, &mut scratch) {
                 Ok(Some(view)) => view,
-                Ok(None) => return Progress::Partial(used),
-                Err(reject) => return Progress::Rejected(reject),
+                Ok(None) => return (used, Progress::Partial),
+                Err(reject) => return (bytes.len(), Progress::Rejected(reject)),
             };
             let accepted = self.accepted.take();
-            match fast::answer(worker, self, &view, began, accepted) {
-                Fast::Hit(Sent::All(true)) => used += view.head_bytes,
-                Fast::Hit(Sent::All(false) | Sent::Gone) => return Progress::Close,
-                Fast::Hit(Sent::Some(unsent)) => {
-                    return Progress::Unsent(used + view.head_bytes, unsent);
+            let answered = fast::answer(worker, self, &view, began, accepted);
+            used += view.head_bytes;
+            let progress = match answered {
+                Fast::Hit(Sent::All(true)) => {
+                    began = Instant::now();
+                    continue;
                 }
-                Fast::OnDisk(on_disk) => return Progress::OnDisk(used + view.head_bytes, on_disk),
+                Fast::Hit(Sent::All(false) | Sent::Gone) => {
+                    return (bytes.len(), Progress::Close);
+                }
+                Fast::Hit(Sent::Some(unsent)) => Progress::Unsent(unsent),
+                Fast::OnDisk(on_disk) => Progress::OnDisk(on_disk),
                 Fast::NotHere => {
-                    let incoming = Box::new(Incoming::new(&view, began, accepted));
-                    return Progress::Request(used + view.head_bytes, incoming);
+                    let incoming = Incoming::new(&view, began, accepted);
+                    Progress::Request(Box::new(incoming))
                 }
-            }
-            began = Instant::now();
+            };
+            return (used, progress);
         }
     }
 

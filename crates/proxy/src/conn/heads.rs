@@ -5,12 +5,12 @@
 //! and sends much but no end could fill the memory with them. So they are counted, over all workers, against `limits.head-buffer`.
 //!
 //! When that is used up, each worker that holds more than its share ends what is worst, bytes times age, until it holds less: the
-//! large and the slow go first, who sends an ordinary head is not hit. A worker sees to this when something of its own grows and
+//! large and the slow go first, and clients that send ordinary heads are not hit. A worker sees to this when something of its own grows and
 //! ten times a second, so that the bound is exceeded by what others receive in a tenth of a second at most.
 //!
 //! What is kept behind a request that is being answered counts, but is not ended; a further one of these is refused instead.
 //!
-//! Not known here: connections, and what is said to those who have to go.
+//! Not known here: connections, and the answers to heads that have to go.
 
 use crate::clock::Instant;
 use std::{

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Over how much waiting the rate is taken.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// How often the kernel is asked what the client has taken. Not oftener: it is for those who are slow.
+/// How often the kernel is asked what the client has taken. Not oftener: only slow clients need it.
 pub const ASK_EVERY: Duration = Duration::from_secs(5);
 
 /// What one client has taken lately, and how long it was waited for.

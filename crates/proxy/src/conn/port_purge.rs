@@ -1,8 +1,8 @@
 //! PURGE on a listener's own port, as the modules of content systems send it to the cache in front of them.
 //!
 //! `PURGE /path` with the site's name in Host purges that URL, as a client of this listener asks for it, in all its variants;
-//! on a forward listener the target is the whole URL. Who may is the listener's `purge-from`. Everybody else is refused, and so
-//! is everybody where nothing is configured: a PURGE is never sent on, for an origin may obey it.
+//! on a forward listener the target is the whole URL. The listener's `purge-from` says which addresses may. All others are refused, and so
+//! are all where nothing is configured: a PURGE is never sent on, for an origin may obey it.
 //!
 //! | field | effect |
 //! |---|---|

@@ -9,18 +9,17 @@ use crate::clock::Instant;
 use bytes::Bytes;
 use fields::Fields;
 use httpcache::{
-    ByteRange, Condition, RequestDirectives, Span as Part, StandingFlags,
-    cache_status::{CacheStatus, Forward},
+    ByteRange, Condition, RequestDirectives, Span as Part, StandingFlags, cache_status::Forward,
 };
 use profile::Class;
 
 use crate::{
     cache::holding::Holding,
     cache::object::Object,
-    deliver::multipart::{Multipart, Piece},
+    deliver::multipart::Multipart,
     deliver::spans::{self, Source, Span},
     reply::{After, Length, ReplyHead},
-    request::exchange::{Exchange, Said},
+    request::exchange::{Exchange, Said, forwarded},
     request::wanted::Wanted,
     state::Worker,
 };
@@ -62,37 +61,57 @@ pub async fn object(
     if object.standing.flags.contains(StandingFlags::NEGATIVE) && class.is_hit() {
         said.class = Class::NegativeHit;
     }
-    let (head, length, pieces, tail) = match range {
+    let (head, length, range) = match range {
         ByteRange::Whole => {
             let head = ReplyHead::of_lines(object.status, &object.head);
-            (head, Length::Told(total), whole(0..total), Bytes::new())
+            (head, Length::Told(total), 0..total)
         }
         ByteRange::One { first, last } => {
             let head = part_head(&object.fields(), Part { first, last }, total);
             let range = first..last + 1;
-            let length = Length::Known(range.end - range.start);
-            (head, length, whole(range), Bytes::new())
+            (head, Length::Known(range.end - range.start), range)
         }
         ByteRange::Several(parts) => {
             let hasher = &ex.worker.hasher;
             let multipart = Multipart::new(hasher, &parts, object.content_type(), total);
-            let mut fields = object.fields();
-            fields.remove(b"content-length");
-            fields.set(b"Content-Type", &multipart.content_type);
-            let length = Length::Known(multipart.bytes());
-            let head = ReplyHead::new(206, "", &fields);
-            (head, length, multipart.pieces, multipart.tail)
+            return several(ex, wanted, object, said, multipart, &mut holding, started).await;
         }
-        ByteRange::Unsatisfiable => (
-            unsatisfied_head(total),
-            Length::Known(0),
-            Vec::new(),
-            Bytes::new(),
-        ),
+        ByteRange::Unsatisfiable => (unsatisfied_head(total), Length::Known(0), 0..0),
     };
+    if object.large.is_none() {
+        let body = object.body.slice(range.start as usize..range.end as usize);
+        return Some(ex.answer(said, head, length, body, started).await);
+    }
     ex.begin(said, head, length, started);
-    let wants_body = |piece: &Piece| !is_head && !piece.range.is_empty();
-    let spans = pieces.into_iter().filter(wants_body).map(|piece| Span {
+    let span = Span {
+        lead: Bytes::new(),
+        range,
+        from: Source::Disk(object),
+    };
+    let spans = match is_head || span.range.is_empty() {
+        true => Vec::new(),
+        false => vec![span],
+    };
+    let is_begun = spans::send(ex, wanted, Some(object), &mut holding, spans, b"").await;
+    is_begun.then(|| ex.finish())
+}
+
+/// Answers with several parts of an object. `None`: as [`object`].
+async fn several(
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
+    object: &Object,
+    said: Said<'_>,
+    multipart: Multipart,
+    holding: &mut Holding,
+    started: Instant,
+) -> Option<After> {
+    let mut fields = object.fields();
+    fields.remove(b"content-length");
+    fields.set(b"Content-Type", &multipart.content_type);
+    let head = ReplyHead::new(206, "", &fields);
+    ex.begin(said, head, Length::Known(multipart.bytes()), started);
+    let spans = multipart.pieces.into_iter().map(|piece| Span {
         lead: piece.lead,
         range: piece.range,
         from: match object.large {
@@ -100,8 +119,8 @@ pub async fn object(
             Some(_) => Source::Disk(object),
         },
     });
-    let spans = spans.collect();
-    let is_begun = spans::send(ex, wanted, Some(object), &mut holding, spans, &tail).await;
+    let (spans, tail) = (spans.collect(), &multipart.tail);
+    let is_begun = spans::send(ex, wanted, Some(object), holding, spans, tail).await;
     is_begun.then(|| ex.finish())
 }
 
@@ -119,17 +138,13 @@ pub async fn on_error(
     if !httpcache::may_serve_on_error(&stale.standing, directives, now, disconnected) {
         return None;
     }
-    let mut line = Vec::with_capacity(64);
-    CacheStatus::forwarded(&ex.worker.shared.cache_name, why, &mut line)
-        .forward_status(status)
-        .ttl(stale.standing.ttl_s(now))
-        .detail("stale-if-error");
+    let ttl = stale.standing.ttl_s(now);
+    let line = forwarded(ex.worker, why, |line| {
+        line.forward_status(status)
+            .ttl(ttl)
+            .detail("stale-if-error")
+    });
     object(ex, wanted, stale, Class::Stale, line).await
-}
-
-fn whole(range: std::ops::Range<u64>) -> Vec<Piece> {
-    let lead = Bytes::new();
-    vec![Piece { lead, range }]
 }
 
 /// Does the client have this very body, as it says itself?

@@ -4,9 +4,9 @@
 //! body piece by piece; readers, on any worker, each go through the pieces at their own pace. Pieces are
 //! reference-counted and shared.
 //!
-//! Who may join: a request for the same key (the variant's, once it is known) while the flight is open to joiners, which it is until its head
-//! turns out not to be storable, its key is invalidated, or its first bytes are no longer at hand. What a
-//! joiner may be *given* is decided by the caller from the head (`fetch`), not here.
+//! A request for the same key (the variant's, once it is known) may join until the head turns out not to be storable, the key is
+//! invalidated, or the first bytes are no longer at hand. Whether a joiner may be *given* the answer is decided by the caller from the
+//! head (`share`), not here.
 //!
 //! Memory: a flight keeps what its slowest reader has not seen, or what is being stored, but not more than a
 //! window. Beyond it
@@ -92,9 +92,9 @@ pub enum Heard {
 pub struct Validated {
     /// The response, freshened.
     pub object: Object,
-    /// Field lines of the 304 that only the one who asked gets: its cookies.
+    /// Field lines of the 304 for the client that began the fetch alone: its cookies.
     pub withheld: Bytes,
-    /// May it still be stored, and so be given to others than the one who asked?
+    /// May it still be stored, and so be given to other requests than the one that began the fetch?
     pub storable: bool,
     /// The fields it was asked with.
     pub asked_with: Arc<Fields>,
@@ -191,7 +191,7 @@ impl Flight {
         }
     }
 
-    /// Publishes what the origin answered. `joinable`: may others still join, and those who have stay?
+    /// Publishes what the origin answered. `joinable`: may other requests still join, and may those that have joined stay?
     pub fn publish(&self, first_event: FirstEvent, joinable: bool, plan: Keeping, window: u64) {
         let mut state = self.lock();
         state.window = window;

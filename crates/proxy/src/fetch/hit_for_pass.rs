@@ -1,16 +1,16 @@
-//! Keys whose last answer could not be shared, so that nobody waits for the next one in vain.
+//! Hit-for-pass: keys whose last answer could not be shared, so that requests do not wait for the next one in vain.
 //!
-//! A request that joins a fetch and finds that its answer is for somebody else has lost a round trip, and so has
-//! everybody who waited with it. A key that brought such an answer is remembered; requests for it fetch for themselves
-//! at once (others call this hit-for-pass). They lose nothing but company: what they bring is stored if it may be, and
-//! then the key is forgotten here. So it is when it is invalidated, and after [`REMEMBERED`].
+//! A request that joins a fetch whose answer it may not have has lost a round trip, and so have all requests that waited with it.
+//! A key that brought such an answer is remembered, and requests for it are fetched separately at once. Their answers are
+//! still stored where allowed; then the key is forgotten here. It is also forgotten when it is invalidated, and after
+//! [`REMEMBERED`].
 //!
-//! What an answer says of others depends on who asked ([`Party`]): the answer to one who is logged in says nothing of those who
-//! are not. So it is remembered for his like, and only what even a stranger could not share is remembered for all.
+//! The answer to a logged-in client says nothing about clients that are not logged in. So a key is remembered for the kind of client
+//! that asked ([`Party`]); only an answer that even a client without credentials could not share is remembered for all.
 //!
 //! Errors of the origin (5xx) do not count: an origin in trouble is not helped by more requests.
 //!
-//! Limits: [`KEYS_MAX`] keys in all; the one remembered longest makes room, and whoever asks for it next waits once in vain
+//! Limits: [`KEYS_MAX`] keys in all; the oldest makes room, and the next request for it waits once in vain
 //! (counted, `flights_hit_for_pass_dropped`). Two keys of one hash are taken for one.
 
 use crate::clock::Instant;
@@ -38,12 +38,12 @@ pub enum Party {
     Stranger,
     /// Somebody the origin may know by a cookie.
     WithCookie,
-    /// Somebody who has said who he is. His like share no fetch with others.
+    /// A client that sent Authorization. Such clients share no fetch with others.
     Authorised,
 }
 
 impl Party {
-    /// Of the one who sent these fields.
+    /// Of the client that sent these fields.
     pub fn of(request: &Fields) -> Party {
         if request.contains(b"authorization") {
             Party::Authorised
@@ -62,7 +62,7 @@ impl Party {
         key
     }
 
-    /// A key for what is remembered of his like.
+    /// The key under which something is remembered of this party.
     fn of_key(self, key: KeyHash) -> KeyHash {
         // Any constants: they keep the three apart.
         KeyHash(match self {

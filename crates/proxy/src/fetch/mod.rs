@@ -1,4 +1,4 @@
-//! Asking the origin: who shares a fetch, how it runs, what is stored of it, what is passed through.
+//! Asking the origin: which requests share a fetch, how it runs, what is stored of it, what is passed through.
 
 pub mod flight;
 pub mod hit_for_pass;

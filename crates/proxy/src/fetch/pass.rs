@@ -14,7 +14,7 @@ use std::{pin::pin, rc::Rc, time::Duration};
 use bytes::Bytes;
 use fields::Fields;
 use http1::{Framing, ResponseHead};
-use httpcache::cache_status::{CacheStatus, Forward};
+use httpcache::cache_status::Forward;
 use message::Seen;
 use profile::Class;
 
@@ -29,7 +29,7 @@ use crate::{
     record::metrics,
     reply::{After, Gone, Length, ReplyHead},
     request::body::{BodyError, Part},
-    request::exchange::{Exchange, Said},
+    request::exchange::{Exchange, Said, forwarded},
     request::head,
     request::named::named_uris,
     request::onward,
@@ -73,8 +73,7 @@ pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> A
             return after;
         }
     }
-    let mut status = Vec::with_capacity(64);
-    CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status).detail("pass");
+    let status = forwarded(worker, why, |line| line.detail("pass"));
     relay(ex, upstream, &response, upload, status).await
 }
 
@@ -97,10 +96,8 @@ async fn failed(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward, failure: F
             return after;
         }
     }
-    let mut status = Vec::with_capacity(64);
-    CacheStatus::forwarded(&worker.shared.cache_name, why, &mut status).detail(error.token());
-    let reason = error.to_string();
-    ex.own(error.status(), &reason, &[], status).await
+    let (status, reason) = (error.status(), error.to_string());
+    ex.failed(why, status, error.token(), &reason).await
 }
 
 /// Does the origin switch to a protocol that it was asked for?

@@ -3,7 +3,7 @@
 //! Fields of the hop and of one client alone are taken out, ours are added, and the caching rules are asked. A stored response is
 //! freshened with what a 304, a 206 of the same representation, or a 200 to HEAD says of it.
 //!
-//! Not known here: bodies, who reads along.
+//! Not known here: bodies, readers.
 
 use crate::mistakes::{Mistake, makes};
 use std::{rc::Rc, sync::Arc};
@@ -92,6 +92,9 @@ pub fn response(
         storable = Err(NotStorable::CloseDelimited);
     }
     if makes(Mistake::StorePrivate) && head.status == 200 && head.framing != Framing::UntilClose {
+        storable = Ok(());
+    }
+    if makes(Mistake::StorePrivate) && head.status == 200 {
         storable = Ok(());
     }
     if !decision.stores && storable.is_ok() {
@@ -235,17 +238,23 @@ pub fn publish_freshened(
     }
     // What was purged since the stale object was looked up does not come back.
     let began = began.min(fetch_request.stale_began);
+    republish(worker, fresh, began);
+    true
+}
+
+/// Puts an object in the place of one whose body it has. `began`: what was purged since then does not come back.
+pub fn republish(worker: &Worker, object: &Object, began: Sequence) {
+    let shared = &worker.shared;
     let may_publish = |object: &Object| shared.may_publish(object, began);
-    if shared.memory.admits(fresh.memory_bytes()) {
-        shared.memory.insert(fresh.clone(), may_publish);
+    if shared.memory.admits(object.memory_bytes()) {
+        shared.memory.insert(object.clone(), may_publish);
     } else {
-        // What it replaces goes too, which would be found first. (What is purged meanwhile stays, as it was left.)
-        shared.memory.remove(fresh.hash);
+        // Also remove the old copy from memory, or it would be found before the new one on disk.
+        shared.memory.remove(object.hash);
     }
     if let Some(disk) = &worker.disk {
         // The head changed, so the record is written anew; a large object's fragments stay where they are.
-        disk.store_object(fresh, &[&fresh.body], began);
-        shared.take_back_hidden(fresh);
+        disk.store_object(object, &[&object.body], began);
+        shared.take_back_hidden(object);
     }
-    true
 }

@@ -1,6 +1,6 @@
 //! What is fetched, and what a fetch brings.
 //!
-//! Not known here: how a fetch runs, and who reads along.
+//! Not known here: how a fetch runs, its readers.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -52,11 +52,11 @@ impl FetchError {
 pub struct Response {
     /// Status code.
     pub status: u16,
-    /// Fields without the hop-by-hop ones, Content-Length, Age and those that only the one who asked gets; Via and Date added.
+    /// Fields without the hop-by-hop ones, Content-Length, Age and those for the client that asked alone; Via and Date added.
     pub fields: Fields,
     /// Status line and `fields`, ready to send.
     pub head: Bytes,
-    /// Field lines that go behind the head, to the one who asked alone (`httpcache::take_withheld`, `take_cookies`).
+    /// Field lines that go behind the head, for the client that asked alone (`httpcache::take_withheld`, `take_cookies`).
     pub withheld: Bytes,
     /// Where the value of Content-Type lies in `head`.
     pub content_type: (u16, u16),
@@ -100,10 +100,11 @@ impl Response {
     }
 
     /// Adds why it is not stored.
-    pub fn say_why_not(&self, line: CacheStatus<'_>) {
+    pub fn say_why_not<'a>(&self, line: CacheStatus<'a>) -> CacheStatus<'a> {
         let forbidden = self.storable.err().map(|reason| reason.as_str());
-        if let Some(reason) = forbidden.or(self.not_stored) {
-            line.detail(reason);
+        match forbidden.or(self.not_stored) {
+            Some(reason) => line.detail(reason),
+            None => line,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Joining a fetch in progress, or starting one: whom a request shares its answer with.
 //!
-//! Requests that may have one answer share a fetch ([`crate::fetch::flight`]). What they must agree in is the key under which the answer
-//! is stored: the resource's, or the variant's once it is known that the answers vary. Who joined in vain (the answer turns out
-//! to vary, or to be for the one who asked) knows more by then, and looks for company once again before it asks alone.
+//! Requests that may have one answer share a fetch ([`crate::fetch::flight`]). They must agree in the key under which the answer
+//! is stored: the resource's, or the variant's once it is known that the answers vary. A request that joined in vain, because the
+//! answer varies or is for one client alone, knows more by then: it joins or starts a fetch once more before it asks alone.
 //!
-//! - Who says who he is (Authorization) shares with his like: what he is given is seldom for others.
-//! - Where the last answer could not be shared, nobody waits for the next one ([`crate::fetch::hit_for_pass`]).
+//! - Requests with Authorization share only among themselves: their answers are seldom for others.
+//! - Where the last answer could not be shared, requests do not wait for the next one ([`crate::fetch::hit_for_pass`]).
 //! - A reload (`no-cache`, `max-age`, `min-fresh`) shares a fetch that begins after it came, and that asks in its words; where the
 //!   listener makes reloads patient (`client-directives = "revalidate"`), any fetch whose answer is not older than a second.
 //!
@@ -38,20 +38,23 @@ const JOINS_MAX: u32 = 2;
 /// What became of looking for company.
 pub enum Obtained {
     /// There is an answer, or the first event that there is none.
-    Answer {
-        /// Where its body comes from.
-        reader: FlightReader,
-        /// The answer.
-        first_event: FirstEvent,
-        /// Another request asked for it.
-        joined: bool,
-        /// An answer was waited for that could not be had.
-        in_vain: bool,
-    },
+    Answer(Answer),
     /// What is wanted has been stored meanwhile.
     LookAgain,
     /// The client has gone.
     Gone,
+}
+
+/// What a fetch has brought.
+pub struct Answer {
+    /// Where its body comes from.
+    pub reader: FlightReader,
+    /// The answer.
+    pub first_event: FirstEvent,
+    /// Another request asked for it.
+    pub joined: bool,
+    /// An answer was waited for that this request may not have.
+    pub in_vain: bool,
 }
 
 /// Joins or starts a fetch, and waits for its head. `found`: what is stored and must be validated. `may_look_again`: if
@@ -122,12 +125,12 @@ pub async fn obtain(
         };
         if !joined || may_have(worker, wanted, to_satisfy, &first_event) {
             let in_vain = joins > 0;
-            return Obtained::Answer {
+            return Obtained::Answer(Answer {
                 reader,
                 first_event,
                 joined,
                 in_vain,
-            };
+            });
         }
         metrics::add(&worker.counters.flights_left, 1);
         joins += 1;
@@ -148,7 +151,7 @@ pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     }
 }
 
-/// What those who share a fetch for this agree in, as far as that is known: the key under which the answer is stored.
+/// The key that requests must agree in to share a fetch for this, as far as it is known: that under which the answer is stored.
 pub fn flight_key(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
     let key = match worker.shared.store.marker(wanted.primary) {
         Some(marker) => variant_key(wanted, marker.salt, &marker.list),
@@ -237,7 +240,7 @@ fn is_reload(directives: &RequestDirectives) -> bool {
     directives.no_cache || directives.max_age_s.is_some() || directives.min_fresh_s.is_some()
 }
 
-/// What a reload says to caches between us and the origin: only those who say the same may share its answer.
+/// What a reload says to caches between us and the origin: only reloads that say the same may share its answer.
 fn said(request: &Fields) -> Vec<u8> {
     let cache_control = request.all(b"cache-control");
     let pragma = request.all(b"pragma");

@@ -492,48 +492,53 @@ impl Body {
                         return Ok(None);
                     }
                 }
-                BodyState::Chunked(decoder) => {
-                    let mut gathered: Option<Gathered> = None;
-                    loop {
-                        match decoder.next(&self.input)? {
-                            Chunk::Data { start, end } => {
-                                self.input.advance(start);
-                                let piece = self.input.split_to(end - start).freeze();
-                                metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
-                                // Small chunks are joined, so that nobody pays per chunk of an origin's choosing.
-                                let all = match gathered.take() {
-                                    None => Gathered::One(piece),
-                                    Some(before) => before.join(&piece),
-                                };
-                                if all.len() >= GATHER_BYTES {
-                                    return Ok(Some(all.into_bytes()));
-                                }
-                                gathered = Some(all);
-                            }
-                            Chunk::End { consumed, trailers } => {
-                                self.input.advance(consumed);
-                                if !trailers.is_empty() {
-                                    self.trailers = Some(trailers);
-                                }
-                                let clean = self.input.is_empty();
-                                self.end(clean);
-                                return Ok(gathered.map(Gathered::into_bytes));
-                            }
-                            Chunk::More { consumed } => {
-                                self.input.advance(consumed);
-                                break;
-                            }
-                        }
+                BodyState::Chunked(_) => {
+                    if let Some(piece) = self.chunks_at_hand(worker)? {
+                        return Ok(Some(piece));
                     }
-                    if let Some(all) = gathered {
-                        return Ok(Some(all.into_bytes()));
-                    }
-                    if self.read(worker, watch, FIRST_READ_BYTES).await? == 0 {
+                    let is_over = matches!(self.state, BodyState::Done);
+                    if !is_over && self.read(worker, watch, FIRST_READ_BYTES).await? == 0 {
                         return Err(UpstreamError::Closed(io::ErrorKind::UnexpectedEof.into()));
                     }
                 }
             }
         }
+    }
+
+    /// The chunks that were read, joined if they are small: nobody pays per chunk of an origin's choosing.
+    fn chunks_at_hand(&mut self, worker: &Worker) -> Result<Option<Bytes>, Reject> {
+        let mut gathered: Option<Gathered> = None;
+        while let BodyState::Chunked(decoder) = &mut self.state {
+            match decoder.next(&self.input)? {
+                Chunk::Data { start, end } => {
+                    self.input.advance(start);
+                    let piece = self.input.split_to(end - start).freeze();
+                    metrics::add(&worker.counters.origin_bytes, piece.len() as u64);
+                    let all = match gathered.take() {
+                        None => Gathered::One(piece),
+                        Some(before) => before.join(&piece),
+                    };
+                    let is_enough = all.len() >= GATHER_BYTES;
+                    gathered = Some(all);
+                    if is_enough {
+                        break;
+                    }
+                }
+                Chunk::End { consumed, trailers } => {
+                    self.input.advance(consumed);
+                    if !trailers.is_empty() {
+                        self.trailers = Some(trailers);
+                    }
+                    let clean = self.input.is_empty();
+                    self.end(clean);
+                }
+                Chunk::More { consumed } => {
+                    self.input.advance(consumed);
+                    break;
+                }
+            }
+        }
+        Ok(gathered.map(Gathered::into_bytes))
     }
 
     /// The connection will not be used again, whatever comes.

@@ -1,10 +1,10 @@
-//! Several who miss the same part at once: one fetches it, the others wait.
+//! Requests that miss the same part at once: one fetches it, the others wait.
 //!
 //! A part is read from its origin at the pace of the client that asked for it, so it is not shared while it arrives, as a
-//! whole response is (`flight`). But what comes is stored fragment by fragment, and who wanted the same finds it there. The
-//! turn is over when the first fragment is stored, when it is clear that nothing will be, or when the fetch has ended
-//! for whatever reason. A request waits once, and not for long: then it fetches for itself, so that nobody waits in a
-//! queue for answers that cannot be shared.
+//! whole response is (`flight`). But it is stored fragment by fragment, and requests that waited find it there. The lock is
+//! given back when the first fragment is stored, when it is clear that nothing will be stored, or when the fetch has ended
+//! for whatever reason. A request waits once, and not for long: then it fetches for itself, so that no queue forms for answers
+//! that cannot be shared.
 //!
 //! Limits: an entry for each fetch of a part that is under way; [`WAIT_MAX`].
 //! Not known here: what is fetched.
@@ -19,7 +19,7 @@ use std::{
 use store::KeyHash;
 use tokio::sync::watch;
 
-use crate::state::Worker;
+use crate::deadline::Watch;
 
 /// The longest that a request waits for another one's part.
 const WAIT_MAX: Duration = Duration::from_secs(2);
@@ -32,11 +32,11 @@ type Table = HashMap<Place, watch::Receiver<()>>;
 #[derive(Default)]
 pub struct FillLocks(Mutex<Table>);
 
-/// A turn to fetch; over when dropped.
+/// The right to fetch; given back when dropped.
 pub struct FillLock {
     fill_locks: Arc<FillLocks>,
     place: Place,
-    /// Those who wait see that it is gone.
+    /// Waiting requests see that it is gone.
     _over: watch::Sender<()>,
 }
 
@@ -45,7 +45,7 @@ impl FillLocks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The turn for what begins in this fragment; `Err`: another one has it.
+    /// The lock of what begins in this fragment; `Err`: another request has it.
     fn take(self: &Arc<Self>, place: Place) -> Result<FillLock, watch::Receiver<()>> {
         let mut table = self.lock();
         if let Some(others) = table.get(&place) {
@@ -67,13 +67,16 @@ impl Drop for FillLock {
     }
 }
 
-/// The fill_lock, if nobody else has it; else waits until it is over, for so long at most: `None`.
-pub async fn take_or_wait(worker: &Worker, hash: KeyHash, fragment: u64) -> Option<FillLock> {
-    let fill_locks = &worker.shared.flights.fill_locks;
+/// The lock, if no other request has it; else waits until it is given back, for so long at most: `None`.
+pub async fn take_or_wait(
+    fill_locks: &Arc<FillLocks>,
+    watch: &Watch,
+    hash: KeyHash,
+    fragment: u64,
+) -> Option<FillLock> {
     match fill_locks.take((hash.0, fragment)) {
         Ok(fill_lock) => Some(fill_lock),
         Err(mut over) => {
-            let watch = worker.deadlines.watch();
             let _ = watch.limit(WAIT_MAX, pin!(over.changed())).await;
             None
         }

@@ -31,7 +31,7 @@ use fields::Fields;
 use http1::{Framing, ResponseHead};
 use httpcache::{
     ByteRange, ContentRange, RangeAsked, RangeSpec, RequestDirectives, Span as Part, UnixMillis,
-    cache_status::{CacheStatus, Forward},
+    cache_status::Forward,
 };
 use profile::Class;
 use store::Sequence;
@@ -55,7 +55,7 @@ use crate::{
     range::fill_lock::{self, FillLock},
     record::metrics,
     reply::{After, Length, ReplyHead, lines},
-    request::exchange::{Exchange, Said},
+    request::exchange::{Exchange, Said, forwarded},
     request::onward,
     request::wanted::Wanted,
 };
@@ -209,10 +209,9 @@ impl Parts<'_, '_> {
             return None;
         }
         metrics::add(&worker.counters.flights_joined, 1);
-        let mut status = Vec::with_capacity(96);
-        let name = &worker.shared.cache_name;
-        let line = CacheStatus::forwarded(name, self.why, &mut status).collapsed(true);
-        let _ = response.say_stored(line);
+        let status = forwarded(worker, self.why, |line| {
+            response.say_stored(line.collapsed(true))
+        });
         self.ex.record.asks(&wanted.asked.destination.host);
         let class = Class::Collapsed;
         arriving::response(self.ex, wanted, &reader, response, class, status).await
@@ -265,9 +264,14 @@ impl Parts<'_, '_> {
                 true => want.end,
                 false => want.end.min(got.last + 1),
             };
-            let want = want.start..end;
-            let holes = (got, want, is_part, is_mistaken);
-            return self.filled(&object, holding, holes, upstream, &head).await;
+            let holes = Holes {
+                span: got,
+                want: want.start..end,
+                is_part,
+                is_mistaken,
+                holding,
+            };
+            return self.filled(&object, holes, upstream, &head).await;
         }
         match head.status {
             // Parts of another representation, or of what was not asked for. Nothing here can be trusted to belong together.
@@ -280,13 +284,11 @@ impl Parts<'_, '_> {
         }
     }
 
-    /// The origin sends the bytes of `span` that `object` lacks. `holes`: that span, the bytes that the client wants, whether they
-    /// are a part of the whole, and whether fragments are replaced.
+    /// The origin sends the bytes that `object` lacks.
     async fn filled(
         &mut self,
         object: &Object,
-        holding: Holding,
-        (span, want, is_part, replaces): (Part, Range<u64>, bool, bool),
+        holes: Holes,
         upstream: Upstream,
         head: &ResponseHead,
     ) -> Outcome {
@@ -295,7 +297,7 @@ impl Parts<'_, '_> {
         let update = httpcache::as_if_whole(&head.fields);
         let (fresh, cookies, is_kept) = self.freshened(object, &update, head);
         let filling = match is_kept {
-            true => Filling::begin(worker, &fresh, span.first, began, replaces),
+            true => Filling::begin(worker, &fresh, holes.span.first, began, holes.is_mistaken),
             false => None,
         };
         let flow = Flow {
@@ -304,10 +306,10 @@ impl Parts<'_, '_> {
             age_s: Some(fresh.standing.age_s(worker.now_ms())),
             total: fresh.large.map(|large| large.bytes),
             object: Some(fresh),
-            holding,
-            span,
-            want,
-            is_part,
+            holding: holes.holding,
+            span: holes.span,
+            want: holes.want,
+            is_part: holes.is_part,
         };
         self.send(flow, upstream, head, filling).await
     }
@@ -359,10 +361,8 @@ impl Parts<'_, '_> {
         if !is_kept {
             return Outcome::Pass;
         }
-        let mut status = Vec::with_capacity(64);
-        CacheStatus::forwarded(&worker.shared.cache_name, self.why, &mut status)
-            .forward_status(304)
-            .ttl(fresh.standing.ttl_s(worker.now_ms()));
+        let ttl = fresh.standing.ttl_s(worker.now_ms());
+        let status = forwarded(worker, self.why, |line| line.forward_status(304).ttl(ttl));
         let (shown, class) = (fresh.with_lines(&cookies), Class::Revalidated);
         let answered = stored::object(self.ex, self.wanted, &shown, class, status);
         if let Some(after) = answered.await {
@@ -545,7 +545,8 @@ impl Parts<'_, '_> {
             // Those who want another variant do not wait for this one.
             let key = share::flight_key(worker, self.wanted);
             let hash = worker.hasher.hash(&key);
-            self.fill_lock = fill_lock::take_or_wait(worker, hash, fragment).await;
+            let (locks, watch) = (&worker.shared.flights.fill_locks, worker.deadlines.watch());
+            self.fill_lock = fill_lock::take_or_wait(locks, &watch, hash, fragment).await;
         }
         self.asked_at = worker.now_ms();
         !self.may_wait || self.fill_lock.is_some()
@@ -589,9 +590,9 @@ impl Parts<'_, '_> {
         if response.storable.is_err() {
             worker.range_pass_list.note(wanted.primary, worker.now_ms());
         }
-        let mut status = Vec::with_capacity(64);
-        let line = CacheStatus::forwarded(&worker.shared.cache_name, self.why, &mut status);
-        response.say_why_not(response.say_stored(line));
+        let status = forwarded(worker, self.why, |line| {
+            response.say_why_not(response.say_stored(line))
+        });
         arriving::response(self.ex, wanted, &reader, &response, class, status)
             .await
             .map_or(Outcome::Pass, Outcome::Answered)
@@ -599,9 +600,7 @@ impl Parts<'_, '_> {
 
     /// Passes an answer on as it is.
     async fn relayed(&mut self, upstream: Upstream, head: &ResponseHead) -> Outcome {
-        let mut status = Vec::with_capacity(64);
-        let name = &self.ex.worker.shared.cache_name;
-        CacheStatus::forwarded(name, self.why, &mut status).detail("pass");
+        let status = forwarded(self.ex.worker, self.why, |line| line.detail("pass"));
         let no_body = Upload::default();
         Outcome::Answered(pass::relay(self.ex, upstream, head, no_body, status).await)
     }
@@ -615,14 +614,11 @@ impl Parts<'_, '_> {
     }
 
     async fn unsatisfied(&mut self, total: u64) -> Outcome {
-        let mut cache_status = Vec::with_capacity(64);
-        let name = &self.ex.worker.shared.cache_name;
-        CacheStatus::forwarded(name, self.why, &mut cache_status).forward_status(206);
         let said = Said {
             class: Class::Uncachable,
             content_type: b"",
             age_s: None,
-            cache_status,
+            cache_status: forwarded(self.ex.worker, self.why, |line| line.forward_status(206)),
         };
         let (head, length) = (stored::unsatisfied_head(total), Length::Known(0));
         let now = crate::clock::Instant::now();
@@ -631,11 +627,9 @@ impl Parts<'_, '_> {
     }
 
     async fn failed(&mut self, error: &UpstreamError) -> Outcome {
-        let mut status = Vec::with_capacity(64);
-        let name = &self.ex.worker.shared.cache_name;
-        CacheStatus::forwarded(name, self.why, &mut status).detail(error.token());
-        let (code, reason) = (error.status(), error.to_string());
-        Outcome::Answered(self.ex.own(code, &reason, &[], status).await)
+        let (status, reason) = (error.status(), error.to_string());
+        let answered = self.ex.failed(self.why, status, error.token(), &reason);
+        Outcome::Answered(answered.await)
     }
 
     /// Sends the bytes that are wanted, from disk and from the origin, and stores those from the origin:
@@ -661,12 +655,13 @@ impl Parts<'_, '_> {
             want,
             ..
         } = flow;
-        let mut cache_status = Vec::with_capacity(64);
-        let name = &worker.shared.cache_name;
-        let line = CacheStatus::forwarded(name, self.why, &mut cache_status).forward_status(206);
-        if filling.is_some() {
-            line.stored(true);
-        }
+        let cache_status = forwarded(worker, self.why, |line| {
+            let line = line.forward_status(206);
+            match filling {
+                Some(_) => line.stored(true),
+                None => line,
+            }
+        });
         let content_type = fields.first(b"content-type").unwrap_or_default().to_vec();
         let said = Said {
             class: match object {
@@ -719,11 +714,25 @@ impl Parts<'_, '_> {
     }
 }
 
+/// What an object lacks of what is wanted.
+struct Holes {
+    /// The bytes that the origin sends.
+    span: Part,
+    /// The bytes that the client gets.
+    want: Range<u64>,
+    /// Are they a part of the whole?
+    is_part: bool,
+    /// The index takes other records for some of the fragments: they are replaced.
+    is_mistaken: bool,
+    /// The fragments that are there stay until they are sent.
+    holding: Holding,
+}
+
 /// What is sent, and where it comes from.
 struct Flow {
     /// Fields of the whole representation.
     fields: Fields,
-    /// Further field lines, for the one who asked alone.
+    /// Further field lines, for the client that asked alone.
     withheld: Vec<u8>,
     /// Age, if it is told.
     age_s: Option<u32>,

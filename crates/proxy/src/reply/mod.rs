@@ -105,6 +105,15 @@ pub enum Reply<'c> {
     H1(H1<'c>),
 }
 
+/// The same for each protocol.
+macro_rules! each {
+    ($reply:expr, $to:ident => $answer:expr) => {
+        match $reply {
+            Reply::H1($to) => $answer,
+        }
+    };
+}
+
 impl<'c> Reply<'c> {
     /// Sends an interim response (RFC 9110 §15.2), if the client may be sent any.
     pub async fn interim(
@@ -113,107 +122,77 @@ impl<'c> Reply<'c> {
         reason: &str,
         fields: &Fields,
     ) -> Result<(), Gone> {
-        match self {
-            Reply::H1(h1) => h1.interim(&ReplyHead::new(status, reason, fields)).await,
-        }
+        each!(self, to => to.interim(&ReplyHead::new(status, reason, fields)).await)
     }
 
     /// Takes the head of the final answer. As long as nothing of it was sent, another one may take its place.
     pub fn begin(&mut self, head: ReplyHead, length: Length) {
-        match self {
-            Reply::H1(h1) => h1.begin(head, length),
-        }
+        each!(self, to => to.begin(head, length))
     }
 
     /// Takes bytes of the body that go out with the next piece.
     pub fn lead(&mut self, bytes: &[u8]) {
-        match self {
-            Reply::H1(h1) => h1.lead(bytes),
-        }
+        each!(self, to => to.lead(bytes))
     }
 
     /// Sends a piece of the body.
     pub async fn piece(&mut self, piece: Bytes) -> Result<(), Gone> {
-        match self {
-            Reply::H1(h1) => h1.piece(piece).await,
-        }
+        each!(self, to => to.piece(piece).await)
     }
 
     /// May the rest of a piece be taken back that the client does not take? Not where the piece's length was announced.
     pub fn may_take_back(&self) -> bool {
-        match self {
-            Reply::H1(h1) => h1.may_take_back(),
-        }
+        each!(self, to => to.may_take_back())
     }
 
     /// Sends what the client takes of a piece at once, and removes it from the piece. False: it took nothing for so long.
     pub async fn some_of(&mut self, piece: &mut Bytes, at_most: Duration) -> Result<bool, Gone> {
-        match self {
-            Reply::H1(h1) => h1.some_of(piece, at_most).await,
-        }
+        each!(self, to => to.some_of(piece, at_most).await)
     }
 
     /// Ends a complete answer.
     pub async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Gone> {
-        match self {
-            Reply::H1(h1) => h1.end(trailers).await,
-        }
+        each!(self, to => to.end(trailers).await)
     }
 
     /// The body cannot be completed: sends what there is, and lets the client see that it is not all.
     pub async fn break_off(&mut self) {
-        match self {
-            Reply::H1(h1) => h1.break_off().await,
-        }
+        each!(self, to => to.break_off().await)
     }
 
     /// Is the request for the head alone? Then pieces are not sent.
     pub fn is_head_only(&self) -> bool {
-        match self {
-            Reply::H1(h1) => h1.is_head_only(),
-        }
+        each!(self, to => to.is_head_only())
     }
 
     /// The client's connection cannot be used for another request, unless `is_sound`.
     pub fn keep_open_if(&mut self, is_sound: bool) {
-        match self {
-            Reply::H1(h1) => h1.keep_open_if(is_sound),
-        }
+        each!(self, to => to.keep_open_if(is_sound))
     }
 
     /// The client has gone.
     pub fn leave(&mut self) {
-        match self {
-            Reply::H1(h1) => h1.leave(),
-        }
+        each!(self, to => to.leave())
     }
 
     /// Sends the head after which the connection speaks another protocol, and hands the connection over.
     pub async fn switch(&mut self, head: &ReplyHead) -> Result<&mut Conn, Gone> {
-        match self {
-            Reply::H1(h1) => h1.switch(head).await,
-        }
+        each!(self, to => to.switch(head).await)
     }
 
     /// The connection to read the request's body from, if the body comes by the same one.
     pub fn source(&mut self) -> Option<&mut Conn> {
-        match self {
-            Reply::H1(h1) => Some(h1.source()),
-        }
+        each!(self, to => Some(to.source()))
     }
 
     /// What was sent so far.
     pub fn sent(&self) -> Sent {
-        match self {
-            Reply::H1(h1) => h1.sent(),
-        }
+        each!(self, to => to.sent())
     }
 
     /// What becomes of the connection.
     pub fn after(&self) -> After {
-        match self {
-            Reply::H1(h1) => h1.after(),
-        }
+        each!(self, to => to.after())
     }
 }
 

@@ -19,7 +19,7 @@ use std::{net::SocketAddr, rc::Rc, sync::Arc};
 use bytes::Bytes;
 use fields::Fields;
 use http1::{Framing, RequestHead, RequestView};
-use httpcache::cache_status::CacheStatus;
+use httpcache::cache_status::{CacheStatus, Forward};
 use message::reason_phrase;
 use profile::{Class, StageName, access::Hierarchy};
 
@@ -149,6 +149,18 @@ impl Notes {
         let now = Instant::now();
         self.stage(StageName::ServerReply, moments.asked, moments.first, now);
     }
+}
+
+/// Value of Cache-Status for an answer that was asked of the origin.
+pub fn forwarded(
+    worker: &Worker,
+    why: Forward,
+    say: impl FnOnce(CacheStatus<'_>) -> CacheStatus<'_>,
+) -> Vec<u8> {
+    let mut line = Vec::with_capacity(96);
+    let name = &worker.shared.cache_name;
+    say(CacheStatus::forwarded(name, why, &mut line));
+    line
 }
 
 /// What an answer says of itself besides its head.
@@ -284,6 +296,12 @@ impl<'c> Exchange<'c> {
         if let Some(detail) = detail {
             CacheStatus::own(&self.worker.shared.cache_name, &mut line).detail(detail);
         }
+        self.own(status, reason, &[], line).await
+    }
+
+    /// The answer that is owed when the origin gives none.
+    pub async fn failed(&mut self, why: Forward, status: u16, token: &str, reason: &str) -> After {
+        let line = forwarded(self.worker, why, |line| line.detail(token));
         self.own(status, reason, &[], line).await
     }
 

@@ -29,14 +29,14 @@ use crate::{
     conn::port_purge,
     conn::switch,
     deliver::{arriving, stored},
-    fetch::flight::{FirstEvent, FlightReader, Validated},
+    fetch::flight::{FirstEvent, Validated},
     fetch::pass,
     fetch::response::{FetchError, Response},
-    fetch::share::{self, Obtained},
+    fetch::share::{self, Answer, Obtained},
     range::part::{self, Held, Outcome},
     reply::After,
-    request::exchange::{Exchange, Incoming},
-    request::forwarded,
+    request::exchange::{Exchange, Incoming, forwarded},
+    request::forwarded as forwarding,
     request::methods,
     request::onward,
     request::target::{self, Misplaced},
@@ -108,7 +108,7 @@ fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> 
     message::remove_hop_by_hop(&mut head.fields);
     let (how, client) = (listener.listener.forwarded, ex.peer.ip());
     let client_host = place.client_host();
-    forwarded::tell(&mut head.fields, how, client, client_host.as_deref());
+    forwarding::tell(&mut head.fields, how, client, client_host.as_deref());
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     let mut key = Vec::with_capacity(128);
     place.write_shaped_key(ruled.shape, &mut key);
@@ -269,13 +269,8 @@ async fn fetched(
 ) -> After {
     let asked_at = Instant::now();
     let obtained = share::obtain(ex, wanted, directives, found, may_look_again).await;
-    let (reader, first_event, joined, in_vain) = match obtained {
-        Obtained::Answer {
-            reader,
-            first_event,
-            joined,
-            in_vain,
-        } => (reader, first_event, joined, in_vain),
+    let answer = match obtained {
+        Obtained::Answer(answer) => answer,
         Obtained::LookAgain => return Box::pin(cached(ex, wanted, false)).await,
         Obtained::Gone => return ex.abandon(Class::Error),
     };
@@ -286,29 +281,23 @@ async fn fetched(
         found: share::valid(ex.worker, found),
         why,
     };
-    match first_event {
-        FirstEvent::Response(response) => {
-            let company = (joined, in_vain);
-            fetching.response(ex, &reader, &response, company).await
-        }
+    match &answer.first_event {
+        FirstEvent::Response(response) => fetching.response(ex, &answer, response).await,
         FirstEvent::Validated(validated) => {
             let looked_up = found.map_or(Sequence::MAX, |found| found.began);
-            let began = reader.flight.began.min(looked_up);
-            fetching.validated(ex, began, &validated, joined).await
+            let began = answer.reader.flight.began.min(looked_up);
+            fetching
+                .validated(ex, began, validated, answer.joined)
+                .await
         }
-        FirstEvent::Failed(error) => fetching.failed(ex, &error, asked_at).await,
+        FirstEvent::Failed(error) => fetching.failed(ex, error, asked_at).await,
     }
 }
 
 impl Fetching<'_> {
-    /// The origin has sent a response. `company`: another request asked for it; an answer was waited for that could not be had.
-    async fn response(
-        &self,
-        ex: &mut Exchange<'_>,
-        reader: &FlightReader,
-        response: &Response,
-        (joined, in_vain): (bool, bool),
-    ) -> After {
+    /// The origin has sent a response.
+    async fn response(&self, ex: &mut Exchange<'_>, answer: &Answer, response: &Response) -> After {
+        let (joined, in_vain) = (answer.joined, answer.in_vain);
         ex.record.moments(&response.moments);
         if matches!(response.status, 500 | 502..=504)
             && let Some(after) = self.stale_instead(ex, response.status, false).await
@@ -320,15 +309,15 @@ impl Fetching<'_> {
             (false, Ok(())) => Class::Miss,
             (false, Err(_)) => Class::Uncachable,
         };
-        let mut status = Vec::with_capacity(96);
-        let name = &ex.worker.shared.cache_name;
-        let mut line = response.say_stored(CacheStatus::forwarded(name, self.why, &mut status));
-        //= rfc9211 §2.6   false: collapsing was attempted, and did not succeed
-        if joined || in_vain {
-            line = line.collapsed(joined);
-        }
-        response.say_why_not(line);
-        match arriving::response(ex, self.wanted, reader, response, class, status).await {
+        let status = forwarded(ex.worker, self.why, |line| {
+            let line = response.say_stored(line);
+            //= rfc9211 §2.6   false: collapsing was attempted, and did not succeed
+            response.say_why_not(match joined || in_vain {
+                true => line.collapsed(joined),
+                false => line,
+            })
+        });
+        match arriving::response(ex, self.wanted, &answer.reader, response, class, status).await {
             Some(after) => after,
             None => Box::pin(pass::exchange(ex, self.wanted, Forward::UriMiss)).await,
         }
@@ -347,13 +336,14 @@ impl Fetching<'_> {
         let cookies = Some(&validated.withheld).filter(|lines| !joined && !lines.is_empty());
         let with_cookies = cookies.map(|lines| validated.object.with_lines(lines));
         let object: &Object = with_cookies.as_ref().unwrap_or(&validated.object);
-        let mut status = Vec::with_capacity(96);
-        let line = CacheStatus::forwarded(&worker.shared.cache_name, self.why, &mut status)
-            .forward_status(304)
-            .ttl(object.standing.ttl_s(worker.now_ms()));
-        if joined {
-            line.collapsed(true);
-        }
+        let ttl = object.standing.ttl_s(worker.now_ms());
+        let status = forwarded(worker, self.why, |line| {
+            let line = line.forward_status(304).ttl(ttl);
+            match joined {
+                true => line.collapsed(true),
+                false => line,
+            }
+        });
         let class = Class::Revalidated;
         if let Some(after) = stored::object(ex, self.wanted, object, class, status).await {
             return after;
@@ -380,10 +370,8 @@ impl Fetching<'_> {
         if let Some(after) = self.stale_instead(ex, code, disconnected).await {
             return after;
         }
-        let mut status = Vec::with_capacity(96);
-        CacheStatus::forwarded(&ex.worker.shared.cache_name, self.why, &mut status)
-            .detail(error.token());
-        ex.own(code, &error.to_string(), &[], status).await
+        ex.failed(self.why, code, error.token(), &error.to_string())
+            .await
     }
 
     /// The stale object, when the origin failed and the rules allow it.

@@ -50,18 +50,7 @@ pub async fn note(
         stale.standing.expire();
         stale
     });
-    let shared = &worker.shared;
-    let began = began.min(found.began);
-    let may_publish = |object: &_| shared.may_publish(object, began);
-    if shared.memory.admits(object.memory_bytes()) {
-        shared.memory.insert(object.clone(), may_publish);
-    } else {
-        shared.memory.remove(object.hash);
-    }
-    if let Some(disk) = &worker.disk {
-        disk.store_object(&object, &[&object.body], began);
-        shared.take_back_hidden(&object);
-    }
+    prepare::republish(worker, &object, began.min(found.began));
 }
 
 /// The stored response with the fields of the HEAD's; `None` if they may not be kept.

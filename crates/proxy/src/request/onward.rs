@@ -1,6 +1,6 @@
 //! A request as it goes on to an origin.
 //!
-//! Not known here: where it goes, who asked.
+//! Not known here: where it goes, which client asked.
 
 use std::borrow::Cow;
 

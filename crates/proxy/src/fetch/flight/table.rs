@@ -1,14 +1,14 @@
-//! The table of flights: who joins which, and what all of them together keep.
+//! The table of flights: which one a request joins, and how many bytes all of them keep.
 //!
-//! They are listed by the resource, so that a purge finds all of them, and told apart by what those who share one agree in: the
-//! key of a variant, once it is known that the answers vary.
+//! Flights are listed by the resource, so that a purge finds all of them, and told apart by the key that their readers agree in: that
+//! of a variant, once it is known that the answers vary.
 //!
 //! A *reload* (`no-cache`, `max-age=0`) may have no answer that was asked for before it came. So it joins no fetch that has begun.
-//! Where one is under way, the first reload starts another that begins when that one is answered; those who come until then
-//! join it. However many reload, one fetch is under way for them and one waits.
+//! Where one is under way, the first reload starts another that begins when that one is answered; reloads that come until then
+//! join it. However many clients reload, one fetch is under way for them and one waits.
 //!
 //! Limits: `waiters_max` readers a flight; [`LISTED_MAX`] flights a resource, beyond which a request fetches for itself. The bytes
-//! kept are counted here, and bounded by those who ask.
+//! kept are counted here, and bounded by the callers (`Shared::is_crowded`).
 
 use crate::mistakes::{Mistake, makes};
 use std::{
@@ -33,9 +33,9 @@ type Table = HashMap<u64, Vec<Listed>, BuildHasherDefault<AsItIs>>;
 
 /// A flight that others may join.
 struct Listed {
-    /// What those who share it agree in.
+    /// The key that its readers agree in.
     key: Box<[u8]>,
-    /// The directives of a reload, which those who join it before it begins must have said too.
+    /// The directives of a reload; requests that join before it begins must have sent the same.
     reload: Box<[u8]>,
     flight: Arc<Flight>,
 }
@@ -223,7 +223,7 @@ impl Flights {
         FlightReader { flight, slot }
     }
 
-    /// From here on those who share the flight agree in this: its answer has told more than was known.
+    /// From here on readers must agree in this key: the answer has told more than was known.
     pub fn rename(&self, flight: &Arc<Flight>, key: &[u8]) {
         let mut shard = self.shard(flight.primary);
         let mut all = shard.get_mut(&flight.primary.0).into_iter().flatten();
