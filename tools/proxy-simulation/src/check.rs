@@ -67,7 +67,7 @@ pub fn check(world: &mut World, ask: &Ask, got: &Got) -> Result<(), String> {
         ));
     }
     for soft in [false, true] {
-        let Some(purge) = world.purged_before(ask.resource, ask.began, soft) else {
+        let Some(purge) = world.purged_before(ask, soft) else {
             continue;
         };
         let is_older = answer.begun < purge.issued;
@@ -135,7 +135,7 @@ pub fn check(world: &mut World, ask: &Ask, got: &Got) -> Result<(), String> {
 fn versions(world: &World, ask: &Ask, answer: &Answer, got: &Got) -> Vec<u64> {
     let mut all = vec![answer.version];
     if got.fields.get("etag").is_none() {
-        let purged = world.purged_before(ask.resource, ask.began, false);
+        let purged = world.purged_before(ask, false);
         let from = purged.map_or(0, |purge| purge.issued);
         let of_it = world.answers.iter().filter(|other| {
             (other.resource, other.variant) == (answer.resource, answer.variant)

@@ -233,6 +233,7 @@ async fn exchange(world: &Shared, place: &Place, stream: &mut Stream, led: &List
             acknowledged,
             durable: is_purge,
             life,
+            listener: (!crate::LISTENERS_SHARE_KEYS).then_some(ask.listener),
         });
     }
     stays && got.is_complete
@@ -417,6 +418,7 @@ pub async fn operate(world: Shared, place: Rc<Place>) {
                     acknowledged,
                     durable,
                     life,
+                    listener: None,
                 });
             }
             Err(why) => world.fail(format!("a purge was refused: {why}: {query}"), None),

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use crate::{
-    client,
+    LISTENERS_SHARE_KEYS, client,
     disk::Disk,
     life::{End, Life, Listener as Known, Place, SITE},
     origin,
@@ -167,8 +167,10 @@ async fn lives(
 ) -> Result<(), String> {
     let lives = 1 + world.borrow_mut().random.below(4);
     for life in 1..=lives {
-        let by = world.borrow_mut().random.index(place.count());
-        place.reorder(&mut plan, by);
+        if LISTENERS_SHARE_KEYS {
+            let by = world.borrow_mut().random.index(place.count());
+            place.reorder(&mut plan, by);
+        }
         let started = Life::start(world, place, &plan, disk).await;
         let running = started.map_err(|error| format!("the proxy does not start: {error}"))?;
         let (seconds, how) = {

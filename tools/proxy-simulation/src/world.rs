@@ -12,6 +12,8 @@ use std::{cell::RefCell, collections::VecDeque, net::SocketAddr, rc::Rc};
 use simulation::Random;
 use tokio::time::Instant;
 
+use crate::client::Ask;
+
 /// Bodies of so many bytes are cut into fragments, or nearly.
 const LARGE_BYTES: u64 = 50_000;
 /// Kept of the story of one resource.
@@ -172,6 +174,8 @@ pub struct Purge {
     pub durable: bool,
     /// The life of the proxy in which it was.
     pub life: u32,
+    /// It concerns what this listener stored, if not all that is stored.
+    pub listener: Option<&'static str>,
 }
 
 /// How often what happened.
@@ -322,10 +326,14 @@ impl World {
     }
 
     /// The latest purge that an answer to a request that began at `began` must respect.
-    pub fn purged_before(&self, resource: usize, began: u64, soft: bool) -> Option<&Purge> {
+    pub fn purged_before(&self, ask: &Ask, soft: bool) -> Option<&Purge> {
+        let (resource, began) = (ask.resource, ask.began);
         let holds = |purge: &&Purge| {
             purge.soft == soft
                 && purge.acknowledged < began
+                && purge
+                    .listener
+                    .is_none_or(|listener| listener == ask.listener)
                 && (purge.durable || purge.life == self.life)
                 && purge.about.fits(resource, &self.resources[resource])
         };
