@@ -35,7 +35,7 @@ pub fn detach(socket: Socket) -> std::io::Result<Detached> {
         #[cfg(feature = "simulation")]
         Socket::Tcp(tcp) => tcp.into_std().map(Detached::Tcp),
         #[cfg(feature = "simulation")]
-        Socket::Memory(memory) => Ok(Detached::Memory(memory)),
+        Socket::Memory(memory) => Ok(Detached::Memory(Box::new(memory))),
     }
 }
 
@@ -50,7 +50,7 @@ pub fn attach(detached: Detached) -> std::io::Result<Socket> {
         #[cfg(feature = "simulation")]
         Detached::Tcp(tcp) => TcpStream::from_std(tcp).map(Socket::Tcp),
         #[cfg(feature = "simulation")]
-        Detached::Memory(memory) => Ok(Socket::Memory(memory)),
+        Detached::Memory(memory) => Ok(Socket::Memory(*memory)),
     }
 }
 

@@ -44,7 +44,7 @@ pub enum Detached {
     /// A real one.
     Tcp(std::net::TcpStream),
     /// One in memory, which belongs to no runtime.
-    Memory(Memory),
+    Memory(Box<Memory>),
 }
 
 /// One direction of a connection.
