@@ -185,6 +185,10 @@ async fn lives(
             }
         }
         if life < lives {
+            // What was acknowledged a moment ago must be durable by now.
+            if world.borrow_mut().random.one_in(2) {
+                client::purge(world, place).await;
+            }
             running.end(world, how).await;
             continue;
         }
