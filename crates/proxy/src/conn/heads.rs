@@ -12,6 +12,7 @@
 //!
 //! Not known here: connections, and the answers to heads that have to go.
 
+use crate::clock::Instant;
 use std::{
     cell::RefCell,
     rc::Rc,
@@ -20,7 +21,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Waker},
-    time::Instant,
 };
 
 /// The budget of the process.

@@ -2,7 +2,7 @@
 //!
 //! Not known here: whether the request may have it.
 
-use std::time::Instant;
+use crate::clock::Instant;
 
 use fields::Fields;
 use httpcache::{ByteRange, Span as Part};

@@ -5,6 +5,7 @@
 //!
 //! Not known here: bodies, readers.
 
+use crate::mistakes::{Mistake, makes};
 use std::sync::Arc;
 
 use fields::Fields;
@@ -90,6 +91,12 @@ pub fn response(
         // Nobody can tell whether such a body is complete.
         storable = Err(NotStorable::CloseDelimited);
     }
+    if makes(Mistake::StorePrivate) && head.status == 200 && head.framing != Framing::UntilClose {
+        storable = Ok(());
+    }
+    if makes(Mistake::StorePrivate) && head.status == 200 {
+        storable = Ok(());
+    }
     if !decision.stores && storable.is_ok() {
         storable = Err(NotStorable::Rule);
     }
@@ -102,7 +109,7 @@ pub fn response(
     fields.remove(b"age");
     let mut withheld = Vec::new();
     httpcache::take_withheld(&mut fields).write_to(&mut withheld);
-    if storable.is_ok() && !rules.store_set_cookie {
+    if storable.is_ok() && !rules.store_set_cookie && !makes(Mistake::KeepCookies) {
         httpcache::take_cookies(&mut fields).write_to(&mut withheld);
     }
     let mut wire = Vec::with_capacity(512);

@@ -12,7 +12,9 @@
 //! Limits: a request joins [`JOINS_MAX`] times; a reload waits for the fetch before it, not for ever (`task`).
 //! Not known here: what is stored, what becomes of the answer (`exchange`).
 
-use std::{rc::Rc, sync::Arc, time::Instant};
+use crate::clock::Instant;
+use crate::mistakes::{Mistake, makes};
+use std::{rc::Rc, sync::Arc};
 
 use fields::Fields;
 use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, judge, may_share_as};
@@ -314,6 +316,9 @@ pub fn may_have(
     directives: &RequestDirectives,
     first_event: &FirstEvent,
 ) -> bool {
+    if makes(Mistake::ShareAnything) && !matches!(first_event, FirstEvent::Failed(_)) {
+        return true;
+    }
     let waiter = Request {
         method: &wanted.head.method,
         fields: &wanted.request,

@@ -7,11 +7,7 @@
 
 use std::{
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{SystemTime, UNIX_EPOCH},
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use bytes::Bytes;
@@ -471,10 +467,5 @@ fn set_marker(
 
 /// A new id: the start time in the upper bits, a counter in the lower, so that no restart repeats one.
 pub fn next_fetch_id() -> u64 {
-    let count = FETCH_ID.fetch_add(1, Ordering::Relaxed);
-    let start = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_millis() as u64;
-    (start << 22) ^ count
+    (crate::clock::unix_ms() << 22) ^ crate::chance::count(&FETCH_ID)
 }

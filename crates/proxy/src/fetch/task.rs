@@ -11,7 +11,8 @@
 //! What is published carries the invalidation sequence at which the fetch began, so that a purge in the
 //! meantime wins (ARCHITECTURE.md, invariant 3).
 
-use std::{pin::pin, rc::Rc, sync::Arc, time::Instant};
+use crate::clock::Instant;
+use std::{pin::pin, rc::Rc, sync::Arc};
 
 use http1::{Fault, Reject, ResponseHead};
 use httpcache::{NotStorable, UnixMillis};
@@ -25,6 +26,7 @@ use crate::{
     fetch::response::{FetchRequest, Response},
     fetch::storing::Storing,
     fetch::whom::whom_to_ask,
+    mistakes::{Mistake, makes},
     origin::outcome::{Moments, UpstreamError},
     origin::upstream::{self, Body, Upstream, is_interim},
     record::metrics,
@@ -303,6 +305,9 @@ impl Fetch {
                     let target = &self.fetch_request.asked.target;
                     worker.counters.origin_failed(error.token());
                     tracing::debug!(%error, %target, "a response broke off");
+                    if makes(Mistake::StoreBroken) {
+                        return Ok(());
+                    }
                     return Err(Broken::Origin);
                 }
             }

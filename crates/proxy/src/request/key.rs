@@ -32,6 +32,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::mistakes::{Mistake, makes};
 use fields::Fields;
 use httpcache::VaryList;
 use store::{KeyHash, KeyHasher};
@@ -106,7 +107,9 @@ pub fn variant_key(
     key.extend_from_slice(resource);
     key.push(b'\n');
     key.extend_from_slice(&salt.to_le_bytes());
-    if let Some(list) = VaryList::from_bytes(list) {
+    if let Some(list) = VaryList::from_bytes(list)
+        && !makes(Mistake::OneVariant)
+    {
         httpcache::vary_key(&list, request, &mut key);
     }
     key.extend_from_slice(extras);
