@@ -39,6 +39,7 @@ use crate::{
     fetch::flight::Flights,
     health::pulse::Pulse,
     listener::ListenerState,
+    listener::RouteState,
     mistakes::{Mistake, makes},
     origin::Connector,
     plan::Plan,
@@ -47,7 +48,6 @@ use crate::{
     record::labels::Label,
     record::metrics::{self, Counters},
     record::top::Top,
-    request::target::RouteState,
 };
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.

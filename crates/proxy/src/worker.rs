@@ -30,6 +30,7 @@ use crate::{
     conn::accepting::{Dealers, Dealt},
     conn::client,
     listener::ListenerState,
+    listener::RouteState,
     origin::{Connector, Settings, Tls},
     plan::{Listener, Plan, Role},
     record::journal::JournalWriter,
@@ -37,7 +38,6 @@ use crate::{
     request::key::forward_tag,
     request::ports::Ports,
     request::rulebook::Rulebook,
-    request::target::RouteState,
     socket::{self, Socket},
     state::{Phase, Shared, Worker},
 };
