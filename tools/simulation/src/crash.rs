@@ -385,9 +385,11 @@ impl Run {
             asked += 1;
             let full_key = self.world.versions[number as usize].full_key;
             let hash = self.hash_of(full_key)?;
-            let found = self.store()?.contains(hash) && self.is_in_reach(full_key)?;
-            if self.random.one_in(4) {
+            let is_in_reach = self.is_in_reach(full_key)?;
+            let found = self.store()?.contains(hash) && is_in_reach;
+            if self.random.one_in(4) && is_in_reach {
                 // For what is checked on the way. A head whose fragments are gone is there, and not served.
+                self.ask_by_marker(full_key)?;
                 self.look_up_now(full_key)?;
             }
             if !found {

@@ -310,6 +310,16 @@ impl Run {
         Ok(marker.is_some_and(|marker| marker.salt == salt))
     }
 
+    /// A variant is asked for by the list of the marker that leads to it now.
+    pub fn ask_by_marker(&mut self, full_key: FullKey) -> Result<(), String> {
+        let marker = self.store()?.marker(self.primary_of(full_key)?);
+        let full = &mut self.world.full_keys[full_key as usize];
+        if let (Some((_, list)), Some(marker)) = (&mut full.salt, marker) {
+            *list = (*marker.list).into();
+        }
+        Ok(())
+    }
+
     pub fn hash_of(&self, full_key: FullKey) -> Result<KeyHash, String> {
         Ok(self
             .store()?
