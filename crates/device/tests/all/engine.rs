@@ -1,14 +1,13 @@
 //! Engines on real files: both kinds, direct and through the page cache.
 
-
 use std::fs::OpenOptions as StdOpenOptions;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use bytes::Bytes;
 use crate::common::*;
+use bytes::Bytes;
 use device::{AlignedBuf, Engine, EngineKind, IoFault};
 use tokio::task::spawn_local;
 

@@ -1,11 +1,10 @@
 //! Engines on memory that fails when told to.
 
-
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use crate::common::on_worker;
+use bytes::Bytes;
 use device::{Device, Engine, EngineKind, FaultPlan, IoFault, Operation};
 use tokio::task::spawn_local;
 

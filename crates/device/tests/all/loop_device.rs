@@ -3,15 +3,14 @@
 //! They need root and `losetup`; without, each test says so and passes. What a test attaches and mounts is taken apart
 //! also when it fails.
 
-
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use crate::common::*;
+use bytes::Bytes;
 use device::{Access, AlignedBuf, Device, EngineKind, IoFault, OpenError, OpenOptions, Opened};
 
 const MIB: u64 = 1 << 20;

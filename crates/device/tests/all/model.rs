@@ -1,11 +1,10 @@
 //! Random operations, many at once, against a plain array of bytes.
 
-
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use crate::common::{file, kinds, on_worker};
+use bytes::Bytes;
 use device::{Device, EngineKind, FaultPlan, Operation};
 use proptest::prelude::*;
 use tokio::task::spawn_local;

@@ -1,6 +1,5 @@
 //! Opening: what is created, kept, refused, and what the messages say.
 
-
 use crate::common::*;
 use device::{Access, Device, OpenError, OpenOptions};
 

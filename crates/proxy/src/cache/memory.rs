@@ -22,6 +22,7 @@ use std::{
     time::Instant,
 };
 
+use bytes::Bytes;
 use hashbrown::HashTable;
 use httpcache::UnixMillis;
 use replacement::Lru;
@@ -136,6 +137,14 @@ impl MemoryTier {
             shard.lru.insert(slot);
         }
         Some(resident)
+    }
+
+    /// The key of the object with this hash, if it is another one.
+    pub fn other_key(&self, hash: KeyHash, key: &[u8]) -> Option<Bytes> {
+        let shard = self.shard(hash);
+        let resident = shard.slots[shard.find(hash)? as usize].as_ref()?;
+        let found = &resident.object.key;
+        (found != key).then(|| found.clone())
     }
 
     /// Puts an object in, replacing what has the same hash, unless `still_valid` says that it was invalidated
