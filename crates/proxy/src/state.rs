@@ -37,7 +37,7 @@ use crate::{
     deadline::Deadlines,
     fetch::flight::Flights,
     health::pulse::Pulse,
-    listener::ListenerState,
+    listener::{ListenerState, RouteState},
     origin::Connector,
     plan::Plan,
     range::pass_list::RangePassList,
@@ -45,7 +45,6 @@ use crate::{
     record::labels::Label,
     record::metrics::{self, Counters},
     record::top::Top,
-    request::target::RouteState,
 };
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.

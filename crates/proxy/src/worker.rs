@@ -29,7 +29,7 @@ use crate::{
     cache::lazy::LazyReads,
     conn::accepting::{Dealers, Dealt},
     conn::client,
-    listener::ListenerState,
+    listener::{ListenerState, RouteState},
     origin::{Connector, Settings, Tls},
     plan::{Listener, Plan, Role},
     record::journal::JournalWriter,
@@ -37,7 +37,6 @@ use crate::{
     request::key::forward_tag,
     request::ports::Ports,
     request::rulebook::Rulebook,
-    request::target::RouteState,
     state::{Phase, Shared, Worker},
 };
 

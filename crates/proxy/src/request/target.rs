@@ -15,48 +15,13 @@ use http1::{Fault, Reject, Target};
 use message::{Authority, Named, Scheme};
 
 use crate::{
-    listener::ListenerState,
+    listener::{ListenerState, RouteState},
     origin::Destination,
-    plan::{Role, Route},
-    request::key::{KEY_PREFIX, route_tags},
+    plan::Role,
+    request::key::KEY_PREFIX,
     request::ports,
     request::rulebook::{Rulebook, Ruled, Shape},
 };
-
-/// A route, with what is needed of it for each request worked out once.
-#[derive(Clone)]
-pub struct RouteState {
-    /// As configured.
-    pub route: Route,
-    /// Whom to ask.
-    pub destination: Destination,
-    /// Host to send when the client's is not passed on.
-    pub authority: Rc<str>,
-    /// Its number among the listener's routes.
-    pub number: usize,
-    /// The origin, as it is logged.
-    pub origin: Box<str>,
-    /// The tags of what it fetches under the origin's name, and under the client's host.
-    tags: [Vec<u8>; 2],
-}
-
-impl RouteState {
-    /// Works a configured route out.
-    pub fn new((number, route): (usize, &Route)) -> RouteState {
-        RouteState {
-            number,
-            origin: route.origin.to_string().into(),
-            destination: Destination {
-                tls: route.origin.tls,
-                host: route.origin.host.as_str().into(),
-                port: route.origin.port,
-            },
-            authority: route.origin.authority().into(),
-            tags: route_tags(&route.origin),
-            route: route.clone(),
-        }
-    }
-}
 
 /// Why a request has no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
