@@ -96,12 +96,6 @@ impl Bitmap {
         Chunk(word as u32 * WORD_BITS + (WORD_BITS - used.leading_zeros()))
     }
 
-    /// One past the last free chunk of the run that begins with `chunk`, a free one. Looks at a word at a time.
-    pub(crate) fn run_end(&self, chunk: Chunk) -> Chunk {
-        debug_assert!(self.is_free(chunk));
-        self.next(chunk, 0)
-    }
-
     /// The free runs in order of address.
     pub(crate) fn free_runs(&self) -> impl Iterator<Item = Extent> + '_ {
         let mut from = Chunk(0);
@@ -192,7 +186,6 @@ mod tests {
                 bits.mark_free(e(first, end));
                 assert_eq!(runs(&bits), [e(first, end)]);
                 assert_eq!(bits.run_start(Chunk(end - 1)), Chunk(first));
-                assert_eq!(bits.run_end(Chunk(first)), Chunk(end));
                 assert!(bits.all_free(e(first, end)));
                 assert!(first == 0 || !bits.all_free(e(first - 1, end)));
                 assert!(end == TOTAL || !bits.all_free(e(first, end + 1)));

@@ -8,14 +8,14 @@
 //! ```
 //!
 //! Steps are parted by commas. The answer names what is still held, or was refused ("b none"), then the free pieces.
-//! After every step the manager is audited.
+//! After every step the space is audited.
 
-use crate::{Chunk, Chunks, Extent, SpaceManager};
+use crate::{Chunk, Chunks, Extent, Unified};
 use std::collections::BTreeMap;
 
 /// Runs `script` on a fresh space of `total` chunks.
-pub(crate) fn run<M: SpaceManager>(total: u32, script: &str) -> String {
-    let mut space = M::new_all_free(Chunks(total));
+pub(crate) fn run(total: u32, script: &str) -> String {
+    let mut space = Unified::new_all_free(Chunks(total));
     let mut held: BTreeMap<&str, Option<Extent>> = BTreeMap::new();
     for step in script.split(',').map(str::trim) {
         if let Some((name, command)) = step.split_once('=') {

@@ -28,7 +28,7 @@
 use crate::bitmap::Bitmap;
 use crate::ends::Ends;
 use crate::heap::{Handle, Heap};
-use crate::{Chunk, Chunks, Extent, SpaceManager};
+use crate::{Chunk, Chunks, Extent};
 use std::fmt;
 
 /// Bit vector, worst-fit max-heap, front and rear hash tables.
@@ -60,6 +60,20 @@ impl fmt::Display for Overlap {
 impl std::error::Error for Overlap {}
 
 impl Unified {
+    /// A space of `total` chunks, every one free. `total` may be 0.
+    pub fn new_all_free(total: Chunks) -> Self {
+        let mut space = Unified {
+            bits: Bitmap::new_all_free(total),
+            heap: Heap::new(),
+            ends: Ends::new(),
+            free: total,
+        };
+        if total > Chunks::ZERO {
+            space.add_piece(Extent::new(Chunk(0), total));
+        }
+        space
+    }
+
     /// Cuts up to `want` chunks from the front of the largest piece: all of them if it is that long, else the whole
     /// piece if it has `at_least` chunks, else `None`. The cluster writer's call: it goes on in the same piece, with
     /// neighbouring chunks, until the piece is used up. `0 < at_least <= want` (asserted).
@@ -129,6 +143,114 @@ impl Unified {
         self.bits.memory_bytes() + self.heap.memory_bytes() + self.ends.memory_bytes()
     }
 
+    /// Takes `len` neighbouring chunks; `None` if no free piece is that long. `len` must not be 0 (asserted).
+    pub fn allocate(&mut self, len: Chunks) -> Option<Extent> {
+        self.cut_largest(len, len)
+    }
+
+    /// Gives the chunks of `e` back and merges them with free neighbours. Every chunk of `e` must be in use (asserted: a
+    /// double free is our own error). `e` need not be an extent as it was allocated: a part of one, or several
+    /// neighbours at once, will do.
+    pub fn free(&mut self, e: Extent) {
+        //= paper 000 section 4.4   left merging by the rear table, right merging by the front table
+        self.bits.mark_free(e);
+        self.free += e.len;
+        match (self.left_of(e), self.right_of(e)) {
+            (None, None) => self.add_piece(e),
+            (Some((left, l)), None) => {
+                self.ends.remove_rear(left, l.last());
+                self.heap.replace(left, Extent::between(l.first, e.end()));
+                self.ends.insert_rear(&self.heap, left, e.last());
+            }
+            (None, Some((right, r))) => {
+                self.ends.remove_front(right, r.first);
+                self.heap.replace(right, Extent::between(e.first, r.end()));
+                self.ends.insert_front(&self.heap, right, e.first);
+            }
+            // The left piece swallows the right one: three table entries touched, none inserted.
+            (Some((left, l)), Some((right, r))) => {
+                self.ends.remove_rear(left, l.last());
+                self.ends.remove_front(right, r.first);
+                self.ends.hand_over_rear(r.last(), right, left);
+                self.heap.remove(right);
+                self.heap.replace(left, Extent::between(l.first, r.end()));
+            }
+        }
+    }
+
+    /// Takes exactly `e`, as when an index is reloaded. `false`, and nothing changed, if `e` is empty, lies beyond the
+    /// end, or any of its chunks is in use.
+    pub fn reserve(&mut self, e: Extent) -> bool {
+        if !e.fits_in(self.total()) || !self.bits.all_free(e) {
+            return false;
+        }
+        let found = self
+            .ends
+            .starting_at(&self.heap, self.bits.run_start(e.first));
+        let handle = found.expect("the start of a free run is some piece's first (F2, F3)");
+        let piece = self.heap.get(handle);
+        let (before, behind) = piece.around(e);
+        self.bits.mark_used(e);
+        self.free -= e.len;
+        self.drop_piece(handle, piece);
+        before
+            .into_iter()
+            .chain(behind)
+            .for_each(|rest| self.add_piece(rest));
+        true
+    }
+
+    /// How many chunks are free.
+    pub fn free_chunks(&self) -> Chunks {
+        self.free
+    }
+
+    /// How many free pieces there are; no two of them touch.
+    pub fn pieces(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// The longest free piece, of equal ones the lowest.
+    pub fn largest(&self) -> Option<Extent> {
+        self.heap.peek().map(|(_, piece)| piece)
+    }
+
+    /// The size of the space, used and free.
+    pub fn total(&self) -> Chunks {
+        self.bits.total()
+    }
+
+    /// All free pieces in order of address. Takes O(n lg n) time: for tests and reports.
+    pub fn free_pieces(&self) -> Vec<Extent> {
+        let mut pieces: Vec<Extent> = self.heap.iter().map(|(_, piece)| piece).collect();
+        pieces.sort_unstable();
+        pieces
+    }
+
+    /// Checks every invariant in full, O(n lg n); says what is wrong. For tests and simulation.
+    pub fn audit(&self) -> Result<(), String> {
+        self.heap.audit()?;
+        let pieces = self.free_pieces();
+        if let Some(pair) = pieces
+            .windows(2)
+            .find(|pair| pair[0].end() >= pair[1].first)
+        {
+            return Err(format!("F1: {} and {} touch or overlap", pair[0], pair[1]));
+        }
+        if !self.bits.free_runs().eq(pieces.iter().copied()) {
+            return Err("F2: the pieces are not the runs of clear bits".into());
+        }
+        self.ends.audit(&self.heap)?;
+        let free: Chunks = pieces.iter().map(|piece| piece.len).sum();
+        if free != self.free {
+            return Err(format!(
+                "{} chunks are free, but {} are counted",
+                free.0, self.free.0
+            ));
+        }
+        Ok(())
+    }
+
     fn add_piece(&mut self, piece: Extent) {
         let handle = self.heap.insert(piece);
         self.ends.insert(&self.heap, handle, piece);
@@ -164,117 +286,6 @@ impl Unified {
     }
 }
 
-impl SpaceManager for Unified {
-    fn new_all_free(total: Chunks) -> Self {
-        let mut space = Unified {
-            bits: Bitmap::new_all_free(total),
-            heap: Heap::new(),
-            ends: Ends::new(),
-            free: total,
-        };
-        if total > Chunks::ZERO {
-            space.add_piece(Extent::new(Chunk(0), total));
-        }
-        space
-    }
-
-    fn allocate(&mut self, len: Chunks) -> Option<Extent> {
-        self.cut_largest(len, len)
-    }
-
-    fn free(&mut self, e: Extent) {
-        //= paper 000 section 4.4   left merging by the rear table, right merging by the front table
-        self.bits.mark_free(e);
-        self.free += e.len;
-        match (self.left_of(e), self.right_of(e)) {
-            (None, None) => self.add_piece(e),
-            (Some((left, l)), None) => {
-                self.ends.remove_rear(left, l.last());
-                self.heap.replace(left, Extent::between(l.first, e.end()));
-                self.ends.insert_rear(&self.heap, left, e.last());
-            }
-            (None, Some((right, r))) => {
-                self.ends.remove_front(right, r.first);
-                self.heap.replace(right, Extent::between(e.first, r.end()));
-                self.ends.insert_front(&self.heap, right, e.first);
-            }
-            // The left piece swallows the right one: three table entries touched, none inserted.
-            (Some((left, l)), Some((right, r))) => {
-                self.ends.remove_rear(left, l.last());
-                self.ends.remove_front(right, r.first);
-                self.ends.hand_over_rear(r.last(), right, left);
-                self.heap.remove(right);
-                self.heap.replace(left, Extent::between(l.first, r.end()));
-            }
-        }
-    }
-
-    fn reserve(&mut self, e: Extent) -> bool {
-        if !e.fits_in(self.total()) || !self.bits.all_free(e) {
-            return false;
-        }
-        let found = self
-            .ends
-            .starting_at(&self.heap, self.bits.run_start(e.first));
-        let handle = found.expect("the start of a free run is some piece's first (F2, F3)");
-        let piece = self.heap.get(handle);
-        let (before, behind) = piece.around(e);
-        self.bits.mark_used(e);
-        self.free -= e.len;
-        self.drop_piece(handle, piece);
-        before
-            .into_iter()
-            .chain(behind)
-            .for_each(|rest| self.add_piece(rest));
-        true
-    }
-
-    fn free_chunks(&self) -> Chunks {
-        self.free
-    }
-
-    fn pieces(&self) -> usize {
-        self.heap.len()
-    }
-
-    fn largest(&self) -> Option<Extent> {
-        self.heap.peek().map(|(_, piece)| piece)
-    }
-
-    fn total(&self) -> Chunks {
-        self.bits.total()
-    }
-
-    fn free_pieces(&self) -> Vec<Extent> {
-        let mut pieces: Vec<Extent> = self.heap.iter().map(|(_, piece)| piece).collect();
-        pieces.sort_unstable();
-        pieces
-    }
-
-    fn audit(&self) -> Result<(), String> {
-        self.heap.audit()?;
-        let pieces = self.free_pieces();
-        if let Some(pair) = pieces
-            .windows(2)
-            .find(|pair| pair[0].end() >= pair[1].first)
-        {
-            return Err(format!("F1: {} and {} touch or overlap", pair[0], pair[1]));
-        }
-        if !self.bits.free_runs().eq(pieces.iter().copied()) {
-            return Err("F2: the pieces are not the runs of clear bits".into());
-        }
-        self.ends.audit(&self.heap)?;
-        let free: Chunks = pieces.iter().map(|piece| piece.len).sum();
-        if free != self.free {
-            return Err(format!(
-                "{} chunks are free, but {} are counted",
-                free.0, self.free.0
-            ));
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,7 +293,7 @@ mod tests {
     use expect_test::{Expect, expect};
 
     fn check(total: u32, script: &str, expected: Expect) {
-        expected.assert_eq(&run::<Unified>(total, script));
+        expected.assert_eq(&run(total, script));
     }
 
     fn e(first: u32, end: u32) -> Extent {

@@ -1,18 +1,17 @@
 //! The command line: what may be typed, and what it becomes in `Raw`.
 //!
-//! Values of flags stay text here; they are checked with the file's, by the same rows of `table`.
+//! Values of flags stay text here; they are checked with the file's, by the same rows (`config::rows`).
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::{BENCH_HELP, BenchCommand};
-use crate::draft::LISTEN;
+use crate::config::problem::Place;
+use crate::config::raw::{Block, Given, Raw, Value};
+use crate::config::stores;
 use crate::lab::{LAB_HELP, LabCommand};
-use crate::problem::Place;
-use crate::raw::{Given, Raw, RawListener, RawStore, Value};
 use crate::store_tool::{STORE_HELP, StoreCommand};
-use crate::table::{LISTENER, STORE, TOP};
 
 #[derive(Parser, Debug)]
 #[command(
@@ -127,7 +126,7 @@ pub struct Flags {
     #[arg(long, value_name = "NETWORKS", help_heading = "Who is served")]
     pub allow: Option<String>,
 
-    /// What a client's no-cache and the like count for: obey, revalidate, ignore [default: revalidate, in front of an origin ignore]
+    /// How much a client's no-cache and max-age count: obey, revalidate, ignore [default: revalidate, in front of an origin ignore]
     #[arg(long, value_name = "WORD", help_heading = "Who is served")]
     pub client_directives: Option<String>,
 
@@ -163,7 +162,7 @@ pub struct Flags {
     #[arg(long, value_name = "PATH", help_heading = "What is written")]
     pub access_log: Option<String>,
 
-    /// Format of the access log: squid, json [default: squid]
+    /// Format of the access log: squid, json, combined [default: squid]
     #[arg(long, value_name = "FORMAT", help_heading = "What is written")]
     pub access_log_format: Option<String>,
 
@@ -171,7 +170,7 @@ pub struct Flags {
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub profile: Option<String>,
 
-    /// How much is said on standard error: error, warn, info, debug, trace [default: info]
+    /// How much is logged on standard error: error, warn, info, debug, trace [default: info]
     #[arg(long, value_name = "LEVEL", help_heading = "What is written")]
     pub log_level: Option<String>,
 }
@@ -186,10 +185,36 @@ pub struct DumpFlags {
     pub json: bool,
 }
 
+/// The flags that stand for a setting.
+pub const FLAGS: [(&str, &str); 15] = [
+    ("--admin", "admin.address"),
+    ("--admin-allow", "admin.allow"),
+    ("--memory", "memory"),
+    ("--io-engine", "store.io-engine"),
+    ("--workers", "workers"),
+    ("--access-log", "log.access"),
+    ("--access-log-format", "log.access-format"),
+    ("--profile", "log.profile"),
+    ("--log-level", "log.level"),
+    ("--store", "store.path"),
+    ("--store-size", "store.size"),
+    ("--listen", "listener.address"),
+    ("--reverse", "listener.origin"),
+    ("--allow", "listener.allow"),
+    ("--client-directives", "listener.client-directives"),
+];
+
+/// The setting of a flag.
+fn given(flag: &'static str, text: &str) -> Given {
+    let row = FLAGS.iter().find(|(name, _)| *name == flag);
+    let (_, key) = row.expect("a flag that is read is in the table of flags");
+    Given::flag(key, flag, text)
+}
+
 impl Flags {
-    /// What was typed for the flags that stand for one setting of the whole.
-    fn named(&self) -> [(&'static str, &Option<String>); 9] {
-        [
+    /// Adds the flags to what the file said; what comes later wins.
+    pub fn add_to(&self, raw: &mut Raw) {
+        for (flag, text) in [
             ("--admin", &self.admin),
             ("--admin-allow", &self.admin_allow),
             ("--memory", &self.memory),
@@ -199,52 +224,24 @@ impl Flags {
             ("--access-log-format", &self.access_log_format),
             ("--profile", &self.profile),
             ("--log-level", &self.log_level),
-        ]
-    }
-
-    /// Adds the flags to what the file said; what comes later wins.
-    pub fn add_to(&self, raw: &mut Raw) {
-        for (flag, text) in self.named() {
-            let Some(text) = text else { continue };
-            let row = TOP.iter().find(|setting| setting.flag == Some(flag));
-            let row = row.expect("a test holds flags and settings together");
-            raw.given.push(Given::flag(row.key, flag, text));
+        ] {
+            let one = text.as_ref().map(|text| given(flag, text));
+            raw.whole.given.extend(one);
         }
         self.add_stores(raw);
         self.add_listeners(raw);
     }
 
     fn add_stores(&self, raw: &mut Raw) {
-        let given = |flag: &'static str, text: &str| {
-            let row = STORE.iter().find(|setting| setting.flag == Some(flag));
-            Given::flag(
-                row.expect("a test holds flags and settings together").key,
-                flag,
-                text,
-            )
-        };
         if !self.store.is_empty() {
-            // What a store of the file says of itself is not about these; what it says of all stays.
-            let own = |given: &Given| STORE.iter().any(|row| row.key == given.key);
+            // A store's own settings are not about these stores; settings of all stores stay.
             let all = raw.stores.drain(..).flat_map(|store| store.given);
-            let (replaced, mut all): (Vec<Given>, Vec<Given>) = all.partition(own);
+            let (replaced, of_all): (Vec<Given>, Vec<Given>) = all.partition(stores::is_own);
             raw.replaced = replaced;
-            raw.stores = self
-                .store
-                .iter()
-                .map(|text| RawStore {
-                    place: Place::Flag("--store"),
-                    given: std::mem::take(&mut all)
-                        .into_iter()
-                        .chain([given("--store", text)])
-                        .collect(),
-                })
-                .collect();
+            raw.stores = blocks("--store", &self.store);
+            raw.stores[0].given.extend(of_all);
         } else if raw.stores.is_empty() && self.store_size.is_some() {
-            raw.stores.push(RawStore {
-                place: Place::Default,
-                given: Vec::new(),
-            });
+            raw.stores.push(Block::default());
         }
         for store in &mut raw.stores {
             let size = self.store_size.as_ref();
@@ -255,51 +252,41 @@ impl Flags {
     }
 
     fn add_listeners(&self, raw: &mut Raw) {
-        let listener = |address: Given| RawListener {
-            place: address.place.clone(),
-            given: vec![address],
-            routes: Vec::new(),
-        };
-        let given = |flag: &'static str, text: &str| {
-            let row = LISTENER.iter().find(|setting| setting.flag == Some(flag));
-            Given::flag(
-                row.expect("a test holds flags and settings together").key,
-                flag,
-                text,
-            )
-        };
         if !self.listen.is_empty() {
-            raw.listeners = self
-                .listen
-                .iter()
-                .map(|text| listener(given("--listen", text)))
-                .collect();
+            raw.listeners = blocks("--listen", &self.listen);
         } else if self.reverse.is_some() || raw.listeners.is_empty() {
-            // The default address, so that the other flags have a listener to stand at.
-            let mut address = given("--listen", &LISTEN.to_string());
-            address.place = Place::Default;
-            raw.listeners = vec![listener(address)];
+            // The default, so that the other flags have a listener to stand at.
+            raw.listeners = vec![Block::default()];
         }
         for listener in &mut raw.listeners {
-            listener
-                .given
-                .extend(self.reverse.as_ref().map(|text| given("--reverse", text)));
+            let flags = [
+                ("--reverse", &self.reverse),
+                ("--allow", &self.allow),
+                ("--client-directives", &self.client_directives),
+            ];
+            for (flag, text) in flags {
+                let one = text.as_ref().map(|text| given(flag, text));
+                listener.given.extend(one);
+            }
             if self.origin_host {
                 listener.given.push(Given {
-                    key: "pass-host".to_owned(),
+                    key: "listener.pass-host".to_owned(),
                     value: Value::Switch(false),
                     place: Place::Flag("--origin-host"),
                 });
             }
-            listener
-                .given
-                .extend(self.allow.as_ref().map(|text| given("--allow", text)));
-            let directives = self.client_directives.as_ref();
-            listener
-                .given
-                .extend(directives.map(|text| given("--client-directives", text)));
         }
     }
+}
+
+/// A block for each time a flag was given.
+fn blocks(flag: &'static str, texts: &[String]) -> Vec<Block> {
+    let block = |text: &String| Block {
+        place: Place::Flag(flag),
+        given: vec![given(flag, text)],
+        ..Block::default()
+    };
+    texts.iter().map(block).collect()
 }
 
 #[cfg(test)]
@@ -313,31 +300,16 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_is_a_setting_and_every_settings_flag_exists() {
-        let flags: Vec<_> = Flags::default()
-            .named()
-            .iter()
-            .map(|(flag, _)| *flag)
-            .collect();
-        let rows: Vec<_> = TOP.iter().filter_map(|setting| setting.flag).collect();
-        assert_eq!(flags.len(), rows.len());
-        assert!(rows.iter().all(|flag| flags.contains(flag)));
-        let listener: Vec<_> = LISTENER.iter().filter_map(|setting| setting.flag).collect();
-        assert_eq!(
-            listener,
-            ["--listen", "--allow", "--reverse", "--client-directives"]
-        );
-        let store: Vec<_> = STORE.iter().filter_map(|setting| setting.flag).collect();
-        assert_eq!(store, ["--store", "--store-size"]);
-
+    fn every_flag_is_typed_and_is_a_setting() {
         let command = Cli::command();
         let serve = command.find_subcommand("serve").unwrap();
-        for flag in rows.into_iter().chain(listener).chain(store) {
-            let known = |arg: &clap::Arg| {
-                arg.get_long()
-                    .is_some_and(|long| flag == format!("--{long}"))
-            };
-            assert!(serve.get_arguments().any(known), "{flag}");
+        let reference = crate::config::reference::reference();
+        for (flag, key) in FLAGS {
+            let is_typed = |arg: &clap::Arg| arg.get_long() == flag.strip_prefix("--");
+            assert!(serve.get_arguments().any(is_typed), "{flag}");
+            let name = key.rsplit('.').next().unwrap();
+            let row = format!("| `{name}`<br>`{flag}` |");
+            assert!(reference.contains(&row), "{flag}");
         }
     }
 }

@@ -13,7 +13,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use lab::cache::{Counts, LevelSettings, Method, Settings};
-use lab::layouts::freespace::Sequence;
 use lab::layouts::{Layout, Sizes};
 use lab::policies::{Contender, Study};
 use lab::trace::{Summing, Tally, Writer, report, write_csv};
@@ -21,10 +20,7 @@ use page::{Page, Table};
 use serde_json::json;
 
 pub use args::TracesCommand;
-use args::{
-    FreespaceFlags, GenerateFlags, LayoutsFlags, MethodFlags, PoliciesFlags, ReportFlags,
-    TraceFlags,
-};
+use args::{GenerateFlags, LayoutsFlags, MethodFlags, PoliciesFlags, ReportFlags, TraceFlags};
 
 /// Runs what was typed.
 pub fn run(command: &TracesCommand) -> ExitCode {
@@ -34,7 +30,6 @@ pub fn run(command: &TracesCommand) -> ExitCode {
         TracesCommand::Method(flags) => method(flags),
         TracesCommand::Policies(flags) => policies(flags),
         TracesCommand::Layouts(flags) => layouts(flags),
-        TracesCommand::Freespace(flags) => freespace(flags),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,7 +55,7 @@ fn trace(flags: &TraceFlags) -> Result<(), String> {
     Ok(())
 }
 
-/// On standard error, so that nobody overlooks them and no reader of the report trips over them.
+/// On standard error, so that they are seen and do not disturb a program that reads the report.
 fn show_bad(tally: &Tally) {
     if tally.bad > 0 {
         eprintln!("loligo: {} bad lines; the first of them:", tally.bad);
@@ -244,36 +239,6 @@ fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
     });
     tell(&flags.report, &lab::layouts::tables(&all), &json, || {
         lab::layouts::page(&all)
-    })
-}
-
-fn freespace(flags: &FreespaceFlags) -> Result<(), String> {
-    let chunk_bytes =
-        u32::try_from(flags.chunk).map_err(|_| "--chunk: at most 64KiB".to_owned())?;
-    let mut all = Vec::new();
-    for name in &flags.streams {
-        let (accesses, ended) = streams::all(name, &flags.from)?;
-        let bar = streams::bar(&ended.name, flags.full.len() as u64, flags.from.quiet);
-        let mut rows = Vec::new();
-        for &full in &flags.full {
-            let row = accesses.iter().copied();
-            let sequence = Sequence::record(row, flags.memory, flags.disk, chunk_bytes, full);
-            rows.push(sequence.compare(full, flags.rounds));
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
-        all.push((ended.name, rows));
-    }
-    let tables: Vec<Table> = all
-        .iter()
-        .map(|(stream, rows)| lab::layouts::freespace::table(stream, rows))
-        .collect();
-    let json: Vec<_> = all
-        .iter()
-        .map(|(stream, rows)| json!({ "stream": stream, "rows": rows }))
-        .collect();
-    tell(&flags.report, &tables, &json!({ "streams": json }), || {
-        lab::layouts::freespace::page(&all)
     })
 }
 

@@ -1,10 +1,9 @@
 //! The `loligo` command: what was typed and written becomes a plan, and the plan runs.
 //!
 //! ```text
-//! cli ----> raw  ---- settings, own ---> draft --- into_plan ---> Plan --> serve --> the data plane
-//! a file -> (what   (each by itself,    (single    (together,        \---> explain ("check")
-//!            was     one table)          values)    with the machine)
-//!            said)
+//! flags --> cli ----------+--> Raw ----> config ----> Plan ----> serve ----> the data plane
+//! a file --> config::raw -+   (as said)   (checked,    \----> config::explain ("check")
+//!                                          with the machine)
 //! ```
 //!
 //! Exit status: 0 all is well; 1 the configuration is wrong, or running failed; 2 the command line is not
@@ -13,29 +12,14 @@
 
 mod bench;
 mod cli;
-mod draft;
+mod config;
 mod drawings;
 mod dump;
-mod explain;
 mod help;
-mod into_plan;
 mod lab;
 mod lab_traces;
-mod machine;
-mod own;
-mod problem;
-mod raw;
-mod reference;
-mod rules;
 mod serve;
-mod settings;
-mod shadowed;
 mod store_tool;
-mod stores;
-mod surroundings;
-mod table;
-#[cfg(test)]
-mod testing;
 mod units;
 
 use std::io::{self, Read as _, Write as _};
@@ -45,10 +29,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use cli::{Cli, Command, Flags, ProfileCommand};
-use into_plan::{Settled, into_plan};
-use machine::Machine;
-use problem::Problem;
-use raw::{FILE_BYTES_MAX, Raw};
+use config::machine::Machine;
+use config::problem::Problem;
+use config::raw::{self, FILE_BYTES_MAX, Raw};
+use config::{Settled, into_plan};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -65,13 +49,13 @@ fn main() -> ExitCode {
         },
         Command::Check(flags) => match settle(&flags) {
             Ok((settled, raw)) => {
-                print(&explain::explain(&settled, &raw));
+                print(&config::explain::explain(&settled, &raw));
                 ExitCode::SUCCESS
             }
             Err(code) => code,
         },
         Command::Settings => {
-            print(&reference::reference());
+            print(&config::reference::reference());
             ExitCode::SUCCESS
         }
         Command::Store(command) => store_tool::run(&command),
@@ -88,25 +72,21 @@ fn print(text: &str) {
 
 /// Reads the file, adds the flags, checks all of it; complains on standard error.
 fn settle(flags: &Flags) -> Result<(Settled, Raw), ExitCode> {
-    let (mut raw, problems) = match &flags.config {
-        None => (Raw::default(), Vec::new()),
+    let mut raw = match &flags.config {
+        None => Raw::default(),
         Some(path) => {
             let text = read(path).map_err(|e| {
                 eprintln!("loligo: {}: {e}", path.display());
                 ExitCode::from(EXIT_UNREADABLE)
             })?;
-            raw::parse(&text, path)
+            // Such a file says nothing; complaints about what it does not say would mislead.
+            raw::parse(&text, path).map_err(|problem| complain(vec![problem]))?
         }
     };
-    // A file that is no TOML says nothing; complaints about what it does not say would mislead.
-    if problems.is_empty() {
-        flags.add_to(&mut raw);
-        into_plan(&raw, &Machine::this())
-            .map(|settled| (settled, raw))
-            .map_err(complain)
-    } else {
-        Err(complain(problems))
-    }
+    flags.add_to(&mut raw);
+    into_plan(&raw, &Machine::this())
+        .map(|settled| (settled, raw))
+        .map_err(complain)
 }
 
 fn complain(problems: Vec<Problem>) -> ExitCode {

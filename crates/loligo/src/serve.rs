@@ -7,8 +7,7 @@ use proxy::Ready;
 use proxy::plan::{Listener, Role};
 use tracing_subscriber::EnvFilter;
 
-use crate::into_plan::Settled;
-use crate::machine;
+use crate::config::{Settled, machine};
 
 /// Runs until a signal ends it and running requests are finished.
 pub fn serve(settled: Settled) -> ExitCode {
@@ -37,7 +36,7 @@ pub fn serve(settled: Settled) -> ExitCode {
     }
 }
 
-/// Said once, when clients may come. What it says of each listener beyond the address is known before it starts.
+/// Logs once, when clients may come, where everything listens.
 fn announce(ready: &Ready, roles: &[&str]) {
     for (address, role) in ready.listeners.iter().zip(roles) {
         tracing::info!("{role} on {address}");
@@ -55,7 +54,7 @@ fn announce(ready: &Ready, roles: &[&str]) {
         tracing::info!("disk I/O by {}", ready.io_engine);
     }
     if let Some(reason) = &ready.io_engine_reason {
-        // Only where `auto` was to choose; whoever wants io_uring or nothing says so, and gets an error.
+        // Only with `auto`: with `uring` the start has failed.
         tracing::info!("io_uring can not be used here: {reason}");
     }
     let threads = if ready.workers == 1 {
@@ -74,7 +73,7 @@ fn say_on_stderr(level: &str) {
         .with_writer(std::io::stderr)
         .with_ansi(colours)
         .with_target(false)
-        // It would be told on standard error, which is what cannot be written, and end the thread that had something to say.
+        // An error in logging would be logged to standard error, which just failed, and would end the thread.
         .log_internal_errors(false)
         .init();
 }

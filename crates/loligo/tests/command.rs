@@ -206,9 +206,9 @@ struct Serving {
 }
 
 impl Serving {
-    fn start() -> Self {
+    fn start(store: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_loligo"))
-            .args(["serve", "--store", "none", "--listen", "127.0.0.1:0"])
+            .args(["serve", "--store", store, "--listen", "127.0.0.1:0"])
             .args(["--admin", "127.0.0.1:0", "--workers", "1"])
             .stderr(Stdio::piped())
             .spawn()
@@ -245,7 +245,7 @@ impl Drop for Serving {
 
 #[test]
 fn who_cannot_say_anything_any_more_goes_on() {
-    let mut serving = Serving::start();
+    let mut serving = Serving::start("none");
     // From now on whatever is logged fails to be written.
     drop(serving.stderr.take());
     for _ in 0..2 {
@@ -261,6 +261,21 @@ fn who_cannot_say_anything_any_more_goes_on() {
     }
     serving.signal("-TERM");
     assert_eq!(serving.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_store_keeps_the_chunks_it_was_made_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("store").to_str().unwrap().to_owned();
+    let init = loligo(&["store", "init", &file, "--size", "64MiB", "--chunk", "4096"]);
+    assert_eq!(init.status.code(), Some(0), "{}", text(&init.stderr));
+    let mut serving = Serving::start(&file);
+    serving.signal("-TERM");
+    assert_eq!(serving.child.wait().unwrap().code(), Some(0));
+    let said = loligo(&["store", "inspect", &file, "--json"]).stdout;
+    let said: serde_json::Value = serde_json::from_slice(&said).unwrap();
+    assert_eq!(said["geometry"]["chunk_bytes"], 4096);
+    assert_eq!(said["state"], "clean");
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub struct ListenerState {
     pub destinations: Destinations,
     /// To which ports, if it is a forward listener.
     pub http_ports: Ports,
-    /// Goes into every key: see `target`.
+    /// Goes into the keys of a forward listener: see [`crate::request::key`].
     pub key_tag: Vec<u8>,
     /// Who may use it.
     pub clients: Clients,

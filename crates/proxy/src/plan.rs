@@ -1,22 +1,21 @@
 //! What the data plane needs to know before it starts: present, checked, in plain units.
 //!
 //! `loligo` turns what a person wrote into a [`Plan`]; nothing here is optional unless its absence means
-//! something ("no store", "no admin interface"). Every number that may be set has its default and range in
-//! one place, a [`Bounds`] constant beside its type; the command checks against it and prints it in the
-//! reference, and [`Default`] uses it.
+//! something ("no store", "no admin interface"). Every number that may be set is declared once, with its default,
+//! range and sentence ([`Setting`]); the command checks against it and prints it in the reference.
 //!
 //! Two small decisions live with their data: what a route matches ([`Route::matches`]) and which of several comes
 //! first ([`Route::specificity`]). Who is served and where connections may go is decided in `access`.
 //!
-//! Not known here: files, flags, sockets. Times are [`Duration`], sizes bytes.
+//! Not known here: files, flags, sockets. Times are durations, sizes bytes.
 
 mod bounds;
 mod rules;
+mod setting;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use ipnet::IpNet;
 
@@ -25,6 +24,9 @@ pub use bounds::{
 };
 
 pub use rules::{KeyRule, Rule, Then, When};
+pub use setting::{Bounds, Numeric, Setting, Unit};
+
+use setting::{bytes, count, settings, switch};
 
 pub use httpcache::ClientDirectives;
 pub use replacement::{AdmissionKind, PolicyKind, Watermarks};
@@ -33,36 +35,6 @@ pub use store::Replacement;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-
-/// The default of a setting and the range it may be set to, both ends included.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bounds<T> {
-    /// The smallest value accepted.
-    pub min: T,
-    /// The value without a word from the user.
-    pub default: T,
-    /// The largest value accepted.
-    pub max: T,
-}
-
-impl<T: PartialOrd + Copy> Bounds<T> {
-    const fn new(min: T, default: T, max: T) -> Self {
-        Bounds { min, default, max }
-    }
-
-    /// Is the value within the range?
-    pub fn contains(&self, value: T) -> bool {
-        self.min <= value && value <= self.max
-    }
-}
-
-const fn seconds(min: u64, default: u64, max: u64) -> Bounds<Duration> {
-    Bounds::new(
-        Duration::from_secs(min),
-        Duration::from_secs(default),
-        Duration::from_secs(max),
-    )
-}
 
 /// Everything the proxy needs to run.
 #[derive(Clone, PartialEq, Debug)]
@@ -104,9 +76,9 @@ pub struct Plan {
 impl Plan {
     /// Range of `memory_bytes` (0 is also accepted: no memory tier). The command's default depends on the
     /// machine: an eighth of its RAM, at most `default`.
-    pub const MEMORY_BYTES: Bounds<u64> = Bounds::new(MIB, GIB, 1024 * GIB);
+    pub const MEMORY_BYTES: Bounds = bytes(MIB, GIB, 1024 * GIB);
     /// Range of `workers`. The command's default is the number of cores, at most `max`.
-    pub const WORKERS: Bounds<usize> = Bounds::new(1, 1, 256);
+    pub const WORKERS: Bounds = count(1, 1, 256);
     /// The most listeners a plan may have.
     pub const LISTENERS_MAX: usize = 64;
     /// The most stores a plan may have: as many as a `store::Set` takes.
@@ -418,40 +390,37 @@ pub enum IoEngine {
     Threads,
 }
 
+settings! {
 /// One store: a preallocated file or a block device. Objects are spread over all stores by the hash of their key.
-#[derive(Clone, PartialEq, Debug)]
 pub struct StorePlan {
+    /// Its whole size; a file is preallocated. Without it a file that exists keeps its size, a block device is taken whole, and a new
+    /// file gets the default, but at most half of the free space.
+    size_bytes: Option<u64> = Self::SIZE_BYTES => "10GiB",
+    /// Its share of the objects, beside the weights of the others. As the sizes are to each other, where they differ. Changing it
+    /// moves objects: those are fetched again.
+    weight: u32 = count(1, 1, 1000),
+    /// Bypass the page cache (O_DIRECT) where the file system can. Off to let the kernel cache the store too.
+    direct: bool = switch(true),
+    /// Take it although it carries somebody else's signature: a file system, a partition table, a volume. What is there is lost. Only
+    /// for the first start; take it out again.
+    force: bool = switch(false),
+}
+besides {
     /// File (created if absent, with its directory) or block device.
-    pub path: PathBuf,
-    /// Bytes of the whole store. `None`: the size the file or device already has.
-    pub size_bytes: Option<u64>,
-    /// Unit of allocation: a power of two. Fixed when a store is made; another value starts it afresh.
-    pub chunk_bytes: u32,
-    /// Bypass the page cache where the file system can (O_DIRECT)?
-    pub direct: bool,
-    /// Take a file or device that carries somebody else's signature, and what is on it with it?
-    pub force: bool,
-    /// Its share of the objects, beside the weights of the others.
-    pub weight: u32,
+    path: PathBuf = PathBuf::new(),
+}
 }
 
 impl StorePlan {
     /// Range of `size_bytes`. The command's default is `default`, or half of the free space if that is less.
-    pub const SIZE_BYTES: Bounds<u64> = Bounds::new(4 * MIB, 10 * GIB, 2048 * GIB);
-    /// Range of `chunk_bytes`.
-    pub const CHUNK_BYTES: Bounds<u64> = Bounds::new(512, 512, 64 * KIB);
-    /// Range of `weight`.
-    pub const WEIGHT: Bounds<u64> = Bounds::new(1, 1, 1000);
+    pub const SIZE_BYTES: Bounds = bytes(4 * MIB, 10 * GIB, 2048 * GIB);
 
     /// A store at this path with defaults for the rest.
     pub fn at(path: impl Into<PathBuf>, size_bytes: Option<u64>) -> Self {
         StorePlan {
             path: path.into(),
             size_bytes,
-            chunk_bytes: Self::CHUNK_BYTES.default as u32,
-            direct: true,
-            force: false,
-            weight: Self::WEIGHT.default as u32,
+            ..Self::default()
         }
     }
 }

@@ -34,6 +34,7 @@ use crate::{
     plan::{Listener, Plan, Role},
     record::journal::JournalWriter,
     record::labels::{self, Rows},
+    request::key::forward_tag,
     request::ports::Ports,
     request::rulebook::Rulebook,
     request::target::RouteState,
@@ -330,7 +331,10 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             ),
         };
         Rc::new(ListenerState {
-            key_tag: crate::request::target::key_tag(listener, &shared.plan.listeners),
+            key_tag: match &listener.role {
+                Role::Forward(forward) => forward_tag(&forward.destinations, shared.hasher()),
+                Role::Reverse(_) => Vec::new(),
+            },
             routes,
             destinations,
             http_ports: match &listener.role {

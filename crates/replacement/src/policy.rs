@@ -3,7 +3,7 @@
 //! A cache asks `admits` before it stores, says `insert`, `touch` and `remove` as things happen, and calls `victim`
 //! for as long as it needs room. A new policy is a file with an `impl Policy`, a [`PolicyKind`] and two arms below.
 
-use crate::{Gdsf, Lru, LruThreshold, S3Fifo, Sieve, WTinyLfu};
+use crate::{Gdsf, Lru, LruThreshold};
 use std::fmt;
 use std::str::FromStr;
 
@@ -33,7 +33,7 @@ pub trait Policy {
         self.len() == 0
     }
 
-    /// Bytes of memory held, what is shared with nobody.
+    /// Bytes of memory held.
     fn memory_bytes(&self) -> usize;
 
     /// Checks every invariant; says what is wrong. For tests and simulation.
@@ -87,12 +87,6 @@ pub enum PolicyKind {
         /// The largest size admitted.
         size_max: u64,
     },
-    /// [`S3Fifo`].
-    S3Fifo,
-    /// [`Sieve`].
-    Sieve,
-    /// [`WTinyLfu`].
-    WTinyLfu,
     /// [`Gdsf`].
     Gdsf,
 }
@@ -105,9 +99,6 @@ impl PolicyKind {
             PolicyKind::LruThreshold { size_max } => {
                 Selected::LruThreshold(LruThreshold::new(size_max))
             }
-            PolicyKind::S3Fifo => Selected::S3Fifo(S3Fifo::new()),
-            PolicyKind::Sieve => Selected::Sieve(Sieve::new()),
-            PolicyKind::WTinyLfu => Selected::WTinyLfu(WTinyLfu::new()),
             PolicyKind::Gdsf => Selected::Gdsf(Gdsf::new()),
         }
     }
@@ -119,10 +110,7 @@ pub struct UnknownPolicy;
 
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "a replacement policy is \"lru\", \"lru-threshold=SIZE\", \
-             \"s3-fifo\", \"sieve\", \"w-tinylfu\" or \"gdsf\"",
-        )
+        f.write_str("a replacement policy is \"lru\", \"lru-threshold=SIZE\" or \"gdsf\"")
     }
 }
 
@@ -138,9 +126,6 @@ impl FromStr for PolicyKind {
         }
         match text {
             "lru" => Ok(PolicyKind::Lru),
-            "s3-fifo" => Ok(PolicyKind::S3Fifo),
-            "sieve" => Ok(PolicyKind::Sieve),
-            "w-tinylfu" => Ok(PolicyKind::WTinyLfu),
             "gdsf" => Ok(PolicyKind::Gdsf),
             _ => Err(UnknownPolicy),
         }
@@ -152,9 +137,6 @@ impl fmt::Display for PolicyKind {
         match self {
             PolicyKind::Lru => f.write_str("lru"),
             PolicyKind::LruThreshold { size_max } => write!(f, "lru-threshold={size_max}"),
-            PolicyKind::S3Fifo => f.write_str("s3-fifo"),
-            PolicyKind::Sieve => f.write_str("sieve"),
-            PolicyKind::WTinyLfu => f.write_str("w-tinylfu"),
             PolicyKind::Gdsf => f.write_str("gdsf"),
         }
     }
@@ -167,12 +149,6 @@ pub enum Selected {
     Lru(Lru),
     /// LRU of the objects up to a size.
     LruThreshold(LruThreshold),
-    /// S3-FIFO.
-    S3Fifo(S3Fifo),
-    /// SIEVE.
-    Sieve(Sieve),
-    /// W-TinyLFU.
-    WTinyLfu(WTinyLfu),
     /// Greedy dual size frequency.
     Gdsf(Gdsf),
 }
@@ -183,9 +159,6 @@ macro_rules! each {
         match $selected {
             Selected::Lru($policy) => $call,
             Selected::LruThreshold($policy) => $call,
-            Selected::S3Fifo($policy) => $call,
-            Selected::Sieve($policy) => $call,
-            Selected::WTinyLfu($policy) => $call,
             Selected::Gdsf($policy) => $call,
         }
     };
@@ -235,9 +208,6 @@ mod tests {
         for kind in [
             PolicyKind::Lru,
             PolicyKind::LruThreshold { size_max: 1 << 20 },
-            PolicyKind::S3Fifo,
-            PolicyKind::Sieve,
-            PolicyKind::WTinyLfu,
             PolicyKind::Gdsf,
         ] {
             let text = kind.to_string();
@@ -257,7 +227,7 @@ mod tests {
             "lru-threshold=",
             "lru-threshold=-1",
             "fifo",
-            "s3-fifo=3",
+            "sieve",
         ] {
             assert_eq!(text.parse::<PolicyKind>(), Err(UnknownPolicy), "{text:?}");
         }

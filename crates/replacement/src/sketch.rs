@@ -39,7 +39,7 @@ const BLOCKS_MAX: usize = 1 << 25;
 const SAMPLE_USES: u64 = 10;
 
 /// The largest estimate.
-pub(crate) const COUNT_MAX: u8 = 15;
+pub const COUNT_MAX: u8 = 15;
 
 const ROWS: usize = 4;
 /// The lower three bits of each counter.
@@ -61,7 +61,7 @@ pub(crate) fn mix(id: u64) -> u64 {
 
 /// Counters of uses.
 #[derive(Clone, Debug)]
-pub(crate) struct Sketch {
+pub struct Sketch {
     blocks: Vec<Block>,
     /// Uses counted, halved as the counters are.
     uses: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Sketch {
 
 impl Sketch {
     /// For this many objects; more may come with `grow_to_hold`.
-    pub(crate) fn new(objects: usize) -> Self {
+    pub fn new(objects: usize) -> Self {
         Sketch {
             blocks: vec![Block::default(); Self::blocks_for(objects)],
             uses: 0,
@@ -77,7 +77,7 @@ impl Sketch {
     }
 
     /// There are this many objects now. The table never shrinks.
-    pub(crate) fn grow_to_hold(&mut self, objects: usize) {
+    pub fn grow_to_hold(&mut self, objects: usize) {
         let blocks = Self::blocks_for(objects);
         while self.blocks.len() < blocks {
             self.blocks.extend_from_within(..);
@@ -85,7 +85,7 @@ impl Sketch {
     }
 
     /// The object was asked for.
-    pub(crate) fn count(&mut self, id: u64) {
+    pub fn count(&mut self, id: u64) {
         let (block, places) = self.places(id);
         let block = &mut self.blocks[block].0;
         let counts = places.map(|(word, shift)| (block[word] >> shift) as u8 & COUNT_MAX);
@@ -105,7 +105,7 @@ impl Sketch {
     }
 
     /// How often the object was asked for lately, from 0 to [`COUNT_MAX`].
-    pub(crate) fn estimate(&self, id: u64) -> u8 {
+    pub fn estimate(&self, id: u64) -> u8 {
         let (block, places) = self.places(id);
         let block = &self.blocks[block].0;
         let counts = places.map(|(word, shift)| (block[word] >> shift) as u8 & COUNT_MAX);
@@ -113,12 +113,12 @@ impl Sketch {
     }
 
     /// Uses that make a sample: when they are counted, all is halved.
-    pub(crate) fn sample(&self) -> u64 {
+    pub fn sample(&self) -> u64 {
         (self.blocks.len() * BLOCK_OBJECTS) as u64 * SAMPLE_USES
     }
 
     /// Bytes of memory held.
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.blocks.capacity() * size_of::<Block>()
     }
 

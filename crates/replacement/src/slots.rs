@@ -14,7 +14,7 @@ const SLOTS_MIN: usize = 64;
 ///
 /// If there can be no such slot.
 #[inline]
-pub(crate) fn slots_to_hold(slot: u32, slots: usize) -> Option<usize> {
+pub fn slots_to_hold(slot: u32, slots: usize) -> Option<usize> {
     assert!(slot < SLOTS_MAX, "slot {slot} is out of range");
     let needed = slot as usize + 1;
     (needed > slots).then(|| needed.max(2 * slots).clamp(SLOTS_MIN, SLOTS_MAX as usize))

@@ -27,11 +27,6 @@ impl LruThreshold {
             size_max,
         }
     }
-
-    /// The largest size admitted.
-    pub fn size_max(&self) -> u64 {
-        self.size_max
-    }
 }
 
 impl Policy for LruThreshold {

@@ -11,7 +11,6 @@
 //! Limits: data is addressed by 32-bit chunk numbers, so 2 TiB with chunks of 512 bytes. Never more regions than the
 //! region journal has room for: from about 126 TiB on regions are larger than 64 MiB for that reason.
 
-use crate::record;
 use crate::recover::journal;
 use crate::recover::superblock::Superblock;
 use std::fmt;
@@ -152,13 +151,6 @@ impl Geometry {
             "a plan that is not sound: {geometry:?}"
         );
         Ok(geometry)
-    }
-
-    /// What a record of so many bytes (header, key, metadata and body) takes on the disk: whole chunks, of a length that the index can
-    /// express. None if no store takes it.
-    pub fn bytes_on_disk(&self, record_bytes: u64) -> Option<u64> {
-        let chunks = record::chunks_for(record_bytes, self.chunk_bytes)?;
-        Some(u64::from(chunks) * u64::from(self.chunk_bytes))
     }
 
     /// Bytes that can hold records.

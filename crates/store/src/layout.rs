@@ -1,7 +1,7 @@
 //! The fields of everything that lies on the disk: name, place, width.
 //!
 //! Each structure is one table of [`Field`]s; encoders and decoders use the entries by name, and
-//! `tests/format_doc.rs` compares the tables with `docs/format.md`. All numbers are little-endian.
+//! `tests/all/format_doc.rs` compares the tables with `docs/format.md`. All numbers are little-endian.
 //!
 //! Invariant, checked at compile time: the fields of a table follow each other without a gap.
 //! Not known here: what the fields mean.

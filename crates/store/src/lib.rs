@@ -63,7 +63,6 @@ pub use background::{
 };
 pub use evict::moves::{MOVES_MAX, Move};
 pub use evict::needed::{NEEDS_MAX, Needed, Needs};
-pub use evict::region;
 pub use figures::Figures;
 pub use geometry::{Geometry, TooSmall};
 pub use index::key::{KeyHash, KeyHasher};

@@ -85,7 +85,7 @@ impl fmt::Display for Replacement {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "\"{0}\" is no replacement policy: use \"second-chance\" or \"second-chance=PERCENT\" (0 to 75), \"lru\", \
-     \"lru-threshold=BYTES\", \"s3-fifo\", \"sieve\", \"w-tinylfu\" or \"gdsf\""
+     \"lru-threshold=BYTES\" or \"gdsf\""
 )]
 pub struct UnknownReplacement(String);
 

@@ -42,7 +42,7 @@ use crate::write::cluster::Flight;
 use crate::write::locality::Buffers;
 use crate::write::writer::Writer;
 use bytes::Bytes;
-use extent::{Chunk, Extent, SpaceManager, Unified};
+use extent::{Chunk, Extent, Unified};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -45,9 +45,6 @@ pub const POLICIES: &[&str] = &[
     "second-chance=0",
     "second-chance=60",
     "lru",
-    "s3-fifo",
-    "sieve",
-    "w-tinylfu",
     "gdsf",
 ];
 

@@ -6,7 +6,7 @@
 //!
 //! A source address serves [`CONNECTIONS_PER_SOURCE`] connections, well below the number of ephemeral ports.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -70,45 +70,28 @@ fn open(options: &Options, n: u32) -> Result<TcpStream> {
     socket
         .connect_timeout(&options.target.into(), WAIT_MAX)
         .during(|| "connecting".into())?;
-    let mut stream: TcpStream = socket.into();
+    let stream: TcpStream = socket.into();
     stream
         .set_read_timeout(Some(WAIT_MAX))
         .during(|| "setting a time-out".into())?;
+    let mut connection = wire::Connection::new(&stream);
+    ask(&mut connection, options).map_err(|cut| Failure::new(cut.to_string()))?;
+    Ok(stream)
+}
+
+/// One exchange that is complete and good.
+fn ask(connection: &mut wire::Connection<&TcpStream>, options: &Options) -> Result<(), wire::Cut> {
     let request = format!(
         "GET {} HTTP/1.1\r\nHost: {}\r\n\r\n",
         options.path, options.target
     );
-    stream
-        .write_all(request.as_bytes())
-        .during(|| "asking".into())?;
-    read_answer(&mut stream)?;
-    Ok(stream)
-}
-
-/// Reads exactly one answer that has a Content-Length.
-fn read_answer(stream: &mut TcpStream) -> Result<()> {
-    let mut got = Vec::new();
-    let mut buffer = [0; 16 * 1024];
-    loop {
-        match stream.read(&mut buffer).during(|| "reading".into())? {
-            0 => return Err(Failure::new("closed before the answer was complete")),
-            n => got.extend_from_slice(&buffer[..n]),
-        }
-        let Some(end) = memchr::memmem::find(&got, b"\r\n\r\n") else {
-            continue;
-        };
-        let head = String::from_utf8_lossy(&got[..end]).to_ascii_lowercase();
-        if !head.starts_with("http/1.1 200") {
-            return Err(Failure::new("the answer is not 200"));
-        }
-        let length: usize = head
-            .split("\r\n")
-            .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok())
-            .ok_or_else(|| Failure::new("the answer has no Content-Length"))?;
-        if got.len() >= end + 4 + length {
-            return Ok(());
-        }
+    connection.send(request.as_bytes())?;
+    let head: wire::Response = connection.head()?;
+    if head.status != 200 {
+        return Err(wire::Malformed(format!("status {}", head.status)).into());
     }
+    connection.body(head.framing("GET")?, &mut |_| true)?;
+    Ok(())
 }
 
 /// Nothing to read and not closed.

@@ -7,6 +7,7 @@
 
 mod bench;
 mod block;
+mod chance;
 mod ci;
 mod failure;
 mod fuzz;
@@ -21,11 +22,12 @@ mod procfs;
 mod progress;
 mod release;
 mod rivals;
+mod serving;
 mod sim;
 mod size;
+mod strace;
 mod tidy;
 mod torture;
-mod wire;
 mod workspace;
 mod wrk;
 

@@ -63,7 +63,7 @@ impl MemoryGroup {
     /// Gives back what can be given back: file pages, mapped or not. Without swap, anonymous memory stays.
     pub fn reclaim(&self) {
         rustix::fs::sync();
-        // It answers with an error when something is left, and something always is.
+        // The kernel reports an error when some pages remain, and some always do.
         let _ = fs::write(&self.reclaim.0, self.reclaim.1);
     }
 }

@@ -17,10 +17,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::net::TcpStream;
 
 use crate::failure::{During, Result};
+use crate::serving::Serving;
 
 /// The longest request head; a longer one closes the connection.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -71,10 +71,8 @@ pub fn is_body_of(body: &[u8], id: &str) -> bool {
 
 /// A running origin; dropping it stops it.
 pub struct Origin {
-    address: SocketAddr,
+    serving: Serving,
     served: Arc<AtomicU64>,
-    stop: watch::Sender<bool>,
-    threads: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl Origin {
@@ -86,51 +84,24 @@ impl Origin {
         let address = first
             .local_addr()
             .during(|| "the origin's address".into())?;
-        let served = Arc::new(AtomicU64::new(0));
-        let (stop, stopped) = watch::channel(false);
-        let mut origin = Self {
-            address,
-            served,
-            stop,
-            threads: Vec::new(),
-        };
         let mut listeners = vec![first];
         for _ in 1..threads.max(1) {
             listeners.push(listen(address).during(|| "one more listener".into())?);
         }
-        for listener in listeners {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .during(|| "the origin's runtime".into())?;
-            let served = Arc::clone(&origin.served);
-            let stopped = stopped.clone();
-            origin.threads.push(std::thread::spawn(move || {
-                // An error here is a listener that cannot be registered; the bench sees it as refused connections.
-                let _ = runtime.block_on(accept(listener, served, stopped));
-            }));
-        }
-        Ok(origin)
+        let served = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&served);
+        let serving = Serving::start(listeners, move |stream| serve(stream, Arc::clone(&counter)))?;
+        Ok(Self { serving, served })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.serving.address()
     }
 
     /// `/size` requests so far.
     pub fn served(&self) -> u64 {
         self.served.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for Origin {
-    fn drop(&mut self) {
-        // Nobody listening means the threads have ended already.
-        let _ = self.stop.send(true);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -144,47 +115,17 @@ fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     socket.set_reuse_port(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
     Ok(socket.into())
 }
 
-async fn accept(
-    listener: std::net::TcpListener,
-    served: Arc<AtomicU64>,
-    mut stopped: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
-    let local = tokio::task::LocalSet::new();
-    let serving = local.run_until(async {
-        loop {
-            // Out of descriptors, or gone before it was accepted: the next one may do.
-            let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                continue;
-            };
-            let served = Arc::clone(&served);
-            tokio::task::spawn_local(async move {
-                let _ = stream.set_nodelay(true);
-                // A client that goes away is no event for an origin.
-                let _ = serve(stream, &served).await;
-            });
-        }
-    });
-    tokio::select! {
-        () = serving => {}
-        _ = stopped.wait_for(|stop| *stop) => {}
-    }
-    Ok(())
-}
-
-async fn serve(mut stream: TcpStream, served: &AtomicU64) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, served: Arc<AtomicU64>) -> io::Result<()> {
     let mut buffer = vec![0_u8; HEAD_BYTES_MAX];
     let mut filled = 0;
     let mut clock = Clock::new();
     let mut head = Vec::with_capacity(256);
     loop {
         while let Some(end) = memchr::memmem::find(&buffer[..filled], b"\r\n\r\n") {
-            answer(&buffer[..end], &mut stream, served, &mut clock, &mut head).await?;
+            answer(&buffer[..end], &mut stream, &served, &mut clock, &mut head).await?;
             buffer.copy_within(end + 4..filled, 0);
             filled -= end + 4;
         }

@@ -67,7 +67,7 @@ mod tests {
         let kernels = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let kernels = kernels.local_addr().unwrap().port();
         assert!(outside(&text).contains(&a) && !outside(&text).contains(&kernels));
-        // What somebody listens on is passed over.
+        // Skip ports that are already in use.
         let held = TcpListener::bind((Ipv4Addr::LOCALHOST, a)).unwrap();
         assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, a)).is_err());
         drop(held);

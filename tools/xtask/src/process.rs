@@ -50,7 +50,7 @@ impl Identity {
             return;
         }
         if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
-            // It may have ended since the look; that is what was wanted.
+            // The process may have ended since the check, which is the aim.
             let _ = kill_process(pid, signal);
         }
     }
@@ -141,7 +141,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Who it is.
+    /// Its process id and start time.
     pub fn identity(&self) -> Identity {
         self.identity
     }

@@ -44,7 +44,7 @@ impl Stat {
         })
     }
 
-    /// Ended, though nobody has asked for its exit status yet.
+    /// Ended; its parent has not read the exit status yet.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }

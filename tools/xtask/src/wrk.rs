@@ -3,7 +3,7 @@
 //! wrk prints rounded figures for people; a `done` function prints the exact ones on one line for us. A static request costs
 //! wrk least, so one URL has no `request` function; random and unique ids need one, and that lowers wrk's own ceiling.
 //!
-//! wrk shares the cores with the server it measures, as does everybody's in turn. It is not pinned: a server with two
+//! wrk shares the cores with the server it measures; this is the same for every server. It is not pinned: a server with two
 //! workers uses both cores, and a pinned wrk would starve one worker and leave the other idle. CPU per request is read from
 //! the server's processes, so wrk's own share does not enter it.
 
@@ -146,7 +146,7 @@ pub fn run(load: &Load, dir: &Path) -> Result<Figures> {
     let limit = load.time + Duration::from_secs(u64::from(TIMEOUT_S) + 20);
     let ended = interrupt::wait_until(limit, || !matches!(child.try_wait(), Ok(None)));
     if !matches!(ended, Ok(true)) {
-        // It may end by itself just now.
+        // The process may end by itself at this moment.
         let _ = child.kill();
     }
     // Its output is a page of text and fits a pipe's buffer, so it never waits for us to read.

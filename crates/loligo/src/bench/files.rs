@@ -53,7 +53,7 @@ pub fn read(files: &[PathBuf]) -> Result<Read, String> {
     Ok(Read::Runs(joined.map_err(|e| e.to_string())?))
 }
 
-/// Who has no label is called by the name of the file.
+/// A report without a label is named after its file.
 fn call(label: &mut String, path: &Path) {
     if label.is_empty()
         && let Some(stem) = path.file_stem()

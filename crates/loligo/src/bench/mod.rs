@@ -26,7 +26,7 @@ use self::args::{LoadFlags, OutFlags, ReportFlags};
 use self::files::Read;
 use self::live::Live;
 use self::search_args::SearchFlags;
-use crate::machine;
+use crate::config::machine;
 
 /// The run could not be made.
 const EXIT_NO_RUN: u8 = 2;
@@ -112,7 +112,7 @@ fn roughly(time: Duration) -> String {
     shown.join(" ")
 }
 
-/// A load on nobody would go on to its end, and say so then.
+/// Without this check a run against no proxy would fail only at its end.
 fn is_listened_to(proxy: SocketAddr) -> Result<(), String> {
     TcpStream::connect_timeout(&proxy, CONNECT_MAX)
         .map(drop)

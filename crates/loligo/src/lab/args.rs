@@ -69,7 +69,7 @@ Examples:
   In a directory of this machine's file system, 20,000 requests:
     loligo lab real --dir /var/tmp --requests 20000
   The same past the page cache, managers of one file only:
-    loligo lab real --dir /var/tmp --direct --managers STREAM,LAZY-READS-LOC,UNIFIED-LOC,SECOND-CHANCE
+    loligo lab real --dir /var/tmp --direct --managers STREAM,LAZY-READS-LOC,UNIFIED
   On a disk of 100 operations a second (a loop device; root, cgroup v1):
     loligo lab real --dir /var/tmp --slow 100 --requests 2000
   On a block device, all of which is written over:
@@ -97,7 +97,7 @@ A plan names ranges of variables; every combination is a run, and one variable g
   utilisation = [0.71, { from = 0.8, to = 0.95, step = 0.05 }]
 
 Variables: utilisation, disk-gib, memory-mib, requests, seed, threshold-bytes, batch, deadline-ms, locality-buffers, locality-bytes,
-cluster-bytes, window-percent. disks = [\"disk1999\", \"flash\"] names the modelled disks. What is not named has the paper's value.
+cluster-bytes. disks = [\"disk1999\", \"flash\"] names the modelled disks. What is not named has the paper's value.
 
 Examples:
   loligo lab run plan.toml --html plan.html

@@ -4,10 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use lab::cache::PolicyKind;
 use lab::policies::Contender;
 use lab::trace::{Columns, Format};
 use polymix::Mix;
-use replacement::{AdmissionKind, PolicyKind};
+use replacement::AdmissionKind;
 
 use crate::units::parse_size;
 
@@ -29,9 +30,6 @@ pub enum TracesCommand {
     /// The production store in other layouts: how full, locality buffers, clusters, chunks, lazy reads
     #[command(after_help = LAYOUTS_HELP)]
     Layouts(LayoutsFlags),
-    /// What allocating and freeing cost under a stream: front-rear hashing, the linear method, a balanced tree
-    #[command(after_help = FREESPACE_HELP)]
-    Freespace(FreespaceFlags),
 }
 
 const TRACE_HELP: &str = "\
@@ -85,13 +83,6 @@ Examples:
 It is the store of `loligo serve`, over a device in memory; what a seeking disk and flash would have needed is computed.
 A stream should be ten times as large as the store, or the figures are those of filling it. Takes a minute or two a stream,
 and as much memory as the store is large.";
-
-const FREESPACE_HELP: &str = "\
-Examples:
-  loligo lab freespace
-  loligo lab freespace polymix --disk 1GiB --full 70,95 --json -
-
-The disk cache of the method takes a run of chunks for each object it writes, and gives it back when it deletes the object.";
 
 /// Which stream, and how it is read or made.
 #[derive(Args, Debug, Clone)]
@@ -272,7 +263,7 @@ pub struct PoliciesFlags {
     /// Sizes of the cache [default: 0.5 to 50 % of the stream's objects]
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size)]
     pub sizes: Vec<u64>,
-    /// Who is compared: lru, gdsf, lru+second-hit, … [default: all]
+    /// Policies to compare: lru, gdsf, lru+second-hit, … [default: all]
     #[arg(long, value_name = "POLICIES", value_delimiter = ',')]
     pub policies: Vec<Contender>,
     /// Threads [default: one a core]
@@ -304,36 +295,6 @@ pub struct LayoutsFlags {
     /// Only layouts whose name contains this; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub only: Vec<String>,
-
-    #[command(flatten)]
-    pub report: ReportFlags,
-}
-
-/// `lab freespace`.
-#[derive(Args, Debug)]
-pub struct FreespaceFlags {
-    /// Trace files, dec, polymix
-    #[arg(value_name = "STREAM", default_values = ["dec"])]
-    pub streams: Vec<String>,
-    #[command(flatten)]
-    pub from: StreamFlags,
-
-    /// Size of the disk cache
-    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size)]
-    pub disk: u64,
-    /// Size of the memory cache in front
-    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = size)]
-    pub memory: u64,
-    /// Bytes of a chunk
-    #[arg(long, value_name = "SIZE", default_value = "512B", value_parser = size)]
-    pub chunk: u64,
-    /// How full the disk cache makes the space, in percent
-    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_values_t = [50, 70, 90, 95, 99],
-          value_parser = clap::value_parser!(u8).range(1..=100))]
-    pub full: Vec<u8>,
-    /// How often each manager plays the sequence; the least counts
-    #[arg(long, value_name = "N", default_value = "3")]
-    pub rounds: usize,
 
     #[command(flatten)]
     pub report: ReportFlags,

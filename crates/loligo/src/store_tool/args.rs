@@ -31,8 +31,7 @@ pub enum StoreCommand {
 
 /// Help shown below the list of commands.
 pub const STORE_HELP: &str = "\
-A store can be looked at while no proxy uses it; inspect, ls, get and verify change not one
-byte of it.
+Stores can be read while no proxy uses them. inspect, ls, get and verify change nothing.
 
   loligo store init /var/cache/loligo.store --size 10GiB
   loligo store inspect /var/cache/loligo.store
@@ -49,9 +48,9 @@ Examples:
   loligo store init /dev/disk/by-id/nvme-eui.0123       all of the disk
   loligo store init --force /dev/sdb1                   though something else was on it: that is lost
 
-What carries the mark of a file system or of anything else known, is mounted, has
-partitions, or is in use, is left alone. --force overrides marks, partitions and an older
-store; what is in use is never taken. A proxy makes its store by itself as well; init is for
+A disk that is mounted, in use or has partitions is refused, and so is one with the mark of
+a file system or of anything else known. --force overrides marks, partitions and an older
+store, but never takes a disk in use. A proxy makes its store by itself; init is for
 preparing one, and for disks that carry something.";
 
 const INSPECT_EXAMPLES: &str = "\
@@ -67,8 +66,9 @@ Examples:
 
 Columns: status of the response, length of its body, its age (as Age would say), how long it
 is still fresh (+) or has been stale (-), the URL. In brackets behind it: the request fields
-that select a variant, and the tag of a listener or route whose rules differ (see: get
---variant, --tag). In the order of their place on the disk.";
+that select a variant, and how it was reached, if not through a public forward listener: the
+route's origin, or a number for the listener's destination rules (see: get --variant, --tag).
+In the order of their place on the disk.";
 
 const GET_EXAMPLES: &str = "\
 Examples:
@@ -84,8 +84,8 @@ Examples:
   loligo store verify /var/cache/loligo.store
   loligo store verify /var/cache/loligo.store --json | jq .damaged
 
-Nothing is repaired: a damaged record is found when it is read, counts as a miss and is
-fetched again. Objects of which fragments were evicted are no damage either; they are
+Nothing is repaired: the proxy finds a damaged record when it reads it, counts a miss and
+fetches the object again. Objects whose fragments were evicted are not damaged; they are
 counted, and are misses.";
 
 const RM_EXAMPLES: &str = "\
@@ -94,8 +94,8 @@ Examples:
   loligo store rm /var/cache/loligo.store --prefix http://www.example.org/img/
   loligo store rm /var/cache/loligo.store --all
 
-All variants of a URL go with it. It is noted in the store's log, flushed, before the
-command ends: what was removed does not come back, whatever happens. A running proxy purges
+All variants of a URL are removed with it. The command ends after the store's log is
+flushed, so a removed object does not come back, whatever happens. A running proxy purges
 by its admin interface: curl -X PURGE http://127.0.0.1:3129/URL";
 
 #[derive(Args, Debug)]
@@ -105,7 +105,7 @@ pub struct InitFlags {
     /// Its size, such as 10GiB; of a block device a part [default there: all of it]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub size: Option<u64>,
-    /// Unit of allocation, a power of two from 512 to 65536; the proxy's `store.chunk` must say the same
+    /// Unit of allocation, a power of two from 512 to 65536; the store keeps it
     #[arg(long, value_name = "BYTES", value_parser = size, default_value = "512")]
     pub chunk: u64,
     /// Whatever is on it now, another store included, is not needed
@@ -152,7 +152,7 @@ pub struct GetFlags {
     /// A request field that selects the variant; may be repeated
     #[arg(long, value_name = "FIELD: VALUE", value_parser = field)]
     pub variant: Vec<(String, String)>,
-    /// Stored under the rules of a listener or route, as `ls` prints it
+    /// How it was reached, as `ls` prints it; of several variants this one
     #[arg(long, value_name = "TAG")]
     pub tag: Option<String>,
     /// To this file instead of standard output

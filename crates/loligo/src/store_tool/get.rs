@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use httpcache::UnixMillis;
-use proxy::stored::{Object, fragment_key};
+use proxy::stored::{Object, fragment_key, hash_of_key, name_of_key};
 use store::{Corrupt, ObjectTotal, Place, RecordParts};
 
 use super::args::GetFlags;
@@ -30,10 +30,13 @@ pub fn get(flags: &GetFlags) -> Result<(), Failure> {
             flags.url
         ))
     };
-    let place = store.inspection.find(store.inspection.hasher().hash(&key));
-    let place = place.ok_or_else(absent)?;
+    let hash = hash_of_key(store.inspection.hasher(), &key);
+    let place = store.inspection.find(hash).ok_or_else(absent)?;
+    // Without a tag, what lies right under the URL is meant, however it was reached.
+    let is_meant =
+        |found: &[u8]| found == key || (flags.tag.is_none() && name_of_key(found) == key);
     let parts = match read(&store, place) {
-        Ok(parts) if parts.key == key => parts,
+        Ok(parts) if is_meant(&parts.key) => parts,
         // Another's: the index tells most keys apart, not all.
         Ok(_) | Err(Wrong::Corrupt(Corrupt::Invalidated)) => return Err(absent()),
         Err(wrong) => {
@@ -48,7 +51,6 @@ pub fn get(flags: &GetFlags) -> Result<(), Failure> {
         let head = store.head_at(place).map_err(|_| absent())?;
         return say(Listed::of(&store.inspection, &head).json(UnixMillis(show::now_ms())));
     }
-    let hash = store.inspection.hasher().hash(&key);
     let object = Object::decode(
         hash,
         parts.key.clone(),
@@ -63,7 +65,7 @@ pub fn get(flags: &GetFlags) -> Result<(), Failure> {
         ))
     })?;
     if let Some(total) = parts.total.filter(|_| !flags.head) {
-        check_fragments(&store, flags, &key, &total)?;
+        check_fragments(&store, flags, &parts.key, &total)?;
     }
     match &flags.output {
         None => print(&store, flags, &object, parts.total, io::stdout().lock()),
@@ -85,7 +87,7 @@ fn at_output(path: &Path, error: &io::Error) -> Failure {
 
 /// The key it is stored under, and what to say if it is not.
 fn key_of(store: &ReadStore, flags: &GetFlags, resource: Vec<u8>) -> (Vec<u8>, String) {
-    let primary = store.inspection.hasher().hash(&resource);
+    let primary = (store.inspection.hasher()).hash(name_of_key(&resource));
     let Some(marker) = store.inspection.marker(primary) else {
         return (resource, "see what is: ".into());
     };
@@ -93,7 +95,7 @@ fn key_of(store: &ReadStore, flags: &GetFlags, resource: Vec<u8>) -> (Vec<u8>, S
     let hint = match fields.is_empty() {
         true => "see what is: ".to_owned(),
         false => format!(
-            "its variants are selected by {} (--variant 'Field: value'); see ",
+            "its variants are selected by {} (--variant 'Field: value', --tag); see ",
             fields.join(", ")
         ),
     };

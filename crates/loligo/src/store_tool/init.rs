@@ -62,12 +62,6 @@ pub fn init(flags: &InitFlags) -> Result<(), Failure> {
         show::size(geometry.total_bytes),
         show::size(geometry.data_bytes())
     ))?;
-    if geometry.chunk_bytes != Geometry::CHUNK_BYTES_DEFAULT {
-        say(format_args!(
-            "its chunks have {} bytes: tell the proxy so (store.chunk), or it begins the store anew",
-            geometry.chunk_bytes
-        ))?;
-    }
     say(format_args!(
         "use it: loligo serve --store {}",
         path.display()

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use proxy::stored::predicate_name;
 use serde_json::{Value, json};
-use store::{CheckpointSummary, FORMAT_VERSION, State};
+use store::{CheckpointSummary, FORMAT_VERSION, Figures, State};
 
 use super::args::InspectFlags;
 use super::opened::ReadStore;
@@ -101,6 +101,12 @@ fn as_json(store: &ReadStore) -> Value {
             "oldest": region(summary.journal.oldest),
             "newest": region(summary.journal.newest),
         },
+        "space": space(store).map(|figures| json!({
+            "records": figures.records,
+            "live_bytes": figures.live_bytes,
+            "dead_bytes": figures.dead_bytes,
+            "never_written_bytes": figures.never_written_bytes,
+        })),
         "start": {
             "words": recovered.words,
             "records": recovered.records,
@@ -154,6 +160,18 @@ fn as_text(store: &ReadStore, path: &str) -> String {
             show::size(geometry.region_bytes())
         ),
     );
+    if let Some(figures) = space(store) {
+        row(
+            "space",
+            format!(
+                "{} live in {}, {} dead, {} never written",
+                show::size(figures.live_bytes),
+                show::count(figures.records, "record"),
+                show::size(figures.dead_bytes),
+                show::size(figures.never_written_bytes)
+            ),
+        );
+    }
     let policy = match superblock.policy {
         0 => "second-chance: room is made region by region, in the order of writing",
         _ => "room is made object by object; by which rule the proxy's settings say",
@@ -177,6 +195,12 @@ fn as_text(store: &ReadStore, path: &str) -> String {
         row("", format!("{} to scan", show::size(recovered.scan_bytes)));
     }
     out
+}
+
+/// What the data area holds; unknown until what a start would scan has been scanned.
+fn space(store: &ReadStore) -> Option<Figures> {
+    let all_known = store.inspection.recovery().is_none();
+    all_known.then(|| store.inspection.figures())
 }
 
 fn checkpoint(store: &ReadStore) -> String {

@@ -9,8 +9,7 @@
 //! | verify | `verify` | to read |
 //! | rm | `rm` | alone, to write |
 //!
-//! Who reads has `store::Inspection`, which cannot write, on a device opened for reading, which cannot be written: a store
-//! is the same before and after. `opened` does the opening, `stored` knows keys, `show` how things look.
+//! Commands that read use `store::Inspection`, which cannot write, on a device that is opened for reading: the store stays as it is. `opened` does the opening, `stored` knows keys, `show` how things look.
 //!
 //! Results go to standard output, everything else (progress, warnings, errors) to standard error. No colours.
 

@@ -207,7 +207,7 @@ fn superblock(device: &Device) -> Result<Superblock, Failure> {
             let what = if blank {
                 "there is no store here yet".to_owned()
             } else {
-                format!("{reason} in both its copies, nothing can be read")
+                format!("{reason}, and nothing of it can be read")
             };
             let force = if blank { "" } else { " --force" };
             return Err(unusable(format!(

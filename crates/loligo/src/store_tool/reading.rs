@@ -13,7 +13,7 @@ use super::opened::ReadStore;
 
 /// Read of each record at first; few keys and metadata are longer.
 const HEAD_BYTES: usize = 4096;
-/// Read though nobody wants it, rather than beginning another read.
+/// A gap this short is read through rather than beginning another read.
 const GAP_BYTES: u64 = 64 << 10;
 /// One read.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -97,7 +97,7 @@ impl ReadStore {
             .map_err(|_| NoHead::Device)?;
         match self.inspection.peek(place, &bytes) {
             Ok(Peek::Head(head)) => Ok(head),
-            // It changed its mind: not what a file does that nobody writes.
+            // It needs more again: the bytes changed between the two reads.
             Ok(Peek::Needs(_)) => Err(NoHead::Corrupt(Corrupt::Length)),
             Err(corrupt) => Err(NoHead::Corrupt(corrupt)),
         }

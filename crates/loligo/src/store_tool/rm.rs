@@ -1,4 +1,4 @@
-//! `loligo store rm`: invalidates, durably, in a store that nobody has open.
+//! `loligo store rm`: invalidates, durably, in a store that is not open elsewhere.
 //!
 //! What is removed is noted in the store's log, as a running proxy would, so it holds for records that only a scan would
 //! find, too. The space is used again when its turn comes.
@@ -28,26 +28,20 @@ pub fn rm(flags: &RmFlags) -> Result<(), Failure> {
             ))
         })?),
     };
-    let prefix = match (&key, &what.prefix) {
-        // The same URL under the rules of particular listeners and routes.
-        (Some(key), _) => [&key[..], b"\t"].concat(),
-        (None, Some(prefix)) => key_of_prefix(prefix),
-        (None, None) => Vec::new(),
-    };
-    let found = change(&flags.path, |store| {
-        let mut handles = Vec::new();
-        let found = key.as_ref().and_then(|key| {
+    let prefix = what.prefix.as_deref().map(key_of_prefix);
+    let found = change(&flags.path, |store| match &key {
+        // However it was reached, and in all its variants.
+        Some(key) => {
             let invalidated = store.invalidate(store.hasher().hash(key));
-            handles.push(invalidated.handle);
             // Before a scan, not to be known does not mean not to be there.
             let all_known = store.recovery().is_none();
-            (invalidated.indexed || all_known).then_some(invalidated.indexed)
-        });
-        let matching = store.invalidate_matching(PREFIX, &prefix);
-        (
-            matching.map(|handle| handles.push(handle)).map(|()| found),
-            handles,
-        )
+            let found = (invalidated.indexed || all_known).then_some(invalidated.indexed);
+            (Ok(found), vec![invalidated.handle])
+        }
+        None => match store.invalidate_matching(PREFIX, &prefix.unwrap_or_default()) {
+            Ok(handle) => (Ok(None), vec![handle]),
+            Err(error) => (Err(error), Vec::new()),
+        },
     })?;
     let found = found.map_err(|error| Failure::wanting(format!("{name}: {error}")))?;
     if flags.json {
@@ -55,7 +49,7 @@ pub fn rm(flags: &RmFlags) -> Result<(), Failure> {
     }
     match found {
         Some(false) => say(format_args!(
-            "{name}: nothing known under just this URL; whatever there was is not valid any more"
+            "{name}: nothing known under this URL; whatever there was is not valid any more"
         )),
         _ => say(format_args!("{name}: removed")),
     }

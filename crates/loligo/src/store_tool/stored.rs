@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use fields::Fields;
 use httpcache::{UnixMillis, VaryList};
-use proxy::stored::{KEY_PREFIX, Large, Object, fragment_key, variant_key};
+use proxy::stored::{KEY_PREFIX, Large, Object, fragment_key, hash_of_key, variant_key};
 use serde_json::{Value, json};
 use store::{Inspection, KeyHash, ObjectTotal, RecordHead};
 
@@ -17,7 +17,7 @@ use super::show;
 pub struct Key<'a> {
     /// The URI.
     pub uri: &'a [u8],
-    /// Under whose rules it was fetched, if that matters.
+    /// How it was reached, if that matters.
     pub tag: Option<&'a [u8]>,
     /// Of a variant: salt and selecting values.
     pub variant: Option<(u64, &'a [u8])>,
@@ -68,7 +68,7 @@ pub fn key_of_variant(
     for (name, value) in fields {
         request.push(name.as_bytes(), value.as_bytes());
     }
-    variant_key(resource, marker.salt, &marker.list, &request)
+    variant_key(resource, marker.salt, &marker.list, &request, b"")
 }
 
 /// The request fields that select among the variants behind a marker.
@@ -124,7 +124,7 @@ pub fn fragments_there(inspection: &Inspection, key: &[u8], total: &ObjectTotal)
     let hasher = inspection.hasher();
     let is_there = |number: &u32| {
         let key = fragment_key(key, total.fetch_id, *number);
-        inspection.find(hasher.hash(&key)).is_some()
+        inspection.find(hash_of_key(hasher, &key)).is_some()
     };
     (0..total.fragments).filter(is_there).count() as u32
 }

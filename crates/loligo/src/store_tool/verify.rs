@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use proxy::stored::fragment_key;
+use proxy::stored::{fragment_key, hash_of_key};
 use serde_json::{Value, json};
 use store::{Corrupt, KeyHash, ObjectTotal, Place, RecordParts};
 
@@ -24,7 +24,7 @@ use super::{Failure, say, show};
 
 /// Bytes of one read, unless a record is longer.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// Read though nobody wants it, rather than beginning another read.
+/// A gap this short is read through rather than beginning another read.
 const GAP_BYTES: u64 = 256 << 10;
 /// Windows read and not yet verified.
 const AHEAD_MAX: usize = 2;
@@ -161,10 +161,11 @@ fn check_window(store: &ReadStore, window: Window, report: &mut Report, all: &mu
         let reason = match &bytes {
             Err(fault) => fault.to_string(),
             Ok(bytes) => match inspection.decode(place, bytes) {
-                Ok((hash, parts)) => {
+                Ok((hash, parts)) if hash_of_key(inspection.hasher(), &parts.key) == hash => {
                     all.take(hash, parts, report);
                     continue;
                 }
+                Ok(_) => Corrupt::Hash.to_string(),
                 Err(Corrupt::Invalidated) => {
                     report.purged += 1;
                     continue;
@@ -207,7 +208,7 @@ fn check_objects(store: &ReadStore, report: &mut Report, all: &Fragmented) {
             None => report.incomplete += 1,
             Some(bytes) if bytes == total.bytes => {}
             Some(bytes) => {
-                let Some(place) = inspection.find(hasher.hash(key)) else {
+                let Some(place) = inspection.find(hash_of_key(hasher, key)) else {
                     continue;
                 };
                 report.damage(

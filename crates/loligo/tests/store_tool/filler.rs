@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use httpcache::{Standing, StandingFlags, UnixMillis};
-use proxy::stored::{Object, fragment_key, variant_key};
+use proxy::stored::{Object, fragment_key, hash_of_key, name_of_key, variant_key};
 use store::{
     Found, Fragment, Geometry, Identity, KeyHash, NewRecord, ObjectTotal, OpenPlan, Outcome,
     Settings, Store, Superblock, WorkOp,
@@ -97,7 +97,7 @@ impl Filler {
     fn object(&self, key: &[u8], primary: KeyHash, lifetime_s: u32) -> Object {
         Object {
             key: Bytes::copy_from_slice(key),
-            hash: self.store.hasher().hash(key),
+            hash: hash_of_key(self.store.hasher(), key),
             primary,
             status: 200,
             standing: Standing {
@@ -115,10 +115,11 @@ impl Filler {
         }
     }
 
+    /// `url`: with its tag, if it has one.
     pub fn put(&self, url: &str, lifetime_s: u32, body: &[u8]) {
-        let key = format!("GET {url}");
-        let primary = self.store.hasher().hash(key.as_bytes());
-        self.put_key(key.as_bytes(), primary, lifetime_s, body);
+        let key = format!("GET {url}").into_bytes();
+        let primary = self.store.hasher().hash(name_of_key(&key));
+        self.put_key(&key, primary, lifetime_s, body);
     }
 
     fn put_key(&self, key: &[u8], primary: KeyHash, lifetime_s: u32, body: &[u8]) {
@@ -139,13 +140,13 @@ impl Filler {
     /// A variant for requests with this Accept-Encoding.
     pub fn put_variant(&self, url: &str, encoding: &str, body: &[u8]) {
         let resource = format!("GET {url}").into_bytes();
-        let primary = self.store.hasher().hash(&resource);
+        let primary = self.store.hasher().hash(name_of_key(&resource));
         let began = self.store.sequence();
         let list = b"accept-encoding";
         let marker = self.store.set_marker(primary, list, began).unwrap();
         let mut request = fields::Fields::new();
         request.push(b"Accept-Encoding", encoding.as_bytes());
-        let key = variant_key(&resource, marker.salt, list, &request);
+        let key = variant_key(&resource, marker.salt, list, &request, b"");
         self.put_key(&key, primary, 60, body);
     }
 
@@ -153,7 +154,7 @@ impl Filler {
     pub fn put_large(&self, url: &str, body: &[u8], size: usize) {
         let key = format!("GET {url}").into_bytes();
         let hasher = self.store.hasher();
-        let primary = hasher.hash(&key);
+        let primary = hasher.hash(name_of_key(&key));
         let (fetch_id, began) = (77, self.store.sequence());
         let bare = NewRecord {
             hash: primary,

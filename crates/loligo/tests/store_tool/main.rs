@@ -157,6 +157,10 @@ fn a_new_store_is_empty_and_whole() {
     let said = loligo(&["inspect", place.name(), "--json"]).ok().json();
     assert_eq!(said["state"], "open");
     assert_eq!(said["start"]["scan_bytes"], 0);
+    assert_eq!(
+        said["space"]["never_written_bytes"],
+        said["geometry"]["data_bytes"]
+    );
 }
 
 #[test]
@@ -208,6 +212,17 @@ fn everything_is_listed_after_a_stop_and_after_a_crash() {
         assert_eq!(said["log"]["markers"], 1);
         assert_eq!(said["start"]["scan_bytes"] == 0, cleanly, "{said}");
         assert!(said["journal"]["opened"].as_u64().unwrap() > 0);
+        if cleanly {
+            let bytes = |name: &str| said["space"][name].as_u64().unwrap();
+            let parts = ["live_bytes", "dead_bytes", "never_written_bytes"].map(bytes);
+            assert_eq!(
+                parts.iter().sum::<u64>(),
+                said["geometry"]["data_bytes"].as_u64().unwrap()
+            );
+            assert!(parts[0] > 100_000 && parts[2] > 0, "{said}");
+        } else {
+            assert_eq!(said["space"], Value::Null, "not known before the scan");
+        }
         let text = loligo(&["inspect", place.name()]).ok().text;
         assert!(text.contains("1 URL with variants"), "{text}");
         for jargon in ["kind ", "sequence", "epoch", "generation", "marker"] {
@@ -352,6 +367,50 @@ fn what_is_removed_stays_away() {
     }
 }
 
+/// What was reached by routes and by listeners with rules of their own is found under its URL, and goes with it.
+#[test]
+fn tags_are_shown_asked_for_and_removed_with_their_url() {
+    let place = Place::empty();
+    let filler = Filler::open(&place.path);
+    filler.put("http://h/a\thttp://origin:80", 60, b"by the route");
+    filler.put_large("http://h/large\thttp://origin:80", &large(), 30_000);
+    filler.put_variant("http://h/v\t0123456789abcdef", "gzip", b"zipped");
+    filler.put_variant("http://h/v", "gzip", b"public");
+    filler.close();
+    let said = loligo(&["ls", place.name()]).ok().text;
+    assert!(said.contains("http://h/a [tag http://origin:80]"), "{said}");
+    let tags: Vec<Value> = place.ls().iter().map(|line| line["tag"].clone()).collect();
+    let route = Value::from("http://origin:80");
+    let listener = Value::from("0123456789abcdef");
+    assert_eq!(tags, [route.clone(), route, listener, Value::Null]);
+    loligo(&["verify", place.name()]).ok();
+
+    let get = |rest: &[&str]| {
+        let arguments = [&["get", place.name(), "--body"], rest].concat();
+        loligo(&arguments)
+    };
+    for tag in [&[][..], &["--tag", "http://origin:80"]] {
+        assert_eq!(
+            get(&[&["http://h/a"], tag].concat()).ok().text,
+            "by the route"
+        );
+    }
+    get(&["http://h/a", "--tag", "http://other:80"]).fails(1, "not in the store");
+    let path = place.path.with_extension("out");
+    get(&["http://h/large", "-o", path.to_str().unwrap()]).ok();
+    assert!(std::fs::read(path).unwrap() == large());
+    let gzip = ["http://h/v", "--variant", "Accept-Encoding: gzip"];
+    assert_eq!(get(&gzip).ok().text, "public");
+    let tagged = [&gzip[..], &["--tag", "0123456789abcdef"]].concat();
+    assert_eq!(get(&tagged).ok().text, "zipped");
+
+    for url in ["http://h/v", "http://h/a", "http://h/large"] {
+        let said = loligo(&["rm", place.name(), url, "--json"]).ok().json();
+        assert_eq!(said["found"], true, "{url}");
+        assert!(!place.urls().iter().any(|left| left == url));
+    }
+}
+
 #[test]
 fn a_store_in_use_is_left_alone() {
     let place = Place::full(true);
@@ -402,11 +461,16 @@ fn what_is_no_store_of_this_version_is_told_apart() {
         std::fs::write(&place.path, bytes).unwrap();
         place.name()
     };
-    let older = with(|bytes| [0, 32 << 10].into_iter().for_each(|at| bytes[at + 8] = 1));
+    let newer = with(|bytes| [0, 32 << 10].into_iter().for_each(|at| bytes[at + 8] = 99));
     for command in ["inspect", "ls", "verify"] {
-        loligo(&[command, older]).fails(2, "the store has format version 1, this program");
+        loligo(&[command, newer]).fails(2, "the store has format version 99, this program");
     }
-    loligo(&["init", older]).fails(2, "another format version");
+    loligo(&["init", newer]).fails(2, "another format version");
+    let older = with(|bytes| [0, 32 << 10].into_iter().for_each(|at| bytes[at + 8] = 3));
+    for command in ["inspect", "ls", "verify"] {
+        loligo(&[command, older]).fails(2, "an older Loligo wrote it, in a format that");
+    }
+    loligo(&["init", older]).fails(2, "a Loligo store here; nothing was written");
     let cut = with(|bytes| bytes.truncate(9 << 20));
     loligo(&["inspect", cut]).fails(2, "it was cut");
     let damaged = with(|bytes| [0, 32 << 10].into_iter().for_each(|at| bytes[at + 30] ^= 1));

@@ -320,6 +320,6 @@ DELETE /cache?tag=TAG      forgets all with TAG in Surrogate-Key or Cache-Tag
 DELETE /cache?url=URL&soft=1  makes it stale instead; with prefix= and tag= too";
 
 #[cfg(test)]
-mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;

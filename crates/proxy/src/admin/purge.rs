@@ -2,7 +2,7 @@
 //!
 //! | what | how |
 //! |---|---|
-//! | one URL, in all its variants | each key it may have, by its hash (`Shared::invalidate`) |
+//! | one URL, in all its variants | each name it may be stored under, by its hash (`Shared::invalidate`) |
 //! | all URLs that begin so | a predicate (`crate::cache::predicate`) |
 //! | all that carry a tag (`Surrogate-Key`, `Cache-Tag`) | a predicate |
 //! | *soft*: not gone, but stale | for one URL a mark beside its record (`Shared::doubt`), else a predicate |
@@ -15,7 +15,8 @@
 //! answer is 503 with `"durable": false`: purged until the next crash, so ask again. If there is no room for one more predicate the
 //! answer is that too, with a reason: ask again. Of a prefix that makes several predicates the first may have been taken by then.
 //!
-//! The URL is taken as the client's (`http://www.example.org/a` on a reverse listener) and as the origin's.
+//! The URL is taken as the client's (`http://www.example.org/a` on a reverse listener) and as the origin's, as it was typed and as the
+//! rules cut its query. All that is stored under these names goes, whichever listener stored it, also one that is no more.
 //!
 //! Not known here: who may purge.
 
@@ -111,10 +112,10 @@ pub async fn purge(
         soft: order.soft,
         ..Purged::default()
     };
-    let (mut keys, mut predicates) = (Vec::new(), Vec::new());
+    let (mut stored_as, mut predicates) = (Vec::new(), Vec::new());
     match order.what {
         What::Url => {
-            keys = target::keys_of_url(listeners, &order.text, order.names).ok_or(NO_URL)?;
+            stored_as = target::names_of_url(listeners, &order.text, order.names).ok_or(NO_URL)?;
             (done.url, done.purged) = (text, Some(false));
         }
         What::Prefix => {
@@ -122,7 +123,8 @@ pub async fn purge(
             predicates.extend(prefixes.into_iter().map(About::Prefix));
             if order.text.contains('?') {
                 // What rules have made of such a URL has lost its query, or some of it.
-                keys = target::keys_of_url(listeners, &order.text, order.names).unwrap_or_default();
+                let names = target::names_of_url(listeners, &order.text, order.names);
+                stored_as = names.unwrap_or_default();
             }
             done.prefix = text;
         }
@@ -134,8 +136,8 @@ pub async fn purge(
     let mut handles = Vec::new();
     let mut found = false;
     let now = UnixMillis(shared.clock.now().as_millis() as u64);
-    for key in keys {
-        let primary = shared.hasher().hash(&key);
+    for name in stored_as {
+        let primary = shared.hasher().hash(&name);
         let (there, handle) = match order.soft {
             true => shared.doubt(primary, now),
             false => shared.invalidate(primary),
@@ -412,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_purged_under_every_key_it_may_have() {
+    fn a_url_is_purged_under_every_name_it_may_have() {
         let origin = OriginUrl {
             tls: false,
             host: "origin.example".into(),
@@ -422,7 +424,7 @@ mod tests {
         let address = "127.0.0.1:80".parse().unwrap();
         let shared = testing::shared_with(vec![Listener::reverse(address, Vec::new(), origin)]);
         let listeners = worker::listener_states(&shared);
-        let keys: Vec<_> = target::keys_of_url(&listeners, "http://www.example/a", Names::All)
+        let keys: Vec<_> = target::names_of_url(&listeners, "http://www.example/a", Names::All)
             .unwrap()
             .iter()
             .map(|key| shared.hasher().hash(key))

@@ -28,9 +28,13 @@ pub fn shared() -> Arc<Shared> {
     shared_with(vec![Listener::forward(address, Vec::new())])
 }
 
-/// With these listeners, two workers' counters and no disk.
+/// With these listeners.
 pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
-    let mut plan = Plan::with_listeners(listeners);
+    shared_of(Plan::with_listeners(listeners))
+}
+
+/// With an admin interface, two workers' counters and no disk.
+pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
     plan.admin = Some(plan::Admin {
         address: "127.0.0.1:3129".parse().unwrap(),
         allow: Vec::new(),

@@ -166,7 +166,7 @@ fn purges_say_whether_anything_was_there() {
         String::from_utf8(answer.body).unwrap()
     };
     assert!(purge().contains("\"purged\": false"));
-    let keys = crate::request::target::keys_of_url(
+    let keys = crate::request::target::names_of_url(
         &admin.listeners,
         "http://h/a",
         crate::request::target::Names::All,

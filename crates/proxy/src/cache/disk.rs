@@ -33,7 +33,7 @@ use crate::{
     deadline::{Deadlines, Elapsed},
     plan::{LocalityMode, Storing},
     record::metrics::{self, Counters},
-    request::target,
+    request::key::{fragment_key, server_of_key},
 };
 
 /// The stores on this worker's rings.
@@ -107,12 +107,14 @@ impl Waits {
 }
 
 /// Why a record that was to be read is not there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unread {
     /// It is not, or not any more, or it is damaged.
     Absent,
     /// The device did not give it in time.
     GivenUp,
+    /// What is there has another key of the same hash: this one. It is of another tag.
+    Other(Bytes),
 }
 
 /// Is it read by an answer that has begun, and so may be dead to all others?
@@ -192,11 +194,16 @@ impl DiskIo {
     }
 
     /// The object stored under exactly this key, by one read.
-    pub async fn load(&self, primary: KeyHash, hash: KeyHash, key: &[u8]) -> Option<Loaded> {
+    pub async fn load(
+        &self,
+        primary: KeyHash,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Result<Loaded, Unread> {
         let start = Instant::now();
         let waits = Waits::ForAWhile;
         let found = self.read_record(primary, hash, waits, IsNeeded::No);
-        let found = found.await.ok()?;
+        let found = found.await?;
         let swap_in = found.from_device.then(|| SwapIn {
             start,
             end: Instant::now(),
@@ -378,12 +385,11 @@ impl DiskIo {
         let parts = parts.ok_or(Unread::Absent)?;
         let mut beside = companions;
         if !beside.is_empty() {
-            let server = target::server_of_key(&parts.key);
+            let server = server_of_key(&parts.key);
             let owner = self.set.owner(parts.primary);
             // What another store has taken over since may have been purged there, unknown to this one.
             beside.retain(|it| {
-                target::server_of_key(&it.parts.key) == server
-                    && self.set.owner(it.parts.primary) == owner
+                server_of_key(&it.parts.key) == server && self.set.owner(it.parts.primary) == owner
             });
         }
         Ok(Found {
@@ -446,8 +452,11 @@ impl DiskIo {
         key: &[u8],
         found: Found,
         swap_in: Option<SwapIn>,
-    ) -> Option<Loaded> {
-        let object = object_of(hash, key, found.parts.clone())?;
+    ) -> Result<Loaded, Unread> {
+        if found.parts.key != key {
+            return Err(Unread::Other(found.parts.key));
+        }
+        let object = object_of(hash, found.parts.clone()).ok_or(Unread::Absent)?;
         let now = self.now();
         if object.standing.is_of_use(now) {
             self.renew(primary, found.renewal, &found.parts);
@@ -461,14 +470,14 @@ impl DiskIo {
         } in found.beside
         {
             let is_whole = parts.fragment.is_none() && parts.total.is_none() && !parts.doubted;
-            let object = is_whole.then(|| object_of(hash, &parts.key, parts.clone()));
+            let object = is_whole.then(|| object_of(hash, parts.clone()));
             if let Some(object) = object.flatten().filter(|o| o.standing.is_fresh(now)) {
                 self.renew(primary, renewal, &parts);
                 beside.push(object);
             }
         }
         metrics::add(&self.counters.disk_companions, beside.len() as u64);
-        Some(Loaded {
+        Ok(Loaded {
             object,
             swap_in,
             beside,
@@ -486,8 +495,7 @@ impl DiskIo {
         let member = self.member(primary);
         let waits = Waits::ForAWhile;
         let found = self.read_pinned(member, guard, waits, IsNeeded::No).await?;
-        let loaded = self.loaded(primary, hash, key, found, None);
-        loaded.ok_or(Unread::Absent)
+        self.loaded(primary, hash, key, found, None)
     }
 
     fn verified(
@@ -573,7 +581,7 @@ impl DiskIo {
             return 0;
         }
         // A 0 would mean none.
-        self.set.hasher().hash(target::server_of_key(key)).0 | 1
+        self.set.hasher().hash(server_of_key(key)).0 | 1
     }
 
     fn insert(&self, record: &NewRecord<'_>) -> bool {
@@ -764,11 +772,8 @@ const NOT_AGAIN_FOR: Duration = Duration::from_secs(5);
 /// How long it waits at most; then the store decides whether it takes more.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
 
-/// The object in a record, if it is the one asked for.
-fn object_of(hash: KeyHash, key: &[u8], parts: RecordParts) -> Option<Object> {
-    if parts.key != key {
-        return None; // another key with the same hash
-    }
+/// The object in a record.
+fn object_of(hash: KeyHash, parts: RecordParts) -> Option<Object> {
     let large = parts.total.map(|t| Large {
         fetch_id: t.fetch_id,
         fragments: t.fragments,
@@ -781,16 +786,6 @@ fn object_of(hash: KeyHash, key: &[u8], parts: RecordParts) -> Option<Object> {
         object.standing.expire();
     }
     Some(object)
-}
-
-/// The key of a fragment: that of the object, the fetch, the number. No URI holds a NUL.
-pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
-    let mut out = Vec::with_capacity(key.len() + 13);
-    out.extend_from_slice(key);
-    out.push(0);
-    out.extend_from_slice(&fetch_id.to_le_bytes());
-    out.extend_from_slice(&number.to_le_bytes());
-    out
 }
 
 #[cfg(test)]

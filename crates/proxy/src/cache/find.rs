@@ -1,6 +1,8 @@
 //! Looking up what is stored for a request: in memory, then on disk.
 //!
-//! Under the key or, where the marker says that the answer varies, under the variant's. What comes from disk is promoted.
+//! Under the key or, where the marker says that there are variants, under the variant's. What comes from disk is promoted.
+//! Where another tag's response lies under the key's hash, and somebody may still ask for it, the request is told so
+//! ([`Wanted::is_contested`]): what is fetched for it is stored as a variant then, and both are kept.
 //! The invalidation sequence is noted before the look-up, so that whoever uses the find later can tell whether it
 //! was purged meanwhile.
 //!
@@ -12,8 +14,12 @@ use profile::Class;
 use store::{KeyHash, Sequence};
 
 use crate::{
-    cache::disk::SwapIn, cache::memory::Resident, cache::object::Object,
-    cache::variant::variant_key, request::wanted::Wanted, state::Worker,
+    cache::disk::{SwapIn, Unread},
+    cache::memory::Resident,
+    cache::object::Object,
+    request::key::{self, variant_key},
+    request::wanted::Wanted,
+    state::Worker,
 };
 
 /// A stored response, and what was so when it was looked up.
@@ -73,16 +79,27 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     };
     // What was judged by other fields than count here is as good as not there.
     let is_foreign = |object: &Object| wanted.is_foreign(&object.standing);
-    if let Some(resident) = shared.memory.get(wanted.primary, &wanted.key) {
+    // What a rule adds is in the keys of variants only.
+    let may_be_direct = wanted.extras.is_empty();
+    wanted.is_contested.set(false);
+    let is_in_use = |other: &[u8]| key::is_in_use(other, &shared.plan, worker.hasher);
+    if may_be_direct && let Some(resident) = shared.memory.get(wanted.primary, &wanted.key) {
         return (!is_foreign(&resident.object)).then(|| in_memory(resident));
     }
-    let mut variant;
+    let variant;
     let (hash, key): (KeyHash, &[u8]) = match shared.store.marker(wanted.primary) {
-        None => (wanted.primary, &wanted.key),
+        None if !may_be_direct => return None,
+        None => {
+            if let Some(other) = shared.memory.other_key(wanted.primary, &wanted.key) {
+                wanted.is_contested.set(is_in_use(&other));
+                return None;
+            }
+            (wanted.primary, &wanted.key)
+        }
         Some(marker) => {
             *vary_miss = true;
-            variant = variant_key(&wanted.key, marker.salt, &marker.list, &wanted.request);
-            variant.extend_from_slice(&wanted.extras);
+            let (salt, list) = (marker.salt, &marker.list);
+            variant = variant_key(&wanted.key, salt, list, &wanted.request, &wanted.extras);
             let hash = worker.hasher.hash(&variant);
             if let Some(resident) = shared.memory.get(hash, &variant) {
                 return (!is_foreign(&resident.object)).then(|| in_memory(resident));
@@ -95,7 +112,11 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     let (object, swap_in, began) = match preloaded {
         Some(it) => (it.object, Some(it.swap_in), it.began),
         None => {
-            let loaded = disk.load(wanted.primary, hash, key).await?;
+            let loaded = disk.load(wanted.primary, hash, key).await;
+            if let Err(Unread::Other(other)) = &loaded {
+                wanted.is_contested.set(is_in_use(other));
+            }
+            let loaded = loaded.ok()?;
             shared.take_along(loaded.beside, began);
             (loaded.object, loaded.swap_in, began)
         }

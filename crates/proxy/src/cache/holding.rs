@@ -17,8 +17,9 @@ use httpcache::ByteRange;
 use store::{KeyHash, KeyHasher, Needed, Needs};
 
 use crate::{
-    cache::disk::{DiskIo, Waits, fragment_key},
+    cache::disk::{DiskIo, Waits},
     cache::object::Object,
+    request::key::fragment_key,
 };
 
 /// The fragments of one fetch that an answer needs, in the order in which it sends them.

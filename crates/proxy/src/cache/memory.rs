@@ -20,6 +20,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use bytes::Bytes;
 use hashbrown::HashTable;
 use httpcache::UnixMillis;
 use replacement::Lru;
@@ -134,6 +135,14 @@ impl MemoryTier {
             shard.lru.insert(slot);
         }
         Some(resident)
+    }
+
+    /// The key of the object with this hash, if it is another one.
+    pub fn other_key(&self, hash: KeyHash, key: &[u8]) -> Option<Bytes> {
+        let shard = self.shard(hash);
+        let resident = shard.slots[shard.find(hash)? as usize].as_ref()?;
+        let found = &resident.object.key;
+        (found != key).then(|| found.clone())
     }
 
     /// Puts an object in, replacing what has the same hash, unless `still_valid` says that it was invalidated

@@ -11,4 +11,3 @@ pub mod object;
 pub mod opening;
 pub mod predicate;
 pub mod preloaded;
-pub mod variant;

@@ -22,11 +22,11 @@ const META_FIXED_BYTES: usize = 16 + Standing::BYTES;
 /// A complete stored response. Cloning it shares the bytes.
 #[derive(Clone, Debug)]
 pub struct Object {
-    /// The full key: method, URI, and for a variant the selecting values.
+    /// The full key: method, URI, tag, and for a variant the selecting values.
     pub key: Bytes,
-    /// Hash of `key`.
+    /// Under which it is found: the primary, or of a variant the hash of `key`.
     pub hash: KeyHash,
-    /// Hash of the key without the variant: what a purge names.
+    /// Hash of the name in the key (`request::key`): what a purge names.
     pub primary: KeyHash,
     /// Status code of the stored response.
     pub status: u16,

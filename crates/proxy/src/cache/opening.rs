@@ -252,16 +252,17 @@ fn candidate(plan: &StorePlan, found: Option<Arc<Device>>) -> Result<Candidate, 
         Some(device) => device,
         None => device_at(plan)?,
     };
-    let chunk_bytes = plan.chunk_bytes.max(device.logical_block_bytes());
-    let geometry =
-        Geometry::plan(device.size(), chunk_bytes).map_err(|source| StoreError::Size {
-            path: path.clone(),
-            source,
-        })?;
     let mut first = vec![0; Superblock::BYTES];
     device
         .read_exact_sync(0, &mut first)
         .map_err(|source| StoreError::Io {
+            path: path.clone(),
+            source,
+        })?;
+    // A store keeps the chunks it was made with.
+    let chunk_bytes = OpenPlan::chunk_bytes(&first).max(device.logical_block_bytes());
+    let geometry =
+        Geometry::plan(device.size(), chunk_bytes).map_err(|source| StoreError::Size {
             path: path.clone(),
             source,
         })?;

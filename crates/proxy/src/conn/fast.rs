@@ -117,17 +117,17 @@ pub fn answer(
     };
     let mut key = worker.key.borrow_mut();
     key.clear();
-    if conn.listener.book.is_empty() {
-        place.write_key(&mut key);
+    let name_bytes = if conn.listener.book.is_empty() {
+        place.write_key(None, &mut key)
     } else {
         let ruled = place.ruled(&conn.listener.book, view.method);
         // What fields make a difference to is found through its marker.
         if ruled.bypass || ruled.shape.is_some_and(Shape::has_extras) {
             return Fast::NotHere;
         }
-        place.write_shaped_key(ruled.shape, &mut key);
-    }
-    let hash = worker.hasher.hash(&key);
+        place.write_key(ruled.shape, &mut key)
+    };
+    let hash = worker.hasher.hash(&key[..name_bytes]);
     let mut front = worker.front.borrow_mut();
     let Some(resident) = front.get(&worker.shared.memory, hash, &key) else {
         match &worker.disk {

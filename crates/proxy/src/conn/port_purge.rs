@@ -2,7 +2,8 @@
 //!
 //! `PURGE /path` with the site's name in Host purges that URL, as a client of this listener asks for it, in all its variants;
 //! on a forward listener the target is the whole URL. The listener's `purge-from` says which addresses may. All others are refused, and so
-//! are all where nothing is configured: a PURGE is never sent on, for an origin may obey it.
+//! are all where nothing is configured: a PURGE is never sent on, for an origin may obey it. It can name what clients of this
+//! listener can ask for; of that it takes what other listeners stored, too.
 //!
 //! | field | effect |
 //! |---|---|
@@ -60,7 +61,7 @@ pub async fn answer(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         let reason = "purging by expression is not served, but for one that ends in .* and has no other operator";
         return ex.refuse(501, reason, None).await;
     };
-    // A permit is for this listener: what only others serve stays.
+    // A permit is for what this listener serves: a URL that only others serve stays.
     match purge::purge(&ex.worker.shared, &[listener], &order).await {
         Ok(purged) => {
             metrics::add(&ex.worker.counters.purges, 1);

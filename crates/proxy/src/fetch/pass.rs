@@ -31,6 +31,7 @@ use crate::{
     request::body::{BodyError, Part},
     request::exchange::{Exchange, Said, forwarded},
     request::head,
+    request::key::{add_names, name_of_key},
     request::named::named_uris,
     request::onward,
     request::target,
@@ -112,8 +113,9 @@ fn is_one_of(response: &ResponseHead, asked: &[u8]) -> bool {
 /// How long the answer to an unsafe method waits for the disk to remember what it made untrue.
 const REMEMBER_MAX: Duration = Duration::from_secs(10);
 
-/// What is stored under the URIs an unsafe method wrote to is no longer true. It holds at once; and also after a crash
-/// from the moment the client sees the answer, if the disk takes it in time.
+/// What is stored under the URIs an unsafe method wrote to is no longer true, whichever listener stored it. It holds at once; and
+/// also after a crash from the moment the client sees the answer, if the disk takes it in time.
+//= rfc9111 §4.4   a cache MUST invalidate the target URI
 async fn invalidate(
     worker: &Worker,
     listener: &ListenerState,
@@ -126,12 +128,22 @@ async fn invalidate(
         return;
     }
     let shared = &worker.shared;
-    let mut handles = vec![shared.invalidate_stored(wanted.primary).1];
-    for other in named_uris(listener, wanted, &response.fields) {
-        for key in target::keys_beside(&wanted.key, &other, &listener.book) {
-            handles.push(shared.invalidate_stored(worker.hasher.hash(&key)).1);
+    let mut names = vec![name_of_key(&wanted.key).to_vec()];
+    let head = &wanted.head;
+    // As it was typed, too: under other rules that may be what it is stored under.
+    if let Ok(place) = target::locate(listener, "GET", &head.target, head.host.as_deref()) {
+        let mut typed = Vec::new();
+        let name_bytes = place.write_key(None, &mut typed);
+        typed.truncate(name_bytes);
+        if !names.contains(&typed) {
+            names.push(typed);
         }
     }
+    for uri in named_uris(listener, wanted, &response.fields) {
+        add_names(uri.as_bytes(), &listener.book, &mut names);
+    }
+    let invalidated = |name: &Vec<u8>| shared.invalidate_stored(worker.hasher.hash(name)).1;
+    let handles: Vec<_> = names.iter().map(invalidated).collect();
     if !shared.settle_if_answering(&handles, REMEMBER_MAX).await {
         metrics::add(&worker.counters.invalidations_not_durable, 1);
     }

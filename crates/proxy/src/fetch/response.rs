@@ -124,6 +124,8 @@ pub struct FetchRequest {
     pub met: Met,
     /// The request's part of the key of a variant, by rule.
     pub extras: Vec<u8>,
+    /// Another tag's response is stored under the name: this one becomes a variant.
+    pub is_contested: bool,
     /// The origin gets the client's conditions: there is nothing to validate, and a 304 is the client's.
     pub is_conditional: bool,
     /// The version in which it came.

@@ -21,7 +21,6 @@ use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, jud
 
 use crate::{
     cache::find::Found,
-    cache::variant,
     fetch::flight::{FirstEvent, FlightReader, Heard, Join},
     fetch::hit_for_pass::Party,
     fetch::response::FetchRequest,
@@ -29,6 +28,7 @@ use crate::{
     listener::ListenerState,
     record::metrics,
     request::exchange::Exchange,
+    request::key::{self, hash_of_key},
     request::wanted::Wanted,
     state::Worker,
 };
@@ -162,9 +162,7 @@ pub fn flight_key(worker: &Worker, wanted: &Wanted) -> Vec<u8> {
 }
 
 fn variant_key(wanted: &Wanted, salt: u64, list: &[u8]) -> Vec<u8> {
-    let mut key = variant::variant_key(&wanted.key, salt, list, &wanted.request);
-    key.extend_from_slice(&wanted.extras);
-    key
+    key::variant_key(&wanted.key, salt, list, &wanted.request, &wanted.extras)
 }
 
 /// What to look for company with after an answer that could not be had. Nothing: there is no use in that.
@@ -214,7 +212,7 @@ fn join_or_start(
     let began = || {
         let sequence = shared.store.sequence(wanted.primary);
         let is_served = || {
-            let resident = shared.memory.get(worker.hasher.hash(key), key)?;
+            let resident = shared.memory.get(hash_of_key(worker.hasher, key), key)?;
             let standing = &resident.object.standing;
             let verdict = judge(standing, directives, worker.now_ms());
             Some(matches!(verdict, Verdict::Fresh) && !wanted.is_foreign(standing))
@@ -282,6 +280,7 @@ pub fn fetch_request(
         key: wanted.key.clone(),
         met: wanted.met,
         extras: wanted.extras.clone(),
+        is_contested: wanted.is_contested.get(),
         stale: stale.map(|f| f.stored.object().clone()),
         stale_began: stale.map_or(0, |f| f.began),
     }

@@ -17,9 +17,9 @@ use store::{Fragment, KeyHash, Sequence};
 
 use crate::{
     cache::object::{self, Large, Object},
-    cache::variant::variant_key,
     fetch::flight::{Flight, Keeping},
     fetch::response::{FetchRequest, Response},
+    request::key::{name_of_key, variant_key},
     state::Worker,
 };
 
@@ -55,7 +55,7 @@ pub struct Place {
     pub key: Bytes,
     /// Its hash.
     pub hash: KeyHash,
-    /// Hash of the key without the variant.
+    /// Hash of the name in it.
     pub primary: KeyHash,
 }
 
@@ -381,7 +381,8 @@ impl Cut {
     }
 }
 
-/// The key the response is stored under: with Vary, through the marker that holds its list.
+/// The key the response is stored under: its own, or that of a variant, if it has Vary, a rule adds something, or the name is taken by
+/// a response of another tag. Variants are found through the marker that holds the list of selecting fields.
 pub fn place(
     worker: &Worker,
     began: Sequence,
@@ -389,7 +390,7 @@ pub fn place(
     response: &Fields,
 ) -> Option<Place> {
     let shared = &worker.shared;
-    let primary = worker.hasher.hash(&fetch_request.key);
+    let primary = (worker.hasher).hash(name_of_key(&fetch_request.key));
     let present = shared.store.marker(primary);
     let marker = match httpcache::vary_list(response).ok()? {
         Some(mut list) => {
@@ -411,9 +412,11 @@ pub fn place(
                 });
             resumed.or_else(|| shared.store.set_marker(primary, &bytes, began))?
         }
-        // Without Vary, but variants are known: an empty list makes this the only one. And what a rule makes part of the key is
-        // part of a variant's.
-        None if present.is_some() || !fetch_request.extras.is_empty() => {
+        // Without Vary, but variants are known: an empty list makes this the only one of its tag.
+        None if present.is_some()
+            || fetch_request.is_contested
+            || !fetch_request.extras.is_empty() =>
+        {
             shared.store.set_marker(primary, b"", began)?
         }
         None => {
@@ -424,16 +427,16 @@ pub fn place(
             });
         }
     };
-    // What was stored without Vary would be found first.
+    // What is stored directly would be found first.
     shared.memory.remove(primary);
     shared.store.of(primary).forget(primary);
-    let mut key = variant_key(
+    let key = variant_key(
         &fetch_request.key,
         marker.salt,
         &marker.list,
         &fetch_request.request,
+        &fetch_request.extras,
     );
-    key.extend_from_slice(&fetch_request.extras);
     Some(Place {
         hash: worker.hasher.hash(&key),
         key: key.into(),

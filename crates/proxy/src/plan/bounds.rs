@@ -1,298 +1,197 @@
-//! Bounds on what one party may use, and how long each wait may last: the part of a plan that is numbers alone.
+//! Bounds on what one party may use, how long each wait may last, and the caching rules that are a matter of choice.
+//!
+//! The comment of a setting is its sentence in the reference, `docs/configuration.md`.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use replacement::{AdmissionKind, Watermarks};
 use store::Replacement;
 
-use super::{Bounds, GIB, IoEngine, KIB, MIB, seconds};
+use super::setting::{Bounds, bytes, count, millis, seconds, settings, switch};
+use super::{GIB, IoEngine, KIB, MIB};
 
+/// Seconds of the longest time that a lifetime may be set to.
+pub(super) const YEAR: u64 = 365 * 86_400;
+
+settings! {
 /// Bounds on what one party may use.
-#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes of a request head; longer ones get 431.
-    pub head_bytes_max: usize,
-    /// Bytes of a response head; longer ones become 502.
-    pub response_head_bytes_max: usize,
-    /// Bytes of heads that are not complete, all together; beyond it the largest and slowest are given up.
-    pub head_buffer_bytes: u64,
-    /// Field lines of a head; more get 431 or 502.
-    pub fields_max: usize,
-    /// Bytes of a request target; longer ones get 414.
-    pub target_bytes_max: usize,
-    /// Bytes a second that a client must take of what there is for it, on the average of a minute; then its connection is reset. 0: none.
-    pub client_rate_min: u64,
-    /// Client connections of the process; further ones are closed at once and counted.
-    pub connections_max: usize,
-    /// Objects longer than this are passed through, not stored.
-    pub object_bytes_max: u64,
-    /// Objects longer than this are kept out of the memory tier.
-    pub memory_object_bytes_max: u64,
-    /// Bytes of bodies in flight between origins and clients, all transfers together.
-    pub transfer_buffer_bytes: u64,
-    /// Bytes one transfer may hold of that budget; then its origin is read no further until its readers catch up.
-    pub transfer_bytes_max: u64,
+    /// A request head; longer ones get 431, a longer target 414. The default is what HAProxy and Node.js take, and room for a Kerberos
+    /// ticket or many cookies. Larger where a browser is answered 431.
+    head_bytes_max: usize = bytes(4 * KIB, 16 * KIB, MIB),
+    /// A response head; longer ones become 502. Origins are trusted with more than clients: policies and cookies of large applications
+    /// make long heads.
+    response_head_bytes_max: usize = bytes(4 * KIB, 64 * KIB, MIB),
+    /// Heads that are not complete, and what comes behind requests, all together. Beyond it the largest and slowest are given up: 431
+    /// or 408 for clients, 502 for origins' answers. Heads that come whole take nothing of it. The default is a head of full length for each of
+    /// 4,096 clients at the same time.
+    head_buffer_bytes: u64 = bytes(MIB, 64 * MIB, 64 * GIB),
+    /// Bytes a second that a client must take, on the average of a minute in which there is something for it and it takes nothing;
+    /// then its connection is reset. Pauses of less than a minute, waiting for an origin and tunnels do not count. `0`: no such rule.
+    client_rate_min: u64 = count(0, 100, MIB),
+    /// Client connections. Without it the default is lowered to what the limit of open files (`ulimit -n`) bears. Beyond it new
+    /// clients are turned away at once, and counted.
+    connections_max: usize = count(1, 16 * KIB, MIB),
+    /// Longer objects are passed through, not stored.
+    object_bytes_max: u64 = bytes(KIB, GIB, 64 * GIB),
+    /// Longer objects are kept out of the memory tier.
+    memory_object_bytes_max: u64 = bytes(KIB, MIB, GIB),
+    /// Bodies on their way between origins and clients, all together, with the fragments of large objects that are read from disk for
+    /// them. Beyond it origins are read in small steps, and nothing more is stored. One transfer may hold a 64th of it; then its origin
+    /// is read no further until the readers catch up. When fragments take half of it, clients that stand still give back what is held for them.
+    transfer_buffer_bytes: u64 = bytes(4 * MIB, 256 * MIB, 64 * GIB),
     /// Requests that may wait on one shared fetch; further ones fetch themselves.
-    pub waiters_max: usize,
+    waiters_max: usize = count(0, 1024, 64 * KIB),
+}
+besides {
+    /// Field lines of a head; more get 431 or 502. The parser's scratch space has as many.
+    fields_max: usize = 128,
+    /// Bytes of a request target; longer ones get 414. As long as a head may be, at most [`Limits::TARGET_BYTES_MOST`].
+    target_bytes_max: usize = 16 * KIB as usize,
+    /// Bytes that one transfer may hold of `transfer_buffer_bytes`: a 64th.
+    transfer_bytes_max: u64 = 4 * MIB,
+}
 }
 
 impl Limits {
-    /// Range of `head_bytes_max`.
-    pub const HEAD_BYTES_MAX: Bounds<u64> = Bounds::new(4 * KIB, 16 * KIB, MIB);
-    /// Range of `response_head_bytes_max`.
-    pub const RESPONSE_HEAD_BYTES_MAX: Bounds<u64> = Bounds::new(4 * KIB, 64 * KIB, MIB);
-    /// Range of `head_buffer_bytes`. The default is a head of full length for each of 4,096 clients at the same time.
-    pub const HEAD_BUFFER_BYTES: Bounds<u64> = Bounds::new(MIB, 64 * MIB, 64 * GIB);
-    /// Range of `fields_max`; the parser's scratch space ends at `max`.
-    pub const FIELDS_MAX: Bounds<u64> = Bounds::new(16, 128, 128);
-    /// Range of `target_bytes_max`.
-    pub const TARGET_BYTES_MAX: Bounds<u64> = Bounds::new(256, 16 * KIB, 64 * KIB);
-    /// Range of `client_rate_min`.
-    pub const CLIENT_RATE_MIN: Bounds<u64> = Bounds::new(0, 100, MIB);
-    /// Range of `connections_max`. The command lowers the default to what the file limit (RLIMIT_NOFILE) bears.
-    pub const CONNECTIONS_MAX: Bounds<u64> = Bounds::new(1, 16 * KIB, MIB);
-    /// Range of `object_bytes_max`.
-    pub const OBJECT_BYTES_MAX: Bounds<u64> = Bounds::new(KIB, GIB, 64 * GIB);
-    /// Range of `memory_object_bytes_max`.
-    pub const MEMORY_OBJECT_BYTES_MAX: Bounds<u64> = Bounds::new(KIB, MIB, GIB);
-    /// Range of `transfer_buffer_bytes`.
-    pub const TRANSFER_BUFFER_BYTES: Bounds<u64> = Bounds::new(4 * MIB, 256 * MIB, 64 * GIB);
-    /// Range of `transfer_bytes_max`; at most `transfer_buffer_bytes`.
-    pub const TRANSFER_BYTES_MAX: Bounds<u64> = Bounds::new(64 * KIB, 4 * MIB, GIB);
-    /// Range of `waiters_max`.
-    pub const WAITERS_MAX: Bounds<u64> = Bounds::new(0, 1024, 64 * KIB);
-}
+    /// The longest target there may be.
+    pub const TARGET_BYTES_MOST: usize = 64 * KIB as usize;
 
-impl Default for Limits {
-    fn default() -> Self {
+    /// With what follows from what was set.
+    pub fn derived(self) -> Self {
         Limits {
-            head_bytes_max: Self::HEAD_BYTES_MAX.default as usize,
-            response_head_bytes_max: Self::RESPONSE_HEAD_BYTES_MAX.default as usize,
-            head_buffer_bytes: Self::HEAD_BUFFER_BYTES.default,
-            client_rate_min: Self::CLIENT_RATE_MIN.default,
-            fields_max: Self::FIELDS_MAX.default as usize,
-            target_bytes_max: Self::TARGET_BYTES_MAX.default as usize,
-            connections_max: Self::CONNECTIONS_MAX.default as usize,
-            object_bytes_max: Self::OBJECT_BYTES_MAX.default,
-            memory_object_bytes_max: Self::MEMORY_OBJECT_BYTES_MAX.default,
-            transfer_buffer_bytes: Self::TRANSFER_BUFFER_BYTES.default,
-            transfer_bytes_max: Self::TRANSFER_BYTES_MAX.default,
-            waiters_max: Self::WAITERS_MAX.default as usize,
+            target_bytes_max: self.head_bytes_max.min(Self::TARGET_BYTES_MOST),
+            transfer_bytes_max: self.transfer_buffer_bytes / 64,
+            ..self
         }
     }
 }
 
+settings! {
 /// How long each wait may last.
-#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timeouts {
     /// From the first byte of a request head to its last; then 408.
-    pub client_head: Duration,
-    /// Between requests on a kept-alive connection; then it is closed.
-    pub client_idle: Duration,
+    client_head: Duration = seconds(1, 30, 600),
+    /// Between requests on a kept-alive connection; then it is closed. Longer than that of a proxy in front.
+    client_idle: Duration = seconds(1, 65, 3600),
     /// Without a byte taken by the client; then the connection is cut.
-    pub client_write: Duration,
+    client_write: Duration = seconds(1, 60, 3600),
     /// Without a byte of a request body; then 408.
-    pub client_body: Duration,
-    /// For a connection to an origin, TLS included, over all its addresses; then 504.
-    pub connect: Duration,
-    /// From the end of the request to the end of the response's head, and as long again behind each interim response; then 504.
-    pub origin_first_byte: Duration,
+    client_body: Duration = seconds(1, 60, 3600),
+    /// For a connection to an origin, all its addresses and TLS included; then 504.
+    connect: Duration = seconds(1, 10, 120),
+    /// For the whole head of a response, and anew behind each interim one; then 504. Longer for origins that compute.
+    origin_first_byte: Duration = seconds(1, 60, 3600),
     /// Without a byte of a response body; then the transfer fails.
-    pub origin_idle_read: Duration,
+    origin_idle_read: Duration = seconds(1, 60, 3600),
     /// Without a byte of a request body taken by the origin; then 504.
-    pub origin_write: Duration,
-    /// For an unused origin connection in the pool.
-    pub pool_idle: Duration,
-    /// Without a byte either way in a tunnel or upgraded connection.
-    pub tunnel_idle: Duration,
-    /// For running requests after SIGTERM; then they are cut.
-    pub drain: Duration,
+    origin_write: Duration = seconds(1, 60, 3600),
+    /// Unused origin connections are closed after this. Shorter than the origin's own keep-alive time.
+    pool_idle: Duration = seconds(1, 60, 3600),
+    /// Without a byte either way in a tunnel or an upgraded connection.
+    tunnel_idle: Duration = seconds(1, 600, 86_400),
+    /// For running requests after SIGTERM, SIGINT or SIGQUIT; then they are cut.
+    drain: Duration = seconds(0, 30, 3600),
+}
+besides {}
 }
 
-impl Timeouts {
-    /// Range of `client_head`.
-    pub const CLIENT_HEAD: Bounds<Duration> = seconds(1, 30, 600);
-    /// Range of `client_idle`.
-    pub const CLIENT_IDLE: Bounds<Duration> = seconds(1, 65, 3600);
-    /// Range of `client_write`.
-    pub const CLIENT_WRITE: Bounds<Duration> = seconds(1, 60, 3600);
-    /// Range of `client_body`.
-    pub const CLIENT_BODY: Bounds<Duration> = seconds(1, 60, 3600);
-    /// Range of `connect`.
-    pub const CONNECT: Bounds<Duration> = seconds(1, 10, 120);
-    /// Range of `origin_first_byte`.
-    pub const ORIGIN_FIRST_BYTE: Bounds<Duration> = seconds(1, 60, 3600);
-    /// Range of `origin_idle_read`.
-    pub const ORIGIN_IDLE_READ: Bounds<Duration> = seconds(1, 60, 3600);
-    /// Range of `origin_write`.
-    pub const ORIGIN_WRITE: Bounds<Duration> = seconds(1, 60, 3600);
-    /// Range of `pool_idle`.
-    pub const POOL_IDLE: Bounds<Duration> = seconds(1, 60, 3600);
-    /// Range of `tunnel_idle`.
-    pub const TUNNEL_IDLE: Bounds<Duration> = seconds(1, 600, 86_400);
-    /// Range of `drain`.
-    pub const DRAIN: Bounds<Duration> = seconds(0, 30, 3600);
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Timeouts {
-            client_head: Self::CLIENT_HEAD.default,
-            client_idle: Self::CLIENT_IDLE.default,
-            client_write: Self::CLIENT_WRITE.default,
-            client_body: Self::CLIENT_BODY.default,
-            connect: Self::CONNECT.default,
-            origin_first_byte: Self::ORIGIN_FIRST_BYTE.default,
-            origin_idle_read: Self::ORIGIN_IDLE_READ.default,
-            origin_write: Self::ORIGIN_WRITE.default,
-            pool_idle: Self::POOL_IDLE.default,
-            tunnel_idle: Self::TUNNEL_IDLE.default,
-            drain: Self::DRAIN.default,
-        }
-    }
-}
-
+settings! {
 /// The caching rules that are a matter of choice; the rest is RFC 9111.
-#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CacheRules {
-    /// Percent of the time since Last-Modified for which a response without a lifetime is fresh (RFC 9111 §4.2.2).
-    pub heuristic_percent: u32,
+    /// A response that states no lifetime is fresh for this percentage of its age since Last-Modified (RFC 9111 §4.2.2). 0: not at all.
+    heuristic_percent: u32 = count(0, 10, 100),
     /// The most that rule may give.
-    pub heuristic_max: Duration,
-    /// The most any lifetime counts for.
-    pub ttl_max: Duration,
-    /// How long a response that says nothing, and whose Last-Modified gives no guess, is fresh; 0: not at all.
-    pub default_ttl: Duration,
-    /// How long an error response that says nothing is fresh; 0: only what the origin says.
-    pub negative_ttl: Duration,
-    /// How long a failure of the origin (500, 502, 503, 504) that says nothing is fresh; 0: only what the origin says.
-    pub error_ttl: Duration,
-    /// How long an origin that could not be connected to is not tried again; 0: it is tried for each request.
-    pub unreachable_ttl: Duration,
-    /// For how long after its lifetime a response may be served while it is revalidated, where the origin is silent; 0: not.
-    pub stale_while_revalidate: Duration,
-    /// The same while the origin fails; 0: only if it cannot be reached.
-    pub stale_if_error: Duration,
-    /// May responses with Set-Cookie be stored, where nothing else forbids it, and their cookies with them?
-    pub store_set_cookie: bool,
+    heuristic_max: Duration = seconds(0, 86_400, YEAR),
+    /// The most any stated lifetime counts for.
+    ttl_max: Duration = seconds(1, YEAR, YEAR),
+    /// How long a response is fresh that states no lifetime and has no Last-Modified to guess from, if it is no error. 0: it is not kept.
+    default_ttl: Duration = seconds(0, 0, YEAR),
+    /// How long an error that states no lifetime (404, 410 and the like) is fresh. 0: only as long as the origin says.
+    negative_ttl: Duration = seconds(0, 0, 3600),
+    /// How long a failure of the origin (500, 502, 503, 504) that states no lifetime is fresh. 0: only as long as the origin says.
+    error_ttl: Duration = seconds(0, 0, 3600),
+    /// An origin that could not be connected to is not tried again for this long; what is stored is served stale where that is
+    /// allowed. 0: it is tried for each request.
+    unreachable_ttl: Duration = seconds(0, 1, 60),
+    /// For so long after its lifetime a response is served at once while the origin is asked in the background, if the origin says
+    /// nothing of that. Not what the origin forbids to serve stale (must-revalidate, proxy-revalidate, s-maxage, no-cache), no errors, and
+    /// nothing that was never fresh. 0: not.
+    stale_while_revalidate: Duration = seconds(0, 0, YEAR),
+    /// The same if the origin answers 500, 502, 503 or 504, or cannot be reached; then it is the limit. 0: an error is passed on, and
+    /// what is stored is served, without limit, only if the origin cannot be reached.
+    stale_if_error: Duration = seconds(0, 0, YEAR),
+    /// Store responses with Set-Cookie where nothing else forbids it, and the cookies with them. Without it such a response is stored
+    /// only if the origin says `public` or `s-maxage`, and without its cookies, which only the client gets whose request brought them. Only
+    /// for origins whose cookies are the same for everybody.
+    store_set_cookie: bool = switch(false),
+}
+besides {}
 }
 
-impl CacheRules {
-    /// Range of `heuristic_percent`; 0: no heuristic freshness.
-    pub const HEURISTIC_PERCENT: Bounds<u64> = Bounds::new(0, 10, 100);
-    /// Range of `heuristic_max`.
-    pub const HEURISTIC_MAX: Bounds<Duration> = seconds(0, 86_400, 31_536_000);
-    /// Range of `ttl_max`.
-    pub const TTL_MAX: Bounds<Duration> = seconds(1, 31_536_000, 31_536_000);
-    /// Range of `default_ttl`.
-    pub const DEFAULT_TTL: Bounds<Duration> = seconds(0, 0, 31_536_000);
-    /// Range of `negative_ttl`.
-    pub const NEGATIVE_TTL: Bounds<Duration> = seconds(0, 0, 3600);
-    /// Range of `error_ttl`.
-    pub const ERROR_TTL: Bounds<Duration> = seconds(0, 0, 3600);
-    /// Range of `stale_while_revalidate`.
-    pub const STALE_WHILE_REVALIDATE: Bounds<Duration> = seconds(0, 0, 31_536_000);
-    /// Range of `stale_if_error`.
-    pub const STALE_IF_ERROR: Bounds<Duration> = seconds(0, 0, 31_536_000);
-    /// Range of `unreachable_ttl`.
-    pub const UNREACHABLE_TTL: Bounds<Duration> = seconds(0, 1, 60);
-}
-
-impl Default for CacheRules {
-    fn default() -> Self {
-        CacheRules {
-            heuristic_percent: Self::HEURISTIC_PERCENT.default as u32,
-            heuristic_max: Self::HEURISTIC_MAX.default,
-            ttl_max: Self::TTL_MAX.default,
-            default_ttl: Self::DEFAULT_TTL.default,
-            negative_ttl: Self::NEGATIVE_TTL.default,
-            error_ttl: Self::ERROR_TTL.default,
-            unreachable_ttl: Self::UNREACHABLE_TTL.default,
-            stale_while_revalidate: Self::STALE_WHILE_REVALIDATE.default,
-            stale_if_error: Self::STALE_IF_ERROR.default,
-            store_set_cookie: false,
-        }
-    }
-}
-
+settings! {
 /// Name resolution.
-#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dns {
-    /// Name servers; empty: the system's (/etc/resolv.conf). /etc/hosts counts either way.
-    pub servers: Vec<SocketAddr>,
     /// For one query to one server.
-    pub timeout: Duration,
-    /// Tries before a name counts as not resolvable (the answer owed is 502 or 504).
-    pub attempts: usize,
+    timeout: Duration = seconds(1, 3, 30),
+    /// Tries before a name counts as not resolvable; then 502 or 504.
+    attempts: usize = count(1, 2, 10),
     /// Answers are kept at least this long.
-    pub ttl_min: Duration,
+    ttl_min: Duration = seconds(0, 1, 3600),
     /// Answers are kept at most this long.
-    pub ttl_max: Duration,
+    ttl_max: Duration = seconds(1, 3600, 86_400),
     /// "No such name" is kept at most this long.
-    pub negative_ttl_max: Duration,
+    negative_ttl_max: Duration = seconds(0, 30, 3600),
     /// Names kept; the oldest make room.
-    pub names_max: usize,
+    names_max: usize = count(1, 4096, MIB),
+}
+besides {
+    /// Name servers; empty: the system's (/etc/resolv.conf). /etc/hosts counts either way.
+    servers: Vec<SocketAddr> = Vec::new(),
+}
 }
 
 impl Dns {
     /// The most name servers.
     pub const SERVERS_MAX: usize = 8;
-    /// Range of `timeout`.
-    pub const TIMEOUT: Bounds<Duration> = seconds(1, 3, 30);
-    /// Range of `attempts`.
-    pub const ATTEMPTS: Bounds<u64> = Bounds::new(1, 2, 10);
-    /// Range of `ttl_min`.
-    pub const TTL_MIN: Bounds<Duration> = seconds(0, 1, 3600);
-    /// Range of `ttl_max`.
-    pub const TTL_MAX: Bounds<Duration> = seconds(1, 3600, 86_400);
-    /// Range of `negative_ttl_max`.
-    pub const NEGATIVE_TTL_MAX: Bounds<Duration> = seconds(0, 30, 3600);
-    /// Range of `names_max`.
-    pub const NAMES_MAX: Bounds<u64> = Bounds::new(1, 4096, MIB);
 }
 
-impl Default for Dns {
-    fn default() -> Self {
-        Dns {
-            servers: Vec::new(),
-            timeout: Self::TIMEOUT.default,
-            attempts: Self::ATTEMPTS.default as usize,
-            ttl_min: Self::TTL_MIN.default,
-            ttl_max: Self::TTL_MAX.default,
-            negative_ttl_max: Self::NEGATIVE_TTL_MAX.default,
-            names_max: Self::NAMES_MAX.default as usize,
-        }
-    }
-}
-
+settings! {
 /// Connections to origins.
-#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolLimits {
-    /// Connections of one worker to one origin, in use and idle; further requests wait, at most `Timeouts::connect`.
-    pub per_origin_max: usize,
-    /// Idle connections one worker keeps to one origin; further ones are closed after use.
-    pub idle_per_origin_max: usize,
-    /// Idle connections one worker keeps in all; the longest unused makes room.
-    pub idle_max: usize,
+    /// Connections of one worker to one origin, in use and unused. A miss holds one until it is answered: so many, times the workers,
+    /// divided by the seconds a miss takes, get through each second. Without it the default is lowered to a worker's share of the open
+    /// files (`ulimit -n`) that `connections-max` leaves. Lower to protect a weak origin; requests beyond it wait, at most for
+    /// `timeouts.connect`. As many unused ones are kept, and to all origins together 2048, or this number if it is larger.
+    // At 50 ms a miss the default lets 20,000 misses a second through each worker, more than a core answers. Not more: what waits here is
+    // handed a warm connection, what does not wait opens a new one.
+    per_origin_max: usize = count(1, KIB, 16 * KIB),
+}
+besides {
+    /// Unused connections one worker keeps to one origin; further ones are closed after use. As many as may be in use: with 256 of them, each
+    /// wave of misses opened new ones.
+    idle_per_origin_max: usize = KIB as usize,
+    /// Unused connections one worker keeps in all; the longest unused makes room.
+    idle_max: usize = Self::IDLE_MAX,
+}
 }
 
 impl PoolLimits {
-    /// Range of `per_origin_max`. At 50 ms a miss the default lets 20,000 misses a second through each worker, more than a core
-    /// answers. Not more: what waits here is handed a warm connection, what does not wait opens a new one. The command
-    /// lowers the default to a worker's share of the files that clients leave (RLIMIT_NOFILE).
-    pub const PER_ORIGIN_MAX: Bounds<u64> = Bounds::new(1, KIB, 16 * KIB);
-    /// Range of `idle_per_origin_max`. By default as many as may be in use: with 256 of them, each wave of misses opened new ones.
-    pub const IDLE_PER_ORIGIN_MAX: Bounds<u64> = Bounds::new(0, KIB, 16 * KIB);
-    /// Range of `idle_max`.
-    pub const IDLE_MAX: Bounds<u64> = Bounds::new(0, 2 * KIB, 16 * KIB);
-}
+    /// Unused connections one worker keeps in all, unless more may be open to one origin.
+    const IDLE_MAX: usize = 2 * KIB as usize;
 
-impl Default for PoolLimits {
-    fn default() -> Self {
+    /// Fitted to `files`, a worker's share of those that may be open: with all clients connected, all workers may be at these bounds.
+    /// `given`: what was set stays.
+    pub fn fitted(self, files: usize, given: bool) -> Self {
+        let per_origin_max = match given {
+            true => self.per_origin_max,
+            false => self.per_origin_max.min(files),
+        };
+        let idle_max = per_origin_max.max(Self::IDLE_MAX).min(files);
         PoolLimits {
-            per_origin_max: Self::PER_ORIGIN_MAX.default as usize,
-            idle_per_origin_max: Self::IDLE_PER_ORIGIN_MAX.default as usize,
-            idle_max: Self::IDLE_MAX.default as usize,
+            per_origin_max,
+            idle_per_origin_max: per_origin_max.min(idle_max),
+            idle_max,
         }
     }
 }
@@ -304,42 +203,49 @@ pub struct OriginTls {
     pub ca_file: Option<PathBuf>,
 }
 
+settings! {
 /// What all stores have in common.
-#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Storing {
-    /// Must every store be opened, or there is no start? Else those that cannot be are left out.
-    pub required: bool,
+    /// `true`: a store that cannot be opened or written ends the start, before anybody can connect. `false`: it is left out, and the
+    /// proxy serves with the others, or from memory; the log, `/healthz` and the metric `loligo_stores_absent` say so. While none is left,
+    /// purges are answered 503, because what the lost store holds may come back.
+    required: bool = switch(true),
+    /// A request that has waited so long for the disk is answered from the origin instead, so that an overloaded disk serves as many
+    /// hits as it can and its queue does not grow. A device that has answered nothing for as long (at least 1s, at most 30s) is set aside
+    /// until it answers: nothing is read from it or stored on it.
+    read_wait: Duration = millis(100, 5000, 600_000),
+}
+besides {
     /// See [`IoEngine`].
-    pub io_engine: IoEngine,
+    io_engine: IoEngine = IoEngine::default(),
     /// What leaves a full store.
-    pub replacement: Replacement,
+    replacement: Replacement = Replacement::default(),
     /// What comes in.
-    pub admission: AdmissionKind,
-    /// With a policy that evicts one by one: where eviction begins and ends, the low one below the high one.
-    pub watermarks: Watermarks,
-    /// Size of one cluster write; a power of two.
-    pub cluster_bytes: u32,
-    /// A cluster is written at the latest this long after its first record; as long may that have waited in a locality buffer.
-    pub cluster_deadline: Duration,
-    /// Objects longer than this are stored in pieces of this size; a power of two.
-    pub fragment_bytes: u32,
-    /// Whose objects are gathered, to lie together.
-    pub locality: LocalityMode,
+    admission: AdmissionKind = AdmissionKind::default(),
     /// Which reads wait for each other.
-    pub lazy_reads: LazyMode,
-    /// And how long.
-    pub lazy_reads_deadline: Duration,
-    /// How long an answer waits for a slow disk before it is taken from the origin.
-    pub read_wait: Duration,
-    /// How far a read may reach, so that it brings along what lies behind its record: where reads are lazy, and with `second-chance`.
-    /// 0: no further than the record.
-    pub group_bytes: u32,
+    lazy_reads: LazyMode = LazyMode::default(),
+    /// How long such a read waits at most; whole milliseconds, as the runtime's clock.
+    lazy_reads_deadline: Duration = Duration::from_millis(2),
+    /// Whose objects are gathered, to lie together.
+    locality: LocalityMode = LocalityMode::default(),
+    /// How far a read may reach, so that it brings along what lies behind its record: where reads are lazy, and with `second-chance`. A head
+    /// that has arrived reads 64 KiB nearly as fast as 8. 0: no further than the record.
+    group_bytes: u32 = 64 * KIB as u32,
+    /// With a policy that evicts one by one: where eviction begins and ends, the low one below the high one.
+    watermarks: Watermarks = Watermarks { high_percent: 97, low_percent: 95 },
+    /// Size of one cluster write; a power of two.
+    cluster_bytes: u32 = MIB as u32,
+    /// A cluster is written at the latest this long after its first record; as long may that have waited in a locality buffer.
+    cluster_deadline: Duration = Duration::from_secs(1),
+    /// Objects longer than this are stored in pieces of this size; a power of two.
+    fragment_bytes: u32 = MIB as u32,
+}
 }
 
 /// Of how many recent origin servers objects are gathered in memory, to lie together on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LocalityMode {
-    /// Of [`Storing::LOCALITY_BUFFERS`]`.default`, where and as long as reads are lazy.
+    /// Of [`Storing::LOCALITY_BUFFERS`], where and as long as reads are lazy.
     #[default]
     Measured,
     /// Of so many; 0: none.
@@ -350,7 +256,7 @@ impl LocalityMode {
     /// Buffers that the store needs.
     pub fn buffers(self) -> usize {
         match self {
-            Self::Measured => Storing::LOCALITY_BUFFERS.default as usize,
+            Self::Measured => Storing::LOCALITY_BUFFERS.into(),
             Self::Servers(servers) => servers.into(),
         }
     }
@@ -367,59 +273,8 @@ pub enum LazyMode {
 }
 
 impl Storing {
-    /// Range of `cluster_bytes`.
-    pub const CLUSTER_BYTES: Bounds<u64> = Bounds::new(64 * KIB, MIB, 16 * MIB);
-    /// Range of `cluster_deadline`.
-    pub const CLUSTER_DEADLINE: Bounds<Duration> = Bounds::new(
-        Duration::from_millis(10),
-        Duration::from_millis(1000),
-        Duration::from_secs(60),
-    );
-    /// Range of `fragment_bytes`.
-    pub const FRAGMENT_BYTES: Bounds<u64> = Bounds::new(64 * KIB, MIB, 8 * MIB);
-    /// Range of the high watermark, percent.
-    pub const HIGH_WATERMARK_PERCENT: Bounds<u64> = Bounds::new(2, 97, 99);
-    /// Range of the low watermark, percent.
-    pub const LOW_WATERMARK_PERCENT: Bounds<u64> = Bounds::new(1, 95, 98);
-    /// Range of [`LocalityMode::Servers`]; `default` is what [`LocalityMode::Measured`] gathers.
-    pub const LOCALITY_BUFFERS: Bounds<u64> = Bounds::new(0, 128, 128);
+    /// What [`LocalityMode::Measured`] gathers.
+    pub const LOCALITY_BUFFERS: u8 = 128;
     /// Range of [`LazyMode::Gather`]; `default` is what [`LazyMode::Measured`] gathers.
-    pub const LAZY_READS: Bounds<u64> = Bounds::new(0, 10, 64);
-    /// Range of `lazy_reads_deadline`; whole milliseconds, as the runtime's clock.
-    pub const LAZY_READS_DEADLINE: Bounds<Duration> = Bounds::new(
-        Duration::from_millis(1),
-        Duration::from_millis(2),
-        Duration::from_millis(100),
-    );
-    /// Range of `read_wait`.
-    pub const READ_WAIT: Bounds<Duration> = Bounds::new(
-        Duration::from_millis(100),
-        Duration::from_secs(5),
-        Duration::from_secs(600),
-    );
-    /// Range of `group_bytes`.
-    pub const GROUP_BYTES: Bounds<u64> = Bounds::new(0, 64 * KIB, MIB);
-}
-
-impl Default for Storing {
-    fn default() -> Self {
-        Storing {
-            required: true,
-            io_engine: IoEngine::default(),
-            replacement: Replacement::default(),
-            admission: AdmissionKind::default(),
-            watermarks: Watermarks {
-                high_percent: Self::HIGH_WATERMARK_PERCENT.default as u8,
-                low_percent: Self::LOW_WATERMARK_PERCENT.default as u8,
-            },
-            cluster_bytes: Self::CLUSTER_BYTES.default as u32,
-            cluster_deadline: Self::CLUSTER_DEADLINE.default,
-            fragment_bytes: Self::FRAGMENT_BYTES.default as u32,
-            locality: LocalityMode::default(),
-            lazy_reads: LazyMode::default(),
-            lazy_reads_deadline: Self::LAZY_READS_DEADLINE.default,
-            read_wait: Self::READ_WAIT.default,
-            group_bytes: Self::GROUP_BYTES.default as u32,
-        }
-    }
+    pub const LAZY_READS: Bounds = count(0, 10, 64);
 }

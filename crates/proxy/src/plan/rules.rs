@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Bounds, ClientDirectives};
-
-const GIB: u64 = 1 << 30;
+use super::bounds::YEAR;
+use super::setting::{bytes, seconds, settings, switch};
+use super::{ClientDirectives, GIB};
 
 /// One `[[rule]]`.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -47,35 +47,42 @@ impl When {
     }
 }
 
+settings! {
 /// What a rule says; `None`: nothing, so that the next rule, or the general settings, decide.
-#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Then {
-    /// Neither look up nor store. With a condition on the response: do not store.
-    pub bypass: Option<bool>,
+    /// Ask the origin each time, and store nothing. With a condition on the response: store nothing. `false` exempts from a later rule.
+    bypass: Option<bool> = switch(false) => "false",
+    /// Take `Cookie` away from the request, once `key-cookies` has been looked at: the origin does not see it.
+    strip_cookies: Option<bool> = switch(false) => "false",
+    /// Take `Set-Cookie` away from answers to GET that could be stored, so that they are not refused for it. Only where such answers are
+    /// the same for everybody.
+    strip_set_cookie: Option<bool> = switch(false) => "false",
+    /// How long a response is fresh, whatever the origin says of that: 200, 203, 206, 300, 301, 308 and 410, or the statuses that
+    /// `status` names, whichever they are. What forbids storing or reuse (no-store, private, no-cache, Authorization, Set-Cookie,
+    /// `Vary: *`) forbids it all the same.
+    ttl: Option<Duration> = seconds(0, 0, YEAR) => "what the origin says",
+    /// No response of these statuses that may be stored is fresh for less, counted from its birth (`Date`, `Age`).
+    ttl_min: Option<Duration> = seconds(0, 0, YEAR) => "0s",
+    /// No response is fresh for longer, nor may it be served stale for longer.
+    ttl_max: Option<Duration> = seconds(0, 0, YEAR) => "`cache.ttl-max`",
+    /// How long a response is fresh that states no lifetime and has no Last-Modified to guess from, if it is no error.
+    default_ttl: Option<Duration> = seconds(0, 0, YEAR) => "`cache.default-ttl`",
+    /// How long 404, 405, 410, 414 and 501 are fresh when the origin does not say. For other errors: `ttl` with `status`.
+    negative_ttl: Option<Duration> = seconds(0, 0, YEAR) => "`cache.negative-ttl`",
+    /// For so long after its lifetime a response is served while it is revalidated, if the origin says nothing of that and does not
+    /// forbid it (must-revalidate, proxy-revalidate, s-maxage, no-cache), and it is no error.
+    stale_while_revalidate: Option<Duration> = seconds(0, 0, YEAR) => "`cache.stale-while-revalidate`",
+    /// The same if the origin fails.
+    stale_if_error: Option<Duration> = seconds(0, 0, YEAR) => "`cache.stale-if-error`",
+    /// Nothing longer is stored.
+    object_bytes_max: Option<u64> = bytes(0, 0, 1024 * GIB) => "`limits.object-max`",
+}
+besides {
     /// What the key is made of beside the URL.
-    pub key: Option<KeyRule>,
-    /// Take Cookie from the request, before it is looked at otherwise.
-    pub strip_cookies: Option<bool>,
-    /// Take Set-Cookie from the response, before it is looked at otherwise.
-    pub strip_set_cookie: Option<bool>,
-    /// Lifetime of [`When::KEPT`], or of the statuses that the rule is for, whatever the origin says.
-    pub ttl: Option<Duration>,
-    /// No lifetime of these is shorter.
-    pub ttl_min: Option<Duration>,
-    /// No lifetime is longer.
-    pub ttl_max: Option<Duration>,
-    /// Lifetime of what is no error, where the origin is silent and nothing can be guessed.
-    pub default_ttl: Option<Duration>,
-    /// Lifetime of errors about which the origin is silent.
-    pub negative_ttl: Option<Duration>,
-    /// For how long after its lifetime it may be served while it is revalidated, where the origin is silent.
-    pub stale_while_revalidate: Option<Duration>,
-    /// The same while the origin fails.
-    pub stale_if_error: Option<Duration>,
+    key: Option<KeyRule> = None,
     /// How much clients may demand of the cache.
-    pub client_directives: Option<ClientDirectives>,
-    /// Nothing longer is stored, bytes.
-    pub object_bytes_max: Option<u64>,
+    client_directives: Option<ClientDirectives> = None,
+}
 }
 
 /// How a rule changes keys.
@@ -96,8 +103,4 @@ impl Rule {
     pub const VALUES_MAX: usize = 256;
     /// The longest value, bytes.
     pub const VALUE_BYTES_MAX: usize = 256;
-    /// Range of the lifetimes.
-    pub const TTL: Bounds<Duration> = super::seconds(0, 0, 31_536_000);
-    /// Range of `object_bytes_max`.
-    pub const OBJECT_BYTES_MAX: Bounds<u64> = Bounds::new(0, 1 << 20, 1024 * GIB);
 }

@@ -505,7 +505,7 @@ impl Parts<'_, '_> {
             return Err(false);
         };
         let known = disk.load(place.primary, place.hash, &place.key).await;
-        let known = known.map(|loaded| loaded.object).filter(|object| {
+        let known = known.ok().map(|loaded| loaded.object).filter(|object| {
             let fits = |large: &Large| large.bytes == total && disk.fits(place.primary, large);
             object.status == 200
                 && object.large.as_ref().is_some_and(fits)

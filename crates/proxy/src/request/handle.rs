@@ -111,14 +111,14 @@ fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> 
     forwarding::tell(&mut head.fields, how, client, client_host.as_deref());
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     let mut key = Vec::with_capacity(128);
-    place.write_shaped_key(ruled.shape, &mut key);
+    let name_bytes = place.write_key(ruled.shape, &mut key);
     ex.record.route = place.route_number();
     let asked = place.ask();
     if ruled.strip_cookies {
         head.fields.remove(b"cookie");
     }
     Ok(Wanted {
-        primary: ex.worker.hasher.hash(&key),
+        primary: ex.worker.hasher.hash(&key[..name_bytes]),
         key,
         asked,
         request: Arc::new(std::mem::take(&mut head.fields)),
@@ -130,6 +130,7 @@ fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> 
             .unwrap_or(listener.rules.client_directives),
         foreign: listener.foreign,
         extras: extras.unwrap_or_default(),
+        is_contested: Cell::new(false),
         upgrade,
         skips_disk: incoming.skips_disk,
         loaded: Cell::new(incoming.loaded),

@@ -6,6 +6,7 @@ pub mod exchange;
 pub mod forwarded;
 pub mod handle;
 pub mod head;
+pub mod key;
 pub mod methods;
 pub mod named;
 pub mod onward;

@@ -9,12 +9,20 @@
 
 use fields::Fields;
 
-use crate::{listener::ListenerState, plan::Role, request::target, request::wanted::Wanted};
+use crate::{
+    listener::ListenerState,
+    plan::Role,
+    request::key::{KEY_PREFIX, name_of_key},
+    request::target,
+    request::wanted::Wanted,
+};
 
 /// The URIs named by the response to this request, as they stand in keys.
 //= rfc9111 §4.4   URIs in Location and Content-Location, if of the same origin
 pub fn named_uris(listener: &ListenerState, wanted: &Wanted, response: &Fields) -> Vec<String> {
-    let own = std::str::from_utf8(target::uri_of_key(&wanted.key)).unwrap_or_default();
+    let own = name_of_key(&wanted.key).strip_prefix(KEY_PREFIX);
+    let own = own.and_then(|uri| std::str::from_utf8(uri).ok());
+    let own = own.unwrap_or_default();
     let mut found = httpcache::invalidated_uris(own, response);
     if matches!(listener.listener.role, Role::Forward(_)) {
         return found;

@@ -8,9 +8,9 @@
 //! asked of the rules that were met, and [`Decision`] comes of it. Without rules nothing of this costs more than a look at an
 //! empty list.
 //!
-//! Keys. Ignored parameters are left out of the URI in the key; the origin is sent all of them. The *names* of fields and cookies that
-//! make a difference stand in the key of the resource, behind a TAB, and their *values* in that of the variant, as if the
-//! response had named them in Vary. So a purge finds all of them, and another set of names finds nothing of the old.
+//! Keys. Ignored parameters are left out of the URI in the key; the origin is sent all of them. Fields and cookies that make a
+//! difference stand in the key of the variant, name and value, as if the response had named them in Vary. So a purge of the URI
+//! takes all of them, and a request that meets other rules finds none of them.
 //!
 //! Keys are the same for all methods: a POST makes untrue what a GET stores. So rules about keys are asked as for GET.
 //!
@@ -329,16 +329,7 @@ fn digit(hex: u8) -> Option<u8> {
 
 /// What a rule makes of keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shape {
-    key: KeyRule,
-    /// TAB, `by `, the names.
-    names: Vec<u8>,
-    /// The names of fields with commas, as `httpcache` wants them.
-    fields: Vec<u8>,
-}
-
-/// Begins the names of what makes a difference.
-pub const NAMES: &[u8] = b"\tby ";
+pub struct Shape(KeyRule);
 
 impl Shape {
     fn new(key: &KeyRule) -> Shape {
@@ -347,33 +338,17 @@ impl Shape {
         key.fields.dedup();
         key.cookies.sort_unstable();
         key.cookies.dedup();
-        let cookies = key.cookies.iter().map(|name| format!("cookie:{name}"));
-        let all: Vec<String> = key.fields.iter().cloned().chain(cookies).collect();
-        let names = if all.is_empty() {
-            Vec::new()
-        } else {
-            [NAMES, all.join(",").as_bytes()].concat()
-        };
-        Shape {
-            names,
-            fields: key.fields.join(",").into_bytes(),
-            key,
-        }
+        Shape(key)
     }
 
     /// Do fields or cookies make a difference?
     pub fn has_extras(&self) -> bool {
-        !self.names.is_empty()
-    }
-
-    /// Goes behind the key of the resource.
-    pub fn names(&self) -> &[u8] {
-        &self.names
+        !self.0.fields.is_empty() || !self.0.cookies.is_empty()
     }
 
     /// Takes ignored parameters out of the URI that begins at `from`.
     pub fn cut_query(&self, out: &mut Vec<u8>, from: usize) {
-        if self.key.ignore_query.is_empty() {
+        if self.0.ignore_query.is_empty() {
             return;
         }
         let Some(mark) = memchr::memchr(b'?', &out[from..]) else {
@@ -405,7 +380,7 @@ impl Shape {
         let name = parameter.split(|&b| b == b'=').next().unwrap_or_default();
         // Some origins take `;` for `&`: behind it another parameter could hide, which does make a difference.
         let hides = memchr::memchr(b';', parameter).is_some();
-        self.key.ignore_query.iter().any(|one| {
+        self.0.ignore_query.iter().any(|one| {
             let one = one.as_bytes();
             match one.strip_suffix(b"*") {
                 Some(b"") => true,
@@ -415,13 +390,19 @@ impl Shape {
         })
     }
 
-    /// The request's values of the fields and cookies, each behind how many there are, or its length.
+    /// The fields and cookies and the request's values of them: of each its name and `=`, then how many values there are, and each
+    /// behind its length.
     pub fn extras(&self, request: &Fields) -> Vec<u8> {
         let mut out = Vec::new();
-        if !self.fields.is_empty() {
-            httpcache::vary_key_of(&self.fields, request, &mut out);
+        for name in &self.0.fields {
+            out.extend_from_slice(name.as_bytes());
+            out.push(b'=');
+            httpcache::vary_key_of(name.as_bytes(), request, &mut out);
         }
-        for name in &self.key.cookies {
+        for name in &self.0.cookies {
+            out.extend_from_slice(b"cookie:");
+            out.extend_from_slice(name.as_bytes());
+            out.push(b'=');
             // All of that name: nobody knows which of them the origin takes.
             let values: Vec<&[u8]> = cookies(request, name.as_bytes()).collect();
             out.extend_from_slice(&(values.len() as u32).to_le_bytes());

@@ -1,14 +1,11 @@
 //! What a request is for: which resource, under which key, asked of whom.
 //!
 //! The effective URI (RFC 9110 §7.1) is put together from target, Host and the listener's role. A forward
-//! listener takes it from an absolute target; a reverse one from Host and path, through its routes. The key
-//! is the method and that URI in normal form: with `pass-host` the client's own, for the origin may answer each host otherwise.
-//! Else it is the origin's, and a made-up Host cannot fill the cache with copies.
+//! listener takes it from an absolute target; a reverse one from Host and path, through its routes. With `pass-host` the
+//! URI has the client's host, because the origin may answer each host otherwise. Else it has the origin's, so that a made-up Host
+//! cannot fill the cache with copies.
 //!
-//! A key also says under whose rules it was fetched, where that matters, behind a TAB that no URI holds: the
-//! origin of a route that passes Host on (who answers for a host is the operator's word, not the client's), and the
-//! destination rules of a forward listener, if it reaches further than a public one may or there are routes, which reach what
-//! they name. So nobody is served from the cache what he could not have fetched.
+//! What a key says: [`crate::request::key`].
 //!
 //! Not known here: caching, connections.
 
@@ -20,9 +17,10 @@ use message::{Authority, Named, Scheme};
 use crate::{
     listener::ListenerState,
     origin::Destination,
-    plan::{Listener, Role, Route},
+    plan::{Role, Route},
+    request::key::{KEY_PREFIX, route_tags},
     request::ports,
-    request::rulebook::{NAMES, Rulebook, Ruled, Shape},
+    request::rulebook::{Rulebook, Ruled, Shape},
 };
 
 /// A route, with what is needed of it for each request worked out once.
@@ -38,8 +36,8 @@ pub struct RouteState {
     pub number: usize,
     /// The origin, as it is logged.
     pub origin: Box<str>,
-    /// Goes into the key: who answers, where the URI does not say it.
-    key_tag: Vec<u8>,
+    /// The tags of what it fetches under the origin's name, and under the client's host.
+    tags: [Vec<u8>; 2],
 }
 
 impl RouteState {
@@ -54,10 +52,7 @@ impl RouteState {
                 port: route.origin.port,
             },
             authority: route.origin.authority().into(),
-            key_tag: match route.pass_host {
-                true => format!("\t{}", route.origin).into_bytes(),
-                false => Vec::new(),
-            },
+            tags: route_tags(&route.origin),
             route: route.clone(),
         }
     }
@@ -110,8 +105,8 @@ pub struct Place<'a> {
     path: &'a str,
     /// The reverse route that took it.
     route: Option<&'a RouteState>,
-    /// Behind the URI in the key.
-    tag: &'a [u8],
+    /// Behind the name in the key, with its TAB; of a forward listener.
+    forward_tag: &'a [u8],
     /// No resource of it is meant, but the server.
     is_server: bool,
 }
@@ -174,7 +169,7 @@ pub fn locate<'a>(
             port,
             path,
             route: None,
-            tag: &listener.key_tag,
+            forward_tag: &listener.key_tag,
             is_server,
         });
     }
@@ -184,22 +179,29 @@ pub fn locate<'a>(
         .find(|r| r.route.matches(host, path))
         .ok_or(Misplaced::NoRoute)?;
     Ok(Place {
-        tls: route.route.origin.tls && !route.route.pass_host,
+        // Of a request whose host is passed on; nobody says by which scheme the client came.
+        tls: false,
         host,
         port,
         path,
         route: Some(route),
-        tag: &route.key_tag,
+        forward_tag: b"",
         is_server,
     })
 }
 
 impl Place<'_> {
-    /// Appends the URI in normal form; also the name under which it is purged.
+    /// The route, if it puts the origin's name in place of the client's host.
+    fn renamed(&self) -> Option<&RouteState> {
+        self.route
+            .filter(|route| !route.route.pass_host || self.host.is_empty())
+    }
+
+    /// Appends the URI in normal form.
     pub fn write_uri(&self, out: &mut Vec<u8>) {
         let joined;
-        let named = match self.route {
-            Some(route) if !route.route.pass_host || self.host.is_empty() => {
+        let named = match self.renamed() {
+            Some(route) => {
                 let origin = &route.route.origin;
                 let path = if origin.path.is_empty() {
                     self.path
@@ -216,7 +218,7 @@ impl Place<'_> {
                     path,
                 }
             }
-            _ => Named {
+            None => Named {
                 scheme: Scheme::of_tls(self.tls),
                 authority: self.authority(),
                 path: self.path,
@@ -225,25 +227,20 @@ impl Place<'_> {
         named.write(out);
     }
 
-    /// Appends the key of the stored GET.
+    /// Writes the key of the stored GET, as a rule makes it, into what is empty. Returns the length of the name in it.
     #[inline]
-    pub fn write_key(&self, out: &mut Vec<u8>) {
+    pub fn write_key(&self, shape: Option<&Shape>, out: &mut Vec<u8>) -> usize {
         out.extend_from_slice(KEY_PREFIX);
         self.write_uri(out);
-        out.extend_from_slice(self.tag);
-    }
-
-    /// Appends the key of the stored GET as a rule makes it.
-    pub fn write_shaped_key(&self, shape: Option<&Shape>, out: &mut Vec<u8>) {
-        let Some(shape) = shape else {
-            return self.write_key(out);
-        };
-        let uri = out.len() + KEY_PREFIX.len();
-        out.extend_from_slice(KEY_PREFIX);
-        self.write_uri(out);
-        shape.cut_query(out, uri);
-        out.extend_from_slice(self.tag);
-        out.extend_from_slice(shape.names());
+        if let Some(shape) = shape {
+            shape.cut_query(out, KEY_PREFIX.len());
+        }
+        let name_bytes = out.len();
+        out.extend_from_slice(match self.route {
+            None => self.forward_tag,
+            Some(route) => &route.tags[usize::from(self.renamed().is_none())],
+        });
+        name_bytes
     }
 
     /// What the operator's rules say of it.
@@ -261,10 +258,9 @@ impl Place<'_> {
         match self.route {
             Some(route) => {
                 let target = self.target(&route.route.origin.path);
-                let host = if route.route.pass_host && !self.host.is_empty() {
-                    self.authority().to_string().into()
-                } else {
-                    Rc::clone(&route.authority)
+                let host = match self.renamed() {
+                    Some(route) => Rc::clone(&route.authority),
+                    None => self.authority().to_string().into(),
                 };
                 Asked {
                     destination: route.destination.clone(),
@@ -287,8 +283,8 @@ impl Place<'_> {
     /// The host and port that the client asks for, where the origin may hear of them: where they are part of the key. Else an
     /// answer made for a made-up host would be stored for everybody.
     pub fn client_host(&self) -> Option<String> {
-        let is_passed = self.route.is_some_and(|route| route.route.pass_host);
-        (is_passed && !self.host.is_empty()).then(|| self.authority().to_string())
+        let is_passed = self.route.is_some() && self.renamed().is_none();
+        is_passed.then(|| self.authority().to_string())
     }
 
     /// The target in origin form, behind a route's own path.
@@ -309,63 +305,6 @@ impl Place<'_> {
     }
 }
 
-/// What a listener's keys carry beside the URI: nothing for the rules of a public forward listener, if no route may fetch what it may not,
-/// else the number of the first listener with the same rules.
-pub fn key_tag(listener: &Listener, all: &[Listener]) -> Vec<u8> {
-    let Role::Forward(forward) = &listener.role else {
-        return Vec::new();
-    };
-    let rules = &forward.destinations;
-    let is_public = !rules.loopback && !rules.link_local && rules.allow.is_empty();
-    let is_reverse = |other: &Listener| matches!(other.role, Role::Reverse(_));
-    if is_public && !all.iter().any(is_reverse) {
-        return Vec::new();
-    }
-    let same = |other: &Listener| match &other.role {
-        Role::Forward(other) => other.destinations == *rules,
-        Role::Reverse(_) => false,
-    };
-    let first = all.iter().position(same).unwrap_or_default();
-    format!("\tlistener {first}").into_bytes()
-}
-
-/// The URI in a key of a resource: without the method and the tag.
-pub fn uri_of_key(key: &[u8]) -> &[u8] {
-    let end = memchr::memchr(b'\t', key).unwrap_or(key.len());
-    key.get(KEY_PREFIX.len()..end).unwrap_or_default()
-}
-
-/// The part of a key that names the server: method, scheme and authority.
-pub fn server_of_key(key: &[u8]) -> &[u8] {
-    let uri = uri_of_key(key);
-    let authority = memchr::memmem::find(uri, b"//").map_or(0, |at| at + 2);
-    let path = memchr::memchr(b'/', &uri[authority..]);
-    let end = path.map_or(uri.len(), |at| authority + at);
-    &key[..KEY_PREFIX.len().min(key.len()) + end]
-}
-
-/// The keys that another URI may have, with the tag of this key, whatever the rules have made of it.
-pub fn keys_beside(key: &[u8], uri: &str, book: &Rulebook) -> Vec<Vec<u8>> {
-    let mut tag = &key[KEY_PREFIX.len() + uri_of_key(key).len()..];
-    if let Some(names) = memchr::memmem::find(tag, NAMES) {
-        tag = &tag[..names];
-    }
-    let mut keys = vec![[KEY_PREFIX, uri.as_bytes(), tag].concat()];
-    for shape in book.shapes() {
-        let mut shaped = [KEY_PREFIX, uri.as_bytes()].concat();
-        shape.cut_query(&mut shaped, KEY_PREFIX.len());
-        shaped.extend_from_slice(tag);
-        shaped.extend_from_slice(shape.names());
-        if !keys.contains(&shaped) {
-            keys.push(shaped);
-        }
-    }
-    keys
-}
-
-/// Every key begins with the method; only answers to GET are stored.
-pub const KEY_PREFIX: &[u8] = b"GET ";
-
 /// Whom to ask for a resource, and under which name.
 #[derive(Clone)]
 pub struct Asked {
@@ -377,132 +316,8 @@ pub struct Asked {
     pub host: Rc<str>,
 }
 
-/// The URL of a purge as a forward listener with this tag sees it, or as an origin does.
-fn as_it_is<'a>(named: &Named<'a>, tag: &'a [u8]) -> Place<'a> {
-    Place {
-        tls: named.scheme == Scheme::Https,
-        host: named.authority.host,
-        port: named.authority.port,
-        path: named.path,
-        route: None,
-        tag,
-        is_server: false,
-    }
-}
+mod purged;
+pub use purged::{Names, names_of_url, prefixes_of_url};
 
-/// The URL of a purge as a client of this route sees it.
-fn through<'a>(named: &Named<'a>, route: &'a RouteState, path: &'a str) -> Place<'a> {
-    Place {
-        tls: route.route.origin.tls && !route.route.pass_host,
-        host: named.authority.host,
-        port: named.authority.port,
-        path,
-        route: Some(route),
-        tag: &route.key_tag,
-        is_server: false,
-    }
-}
-
-/// The URL of a purge by its parts, with at least `/` for a path.
-fn parse_url(url: &str) -> Option<Named<'_>> {
-    let named = Named::parse(url)?;
-    let path = if named.path.is_empty() {
-        "/"
-    } else {
-        named.path
-    };
-    Some(Named { path, ..named })
-}
-
-/// Whose names the URL of a purge may be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Names {
-    /// Clients' and origins': the operator asks.
-    All,
-    /// Those that clients of the listeners use: what only others serve is not theirs to purge.
-    OfClients,
-}
-
-impl Names {
-    /// May a URL be meant as it is, not only as a route would see it?
-    fn are_of(self, listener: &ListenerState) -> bool {
-        self == Names::All || matches!(listener.listener.role, Role::Forward(_))
-    }
-}
-
-/// The keys a URL given to a purge may be stored under: as it is, and as each reverse route would see it.
-pub fn keys_of_url(
-    listeners: &[Rc<ListenerState>],
-    url: &str,
-    names: Names,
-) -> Option<Vec<Vec<u8>>> {
-    let named = parse_url(url)?;
-    let mut keys = Vec::new();
-    let mut add = |place: &Place<'_>, shape: Option<&Shape>| {
-        let mut key = Vec::new();
-        place.write_shaped_key(shape, &mut key);
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    };
-    let mut tags: Vec<&[u8]> = Vec::new();
-    if names == Names::All {
-        tags.push(b"");
-    }
-    let meant = listeners.iter().filter(|l| names.are_of(l));
-    tags.extend(meant.map(|l| &l.key_tag[..]));
-    let book = listeners.first().map(|listener| &listener.book);
-    for tag in tags {
-        let place = as_it_is(&named, tag);
-        add(&place, None);
-        // If it is an origin's, nobody knows by which name clients came, and so which rules they met.
-        for shape in book.iter().flat_map(|book| book.shapes()) {
-            add(&place, Some(shape));
-        }
-    }
-    for listener in listeners {
-        let mut routes = listener.routes.iter();
-        if let Some(route) = routes.find(|r| r.route.matches(named.authority.host, named.path)) {
-            let place = through(&named, route, named.path);
-            add(&place, place.ruled(&listener.book, "GET").shape);
-        }
-    }
-    Some(keys)
-}
-
-/// The beginnings of the keys of everything whose URL begins so, under whatever tag: as it is, and as each reverse route that
-/// may take some of it would see it.
-pub fn prefixes_of_url(
-    listeners: &[Rc<ListenerState>],
-    url: &str,
-    names: Names,
-) -> Option<Vec<Vec<u8>>> {
-    let named = parse_url(url)?;
-    let mut prefixes: Vec<Vec<u8>> = Vec::new();
-    let mut add = |place: &Place<'_>| {
-        let mut prefix = KEY_PREFIX.to_vec();
-        place.write_uri(&mut prefix);
-        if !prefixes.contains(&prefix) {
-            prefixes.push(prefix);
-        }
-    };
-    if names == Names::All || listeners.iter().any(|l| names.are_of(l)) {
-        add(&as_it_is(&named, b""));
-    }
-    for listener in listeners {
-        let routes = listener.routes.iter();
-        for route in routes.filter(|r| r.route.host_matches(named.authority.host)) {
-            let theirs = route.route.path_prefix.as_str();
-            if let Some(rest) = named.path.strip_prefix(theirs) {
-                // All of it is below the route, or (`/docs` for the route `/docs`) some of it.
-                add(&through(&named, route, named.path));
-                if theirs.ends_with('/') || rest.starts_with(['/', '?']) {
-                    break; // no later route gets any of it
-                }
-            } else if theirs.starts_with(named.path) {
-                add(&through(&named, route, theirs));
-            }
-        }
-    }
-    Some(prefixes)
-}
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ use crate::{
 pub struct Wanted {
     /// The key of the stored GET.
     pub key: Vec<u8>,
-    /// Its hash.
+    /// The hash of the name in it.
     pub primary: KeyHash,
     /// Whom to ask.
     pub asked: Asked,
@@ -34,8 +34,10 @@ pub struct Wanted {
     ///
     /// [`ListenerState::foreign`]: crate::listener::ListenerState::foreign
     pub foreign: StandingFlags,
-    /// Its values of what a rule makes part of the key; empty if none does.
+    /// Names and values of what a rule makes part of the key; empty if none does.
     pub extras: Vec<u8>,
+    /// The look-up found a response of another tag under its name.
+    pub is_contested: Cell<bool>,
     /// The protocols it asks to switch to, where it may.
     pub upgrade: Option<Vec<u8>>,
     /// Its disk was waited for in vain: nobody is to wait once more.

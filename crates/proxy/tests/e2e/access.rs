@@ -108,7 +108,7 @@ fn an_origin_behind_a_reverse_listener_learns_who_asks() {
         let mut fields = vec!["Host: Shop.example:8080", "Content-Length: 0"];
         fields.extend(FORGED);
         assert_eq!(proxy.ask(method, "/a", &fields).status, 200);
-        let got = origin.last().fields;
+        let got = origin.last().head.fields;
         let all = |name: &str| got.all(name);
         assert_eq!(all("host"), ["Shop.example:8080"]);
         assert_eq!(all("x-forwarded-for"), ["127.0.0.1"]);

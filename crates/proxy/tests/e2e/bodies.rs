@@ -120,7 +120,7 @@ fn a_malformed_chunk_is_refused_and_reaches_nobody_as_a_whole_body() {
     ] {
         let (sender, whole) = mpsc::channel();
         let origin = Origin::start(move |exchange| {
-            let (_, _, cut) = exchange.wire.chunked();
+            let (_, _, cut) = exchange.wire.body(Framing::Chunked);
             sender.send(cut.is_none()).unwrap();
             exchange.close();
         });

@@ -5,24 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use proxy::plan::{Admin, Plan};
-
-use crate::harness::*;
-
-fn with_admin(mut plan: Plan) -> Plan {
-    plan.admin = Some(Admin {
-        address: "127.0.0.1:0".parse().unwrap(),
-        allow: Vec::new(),
-    });
-    plan
-}
+use crate::harness::{running::with_admin, *};
 
 /// A gauge by its name in `/metrics`.
 fn gauge(proxy: &Proxy, name: &str) -> u64 {
-    let admin = proxy.ready.admin.unwrap();
-    let host = format!("Host: {admin}");
-    let mut client = Client::connect(admin);
-    let answer = client.ask("GET", "/metrics", &[&host]).read("GET");
+    let answer = proxy.admin("GET", "/metrics");
     let name = format!("loligo_{name} ");
     let value = answer.text().lines().find_map(|l| l.strip_prefix(&name));
     value.expect("it is exposed").parse().unwrap()

@@ -1,18 +1,13 @@
 //! Large downloads that a purge overtakes: what began before it ends whole, what begins after it is new.
 
-use ::proxy::plan::Admin;
-
-use super::harness::{running::local, *};
+use super::harness::{running::with_admin, *};
 
 const LARGE: usize = 20 << 20;
 const TAGS: &str = "Cache-Tag: red";
 
 /// The body of a version: no two agree anywhere.
 fn version(n: u8) -> Vec<u8> {
-    let mut body = pattern(LARGE);
-    body.iter_mut()
-        .for_each(|byte| *byte = byte.wrapping_add(n));
-    body
+    salted_pattern(LARGE, n)
 }
 
 /// How `/a` is purged, and whether the origin is told.
@@ -25,26 +20,18 @@ fn purge(proxy: &Proxy, how: &str) {
         assert_eq!(proxy.ask("POST", "/a", &[]).status, 200);
         return;
     }
-    let admin = proxy.ready.admin.unwrap();
-    let host = format!("Host: {admin}");
-    let mut client = Client::connect(admin);
     let query = match how {
         "url" => format!("url={url}"),
         "prefix" => format!("prefix={url}"),
         "soft" => format!("soft=1&prefix={url}"),
         _ => "tag=red".to_owned(),
     };
-    let target = format!("/cache?{query}");
-    let answer = client.ask("DELETE", &target, &[&host]).read("DELETE");
+    let answer = proxy.admin("DELETE", &format!("/cache?{query}"));
     assert_eq!(answer.status, 200, "{how}: {}", answer.text());
 }
 
 fn plan_with(origin: &Origin, disk: &Disk) -> ::proxy::plan::Plan {
-    let mut plan = disk.under(plan_for(origin));
-    plan.admin = Some(Admin {
-        address: local(),
-        allow: Vec::new(),
-    });
+    let mut plan = with_admin(disk.under(plan_for(origin)));
     // The slow ones stand still until the test reads on.
     plan.timeouts.client_write = std::time::Duration::from_secs(600);
     plan

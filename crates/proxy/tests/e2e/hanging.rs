@@ -10,26 +10,18 @@ use std::{
 use device::{Device, FaultPlan, Operation};
 use proxy::{
     ServeError,
-    plan::{Admin, Plan, StorePlan},
+    plan::{Plan, StorePlan},
 };
 
 use super::disk::send_tagged;
 use super::harness::{
-    Client, Disk, FRESH, Origin, Proxy, assert_same, eventually, ok, pattern, plan_for, running,
+    Disk, FRESH, Origin, Proxy, assert_same, eventually, ok, pattern, plan_for, running::with_admin,
 };
 
 const STORE_BYTES: usize = 64 << 20;
 const READ_WAIT: Duration = Duration::from_millis(100);
 /// More than all waits for the disk of one request, on a machine that has other things to do.
 const LONG: Duration = Duration::from_secs(15);
-
-fn with_admin(mut plan: Plan) -> Plan {
-    plan.admin = Some(Admin {
-        address: running::local(),
-        allow: Vec::new(),
-    });
-    plan
-}
 
 fn hasty(origin: &Origin) -> Plan {
     let mut plan = with_admin(plan_for(origin));
@@ -39,10 +31,7 @@ fn hasty(origin: &Origin) -> Plan {
 }
 
 fn health(proxy: &Proxy) -> (u16, String) {
-    let admin = proxy.ready.admin.unwrap();
-    let host = format!("Host: {admin}");
-    let mut client = Client::connect(admin);
-    let answer = client.ask("GET", "/healthz", &[&host]).read("GET");
+    let answer = proxy.admin("GET", "/healthz");
     (answer.status, answer.text().trim_end().to_owned())
 }
 
@@ -178,7 +167,7 @@ fn a_store_that_cannot_be_opened_ends_the_start_before_anybody_can_connect() {
     let disk = Disk::of_mib(16);
     fs::create_dir(disk.path()).unwrap();
     // Whoever listens here already would be the one to be told.
-    let taken = TcpListener::bind(running::local()).unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut plan = disk.under(plan_for(&origin));
     plan.listeners[0].address = taken.local_addr().unwrap();
     let refused = proxy::start(plan, |_, _| {});
@@ -200,10 +189,8 @@ fn where_stores_are_not_required_those_that_cannot_be_opened_are_left_out() {
     assert_eq!(status, 200);
     assert!(said.contains("left out"), "{said}");
     // When the store is back it has not heard of this.
-    let host = format!("Host: {}", alone.ready.admin.unwrap());
-    let mut admin = Client::connect(alone.ready.admin.unwrap());
     let url = format!("/http://{}/1", origin.address);
-    assert_eq!(admin.ask("PURGE", &url, &[&host]).read("PURGE").status, 503);
+    assert_eq!(alone.admin("PURGE", &url).status, 503);
     alone.stop();
 
     let other = disk.path().with_file_name("other");

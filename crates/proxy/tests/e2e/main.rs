@@ -13,6 +13,7 @@
 //! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
 //! | `purge_port` | PURGE on a listener's own port |
 //! | `access_log` | what is logged of a request |
+//! | `admin` | the admin interface: status, metrics, purges, draining |
 //! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
@@ -30,11 +31,13 @@
 //! | `hostile` | origins that die, lie or babble; clients that leave |
 //! | `ranges` | parts of what is stored and of what arrives |
 //! | `parts` | parts of what is not stored, or not wholly |
+//! | `keys` | what a key means whatever the configuration |
 //! | `large` | bodies larger than memory should be |
 //! | `workers` | several threads that accept |
 
 mod access;
 mod access_log;
+mod admin;
 mod bodies;
 mod budgets;
 mod cache;
@@ -50,6 +53,7 @@ mod head;
 mod herds;
 mod hostile;
 mod interim;
+mod keys;
 mod large;
 mod negative;
 mod parts;

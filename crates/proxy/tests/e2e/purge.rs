@@ -13,11 +13,11 @@ use std::{
     time::Duration,
 };
 
-use proxy::plan::{Admin, Plan, StorePlan};
+use proxy::plan::{Plan, StorePlan};
 
 use super::harness::{
     Child, Client, Disk, FRESH, Gate, Origin, Proxy, Response, answer, eventually, ok, plan_for,
-    running::{local, own_host_plan},
+    running::{own_host_plan, with_admin},
 };
 
 /// Asks the admin interface, and expects it to have been done for good.
@@ -31,14 +31,6 @@ fn purge(admin: SocketAddr, query: &str) -> String {
     assert_eq!(answer.status, 200, "{query}: {}", answer.text());
     assert!(answer.text().contains("\"durable\": true"));
     answer.text().to_owned()
-}
-
-fn with_admin(mut plan: Plan) -> Plan {
-    plan.admin = Some(Admin {
-        address: local(),
-        allow: Vec::new(),
-    });
-    plan
 }
 
 /// One without disk, one without memory, one with three stores.

@@ -1,6 +1,6 @@
 //! PURGE on a listener's own port, as an application sends it, and from whom it is taken.
 
-use ::proxy::plan::Plan;
+use ::proxy::plan::{Plan, Role};
 
 use crate::harness::{running::forward_plan, *};
 
@@ -97,19 +97,27 @@ fn soft_and_everything_below_as_modules_ask_for_it() {
     assert_eq!(fill(), [true; 3]);
 }
 
-/// Two listeners store the same URL; who may purge on one of them does not reach the other's.
+/// Two listeners store the same URL. A permit on one of them reaches it only if the clients there can ask for that URL too; then it
+/// goes, whoever stored it.
 #[test]
-fn a_permit_is_for_what_clients_of_its_listener_ask_for() {
+fn a_permit_is_for_what_clients_of_its_listener_can_ask_for() {
     let origin = origin();
-    let mut plan = purging(plan_for(&origin), HERE);
-    plan.listeners.extend(forward_plan(&[]).listeners);
-    let proxy = Proxy::start(plan);
     let url = format!("http://{}/a", origin.address);
-    let mut there = Client::connect(proxy.ready.listeners[1]);
-    there.get(&url);
     let host = format!("Host: {}", origin.address);
-    for (target, fields) in [(url.as_str(), &[][..]), ("/a", &[host.as_str()])] {
-        assert_eq!(purge(&proxy, target, fields).status, 200);
-        assert!(there.get(&url).is_hit(), "{target}");
+    for any_host in [false, true] {
+        let mut plan = purging(plan_for(&origin), HERE);
+        if let Role::Reverse(routes) = &mut plan.listeners[0].role {
+            routes[0].host = (!any_host).then(|| "test.example".to_owned());
+        }
+        plan.listeners.extend(forward_plan(&[]).listeners);
+        let proxy = Proxy::start(plan);
+        let mut there = Client::connect(proxy.ready.listeners[1]);
+        for (target, fields) in [(url.as_str(), &[][..]), ("/a", &[host.as_str()])] {
+            there.get(&url);
+            assert!(there.get(&url).is_hit());
+            let status = if any_host { 200 } else { 404 };
+            assert_eq!(purge(&proxy, target, fields).status, status);
+            assert_eq!(there.get(&url).is_hit(), !any_host, "{target}");
+        }
     }
 }

@@ -2,9 +2,7 @@
 
 use std::net::SocketAddr;
 
-use proxy::plan::Admin;
-
-use crate::harness::{Client, Disk, FRESH, Origin, Proxy, ok, plan_for, running::local};
+use crate::harness::{Client, Disk, FRESH, Origin, Proxy, ok, plan_for, running::with_admin};
 
 const OBJECTS: usize = 12;
 
@@ -23,11 +21,7 @@ fn origin() -> Origin {
 fn start(origin: &Origin, disk: &Disk) -> Proxy {
     let mut plan = disk.under(plan_for(origin));
     plan.memory_bytes = 0;
-    plan.admin = Some(Admin {
-        address: local(),
-        allow: Vec::new(),
-    });
-    Proxy::start(plan)
+    Proxy::start(with_admin(plan))
 }
 
 /// A connection to the admin interface.

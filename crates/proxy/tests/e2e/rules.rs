@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use proxy::plan::{Admin, KeyRule, Plan, Rule, StorePlan, Then, When};
+use proxy::plan::{KeyRule, Rule, StorePlan, Then, When};
 
 use super::harness::{
-    Client, Disk, FRESH, Gate, Origin, Proxy, Response, answer, head, ok, pattern, plan_for,
-    running::{local, own_host_plan},
+    Disk, FRESH, Gate, Origin, Proxy, Response, answer, head, ok, pattern, plan_for,
+    running::{own_host_plan, with_admin},
 };
 
 fn words(words: &str) -> Vec<String> {
@@ -41,12 +41,8 @@ fn secs(seconds: u64) -> Option<Duration> {
 fn everywhere(origin: &Origin, rules: &[Rule], mut play: impl FnMut(&Proxy)) {
     let disk = Disk::of_mib(16);
     for on_disk in [false, true] {
-        let mut plan: Plan = own_host_plan(origin);
+        let mut plan = with_admin(own_host_plan(origin));
         plan.rules = rules.to_vec();
-        plan.admin = Some(Admin {
-            address: local(),
-            allow: Vec::new(),
-        });
         if on_disk {
             plan.stores = vec![StorePlan::at(disk.path(), Some(16 << 20))];
             plan.memory_bytes = 0;
@@ -77,11 +73,7 @@ fn miss(answer: &Response) -> String {
 
 /// A purge by the admin interface.
 fn purge(proxy: &Proxy, query: &str) {
-    let admin = proxy.ready.admin.unwrap();
-    let host = format!("Host: {admin}");
-    let target = format!("/cache?{query}");
-    let mut client = Client::connect(admin);
-    let answer = client.ask("DELETE", &target, &[&host]).read("DELETE");
+    let answer = proxy.admin("DELETE", &format!("/cache?{query}"));
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 

@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use proxy::{
     Clock,
-    plan::{Admin, KeyRule, Plan, Rule, Then, When},
+    plan::{KeyRule, Rule, Then, When},
 };
 
 use super::{
-    harness::{running::local, *},
+    harness::{running::with_admin, *},
     ranges::{F, TAG, ask_range, asked, bounds, expect_part, part, serve},
 };
 
@@ -45,12 +45,8 @@ struct Stage {
 impl Stage {
     fn new(origin: &Origin, rules: Vec<Rule>) -> Stage {
         let disk = Disk::of_mib(32);
-        let mut plan: Plan = disk.under(plan_for(origin));
+        let mut plan = with_admin(disk.under(plan_for(origin)));
         plan.rules = rules;
-        plan.admin = Some(Admin {
-            address: local(),
-            allow: Vec::new(),
-        });
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let clock = Clock::held_at(now.as_millis() as u64);
         Stage {
@@ -73,11 +69,7 @@ impl Stage {
     }
 
     fn purge(&self, query: &str) {
-        let admin = self.proxy.ready.admin.unwrap();
-        let host = format!("Host: {admin}");
-        let target = format!("/cache?{query}");
-        let mut client = Client::connect(admin);
-        let answer = client.ask("DELETE", &target, &[&host]).read("DELETE");
+        let answer = self.proxy.admin("DELETE", &format!("/cache?{query}"));
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
 }

@@ -14,9 +14,7 @@ use std::{
     time::Duration,
 };
 
-use ::proxy::plan::Admin;
-
-use crate::harness::{running::local, *};
+use crate::harness::{running::with_admin, *};
 
 const HALF: usize = 50_000;
 
@@ -271,12 +269,7 @@ fn what_was_fetched_before_a_purge_is_not_found_behind_it() {
             exchange.send(second);
         });
         let disk = Disk::of_mib(16);
-        let mut plan = disk.under(plan_for(&origin));
-        plan.admin = Some(Admin {
-            address: local(),
-            allow: Vec::new(),
-        });
-        let proxy = Proxy::start(plan);
+        let proxy = Proxy::start(with_admin(disk.under(plan_for(&origin))));
         let mut early = proxy.client();
         early.ask("GET", "/a", &[]);
         gate.arrived(1);
@@ -284,14 +277,8 @@ fn what_was_fetched_before_a_purge_is_not_found_behind_it() {
             assert_eq!(proxy.ask("POST", "/a", &[]).text(), "done");
         } else {
             written.store(true, SeqCst);
-            let admin = proxy.ready.admin.unwrap();
-            let target = "/http://test.example/a".to_owned();
-            let host = format!("Host: {admin}");
-            let mut admin = Client::connect(admin);
-            assert_eq!(
-                admin.ask("PURGE", &target, &[&host]).read("PURGE").status,
-                200
-            );
+            let purged = proxy.admin("PURGE", "/http://test.example/a");
+            assert_eq!(purged.status, 200);
         }
 
         // Who comes now neither joins the old fetch nor waits for it.

@@ -1,16 +1,12 @@
 //! Several workers: connections are spread over them, and an address belongs to one proxy.
 
 use proxy::ServeError;
-use proxy::plan::Admin;
 
-use crate::harness::{Client, FRESH, Origin, Proxy, ok, plan_for, running::local};
+use crate::harness::{FRESH, Origin, Proxy, ok, plan_for, running::with_admin};
 
 /// Connections open on each worker, as `/status` says.
 fn open(proxy: &Proxy) -> Vec<u64> {
-    let admin = proxy.ready.admin.unwrap();
-    let answer = Client::connect(admin)
-        .ask("GET", "/status", &[&format!("Host: {admin}")])
-        .read("GET");
+    let answer = proxy.admin("GET", "/status");
     let status: serde_json::Value = serde_json::from_str(answer.text()).unwrap();
     let workers = status["workers"].as_array().unwrap();
     let of = |worker: &serde_json::Value| worker["connections_open"].as_u64().unwrap();
@@ -20,12 +16,8 @@ fn open(proxy: &Proxy) -> Vec<u64> {
 #[test]
 fn connections_are_spread_evenly_and_all_of_them_are_served() {
     let origin = Origin::sending(ok(&[FRESH], "hello"));
-    let mut plan = plan_for(&origin);
+    let mut plan = with_admin(plan_for(&origin));
     plan.workers = 3;
-    plan.admin = Some(Admin {
-        address: local(),
-        allow: Vec::new(),
-    });
     let proxy = Proxy::start(plan);
     let mut clients = Vec::new();
     for count in 1..=21u64 {

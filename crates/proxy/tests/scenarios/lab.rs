@@ -12,7 +12,7 @@ use std::{
 
 use proxy::{
     Clock,
-    plan::{Admin, ClientDirectives, Heeds, KeyRule, Listener, Plan, Role, Rule},
+    plan::{ClientDirectives, Heeds, KeyRule, Listener, Plan, Role, Rule},
 };
 
 use crate::{
@@ -102,10 +102,7 @@ impl Lab {
         if let Role::Reverse(routes) = &mut plan.listeners[0].role {
             routes[0].pass_host = !mode.own_host();
         }
-        plan.admin = Some(Admin {
-            address: running::local(),
-            allow: Vec::new(),
-        });
+        plan = running::with_admin(plan);
         if with.iter().any(|setting| setting == "default-directives") {
             plan.listeners[0].heeds = match mode.forward {
                 true => Heeds::FORWARD,
@@ -160,15 +157,7 @@ impl Lab {
 
     /// How many requests have joined another's fetch since the proxy came up.
     pub fn joined(&self) -> u64 {
-        let address = self
-            .proxy()
-            .ready
-            .admin
-            .expect("there is an admin interface");
-        let host = format!("Host: {address}");
-        let status = Client::connect(address)
-            .ask("GET", "/status", &[&host])
-            .read("GET");
+        let status = self.proxy().admin("GET", "/status");
         let (_, rest) = status.text().split_once("\"flights_joined\":").unwrap();
         let digits = rest.trim_start().split(|c: char| !c.is_ascii_digit());
         digits.into_iter().next().unwrap().parse().unwrap()
@@ -176,8 +165,6 @@ impl Lab {
 
     /// Purges by the admin interface; what it says if it does not say that it is done for good.
     pub fn purge(&self, soft: bool, kind: &str, text: &str) -> Result<(), String> {
-        let admin = self.proxy().ready.admin;
-        let address = admin.expect("there is an admin interface");
         let escaped = |c: char| match c {
             '%' | '&' | '?' | '=' | '+' | ' ' => format!("%{:02X}", c as u32),
             c => c.to_string(),
@@ -185,9 +172,7 @@ impl Lab {
         let text: String = text.chars().map(escaped).collect();
         let soft = if soft { "soft=1&" } else { "" };
         let target = format!("/cache?{soft}{kind}={text}");
-        let answer = Client::connect(address)
-            .ask("DELETE", &target, &[&format!("Host: {address}")])
-            .read("DELETE");
+        let answer = self.proxy().admin("DELETE", &target);
         let durable = answer.text().contains("\"durable\": true");
         match answer.status == 200 && durable {
             true => Ok(()),

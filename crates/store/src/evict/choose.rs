@@ -25,7 +25,7 @@ use crate::shard::Fate;
 use crate::store::Store;
 use crate::write::cluster::Writes;
 use crate::write::writer::Writer;
-use extent::{Chunk, Chunks, Extent, SpaceManager};
+use extent::{Chunk, Chunks, Extent};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering;

@@ -35,7 +35,7 @@ use crate::store::Store;
 use crate::write::cluster::Writes;
 use crate::write::writer::{Outcome, Writer};
 use bytes::Bytes;
-use extent::{Chunk, Chunks, Extent, SpaceManager};
+use extent::{Chunk, Chunks, Extent};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 

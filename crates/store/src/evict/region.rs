@@ -16,8 +16,6 @@
 //! missed in a cache as large as what is wanted of it: about 2.4 % of the area are, 4 to 6 in stores of less than 100 MiB, whose
 //! stretches are longer so that a note, with its flushes, is worth it.
 //!
-//! Public for the storage lab, which runs the same hand under one of its file-space managers.
-//!
 //! Not known here: the index, the journal, time.
 //! Source: paper 002 (stream of writes), and log-structured caches since; chosen by measurement, see docs/decisions.
 
@@ -236,11 +234,6 @@ impl Hand {
         self.sweep.is_some() || self.ahead() <= READY_MIN
     }
 
-    /// The sweep under way; begins one if little lies ahead.
-    pub fn sweep_if_needed(&mut self) -> Option<&mut Sweep> {
-        self.sweep_or_begin(false)
-    }
-
     /// The sweep under way; begins one if little lies ahead, or `at_once`.
     pub(crate) fn sweep_or_begin(&mut self, at_once: bool) -> Option<&mut Sweep> {
         let lead = self.grid.lead_regions as usize;
@@ -408,7 +401,7 @@ mod tests {
         let regions = hand.grid.regions;
         let mut used = Vec::new();
         for _ in 0..regions * 3 {
-            while hand.sweep_if_needed().is_some() {
+            while hand.sweep_or_begin(false).is_some() {
                 hand.end_sweep();
             }
             if hand.begin_note(|_| true).is_some() {
@@ -431,7 +424,7 @@ mod tests {
             let rounds = hand.grid.regions * 2;
             let mut empty = 0;
             for _ in 0..rounds {
-                while hand.sweep_if_needed().is_some() {
+                while hand.sweep_or_begin(false).is_some() {
                     hand.end_sweep();
                 }
                 while hand.begin_note(|_| true).is_some() {
@@ -449,7 +442,7 @@ mod tests {
     fn ready_regions_run_short_before_they_run_out() {
         let mut hand = hand();
         assert!(hand.is_short(), "at the start none is ready");
-        while let Some(sweep) = hand.sweep_if_needed() {
+        while let Some(sweep) = hand.sweep_or_begin(false) {
             let _ = sweep;
             hand.end_sweep();
         }
@@ -471,7 +464,7 @@ mod tests {
     #[test]
     fn a_region_that_is_still_read_is_not_noted() {
         let mut hand = hand();
-        hand.sweep_if_needed();
+        hand.sweep_or_begin(false);
         hand.end_sweep();
         assert_eq!(hand.begin_note(|_| false), None);
         assert!(hand.advance().is_none());

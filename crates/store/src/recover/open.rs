@@ -133,6 +133,16 @@ pub enum OpenPlan {
 }
 
 impl OpenPlan {
+    /// The chunks of the store that begins with `start`; the default where there is none yet.
+    pub fn chunk_bytes(start: &[u8]) -> u32 {
+        let copy = |offset: u64| start.get(offset as usize..).unwrap_or_default();
+        let [first, second] = Superblock::OFFSETS.map(copy);
+        Superblock::decode_newest(first, second)
+            .map_or(Geometry::CHUNK_BYTES_DEFAULT, |superblock| {
+                superblock.geometry.chunk_bytes
+            })
+    }
+
     /// `start`: the first [`Superblock::BYTES`] of the file or device. `wanted`: the geometry for its size.
     pub fn of(start: &[u8], wanted: &Geometry) -> Self {
         let copy = |offset: u64| start.get(offset as usize..).unwrap_or_default();
@@ -141,12 +151,16 @@ impl OpenPlan {
             Ok(superblock) => Self::with(superblock, wanted),
             Err(SuperblockError::Blank) => Self::Fresh { reason: "the store is new", previous: None },
             Err(SuperblockError::Damaged) => {
-                Self::Fresh { reason: "the superblock is damaged", previous: None }
+                Self::Fresh { reason: "the superblock is damaged in both its copies", previous: None }
             }
             Err(SuperblockError::Foreign) => Self::Refused {
                 message: "this is not a Loligo store and not empty; name another file, or remove this one \
                           if it is not needed"
                     .into(),
+            },
+            Err(SuperblockError::Version { found }) if found < FORMAT_VERSION => Self::Fresh {
+                reason: "an older Loligo wrote it, in a format that this one does not read",
+                previous: None,
             },
             Err(SuperblockError::Version { found }) => Self::Refused {
                 message: format!(

@@ -37,7 +37,7 @@ use crate::recover::scan_reads::{Reading, Reads};
 use crate::shard::{Fate, Shard};
 use crate::store::Store;
 use bytes::{Buf, BytesMut};
-use extent::{Chunk, Chunks, Extent, SpaceManager, Unified};
+use extent::{Chunk, Chunks, Extent, Unified};
 use std::sync::atomic::Ordering;
 
 /// Reads looked through in one go, half a millisecond or so: whoever does it may have other things to do.

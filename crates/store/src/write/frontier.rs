@@ -19,7 +19,7 @@ use crate::evict::region::Grid;
 use crate::recover::journal::{Journal, UNKNOWN};
 use crate::store::Store;
 use crate::write::writer::Writer;
-use extent::{Chunk, Extent, SpaceManager};
+use extent::{Chunk, Extent};
 use std::sync::atomic::Ordering;
 
 /// Stands for no region and no chunk.

@@ -26,7 +26,7 @@ use crate::store::{Sequence, Store};
 use crate::write::cluster::{Flight, OpenCluster, Records, Write, WriteId, Writes};
 use crate::write::locality::Buffers;
 use bytes::Bytes;
-use extent::{Chunk, Chunks, Extent, SpaceManager, Unified};
+use extent::{Chunk, Chunks, Extent, Unified};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 

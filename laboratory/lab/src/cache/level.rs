@@ -1,27 +1,29 @@
 //! One cache: so many bytes, a replacement policy, and a rule of admission.
 //!
-//! An object's number is its slot, so nothing is searched for. Room is made before an object comes in, as the production store
-//! does it. An object larger than the cache is not kept.
+//! An object's number is its slot, so there are no searches. Room is made before an object is inserted, as in the production
+//! store. An object larger than the cache is not kept.
 //!
-//! Memory: 8 bytes for every object number there is, and what the policy takes.
-//! Not known here: what lies behind the cache.
+//! Memory: 8 bytes for every object number, and that of the policy.
+//! Not known here: the tier behind the cache.
 
 use polymix::random::mix;
-use replacement::{Admission, AdmissionKind, Policy as _, PolicyKind, Selected};
+use replacement::{Admission, AdmissionKind, Policy};
 use serde::Serialize;
+
+use super::policy::PolicyKind;
 
 /// Assumed by rules of admission, which have to know how many objects will fit.
 const OBJECT_BYTES_MEAN: u64 = 8 << 10;
 const ABSENT: u32 = u32::MAX;
 
-/// How large a cache is, what leaves it, what comes in.
+/// Size, replacement policy and rule of admission of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LevelSettings {
-    /// Room for so many bytes of objects; an object takes what it is long, nothing more.
+    /// Room for so many bytes of objects, without any overhead.
     pub bytes: u64,
-    /// What leaves to make room.
+    /// Chooses the object to evict.
     pub policy: PolicyKind,
-    /// What comes in.
+    /// Decides whether a new object is kept.
     pub admission: AdmissionKind,
 }
 
@@ -30,13 +32,13 @@ impl LevelSettings {
     pub fn lru(bytes: u64) -> Self {
         LevelSettings {
             bytes,
-            policy: PolicyKind::Lru,
+            policy: PolicyKind::LRU,
             admission: AdmissionKind::All,
         }
     }
 }
 
-/// What became of a newcomer.
+/// The outcome of an insertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Insertion {
     /// It is kept.
@@ -48,12 +50,11 @@ pub enum Insertion {
 }
 
 /// A cache: which objects it holds.
-#[derive(Debug, Clone)]
 pub struct Level {
     bytes_max: u64,
     bytes: u64,
     objects: u64,
-    policy: Selected,
+    policy: Box<dyn Policy>,
     admission: Admission,
     /// Of the objects that are here.
     sizes: Vec<u32>,
@@ -79,8 +80,8 @@ impl Level {
         size.copied().filter(|&size| size != ABSENT)
     }
 
-    /// Somebody asks for an object of this size. True: it is here. An older version, known by its size, leaves; then `replaced`
-    /// is its size.
+    /// A request for an object of this size. True: a hit. If an older version is here (its size differs), it is removed, and its size
+    /// goes to `replaced`.
     pub fn ask(&mut self, object: u32, size_bytes: u32, replaced: &mut Option<u32>) -> bool {
         self.admission.asked(mix(u64::from(object)));
         match self.held(object) {
@@ -98,7 +99,7 @@ impl Level {
         }
     }
 
-    /// Takes an object in that is not here. What leaves for it is told to `evicted`, with its size, first to last.
+    /// Inserts an object that is not here. `evicted` is called for each object that makes room for it, with its size.
     pub fn insert(
         &mut self,
         object: u32,
@@ -130,7 +131,7 @@ impl Level {
         Insertion::Kept
     }
 
-    /// The policy has let go of it already.
+    /// Forgets an object that the policy has removed already.
     fn leave(&mut self, object: u32) -> u32 {
         let size = std::mem::replace(&mut self.sizes[object as usize], ABSENT);
         assert!(size != ABSENT, "object {object} leaves and is not here");
@@ -154,7 +155,7 @@ impl Level {
 mod tests {
     use super::*;
 
-    /// Asks, and takes in what is not there; what had to leave.
+    /// A request, followed by an insertion if it missed; returns the hit and the evicted objects.
     fn get(level: &mut Level, object: u32, size_bytes: u32) -> (bool, Vec<u32>) {
         let mut evicted = Vec::new();
         let hit = level.ask(object, size_bytes, &mut None);
@@ -207,7 +208,7 @@ mod tests {
         let mut level = Level::new(settings);
         assert_eq!(level.insert(1, 1, |_, _| {}), Insertion::Refused);
         assert_eq!(level.insert(1, 1, |_, _| {}), Insertion::Kept);
-        let policy = PolicyKind::LruThreshold { size_max: 5 };
+        let policy = "lru-threshold=5".parse().unwrap();
         let mut level = Level::new(LevelSettings {
             policy,
             ..LevelSettings::lru(10)

@@ -1,28 +1,30 @@
-//! The method: what the requests of a trace ask of the disk behind a memory cache and a disk cache.
+//! The method: turns the requests of a trace into reads, writes and deletes of a disk, behind a memory cache and a disk cache.
 //!
 //! ```text
 //! Access --> memory (512 MiB, LRU) --miss--> disk (2 GiB, LRU) --miss--> the origin
 //!              |                               |                           |
-//!              hit: nothing                    hit: Read, into memory      Delete what must go, Write, into memory
+//!              hit: nothing                    hit: Read, into memory      Deletes for room, Write, into memory
 //! ```
 //!
-//! An object whose size is another than before is a new version: where it is held it leaves, from the disk with a Delete, and
-//! the request is a miss. Everything that the origin answers is written, unless the disk cache is smaller than the object or its
-//! rule of admission refuses it. What the memory cache evicts is on the disk already, or was evicted there before: nothing is
-//! written for it. Deletes come before the write for which they make room.
+//! A request with another size than before is for a new version: it is a miss, and both caches drop the old version, the disk
+//! with a Delete. Everything that the origin answers is written, unless the disk cache is smaller than the object or its
+//! rule of admission refuses it. An object that the memory cache evicts is on the disk already, or was evicted there before, so it is
+//! not written. Deletes come before the write for which they make room.
 //!
-//! Nothing here is left to chance: equal requests give equal counts.
+//! Equal requests give equal counts.
 //!
 //! Memory: 20 bytes for each object number, two policies.
 //! Source: paper 002, section 3.1 and Figure 1.
 
 mod level;
+mod policy;
 
 use std::collections::VecDeque;
 
 use serde::Serialize;
 
 pub use level::{Insertion, Level, LevelSettings};
+pub use policy::{PolicyKind, UnknownPolicy};
 
 use crate::{Access, DiskOp, DiskRequest};
 
@@ -45,7 +47,7 @@ impl Default for Settings {
     }
 }
 
-/// How often what happened.
+/// Counts of the events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Requests.
@@ -112,12 +114,11 @@ impl Counts {
     }
 }
 
-/// The two caches, and what they were asked for.
-#[derive(Debug, Clone)]
+/// The two caches and their counts.
 pub struct Method {
     memory: Level,
     disk: Level,
-    /// By object: what a Delete has to say.
+    /// By object: server and size, for its Delete.
     servers: Vec<u32>,
     counts: Counts,
 }
@@ -133,7 +134,7 @@ impl Method {
         }
     }
 
-    /// A request; what it asks of the disk goes to `out`, first to last.
+    /// Carries out a request; its disk requests are appended to `out` in order.
     pub fn get(&mut self, access: &Access, mut out: impl FnMut(DiskRequest)) {
         let &Access {
             object,
@@ -196,7 +197,7 @@ impl Method {
         self.memory.insert(object, size_bytes, |_, _| {});
     }
 
-    /// How often what happened.
+    /// Counts of the events.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -207,7 +208,7 @@ impl Method {
     }
 }
 
-/// What a row of requests asks of the disk, one after the other.
+/// The disk requests of a sequence of requests, as an iterator.
 ///
 /// ```
 /// use lab::cache::{Requests, Settings};
@@ -219,7 +220,6 @@ impl Method {
 /// assert_eq!(requests.next(), None);
 /// assert_eq!(requests.counts().memory_hits, 1);
 /// ```
-#[derive(Debug, Clone)]
 pub struct Requests<I> {
     accesses: I,
     method: Method,

@@ -452,7 +452,7 @@ mod tests {
     #[test]
     fn past_the_page_cache_it_is_the_same() {
         let dir = tempfile::tempdir().unwrap();
-        for kind in [Kind::Buddy, Kind::UnifiedLoc] {
+        for kind in [Kind::Buddy, Kind::LazyReadsLoc] {
             match run_in(dir.path(), Through::Nothing, kind) {
                 Ok(reads) => assert!(reads > 0, "{kind}"),
                 // Some file systems have no O_DIRECT.

@@ -1,4 +1,4 @@
-//! Reading ahead: a read brings what lies behind it as well, and who asks for that soon after needs no read.
+//! Reading ahead: a read also brings the bytes behind it, so that a request for those soon after needs no read.
 //!
 //! The store does no such thing; this is what it would gain if its caller did. It is locality that makes it worth something: what lies
 //! behind a record came from the same server (locality buffers), or came next.
@@ -16,7 +16,7 @@ use super::device::Device;
 /// Reads that are kept: with 64 KiB each 4 MiB.
 pub const WINDOWS_MAX: usize = 64;
 
-/// What was read lately, and what lay behind it.
+/// The last reads, with the bytes behind them.
 #[derive(Debug)]
 pub struct Ahead {
     bytes: usize,
@@ -25,7 +25,7 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Each read brings so many bytes at least (0: what is asked for, and nothing is kept), but none from `end` on.
+    /// Each read brings at least so many bytes, but none from `end` on. 0: no more than was asked for, and nothing is kept.
     pub fn new(bytes: usize, end: u64) -> Ahead {
         Ahead {
             bytes,
@@ -54,7 +54,7 @@ impl Ahead {
         bytes.slice(..len)
     }
 
-    /// Something was written there: what was read before is no longer true.
+    /// Drops kept reads that overlap a write.
     pub fn written(&mut self, offset: u64, len: usize) {
         let end = offset + len as u64;
         self.windows

@@ -1,17 +1,14 @@
 //! Which layout: the production store under streams, with one thing changed at a time.
 //!
-//! A [`Layout`] is a row of the store's own settings. What runs is the store itself (`store`, `extent`, `replacement`); only the
+//! A [`Layout`] is a row of the store's own settings. The store itself runs (`store`, `extent`, `replacement`); only the
 //! device is a model ([`device`]). How full a store is kept is a setting of the ordered policies (their high watermark); with
 //! `second-chance` it follows from how far ahead of itself the hand clears.
 //!
-//! `freespace` takes the allocator alone, and gives three of its kind the sequence of allocations and frees of a disk cache.
-//!
 //! Not known here: proxies, threads.
-//! Source: paper 002 Figures 6 and 8 (utilisation, locality buffers), paper 000 section 4.4 (front-rear hashing).
+//! Source: paper 002 Figures 6 and 8 (utilisation, locality buffers).
 
 pub mod ahead;
 pub mod device;
-pub mod freespace;
 mod report;
 mod run;
 
@@ -19,15 +16,15 @@ use replacement::{PolicyKind, Watermarks};
 use store::{Geometry, Replacement, Settings};
 
 pub use report::{page, table, tables};
-pub use run::{Findings, NEAR_BYTES, Sizes, Space, WARMING_PERCENT, run, run_from};
+pub use run::{Findings, NEAR_BYTES, Sizes, WARMING_PERCENT, run};
 
 /// Between high and low watermark.
 const MARKS_APART_PERCENT: u8 = 2;
 
-/// Settings of a store, and of who reads from it.
+/// Settings of a store and of its reader.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
-    /// What leaves, and so how room is made.
+    /// How room is made.
     pub replacement: Replacement,
     /// With an ordered policy: how full the store is kept.
     pub full_percent: u8,
@@ -39,7 +36,7 @@ pub struct Layout {
     pub chunk_bytes: u32,
     /// Reads that are gathered and carried out in order of address; 0 and 1: none is.
     pub lazy_reads: usize,
-    /// Bytes that a read brings at least, kept for what is asked for next; 0: what is asked for, as the proxy does.
+    /// A read brings at least so many bytes, and the surplus is kept for the next requests; 0: no surplus.
     pub ahead_bytes: usize,
 }
 
@@ -60,7 +57,7 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// What it does other than the production store, or `default`.
+    /// The differences from the production store, or `default`.
     pub fn name(&self) -> String {
         let usual = Layout::default();
         let mut parts = Vec::new();
@@ -132,13 +129,11 @@ impl Layout {
             locality_buffers: 32,
             ..ordered
         });
-        for policy in [PolicyKind::S3Fifo, PolicyKind::Sieve, PolicyKind::Gdsf] {
-            all.push(Layout {
-                replacement: Replacement::Ordered(policy),
-                full_percent: 97,
-                ..usual.clone()
-            });
-        }
+        all.push(Layout {
+            replacement: Replacement::Ordered(PolicyKind::Gdsf),
+            full_percent: 97,
+            ..usual.clone()
+        });
         for locality_buffers in [8, 32, 128] {
             all.push(Layout {
                 locality_buffers,
@@ -164,7 +159,7 @@ impl Layout {
                 ..usual.clone()
             });
         }
-        // Without and with what makes neighbours worth reading.
+        // Reading ahead, with and without locality buffers and lazy reads.
         for (locality_buffers, lazy_reads) in
             [(0, 0), (32, 0), (128, 0), (0, 10), (32, 10), (128, 10)]
         {
@@ -184,7 +179,7 @@ mod tests {
     use super::*;
     use crate::generate::{DecLike, PolyMixLike};
 
-    const RIG: Sizes = Sizes {
+    const SIZES: Sizes = Sizes {
         store_bytes: 24 << 20,
         memory_bytes: 2 << 20,
         rate: 1_000.0,
@@ -196,7 +191,7 @@ mod tests {
             requests: REQUESTS,
             ..DecLike::default()
         };
-        run(layout, &RIG, like.stream(), REQUESTS).unwrap()
+        run(layout, &SIZES, like.stream(), REQUESTS).unwrap()
     }
 
     #[test]
@@ -300,7 +295,7 @@ mod tests {
         let sizes = Sizes {
             memory_bytes: 1,
             store_bytes: 64 << 20,
-            ..RIG
+            ..SIZES
         };
         // Of eight requests the first two warm.
         let row: Vec<_> = (0..8).map(|n| access(n % 2, 1_500_000)).collect();
@@ -316,7 +311,7 @@ mod tests {
             rate: 4.0,
             ..PolyMixLike::default()
         };
-        let found = run(&Layout::default(), &RIG, like.stream(), 10_000).unwrap();
+        let found = run(&Layout::default(), &SIZES, like.stream(), 10_000).unwrap();
         let all = [("polymix".to_owned(), vec![found])];
         assert!(tables(&all)[0].text().contains("default"));
         assert!(page(&all).html().contains("<svg"));

@@ -1,4 +1,4 @@
-//! What layouts came to: a table a stream, and plots against how full the store is.
+//! The report on layouts: a table for each stream, and plots against how full the store is.
 
 use page::{Axis, Page, Plot, Series, Table};
 

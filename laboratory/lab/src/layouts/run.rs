@@ -9,7 +9,7 @@
 //! clusters close because they have waited, and when checkpoints are due. Lazy reads wait until there are `lazy_reads` of them
 //! and are then carried out in order of address; the store has each pinned meanwhile.
 //!
-//! What is written is a slice of one pool, told by the object's number; the store computes and verifies checksums as always. An
+//! Bodies are slices of one pool, chosen by the object's number; the store computes and verifies checksums as always. An
 //! object above the store's fragment size is several records, all of which are wanted for a hit.
 //!
 //! Not known here: sockets, threads.
@@ -22,8 +22,8 @@ use bytes::Bytes;
 use polymix::random::{Chance, mix};
 use serde::Serialize;
 use store::{
-    Corrupt, Geometry, HEADER_BYTES, Identity, KeyHash, KeyHasher, Lookup, NewRecord, Outcome,
-    Read, Settings, Store, TooSmall, WorkOp, Writes,
+    Corrupt, Geometry, Identity, KeyHash, KeyHasher, Lookup, NewRecord, Outcome, Read, Settings,
+    Store, TooSmall, WorkOp, Writes,
 };
 
 use super::Layout;
@@ -36,19 +36,17 @@ use crate::cache::{Level, LevelSettings};
 pub const WARMING_PERCENT: u64 = 25;
 /// Bodies are slices of so many bytes.
 const POOL_BYTES: usize = 4 << 20;
-/// What the proxy keeps of a response beside its body, about: head and standing.
+/// About the bytes that the proxy stores beside a body: head and times.
 const META_BYTES: usize = 200;
 const KEY: [u8; 60] = *b"http://static.example.org/objects/0000000000000000/image.jpg";
 const KEY_DIGITS_AT: usize = 34;
-/// A read that begins so close to where the last one ended is a near one: what a locality buffer holds.
+/// A read that begins so close to the end of the last one is near: the size of a locality buffer.
 pub const NEAR_BYTES: u64 = 64 << 10;
 /// Attempts to store a record while the next region is being made ready.
 const ATTEMPTS: usize = 4;
-/// Requests between two looks at how much is empty.
-const LOOK_EVERY: u64 = 500;
 const UNIX_MS: u64 = 1_700_000_000_000;
 
-/// What came of a layout.
+/// The result of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Findings {
     /// Which.
@@ -81,18 +79,13 @@ pub struct Findings {
     pub mistaken: u64,
     /// Records that were not stored for want of room at that moment.
     pub refused: u64,
-    /// What the device did, background work included.
+    /// The device's operations, background work included.
     pub device: Deeds,
     /// Chunks in use or dead, of a hundred, at the end.
     pub full_percent: f64,
     /// Free pieces at the end.
     pub free_pieces: u64,
-    /// Bytes that were empty, ahead of the writer or in holes, in the middle of what was counted.
-    pub empty_bytes_mean: u64,
-    /// What objects take in this store.
-    #[serde(skip)]
-    pub space: Space,
-    /// CPU time of an insert, in microseconds: placing, copying, checksum, what it evicts.
+    /// CPU time of an insert, in microseconds: placing, copying, checksum, evictions.
     pub insert_us: f64,
     /// Time of a request, in microseconds: all of this, the device's copying included.
     pub get_us: f64,
@@ -145,31 +138,6 @@ impl Findings {
     }
 }
 
-/// What objects take in a store.
-#[derive(Debug, Clone, Default)]
-pub struct Space {
-    /// Of the whole store for records.
-    pub data_bytes: u64,
-    geometry: Option<Geometry>,
-    fragment_bytes: u32,
-}
-
-impl Space {
-    /// Bytes of an object with so long a body: its records with header, key, metadata and padding.
-    pub fn of(&self, body_bytes: u32) -> u32 {
-        let Some(geometry) = &self.geometry else {
-            return body_bytes;
-        };
-        let beside = (HEADER_BYTES + KEY.len() + META_BYTES) as u64;
-        let parts = parts(self.fragment_bytes, body_bytes);
-        let bytes = parts.map(|(_, len)| {
-            let whole = len as u64 + beside;
-            geometry.bytes_on_disk(whole).unwrap_or(whole)
-        });
-        u32::try_from(bytes.sum::<u64>()).unwrap_or(u32::MAX)
-    }
-}
-
 /// The records of a body: which, and how much of it is theirs.
 fn parts(fragment_bytes: u32, size_bytes: u32) -> impl Iterator<Item = (u32, usize)> {
     let count = size_bytes.div_ceil(fragment_bytes).max(1);
@@ -179,7 +147,7 @@ fn parts(fragment_bytes: u32, size_bytes: u32) -> impl Iterator<Item = (u32, usi
     })
 }
 
-/// What a run takes beside its layout.
+/// The sizes and the pace of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sizes {
     /// Of the store's device.
@@ -191,7 +159,7 @@ pub struct Sizes {
 }
 
 impl Default for Sizes {
-    /// The method's proportions in an eighth of its sizes: what fits in memory.
+    /// An eighth of the method's sizes, which fits in memory.
     fn default() -> Self {
         Sizes {
             store_bytes: 512 << 20,
@@ -215,12 +183,10 @@ struct Run {
     read_to: u64,
     now_ms: u64,
     findings: Findings,
-    /// Free chunks, added up, and how often.
-    free: (u64, u64),
     insert_s: f64,
 }
 
-/// Runs a layout under `requests` requests.
+/// Runs a layout under `requests` requests. The first quarter is not counted.
 ///
 /// # Errors
 /// The store is too small to be laid out.
@@ -230,19 +196,7 @@ pub fn run(
     accesses: impl Iterator<Item = Access>,
     requests: u64,
 ) -> std::result::Result<Findings, TooSmall> {
-    run_from(layout, sizes, accesses, requests * WARMING_PERCENT / 100)
-}
-
-/// As [`run`], with the first `warm` requests not counted.
-///
-/// # Errors
-/// The store is too small to be laid out.
-pub fn run_from(
-    layout: &Layout,
-    sizes: &Sizes,
-    accesses: impl Iterator<Item = Access>,
-    warm: u64,
-) -> std::result::Result<Findings, TooSmall> {
+    let warm = requests * WARMING_PERCENT / 100;
     let geometry = Geometry::plan(sizes.store_bytes, layout.chunk_bytes)?;
     let settings: Settings = layout.settings();
     let mut chance = Chance::new(1);
@@ -260,7 +214,6 @@ pub fn run_from(
         read_to: 0,
         now_ms: UNIX_MS,
         findings: Findings::default(),
-        free: (0, 0),
         insert_s: 0.0,
     };
     for (offset, data) in run.store.opening() {
@@ -273,7 +226,7 @@ pub fn run_from(
         let at = at as u64;
         if at == warm {
             before = (*run.device.deeds(), run.store.figures());
-            (run.findings, run.insert_s, run.free) = (Findings::default(), 0.0, (0, 0));
+            (run.findings, run.insert_s) = (Findings::default(), 0.0);
             began = Instant::now();
         }
         let now_ms = UNIX_MS + (at as f64 * 1000.0 / sizes.rate) as u64;
@@ -282,10 +235,6 @@ pub fn run_from(
             let writes = run.store.tick(now_ms);
             run.carry_out(writes);
             run.work();
-        }
-        if at.is_multiple_of(LOOK_EVERY) {
-            run.free.0 += run.store.figures().free_chunks;
-            run.free.1 += 1;
         }
         run.get(&access);
     }
@@ -347,7 +296,7 @@ impl Run {
                         if mistaken > 0 && self.lazy_reads == 1 {
                             return false;
                         }
-                        // Of a lazy read it turns out later that it was none of a hit.
+                        // Whether a lazy read was of a hit turns out later.
                         self.findings.store_hits -= mistaken.min(self.findings.store_hits);
                     }
                 }
@@ -378,7 +327,7 @@ impl Run {
                 }
                 (Ok(_), _) => {}
                 (Err(Corrupt::Hash), _) => mistaken += 1,
-                // The device gives back what it was given, so this is a fault of the store or of this driver.
+                // The device returns the bytes that were written, so this is a fault of the store or of this driver.
                 (Err(e), _) => assert!(!may_serve, "a record that was read is not whole: {e}"),
             }
         }
@@ -416,7 +365,7 @@ impl Run {
                 fragment: None,
                 total: None,
                 began: self.store.sequence(),
-                // 0 is nobody.
+                // 0 stands for no server.
                 server: u64::from(access.server) + 1,
             };
             if !self.insert(&record) {
@@ -494,12 +443,6 @@ impl Run {
         findings.full_percent =
             100.0 * (1.0 - now.free_chunks as f64 / now.total_chunks.max(1) as f64);
         findings.free_pieces = now.free_pieces;
-        findings.empty_bytes_mean = self.free.0 / self.free.1.max(1) * now.chunk_bytes;
-        findings.space = Space {
-            data_bytes: self.store.geometry().data_bytes(),
-            geometry: Some(self.store.geometry().clone()),
-            fragment_bytes: self.store.fragment_bytes(),
-        };
         findings.insert_us = 1e6 * self.insert_s / findings.inserts.max(1) as f64;
         findings.get_us = 1e6 * spent_s / findings.gets.max(1) as f64;
         findings

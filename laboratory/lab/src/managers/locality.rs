@@ -1,6 +1,7 @@
-//! Locality buffers: what was fetched from one server is gathered, and written together.
+//! Locality buffers: objects of one server are gathered and written together.
 //!
-//! Not known here: where it is written.   Limits: so many buffers, of so many bytes; what is larger than one goes alone.
+//! Not known here: where they are written.   Limits: the number and size of the buffers are settings; an object larger than a buffer
+//! is written alone.
 //! Source: paper 002, section 3.6. The paper does not say which buffer is the victim, nor how large they are: the least recently
 //! used one goes, and the size is a setting.
 
@@ -65,7 +66,7 @@ impl Buffers {
         true
     }
 
-    /// Adds an object; what has to be written now, object by object in order, comes back.
+    /// Adds an object, and returns the objects that must be written now, in order.
     pub fn add(&mut self, request: DiskRequest) -> Vec<DiskRequest> {
         self.clock += 1;
         let bytes = self.bytes(&request);

@@ -10,30 +10,26 @@
 //! | STREAM-PACKETIZER | `stream` | the same, through a buffer of one page |
 //! | LAZY-READS | `stream`, `lazy` | reads wait for each other, ten at a time |
 //! | LAZY-READS-LOC | `stream`, `locality` | and objects of one server are written together |
-//! | UNIFIED | `unified` | one file, whole extents cut from the largest free piece |
-//! | UNIFIED-LOC | `unified` | with locality buffers and lazy reads |
-//! | SECOND-CHANCE | `log`, `ring` | one file, written round and round in regions; a hand clears them ahead, stretch by stretch |
-//! | CYCLIC-LOG | `log`, `ring` | one file, written round and round; a pointer moves what lives ahead of it |
+//! | UNIFIED | `stream`, `largest` | one file, whole extents cut from the largest free piece |
 //!
-//! A manager takes requests and calls a [`Disk`]; it keeps where each object is in memory. SIMPLE and its like find their objects
-//! again after a crash, by the names of the files; the others store number, server and size before each object's body
+//! A manager takes requests and calls a [`Disk`]; it keeps in memory where each object is. After a crash the first three find their
+//! objects by the names of the files. The others store number, server and size before each object's body
 //! ([`crate::disks::HEADER_BYTES`]), so that a scan finds them.
 //!
-//! Not known here: what the disk is, what is worth keeping.   Limits: those of `slots` and `buddy`.
-//! Source: paper 002, sections 3.3 to 3.6; UNIFIED: paper 000, section 4; the last two:
-//! docs/decisions/0014.
+//! The layouts of the production store are not here: `layouts` runs the store itself.
+//!
+//! Not known here: the kind of disk, the replacement policy.   Limits: those of `slots` and `buddy`.
+//! Source: paper 002, sections 3.3 to 3.6; UNIFIED: paper 000, section 4.
 
 mod buddy;
 mod files;
+mod largest;
 mod lazy;
 mod locality;
-mod log;
-mod ring;
 mod slots;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod unified;
 
 use std::fmt;
 use std::io;
@@ -47,16 +43,16 @@ pub use stream::PAGE_BYTES;
 
 /// Puts objects on a disk, finds them there, removes them.
 pub trait Manager {
-    /// Makes what must be there before the first request: directories, files of full size.
+    /// Makes directories and files of full size, before the first request.
     fn prepare(&mut self, disk: &mut dyn Disk) -> io::Result<()>;
 
-    /// Carries a request out, or notes it. Reads and deletes are of objects that were written and not deleted since.
+    /// Carries a request out, or keeps it for later. A read or delete names an object that was written and not deleted since.
     fn handle(&mut self, request: DiskRequest, disk: &mut dyn Disk) -> io::Result<()>;
 
-    /// Carries out all that was noted.
+    /// Carries out every request that was kept for later.
     fn finish(&mut self, disk: &mut dyn Disk) -> io::Result<()>;
 
-    /// What happened besides, by name.
+    /// Counts that are special to this manager, by name.
     fn figures(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
@@ -85,17 +81,11 @@ pub enum Kind {
     LazyReadsLoc,
     /// Extents from the largest free piece.
     Unified,
-    /// With locality buffers and reads in batches.
-    UnifiedLoc,
-    /// Regions, cleared by a hand that goes round.
-    SecondChance,
-    /// One pointer that goes round.
-    CyclicLog,
 }
 
 impl Kind {
     /// All of them, in the paper's order.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Simple,
         Kind::Squid,
         Kind::MultipleDirs,
@@ -106,9 +96,6 @@ impl Kind {
         Kind::StreamLoc,
         Kind::LazyReadsLoc,
         Kind::Unified,
-        Kind::UnifiedLoc,
-        Kind::SecondChance,
-        Kind::CyclicLog,
     ];
 
     /// The name in tables and on the command line.
@@ -124,9 +111,6 @@ impl Kind {
             Kind::StreamLoc => "STREAM-PACKETIZER-LOC",
             Kind::LazyReadsLoc => "LAZY-READS-LOC",
             Kind::Unified => "UNIFIED",
-            Kind::UnifiedLoc => "UNIFIED-LOC",
-            Kind::SecondChance => "SECOND-CHANCE",
-            Kind::CyclicLog => "CYCLIC-LOG",
         }
     }
 
@@ -141,14 +125,6 @@ impl Kind {
     pub fn is_one_file(self) -> bool {
         self >= Kind::Stream
     }
-
-    /// Whether the manager has locality buffers.
-    pub fn has_locality(self) -> bool {
-        matches!(
-            self,
-            Kind::StreamLoc | Kind::LazyReadsLoc | Kind::UnifiedLoc
-        )
-    }
 }
 
 impl fmt::Display for Kind {
@@ -162,7 +138,7 @@ impl fmt::Display for Kind {
 pub struct Settings {
     /// BUDDY: larger objects get a file of their own. At least a slot (512).
     pub threshold_bytes: u32,
-    /// The file of STREAM, UNIFIED and those below them.
+    /// The file of STREAM, those below it, and UNIFIED.
     pub file_bytes: u64,
     /// Reads that wait for each other; 1 to 1000.
     pub batch: usize,
@@ -170,13 +146,10 @@ pub struct Settings {
     pub deadline_us: u64,
     /// Servers whose objects are gathered at a time; 1 to 10,000.
     pub locality_buffers: usize,
-    /// What one of the buffers takes before it is written; a page at least.
+    /// A locality buffer is written when it holds so many bytes; a page at least.
     pub locality_bytes: u32,
-    /// UNIFIED: what is cut from the largest piece at a time, and written with one call. The logs: what is written with one call, and
-    /// cleared before the pointer.
+    /// UNIFIED: bytes that are cut from the largest piece at a time and written with one call.
     pub cluster_bytes: u32,
-    /// SECOND-CHANCE: what is read while it lies so close ahead of the hand, in a hundredth of the file, is written again.
-    pub window_percent: u8,
 }
 
 impl Default for Settings {
@@ -189,7 +162,6 @@ impl Default for Settings {
             locality_buffers: 128,
             locality_bytes: 64 << 10,
             cluster_bytes: 256 << 10,
-            window_percent: ring::Regions::window_percent(),
         }
     }
 }
@@ -225,10 +197,7 @@ pub fn make(kind: Kind, settings: &Settings) -> Box<dyn Manager> {
             lazy: true,
             locality: true,
         }),
-        Kind::Unified => Box::new(unified::Unified::new(settings, false)),
-        Kind::UnifiedLoc => Box::new(unified::Unified::new(settings, true)),
-        Kind::SecondChance => Box::new(log::Log::second_chance(settings)),
-        Kind::CyclicLog => Box::new(log::Log::cyclic(settings)),
+        Kind::Unified => Box::new(Stream::unified(settings)),
     }
 }
 

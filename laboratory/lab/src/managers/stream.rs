@@ -7,20 +7,20 @@
 //! read  -> locality buffers -> packetizer -> batch of lazy reads --------------> disk
 //! ```
 //!
-//! An object has its place from the second stage on; what is read before it is on the disk comes from the buffer it is in. A read
-//! that waits is carried out before its object's place may be given to another.
+//! The second stage gives an object its place. Until its bytes are on the disk, a read takes them from the buffer that holds them. A
+//! waiting read is carried out before the place of its object is given to another.
 //!
-//! Not known here: servers (but for `locality`), what the disk does with a write.
+//! Not known here: servers (but for `locality`), how the disk carries out a write.
 //! Limits: a file of 2^32 slots; an object that finds no room is an error with the circle, and refused with the largest piece.
 //! Source: paper 002, sections 3.4 to 3.6.
 
 use std::collections::HashMap;
 use std::io;
 
+use super::largest::LargestPiece;
 use super::lazy::{Batch, Read};
 use super::locality::Buffers;
 use super::slots::{Run, SLOT_BYTES, Slots};
-use super::unified::LargestPiece;
 use super::{Manager, Settings, contradiction, piece, stored_bytes};
 use crate::disks::{Disk, FileId, Piece, ROOT};
 use crate::{DiskOp, DiskRequest};
@@ -33,7 +33,7 @@ const FILE: FileId = FileId {
     number: 0,
 };
 
-/// What stands between a request and the file.
+/// The stages between a request and the file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     /// Writes go through a buffer.
@@ -45,7 +45,7 @@ pub struct Options {
 }
 
 /// Where room is found.
-pub enum Space {
+enum Space {
     /// Behind the last write, in a circle; an object may lie in several runs.
     Circle(Slots),
     /// At the front of the largest free piece; an object lies in one run.
@@ -80,7 +80,7 @@ impl Space {
 }
 
 /// Writes that follow each other are one call, up to the next boundary of the window.
-pub struct Packetizer {
+struct Packetizer {
     window_bytes: u64,
     at: u64,
     end: u64,
@@ -89,7 +89,7 @@ pub struct Packetizer {
 
 impl Packetizer {
     /// Empty; the window is in bytes.
-    pub fn new(window_bytes: u32) -> Packetizer {
+    fn new(window_bytes: u32) -> Packetizer {
         Packetizer {
             window_bytes: u64::from(window_bytes),
             at: 0,
@@ -100,7 +100,7 @@ impl Packetizer {
 
     /// Takes a piece that is to lie at `at`.
     //= paper 002 section 3.4   one page long, aligned; sent when full, or when the next write does not follow
-    pub fn add(&mut self, mut at: u64, mut rest: Piece, disk: &mut dyn Disk) -> io::Result<()> {
+    fn add(&mut self, mut at: u64, mut rest: Piece, disk: &mut dyn Disk) -> io::Result<()> {
         if at != self.end {
             self.send(disk)?;
         }
@@ -122,8 +122,8 @@ impl Packetizer {
         Ok(())
     }
 
-    /// Writes what it has.
-    pub fn send(&mut self, disk: &mut dyn Disk) -> io::Result<()> {
+    /// Writes the gathered pieces.
+    fn send(&mut self, disk: &mut dyn Disk) -> io::Result<()> {
         if !self.pieces.is_empty() {
             disk.write(FILE, self.at, &self.pieces)?;
             self.pieces.clear();
@@ -132,8 +132,8 @@ impl Packetizer {
         Ok(())
     }
 
-    /// How many bytes of `[at, at + bytes)`, from its beginning, are on the disk: what follows is in the buffer.
-    pub fn sent_of(&self, at: u64, bytes: u32) -> u32 {
+    /// How many bytes of `[at, at + bytes)` are on the disk, counted from the front. The rest is in the buffer.
+    fn sent_of(&self, at: u64, bytes: u32) -> u32 {
         let end = at + u64::from(bytes);
         if self.pieces.is_empty() || end <= self.at || self.end <= at {
             bytes
@@ -141,6 +141,12 @@ impl Packetizer {
             self.at.saturating_sub(at) as u32
         }
     }
+}
+
+/// Slots of the file.
+fn slots(settings: &Settings) -> u32 {
+    let slots = settings.file_bytes / u64::from(SLOT_BYTES);
+    u32::try_from(slots).unwrap_or(u32::MAX - 1)
 }
 
 /// The manager.
@@ -175,14 +181,23 @@ impl Runs {
 impl Stream {
     /// The paper's: a circle of slots.
     pub fn new(settings: &Settings, options: Options) -> Stream {
-        let slots = settings.file_bytes / u64::from(SLOT_BYTES);
-        let slots = u32::try_from(slots).unwrap_or(u32::MAX - 1);
-        let space = Space::Circle(Slots::new(slots));
+        let space = Space::Circle(Slots::new(slots(settings)));
         Stream::over(space, settings, options, PAGE_BYTES)
     }
 
+    /// UNIFIED: extents from the largest piece, written a cluster at a time.
+    pub fn unified(settings: &Settings) -> Stream {
+        let cluster = settings.cluster_bytes;
+        let space = LargestPiece::new(slots(settings), cluster / SLOT_BYTES);
+        let options = Options {
+            packetizer: true,
+            ..Options::default()
+        };
+        Stream::over(Space::Largest(space), settings, options, cluster)
+    }
+
     /// Over any space; writes are gathered up to boundaries of `window_bytes`.
-    pub fn over(space: Space, settings: &Settings, options: Options, window_bytes: u32) -> Stream {
+    fn over(space: Space, settings: &Settings, options: Options, window_bytes: u32) -> Stream {
         Stream {
             file_bytes: settings.file_bytes,
             space,
@@ -221,7 +236,7 @@ impl Stream {
         self.pieces += runs.len() as u64;
         let mut from = 0;
         for run in &runs {
-            // Whole slots, so that what comes next follows.
+            // Whole slots, so that the next object begins at the end of this one.
             let part = piece(&request, from, run.bytes());
             match &mut self.packetizer {
                 Some(packetizer) => packetizer.add(run.byte(), part, disk)?,
@@ -298,7 +313,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Refused objects are asked for all the same.
+    /// An object that was refused may still be read or deleted; then there is nothing to do.
     fn missing(&self, object: u32) -> io::Result<()> {
         if self.refused > 0 {
             return Ok(());

@@ -128,14 +128,7 @@ fn after_deleting_everything_the_file_is_free() {
     }));
     // As large as the file: only if all of it is free again is there room.
     requests.push(one(DiskOp::Write, 1_000_000, 0, (6 << 20) - HEADER_BYTES));
-    for kind in [
-        Kind::Stream,
-        Kind::LazyReadsLoc,
-        Kind::Unified,
-        Kind::UnifiedLoc,
-        Kind::SecondChance,
-        Kind::CyclicLog,
-    ] {
+    for kind in [Kind::Stream, Kind::LazyReadsLoc, Kind::Unified] {
         let (_, figures) = run(kind, &requests, &settings(6 << 20));
         let refused = figures.iter().find(|f| f.0 == "objects refused").unwrap();
         assert!(refused.1.abs() < 0.5, "{kind}");
@@ -263,87 +256,6 @@ fn a_full_file_says_so_and_unified_refuses() {
     assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
     let (_, figures) = run(Kind::Unified, &writes, &settings(3 * 8192));
     assert!(figures.contains(&("objects refused", 7.0)), "{figures:?}");
-}
-
-#[test]
-fn the_logs_refuse_what_has_no_room_and_fill_the_file_to_the_last_slot() {
-    let mut requests: Vec<DiskRequest> = (0..10).map(|n| one(DiskOp::Write, n, n, 8000)).collect();
-    // The file is full; every second one goes, and what takes all the room there is comes instead.
-    requests.extend((0..3).map(|n| one(DiskOp::Delete, 2 * n, 2 * n, 8000)));
-    requests.push(one(DiskOp::Write, 100, 1, 3 * 8192 - HEADER_BYTES));
-    requests.extend([1, 3, 5].map(|n| one(DiskOp::Read, n, n, 8000)));
-    requests.push(one(DiskOp::Read, 100, 1, 3 * 8192 - HEADER_BYTES));
-    for kind in [Kind::SecondChance, Kind::CyclicLog] {
-        let (disk, figures) = run(kind, &requests, &settings(6 * 8192));
-        let of = |name: &str| figures.iter().find(|f| f.0 == name).unwrap().1;
-        assert!(
-            (of("objects refused") - 4.0).abs() < 0.5,
-            "{kind}: {figures:?}"
-        );
-        assert!(of("runs moved") >= 3.0, "{kind}: {figures:?}");
-        let last = disk.write_places.iter().map(|&(at, bytes)| at + bytes);
-        assert_eq!(last.max(), Some(6 * 8192), "{kind}");
-    }
-}
-
-#[test]
-fn what_lives_ahead_of_the_writer_is_moved_in_long_reads() {
-    // The file goes round once; one object in ten lives on, each among dead ones.
-    let mut requests = Vec::new();
-    for n in 0..2000 {
-        requests.push(one(DiskOp::Write, n, n, 4000));
-        if n >= 20 && n % 10 != 0 {
-            requests.push(one(DiskOp::Delete, n - 20, n - 20, 4000));
-        }
-    }
-    for kind in [Kind::SecondChance, Kind::CyclicLog] {
-        let (disk, figures) = run(kind, &requests, &settings(4 << 20));
-        let of = |name: &str| figures.iter().find(|f| f.0 == name).unwrap().1;
-        assert!(of("runs moved") > 90.0, "{kind}: {figures:?}");
-        assert!(
-            of("reads to move") * 3.0 < of("runs moved"),
-            "{kind}: {figures:?}"
-        );
-        assert!(of("second chances").abs() < 0.5, "{kind}: {figures:?}");
-        let full = disk
-            .write_places
-            .iter()
-            .filter(|w| w.1 == 256 << 10)
-            .count();
-        assert!(
-            full * 2 > disk.write_places.len(),
-            "{kind}: {:?}",
-            disk.write_places
-        );
-    }
-}
-
-#[test]
-fn second_chances_are_for_what_is_read_shortly_before_the_hand_comes() {
-    // 4096 slots, eight an object: the hand is somewhat beyond slot 2400 when 300 objects are written.
-    let writes = |n: u32| (0..n).map(|n| one(DiskOp::Write, n, n, 4000));
-    let mut requests: Vec<DiskRequest> = writes(300).collect();
-    requests.extend((0..250).map(|n| one(DiskOp::Delete, n, n, 4000)));
-    requests.extend((300..500).map(|n| one(DiskOp::Write, n, n, 4000)));
-    // Now it has been round; the first ones alive are at slot 2000.
-    requests.extend((500..520).map(|n| one(DiskOp::Write, n, n, 4000)));
-    let chances = |reads: std::ops::Range<u32>, window_percent| {
-        let mut requests = requests.clone();
-        requests.extend(reads.clone().map(|n| one(DiskOp::Read, n, n, 4000)));
-        requests.extend(reads.map(|n| one(DiskOp::Read, n, n, 4000)));
-        let settings = Settings {
-            window_percent,
-            ..settings(2 << 20)
-        };
-        let (_, figures) = run(Kind::SecondChance, &requests, &settings);
-        figures.iter().find(|f| f.0 == "second chances").unwrap().1
-    };
-    assert!(
-        (chances(250..255, 50) - 5.0).abs() < 0.5,
-        "once each, not twice"
-    );
-    assert!(chances(250..255, 0).abs() < 0.5);
-    assert!(chances(495..500, 50).abs() < 0.5, "they are new");
 }
 
 #[test]

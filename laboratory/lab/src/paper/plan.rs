@@ -29,7 +29,7 @@ use crate::managers::{Kind, Settings};
 pub const RUNS_MAX: usize = 10_000;
 
 /// The variables, their units in the names, and the paper's values.
-const VARIABLES: [(&str, f64); 12] = [
+const VARIABLES: [(&str, f64); 11] = [
     ("utilisation", 0.71),
     ("disk-gib", 2.0),
     ("memory-mib", 512.0),
@@ -41,7 +41,6 @@ const VARIABLES: [(&str, f64); 12] = [
     ("locality-buffers", 128.0),
     ("locality-bytes", 65_536.0),
     ("cluster-bytes", 262_144.0),
-    ("window-percent", 20.0),
 ];
 
 /// A plan as it was written.
@@ -318,7 +317,6 @@ fn allowed(name: &str, value: f64) -> bool {
         "threshold-bytes" => (512.0..=1e8).contains(&value),
         "locality-bytes" | "cluster-bytes" => (8192.0..=1e9).contains(&value),
         "batch" | "locality-buffers" => (1.0..=10_000.0).contains(&value),
-        "window-percent" => (0.0..=100.0).contains(&value),
         "requests" => (1.0..=1e8).contains(&value),
         _ => value > 0.0 && value <= 1e6,
     }
@@ -352,7 +350,6 @@ impl Point {
                 locality_buffers: value("locality-buffers") as usize,
                 locality_bytes: value("locality-bytes") as u32,
                 cluster_bytes: value("cluster-bytes") as u32,
-                window_percent: value("window-percent") as u8,
                 ..Settings::default()
             },
             utilisation: value("utilisation"),
@@ -391,7 +388,7 @@ mod tests {
 
     #[test]
     fn what_is_not_named_has_the_managers_default() {
-        let plan = Plan::parse("title = 't'\nx = 'batch'\nmanagers = ['SECOND-CHANCE']").unwrap();
+        let plan = Plan::parse("title = 't'\nx = 'batch'\nmanagers = ['UNIFIED']").unwrap();
         let bench = Bench::new(1.0, 1, Model::Disk1999, Keep::in_memory(), &Nobody);
         let (_, job) = plan.points().unwrap()[0].job(&bench);
         assert_eq!(job.settings, Settings::default());

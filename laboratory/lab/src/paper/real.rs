@@ -180,7 +180,7 @@ mod tests {
             name: "a file".to_owned(),
         };
         let section = real(&bench, &wanted).unwrap();
-        assert_eq!(section.tables[0].rows.len(), 9);
+        assert_eq!(section.tables[0].rows.len(), 6);
         let only = Wanted {
             managers: vec![Kind::Squid],
             ..wanted

@@ -33,7 +33,7 @@ fn every_item_is_made_and_is_the_same_again() {
 fn flash_takes_all_managers() {
     let bench = Bench::new(0.002, 1, Model::Flash, Keep::in_memory(), &Nobody);
     let section = Item::Table2.make(&bench).unwrap();
-    assert_eq!(section.tables[0].rows.len(), 12);
+    assert_eq!(section.tables[0].rows.len(), 9);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which replacement policy, which rule of admission: document and byte hit ratio of each against the size of the cache.
 //!
 //! Every [`Contender`] gets the same requests at every size. The first quarter fills the caches and is not counted. Beside the
-//! contenders stands a cache without limits: what it misses, no cache can hit.
+//! contenders stands a cache without limits: no cache can hit what that one misses.
 //!
 //! The production store's own `second-chance` is not among them: it decides by where things lie, so it takes a whole store to
 //! measure it (`layouts`).
@@ -16,7 +16,7 @@ use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use replacement::{AdmissionKind, PolicyKind};
+use replacement::{AdmissionKind, PolicyKind as Offered};
 use serde::{Serialize, Serializer};
 
 pub(crate) use report::size_text;
@@ -24,40 +24,38 @@ pub(crate) use report::stream_name;
 pub use report::{page, tables};
 
 use crate::Access;
-use crate::cache::{Level, LevelSettings};
+use crate::cache::{Level, LevelSettings, PolicyKind};
 
 /// Of the requests, those that only fill the cache.
 pub const WARMING_PERCENT: usize = 25;
 /// Sizes to compare at, in percent of the bytes of all different objects.
 pub const SIZES_PERCENT: [f64; 7] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
-/// The largest object that `lru-threshold` takes, unless another is said.
-const THRESHOLD_BYTES: u64 = 64 << 10;
+/// `lru-threshold`, unless a size is given.
+const LRU_THRESHOLD: PolicyKind = PolicyKind::Offered(Offered::LruThreshold { size_max: 64 << 10 });
 
 /// A replacement policy with a rule of admission. Written as `lru` or `lru+second-hit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contender {
-    /// What leaves.
+    /// The replacement policy.
     pub policy: PolicyKind,
-    /// What comes in.
+    /// The rule of admission.
     pub admission: AdmissionKind,
 }
 
 impl Contender {
-    /// All policies of `replacement`, and the rules of admission with two of them.
+    /// All policies, and the rules of admission with two of them.
     pub fn all() -> Vec<Contender> {
         let of = |policy, admission| Contender { policy, admission };
         let policies = [
-            PolicyKind::Lru,
-            PolicyKind::LruThreshold {
-                size_max: THRESHOLD_BYTES,
-            },
+            PolicyKind::LRU,
+            LRU_THRESHOLD,
             PolicyKind::S3Fifo,
             PolicyKind::Sieve,
             PolicyKind::WTinyLfu,
-            PolicyKind::Gdsf,
+            PolicyKind::Offered(Offered::Gdsf),
         ];
         let mut all: Vec<_> = policies.map(|policy| of(policy, AdmissionKind::All)).into();
-        for policy in [PolicyKind::Lru, PolicyKind::Gdsf] {
+        for policy in [PolicyKind::LRU, PolicyKind::Offered(Offered::Gdsf)] {
             for admission in [AdmissionKind::SecondHit, AdmissionKind::TinyLfu] {
                 all.push(of(policy, admission));
             }
@@ -92,9 +90,7 @@ impl FromStr for Contender {
             None => (text, AdmissionKind::All),
         };
         let policy = match policy {
-            "lru-threshold" => PolicyKind::LruThreshold {
-                size_max: THRESHOLD_BYTES,
-            },
+            "lru-threshold" => LRU_THRESHOLD,
             policy => policy.parse().map_err(|_| unknown())?,
         };
         Ok(Contender { policy, admission })
@@ -155,11 +151,11 @@ impl Hits {
 /// One contender at one size.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Point {
-    /// Who.
+    /// The contender.
     pub contender: Contender,
     /// With how many bytes.
     pub bytes: u64,
-    /// What came of it.
+    /// Its hits.
     pub hits: Hits,
 }
 
@@ -178,30 +174,15 @@ pub struct Study {
     pub points: Vec<Point>,
 }
 
-/// One cache over all requests.
+/// One cache over all requests. The first quarter is not counted.
 pub fn hits(settings: LevelSettings, accesses: &[Access]) -> Hits {
-    hits_from(
-        settings,
-        accesses,
-        accesses.len() * WARMING_PERCENT / 100,
-        |access| access.size_bytes,
-    )
-}
-
-/// One cache over all requests, the first `warm` of them not counted; an object takes so much room.
-pub fn hits_from(
-    settings: LevelSettings,
-    accesses: &[Access],
-    warm: usize,
-    room: impl Fn(&Access) -> u32,
-) -> Hits {
+    let warm = accesses.len() * WARMING_PERCENT / 100;
     let mut level = Level::new(settings);
     let mut hits = Hits::default();
     for (at, access) in accesses.iter().enumerate() {
-        let object = access.object;
-        let room = room(access);
-        let hit = level.ask(object, room, &mut None);
-        let kept = !hit && level.insert(object, room, |_, _| {}) == crate::cache::Insertion::Kept;
+        let (object, size) = (access.object, access.size_bytes);
+        let hit = level.ask(object, size, &mut None);
+        let kept = !hit && level.insert(object, size, |_, _| {}) == crate::cache::Insertion::Kept;
         if at >= warm {
             hits.count(access, hit, kept);
         }

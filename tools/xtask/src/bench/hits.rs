@@ -96,7 +96,7 @@ enum Logs {
     Both,
 }
 
-/// One situation everybody is measured in.
+/// A case in which every server is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Case {
     pub kind: Kind,

@@ -14,8 +14,7 @@ use crate::failure::{During, Failure, Result, fail};
 use crate::http;
 use crate::origin::{self, Origin};
 use crate::progress::Progress;
-use crate::rivals::{Place, Request, Rival, Running, build_loligo, launch};
-use crate::size::Bytes;
+use crate::rivals::{Request, Rival, Running, build_loligo, launch};
 use crate::workspace;
 use crate::wrk::{self, Load, Objects};
 
@@ -55,18 +54,7 @@ pub fn run(options: &Options) -> Result<()> {
     let origin = Origin::start(0, 1)?;
     let running = launch(
         rival,
-        &Request {
-            label: format!("bench-idle-{}", rival.name()),
-            port: 0,
-            origin: origin.address(),
-            cache: Bytes(512 << 20),
-            memory: Bytes(64 << 20),
-            logs: false,
-            profile: false,
-            workers: 2,
-            place: Place::RunDir,
-            extra: Vec::new(),
-        },
+        &Request::of(format!("bench-idle-{}", rival.name()), origin.address()),
     )?;
     running.await_caching(&origin)?;
     let path = origin::path(OBJECT_BYTES, "hot");

@@ -6,20 +6,9 @@
 mod hits;
 mod idle;
 mod profile;
-mod pss;
 mod ring;
 mod stats;
-mod store_age;
-mod store_disk;
-mod store_io;
-mod store_load;
-mod store_memory;
-mod store_rivals;
-mod store_rivals_comeback;
-mod store_rivals_figures;
-mod store_start;
-mod store_start_child;
-mod strace;
+mod store;
 mod table;
 mod targets;
 
@@ -33,18 +22,18 @@ pub enum BenchCommand {
     /// CPU per request, rate and latency of hits and misses, beside every installed rival
     Hits(hits::Options),
     /// Opens, closes, reads, writes and bytes per object, counted by the kernel
-    StoreIo(store_io::Options),
+    StoreIo(store::io::Options),
     /// Memory an object, utilisation and time an insert of the store by itself, after years of use
-    StoreMemory(store_memory::Options),
+    StoreMemory(store::memory::Options),
     /// Time from the start to the first hit, after a clean stop, a crash, and without a checkpoint
-    StoreStart(store_start::Options),
+    StoreStart(store::start::Options),
     /// (used by `bench store-start`)
     #[command(hide = true)]
-    StoreStartChild(store_start_child::ChildOptions),
+    StoreStartChild(store::child::ChildOptions),
     /// Writes and rate of a store written over many times, beside a fresh one
-    StoreAge(store_age::Options),
+    StoreAge(store::age::Options),
     /// Memory, device writes and reads, and restarts of Loligo's store beside those of its rivals
-    StoreRivals(store_rivals::Options),
+    StoreRivals(store::rivals::Options),
     /// Hit throughput and memory with thousands of idle connections
     Idle(idle::Options),
     /// Hit throughput with the profile on and off
@@ -55,12 +44,12 @@ pub enum BenchCommand {
 pub fn run(command: BenchCommand) -> Result<()> {
     match command {
         BenchCommand::Hits(options) => hits::run(&options),
-        BenchCommand::StoreIo(options) => store_io::run(&options),
-        BenchCommand::StoreMemory(options) => store_memory::run(&options),
-        BenchCommand::StoreStart(options) => store_start::run(&options),
-        BenchCommand::StoreStartChild(options) => store_start_child::child(&options),
-        BenchCommand::StoreAge(options) => store_age::run(&options),
-        BenchCommand::StoreRivals(options) => store_rivals::run(&options),
+        BenchCommand::StoreIo(options) => store::io::run(&options),
+        BenchCommand::StoreMemory(options) => store::memory::run(&options),
+        BenchCommand::StoreStart(options) => store::start::run(&options),
+        BenchCommand::StoreStartChild(options) => store::child::child(&options),
+        BenchCommand::StoreAge(options) => store::age::run(&options),
+        BenchCommand::StoreRivals(options) => store::rivals::run(&options),
         BenchCommand::Idle(options) => idle::run(&options),
         BenchCommand::Profile(options) => profile::run(&options),
     }

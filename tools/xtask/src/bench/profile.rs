@@ -14,7 +14,7 @@ use crate::failure::{Result, fail};
 use crate::http;
 use crate::origin::{self, Origin};
 use crate::progress::Progress;
-use crate::rivals::{Place, Request, Rival, Running, build_loligo, launch};
+use crate::rivals::{Request, Rival, Running, build_loligo, launch};
 use crate::size::Bytes;
 use crate::workspace;
 use crate::wrk::{self, Load, Objects};
@@ -43,19 +43,13 @@ pub fn run(options: &Options) -> Result<()> {
     build_loligo()?;
     let origin = Origin::start(0, 1)?;
     let start = |profile: bool| -> Result<Running> {
+        let label = format!("bench-profile-{}", if profile { "on" } else { "off" });
         let running = launch(
             Rival::Loligo,
             &Request {
-                label: format!("bench-profile-{}", if profile { "on" } else { "off" }),
-                port: 0,
-                origin: origin.address(),
                 cache: Bytes(256 << 20),
-                memory: Bytes(64 << 20),
-                logs: false,
                 profile,
-                workers: 2,
-                place: Place::RunDir,
-                extra: Vec::new(),
+                ..Request::of(label, origin.address())
             },
         )?;
         running.await_caching(&origin)?;

@@ -182,19 +182,14 @@ fn enter(
     let running = launch(
         rival,
         &Request {
-            label: format!("bench-{}", rival.name()),
-            port: 0,
-            origin: origin.address(),
             cache,
             memory,
             logs,
-            profile: false,
-            workers: 2,
             place: match &options.dir {
                 Some(dir) => Place::Dir(std::path::absolute(dir).unwrap_or_else(|_| dir.clone())),
                 None => Place::RunDir,
             },
-            extra: Vec::new(),
+            ..Request::of(format!("bench-{}", rival.name()), origin.address())
         },
     )?;
     let mut group = None;

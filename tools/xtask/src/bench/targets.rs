@@ -13,7 +13,7 @@ pub struct Verdict {
     pub kept: bool,
 }
 
-/// Memory hits up to this size are compared with everybody, above it with those who copy.
+/// Memory hits up to this size are compared with all rivals, larger ones only with rivals that copy.
 const SMALL_BYTES: u64 = 10 << 10;
 
 /// Judges what can be judged.

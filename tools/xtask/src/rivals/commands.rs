@@ -233,16 +233,8 @@ fn check_one(rival: Rival, logs: bool, origin: &Origin) -> Result<()> {
     let running = launch(
         rival,
         &Request {
-            label: format!("check-{}", rival.name()),
-            port: 0,
-            origin: origin.address(),
-            cache: Bytes(512 << 20),
-            memory: Bytes(64 << 20),
             logs,
-            profile: false,
-            workers: 2,
-            place: Place::RunDir,
-            extra: Vec::new(),
+            ..Request::of(format!("check-{}", rival.name()), origin.address())
         },
     )?;
     running.await_caching(origin)?;

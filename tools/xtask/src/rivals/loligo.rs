@@ -1,4 +1,4 @@
-//! Ourselves, run like everybody else.
+//! Loligo, run like its rivals.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -212,7 +212,7 @@ fn version_in(text: &str) -> Option<String> {
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub address: SocketAddr,
-    /// Loligo's admin interface; nobody else listens there
+    /// Loligo's admin interface; the others have none
     pub admin: SocketAddr,
     pub origin: SocketAddr,
     /// configuration, logs, sockets
@@ -246,7 +246,7 @@ pub struct Plan {
     pub prepare: Vec<CommandLine>,
     /// the server, then what belongs to it and needs it running
     pub servers: Vec<CommandLine>,
-    /// who must own the run and data directories, if not we
+    /// the user that must own the run and data directories, if not ours
     pub owner: Option<&'static str>,
     /// prefix of the names, of files and directories, that it may leave in /dev/shm
     pub shared_memory: Option<String>,

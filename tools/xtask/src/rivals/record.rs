@@ -30,7 +30,7 @@ pub struct Record {
     pub shared_memory: Option<String>,
     /// a file system to be unmounted
     pub mounted: Option<PathBuf>,
-    /// a cache nobody wants to keep
+    /// a cache that is removed at the end
     pub remove: Option<PathBuf>,
 }
 

@@ -47,6 +47,24 @@ pub struct Request {
     pub extra: Vec<String>,
 }
 
+impl Request {
+    /// A server of two workers with small caches in the run's own directory, on a free port.
+    pub fn of(label: impl Into<String>, origin: SocketAddr) -> Self {
+        Self {
+            label: label.into(),
+            port: 0,
+            origin,
+            cache: Bytes(512 << 20),
+            memory: Bytes(64 << 20),
+            logs: false,
+            profile: false,
+            workers: 2,
+            place: Place::RunDir,
+            extra: Vec::new(),
+        }
+    }
+}
+
 /// Where the cache lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
@@ -293,7 +311,7 @@ impl Running {
                     server.identity().signal(Signal::TERM);
                 }
             }
-            // Parents come first in a family, so nobody is left to start a killed child again.
+            // Parents come first in a family, so no parent can start a killed child again.
             Halt::Kill => family.iter().for_each(|i| i.signal(Signal::KILL)),
         }
         let servers = &mut self.servers;

@@ -14,7 +14,7 @@ use crate::failure::{During, Result};
 
 /// Bottom first; crates of one layer know nothing of each other.
 const LAYERS: [&[&str]; 8] = [
-    &["fields", "extent", "replacement", "profile", "page"],
+    &["fields", "extent", "replacement", "profile", "page", "wire"],
     &["message"],
     &["http1", "httpcache", "store", "device"],
     // The simulation is of xtask alone; the benchmark shares nothing with the proxy it measures but an LRU list.

@@ -1,7 +1,7 @@
 //! What the origin has: some thousands of URLs, and for each version of each the bytes of its body.
 //!
 //! A URL is a number; its kind and the length of its body follow from the seed and the number, its bytes from these and
-//! the version. So whoever sees an answer that claims to be version 7 of URL 12 can compare every byte of it, from any
+//! the version. So a reader of an answer that claims to be version 7 of URL 12 can compare every byte of it, from any
 //! offset, without having seen it before. A body begins with a line that says what it is, as far as there is room.
 //!
 //! Hostile bodies are made of pieces of the store itself ([`leftovers`]): whole records of other objects, at every
@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::chance::{Chance, mix};
+use crate::chance::{Chance, mix};
 
 /// How many URLs there may be.
 const URLS: Range<u64> = 200..20_000;

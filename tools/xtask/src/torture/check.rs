@@ -2,15 +2,17 @@
 //!
 //! An [`Inspection`] receives one answer. It finds out from `X-Torture` which URL, version and variant the answer claims
 //! to be, holds that against what was asked and the ledger's floor, and compares each byte with the body of that
-//! version. What was seen of a broken answer must still be right; an answer that ends by its framing must be all of it.
+//! version. The bytes of a broken answer must still be right; an answer that ends by its framing must be complete.
 //!
 //! Not known here: whether a broken answer is forgiven.
 
 use std::fmt;
 
+use wire::Response;
+
 use super::bodies::{Body, Catalogue, Url, Variant};
 use super::ledger::{Floor, Ledger};
-use crate::wire::{Ended, Head, Receiver};
+use crate::http::{Ended, Receiver};
 
 /// What is wrong with an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,13 +158,13 @@ impl<'a> Inspection<'a> {
         })
     }
 
-    fn look_at_head(&mut self, head: &Head) -> Result<(), Wrong> {
+    fn look_at_head(&mut self, head: &Response) -> Result<(), Wrong> {
         let asked = self.asked;
         self.is_part = head.status == 206;
         if head.status != 200 && !(self.is_part && asked.range.is_some()) {
             return Err(Wrong::Status(head.status));
         }
-        let claim = head.field("x-torture").ok_or(Wrong::Nameless)?;
+        let claim = head.fields.first("x-torture").ok_or(Wrong::Nameless)?;
         let mut words = claim.split(' ');
         let mut word = || words.next().unwrap_or_default();
         let (id, version, variant) = (
@@ -195,14 +197,14 @@ impl<'a> Inspection<'a> {
         let body = self.catalogue.body(&asked.url, version, variant);
         self.end = body.len();
         if let (true, Some((from, to))) = (self.is_part, asked.range) {
-            let range = head.field("content-range").unwrap_or_default();
+            let range = head.fields.first("content-range").unwrap_or_default();
             if range != format!("bytes {from}-{}/{}", to - 1, body.len()) {
                 return Err(Wrong::OtherRange(range.to_owned()));
             }
             (self.at, self.end) = (from, to);
         }
         self.body = Some(body);
-        let status = head.field("cache-status").unwrap_or_default();
+        let status = head.fields.first("cache-status").unwrap_or_default();
         let mut parameters = status.split(';').map(str::trim);
         self.hit = parameters.clone().any(|p| p == "hit");
         self.stored = parameters.any(|p| p == "stored");
@@ -227,7 +229,7 @@ impl<'a> Inspection<'a> {
 }
 
 impl Receiver for Inspection<'_> {
-    fn head(&mut self, head: &Head) -> bool {
+    fn head(&mut self, head: &Response) -> bool {
         self.wrong = self.look_at_head(head).err();
         self.wrong.is_none()
     }
@@ -304,12 +306,11 @@ mod tests {
                 strict: self.strict,
             };
             let mut inspection = Inspection::new(&self.catalogue, &self.ledger, asked);
-            let head = Head {
+            let line = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+            let head = Response {
                 status,
-                fields: fields
-                    .iter()
-                    .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
-                    .collect(),
+                minor: 1,
+                fields: wire::Fields(fields.iter().map(line).collect()),
             };
             if inspection.head(&head) {
                 for piece in body.chunks(700) {

@@ -4,12 +4,12 @@
 //! want an answer from the origin (no-cache), post, or have something purged. Every answer goes through an
 //! [`Inspection`], and what it acknowledges goes into the ledger.
 //!
-//! What a kill breaks is forgiven, and nothing else: a request that fails is held against [`Life`], which the trial
+//! Only failures caused by a kill are forgiven: a failed request is compared with [`Life`], which the trial
 //! turns over before it kills and after the next start. While the device fails, and from the first damage on, one more
 //! thing is forgiven and counted: that an answer of several fragments is cut off, since its head is out already.
 //!
 //! Some download a large object slowly and have it purged, in a new version, before they have it: what began before the purge must end
-//! whole, of the version it began with. While the device hangs nobody may wait for a byte longer than [`HANG_WAIT_MAX`].
+//! whole, of the version it began with. While the device hangs, no client may wait for a byte longer than [`HANG_WAIT_MAX`].
 //!
 //! Limits: [`CLIENTS`] threads; [`WRONGS_MAX`] wrong answers are kept.
 
@@ -18,13 +18,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use wire::Response;
+
 use super::bodies::{Catalogue, Kind, LARGE, Url, Variant};
-use super::chance::{Chance, mix};
 use super::check::{Asked, Inspection, Seen};
 use super::ledger::{Deed, Ledger};
 use super::origin::PACE;
 use super::report::Figures;
-use crate::wire::{Connection, Ended, Head, Receiver};
+use crate::chance::{Chance, mix};
+use crate::http::{self, Ended, Receiver, Request};
 
 /// How many at a time.
 pub const CLIENTS: usize = 32;
@@ -138,8 +140,8 @@ impl Get {
 /// A client with its connections.
 pub struct Client<'a> {
     shared: &'a Shared,
-    proxy: Connection,
-    admin: Connection,
+    proxy: http::Client,
+    admin: http::Client,
     /// In which life they were opened.
     life: u64,
 }
@@ -149,8 +151,8 @@ impl<'a> Client<'a> {
     pub fn new(shared: &'a Shared) -> Self {
         Self {
             shared,
-            proxy: Connection::new(shared.address),
-            admin: Connection::new(shared.admin),
+            proxy: http::Client::new(shared.address),
+            admin: http::Client::new(shared.admin),
             life: 0,
         }
     }
@@ -268,10 +270,16 @@ impl<'a> Client<'a> {
         }
         let mut inspection = Inspection::new(&shared.catalogue, &shared.ledger, asked);
         let path = get.url.path();
+        fn request<'a>(target: &'a str, fields: &'a [(&'a str, &'a str)]) -> Request<'a> {
+            Request {
+                fields,
+                ..Request::of("GET", target)
+            }
+        }
         let mut purged = false;
         let (ended, wait) = match get.slowly {
             None => {
-                let ended = self.proxy.ask("GET", &path, &fields, b"", &mut inspection);
+                let ended = self.proxy.ask(request(&path, &fields), &mut inspection);
                 (ended, self.proxy.longest_wait())
             }
             Some(slowly) => {
@@ -286,8 +294,8 @@ impl<'a> Client<'a> {
                     came: 0,
                     purged: false,
                 };
-                let mut narrow = Connection::narrow(shared.address);
-                let ended = narrow.ask("GET", &path, &fields, b"", &mut download);
+                let mut narrow = http::Client::narrow(shared.address);
+                let ended = narrow.ask(request(&path, &fields), &mut download);
                 purged = download.purged;
                 (ended, narrow.longest_wait())
             }
@@ -345,7 +353,7 @@ impl<'a> Client<'a> {
         }
         Figures::add(&figures.went_back, u64::from(seen.went_back));
         Figures::add(&figures.parts, u64::from(get.range.is_some()));
-        // What was purged meanwhile is not there any more.
+        // The object may have been purged meanwhile.
         if seen.is_all && !purged {
             let (id, version) = (get.url.id, seen.version);
             if get.url.lasts() && (seen.hit || seen.stored) {
@@ -392,9 +400,11 @@ impl<'a> Client<'a> {
         let life = self.begin();
         let mut order = Order::new("POST", url);
         let path = url.path();
-        order.ended = self
-            .proxy
-            .ask("POST", &path, &[], b"raise it", &mut order.reply);
+        let request = Request {
+            body: Some(b"raise it"),
+            ..Request::of("POST", &path)
+        };
+        order.ended = self.proxy.ask(request, &mut order.reply);
         if self.is_acknowledged(&order, life) {
             match order.reply.raised {
                 Some(version) => shared.ledger.posted(url.id, version, order.deed()),
@@ -411,8 +421,8 @@ impl<'a> Client<'a> {
         let target = format!("/http://{}{}", shared.address, url.path());
         let mut order = Order::new("PURGE", url);
         // The admin interface closes what is idle for some seconds, and this may come in the same moment.
-        let admin = &mut self.admin;
-        order.ended = admin.ask_repeatably("PURGE", &target, &[], &mut order.reply);
+        let request = Request::of("PURGE", &target);
+        order.ended = self.admin.ask_repeatably(request, &mut order.reply);
         if self.is_acknowledged(&order, life) {
             shared.ledger.purged(url.id, version, order.deed());
             Figures::add(&shared.figures.purges, 1);
@@ -458,7 +468,7 @@ struct Download<'a, 'b> {
 }
 
 impl Receiver for Download<'_, '_> {
-    fn head(&mut self, head: &Head) -> bool {
+    fn head(&mut self, head: &Response) -> bool {
         self.inspection.head(head)
     }
 
@@ -511,9 +521,9 @@ struct Reply {
 }
 
 impl Receiver for Reply {
-    fn head(&mut self, head: &Head) -> bool {
+    fn head(&mut self, head: &Response) -> bool {
         self.status = head.status;
-        self.raised = head.field("x-raised").and_then(|v| v.parse().ok());
+        self.raised = head.fields.first("x-raised").and_then(|v| v.parse().ok());
         true
     }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use super::bodies::{Kind, Url, Variant};
 
-/// What was complete for so long is expected to be on the disk.
+/// An object that has been complete for so long is expected to be on the disk.
 pub const DURABLE_AFTER: Duration = Duration::from_secs(3);
 /// How long a [`Kind::Brief`] answer is fresh; the origin says so in whole seconds.
 pub const BRIEF: Duration = Duration::from_secs(1);
@@ -133,7 +133,7 @@ impl Trouble {
 #[derive(Debug)]
 pub struct Ledger {
     entries: Vec<Mutex<Entry>>,
-    /// The last kill. What a client writes down late, of before it, counts for nothing unless it binds for good.
+    /// The last kill. A client's late entry about an answer from before it is ignored unless it binds for good.
     killed_at: Mutex<Option<Instant>>,
     io_fails: Trouble,
     io_crawls: Trouble,
@@ -219,14 +219,14 @@ impl Ledger {
         entry.asked
     }
 
-    /// It has ended. True if nothing else of this URL was on its way in the meantime.
+    /// The request has ended. True if no other request for this URL was under way meanwhile.
     pub fn ended(&self, id: usize, number: u64, whole: bool, at: Instant) -> bool {
         let mut entry = self.entry(id);
         entry.on_their_way -= 1;
         if !whole {
             entry.loose_until = Some(at + LOOSE);
         }
-        // Whoever began before and has not ended is still on its way; whoever ended in the meantime has marked it.
+        // Requests that began before and have not ended are still under way; those that ended meanwhile have marked it.
         let alone = entry.on_their_way == 0
             && entry.asked == number
             && entry.last_ended < number
@@ -284,7 +284,7 @@ impl Ledger {
         let slot = &mut entry.known[variant as usize];
         match slot {
             Some(known) if hit && known.version == version => known.doubtful &= fresh.doubtful,
-            // A hit that nobody saw stored may be old, and on its way out.
+            // A hit whose storing no client saw may be old and about to be evicted.
             _ if hit => {}
             _ => *slot = Some(fresh),
         }
@@ -319,14 +319,14 @@ impl Ledger {
     pub fn device_fails(&self, fails: bool) {
         self.io_fails.set(fails);
         if fails {
-            // What was still to be written never will be.
+            // Writes that were still waiting are lost.
             self.forget_replaced_since(Instant::now() - DURABLE_AFTER);
         }
     }
 
     /// The proxy was killed just now.
     pub fn killed(&self, now: Instant) {
-        // Before the entries: whoever holds one of them still either sees this, or is seen below.
+        // Set before the entries are walked: a client that holds an entry either sees this, or is seen below.
         *self
             .killed_at
             .lock()
@@ -364,7 +364,7 @@ impl Ledger {
         }
     }
 
-    /// What should still be there: known for long enough, of the version the origin has, not too much stored behind it.
+    /// URLs that should still be stored: complete for long enough, of the origin's version, and not too much stored since.
     pub fn durable(&self, now: Instant, behind_max: u64) -> Vec<(usize, Variant)> {
         let sent = self.sent_bytes.load(Ordering::Relaxed);
         let mut durable = Vec::new();

@@ -10,7 +10,6 @@
 //! what was written without a flush is still there. A power failure is played by the tests of the store.
 
 mod bodies;
-mod chance;
 mod check;
 mod clients;
 mod ledger;
@@ -41,7 +40,7 @@ const STORE_BYTES_MIN: u64 = 64 << 20;
 const KILLS_MAX: u64 = 100_000;
 /// Does the proxy promise that what began before a purge ends whole?
 const WHOLE_DOWNLOADS: bool = true;
-/// Does it promise that nobody waits for a hanging device beyond the deadline of a read?
+/// Does the proxy promise that no request waits for a hanging device longer than the deadline of a read?
 const BOUNDED_WAITS: bool = true;
 
 const AFTER_HELP: &str = "\
@@ -225,5 +224,5 @@ fn random_seed() -> u64 {
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();
     // Short enough to be typed.
-    chance::mix(now.as_nanos() as u64) % 1_000_000
+    crate::chance::mix(now.as_nanos() as u64) % 1_000_000
 }

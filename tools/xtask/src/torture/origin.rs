@@ -5,7 +5,7 @@
 //! whether a proxy answers. Everything on one thread: the proxy is what is being tried.
 //!
 //! Not known here: what was answered before; that is the ledger's.
-//! Limits: a head of [`HEAD_BYTES_MAX`]; request bodies of [`POST_BYTES_MAX`].
+//! Limits: heads as in the crate `wire`; request bodies of [`POST_BYTES_MAX`].
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::net::TcpStream;
+use wire::{Framing, Head as _, Malformed, Request};
 
 use super::bodies::{Catalogue, Kind, Url, Variant};
 use super::ledger::{BRIEF, Ledger};
 use crate::failure::{During, Result};
+use crate::serving::Serving;
 
-const HEAD_BYTES_MAX: usize = 16 << 10;
-const POST_BYTES_MAX: usize = 64 << 10;
+const POST_BYTES_MAX: u64 = 64 << 10;
 const SEND_BYTES: usize = 64 << 10;
 /// With this field a request asks for its body in pieces, so many milliseconds apart.
 pub const PACE: &str = "X-Pace";
@@ -33,155 +33,63 @@ const LASTING: &str = "max-age=86400";
 pub const PING: &str = "/ping";
 
 /// A running origin; dropping it stops it.
-pub struct Origin {
-    address: SocketAddr,
-    stop: watch::Sender<bool>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
+pub struct Origin(Serving);
 
 impl Origin {
     /// Starts on a free port of 127.0.0.1.
     pub fn start(catalogue: Arc<Catalogue>, ledger: Arc<Ledger>) -> Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .during(|| "the torture's origin".into())?;
-        listener
-            .set_nonblocking(true)
-            .during(|| "the torture's origin".into())?;
-        let address = listener
-            .local_addr()
-            .during(|| "the origin's address".into())?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .during(|| "the origin's runtime".into())?;
-        let (stop, stopped) = watch::channel(false);
-        let thread = std::thread::spawn(move || {
-            // An error here is a listener that cannot be registered: no request would be answered.
-            if let Err(e) = runtime.block_on(accept(listener, catalogue, ledger, stopped)) {
-                eprintln!("the origin stopped: {e}");
-            }
-        });
-        Ok(Self {
-            address,
-            stop,
-            thread: Some(thread),
-        })
+        let serving = Serving::start(vec![listener], move |stream| {
+            serve(stream, Arc::clone(&catalogue), Arc::clone(&ledger))
+        })?;
+        Ok(Self(serving))
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.0.address()
     }
 }
 
-impl Drop for Origin {
-    fn drop(&mut self) {
-        // Nobody listening means the thread has ended already.
-        let _ = self.stop.send(true);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-async fn accept(
-    listener: std::net::TcpListener,
+async fn serve(
+    mut stream: TcpStream,
     catalogue: Arc<Catalogue>,
     ledger: Arc<Ledger>,
-    mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
-    let local = tokio::task::LocalSet::new();
-    let serving = local.run_until(async {
-        loop {
-            // Out of descriptors, or gone before it was accepted: the next one may do.
-            let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-                continue;
-            };
-            let (catalogue, ledger) = (Arc::clone(&catalogue), Arc::clone(&ledger));
-            tokio::task::spawn_local(async move {
-                let _ = stream.set_nodelay(true);
-                // A proxy that goes away is what this is about.
-                let _ = serve(stream, &catalogue, &ledger).await;
-            });
-        }
-    });
-    tokio::select! {
-        () = serving => {}
-        _ = stopped.wait_for(|stop| *stop) => {}
-    }
-    Ok(())
-}
-
-async fn serve(mut stream: TcpStream, catalogue: &Catalogue, ledger: &Ledger) -> io::Result<()> {
+    let malformed = |Malformed(why)| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut buffer = Vec::new();
     loop {
-        let end = loop {
-            if let Some(end) = memchr::memmem::find(&buffer, b"\r\n\r\n") {
-                break end;
-            }
-            if buffer.len() > HEAD_BYTES_MAX || stream.read_buf(&mut buffer).await? == 0 {
-                return Ok(());
-            }
+        let (request, end) = match Request::parse(&buffer).map_err(malformed)? {
+            Some(found) => found,
+            None if stream.read_buf(&mut buffer).await? > 0 => continue,
+            None => return Ok(()),
         };
-        let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
-        buffer.drain(..end + 4);
-        let request = Request::of(&head);
-        let length: usize = request
-            .field("content-length")
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(0);
-        if length > POST_BYTES_MAX || request.field("transfer-encoding").is_some() {
-            return Ok(());
-        }
+        buffer.drain(..end);
+        let length = match request.framing().map_err(malformed)? {
+            Framing::Empty => 0,
+            Framing::Length(length) if length <= POST_BYTES_MAX => length as usize,
+            _ => return Ok(()),
+        };
         while buffer.len() < length {
             if stream.read_buf(&mut buffer).await? == 0 {
                 return Ok(());
             }
         }
         buffer.drain(..length);
-        answer(&mut stream, &request, catalogue, ledger).await?;
-    }
-}
-
-struct Request<'a> {
-    method: &'a str,
-    path: &'a str,
-    fields: Vec<(&'a str, &'a str)>,
-}
-
-impl<'a> Request<'a> {
-    fn of(head: &'a str) -> Self {
-        let mut lines = head.split("\r\n");
-        let mut words = lines.next().unwrap_or_default().split(' ');
-        Self {
-            method: words.next().unwrap_or_default(),
-            path: words.next().unwrap_or_default(),
-            fields: lines
-                .filter_map(|line| line.split_once(':'))
-                .map(|(name, value)| (name, value.trim()))
-                .collect(),
-        }
-    }
-
-    fn field(&self, name: &str) -> Option<&'a str> {
-        self.fields
-            .iter()
-            .find(|(n, _)| n.eq_ignore_ascii_case(name))
-            .map(|(_, value)| *value)
+        answer(&mut stream, &request, &catalogue, &ledger).await?;
     }
 }
 
 async fn answer(
     stream: &mut TcpStream,
-    request: &Request<'_>,
+    request: &Request,
     catalogue: &Catalogue,
     ledger: &Ledger,
 ) -> io::Result<()> {
     let date = httpdate::fmt_http_date(SystemTime::now());
-    let Some(url) = catalogue.url_of_path(request.path) else {
-        let status = match request.path {
+    let Some(url) = catalogue.url_of_path(&request.target) else {
+        let status = match request.target.as_str() {
             PING => "200 OK",
             _ => "404 Not Found",
         };
@@ -197,8 +105,9 @@ async fn answer(
         );
         return stream.write_all(text.as_bytes()).await;
     }
+    let field = |name| request.fields.first(name);
     let version = ledger.version(url.id);
-    let variant = match request.field("accept-encoding") {
+    let variant = match field("accept-encoding") {
         Some(accepted) if url.kind == Kind::Varied && accepted.contains("gzip") => Variant::Gzip,
         _ => Variant::Identity,
     };
@@ -206,18 +115,13 @@ async fn answer(
         .is_tagged()
         .then(|| format!("\"{}-{version}-{}\"", url.id, variant.name()));
     let mut fields = common_fields(&url, version, variant, tag.as_deref(), &date);
-    if tag.is_some() && request.field("if-none-match") == tag.as_deref() {
+    if tag.is_some() && field("if-none-match") == tag.as_deref() {
         let text = format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n");
         return stream.write_all(text.as_bytes()).await;
     }
     let body = catalogue.body(&url, version, variant);
-    let asked_for_part = request
-        .field("range")
-        .filter(|_| {
-            request
-                .field("if-range")
-                .is_none_or(|t| Some(t) == tag.as_deref())
-        })
+    let asked_for_part = field("range")
+        .filter(|_| field("if-range").is_none_or(|t| Some(t) == tag.as_deref()))
         .and_then(|range| part(range, body.len()));
     let (status, from, to) = match asked_for_part {
         Some((from, to)) => {
@@ -236,7 +140,7 @@ async fn answer(
     if request.method == "HEAD" {
         return stream.write_all(&out).await;
     }
-    let pace = request.field(PACE).and_then(|ms| ms.parse().ok());
+    let pace = field(PACE).and_then(|ms| ms.parse().ok());
     let pace = pace.map(|ms: u64| Duration::from_millis(ms.min(PACE_MS_MAX)));
     let mut at = from;
     while at < to {

@@ -20,7 +20,6 @@ use crate::http::Client;
 use crate::interrupt;
 use crate::ports;
 use crate::process::{CommandLine, Server, tail};
-use crate::wire::{Connection, Ended, Head, Receiver};
 
 /// The member of `/status` that says how far recovery has come.
 const RECOVERY: &str = "recovery";
@@ -61,7 +60,7 @@ impl Proxy {
             &address.to_string(),
             "--reverse",
             &format!("http://{origin}"),
-            // What a no-cache GET has brought is held to be the newest.
+            // The answer to a no-cache GET counts as the newest version.
             "--client-directives",
             "obey",
             "--admin",
@@ -179,24 +178,10 @@ fn find<'a>(value: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::
     }
 }
 
-/// Looks at the status only.
-struct Status(u16);
-
-impl Receiver for Status {
-    fn head(&mut self, head: &Head) -> bool {
-        self.0 = head.status;
-        true
-    }
-
-    fn body(&mut self, _: &[u8]) -> bool {
-        true
-    }
-}
-
 fn answers(address: SocketAddr) -> bool {
-    let mut status = Status(0);
-    let ended = Connection::new(address).ask("GET", PING, &[], b"", &mut status);
-    ended == Ended::Whole && status.0 == 200
+    Client::new(address)
+        .get(PING)
+        .is_ok_and(|answer| answer.status == 200)
 }
 
 #[cfg(test)]

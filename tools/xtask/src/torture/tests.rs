@@ -9,11 +9,19 @@ use crate::progress::Progress;
 use crate::size::Bytes;
 use crate::workspace;
 
-/// The debug build; up to date already when the whole workspace is being tested.
+/// The debug build, as a side effect of building a test that runs it. Of the whole workspace: a build of that package alone
+/// has other features, and would compile everything again in the midst of `cargo test --workspace`.
 fn loligo() -> std::path::PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "loligo"])
+        .args([
+            "test",
+            "--quiet",
+            "--workspace",
+            "--no-run",
+            "--test",
+            "command",
+        ])
         .current_dir(workspace::root())
         .status()
         .unwrap();

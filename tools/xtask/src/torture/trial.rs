@@ -19,13 +19,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::bodies::{Catalogue, Variant};
-use super::chance::{Chance, mix};
 use super::clients::{self, Client, Get, Life, Shared};
 use super::ledger::Ledger;
 use super::origin::Origin;
 use super::proxy::Proxy;
 use super::report::{Figures, Report};
 use super::test_bed::{Fault, On, TestBed};
+use crate::chance::{Chance, mix};
 use crate::failure::{Result, fail};
 use crate::interrupt;
 use crate::progress::Progress;
@@ -42,7 +42,7 @@ const CLEAN_STOPS_PERCENT: u64 = 10;
 const FAULTS_PERCENT: u64 = 40;
 const DETACHED_S: (f64, f64) = (2.0, 4.0);
 const THROTTLED_S: (f64, f64) = (3.0, 6.0);
-/// Longer than anybody may wait, or nobody would be seen waiting.
+/// Longer than any client may wait, or no wait would be too long.
 const HUNG_S: (f64, f64) = (9.0, 11.0);
 const AFTER_A_HANG: Duration = Duration::from_secs(2);
 const _: () = assert!(HUNG_S.0 > clients::HANG_WAIT_MAX.as_secs() as f64);
@@ -71,7 +71,7 @@ pub struct Plan {
     pub name: String,
 }
 
-/// Carries it out. What goes wrong is in the report; an error is that it could not begin, or was interrupted.
+/// Carries it out. Faults of the proxy are in the report; an error means that the trial could not begin, or was interrupted.
 pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report> {
     let mut report = Report::new(plan.on, plan.seed, plan.store.0, plan.kills);
     let test_bed = TestBed::make(plan.on, plan.store, &plan.name)?;
@@ -238,7 +238,7 @@ impl Trial<'_> {
                 drop(hung);
                 shared.ledger.device_hangs(false);
                 lived?;
-                // Whoever waited is answered now, and told on; a kill would forgive it.
+                // Clients that waited are answered now, and their wait is reported; a kill would forgive it.
                 self.live(AFTER_A_HANG)?;
                 self.report.deeds.hangs += 1;
             }
@@ -262,7 +262,7 @@ impl Trial<'_> {
             shared.life.number() / 2,
             shared.begun.elapsed().as_secs_f64()
         ));
-        // What was reserved for this life and not yet looked at waits no longer.
+        // URLs reserved for this life and not yet checked are released.
         self.release();
         if self.recovering_since.take().is_some() {
             self.report.deeds.kills_during_recovery += 1;
@@ -370,7 +370,7 @@ impl Trial<'_> {
         let shared = self.shared();
         let mut client = Client::new(&shared);
         while let Some((id, variant)) = self.sample.pop() {
-            // What was on its way when it was reserved may have changed it.
+            // A request under way when the URL was reserved may have changed it.
             if shared.ledger.is_current(id, variant) {
                 let url = shared.catalogue.url(id);
                 if let Some(seen) = client.get(&Get::plain(url, variant)) {

@@ -12,6 +12,7 @@ pub mod wire;
 
 use std::time::{Duration, Instant};
 
+pub use ::wire::Framing;
 pub use child::Child;
 pub use client::Client;
 pub use gate::Gate;
@@ -60,9 +61,16 @@ pub fn chunk(data: impl AsRef<[u8]>) -> Vec<u8> {
 
 /// `len` bytes in which every stretch tells its place, so that a byte lost, doubled or misplaced shows.
 pub fn pattern(len: usize) -> Vec<u8> {
+    salted_pattern(len, 0)
+}
+
+/// The same with other bytes: no byte is that of another salt at the same place.
+pub fn salted_pattern(len: usize, salt: u8) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 8);
+    let salts = u64::from_ne_bytes([salt; 8]);
     for word in 0..len.div_ceil(8) as u64 {
-        bytes.extend_from_slice(&word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        let noise = word.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salts;
+        bytes.extend_from_slice(&noise.to_le_bytes());
     }
     bytes.truncate(len);
     bytes

@@ -14,25 +14,31 @@ use std::{
 
 use super::{
     client,
-    wire::{FieldList, Wire},
+    wire::{Fields, Wire, framing},
 };
 
 /// A request as the origin received it.
 #[derive(Clone, Debug)]
 pub struct Request {
-    pub method: String,
-    pub target: String,
-    pub fields: FieldList,
+    pub head: ::wire::Request,
     /// The number of its connection, from 0.
     pub connection: usize,
     /// How many requests for its target there were, this one included.
     pub nth: usize,
 }
 
+impl std::ops::Deref for Request {
+    type Target = ::wire::Request;
+
+    fn deref(&self) -> &::wire::Request {
+        &self.head
+    }
+}
+
 impl Request {
     #[track_caller]
     pub fn field(&self, name: &str) -> Option<&str> {
-        self.fields.get(name)
+        self.head.fields.get(name)
     }
 }
 
@@ -65,18 +71,12 @@ impl Exchange {
     }
 
     /// Reads the request's body: data and trailers.
-    pub fn body(&mut self) -> (Vec<u8>, FieldList) {
+    pub fn body(&mut self) -> (Vec<u8>, Fields) {
         self.body_read = true;
-        if self.request.field("transfer-encoding") == Some("chunked") {
-            let (data, trailers, cut) = self.wire.chunked();
-            assert_eq!(cut, None);
-            return (data, trailers);
-        }
-        let length = self.request.field("content-length");
-        let length = length.map_or(0, |v| v.parse().unwrap());
-        let (data, cut) = self.wire.exactly(length);
+        let framing = framing(self.request.head.framing());
+        let (data, trailers, cut) = self.wire.body(framing);
         assert_eq!(cut, None);
-        (data, FieldList::default())
+        (data, trailers)
     }
 
     /// Closes the connection when the script is done.
@@ -189,21 +189,14 @@ impl Drop for Leaving<'_> {
 
 fn serve(mut wire: Wire, connection: usize, log: &Log, script: &Arc<Script>) {
     for nth_here in 1.. {
-        let Ok(line) = wire.line() else { break };
-        let words: Vec<&str> = line.split(' ').collect();
-        let [method, target, "HTTP/1.1"] = words[..] else {
-            panic!("the proxy sent {line:?}");
-        };
-        let Ok(fields) = wire.fields() else { break };
+        let Ok(head) = wire.request_head() else { break };
         let request = {
             let mut requests = lock(&log.requests);
-            let before = requests.iter().filter(|r| r.target == target).count();
+            let before = requests.iter().filter(|r| r.target == head.target);
             let request = Request {
-                method: method.to_owned(),
-                target: target.to_owned(),
-                fields,
+                nth: before.count() + 1,
                 connection,
-                nth: before + 1,
+                head,
             };
             requests.push(request.clone());
             request

@@ -11,7 +11,7 @@ use std::{
 use device::Device;
 use proxy::{
     Clock, Ready, ServeError, Stopper,
-    plan::{ClientDirectives, Forward, Listener, OriginUrl, Plan, Role, StorePlan},
+    plan::{Admin, ClientDirectives, Forward, Listener, OriginUrl, Plan, Role, StorePlan},
 };
 use tempfile::TempDir;
 
@@ -84,13 +84,19 @@ impl Proxy {
         self.ask("GET", target, &[])
     }
 
-    /// A counter by its name in `/metrics`; the plan must have an admin interface.
+    /// One request at the admin interface, which the plan must have.
     #[track_caller]
-    pub fn counter(&self, name: &str) -> u64 {
+    pub fn admin(&self, method: &str, target: &str) -> Response {
         let admin = self.ready.admin.expect("the plan has an admin interface");
         let host = format!("Host: {admin}");
         let mut client = Client::connect(admin);
-        let answer = client.ask("GET", "/metrics", &[&host]).read("GET");
+        client.ask(method, target, &[&host]).read(method)
+    }
+
+    /// A counter by its name in `/metrics`.
+    #[track_caller]
+    pub fn counter(&self, name: &str) -> u64 {
+        let answer = self.admin("GET", "/metrics");
         let name = format!("loligo_{name}_total ");
         let mut lines = answer.text().lines();
         let value = lines.find_map(|line| line.strip_prefix(&name));
@@ -141,6 +147,15 @@ pub fn forward_plan(connect_ports: &[u16]) -> Plan {
         ..Forward::for_address(listener.address.ip())
     });
     plan(listener)
+}
+
+/// With an admin interface for whoever is on this machine.
+pub fn with_admin(mut plan: Plan) -> Plan {
+    plan.admin = Some(Admin {
+        address: local(),
+        allow: Vec::new(),
+    });
+    plan
 }
 
 /// With this listener and a short drain. Clients' directives are obeyed in either role, so that tests can speak of them.

@@ -1,11 +1,12 @@
 //! HTTP/1.1 as the tests read it: one message at a time, nothing forgiven.
 //!
-//! Written apart from the crate `http1`, so that a mistake there is not made twice.
+//! The crate `wire` does the reading. What is not well-formed, and a silence longer than [`PATIENCE`], fail the test here;
+//! how a connection ended is a value, which tests ask for.
 
-use std::{
-    io::{ErrorKind, Read, Write},
-    net::TcpStream,
-};
+use std::{io::ErrorKind, io::Write, net::TcpStream};
+
+pub use ::wire::Fields;
+use ::wire::{Connection, Cut, Framing, Malformed, Request};
 
 use super::PATIENCE;
 
@@ -18,28 +19,13 @@ pub enum End {
     Reset,
 }
 
-/// Field lines in their order.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct FieldList(pub Vec<(String, String)>);
-
-impl FieldList {
-    /// The values of all lines of that name.
-    pub fn all(&self, name: &str) -> Vec<&str> {
-        let mut values = Vec::new();
-        for (n, value) in &self.0 {
-            if n.eq_ignore_ascii_case(name) {
-                values.push(value.as_str());
-            }
-        }
-        values
-    }
-
-    /// The value of the one line of that name.
-    #[track_caller]
-    pub fn get(&self, name: &str) -> Option<&str> {
-        let all = self.all(name);
-        assert!(all.len() <= 1, "{name} twice: {all:?}");
-        all.first().copied()
+/// Fails the test if it was not the connection that ended.
+#[track_caller]
+fn ended(cut: Cut) -> End {
+    match cut {
+        Cut::Closed => End::Closed,
+        Cut::Reset => End::Reset,
+        cut => panic!("{cut}"),
     }
 }
 
@@ -47,9 +33,9 @@ impl FieldList {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Response {
     pub status: u16,
-    pub fields: FieldList,
+    pub fields: Fields,
     pub body: Vec<u8>,
-    pub trailers: FieldList,
+    pub trailers: Fields,
     /// How the connection ended before the body was complete.
     pub cut: Option<End>,
 }
@@ -82,207 +68,107 @@ impl Response {
 }
 
 /// One end of a connection.
-pub struct Wire {
-    stream: TcpStream,
-    /// Read and not yet used.
-    input: Vec<u8>,
-    used: usize,
-}
+pub struct Wire(Connection<TcpStream>);
 
 impl Wire {
     pub fn new(stream: TcpStream) -> Wire {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Wire {
-            stream,
-            input: Vec::new(),
-            used: 0,
-        }
+        Wire(Connection::new(stream))
     }
 
     pub fn stream(&self) -> &TcpStream {
-        &self.stream
+        self.0.stream()
     }
 
     /// False if the other side takes no more.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
-        match self.stream.write_all(bytes.as_ref()) {
-            Ok(()) => true,
-            Err(error) if is_timeout(error.kind()) => panic!("nobody reads what is sent"),
-            Err(_) => false,
+        match self.stream().write_all(bytes.as_ref()) {
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("nobody reads what is sent")
+            }
+            sent => sent.is_ok(),
         }
     }
 
     /// What has been received and not yet used, at least one byte.
     pub fn some(&mut self) -> Result<Vec<u8>, End> {
-        if self.rest().is_empty() {
-            self.fill()?;
-        }
-        let some = self.rest().to_vec();
-        self.used = self.input.len();
-        Ok(some)
+        let mut some = Vec::new();
+        let read = self.0.at_most(usize::MAX, &mut |piece| {
+            some.extend_from_slice(piece);
+            true
+        });
+        read.map(|_| some).map_err(ended)
     }
 
     /// Exactly so many bytes, or what came of them.
     pub fn exactly(&mut self, len: usize) -> (Vec<u8>, Option<End>) {
-        let mut out = Vec::with_capacity(len);
-        while out.len() < len {
-            if self.rest().is_empty()
-                && let Err(end) = self.fill()
-            {
-                return (out, Some(end));
-            }
-            let n = self.rest().len().min(len - out.len());
-            out.extend_from_slice(&self.rest()[..n]);
-            self.used += n;
-        }
-        (out, None)
+        let (bytes, _, cut) = self.body(Framing::Length(len as u64));
+        (bytes, cut)
     }
 
     /// Everything up to the end of the connection.
     pub fn read_to_end(&mut self) -> (Vec<u8>, End) {
-        let mut out = Vec::new();
-        loop {
-            match self.some() {
-                Ok(some) => out.extend_from_slice(&some),
-                Err(end) => return (out, end),
-            }
-        }
+        let (bytes, _, cut) = self.body(Framing::Close);
+        (bytes, cut.unwrap_or(End::Closed))
     }
 
-    /// A line without its CRLF.
-    pub fn line(&mut self) -> Result<String, End> {
-        let mut line = Vec::new();
-        loop {
-            if self.rest().is_empty() {
-                self.fill()?;
-            }
-            line.push(self.rest()[0]);
-            self.used += 1;
-            if line.ends_with(b"\n") {
-                assert!(line.ends_with(b"\r\n"), "a bare LF: {line:?}");
-                line.truncate(line.len() - 2);
-                assert!(!line.contains(&b'\r'), "a bare CR: {line:?}");
-                return Ok(String::from_utf8(line).unwrap());
-            }
-        }
-    }
-
-    /// Field lines and the empty line behind them.
-    pub fn fields(&mut self) -> Result<FieldList, End> {
-        let mut fields = FieldList::default();
-        loop {
-            let line = self.line()?;
-            if line.is_empty() {
-                return Ok(fields);
-            }
-            let (name, value) = line.split_once(':').expect("a field line has a colon");
-            let good = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-            assert!(!name.is_empty() && name.bytes().all(good), "{line:?}");
-            let value = value.trim_matches([' ', '\t']);
-            assert!(value.bytes().all(|b| b >= b' ' || b == b'\t'), "{line:?}");
-            fields.0.push((name.to_owned(), value.to_owned()));
-        }
-    }
-
-    /// A chunked body: data, trailers, and the end of the connection if that came first.
-    pub fn chunked(&mut self) -> (Vec<u8>, FieldList, Option<End>) {
+    /// A body that ends so: data, trailers, and the end of the connection if that came first.
+    #[track_caller]
+    pub fn body(&mut self, framing: Framing) -> (Vec<u8>, Fields, Option<End>) {
         let mut data = Vec::new();
-        let nothing = FieldList::default;
-        loop {
-            let size = match self.line() {
-                Ok(line) => usize::from_str_radix(&line, 16).expect("a chunk size"),
-                Err(end) => return (data, nothing(), Some(end)),
-            };
-            if size == 0 {
-                return match self.fields() {
-                    Ok(trailers) => (data, trailers, None),
-                    Err(end) => (data, nothing(), Some(end)),
-                };
-            }
-            let (some, cut) = self.exactly(size);
-            data.extend_from_slice(&some);
-            if cut.is_some() {
-                return (data, nothing(), cut);
-            }
-            match self.line() {
-                Ok(line) => assert_eq!(line, "", "behind the data of a chunk"),
-                Err(end) => return (data, nothing(), Some(end)),
-            }
+        let read = self.0.body(framing, &mut |piece| {
+            data.extend_from_slice(piece);
+            true
+        });
+        match read {
+            Ok(trailers) => (data, trailers, None),
+            Err(cut) => (data, Fields::default(), Some(ended(cut))),
         }
     }
 
-    /// A response head, interim ones too.
+    /// The head of a request of HTTP/1.1.
+    #[track_caller]
+    pub fn request_head(&mut self) -> Result<Request, End> {
+        let head: Request = self.0.head().map_err(ended)?;
+        assert_eq!(head.minor, 1, "{head:?}");
+        Ok(head)
+    }
+
+    /// A response head of HTTP/1.1, interim ones too.
+    #[track_caller]
     pub fn response_head(&mut self) -> Result<Response, End> {
-        let line = self.line()?;
-        let rest = line
-            .strip_prefix("HTTP/1.1 ")
-            .expect("an HTTP/1.1 status line");
-        let (status, _reason) = rest.split_once(' ').expect("a space behind the status");
-        assert_eq!(status.len(), 3, "{line:?}");
+        let head: ::wire::Response = self.0.head().map_err(ended)?;
+        assert_eq!(head.minor, 1, "{head:?}");
         Ok(Response {
-            status: status.parse().unwrap(),
-            fields: self.fields()?,
+            status: head.status,
+            fields: head.fields,
             body: Vec::new(),
-            trailers: FieldList::default(),
+            trailers: Fields::default(),
             cut: None,
         })
     }
 
     /// The body that belongs to a head, in answer to `method`.
+    #[track_caller]
     pub fn response_body(&mut self, method: &str, response: &mut Response) {
-        let coding = response.fields.all("transfer-encoding");
-        let length = response.field("content-length");
-        if method == "HEAD" || response.status == 304 {
-            return;
+        let head = ::wire::Response {
+            status: response.status,
+            minor: 1,
+            fields: std::mem::take(&mut response.fields),
+        };
+        let framing = framing(head.framing(method));
+        response.fields = head.fields;
+        if framing == Framing::Close {
+            assert_eq!(response.field("connection"), Some("close"));
         }
-        if response.status < 200 || response.status == 204 {
-            assert!(coding.is_empty() && length.is_none(), "{response:?}");
-            return;
-        }
-        assert!(
-            coding.is_empty() || length.is_none(),
-            "two framings: {response:?}"
-        );
-        match (&coding[..], length) {
-            (["chunked"], None) => {
-                (response.body, response.trailers, response.cut) = self.chunked();
-            }
-            ([], Some(length)) => {
-                let length = length.parse().unwrap();
-                (response.body, response.cut) = self.exactly(length);
-            }
-            ([], None) => {
-                assert_eq!(response.field("connection"), Some("close"));
-                let (body, end) = self.read_to_end();
-                response.body = body;
-                response.cut = Some(end).filter(|&end| end != End::Closed);
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn rest(&self) -> &[u8] {
-        &self.input[self.used..]
-    }
-
-    fn fill(&mut self) -> Result<(), End> {
-        self.input.drain(..self.used);
-        self.used = 0;
-        let mut piece = [0; 64 << 10];
-        match self.stream.read(&mut piece) {
-            Ok(0) => Err(End::Closed),
-            Ok(read) => {
-                self.input.extend_from_slice(&piece[..read]);
-                Ok(())
-            }
-            Err(error) if is_timeout(error.kind()) => panic!("nothing came for {PATIENCE:?}"),
-            Err(_) => Err(End::Reset),
-        }
+        (response.body, response.trailers, response.cut) = self.body(framing);
     }
 }
 
-fn is_timeout(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
+/// Fails the test if a head contradicts itself.
+#[track_caller]
+pub fn framing(found: Result<Framing, Malformed>) -> Framing {
+    found.unwrap_or_else(|Malformed(why)| panic!("{why}"))
 }

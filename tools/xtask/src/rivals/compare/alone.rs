@@ -1,7 +1,7 @@
 //! One comparison at a time on a machine.
 //!
 //! Two at once would not only share the cores: each empties the page cache of the whole machine before its runs, and what
-//! one writes back the other waits for. So whoever compares holds a lock on a file that all users of the machine know,
+//! one writes back the other waits for. So a comparison holds a lock on a file that all users of the machine know,
 //! whichever build directory they come from; the kernel lets go of it when the process ends, however it ends.
 //!
 //! Not known here: what is compared.   Limits: programs that do not ask (a bench by hand) are not kept out.
@@ -52,7 +52,7 @@ impl Alone {
                 holder.trim()
             );
         }
-        // Who comes now is told this.
+        // A comparison that starts now reads this.
         file.set_len(0).during(opening)?;
         writeln!(file, "process {}: {command}", std::process::id()).during(opening)?;
         Ok(Self { _file: file })
@@ -75,7 +75,7 @@ mod tests {
         );
         assert!(said.contains(&own), "{said}");
         drop(first);
-        // What a longer name left is gone.
+        // Cut off what a longer name has left.
         let _second = Alone::holding(&path, "b").unwrap();
         let said = Alone::holding(&path, "c").unwrap_err().to_string();
         assert!(said.contains(": b;"), "{said}");

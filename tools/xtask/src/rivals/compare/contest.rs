@@ -1,7 +1,7 @@
-//! One proxy, one rate: its ground is prepared, it is started, loaded, measured, stopped, and the ground undone.
+//! One proxy, one rate: its disk is prepared, it is started, loaded, measured, stopped, and the disk removed.
 //!
-//! The limits of a slow disk are set after the start, so that nobody waits for squid's directories to be made, and
-//! lifted before the stop. What stands in the report is the phase at full load; errors count over the whole run.
+//! The limits of a slow disk are set after the start, so that no run waits for Squid's directories to be made, and
+//! lifted before the stop. The report shows the phase at full load; errors count over the whole run.
 //!
 //! Not known here: which proxies there are, how often.   Limits: none of its own.
 
@@ -15,7 +15,7 @@ use polymix::report::{Moment, Row, Summary};
 use polymix::search::Conditions as Limits;
 use serde::Serialize;
 
-use super::calls::{Calls, Watching};
+use super::calls::{self, Calls};
 use super::disk::{Speed, limit};
 use super::held_port::HeldPort;
 use super::load::{self, Loaded, Target, Used};
@@ -27,6 +27,7 @@ use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::rivals::{Place, Request, Rival, Running, launch};
 use crate::size::Bytes;
+use crate::strace::Strace;
 
 /// Room beside the cache on a device with a file system. With less, ext4 takes blocks of 1 KiB and a journal of 4 MiB, which is
 /// full at once and then written back block by block: not how anybody runs a cache.
@@ -202,11 +203,13 @@ fn measure(
     if let Some(pages) = &mut pages {
         pages.adopt(&running.roots())?;
     }
-    // What the preparation wrote is on the disk, and nobody begins with pages of it.
+    // The preparation's writes are on the disk, and no proxy begins with their pages in memory.
     block::drop_page_cache();
     let limits = limit(&device.device, conditions.disk, conditions.dirty)?;
     let roots = running.roots();
-    let watching = watched.then(|| Watching::attach(&roots, dir)).transpose()?;
+    let watching = watched
+        .then(|| Strace::attach(&roots, &calls::names(), dir))
+        .transpose()?;
 
     let target = Target {
         proxy: running.address,
@@ -249,12 +252,12 @@ fn measure(
 }
 
 /// The calls of the phase at full load, and of all phases.
-fn count(watching: Watching, loaded: &Loaded, place: &Path) -> Result<[Counted; 2]> {
+fn count(watching: Strace, loaded: &Loaded, place: &Path) -> Result<[Counted; 2]> {
     let began = loaded.began.duration_since(UNIX_EPOCH);
     let began_s = began.during(|| "reading the clock".into())?.as_secs_f64();
     let rows = [loaded.top()?, &loaded.report.total];
     let spans = rows.map(|row| (began_s + row.from_s, began_s + row.to_s));
-    let counts = watching.finish(place, &spans)?;
+    let counts = calls::count(watching, place, &spans)?;
     let of = |n: usize| Counted {
         calls: counts.get(n).copied().unwrap_or_default(),
         replies: rows[n].replies,
@@ -300,7 +303,7 @@ fn request(
         // strace does not see what goes through a ring.
         extra.extend(["--io-engine".into(), "threads".into()]);
     }
-    // Who has memory only gets the whole cache there.
+    // A proxy without a disk cache gets the whole size in memory.
     let memory = if rival.has_disk() {
         conditions.memory
     } else {

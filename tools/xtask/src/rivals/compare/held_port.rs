@@ -3,7 +3,7 @@
 //! The load brings its own servers, and comes after the proxy has started. Some proxies look for their origin at the start:
 //! Squid, finding nobody, takes it for dead and answers the first requests after that with 502 (ERR_READ_ERROR, seen with
 //! 5.7), which would be an error of the comparison's making. So somebody listens there from before the proxy's start until
-//! the load begins, accepts nobody and says nothing; nor can another process be given the port meanwhile.
+//! the load begins, accepts no connection and sends nothing; no other process can be given the port meanwhile.
 //!
 //! Not known here: who connects.   Limits: between the end of this and the begin of the load are some milliseconds.
 
@@ -20,7 +20,7 @@ pub struct HeldPort {
 }
 
 impl HeldPort {
-    /// One that nobody had.
+    /// A port that was free.
     pub fn new() -> Result<Self> {
         let finding = || "finding a port".to_owned();
         let port = ports::free()?;

@@ -1,6 +1,6 @@
 //! One run: `loligo bench polymix` against a proxy, and what the kernel counts of the proxy meanwhile.
 //!
-//! The load is a process of its own, the same for everybody; its report comes back as JSON. Beside it a thread of this
+//! The load is a process of its own, the same for every proxy; its report comes back as JSON. Beside it a thread of this
 //! process looks at the proxy's CPU time, its memory and its disk a few times a second ([`Samples`]). What belongs to a phase
 //! is cut out afterwards by the phase's times, between two looks in proportion.
 //!

@@ -22,7 +22,7 @@ use crate::rivals::commands::named;
 use crate::size::Bytes;
 
 const CACHE_BYTES_MAX: u64 = 16 << 30;
-/// Where this share of the cache is smaller than the working set, nobody can keep the hit ratio.
+/// Where this share of the cache is smaller than the working set, no proxy can keep the hit ratio.
 const ROOM: f64 = 0.9;
 /// Starting and stopping a proxy, making its disk, letting the last answers come.
 const AROUND_A_RUN_S: f64 = 8.0;

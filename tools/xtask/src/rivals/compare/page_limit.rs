@@ -1,9 +1,9 @@
 //! A proxy's page cache held to a size, as if the machine had no more memory.
 //!
-//! Who keeps objects in files gets the kernel's page cache for nothing, and on a machine with much memory that would hold the
-//! whole cache: nobody's disk would be read. So the proxy lives in a memory group whose limit follows what it uses besides
+//! A proxy that keeps objects in files gets the kernel's page cache for nothing, and on a machine with much memory that would hold
+//! the whole cache: no disk would be read. So the proxy lives in a memory group whose limit follows what it uses besides
 //! file pages: its own memory may grow, file pages may not exceed the allowance. The limit is set anew [`EVERY`] so often.
-//! Who transfers directly has no pages to lose. A group that is full waits: the kernel must not kill a proxy for what it has to
+//! A proxy with O_DIRECT has no pages to lose. A group that is full waits: the kernel must not kill a proxy for what it has to
 //! write.
 //!
 //! Not known here: what a proxy does with its memory.   Limits: memory controller of cgroup v1; memory a proxy had before
@@ -32,7 +32,7 @@ pub struct PageLimit {
     files: Files,
     allowance: Bytes,
     stop: Arc<AtomicBool>,
-    keeper: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// The files of the group that are read and written.
@@ -44,7 +44,7 @@ struct Files {
 }
 
 impl PageLimit {
-    /// A group that limits nobody yet.
+    /// A group without a limit yet.
     pub fn new(name: &str, allowance: Bytes) -> Result<Self> {
         let group = MemoryGroup::new(name)?;
         let files = Files {
@@ -65,7 +65,7 @@ impl PageLimit {
             files,
             allowance,
             stop: Arc::new(AtomicBool::new(false)),
-            keeper: None,
+            thread: None,
         })
     }
 
@@ -74,7 +74,7 @@ impl PageLimit {
         self.group.adopt(roots)?;
         self.files.tighten(self.allowance)?;
         let (files, allowance, stop) = (self.files.clone(), self.allowance, Arc::clone(&self.stop));
-        self.keeper = Some(std::thread::spawn(move || {
+        self.thread = Some(std::thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 // Busy pages may keep the kernel from going that low now; the next look tries again.
                 let _ = files.tighten(allowance);
@@ -84,12 +84,12 @@ impl PageLimit {
         Ok(())
     }
 
-    /// Limits no longer, so that nobody waits for memory in order to end.
+    /// Removes the limit, so that no process waits for memory in order to end.
     pub fn lift(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(keeper) = self.keeper.take() {
-            // It has nothing to say.
-            let _ = keeper.join();
+        if let Some(thread) = self.thread.take() {
+            // The thread returns nothing.
+            let _ = thread.join();
         }
         if let Err(e) = std::fs::write(&self.files.limit, UNLIMITED) {
             eprintln!("{}: {e}", self.files.limit.display());

@@ -94,7 +94,7 @@ fn side_by_side(comparison: &Comparison, rate: f64) -> Vec<Tested> {
         .collect()
 }
 
-/// Table 6.5: who has no peak yet, or carried nothing, has none.
+/// Table 6.5; proxies without a peak are left out.
 fn peaks(comparison: &Comparison) -> Vec<(String, Option<f64>)> {
     let of = |server: &str| {
         let found = comparison.peaks.iter().find(|p| p.server == server);

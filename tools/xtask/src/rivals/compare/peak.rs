@@ -111,7 +111,7 @@ impl Peak {
             wanted.map(|(rate, _)| *rate)
         };
         let carried = rates(true).max_by(f64::total_cmp);
-        // What failed below a rate that was carried had an accident: it is in the report, but bounds nothing.
+        // A failure below a rate that was carried was an accident: it is reported, but bounds nothing.
         let above = rates(false).filter(|rate| carried.is_none_or(|low| *rate > low));
         Self {
             carried,
@@ -224,7 +224,7 @@ mod tests {
         };
         assert_eq!(objection(&of(70.0, 0.85, 12.0), &BOUNDS), None);
         assert!(objection(&of(70.0, 0.4, 12.0), &BOUNDS).is_some());
-        // What robots cannot ask because they wait is missing, however well the rest is answered.
+        // Requests that waiting robots could not send are missing, however well the others are answered.
         assert!(objection(&of(20_000.0, 0.9, 12.0), &BOUNDS).is_some());
         assert_eq!(objection(&of(20_000.0, 0.95, 12.0), &BOUNDS), None);
     }

@@ -14,7 +14,7 @@ use super::peak::Peak;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Who took part.
+/// The proxies compared.
 #[derive(Debug, Clone, Serialize)]
 pub struct Contestant {
     pub server: String,
@@ -154,7 +154,7 @@ impl Comparison {
         lines
     }
 
-    /// Who failed, and what was wrong.
+    /// Proxies that failed, and why.
     fn remarks(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for run in &self.runs {

@@ -254,7 +254,7 @@ fn one_search_gives_all_of_paper_004() {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     assert_eq!(laid_out.plots.len(), 4);
-    // What stood at no rate of theirs is not side by side; who was not run yet has no curve.
+    // Rates that only one proxy was run at are not compared; a proxy without runs has no curve.
     let text: String = paper004::laid_out(&searched(), 75.0).tables[0].text();
     assert!(!text.contains("here:"), "{text}");
     let begun = Comparison {

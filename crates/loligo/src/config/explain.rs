@@ -1,0 +1,458 @@
+//! A checked configuration in words: who is served, where requests go, where the cache is, and what is set differently from the default.
+//!
+//! Printed by `loligo check`. Who is served comes from the plan, not from what was written, so that a default and the same value
+//! written out read alike.
+
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+
+use ipnet::IpNet;
+use proxy::plan::{
+    ClientDirectives, Destinations, Forward, Forwarded, Listener, Plan, Role, Route, StorePlan,
+};
+
+use super::machine::{Existing, OnDisk};
+use super::raw::{Block, Raw};
+use super::rows::Row;
+use super::{Settled, general, stores};
+use crate::units::Size;
+
+/// The whole explanation, lines with ends.
+pub fn explain(settled: &Settled, raw: &Raw) -> String {
+    let plan = &settled.plan;
+    let mut out = String::new();
+    for listener in &plan.listeners {
+        explain_listener(listener, &mut out);
+    }
+    match &plan.admin {
+        Some(admin) => {
+            let title = format!("admin interface on {}", address(admin.address));
+            head(&mut out, &title);
+            line(&mut out, "for", &clients(&admin.allow));
+        }
+        None => head(&mut out, "no admin interface"),
+    }
+    head(&mut out, "cache");
+    let memory = match plan.memory_bytes {
+        0 => "none".to_owned(),
+        bytes => Size(bytes).to_string(),
+    };
+    line(&mut out, "memory", &memory);
+    if plan.stores.is_empty() {
+        line(&mut out, "disk", "none");
+    }
+    explain_stores(plan, &settled.stores_on_disk, &mut out);
+    differing(raw, &mut out);
+    for note in settled.notes.iter().chain(&settled.fitted) {
+        let _ = writeln!(out, "\nnote: {note}");
+    }
+    out
+}
+
+fn head(out: &mut String, text: &str) {
+    let gap = if out.is_empty() { "" } else { "\n" };
+    let _ = writeln!(out, "{gap}{text}");
+}
+
+fn line(out: &mut String, name: &str, text: &str) {
+    let _ = writeln!(out, "  {name:<13} {text}");
+}
+
+fn address(address: std::net::SocketAddr) -> String {
+    match (address.ip().is_unspecified(), address.port()) {
+        (_, 0) => format!("{}, any free port", address.ip()),
+        (true, _) => format!("{address} (every address of this machine)"),
+        (false, _) => address.to_string(),
+    }
+}
+
+fn explain_listener(listener: &Listener, out: &mut String) {
+    let kind = match &listener.role {
+        Role::Forward(_) => "forward",
+        Role::Reverse(_) => "reverse",
+    };
+    head(
+        out,
+        &format!("{kind} proxy on {}", address(listener.address)),
+    );
+    line(out, "for", &clients(&listener.allow));
+    if !listener.purge_from.is_empty() {
+        line(out, "purges from", &networks(&listener.purge_from));
+    }
+    let directives = match listener.heeds.client_directives {
+        ClientDirectives::Obey => "of clients obeyed, reloads by a request made after they came",
+        ClientDirectives::Revalidate => "of clients obeyed, reloads by one request a second",
+        ClientDirectives::Ignore => "of clients ignored, but for only-if-cached",
+    };
+    line(out, "directives", directives);
+    match &listener.role {
+        Role::Forward(forward) => {
+            line(out, "fetches", &destinations(&forward.destinations));
+            line(out, "to ports", &http_ports(forward));
+            line(out, "tunnels", &tunnels(forward));
+        }
+        Role::Reverse(routes) => {
+            for route in routes {
+                line(out, "route", &explain_route(route));
+            }
+            if !(routes.iter()).any(|route| route.host.is_none() && route.path_prefix == "/") {
+                line(out, "otherwise", "requests are refused");
+            }
+            if !listener.heeds.targeted {
+                line(out, "ignores", "CDN-Cache-Control of origins");
+            }
+        }
+    }
+    line(out, "tells origins", &forwarded(listener));
+}
+
+fn clients(allow: &[IpNet]) -> String {
+    if allow.is_empty() {
+        return "this machine only".to_owned();
+    }
+    let everybody = |v4: bool| {
+        allow
+            .iter()
+            .any(|net| net.prefix_len() == 0 && net.addr().is_ipv4() == v4)
+    };
+    if everybody(true) && everybody(false) {
+        return "everybody".to_owned();
+    }
+    format!("this machine and {}", networks(allow))
+}
+
+fn networks(nets: &[IpNet]) -> String {
+    let show = |net: &IpNet| match net.prefix_len() == net.max_prefix_len() {
+        true => net.addr().to_string(),
+        false => net.to_string(),
+    };
+    nets.iter().map(show).collect::<Vec<_>>().join(", ")
+}
+
+fn destinations(allowed: &Destinations) -> String {
+    let kinds = [
+        (allowed.loopback, "this machine"),
+        (allowed.link_local, "link-local addresses"),
+    ];
+    let of = |wanted: bool| {
+        let kinds = kinds.iter().filter(|(permitted, _)| *permitted == wanted);
+        kinds
+            .map(|(_, kind)| *kind)
+            .collect::<Vec<_>>()
+            .join(" and ")
+    };
+    let mut text = "from anywhere".to_owned();
+    for (permitted, verb) in [(true, "included"), (false, "refused")] {
+        let kinds = of(permitted);
+        if !kinds.is_empty() {
+            let _ = write!(text, "; {kinds} {verb}");
+        }
+    }
+    if !of(false).is_empty() && !allowed.allow.is_empty() {
+        let _ = write!(text, ", except {}", networks(&allowed.allow));
+    }
+    text
+}
+
+fn http_ports(forward: &Forward) -> String {
+    let range = |range: &RangeInclusive<u16>| match (range.start(), range.end()) {
+        (first, last) if first == last => first.to_string(),
+        (first, last) => format!("{first}-{last}"),
+    };
+    let ranges: Vec<_> = forward.http_ports.iter().map(range).collect();
+    match ranges.is_empty() {
+        true => "none: only tunnels".to_owned(),
+        false => ranges.join(", "),
+    }
+}
+
+fn tunnels(forward: &Forward) -> String {
+    let ports: Vec<_> = forward.connect_ports.iter().map(u16::to_string).collect();
+    match ports.is_empty() {
+        true => "none: CONNECT is refused".to_owned(),
+        false => format!("CONNECT to {}", ports.join(", ")),
+    }
+}
+
+/// What a listener tells origins of its clients.
+fn forwarded(listener: &Listener) -> String {
+    let is_host_told = match &listener.role {
+        Role::Forward(_) => false,
+        Role::Reverse(routes) => routes.iter().any(|route| route.pass_host),
+    };
+    let fields = match is_host_told {
+        true => "X-Forwarded-For, -Proto and -Host",
+        false => "X-Forwarded-For and -Proto",
+    };
+    match listener.forwarded {
+        Forwarded::Replace => format!("{fields}, in place of the client's"),
+        Forwarded::Append => format!("{fields}, added to the client's"),
+        Forwarded::None => "nothing of clients; what they say of themselves passes".to_owned(),
+    }
+}
+
+fn explain_route(route: &Route) -> String {
+    let host = match route.host.as_deref() {
+        None => "any host".to_owned(),
+        Some(name) => name
+            .strip_prefix("*.")
+            .map_or_else(|| name.to_owned(), |suffix| format!("hosts below {suffix}")),
+    };
+    let path = match route.path_prefix.as_str() {
+        "/" => String::new(),
+        path => format!(", {path}"),
+    };
+    let sent = match route.pass_host {
+        true => "the client's Host",
+        false => "its own Host",
+    };
+    let checked = match route.origin.tls {
+        true => ", certificate checked",
+        false => "",
+    };
+    format!("{host}{path} -> {} ({sent}{checked})", route.origin)
+}
+
+fn explain_stores(plan: &Plan, on_disk: &[OnDisk], out: &mut String) {
+    let weights: u64 = plan.stores.iter().map(|s| u64::from(s.weight)).sum();
+    for (store, on_disk) in plan.stores.iter().zip(on_disk) {
+        line(out, "disk", &store.path.display().to_string());
+        line(out, "size", &store_size(store, on_disk));
+        if plan.stores.len() > 1 {
+            let percent = u64::from(store.weight) * 100 / weights.max(1);
+            line(out, "share", &format!("{percent}% of the objects"));
+        }
+    }
+}
+
+fn store_size(store: &StorePlan, on_disk: &OnDisk) -> String {
+    match (store.size_bytes, &on_disk.existing) {
+        (None, Some(Existing::File(bytes))) => {
+            format!("{}, the file's size as it is", Size(*bytes))
+        }
+        (None, _) => "the whole device".to_owned(),
+        (Some(bytes), Some(Existing::File(now @ 1..))) if *now != bytes => {
+            format!("{}; the file there has {}", Size(bytes), Size(*now))
+        }
+        (Some(bytes), Some(Existing::Device)) => format!("{} of the device", Size(bytes)),
+        (Some(bytes), Some(Existing::File(1..))) => format!("{}, as the file has", Size(bytes)),
+        (Some(bytes), _) => format!("{}, to be made at the first start", Size(bytes)),
+    }
+}
+
+/// Settings that differ from their defaults. Left out: those of listeners, and paths and sizes of stores, which are explained above.
+fn differing(raw: &Raw, out: &mut String) {
+    let (of_all, blocks) = stores::split(raw, &mut Vec::new());
+    let mut lines = Vec::new();
+    for block in &blocks {
+        let rows = stores::rows();
+        let told = ["store.path", "store.size"];
+        set_in(
+            block,
+            rows.iter().filter(|row| !told.contains(&row.key.as_str())),
+            &mut lines,
+        );
+    }
+    let whole = Block {
+        given: [of_all, raw.whole.given.clone()].concat(),
+        ..Block::default()
+    };
+    set_in(&whole, general::rows().iter(), &mut lines);
+    for (n, rule) in raw.rules.iter().enumerate() {
+        let said = rule.given.iter().map(|given| {
+            let key = given.key.strip_prefix("rule.").unwrap_or(&given.key);
+            format!("{key} = {}", given.value)
+        });
+        lines.push(format!(
+            "rule {}: {}",
+            n + 1,
+            said.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    if !lines.is_empty() {
+        head(out, "set differently from the default");
+    }
+    for line in lines {
+        let _ = writeln!(out, "  {line}");
+    }
+}
+
+fn set_in<'a, T: 'a>(
+    block: &Block,
+    rows: impl Iterator<Item = &'a Row<T>>,
+    lines: &mut Vec<String>,
+) {
+    for row in rows {
+        let given = block.find(&row.key).filter(|given| !row.is_default(given));
+        lines.extend(given.map(|given| {
+            let (key, value, default) = (&row.key, &given.value, &row.default);
+            format!("{key} = {value}   (default: {default})")
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::testing::{machine, raw};
+    use expect_test::{Expect, expect};
+
+    #[track_caller]
+    fn check(text: &str, expected: Expect) {
+        let raw = raw(text).unwrap();
+        let settled = crate::config::into_plan(&raw, &machine()).unwrap();
+        expected.assert_eq(&explain(&settled, &raw));
+    }
+
+    #[test]
+    fn the_default_in_words() {
+        check(
+            "",
+            expect![[r#"
+                forward proxy on 127.0.0.1:3128
+                  for           this machine only
+                  directives    of clients obeyed, reloads by one request a second
+                  fetches       from anywhere; this machine and link-local addresses included
+                  to ports      80, 443, 1024-65535
+                  tunnels       CONNECT to 443
+                  tells origins nothing of clients; what they say of themselves passes
+
+                admin interface on 127.0.0.1:3129
+                  for           this machine only
+
+                cache
+                  memory        512MiB
+                  disk          /home/u/.cache/loligo/store
+                  size          10GiB, to be made at the first start
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_full_configuration_in_words() {
+        check(
+            r#"
+            workers = 1
+            memory = "none"
+            admin.address = "none"
+            store.path = "/x/half-gib"
+            store.direct = false
+            timeouts.drain = "1m"
+            timeouts.client-idle = "65s"
+            limits.head-max = "64KiB"
+            log.access = "-"
+            log.level = "info"
+            [[listener]]
+            address = "0.0.0.0:3128"
+            allow = ["10.0.0.0/8", "192.0.2.7"]
+            connect-ports = [443, 8443]
+            allow-destinations = ["127.0.0.2"]
+            [[listener]]
+            address = "127.0.0.1:0"
+            purge-from = ["10.0.0.1"]
+            [[listener.route]]
+            host = "*.example.org"
+            path = "/docs"
+            origin = "https://docs.example"
+            [[listener.route]]
+            host = "example.org"
+            origin = "http://127.0.0.1:8080"
+            pass-host = true
+            [[rule]]
+            status = [404, "5xx"]
+            ttl = "5s"
+            "#,
+            expect![[r#"
+                forward proxy on 0.0.0.0:3128 (every address of this machine)
+                  for           this machine and 10.0.0.0/8, 192.0.2.7
+                  directives    of clients obeyed, reloads by one request a second
+                  fetches       from anywhere; this machine and link-local addresses refused, except 127.0.0.2
+                  to ports      80, 443, 1024-65535
+                  tunnels       CONNECT to 443, 8443
+                  tells origins nothing of clients; what they say of themselves passes
+
+                reverse proxy on 127.0.0.1, any free port
+                  for           this machine only
+                  purges from   10.0.0.1
+                  directives    of clients ignored, but for only-if-cached
+                  route         example.org -> http://127.0.0.1:8080 (the client's Host)
+                  route         hosts below example.org, /docs -> https://docs.example (the client's Host, certificate checked)
+                  otherwise     requests are refused
+                  tells origins X-Forwarded-For, -Proto and -Host, in place of the client's
+
+                no admin interface
+
+                cache
+                  memory        none
+                  disk          /x/half-gib
+                  size          512MiB, the file's size as it is
+
+                set differently from the default
+                  store.direct = false   (default: true)
+                  workers = 1   (default: one a core)
+                  memory = "none"   (default: an eighth of the RAM, at most 1GiB)
+                  admin.address = "none"   (default: 127.0.0.1:3129)
+                  log.access = "-"   (default: none)
+                  limits.head-max = "64KiB"   (default: 16KiB)
+                  timeouts.drain = "1m"   (default: 30s)
+                  rule 1: status = [404, "5xx"], ttl = "5s"
+            "#]],
+        );
+    }
+
+    #[test]
+    fn several_stores_in_words() {
+        check(
+            r#"
+            admin.top = true
+            admin.address = "0.0.0.0:3129"
+            admin.allow = "10.0.0.0/8"
+            [[store]]
+            path = "/x/half-gib"
+            direct = false
+            [[store]]
+            path = "/x/device"
+            weight = 3
+            force = true
+            replacement = "lru-threshold=1MiB"
+            lazy-reads = 10
+            chunk = "4KiB"
+            "#,
+            expect![[r#"
+                forward proxy on 127.0.0.1:3128
+                  for           this machine only
+                  directives    of clients obeyed, reloads by one request a second
+                  fetches       from anywhere; this machine and link-local addresses included
+                  to ports      80, 443, 1024-65535
+                  tunnels       CONNECT to 443
+                  tells origins nothing of clients; what they say of themselves passes
+
+                admin interface on 0.0.0.0:3129 (every address of this machine)
+                  for           this machine and 10.0.0.0/8
+
+                cache
+                  memory        512MiB
+                  disk          /x/half-gib
+                  size          512MiB, the file's size as it is
+                  share         25% of the objects
+                  disk          /x/device
+                  size          the whole device
+                  share         75% of the objects
+
+                set differently from the default
+                  store.direct = false   (default: true)
+                  store.weight = 3   (default: 1)
+                  store.force = true   (default: false)
+                  admin.address = "0.0.0.0:3129"   (default: 127.0.0.1:3129)
+                  admin.allow = "10.0.0.0/8"   (default: none: this machine only)
+                  admin.top = true   (default: false)
+                  store.replacement = "lru-threshold=1MiB"   (default: second-chance)
+                  store.lazy-reads = 10   (default: auto)
+
+                note: loligo.toml:14: store.chunk = "4KiB": has no effect any more, take it out: a store keeps the chunks it was made with; a new one has chunks of 512 bytes or of its device's blocks, if they are larger (others: loligo store init --chunk)
+
+                note: /x/device is taken as a store whatever is on it (force); take force out after the first start
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,261 @@
+//! Settings outside `[[store]]`, `[[listener]]` and `[[rule]]`: one by one, and together.
+//!
+//! Rules kept here, and nowhere else:
+//!   G1  an admin interface beyond loopback says whom it serves
+//!   G2  no file is written as two things: access log, profile, store
+//!   G3  the number of connections fits the limit of open files
+//! `surroundings` checks them against the machine.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+use proxy::plan::{
+    AccessFormat, AccessLog, Admin, CacheRules, Dns, IoEngine, Limits, LogTarget, Plan, PoolLimits,
+    Setting, StorePlan, Storing, Timeouts,
+};
+
+use super::machine::Machine;
+use super::problem::Problem;
+use super::raw::Block;
+use super::rows::{Row, numbers, rows};
+use super::values;
+use super::{Found, needs_allow};
+use crate::units::Time;
+
+/// Where clients connect if the user does not say.
+pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
+/// Where the admin interface listens if the user does not say.
+pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3129);
+
+const MIB: u64 = 1 << 20;
+/// Files the process needs beside connections: store, logs, rings, resolver, libraries.
+const FILES_RESERVED: u64 = 256;
+/// The share of the other files that clients may have, percent. The rest is for origins; idle clients and hits need none.
+const CLIENT_FILES_PERCENT: u64 = 75;
+/// A low limit of files leaves a worker at least so many connections to one origin: with fewer, misses would queue at any load. A
+/// connection for which there is no file is answered 503 either way.
+const POOL_LEAST: u64 = 64;
+
+/// The values of single settings, before they are checked together.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Draft {
+    /// Values that need no second look.
+    pub plan: Plan,
+    /// `None`: by the machine.
+    pub workers: Option<usize>,
+    /// `None`: by the machine; 0: none.
+    pub memory: Option<u64>,
+    /// `None`: no admin interface.
+    pub admin: Option<SocketAddr>,
+    pub admin_allow: Vec<IpNet>,
+    pub access: Option<LogTarget>,
+    pub access_format: AccessFormat,
+    /// A filter for what is said on standard error.
+    pub log_level: String,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        Draft {
+            plan: Plan::with_listeners(Vec::new()),
+            workers: None,
+            memory: None,
+            admin: Some(ADMIN),
+            admin_allow: Vec::new(),
+            access: None,
+            access_format: AccessFormat::default(),
+            log_level: "info".to_owned(),
+        }
+    }
+}
+
+/// Settings of the whole. Those that begin with `store.` are written into a store's block and hold for all stores.
+pub fn rows() -> Vec<Row<Draft>> {
+    let mut rows = rows![Draft:
+        /// The name this proxy signs with in `Via` and `Cache-Status`. Give each proxy of a chain its own.
+        "name": "a token", "loligo" => plan.name = values::token;
+        /// Worker threads. Fewer leave cores to other programs.
+        "workers": "a number, 1 to 256", "one a core" => workers = values::workers;
+        /// Size of the memory tier, all workers together. More on a machine that does nothing else.
+        "memory": "a size, 1MiB to 1TiB, or `none`", "an eighth of the RAM, at most 1GiB" => memory = values::memory;
+        /// Where the admin interface listens: `/metrics`, `/status`, `/healthz`, `PURGE`.
+        "admin.address": "`ADDRESS:PORT` or `none`", "127.0.0.1:3129" => admin = values::socket_address_or_none;
+        /// Who may use the admin interface beside this machine. Required when it listens beyond loopback.
+        "admin.allow": "networks", "none: this machine only" => admin_allow = values::networks;
+        /// Names by which it may be asked, beside IP addresses and localhost: for a Prometheus that scrapes it by name. Requests under
+        /// other names get 421, since a web page may have made such a name point here.
+        "admin.names": "host names", "none: addresses and localhost" => plan.admin_names = values::hosts;
+        /// Count which hosts and URLs are asked for most at present, and show them in `/status` and on the dashboard. It costs as much as an
+        /// access log without the writing. Off by default, because users of the admin interface then see what people ask for.
+        "admin.top": "`true`, `false`", "false" => plan.logs.top = values::switch;
+        /// How the disk is read and written. `auto`: io_uring where the kernel allows it, else threads; `uring`: that or do not start.
+        "store.io-engine": "`auto`, `uring`, `threads`", "auto" => plan.storing.io_engine = |given| values::word(given, &[
+            ("auto", IoEngine::Auto), ("uring", IoEngine::Uring), ("threads", IoEngine::Threads),
+        ]);
+        /// Which objects leave a full store. `second-chance` frees neighbouring regions in the order in which they were written: writes are
+        /// long, and it needs little memory. An object that is used while it lies within the next PERCENT of the store to be freed (0 to 75, by
+        /// default 20) is written again; for short objects PERCENT is up to two and a half times as large, for long ones half, unless
+        /// reads are lazy. Lower on a flash device that wears out. The others evict object by object, with more memory and
+        /// smaller writes: to compare, or where a hit is worth more than disk time. `lru-threshold` stores nothing longer than SIZE, `gdsf`
+        /// prefers to keep small objects.
+        "store.replacement":
+            "`second-chance`, `second-chance=PERCENT`, `lru`, `lru-threshold=SIZE`, `gdsf`", "second-chance"
+            => plan.storing.replacement = values::replacement;
+        /// Which objects are stored. `second-hit`: those that were missed before, not long ago; `tinylfu`: once the store is full, those
+        /// that were asked for twice not long ago. Both spare a flash device writes and keep out objects that are asked for once; the
+        /// price is one more miss for each object.
+        "store.admission": "`all`, `second-hit`, `tinylfu`", "all" => plan.storing.admission = values::admission;
+        /// Lazy reads, for disks with a head: up to so many reads of a worker wait for each other (2ms at most), go to the disk in the
+        /// order of their places, and neighbours are read as one. `auto`: 10, while reads are measured to take 1ms or more. 0: no
+        /// read waits. A number: always, for a disk known to have a head, or an array of many. Where reads are lazy, small objects of one server
+        /// are written together, and a read goes on beyond its object, up to 64KiB: it brings along the objects that are asked for
+        /// next, such as a page's images.
+        "store.lazy-reads": "`auto`, or a number, 0 to 64", "auto" => plan.storing.lazy_reads = values::lazy_reads;
+        /// The access log; `-` is standard output. SIGHUP or SIGUSR1 reopens the file.
+        "log.access": "a path, `-` or `none`", "none" => access = values::log_target;
+        /// Squid's native format, one JSON object a line (all there is, the origin and the listener among it), or the combined format
+        /// of Apache and nginx, which most analysers read. Each shows the URL as the client asked for it.
+        "log.access-format": "`squid`, `json`, `combined`", "squid" => access_format = |given| values::word(given, &[
+            ("squid", AccessFormat::Squid), ("json", AccessFormat::Json), ("combined", AccessFormat::Combined),
+        ]);
+        /// The profile file: one small binary record a request. `loligo profile dump` prints it.
+        "log.profile": "a path or `none`", "none" => plan.logs.profile = values::path_or_none;
+        /// How much is said on standard error.
+        "log.level": "`error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,proxy=debug`", "info"
+            => log_level = values::log_level;
+        /// Name servers, `ADDRESS` or `ADDRESS:PORT`, instead of those of /etc/resolv.conf.
+        "dns.servers": "addresses", "the system's" => plan.dns.servers = values::name_servers;
+        /// PEM file of certificates to trust for https origins beside the system's.
+        "tls.ca-file": "a path", "none" => plan.tls.ca_file = values::path;
+    ];
+    fn part<P>(
+        rows: &mut Vec<Row<Draft>>,
+        scope: &str,
+        settings: &'static [Setting<P>],
+        part: fn(&mut Plan) -> &mut P,
+    ) {
+        rows.extend(numbers(scope, settings, move |draft: &mut Draft| {
+            part(&mut draft.plan)
+        }));
+    }
+    part(&mut rows, "store.", Storing::SETTINGS, |p| &mut p.storing);
+    part(&mut rows, "limits.", Limits::SETTINGS, |p| &mut p.limits);
+    part(&mut rows, "timeouts.", Timeouts::SETTINGS, |p| {
+        &mut p.timeouts
+    });
+    part(&mut rows, "cache.", CacheRules::SETTINGS, |p| &mut p.cache);
+    part(&mut rows, "dns.", Dns::SETTINGS, |p| &mut p.dns);
+    part(&mut rows, "pool.", PoolLimits::SETTINGS, |p| &mut p.pool);
+    rows
+}
+
+/// The tables of a configuration file.
+pub fn sections() -> Vec<String> {
+    let mut names: Vec<String> = ["store", "listener", "rule"].map(str::to_owned).to_vec();
+    let of_rows = rows().into_iter();
+    names.extend(of_rows.filter_map(|row| Some(row.key.split_once('.')?.0.to_owned())));
+    names
+}
+
+/// Looks at the settings together, and fills in what depends on the machine. `whole`: as they were written.
+pub fn settle(
+    mut draft: Draft,
+    whole: &Block,
+    stores: &[StorePlan],
+    machine: &Machine,
+    found: &mut Found,
+) -> Plan {
+    check(&draft, whole, stores, &mut found.problems);
+    let workers = draft.workers.unwrap_or(machine.cores);
+    settle_files(&mut draft, whole, workers, machine.files_max, found);
+    let mut plan = draft.plan;
+    plan.limits = plan.limits.derived();
+    plan.workers = workers.clamp(Plan::WORKERS.min as usize, Plan::WORKERS.max as usize);
+    plan.memory_bytes = draft
+        .memory
+        .unwrap_or_else(|| memory_default(machine.ram_bytes));
+    plan.admin = draft.admin.map(|address| Admin {
+        address,
+        allow: draft.admin_allow,
+    });
+    plan.logs.access = draft.access.map(|target| AccessLog {
+        target,
+        format: draft.access_format,
+    });
+    plan
+}
+
+/// An eighth of the RAM in whole MiB, within bounds.
+pub fn memory_default(ram_bytes: u64) -> u64 {
+    (ram_bytes / 8 / MIB * MIB).clamp(Plan::MEMORY_BYTES.min, Plan::MEMORY_BYTES.default)
+}
+
+fn check(draft: &Draft, whole: &Block, stores: &[StorePlan], problems: &mut Vec<Problem>) {
+    let dns = &draft.plan.dns;
+    if dns.ttl_min > dns.ttl_max {
+        let message = format!("must not exceed dns.ttl-max, {}", Time(dns.ttl_max));
+        problems.push(
+            match whole.says("dns.ttl-min") || !whole.says("dns.ttl-max") {
+                true => whole.problem("dns.ttl-min", message),
+                false => whole.problem(
+                    "dns.ttl-max",
+                    format!("dns.ttl-min, which is not set, {message}"),
+                ),
+            },
+        );
+    }
+    // G1
+    if draft
+        .admin
+        .is_some_and(|address| !address.ip().to_canonical().is_loopback())
+        && draft.admin_allow.is_empty()
+    {
+        let how = "admin.allow = [\"10.0.0.0/8\"] (flag --admin-allow); whoever may use it may purge the cache";
+        problems.push(whole.problem("admin.address", needs_allow(how)));
+    }
+    // G2
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let access = match &draft.access {
+        Some(LogTarget::File(path)) => Some(absolute(path)),
+        _ => None,
+    };
+    let profile = draft.plan.logs.profile.as_deref().map(absolute);
+    for (key, file) in [("log.access", &access), ("log.profile", &profile)] {
+        let is_store = |file: &PathBuf| stores.iter().any(|store| absolute(&store.path) == *file);
+        if file.as_ref().is_some_and(is_store) {
+            let message = "this is the store; a log needs a file of its own";
+            problems.push(whole.problem(key, message));
+        }
+    }
+    if access.is_some() && access == profile {
+        let message = "this is the access log; the profile needs a file of its own";
+        problems.push(whole.problem("log.profile", message));
+    }
+}
+
+/// G3. Connections to one origin are, where not given, at most a worker's share of the files that clients leave.
+fn settle_files(draft: &mut Draft, whole: &Block, workers: usize, files: u64, found: &mut Found) {
+    let limits = &mut draft.plan.limits;
+    let wanted = limits.connections_max as u64;
+    let bearable = files.saturating_sub(FILES_RESERVED) / 100 * CLIENT_FILES_PERCENT;
+    if wanted > bearable && whole.says("limits.connections-max") {
+        found.notes.push(format!(
+            "{wanted} connections need up to {} open files, but this process may have {files} (ulimit -n)",
+            wanted * 100 / CLIENT_FILES_PERCENT + FILES_RESERVED
+        ));
+    } else if wanted > bearable {
+        limits.connections_max = bearable.max(1) as usize;
+        found.fitted.push(format!(
+            "connections are limited to {} instead of {wanted}, because this process may have {files} open files \
+             (ulimit -n)",
+            limits.connections_max
+        ));
+    }
+    let left = files
+        .saturating_sub(FILES_RESERVED)
+        .saturating_sub(limits.connections_max as u64);
+    let share = (left / workers.max(1) as u64).max(POOL_LEAST) as usize;
+    let pool = std::mem::take(&mut draft.plan.pool);
+    draft.plan.pool = pool.fitted(share, whole.says("pool.per-origin-max"));
+}

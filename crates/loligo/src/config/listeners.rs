@@ -1,0 +1,338 @@
+//! The listeners: from their blocks to their plans.
+//!
+//! Rules kept here, and nowhere else:
+//!   L1  a listener beyond loopback says whom it serves
+//!   L2  no address is used twice (port 0, any free port, excepted)
+//!   L3  no origin is one of our own listeners, where that can be seen from the addresses
+//!   L4  settings of a forward proxy are not written for a reverse one, nor the other way round
+//!   L5  every route has an origin, and none stands in the way of another
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use ipnet::IpNet;
+use proxy::plan::{
+    ClientDirectives, Destinations, Forward, Forwarded, Heeds, Listener, OriginUrl, Plan, Role,
+    Route,
+};
+
+use super::general::{Draft, LISTEN};
+use super::needs_allow;
+use super::problem::Problem;
+use super::raw::Block;
+use super::rows::{Row, apply, rows};
+use super::values;
+
+/// The values of a block.
+#[derive(Default)]
+pub struct ListenerDraft {
+    address: Option<SocketAddr>,
+    allow: Vec<IpNet>,
+    purge_from: Vec<IpNet>,
+    origin: Option<OriginUrl>,
+    pass_host: Option<bool>,
+    client_directives: Option<ClientDirectives>,
+    targeted: Option<bool>,
+    connect_ports: Option<Vec<u16>>,
+    http_ports: Option<Vec<RangeInclusive<u16>>>,
+    destinations: Option<Destinations>,
+    forwarded: Option<Forwarded>,
+}
+
+/// The values of a route's block.
+#[derive(Default)]
+pub struct RouteDraft {
+    host: Option<String>,
+    path: Option<String>,
+    origin: Option<OriginUrl>,
+    pass_host: Option<bool>,
+}
+
+/// Settings of a `[[listener]]`.
+pub fn rows() -> Vec<Row<ListenerDraft>> {
+    rows![ListenerDraft:
+        /// Where clients connect. A port alone means 127.0.0.1.
+        "listener.address": "`ADDRESS:PORT` or a port", "127.0.0.1:3128" => address = values::socket_address;
+        /// Who may use it beside this machine. Required when it listens beyond loopback.
+        "listener.allow": "networks or `any`", "none: this machine only" => allow = values::networks;
+        /// Whose `PURGE` is obeyed on this port, as modules of WordPress and Drupal send it: addresses of the machines the application
+        /// runs on. This machine too must be named (`127.0.0.1`, `::1`), but not where a proxy on it passes on what the world asks:
+        /// that is a client at 127.0.0.1 as well.
+        "listener.purge-from": "networks or `any`", "none: PURGE is refused" => purge_from = values::networks;
+        /// Makes it a reverse proxy: everything no route takes goes to this origin.
+        "listener.origin": "`http://HOST[:PORT][/PATH]` or https", "none: a forward proxy" => origin = values::origin;
+        /// With `origin`: send it the client's Host, so that its links and redirects lead back here. Each host is then cached for
+        /// itself, and clients choose it: name the hosts in routes where that is too much. `false` (flag `--origin-host`): Host is the
+        /// origin's own.
+        "listener.pass-host": "`true`, `false`", "true" => pass_host = values::switch;
+        /// How much a client's Cache-Control and Pragma count. `obey`: all of it; a reload (`no-cache`, `max-age=0`) gets an answer that
+        /// was asked for after it came. `revalidate`: the same, but reloads of one URL share one request to the origin, conditional where
+        /// something is stored, and there is at most one a second. `ignore`: none but `only-if-cached`, so that no client can make the
+        /// origin work for what is stored, or keep an answer from being stored; purge what is out of date.
+        "listener.client-directives": "`obey`, `revalidate`, `ignore`", "`revalidate`; with `origin` or routes `ignore`"
+            => client_directives = values::directives;
+        /// Reverse proxy: `Loligo-Cache-Control` and `CDN-Cache-Control` (RFC 9213) go before Cache-Control and Expires. `false` where
+        /// another cache in front is meant. A forward proxy never obeys them: they speak to caches that work for the origin.
+        "listener.targeted-cache-control": "`true`, `false`", "true" => targeted = values::switch;
+        /// Forward proxy: ports that CONNECT may reach. `[]`: no tunnels.
+        "listener.connect-ports": "ports", "443" => connect_ports = values::ports;
+        /// Forward proxy: ports that all other requests may go to. A range leaves out the ports of line protocols (mail, IRC, SIP and
+        /// the rest of what browsers refuse), for a request's body could be commands to such a server; one that is written as a number
+        /// alone is allowed.
+        "listener.http-ports": "ports and ranges", "80, 443, 1024-65535" => http_ports = values::port_ranges;
+        /// Forward proxy: addresses of this machine and of the link that may be reached. `loopback` is the whole machine, whatever address
+        /// of its interfaces is named. All others may be, except the proxy's own listeners and multicast.
+        "listener.allow-destinations": "`loopback`, `link-local`, networks", "`loopback` and `link-local` on a loopback listener, else none"
+            => destinations = values::destinations;
+        /// What origins are told of clients. `replace`: X-Forwarded-For, -Proto and -Host say what is known here; what the client sent of
+        /// them, of other X-Forwarded fields, of X-Real-IP and Forwarded is dropped. (-Host only with `pass-host`: a host that is not
+        /// part of the key must not get into what is stored.) They are no part of the key: an application that answers by them must say
+        /// Vary, or a rule `key-fields`. `append`: for clients that are trusted proxies; the client's address is added to theirs. `none`:
+        /// the client's fields pass as they come, and nothing is added.
+        "listener.forwarded": "`replace`, `append`, `none`", "`replace` on a reverse proxy, else `none`"
+            => forwarded = |given| values::word(given, &[
+                ("replace", Forwarded::Replace), ("append", Forwarded::Append), ("none", Forwarded::None),
+            ]);
+    ]
+}
+
+/// Settings of a `[[listener.route]]`.
+pub fn route_rows() -> Vec<Row<RouteDraft>> {
+    rows![RouteDraft:
+        /// Hosts it is for. `*.example.org` is every name below example.org, not that name itself.
+        "listener.route.host": "a name, or `*.` and a name", "any host" => host = values::host;
+        /// Paths it is for: this one and all below it. Exact hosts come before `*.`, longer paths before shorter.
+        "listener.route.path": "begins with `/`", "/" => path = values::route_path;
+        /// Where its requests go. A path here is put before the request's own.
+        "listener.route.origin": "`http://HOST[:PORT][/PATH]` or https", "required" => origin = values::origin;
+        /// Send the client's Host to the origin. `false`: the origin's own.
+        "listener.route.pass-host": "`true`, `false`", "true" => pass_host = values::switch;
+    ]
+}
+
+/// Checks the blocks; without any there is one listener, with defaults.
+pub fn settle(
+    blocks: &[Block],
+    draft: &Draft,
+    whole: &Block,
+    problems: &mut Vec<Problem>,
+) -> Vec<Listener> {
+    let none = [Block::default()];
+    let blocks = if blocks.is_empty() { &none } else { blocks };
+    if let Some(block) = blocks.get(Plan::LISTENERS_MAX) {
+        let message = format!("at most {} listeners", Plan::LISTENERS_MAX);
+        problems.push(block.problem("listener", message));
+    }
+    let listeners: Vec<_> = blocks
+        .iter()
+        .map(|block| listener(block, problems))
+        .collect();
+    check_addresses(blocks, &listeners, draft, whole, problems);
+    check_origins(blocks, &listeners, draft, problems);
+    listeners
+}
+
+fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
+    let mut draft = ListenerDraft::default();
+    apply(&rows(), &block.given, &mut draft, problems);
+    let address = draft
+        .address
+        .unwrap_or(match block.says("listener.address") {
+            false => LISTEN,
+            // A bad address has been complained of already; with port 0 it is nobody's.
+            true => SocketAddr::new(LISTEN.ip(), 0),
+        });
+    // L1
+    if !address.ip().to_canonical().is_loopback()
+        && draft.allow.is_empty()
+        && !block.says("listener.allow")
+    {
+        let how = "allow = [\"10.0.0.0/8\"] (flag --allow), or \"any\" for everybody";
+        problems.push(block.problem("listener.address", needs_allow(how)));
+    }
+    let is_reverse = draft.origin.is_some() || !block.routes.is_empty();
+    check_role(block, is_reverse, problems);
+    let defaults = if is_reverse {
+        Heeds::REVERSE
+    } else {
+        Heeds::FORWARD
+    };
+    let heeds = Heeds {
+        client_directives: draft
+            .client_directives
+            .unwrap_or(defaults.client_directives),
+        targeted: defaults.targeted && draft.targeted.unwrap_or(true),
+    };
+    let forwarded = draft.forwarded.unwrap_or(match is_reverse {
+        true => Forwarded::Replace,
+        false => Forwarded::None,
+    });
+    let (allow, purge_from) = (
+        std::mem::take(&mut draft.allow),
+        std::mem::take(&mut draft.purge_from),
+    );
+    let role = if is_reverse {
+        Role::Reverse(routes(block, draft, problems))
+    } else {
+        let defaults = Forward::for_address(address.ip());
+        Role::Forward(Forward {
+            connect_ports: draft.connect_ports.unwrap_or(defaults.connect_ports),
+            http_ports: draft.http_ports.unwrap_or(defaults.http_ports),
+            destinations: draft.destinations.unwrap_or(defaults.destinations),
+        })
+    };
+    Listener {
+        address,
+        role,
+        allow,
+        purge_from,
+        heeds,
+        forwarded,
+    }
+}
+
+/// L4
+fn check_role(block: &Block, is_reverse: bool, problems: &mut Vec<Problem>) {
+    let (of_the_other, message): (&[&str], _) = match is_reverse {
+        true => (
+            &["connect-ports", "http-ports", "allow-destinations"],
+            "is for forward proxies; this listener has an origin, so it is a reverse proxy",
+        ),
+        false => (
+            &["pass-host", "targeted-cache-control"],
+            "is for reverse proxies; this listener has no origin",
+        ),
+    };
+    for name in of_the_other {
+        let given = block.find(&format!("listener.{name}"));
+        // A bad origin, or a bad value, has been complained of already.
+        problems.extend(given.map(|given| given.problem(message)));
+    }
+}
+
+/// L5. Most specific first; the listener's own origin last.
+fn routes(block: &Block, draft: ListenerDraft, problems: &mut Vec<Problem>) -> Vec<Route> {
+    let mut routes: Vec<Route> = Vec::new();
+    for at in &block.routes {
+        let mut draft = RouteDraft::default();
+        apply(&route_rows(), &at.given, &mut draft, problems);
+        let Some(origin) = draft.origin else {
+            // A bad origin has been complained of already.
+            if !at.says("listener.route.origin") {
+                let message =
+                    "every route needs an origin, such as origin = \"http://127.0.0.1:8080\"";
+                problems.push(at.problem("listener.route.origin", message));
+            }
+            continue;
+        };
+        let route = Route {
+            host: draft.host,
+            path_prefix: draft.path.unwrap_or_else(|| "/".to_owned()),
+            origin,
+            pass_host: draft.pass_host.unwrap_or(true),
+        };
+        if (routes.iter()).any(|r| r.host == route.host && r.path_prefix == route.path_prefix) {
+            let host = route.host.as_deref().unwrap_or("any host");
+            let message = format!("a second route for {host} and {}", route.path_prefix);
+            problems.push(at.problem("listener.route", message));
+        } else {
+            routes.push(route);
+        }
+    }
+    if let Some(origin) = draft.origin {
+        if (routes.iter()).any(|r| r.host.is_none() && r.path_prefix == "/") {
+            let message =
+                "the listener's own origin is never used: a route takes every host and path";
+            problems.push(block.problem("listener.origin", message));
+        }
+        routes.push(Route {
+            pass_host: draft.pass_host.unwrap_or(true),
+            ..Route::everything_to(origin)
+        });
+    } else if draft.pass_host.is_some() {
+        let message = "belongs to the listener's origin, and it has none; write it into the routes";
+        problems.push(block.problem("listener.pass-host", message));
+    }
+    if block.routes.len() > Plan::ROUTES_MAX {
+        let message = format!("at most {} routes a listener", Plan::ROUTES_MAX);
+        problems.push(block.problem("listener.route", message));
+    }
+    routes.sort_by_key(Route::specificity);
+    routes
+}
+
+/// L2
+fn check_addresses(
+    blocks: &[Block],
+    listeners: &[Listener],
+    draft: &Draft,
+    whole: &Block,
+    problems: &mut Vec<Problem>,
+) {
+    // An IPv4 address that was written as one of IPv6 is the same address.
+    let canonical =
+        |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    for (at, (block, listener)) in blocks.iter().zip(listeners).enumerate() {
+        let address = listener.address;
+        if address.port() == 0 {
+            continue;
+        }
+        if (listeners[..at].iter()).any(|other| canonical(other.address) == canonical(address)) {
+            let message = format!("{address} is used by another listener already");
+            problems.push(block.problem("listener.address", message));
+        }
+        if draft.admin == Some(address) {
+            problems.push(match whole.find("admin.address") {
+                Some(admin) => admin.problem(format!(
+                    "{address} is also a listener's address; give one of them another port"
+                )),
+                None => block.problem(
+                    "listener.address",
+                    format!("{address} is the admin interface's address, too; give this another port, or set admin.address"),
+                ),
+            });
+        }
+    }
+}
+
+/// L3
+fn check_origins(
+    blocks: &[Block],
+    listeners: &[Listener],
+    draft: &Draft,
+    problems: &mut Vec<Problem>,
+) {
+    let of_listeners = listeners.iter().map(|listener| listener.address);
+    let ours: Vec<SocketAddr> = of_listeners.chain(draft.admin).collect();
+    for (block, listener) in blocks.iter().zip(listeners) {
+        let Role::Reverse(routes) = &listener.role else {
+            continue;
+        };
+        for route in routes {
+            if let Some(own) = ours.iter().find(|own| is_own(&route.origin, **own)) {
+                let origin = &route.origin;
+                let message =
+                    format!("the origin {origin} is this proxy itself (it listens on {own})");
+                problems.push(block.problem("listener.origin", message));
+            }
+        }
+    }
+}
+
+/// Does the origin's address lead to a socket of ours? Names other than localhost are not resolved here; the data
+/// plane refuses its own addresses when it connects.
+fn is_own(origin: &OriginUrl, own: SocketAddr) -> bool {
+    if own.port() != origin.port || own.port() == 0 {
+        return false;
+    }
+    let own_ip = own.ip().to_canonical();
+    match origin.host.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+        Ok(ip) if ip == own_ip => true,
+        // 127.0.0.1 or 0.0.0.0 as the origin reaches a socket on every address; 0.0.0.0 as ours takes all of loopback.
+        Ok(ip) => {
+            ip.is_loopback() && own_ip.is_unspecified()
+                || ip.is_unspecified() && (own_ip.is_loopback() || own_ip.is_unspecified())
+        }
+        Err(_) => origin.host == "localhost" && (own_ip.is_loopback() || own_ip.is_unspecified()),
+    }
+}

@@ -1,0 +1,296 @@
+//! Cores, memory, files and disks of the machine, as far as defaults and checks depend on them. Asked once and passed in, so that tests can
+//! make up a machine.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+/// Taken for the RAM where it can not be found out.
+const RAM_BYTES_UNKNOWN: u64 = 1 << 30;
+
+/// A machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Cores this process may use.
+    pub cores: usize,
+    /// RAM this process may use, bytes.
+    pub ram_bytes: u64,
+    /// Files this process may open at once (the hard limit; `serve` raises the soft one to it).
+    pub files_max: u64,
+    /// The user's cache directory.
+    pub cache_dir: Option<PathBuf>,
+    /// Looks at a path on disk.
+    pub look: fn(&Path) -> OnDisk,
+    /// The path with its links followed, as far as it exists.
+    pub resolve: fn(&Path) -> PathBuf,
+    /// Checks that a log can be written there; the error says why not, and what to do.
+    pub appendable: fn(&Path) -> Result<(), String>,
+    /// Checks that the file has certificates; the error says why not.
+    pub certificates: fn(&Path) -> Result<(), String>,
+}
+
+/// What was found at a path.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OnDisk {
+    /// The file or device that exists already.
+    pub existing: Option<Existing>,
+    /// Bytes free to us in the file system it is or would be in.
+    pub free_bytes: Option<u64>,
+    /// Which file system that is.
+    pub file_system: Option<u64>,
+    /// Why it cannot be opened, or made, and what to do.
+    pub refused: Option<String>,
+}
+
+/// A file or device that exists already.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Existing {
+    /// A file of so many bytes.
+    File(u64),
+    /// A block device.
+    Device,
+    /// Something that can hold no store: "a directory".
+    Unfit(&'static str),
+}
+
+impl Machine {
+    /// This machine.
+    pub fn this() -> Self {
+        Machine {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            ram_bytes: ram_bytes(),
+            files_max: getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX),
+            cache_dir: cache_dir(),
+            look,
+            resolve,
+            appendable,
+            certificates: |path| proxy::check_certificates(path).map_err(|e| plain(&e)),
+        }
+    }
+}
+
+/// Raises the number of files this process may open to the most it is granted. Failing that we keep what we have.
+pub fn raise_files_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(e) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!("could not raise the limit of open files: {e}");
+    }
+}
+
+/// `$XDG_CACHE_HOME` if absolute (as its specification asks), else `~/.cache`.
+fn cache_dir() -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))
+}
+
+/// The machine's RAM, or what the control group leaves of it.
+fn ram_bytes() -> u64 {
+    let read = |path: &Path| std::fs::read_to_string(path).ok();
+    let total = read(Path::new("/proc/meminfo"))
+        .and_then(|text| mem_total(&text))
+        .unwrap_or(RAM_BYTES_UNKNOWN);
+    // cgroup v2: every ancestor's limit counts.
+    let group = read(Path::new("/proc/self/cgroup")).and_then(|text| {
+        text.lines()
+            .find_map(|line| line.strip_prefix("0::/").map(str::to_owned))
+    });
+    let root = Path::new("/sys/fs/cgroup");
+    let limits = group.into_iter().flat_map(|group| {
+        root.join(group)
+            .ancestors()
+            .take_while(|dir| dir.starts_with(root))
+            .map(Path::to_owned)
+            .collect::<Vec<_>>()
+    });
+    limits
+        .filter_map(|dir| read(&dir.join("memory.max"))?.trim().parse().ok())
+        .fold(total, u64::min)
+}
+
+fn mem_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+fn look(path: &Path) -> OnDisk {
+    use std::os::unix::fs::FileTypeExt as _;
+    let existing = std::fs::metadata(path).ok().map(|meta| {
+        let kind = meta.file_type();
+        if kind.is_file() {
+            Existing::File(meta.len())
+        } else if kind.is_block_device() {
+            Existing::Device
+        } else if kind.is_dir() {
+            Existing::Unfit("a directory")
+        } else {
+            Existing::Unfit("neither a file nor a block device")
+        }
+    });
+    // The nearest directory that is there already; a bare name lies in the current one.
+    let file_system = path
+        .ancestors()
+        .map(|dir| {
+            if dir.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                dir
+            }
+        })
+        .find_map(|dir| rustix::fs::statvfs(dir).ok());
+    OnDisk {
+        existing,
+        free_bytes: file_system
+            .as_ref()
+            .map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize)),
+        file_system: file_system.map(|fs| fs.f_fsid),
+        refused: refused(path, Access::READ_OK | Access::WRITE_OK, true),
+    }
+}
+
+fn appendable(path: &Path) -> Result<(), String> {
+    if path.is_dir() {
+        return Err("this is a directory; name a file in it".to_owned());
+    }
+    refused(path, Access::WRITE_OK, false).map_or(Ok(()), Err)
+}
+
+/// Why a file cannot be opened in this way, or made where there is none. `folders`: its directory would be made, too.
+fn refused(path: &Path, how: Access, folders: bool) -> Option<String> {
+    let may = |path: &Path, how| access(path, how).map_err(|e| plain(&e.into()));
+    if path.exists() {
+        let why = may(path, how).err()?;
+        return Some(format!("{} cannot be opened: {why}", path.display()));
+    }
+    let named = |dir: &Path| match dir.as_os_str().is_empty() {
+        true => Path::new(".").to_owned(),
+        false => dir.to_owned(),
+    };
+    let mut above = path.ancestors().skip(1).map(named);
+    let dir = match folders {
+        true => above.find(|dir| dir.exists())?,
+        false => above.next()?,
+    };
+    if !dir.exists() {
+        let dir = dir.display();
+        return Some(format!("there is no directory {dir}; make it first"));
+    }
+    let why = match dir.is_dir() {
+        true => may(&dir, Access::WRITE_OK | Access::EXEC_OK).err()?,
+        false => "it is no directory".to_owned(),
+    };
+    Some(format!(
+        "nothing can be made in {}: {why}; choose another place, or let this user write there",
+        dir.display()
+    ))
+}
+
+/// Without the number of the system's error.
+fn plain(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let end = text.find(" (os error").unwrap_or(text.len());
+    text[..end].to_owned()
+}
+
+/// The part of a path that does not exist yet stays as it is, and so does a link that leads nowhere.
+fn resolve(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = path
+        .ancestors()
+        .find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
+    match there {
+        Some((dir, real)) => match path.strip_prefix(dir) {
+            Ok(rest) if !rest.as_os_str().is_empty() => real.join(rest),
+            _ => real,
+        },
+        None => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_something_of_everything() {
+        let machine = Machine::this();
+        assert!(machine.cores >= 1);
+        assert!(machine.ram_bytes >= 16 << 20);
+        assert!(machine.files_max >= 16);
+    }
+
+    #[test]
+    fn meminfo_is_read() {
+        assert_eq!(
+            mem_total("MemFree: 1 kB\nMemTotal:       16384 kB\n"),
+            Some(16 << 20)
+        );
+        assert_eq!(mem_total("nonsense"), None);
+    }
+
+    #[test]
+    fn a_path_is_resolved_as_far_as_it_exists() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().join("real");
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, dir.path().join("link")).unwrap();
+        let same = |a: &str, b: &str| resolve(&dir.path().join(a)) == resolve(&dir.path().join(b));
+        assert!(same("real", "link"));
+        assert!(same("real/new/store", "link/./new/store"));
+        assert!(!same("real/new", "link/other"));
+    }
+
+    #[test]
+    fn a_log_needs_a_directory_that_takes_it_and_nothing_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| appendable(&dir.path().join(name));
+        assert_eq!(at("access.log"), Ok(()));
+        assert!(at("no/access.log").unwrap_err().contains("make it first"));
+        assert!(appendable(dir.path()).unwrap_err().contains("a directory"));
+        std::fs::write(dir.path().join("file"), b"").unwrap();
+        assert_eq!(at("file"), Ok(()));
+        let under = look(&dir.path().join("file/store"));
+        assert!(under.refused.unwrap().contains("it is no directory"));
+        assert_eq!(look(&dir.path().join("new/store")).refused, None);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn certificates_are_looked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("ca.pem");
+        let certificates = Machine::this().certificates;
+        assert_eq!(certificates(&file), Err("No such file or directory".into()));
+        std::fs::write(&file, "nothing").unwrap();
+        let told = certificates(&file);
+        assert_eq!(told, Err("no certificate in this file".into()));
+    }
+
+    #[test]
+    fn looking_finds_files_directories_and_free_space() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        std::fs::write(&file, b"12345").unwrap();
+        assert_eq!(look(&file).existing, Some(Existing::File(5)));
+        assert_eq!(
+            look(dir.path()).existing,
+            Some(Existing::Unfit("a directory"))
+        );
+        let absent = look(&dir.path().join("no/such/file"));
+        assert_eq!(absent.existing, None);
+        assert!(absent.free_bytes.is_some());
+        assert!(
+            look(Path::new("bare-name-that-is-not-there"))
+                .free_bytes
+                .is_some()
+        );
+    }
+}

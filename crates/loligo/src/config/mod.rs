@@ -1,0 +1,113 @@
+//! From the settings a person wrote to the plan of the proxy: [`Raw`] and [`Machine`] in, `Plan` out, or all that is wrong.
+//!
+//! Each setting is read by its row (`rows`, `values`) into a draft. Then the settings are checked together, and defaults that depend on the
+//! machine are filled in:
+//!
+//! | file | settings of |
+//! |---|---|
+//! | `general` | the whole |
+//! | `listeners` | `[[listener]]` and `[[listener.route]]` |
+//! | `stores` | `[[store]]` |
+//! | `rules`, `shadowed` | `[[rule]]` |
+//! | `surroundings` | checks that the machine has what the plan needs |
+//!
+//! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
+
+pub mod explain;
+pub mod general;
+pub mod listeners;
+pub mod machine;
+#[cfg(test)]
+mod mistakes;
+pub mod problem;
+pub mod raw;
+pub mod reference;
+mod retired;
+mod rows;
+mod rules;
+mod shadowed;
+pub mod stores;
+mod surroundings;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use proxy::plan::Plan;
+
+use general::Draft;
+use machine::{Machine, OnDisk};
+use problem::Problem;
+use raw::{Block, Raw};
+
+/// A checked configuration.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settled {
+    /// The plan of the proxy.
+    pub plan: Plan,
+    /// The filter of what is said on standard error.
+    pub log_level: String,
+    /// What was found on disk at the path of each store.
+    pub stores_on_disk: Vec<OnDisk>,
+    /// Things that are allowed but may surprise.
+    pub notes: Vec<String>,
+    /// Defaults that were lowered to fit this machine; nobody asked for more, so these are no warnings.
+    pub fitted: Vec<String>,
+}
+
+/// What was found while a configuration was checked.
+#[derive(Default)]
+pub struct Found {
+    problems: Vec<Problem>,
+    notes: Vec<String>,
+    fitted: Vec<String>,
+}
+
+/// Checks everything.
+pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> {
+    let mut found = Found {
+        problems: raw.problems.clone(),
+        notes: raw.notes.iter().map(Problem::to_string).collect(),
+        fitted: Vec::new(),
+    };
+    let (of_all, blocks) = stores::split(raw, &mut found.problems);
+    let whole = Block {
+        given: [of_all, raw.whole.given.clone()].concat(),
+        ..Block::default()
+    };
+    let mut draft = Draft::default();
+    rows::apply(
+        &general::rows(),
+        &whole.given,
+        &mut draft,
+        &mut found.problems,
+    );
+    let listeners = listeners::settle(&raw.listeners, &draft, &whole, &mut found.problems);
+    let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
+    let rules = rules::settle(&raw.rules, &mut found);
+    surroundings::look(&draft, &whole, machine, &mut found);
+    let log_level = draft.log_level.clone();
+    let general = general::settle(draft, &whole, &stores, machine, &mut found);
+    if !found.problems.is_empty() {
+        found.problems.sort_by_key(Problem::line);
+        found.problems.dedup();
+        return Err(found.problems);
+    }
+    Ok(Settled {
+        plan: Plan {
+            listeners,
+            stores,
+            rules,
+            ..general
+        },
+        log_level,
+        stores_on_disk,
+        notes: found.notes,
+        fitted: found.fitted,
+    })
+}
+
+fn needs_allow(how: &str) -> String {
+    format!("beyond this machine it must say whom it serves: {how}")
+}

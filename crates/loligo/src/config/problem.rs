@@ -1,0 +1,135 @@
+//! What is wrong with a configuration: where, which setting, which value, and what to do about it.
+//!
+//! Problems are collected: a person who made three mistakes is told of three.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Where a setting was written.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A line of the configuration file, counted from 1.
+    Line(Arc<PathBuf>, usize),
+    /// A flag of the command line.
+    Flag(&'static str),
+    /// Nowhere: a default.
+    #[default]
+    Default,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// Where it was written.
+    pub place: Place,
+    /// The setting, `store.size`; empty when it is about no single one.
+    pub key: String,
+    /// The value as written; empty when it is about none.
+    pub value: String,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+impl Problem {
+    /// For sorting: flags first, then by line.
+    pub fn line(&self) -> usize {
+        match self.place {
+            Place::Line(_, line) => line,
+            Place::Flag(_) | Place::Default => 0,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    /// `loligo.toml:12: store.size = "1KiB": ...`, `--store-size 1KiB: ...`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Flag(flag) => {
+                // As it was typed: without the quotes that TOML wants.
+                let typed = self.value.trim_matches('"');
+                write!(
+                    f,
+                    "{flag}{}{typed}: ",
+                    if typed.is_empty() { "" } else { " " }
+                )?;
+            }
+            place => {
+                if let Place::Line(path, line) = place {
+                    write!(f, "{}:{line}: ", path.display())?;
+                }
+                match (self.key.as_str(), self.value.as_str()) {
+                    ("", _) => {}
+                    (key, "") => write!(f, "{key}: ")?,
+                    (key, value) => write!(f, "{key} = {value}: ")?,
+                }
+            }
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// The name most like `wrong`, if one is near enough to be meant.
+pub fn did_you_mean<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = |name: &&str| distance(wrong, name);
+    // Also right: the last part of a name given without its section ("size" for "store.size").
+    let known: Vec<_> = known.collect();
+    let last = |name: &str| name.rsplit('.').next() == wrong.rsplit('.').next();
+    let best = known.iter().copied().min_by_key(near)?;
+    if near(&best) <= 1 + best.len() / 5 {
+        return Some(best);
+    }
+    known.into_iter().find(|name| last(name))
+}
+
+/// Edit distance (insert, delete, replace). Names are short.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_says_where_what_and_which_value() {
+        let mut problem = Problem {
+            place: Place::Line(Arc::new("a.toml".into()), 3),
+            key: "store.size".into(),
+            value: "\"1KiB\"".into(),
+            message: "too small".into(),
+        };
+        assert_eq!(
+            problem.to_string(),
+            "a.toml:3: store.size = \"1KiB\": too small"
+        );
+        problem.place = Place::Flag("--store-size");
+        assert_eq!(problem.to_string(), "--store-size 1KiB: too small");
+        problem.place = Place::Default;
+        problem.value = String::new();
+        assert_eq!(problem.to_string(), "store.size: too small");
+    }
+
+    #[test]
+    fn near_names_are_suggested_and_far_ones_not() {
+        let known = ["store.size", "store.path", "limits.head-max", "workers"];
+        let meant = |wrong| did_you_mean(wrong, known.into_iter());
+        assert_eq!(meant("worker"), Some("workers"));
+        assert_eq!(meant("store.siez"), Some("store.size"));
+        assert_eq!(meant("limits.headmax"), Some("limits.head-max"));
+        assert_eq!(meant("size"), Some("store.size"));
+        assert_eq!(meant("colour"), None);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+}

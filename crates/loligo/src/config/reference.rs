@@ -1,0 +1,210 @@
+//! The reference of all settings, written from the rows: `loligo settings` prints it, and
+//! `docs/configuration.md` is the same text.
+//!
+//! A test holds the file to it; `UPDATE_DOCS=1 cargo test -p loligo` rewrites it.
+
+use std::fmt::Write as _;
+
+use super::rows::Row;
+use super::{general, listeners, rules, stores};
+use crate::cli::FLAGS;
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+<!-- Written by `UPDATE_DOCS=1 cargo test -p loligo` from the rows in crates/loligo/src/config and the numbers in crates/proxy/src/plan; change it there. -->
+
+Loligo needs no configuration: `loligo serve` is a forward proxy for this machine on 127.0.0.1:3128. Flags change
+the most common settings (`loligo serve --help`), a file changes all of them: `loligo serve -c loligo.toml`.
+`loligo check -c loligo.toml` says who is served and what differs from the defaults, or what is wrong, with line and setting.
+
+- The file is [TOML](https://toml.io). A flag overrides the file; `--store` replaces its stores, `--listen` and
+  `--reverse` its listeners, `--allow` the networks of every listener, `--store-size` the size of every store.
+- Sizes: `\"64KiB\"`, `\"256MiB\"`, `\"10GiB\"` (powers of 1024), `\"500MB\"` (powers of 1000), or a number of bytes.
+- Times: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"2h\"`, `\"1d\"`, also `\"1h30m\"`.
+- Networks: a list such as `[\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]`; `\"any\"` is everybody. On the command
+  line with commas.
+- Paths in the file are relative to the file's directory.
+
+## An example
+
+```toml
+";
+
+/// Also a test: it must be without a fault.
+const EXAMPLE: &str = r#"memory = "512MiB"
+
+# A forward proxy for this machine and an office network.
+[[listener]]
+address = "0.0.0.0:3128"
+allow = ["192.0.2.0/24"]
+connect-ports = [443, 8443]
+
+# In front of two web servers, for everybody.
+[[listener]]
+address = "0.0.0.0:8000"
+allow = ["any"]
+origin = "http://127.0.0.1:8080"     # whatever no route takes
+
+[[listener.route]]
+host = "docs.example.org"
+origin = "https://docs.internal.example"
+pass-host = false                    # it knows itself by that name alone
+
+[[listener.route]]
+path = "/images"
+origin = "http://127.0.0.1:8081"
+
+# Two disks: 20 GiB of the system's, and the whole of one that does nothing else.
+[[store]]
+path = "/var/cache/loligo.store"
+size = "20GiB"
+
+[[store]]
+path = "/dev/disk/by-id/ata-EXAMPLE"
+weight = 4
+
+# Campaign links are the same page, and errors do not last.
+[[rule]]
+host = ["docs.example.org"]
+ignore-query = ["utm_*", "fbclid"]
+
+[[rule]]
+status = ["404", "5xx"]
+ttl = "5s"
+
+[log]
+access = "/var/log/loligo/access.log"
+
+[timeouts]
+origin-first-byte = "2m"
+"#;
+
+/// The whole reference, in Markdown.
+pub fn reference() -> String {
+    let mut out = format!("{INTRODUCTION}{EXAMPLE}```\n");
+    section(
+        &mut out,
+        "[[listener]]",
+        "Repeat the block for several listeners. Without any there is one, with defaults.",
+        listeners::rows().iter(),
+    );
+    section(
+        &mut out,
+        "[[listener.route]]",
+        "For the listener above it. Routes make it a reverse proxy; a request no route takes goes to the listener's \
+         `origin`, or is refused if there is none.",
+        listeners::route_rows().iter(),
+    );
+    section(
+        &mut out,
+        "[store] or [[store]]",
+        "The disk cache. One store is a block `[store]`; for several, repeat `[[store]]`: objects are spread over them by the hash \
+         of their address, so each disk works for itself, and one that fails takes only its share with it. Each block says of \
+         its own store:",
+        stores::rows().iter(),
+    );
+    section(
+        &mut out,
+        "[[rule]]",
+        "Cache rules: for the exchanges that fit all conditions of a block, what it says. Repeat the block for several rules. Of each thing \
+         that rules can say, the first rule that fits and says it counts; so special rules come first, general ones last. Changing what \
+         makes up a key leaves what was stored under the old keys to be evicted. Lists may be one text with commas.",
+        rules::rows().iter(),
+    );
+    let of_whole = general::rows();
+    for (name, title, words) in [
+        (
+            "",
+            "General",
+            "Written at the top of the file, before any block.",
+        ),
+        ("admin", "[admin]", ""),
+        (
+            "store",
+            "[store], of all stores",
+            "For all stores together. Written into `[store]`, or into one of the `[[store]]` blocks: it holds for every store \
+             wherever it stands. Two blocks that say different things are a mistake.",
+        ),
+        ("log", "[log]", ""),
+        ("limits", "[limits]", ""),
+        ("timeouts", "[timeouts]", "Every wait ends."),
+        ("cache", "[cache]", "The choices RFC 9111 leaves."),
+        ("dns", "[dns]", ""),
+        ("pool", "[pool]", "Connections to origins, for each worker."),
+        (
+            "tls",
+            "[tls]",
+            "For https origins. Certificates are always checked.",
+        ),
+    ] {
+        let in_section = |key: &str| key.split_once('.').map_or("", |(section, _)| section) == name;
+        section(
+            &mut out,
+            title,
+            words,
+            of_whole.iter().filter(|row| in_section(&row.key)),
+        );
+    }
+    out
+}
+
+fn section<'a, T: 'a>(
+    out: &mut String,
+    title: &str,
+    words: &str,
+    rows: impl Iterator<Item = &'a Row<T>>,
+) {
+    let _ = write!(out, "\n## {title}\n\n");
+    if !words.is_empty() {
+        let _ = write!(out, "{words}\n\n");
+    }
+    out.push_str("| setting | takes | default | what it does |\n|---|---|---|---|\n");
+    for row in rows {
+        let name = row.key.rsplit('.').next().unwrap_or_default();
+        let flag = FLAGS.iter().find(|(_, key)| *key == row.key);
+        let flag = flag.map_or(String::new(), |(flag, _)| format!("<br>`{flag}`"));
+        let [form, default, doc] =
+            [&row.form, &row.default, row.doc()].map(|text| text.replace('|', "\\|"));
+        let _ = writeln!(out, "| `{name}`{flag} | {form} | {default} | {doc} |");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::testing::settle;
+
+    const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+
+    #[test]
+    fn the_reference_is_up_to_date() {
+        let path = Path::new(PATH);
+        let wanted = reference();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &wanted).unwrap();
+        }
+        let found = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            found == wanted,
+            "docs/configuration.md is out of date: UPDATE_DOCS=1 cargo test -p loligo"
+        );
+    }
+
+    #[test]
+    fn every_setting_has_its_section() {
+        let text = reference();
+        let rows = text.lines().filter(|line| line.starts_with("| `")).count();
+        let blocks = stores::rows().len() + rules::rows().len();
+        let listeners = listeners::rows().len() + listeners::route_rows().len();
+        assert_eq!(rows, general::rows().len() + blocks + listeners);
+    }
+
+    #[test]
+    fn the_example_is_without_a_fault() {
+        let plan = settle(EXAMPLE).unwrap().plan;
+        assert_eq!((plan.listeners.len(), plan.stores.len()), (2, 2));
+    }
+}

@@ -1,0 +1,84 @@
+//! Settings of earlier versions that nobody needs any more, and what takes their place.
+//!
+//! A file that still has them is good: each is noted, with its line, and otherwise left out.
+
+const RETIRED: &[(&str, &str)] = &[
+    (
+        "limits.fields-max",
+        "a head may have 128 field lines, and limits.head-max bytes",
+    ),
+    (
+        "limits.target-max",
+        "a request target may be as long as limits.head-max, at most 64KiB",
+    ),
+    (
+        "limits.transfer-max",
+        "one transfer may hold a 64th of limits.transfer-buffer",
+    ),
+    ("pool.idle-max", "it follows from pool.per-origin-max"),
+    (
+        "pool.idle-per-origin-max",
+        "it follows from pool.per-origin-max",
+    ),
+    (
+        "store.chunk",
+        "a store keeps the chunks it was made with; a new one has chunks of 512 bytes or of its device's blocks, if they are larger \
+         (others: loligo store init --chunk)",
+    ),
+    ("store.cluster", "objects are gathered up to 1MiB a write"),
+    (
+        "store.cluster-deadline",
+        "what is gathered is written after a second at the latest",
+    ),
+    (
+        "store.fragment",
+        "objects longer than 1MiB are stored in pieces of 1MiB",
+    ),
+    (
+        "store.group-reads",
+        "where reads take long (store.lazy-reads) they bring along up to 64KiB",
+    ),
+    (
+        "store.high-watermark",
+        "where objects leave one by one, eviction begins at 97 % and ends at 95 %",
+    ),
+    (
+        "store.lazy-reads-deadline",
+        "where reads wait for each other (store.lazy-reads), they wait 2ms at most",
+    ),
+    (
+        "store.locality-buffers",
+        "where reads take long (store.lazy-reads) objects are gathered for 128 servers, elsewhere for none",
+    ),
+    (
+        "store.low-watermark",
+        "where objects leave one by one, eviction begins at 97 % and ends at 95 %",
+    ),
+];
+
+/// What takes the place of this setting, if it is one of these.
+pub fn instead(key: &str) -> Option<&'static str> {
+    RETIRED
+        .iter()
+        .find(|(name, _)| *name == key)
+        .map(|(_, instead)| *instead)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::testing::settle;
+
+    #[test]
+    fn a_setting_of_an_earlier_version_is_noted_and_does_nothing() {
+        let old = settle("[store]\npath = \"/x/a\"\nchunk = 4096\n[pool]\nidle-max = 7\n").unwrap();
+        assert_eq!(
+            old.notes,
+            [
+                "loligo.toml:3: store.chunk = 4096: has no effect any more, take it out: a store keeps the chunks it was made with; \
+                 a new one has chunks of 512 bytes or of its device's blocks, if they are larger (others: loligo store init --chunk)",
+                "loligo.toml:5: pool.idle-max = 7: has no effect any more, take it out: it follows from pool.per-origin-max",
+            ]
+        );
+        assert_eq!(old.plan, settle("store.path = \"/x/a\"").unwrap().plan);
+    }
+}

@@ -1,0 +1,190 @@
+//! Cache rules that can never have an effect, because earlier rules apply to all of the same exchanges.
+//!
+//! For each setting the first rule that matches and has that setting counts (`proxy::rulebook`). So a rule is *shadowed* if for each of
+//! its settings an earlier rule has it too and matches whenever this one does. Such a rule was surely not meant to do nothing; but
+//! it does no harm, so it is noted, not refused.
+//!
+//! Errs on the side of silence: two patterns that only a longer look would find to cover each other count as different.
+//!
+//! Not known here: what the settings mean. They are compared by name.
+
+use proxy::plan::When;
+
+use super::problem::Problem;
+use super::raw::Block;
+
+/// Settings that are conditions.
+const CONDITIONS: [&str; 5] = ["host", "path", "method", "status", "content-type"];
+/// The first rule that says one of these says all of them.
+const KEYS: [&str; 3] = ["ignore-query", "key-fields", "key-cookies"];
+
+/// A note for each rule that never counts. `whens` are the conditions of `blocks`.
+pub fn notes(blocks: &[Block], whens: &[&When]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (at, (block, when)) in blocks.iter().zip(whens).enumerate() {
+        let earlier = || blocks[..at].iter().zip(whens).enumerate();
+        let by = |thing: &str| {
+            earlier().find(|(_, (other, others))| {
+                things(other).any(|said| said == thing) && covers(others, when, thing)
+            })
+        };
+        let by: Option<Vec<usize>> = things(block).map(|thing| Some(by(thing)?.0 + 1)).collect();
+        let Some(mut by) = by.filter(|by| !by.is_empty()) else {
+            continue;
+        };
+        by.sort_unstable();
+        by.dedup();
+        let rules: Vec<_> = by.iter().map(|n| format!("rule {n}")).collect();
+        let (rules, says) = (
+            rules.join(" and "),
+            if by.len() == 1 { "says" } else { "say" },
+        );
+        notes.push(
+            Problem {
+                place: block.place.clone(),
+                key: format!("rule {}", at + 1),
+                value: String::new(),
+                message: format!(
+                    "never counts: {rules} before it {says} the same for all that it is about; put the special rule first"
+                ),
+            }
+            .to_string(),
+        );
+    }
+    notes
+}
+
+/// The names of a rule's settings, conditions left out.
+fn things(block: &Block) -> impl Iterator<Item = &str> {
+    let keys = block.given.iter().map(|given| given.key.as_str());
+    let said = keys.map(|key| key.strip_prefix("rule.").unwrap_or(key));
+    let said = said.filter(|key| !CONDITIONS.contains(key));
+    said.map(|key| if KEYS.contains(&key) { KEYS[0] } else { key })
+}
+
+/// Is the first met whenever the second is, as far as this thing goes?
+fn covers(first: &When, second: &When, thing: &str) -> bool {
+    // A `ttl` without `status` is for some statuses only.
+    let statuses = match (first.statuses.as_slice(), second.statuses.as_slice()) {
+        ([], []) => true,
+        ([], _) => thing != "ttl",
+        (wide, narrow) => {
+            let within = |&(from, to): &(u16, u16)| wide.iter().any(|w| w.0 <= from && to <= w.1);
+            !narrow.is_empty() && narrow.iter().all(within)
+        }
+    };
+    statuses
+        && all_covered(&first.methods, &second.methods, |a, b| a == b)
+        && all_covered(&first.hosts, &second.hosts, host_covers)
+        && all_covered(&first.paths, &second.paths, path_covers)
+        && all_covered(&first.content_types, &second.content_types, type_covers)
+}
+
+/// An empty list is everything.
+fn all_covered(wide: &[String], narrow: &[String], covers: fn(&str, &str) -> bool) -> bool {
+    let one = |narrow: &String| wide.iter().any(|wide| covers(wide, narrow));
+    wide.is_empty() || !narrow.is_empty() && narrow.iter().all(one)
+}
+
+fn host_covers(wide: &str, narrow: &str) -> bool {
+    // `*.a.org` covers `b.a.org`, and `*.b.a.org`.
+    let below = wide.strip_prefix('*');
+    wide == narrow
+        || below.is_some_and(|suffix| narrow.len() > suffix.len() && narrow.ends_with(suffix))
+}
+
+fn path_covers(wide: &str, narrow: &str) -> bool {
+    // Every path begins with `/`.
+    if wide == narrow || ["/", "*", "/*"].contains(&wide) {
+        return true;
+    }
+    // Up to its first `*`, a pattern is what every path it fits begins with.
+    let (front, open) = match narrow.split_once('*') {
+        Some((front, _)) => (front, true),
+        None => (narrow, false),
+    };
+    match wide.split_once('*') {
+        Some((begin, "")) => front.starts_with(begin),
+        Some(_) => false,
+        None => front.strip_prefix(wide).is_some_and(|rest| {
+            wide.ends_with('/') || rest.starts_with('/') || rest.is_empty() && !open
+        }),
+    }
+}
+
+fn type_covers(wide: &str, narrow: &str) -> bool {
+    wide == narrow
+        || wide
+            .strip_suffix('*')
+            .is_some_and(|front| narrow.starts_with(front))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::testing::settle;
+
+    fn notes(text: &str) -> Vec<String> {
+        settle(text).unwrap().notes
+    }
+
+    #[test]
+    fn a_rule_that_earlier_ones_always_cover_is_noted() {
+        let text = "[[rule]]\nttl = \"5m\"\n\n[[rule]]\npath = \"/images\"\nttl = \"1m\"\n\n\
+                    [[rule]]\npath = \"/admin\"\nttl = \"1m\"\nbypass = true\n\n\
+                    [[rule]]\nhost = \"a.org\"\npath = \"/admin/x\"\nttl = \"2m\"\nbypass = false\n";
+        assert_eq!(
+            notes(text),
+            [
+                "loligo.toml:4: rule 2: never counts: rule 1 before it says the same for all that it is about; put the special rule first",
+                "loligo.toml:13: rule 4: never counts: rule 1 and rule 3 before it say the same for all that it is about; put the special rule first",
+            ]
+        );
+    }
+
+    #[test]
+    fn patterns_cover_what_lies_within_them() {
+        let covered = |wide: &str, narrow: &str| {
+            let text =
+                format!("[[rule]]\n{wide}\nbypass = true\n[[rule]]\n{narrow}\nbypass = false\n");
+            notes(&text).len() == 1
+        };
+        for (wide, narrow) in [
+            ("", "host = \"a.org\""),
+            ("host = \"*.org\"", "host = [\"a.org\", \"*.a.org\"]"),
+            ("path = \"/a\"", "path = [\"/a\", \"/a/b\", \"/a/*.jpg\"]"),
+            ("path = \"/a/*\"", "path = \"/a/b\""),
+            ("path = \"/\"", "path = \"*.jpg\""),
+            ("status = \"4xx\"", "status = [404, \"410-412\"]"),
+            ("", "status = 404"),
+            ("content-type = \"image/*\"", "content-type = \"image/png\""),
+            ("method = [\"GET\", \"POST\"]", "method = \"POST\""),
+        ] {
+            assert!(covered(wide, narrow), "{wide} covers {narrow}");
+        }
+        for (wide, narrow) in [
+            ("host = \"a.org\"", ""),
+            ("host = \"*.a.org\"", "host = \"a.org\""),
+            ("host = \"*.a.org\"", "host = \"ba.org\""),
+            ("path = \"/a\"", "path = \"/ab\""),
+            ("path = \"/a\"", "path = \"/a*\""),
+            ("path = \"*.jpg\"", "path = \"/a\""),
+            ("path = \"/a\"", "path = [\"/a\", \"/b\"]"),
+            ("status = 404", "status = \"4xx\""),
+            ("method = \"GET\"", "method = [\"GET\", \"POST\"]"),
+        ] {
+            assert!(!covered(wide, narrow), "{wide} does not cover {narrow}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_says_one_thing_more_counts() {
+        let more = "[[rule]]\nttl = \"5m\"\n[[rule]]\npath = \"/a\"\nttl = \"1m\"\nobject-max = \"1MiB\"\n";
+        assert_eq!(notes(more), [""; 0]);
+        // Without a status it is not about errors.
+        let errors = "[[rule]]\nttl = \"5m\"\n[[rule]]\nstatus = 404\nttl = \"1m\"\n";
+        assert_eq!(notes(errors), [""; 0]);
+        // What makes up the key counts as one.
+        let key = "[[rule]]\nignore-query = \"*\"\n[[rule]]\nkey-cookies = \"a\"\n";
+        assert_eq!(notes(key).len(), 1);
+    }
+}

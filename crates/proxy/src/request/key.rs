@@ -1,0 +1,143 @@
+//! What a key says.
+//!
+//! ```text
+//! key of a resource    GET http://www.example.org/a?b [TAB tag]
+//!                      \________ its name __________/
+//! ```
+//!
+//! The hash of the *name* is the primary hash: purges and unsafe methods act on it, so they mean the same whatever listeners and
+//! rules there are, were or will be. A rule that cuts the query changes the URI before the look-up.
+//!
+//! The *tag* says how the resource was reached. It is not hashed, but compared with the whole key, so that nobody is served from
+//! the cache what he could not have fetched:
+//!
+//! | reached by | tag |
+//! |---|---|
+//! | a forward listener with the destination rules of a public one | none |
+//! | another forward listener | a hash of its destination rules |
+//! | a route, under its origin's name | the origin |
+//! | a route, under the client's host (`pass-host`) | `host` and the origin: here the client chooses the host in the URI |
+//!
+//! What is found behind a key has another one made of it:
+//!
+//! ```text
+//! variant              <resource> LF salt values extras    found through a marker, which has the salt and says which fields select;
+//!                                                          extras: what a cache rule adds (`rulebook`)
+//! fragment             <resource or variant> NUL fetch number
+//! ```
+//!
+//! These two are found by the hash of all of it.
+//!
+//! Not known here: where the parts of a URI come from (`target`), what the values of a variant are (`httpcache::vary`).
+
+use crate::mistakes::{Mistake, makes};
+use std::collections::BTreeSet;
+
+use fields::Fields;
+use httpcache::VaryList;
+use store::{KeyHash, KeyHasher};
+
+use crate::{
+    plan::{Destinations, Listener, OriginUrl, Plan, Role},
+    request::rulebook::Rulebook,
+};
+
+/// The tag of a forward listener, with its TAB. It depends on its own rules alone, never on their order or on other listeners.
+pub fn forward_tag(rules: &Destinations, hasher: KeyHasher) -> Vec<u8> {
+    if *rules == Destinations::default() {
+        return Vec::new();
+    }
+    let allow = rules.allow.iter().map(|net| net.trunc().to_string());
+    let allow: BTreeSet<String> = allow.collect();
+    let (loopback, link_local) = (rules.loopback, rules.link_local);
+    let text = format!("loopback={loopback} link-local={link_local} allow={allow:?}");
+    format!("\t{:016x}", hasher.hash(text.as_bytes()).0).into_bytes()
+}
+
+/// The tags of what a route fetches under its origin's name, and under the client's host, with their TABs.
+pub fn route_tags(origin: &OriginUrl) -> [Vec<u8>; 2] {
+    let tags = [format!("\t{origin}"), format!("\thost {origin}")];
+    tags.map(String::into_bytes)
+}
+
+/// Can anybody of this plan ask for a resource of this key? Else its tag is of another configuration, and it may be replaced.
+pub fn is_in_use(key: &[u8], plan: &Plan, hasher: KeyHasher) -> bool {
+    let tag = &key[name_of_key(key).len()..];
+    let has_tag = |listener: &Listener| match &listener.role {
+        Role::Forward(forward) => forward_tag(&forward.destinations, hasher) == tag,
+        Role::Reverse(routes) => {
+            let mut tags = routes.iter().flat_map(|route| route_tags(&route.origin));
+            tags.any(|of_route| of_route == tag)
+        }
+    };
+    plan.listeners.iter().any(has_tag)
+}
+
+/// The name in a key of a resource, variant or fragment: what comes before the first TAB, LF or NUL. No URI holds one.
+pub fn name_of_key(key: &[u8]) -> &[u8] {
+    let end = memchr::memchr3(b'\t', b'\n', 0, key);
+    &key[..end.unwrap_or(key.len())]
+}
+
+/// The hash under which what has this key is found: that of its name, or, of a variant or fragment, that of all of it.
+pub fn hash_of_key(hasher: KeyHasher, key: &[u8]) -> KeyHash {
+    match memchr::memchr2(b'\n', 0, key) {
+        None => hasher.hash(name_of_key(key)),
+        Some(_) => hasher.hash(key),
+    }
+}
+
+/// The part of a key that names the server: method, scheme and authority.
+pub fn server_of_key(key: &[u8]) -> &[u8] {
+    let name = name_of_key(key);
+    let authority = memchr::memmem::find(name, b"//").map_or(0, |at| at + 2);
+    let path = memchr::memchr(b'/', &name[authority..]);
+    &name[..path.map_or(name.len(), |at| authority + at)]
+}
+
+/// The key of a variant: that of the resource, the marker's salt, the selecting values, and what a rule adds.
+pub fn variant_key(
+    resource: &[u8],
+    salt: u64,
+    list: &[u8],
+    request: &Fields,
+    extras: &[u8],
+) -> Vec<u8> {
+    let mut key = Vec::with_capacity(resource.len() + 64);
+    key.extend_from_slice(resource);
+    key.push(b'\n');
+    key.extend_from_slice(&salt.to_le_bytes());
+    if let Some(list) = VaryList::from_bytes(list)
+        && !makes(Mistake::OneVariant)
+    {
+        httpcache::vary_key(&list, request, &mut key);
+    }
+    key.extend_from_slice(extras);
+    key
+}
+
+/// The key of a fragment: that of the object, the fetch, the number. No URI holds a NUL.
+pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
+    let mut out = Vec::with_capacity(key.len() + 13);
+    out.extend_from_slice(key);
+    out.push(0);
+    out.extend_from_slice(&fetch_id.to_le_bytes());
+    out.extend_from_slice(&number.to_le_bytes());
+    out
+}
+
+/// Adds the names under which what has this URI may be stored: the URI itself, and as each of the rules cuts it.
+pub fn add_names(uri: &[u8], book: &Rulebook, names: &mut Vec<Vec<u8>>) {
+    for shape in std::iter::once(None).chain(book.shapes().map(Some)) {
+        let mut name = [KEY_PREFIX, uri].concat();
+        if let Some(shape) = shape {
+            shape.cut_query(&mut name, KEY_PREFIX.len());
+        }
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+}
+
+/// Every key begins with the method; only answers to GET are stored.
+pub const KEY_PREFIX: &[u8] = b"GET ";

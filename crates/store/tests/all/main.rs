@@ -1,0 +1,20 @@
+//! Tests from outside, in one program: it is linked once, and what waits in one of them holds up no other.
+
+mod common;
+mod companions;
+mod doubts;
+mod examples;
+mod format_doc;
+mod inspect;
+mod locality;
+mod lru;
+mod model;
+mod needed;
+mod opening;
+mod predicates;
+mod recovery;
+mod scattered;
+mod slow_disk;
+mod starts;
+mod stress;
+mod window;

@@ -1,0 +1,57 @@
+//! The room of UNIFIED: a cluster at a time from the front of the largest free piece, by the allocator of the production store
+//! (crate `extent`). Objects that arrive one after the other lie one after the other and go out as one write of a cluster; an
+//! object is one extent, so that a read is one read.
+//!
+//! Not known here: the regions and records of the production store; see `layouts` for those.
+//! Limits: those of `extent`. When no piece is long enough the object is refused, and counted.
+//! Source: paper 000 section 4.
+
+use extent::{Chunk, Chunks, Extent};
+
+use super::slots::Run;
+
+/// Room at the front of the largest free piece, a cluster at a time.
+pub struct LargestPiece {
+    space: extent::Unified,
+    cluster: u32,
+    /// Cut from the largest piece and not yet given out.
+    open: Option<Extent>,
+}
+
+impl LargestPiece {
+    /// All free.
+    pub fn new(slots: u32, cluster: u32) -> LargestPiece {
+        LargestPiece {
+            space: extent::Unified::new_all_free(Chunks(slots)),
+            cluster,
+            open: None,
+        }
+    }
+
+    /// A run of that length; `None` if no piece is that long.
+    pub fn take(&mut self, slots: u32) -> Option<Run> {
+        let want = Chunks(slots);
+        let open = match self.open.take() {
+            Some(open) if open.len >= want => open,
+            rest => {
+                rest.into_iter().for_each(|rest| self.space.free(rest));
+                let cluster = want.max(Chunks(self.cluster));
+                self.space.cut_largest(want, cluster)?
+            }
+        };
+        let end = open.first.0 + slots;
+        if open.len > want {
+            self.open = Some(Extent::new(Chunk(end), open.len - want));
+        }
+        Some(Run {
+            first: open.first.0,
+            slots,
+        })
+    }
+
+    /// Gives a run back.
+    pub fn give_back(&mut self, run: Run) {
+        self.space
+            .free(Extent::new(Chunk(run.first), Chunks(run.slots)));
+    }
+}
