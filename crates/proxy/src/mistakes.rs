@@ -57,7 +57,7 @@ mistakes! {
     ServeStale "serve-stale"
     /// A part is put together with others of another version.
     MixVersions "mix-versions"
-    /// Every listener may connect to every address,
+    /// Every listener may connect to every address, before and after a packet has gone there,
     PermitAnything "permit-anything"
     /// or use every open connection.
     PermitPooled "permit-pooled"

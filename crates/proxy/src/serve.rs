@@ -241,17 +241,7 @@ fn run(
             tokio::task::spawn_local(signals.obey(stopper, journal.reopener()));
         }
         let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
-        tracing::info!("draining");
-        let limit = shared.plan.timeouts.drain;
-        let ended = all_ended(&threads);
-        if tokio::time::timeout(limit, ended).await.is_err() {
-            tracing::warn!(?limit, "requests are still in progress; cutting them");
-            shared.phase.send_replace(Phase::Stopping);
-            let ended = all_ended(&threads);
-            if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
-                tracing::error!("a worker does not end; what it was doing is given up");
-            }
-        }
+        drain(&shared, &threads).await;
     });
     drop(_inside);
     drop(runtime);
@@ -259,6 +249,31 @@ fn run(
     let closed = background_thread
         .map(BackgroundThread::close)
         .unwrap_or_default();
+    tell_how_they_closed(&shared, closed);
+    Ok(())
+}
+
+/// Lets requests in progress end, and cuts those that take too long.
+async fn drain(shared: &Shared, threads: &[JoinHandle<()>]) {
+    tracing::info!("draining");
+    let limit = shared.plan.timeouts.drain;
+    if tokio::time::timeout(limit, all_ended(threads))
+        .await
+        .is_err()
+    {
+        tracing::warn!(?limit, "requests are still in progress; cutting them");
+        shared.phase.send_replace(Phase::Stopping);
+        if tokio::time::timeout(STOP_MAX, all_ended(threads))
+            .await
+            .is_err()
+        {
+            tracing::error!("a worker does not end; what it was doing is given up");
+        }
+    }
+}
+
+/// Logs for each store whether it was closed in order.
+fn tell_how_they_closed(shared: &Shared, closed: Vec<Result<(), String>>) {
     for (result, device) in closed.into_iter().zip(&shared.devices) {
         let path = device.path().display();
         match result {
@@ -270,7 +285,6 @@ fn run(
             ),
         }
     }
-    Ok(())
 }
 
 /// What all threads of a proxy share.

@@ -6,6 +6,12 @@
 //! Invariant, checked at compile time: the fields of a table follow each other without a gap.
 //! Not known here: what the fields mean.
 
+/// Areas begin and end at multiples of this, the largest block size a device may have.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+/// The first area: both copies of the superblock and all between.
+pub(crate) const SUPERBLOCK_BYTES: usize = 64 * 1024;
+
 /// One field of a structure on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {

@@ -14,7 +14,7 @@ use crate::index::key::KeyHash;
 use crate::index::marker::Carried;
 use crate::layout::record as field;
 use crate::mistakes::{Mistake, Mistakes};
-use crate::recover::superblock::Secret;
+use crate::secret::Secret;
 use bytes::Bytes;
 use extent::Extent;
 use siphasher::sip128::{Hasher128, SipHasher24};

@@ -1,8 +1,9 @@
 //! The settings, and their values in a store of a given size.
 
 use crate::evict::needed::NEEDED_SHARE;
-use crate::geometry::{Geometry, PAGE_BYTES};
+use crate::geometry::Geometry;
 use crate::index;
+use crate::layout::PAGE_BYTES;
 use crate::log::soft::SoftPurges;
 use crate::mistakes::Mistakes;
 use crate::record::HEADER_BYTES;

@@ -233,7 +233,6 @@ async fn exchange(world: &Shared, place: &Place, stream: &mut Stream, led: &List
             acknowledged,
             durable: is_purge,
             life,
-            listener: (!crate::LISTENERS_SHARE_KEYS).then_some(ask.listener),
         });
     }
     stays && got.is_complete
@@ -435,7 +434,6 @@ pub async fn purge(world: &Shared, place: &Place) {
                 acknowledged,
                 durable,
                 life,
-                listener: None,
             });
         }
         Err(why) => world.fail(format!("a purge was refused: {why}: {query}"), None),

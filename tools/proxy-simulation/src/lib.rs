@@ -22,10 +22,6 @@
 //! Not known here: the command line; `cargo xtask sim --proxy` runs this.
 #![forbid(unsafe_code)]
 
-/// Does a key mean the same for every listener, in whatever order they stand? As long as it does not, an unsafe method holds for its own
-/// listener only, and listeners keep their places.
-const LISTENERS_SHARE_KEYS: bool = false;
-
 mod check;
 mod client;
 mod disk;

@@ -4,6 +4,7 @@
 //! nobody misses is the failure.
 //!
 //! Not known here: what a run is.
+#![forbid(unsafe_code)]
 
 use std::{
     process::ExitCode,

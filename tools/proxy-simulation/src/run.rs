@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use crate::{
-    LISTENERS_SHARE_KEYS, client,
+    client,
     disk::Disk,
     life::{End, Life, Listener as Known, Place, SITE},
     origin,
@@ -167,10 +167,8 @@ async fn lives(
 ) -> Result<(), String> {
     let lives = 1 + world.borrow_mut().random.below(4);
     for life in 1..=lives {
-        if LISTENERS_SHARE_KEYS {
-            let by = world.borrow_mut().random.index(place.count());
-            place.reorder(&mut plan, by);
-        }
+        let by = world.borrow_mut().random.index(place.count());
+        place.reorder(&mut plan, by);
         let started = Life::start(world, place, &plan, disk).await;
         let running = started.map_err(|error| format!("the proxy does not start: {error}"))?;
         let (seconds, how) = {

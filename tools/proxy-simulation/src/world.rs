@@ -174,8 +174,6 @@ pub struct Purge {
     pub durable: bool,
     /// The life of the proxy in which it was.
     pub life: u32,
-    /// It concerns what this listener stored, if not all that is stored.
-    pub listener: Option<&'static str>,
 }
 
 /// How often what happened.
@@ -331,9 +329,6 @@ impl World {
         let holds = |purge: &&Purge| {
             purge.soft == soft
                 && purge.acknowledged < began
-                && purge
-                    .listener
-                    .is_none_or(|listener| listener == ask.listener)
                 && (purge.durable || purge.life == self.life)
                 && purge.about.fits(resource, &self.resources[resource])
         };

@@ -94,9 +94,6 @@ pub fn response(
     if makes(Mistake::StorePrivate) && head.status == 200 && head.framing != Framing::UntilClose {
         storable = Ok(());
     }
-    if makes(Mistake::StorePrivate) && head.status == 200 {
-        storable = Ok(());
-    }
     if !decision.stores && storable.is_ok() {
         storable = Err(NotStorable::Rule);
     }

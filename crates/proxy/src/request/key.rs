@@ -30,9 +30,9 @@
 //!
 //! Not known here: where the parts of a URI come from (`target`), what the values of a variant are (`httpcache::vary`).
 
+use crate::mistakes::{Mistake, makes};
 use std::collections::BTreeSet;
 
-use crate::mistakes::{Mistake, makes};
 use fields::Fields;
 use httpcache::VaryList;
 use store::{KeyHash, KeyHasher};

@@ -57,7 +57,7 @@ pub(crate) use replay::Damaged;
 pub(crate) use replay::Replay;
 
 use crate::Sequence;
-use crate::recover::superblock::Secret;
+use crate::secret::Secret;
 use bytes::Bytes;
 use page::{Area, PAGE_BYTES, Page};
 use std::collections::VecDeque;

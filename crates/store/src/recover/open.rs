@@ -15,9 +15,8 @@ use crate::geometry::Geometry;
 use crate::index::marker::SPARE_MARKERS_VOLATILE;
 use crate::log::Log;
 use crate::recover::journal::{self, Journal};
-use crate::recover::superblock::{
-    FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError,
-};
+use crate::recover::superblock::{FORMAT_VERSION, IndexPlace, State, Superblock, SuperblockError};
+use crate::secret::Secret;
 use crate::set::{Moves, SetNumbers};
 use crate::settings::{Limits, Settings};
 use crate::store::Store;
