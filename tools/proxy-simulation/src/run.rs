@@ -348,6 +348,14 @@ fn choose_resources(random: &mut Random) -> Vec<Resource> {
     {
         let mut resource = one(n, random);
         (resource.host, resource.origin, resource.path) = (host, origin, "/a/common".to_owned());
+        if random.one_in(2) {
+            // Large, and its origin would mix versions if nobody looked.
+            resource.bytes = 200_000 + random.below(200_000);
+            (resource.has_etag, resource.has_ranges) = (true, true);
+            (resource.knows_if_range, resource.is_public) = (false, true);
+            (resource.private_one_in, resource.max_age_s) = (0, 60);
+            resource.vary = Vary::Nothing;
+        }
         all.push(resource);
     }
     // A path may have come twice.
