@@ -1,11 +1,11 @@
-//! What the data plane needs to know before it starts: present, checked, in plain units.
+//! The plan: everything the data plane needs before it starts, checked, in plain units.
 //!
-//! `loligo` turns what a person wrote into a [`Plan`]; nothing here is optional unless its absence means
-//! something ("no store", "no admin interface"). Every number that may be set is declared once, with its default,
-//! range and sentence ([`Setting`]); the command checks against it and prints it in the reference.
+//! `loligo` turns a configuration into a [`Plan`]. A field is optional only if its absence means something ("no store", "no
+//! admin interface"). Every number that may be set is declared once, with its default, range and sentence ([`Setting`]); the
+//! command checks against it and prints it in the reference.
 //!
-//! Two small decisions live with their data: what a route matches ([`Route::matches`]) and which of several comes
-//! first ([`Route::specificity`]). Who is served and where connections may go is decided in `access`.
+//! Two small decisions live with their data: which requests a route matches ([`Route::matches`]) and which of several routes
+//! comes first ([`Route::specificity`]). `access` decides which clients are served and which destinations are allowed.
 //!
 //! Not known here: files, flags, sockets. Times are durations, sizes bytes.
 
@@ -47,7 +47,7 @@ pub struct Plan {
     pub admin_names: Vec<String>,
     /// The disk cache: its stores, no file or device twice; empty: memory only.
     pub stores: Vec<StorePlan>,
-    /// What all stores have in common.
+    /// Settings of all stores together.
     pub storing: Storing,
     /// Bytes of the memory tier, all workers together; 0: there is none.
     pub memory_bytes: u64,
@@ -57,13 +57,13 @@ pub struct Plan {
     pub name: String,
     /// Access log and profile file.
     pub logs: Logs,
-    /// Bounds on what clients, origins and the proxy itself may use.
+    /// Bounds on the resources that clients, origins and the proxy may use.
     pub limits: Limits,
     /// How long each wait may last.
     pub timeouts: Timeouts,
-    /// The caching rules that are a matter of choice.
+    /// The caching rules that are a choice.
     pub cache: CacheRules,
-    /// The operator's rules for some exchanges, in the order in which they are asked.
+    /// The operator's rules for some exchanges, in the order in which they are checked.
     pub rules: Vec<Rule>,
     /// Name resolution.
     pub dns: Dns,
@@ -81,15 +81,15 @@ impl Plan {
     pub const WORKERS: Bounds = count(1, 1, 256);
     /// The most listeners a plan may have.
     pub const LISTENERS_MAX: usize = 64;
-    /// The most stores a plan may have: as many as a `store::Set` takes.
+    /// The most stores a plan may have: the bound of `store::Set`.
     pub const STORES_MAX: usize = 64;
     /// The most routes one reverse listener may have.
     pub const ROUTES_MAX: usize = 1024;
     /// The default of `name`.
     pub const NAME: &str = "loligo";
 
-    /// A plan with these listeners and defaults for the rest: one worker, no admin interface, no store,
-    /// 64 MiB of memory. For tests and as the start of a fuller plan.
+    /// A plan with these listeners and defaults for the rest: one worker, no admin interface, no store, 64 MiB of memory. For
+    /// tests, and to start a fuller plan from.
     pub fn with_listeners(listeners: Vec<Listener>) -> Self {
         Plan {
             listeners,
@@ -117,23 +117,23 @@ impl Plan {
 pub struct Listener {
     /// Address and port; port 0 lets the system choose.
     pub address: SocketAddr,
-    /// Forward proxy or front of origins.
+    /// Forward proxy, or reverse proxy in front of origins.
     pub role: Role,
-    /// The client networks served. Loopback clients are served always and need not be listed.
+    /// The client networks served. Loopback clients are always served.
     pub allow: Vec<IpNet>,
-    /// The networks whose PURGE is obeyed here; empty: nobody's. Loopback only if it is listed: behind a proxy on the same
+    /// The networks whose PURGE is obeyed here; empty: none. Loopback must be listed too, because behind a proxy on the same
     /// machine every client comes from there.
     pub purge_from: Vec<IpNet>,
-    /// Whose word counts in matters of caching.
+    /// Which directives count.
     pub heeds: Heeds,
-    /// What origins are told of its clients.
+    /// What origins are told of this listener's clients.
     pub forwarded: Forwarded,
 }
 
-/// Whose word counts in matters of caching: a forward proxy works for its clients, a reverse proxy for the origin.
+/// Which directives count: a forward proxy works for its clients, a reverse proxy for the origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Heeds {
-    /// How much clients may demand of the cache.
+    /// Which cache directives of clients count.
     pub client_directives: ClientDirectives,
     /// Obey `Loligo-Cache-Control` and `CDN-Cache-Control` (RFC 9213)? Never on a forward listener.
     pub targeted: bool,
@@ -152,23 +152,23 @@ impl Heeds {
     };
 }
 
-/// What becomes of the fields in which a proxy tells an origin of the client (`X-Forwarded-For` and its kin).
+/// Handling of the fields in which a proxy describes the client to an origin (`X-Forwarded-For` and the like).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forwarded {
-    /// The client's are dropped, and ours stand in their place.
+    /// Drop the client's fields and write ours.
     Replace,
-    /// The client is a trusted proxy: ours are added to its.
+    /// Append ours to the client's: the client is a trusted proxy.
     Append,
-    /// They pass as they come.
+    /// Pass them unchanged.
     None,
 }
 
-/// What a listener is for.
+/// The role of a listener.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Role {
     /// Clients name the destination: absolute targets and CONNECT.
     Forward(Forward),
-    /// We name it, by host and path. Most specific route first: the first that matches is the one.
+    /// The routes name it, by host and path. The most specific route comes first; the first match counts.
     Reverse(Vec<Route>),
 }
 
@@ -209,7 +209,7 @@ pub struct Forward {
     /// Ports that requests other than CONNECT may go to. Those of line protocols, mail above all, are left out of a range and
     /// must be named alone (`ports`).
     pub http_ports: Vec<RangeInclusive<u16>>,
-    /// Addresses that may be connected to, whatever name led there.
+    /// The addresses that may be connected to, under any name.
     pub destinations: Destinations,
 }
 
@@ -217,7 +217,7 @@ impl Forward {
     /// The default of `connect_ports`.
     pub const CONNECT_PORTS: &[u16] = &[443];
 
-    /// The default of `http_ports`: the web's own, and all that need no privilege to listen on.
+    /// The default of `http_ports`: the web's ports, and all ports open to unprivileged servers.
     pub fn http_ports_default() -> Vec<RangeInclusive<u16>> {
         vec![80..=80, 443..=443, 1024..=u16::MAX]
     }
@@ -237,8 +237,8 @@ impl Forward {
     }
 }
 
-/// Which addresses a forward listener connects to, beside the ordinary ones. Judged on the resolved address, not on
-/// the name, so that a name pointing inward gains nothing. The proxy's own listeners and multicast are refused always.
+/// The special addresses that a forward listener connects to. The resolved address is checked, not the name, so a name that
+/// points inward gains nothing. The proxy's own listeners and multicast are always refused.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Destinations {
     /// This machine: 127.0.0.0/8, ::1, the unspecified addresses (which the kernel takes for this machine), and the addresses of
@@ -246,18 +246,18 @@ pub struct Destinations {
     pub loopback: bool,
     /// 169.254.0.0/16, fe80::/10.
     pub link_local: bool,
-    /// Networks reachable in spite of the two above.
+    /// Networks allowed despite the two above.
     pub allow: Vec<IpNet>,
 }
 
-/// Where the requests for a host and path go.
+/// The origin for the requests for a host and path.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Route {
     /// Lower case, without port: a host name, or `*.suffix` for every name below it; `None`: any host.
     pub host: Option<String>,
     /// Begins with `/`; matches whole segments: `/docs` takes `/docs`, `/docs/a` and `/docs?q`, not `/docsa`.
     pub path_prefix: String,
-    /// The origin asked.
+    /// The origin.
     pub origin: OriginUrl,
     /// Send the client's Host to the origin? `false`: Host becomes the origin's own.
     pub pass_host: bool,
@@ -274,7 +274,7 @@ impl Route {
         }
     }
 
-    /// Does it take a request for this host (no port, any case) and path (query allowed)?
+    /// Does it match a request for this host (no port, any case) and path (query allowed)?
     pub fn matches(&self, host: &str, path: &str) -> bool {
         self.host_matches(host) && self.path_matches(path)
     }
@@ -290,7 +290,7 @@ impl Route {
         std::cmp::Reverse((host, self.path_prefix.len()))
     }
 
-    /// Does it take requests for this host (no port, any case)?
+    /// Does it match this host (no port, any case)?
     pub fn host_matches(&self, host: &str) -> bool {
         self.host.as_ref().is_none_or(|ours| host_fits(ours, host))
     }
@@ -303,9 +303,9 @@ impl Route {
     }
 }
 
-/// Is a host (no port, any case) the one that is named, or for `*.suffix` one below it?
+/// Is the host (no port, any case) the pattern, or for `*.suffix` a name below it?
 pub fn host_fits(ours: &str, host: &str) -> bool {
-    // A trailing dot names the same host.
+    // A trailing dot does not change the name.
     let host = host.strip_suffix('.').unwrap_or(host).as_bytes();
     match ours.strip_prefix('*') {
         None => host.eq_ignore_ascii_case(ours.as_bytes()),
@@ -323,9 +323,9 @@ pub struct OriginUrl {
     pub tls: bool,
     /// Name or address, lower case, IPv6 without brackets.
     pub host: String,
-    /// The port, the scheme's own where none was written.
+    /// The port; without one in the URL, the scheme's own.
     pub port: u16,
-    /// Put before the request's path; empty or `/base`, never with a `/` at its end.
+    /// Prefix of the request's path; empty or `/base`, never with a `/` at its end.
     pub path: String,
 }
 
@@ -371,14 +371,14 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// May this client use it? Loopback always.
+    /// May this client use it? Loopback always may.
     pub fn serves(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         client.is_loopback() || self.allow.iter().any(|net| net.contains(&client))
     }
 }
 
-/// How the disk is read and written.
+/// The way of reading and writing the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IoEngine {
     /// io_uring where the kernel allows it, else threads.
@@ -393,16 +393,17 @@ pub enum IoEngine {
 settings! {
 /// One store: a preallocated file or a block device. Objects are spread over all stores by the hash of their key.
 pub struct StorePlan {
-    /// Its whole size; a file is preallocated. Without it a file that exists keeps its size, a block device is taken whole, and a new
+    /// Its size; a file is preallocated. Without it an existing file keeps its size, a block device is used whole, and a new
     /// file gets the default, but at most half of the free space.
     size_bytes: Option<u64> = Self::SIZE_BYTES => "10GiB",
-    /// Its share of the objects, beside the weights of the others. As the sizes are to each other, where they differ. Changing it
-    /// moves objects: those are fetched again.
+    /// Its share of the objects, relative to the weights of the others: set it in proportion to the sizes. A change moves
+    /// objects to other stores, so they are fetched again.
     weight: u32 = count(1, 1, 1000),
-    /// Bypass the page cache (O_DIRECT) where the file system can. Off to let the kernel cache the store too.
+    /// Bypass the page cache (O_DIRECT) where the file system supports it. Switch it off to let the kernel cache the store
+    /// too.
     direct: bool = switch(true),
-    /// Take it although it carries somebody else's signature: a file system, a partition table, a volume. What is there is lost. Only
-    /// for the first start; take it out again.
+    /// Use it although it carries another system's signature: a file system, a partition table, a volume. Its content is
+    /// lost. Only for the first start; remove the setting afterwards.
     force: bool = switch(false),
 }
 besides {
@@ -425,27 +426,27 @@ impl StorePlan {
     }
 }
 
-/// What is written about requests.
+/// Logs of requests.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Logs {
     /// The access log; `None`: none.
     pub access: Option<AccessLog>,
     /// The profile file (crate `profile`), appended to; `None`: none.
     pub profile: Option<PathBuf>,
-    /// Count which hosts and URLs are asked for most, for the admin interface?
+    /// Count the most requested hosts and URLs for the admin interface?
     pub top: bool,
 }
 
 /// The access log.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AccessLog {
-    /// Where it goes.
+    /// The destination.
     pub target: LogTarget,
-    /// How a line looks.
+    /// The form of a line.
     pub format: AccessFormat,
 }
 
-/// Where a log goes.
+/// The destination of a log.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LogTarget {
     /// Standard output.
@@ -454,7 +455,7 @@ pub enum LogTarget {
     File(PathBuf),
 }
 
-/// How an access-log line looks.
+/// The form of an access-log line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AccessFormat {
     /// Squid's native format.

@@ -113,11 +113,11 @@ pub enum Unread {
     Absent,
     /// The device did not answer in time.
     GivenUp,
-    /// What is there has another key of the same hash: this one. It is of another tag.
+    /// The record there has another key with the same hash: this one, of another tag.
     Other(Bytes),
 }
 
-/// Is it for an answer that has begun, which may read it even if it was purged?
+/// Does it belong to an answer that has begun, which may read it even if it was purged?
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IsNeeded {
     Yes,
@@ -768,9 +768,9 @@ const WRITES_BEFORE_WAIT: usize = 4;
 const ROOM_STEP: Duration = Duration::from_millis(10);
 /// The longest wait of a whole object for a disk that is behind. Its reader waits with it.
 const OBJECT_WAIT: Duration = Duration::from_secs(1);
-/// If that was not enough, nobody waits for this long, unless there was room meanwhile.
+/// After a wait that was too short, no object waits again for this long, unless there was room meanwhile.
 const NOT_AGAIN_FOR: Duration = Duration::from_secs(5);
-/// How long it waits at most; then the store decides whether it takes more.
+/// The longest wait for room; then the store decides whether it takes more.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
 
 /// The object in a record.

@@ -1,10 +1,9 @@
-//! Looking up what is stored for a request: in memory, then on disk.
+//! Looking up the stored response for a request: in memory, then on disk.
 //!
-//! Under the key or, where the marker says that there are variants, under the variant's. What comes from disk is promoted.
-//! Where another tag's response lies under the key's hash, and somebody may still ask for it, the request is told so
-//! ([`Wanted::is_contested`]): what is fetched for it is stored as a variant then, and both are kept.
-//! The invalidation sequence is noted before the look-up, so that whoever uses the find later can tell whether it
-//! was purged meanwhile.
+//! It is under the key or, if a marker says that there are variants, under the variant's key. Objects from disk are promoted.
+//! If another tag's response lies under the key's hash, and may still be asked for, the request is marked
+//! ([`Wanted::is_contested`]): its response is then stored as a variant, so that both are kept. The invalidation sequence is
+//! read before the look-up, so that later users of the result can tell whether it was purged meanwhile.
 //!
 //! Not known here: whether it may be served.
 
@@ -22,11 +21,11 @@ use crate::{
     state::Worker,
 };
 
-/// A stored response, and what was so when it was looked up.
+/// A stored response, and the state at its look-up.
 pub struct Found {
     /// The response, and where it was.
     pub stored: Stored,
-    /// What reading it from disk took.
+    /// The times of the read from disk.
     pub swap_in: Option<SwapIn>,
     /// The invalidation sequence before the look-up.
     pub began: Sequence,
@@ -41,7 +40,7 @@ impl Found {
     }
 }
 
-/// A stored response, wherever it was found.
+/// A stored response in either tier.
 pub enum Stored {
     /// In memory.
     Memory(Arc<Resident>),
@@ -58,7 +57,7 @@ impl Stored {
         }
     }
 
-    /// The class of a plain answer with it.
+    /// The class of a plain answer from it.
     pub fn hit_class(&self) -> Class {
         match self {
             Stored::Memory(_) => Class::MemoryHit,
@@ -77,9 +76,9 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         began,
         is_sparse: false,
     };
-    // What was judged by other fields than count here is as good as not there.
+    // A response stored by other cache fields than count here is invisible.
     let is_foreign = |object: &Object| wanted.is_foreign(&object.standing);
-    // What a rule adds is in the keys of variants only.
+    // The extras of a rule are in the keys of variants only.
     let may_be_direct = wanted.extras.is_empty();
     wanted.is_contested.set(false);
     let is_in_use = |other: &[u8]| key::is_in_use(other, &shared.plan, worker.hasher);
@@ -122,7 +121,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         }
     };
     if !shared.still_valid(&object, began) {
-        return None; // purged while it was read
+        return None; // it was purged while it was read
     }
     if is_foreign(&object) {
         return None;

@@ -1,16 +1,17 @@
-//! What unfinished heads may hold of memory, all together.
+//! The memory that unfinished heads may hold, all together.
 //!
-//! A head that comes whole is read in the worker's scratch space and costs nothing. One that comes in parts has to be kept until
-//! its end arrives, and so have bytes behind a request, and the head of an origin's answer; whoever opens many connections
-//! and sends much but no end could fill the memory with them. So they are counted, over all workers, against `limits.head-buffer`.
+//! A head that arrives whole is read in the worker's scratch space and costs nothing. A head that arrives in parts is kept
+//! until its end; so are bytes that follow a request, and the head of an origin's answer. A client with many connections that
+//! sends much and never finishes a head could fill the memory. So these bytes are counted, over all workers, against
+//! `limits.head-buffer`.
 //!
-//! When that is used up, each worker that holds more than its share ends what is worst, bytes times age, until it holds less: the
-//! large and the slow go first, and clients that send ordinary heads are not hit. A worker sees to this when something of its own grows and
-//! ten times a second, so that the bound is exceeded by what others receive in a tenth of a second at most.
+//! When the budget is used up, each worker above its share gives up its worst heads, by bytes times age, until it is below:
+//! large and slow heads go first, ordinary ones are safe. A worker checks when its own bytes grow, and ten times a second, so
+//! the excess is at most the bytes that the others receive in a tenth of a second.
 //!
-//! What is kept behind a request that is being answered counts, but is not ended; a further one of these is refused instead.
+//! Bytes that follow a request being answered count, but are not given up; when there are too many, further ones are refused.
 //!
-//! Not known here: connections, and the answers to heads that have to go.
+//! Not known here: connections, and the answers to heads that are given up.
 
 use crate::clock::Instant;
 use std::{
@@ -27,12 +28,12 @@ use std::{
 pub struct HeadBudget {
     bytes: AtomicU64,
     bytes_max: u64,
-    /// What one worker may keep whatever the others do.
+    /// The bytes that one worker may always keep.
     share: u64,
 }
 
 impl HeadBudget {
-    /// So many bytes for all workers together.
+    /// A budget of `bytes_max` bytes for all workers together.
     pub fn new(bytes_max: u64, workers: usize) -> HeadBudget {
         HeadBudget {
             bytes: AtomicU64::new(0),
@@ -51,7 +52,7 @@ impl HeadBudget {
     }
 }
 
-/// What one worker keeps.
+/// The bytes that one worker keeps.
 pub struct Heads {
     budget: Arc<HeadBudget>,
     table: RefCell<Table>,
@@ -62,14 +63,14 @@ struct Table {
     entries: Vec<Entry>,
     free: Vec<usize>,
     bytes: u64,
-    /// Of these, behind requests: nobody can be made to give them back.
+    /// Of these, bytes that follow requests; they cannot be given up.
     behind: u64,
 }
 
 #[derive(Default)]
 struct Entry {
     bytes: u64,
-    /// `None`: it is not ended.
+    /// When the head began; `None`: it cannot be given up.
     began: Option<Instant>,
     must_go: bool,
     waker: Option<Waker>,
@@ -84,7 +85,7 @@ impl Heads {
         })
     }
 
-    /// A place for what one connection keeps; given back when dropped.
+    /// A place for the bytes of one connection; given back when dropped.
     pub fn place(self: &Rc<Heads>) -> Kept {
         let mut table = self.table.borrow_mut();
         let slot = table.free.pop().unwrap_or_else(|| {
@@ -97,7 +98,7 @@ impl Heads {
         }
     }
 
-    /// Ends what is worst, if there is too much of it, here and in all.
+    /// Gives up the worst heads if the budget and this worker's share are exceeded.
     pub fn sweep(&self, now: Instant) {
         if self.budget.is_exceeded() && self.table.borrow().bytes > self.budget.share {
             self.shed(now);
@@ -108,7 +109,7 @@ impl Heads {
     fn shed(&self, now: Instant) {
         let mut table = self.table.borrow_mut();
         let table = &mut *table;
-        // An eighth less than it may be, so that not each byte that comes leads here.
+        // An eighth below the share, so that not every further byte leads here.
         let goal = self.budget.share - self.budget.share / 8;
         let badness = |entry: &Entry| {
             let age = now.saturating_duration_since(entry.began?);
@@ -140,7 +141,7 @@ impl Heads {
         let entry = &mut table.entries[slot];
         if entry.must_go && began.is_some() {
             entry.began = began;
-            return; // its bytes are no longer counted, and it is about to end
+            return; // its bytes are not counted any more, and the connection is about to end
         }
         entry.must_go = false;
         let was_behind = entry.began.is_none();
@@ -154,32 +155,32 @@ impl Heads {
     }
 }
 
-/// What one connection keeps; counted until dropped.
+/// The bytes that one connection keeps; counted until dropped.
 pub struct Kept {
     heads: Rc<Heads>,
     slot: usize,
 }
 
 impl Kept {
-    /// So many bytes are kept of a head that began then and is not complete. False: it must go.
+    /// Counts `bytes` of an incomplete head that began at `began`. False: it was given up.
     pub fn grow(&self, bytes: usize, began: Instant) -> bool {
         self.heads.set(self.slot, bytes as u64, Some(began));
         self.heads.sweep(Instant::now());
         !self.must_go()
     }
 
-    /// So many bytes are kept behind a request. False: there is no room for them.
+    /// Counts `bytes` that follow a request. False: there is no room for them.
     pub fn hold(&self, bytes: usize) -> bool {
         self.heads.set(self.slot, bytes as u64, None);
         self.heads.sweep(Instant::now());
         let (table, budget) = (self.heads.table.borrow(), &self.heads.budget);
         let is_too_much = budget.is_exceeded() && table.bytes > budget.share;
-        // Half is kept for heads, which can be made to go.
+        // Half of the budget is reserved for heads, because they can be given up.
         let is_crowding = budget.bytes() > budget.bytes_max / 2 && table.behind > budget.share / 2;
         !(is_too_much || is_crowding)
     }
 
-    /// Must it go? If not, `cx` is woken when it must.
+    /// Was the head given up? If not, `cx` is woken when it is.
     pub fn poll_must_go(&self, cx: &mut Context<'_>) -> bool {
         let mut table = self.heads.table.borrow_mut();
         let entry = &mut table.entries[self.slot];
@@ -224,7 +225,7 @@ mod tests {
         let more = heads.place();
         assert!(more.grow(20_000, now), "who comes last is not the worst");
         assert!(slow.must_go() && !small.must_go());
-        // 91,000 were too much; without the slow one 81,000 still are.
+        // 91,000 bytes were too much; without the slow head 81,000 still are.
         assert!(large.must_go() && budget.bytes() == 21_000);
     }
 
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(budget.bytes(), 40_000);
         drop(one);
         assert_eq!(budget.bytes(), 40_000);
-        // Its place is somebody else's now.
+        // Its place belongs to another connection now.
         let three = heads.place();
         assert!(three.grow(10, now));
         drop((two, three));
@@ -268,7 +269,7 @@ mod tests {
     fn what_is_behind_a_request_is_counted_and_not_ended() {
         let budget = Arc::new(HeadBudget::new(MAX, 1));
         let heads = Heads::new(Arc::clone(&budget));
-        // Half of it at most: nobody can be made to give it back, and heads need room too.
+        // At most half: these bytes cannot be given up, and heads need room too.
         let kept: Vec<Kept> = (0..4).map(|_| heads.place()).collect();
         assert!(kept.iter().all(|kept| kept.hold(10_000)));
         let one_more = heads.place();

@@ -1,59 +1,58 @@
-//! How fast a client takes what it is sent, and when that is too slow.
+//! How fast a client takes its answer, and when that is too slow.
 //!
-//! Only the time counts in which there is something to send and the client takes none of it. So whoever waits for an origin, polls
-//! for long, or reads on after a pause is not slow, however long it takes. A client is cut, visibly, by a reset, when it
+//! Only time in which bytes wait for the client and it takes none counts. So a client that waits for an origin, polls for
+//! long, or reads on after a pause is not slow. A client is cut by a reset, which it notices, if it
 //!
-//!  - takes nothing for `timeouts.client-write`, or
-//!  - takes less than `limits.client-rate-min` on the average of a minute of such waiting: whoever takes a byte now and then would
-//!    otherwise hold a connection, and what is read for it, for ever.
+//!   - takes nothing for `timeouts.client-write`, or
+//!   - takes less than `limits.client-rate-min` on the average of a minute of such time: otherwise a byte now and then would hold a connection and its data for ever.
 //!
-//! Not known here: what is sent. Tunnels have a time-out of their own (`tunnel`).
+//! Not known here: the bytes. Tunnels have a time-out of their own (`tunnel`).
 
 use std::time::Duration;
 
-/// Over how much waiting the rate is taken.
+/// The rate is an average over this much waiting.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// How often the kernel is asked what the client has taken. Not oftener: only slow clients need it.
+/// The interval at which the kernel is asked how much the client has taken. Not shorter, since only slow clients need it.
 pub const ASK_EVERY: Duration = Duration::from_secs(5);
 
-/// What one client has taken lately, and how long it was waited for.
+/// The recent pace of one client.
 #[derive(Default)]
 pub struct Pace {
-    /// Waited for in this window.
+    /// Time waited in this window.
     waited: Duration,
-    /// Taken in this window, bytes.
+    /// Bytes taken in this window.
     taken: u64,
-    /// Waited for since it took something.
+    /// Time waited since it last took something.
     stalled: Duration,
-    /// Waited for since the kernel was asked what it has taken.
+    /// Time waited since the kernel was last asked.
     pub unasked: Duration,
-    /// What it had not taken then, and what was written since, bytes.
+    /// Bytes not taken at that time, and bytes written since.
     pub untaken: u64,
     /// It was too slow: the connection ends with a reset.
     pub is_cut: bool,
 }
 
 impl Pace {
-    /// How much longer it may be waited for.
+    /// How much longer to wait for it.
     pub fn patience(&self, stall_max: Duration, rate_min: u64) -> Duration {
         let left = stall_max.saturating_sub(self.stalled);
         if rate_min == 0 {
             return left;
         }
-        // What it took beyond the rate, it may wait later; but not for longer than another window.
+        // A client that took more than the rate may pause longer, but not longer than another window.
         let paid = Duration::from_secs(self.taken / rate_min).clamp(WINDOW, 2 * WINDOW);
         left.min(paid.saturating_sub(self.waited))
     }
 
-    /// The client took nothing for so long.
+    /// The client took nothing for this long.
     pub fn wait(&mut self, waited: Duration) {
         self.waited += waited;
         self.stalled += waited;
         self.unasked += waited;
     }
 
-    /// So much is not taken now.
+    /// The kernel says that this many bytes are not taken yet.
     pub fn ask(&mut self, untaken: u64, rate_min: u64) {
         let taken = self.untaken.saturating_sub(untaken);
         (self.untaken, self.unasked) = (untaken, Duration::ZERO);
@@ -68,11 +67,11 @@ impl Pace {
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 pub enum Wrote {
-    /// The socket took so many bytes.
+    /// The socket took this many bytes.
     Some(usize),
-    /// It took none in the time given.
+    /// It took none in the given time.
     Nothing,
     /// The client has gone, or is too slow.
     Gone,
@@ -85,13 +84,13 @@ mod tests {
     const STALL_MAX: Duration = Duration::from_secs(600);
     const RATE: u64 = 100;
 
-    /// So much was written, and is taken.
+    /// So many bytes were written and taken.
     fn take(pace: &mut Pace, bytes: u64, rate: u64) {
         pace.untaken += bytes;
         pace.ask(pace.untaken - bytes, rate);
     }
 
-    /// The client takes `bytes` after every `pause_s` seconds: after how many of them is it cut?
+    /// If the client takes `bytes` every `pause_s` seconds: after how many times is it cut?
     fn cut_after(pause_s: u64, bytes: usize, rate: u64) -> Option<usize> {
         let mut pace = Pace::default();
         let pause = Duration::from_secs(pause_s);

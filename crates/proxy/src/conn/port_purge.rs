@@ -1,18 +1,18 @@
-//! PURGE on a listener's own port, as the modules of content systems send it to the cache in front of them.
+//! PURGE on a listener's own port, as modules of content systems send it.
 //!
-//! `PURGE /path` with the site's name in Host purges that URL, as a client of this listener asks for it, in all its variants;
-//! on a forward listener the target is the whole URL. The listener's `purge-from` says which addresses may. All others are refused, and so
-//! are all where nothing is configured: a PURGE is never sent on, for an origin may obey it. It can name what clients of this
-//! listener can ask for; of that it takes what other listeners stored, too.
+//! `PURGE /path` with the site's name in Host purges this URL with all its variants, as a client of this listener asks for
+//! it; on a forward listener the target is the whole URL. Only addresses in the listener's `purge-from` may, by default none;
+//! all others are refused. A PURGE is never forwarded, because an origin may obey it. It names URLs that clients of this
+//! listener can ask for, and takes all copies of them, also those that other listeners stored.
 //!
 //! | field | effect |
 //! |---|---|
-//! | `Fastly-Soft-Purge: 1` | stale instead of gone |
-//! | `X-Purge-Method: regex`, the path ends in `.*` | all URLs that begin so; another expression is refused with 501 |
+//! | `Fastly-Soft-Purge: 1` | stale instead of removed |
+//! | `X-Purge-Method: regex`, the path ends in `.*` | all URLs with this prefix; other expressions are refused with 501 |
 //!
-//! The second is how "purge all" arrives (`PURGE /.*`). Taking it for the URL of that name would purge nothing, and say 200.
+//! The second is how "purge all" arrives (`PURGE /.*`). Taken for a URL it would purge nothing and be answered 200.
 //!
-//! Not known here: what a purge does (`admin::purge`, which answers here as it does there).
+//! Not known here: how a purge works (`admin::purge`, which also makes the answers).
 
 use std::rc::Rc;
 
@@ -27,10 +27,10 @@ use crate::{
     request::target::{self, Names},
 };
 
-/// What can be asked of a port where nobody may purge.
+/// The methods of a port without permitted purges.
 const ALLOW: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/// Characters that mean something else in an expression than in a URL, but for the dot, which is in every file's name.
+/// Characters with another meaning in an expression than in a URL, except the dot, which is in most file names.
 const EXPRESSION: &[char] = &[
     '*', '+', '?', '^', '$', '(', ')', '[', ']', '{', '}', '|', '\\',
 ];
@@ -61,7 +61,7 @@ pub async fn answer(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         let reason = "purging by expression is not served, but for one that ends in .* and has no other operator";
         return ex.refuse(501, reason, None).await;
     };
-    // A permit is for what this listener serves: a URL that only others serve stays.
+    // A permit covers the URLs that this listener serves, not those that only others serve.
     match purge::purge(&ex.worker.shared, &[listener], &order).await {
         Ok(purged) => {
             metrics::add(&ex.worker.counters.purges, 1);
@@ -72,7 +72,7 @@ pub async fn answer(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
     }
 }
 
-/// What is to go; `None` if it takes an expression to say it. `address`: in place of a Host that is missing.
+/// The purge that is asked for; `None` if it needs an expression. `address`: used if Host is missing.
 fn order(head: &RequestHead, address: &str) -> Option<Order> {
     let mut url = match head.target.starts_with('/') {
         true => format!(
@@ -89,7 +89,7 @@ fn order(head: &RequestHead, address: &str) -> Option<Order> {
     let is_expression = says(b"x-purge-method", b"regex");
     if is_expression {
         url.truncate(url.strip_suffix(".*")?.len());
-        // From the path on: brackets before it are of an IPv6 address.
+        // Check from the path on: brackets before it belong to an IPv6 address.
         let path = url.find("://").map_or(0, |at| at + 3);
         let path = url[path..].find('/').map_or(url.len(), |at| path + at);
         if url[path..].contains(EXPRESSION) {
@@ -107,7 +107,7 @@ fn order(head: &RequestHead, address: &str) -> Option<Order> {
     })
 }
 
-/// The answer of the admin interface to the same purge.
+/// Answers as the admin interface answers the same purge.
 async fn say(ex: &mut Exchange<'_>, purged: &Purged) -> After {
     let (status, class) = match purged.durable {
         true => (200, Class::Uncachable),

@@ -1,17 +1,17 @@
 //! Hit-for-pass: keys whose last answer could not be shared, so that requests do not wait for the next one in vain.
 //!
-//! A request that joins a fetch whose answer it may not have has lost a round trip, and so have all requests that waited with it.
-//! A key that brought such an answer is remembered, and requests for it are fetched separately at once. Their answers are
-//! still stored where allowed; then the key is forgotten here. It is also forgotten when it is invalidated, and after
+//! A request that joins a fetch and may not have its answer loses a round trip, and so do all requests that waited with it.
+//! So the key of such an answer is remembered, and requests for it are fetched separately at once. Their answers are still
+//! stored where allowed; then the key is forgotten here. It is also forgotten when it is invalidated, and after
 //! [`REMEMBERED`].
 //!
-//! The answer to a logged-in client says nothing about clients that are not logged in. So a key is remembered for the kind of client
-//! that asked ([`Party`]); only an answer that even a client without credentials could not share is remembered for all.
+//! The answer to a logged-in client says nothing about other clients. So a key is remembered for the kind of client that
+//! asked ([`Party`]); for all clients only if the answer to a client without credentials could not be shared.
 //!
-//! Errors of the origin (5xx) do not count: an origin in trouble is not helped by more requests.
+//! Errors of the origin (5xx) do not count: more requests would not help an origin in trouble.
 //!
-//! Limits: [`KEYS_MAX`] keys in all; the oldest makes room, and the next request for it waits once in vain
-//! (counted, `flights_hit_for_pass_dropped`). Two keys of one hash are taken for one.
+//! Limits: [`KEYS_MAX`] keys in all; the oldest makes room, and the next request for it waits once in vain (counted,
+//! `flights_hit_for_pass_dropped`). Two keys with one hash count as one.
 
 use crate::clock::Instant;
 use std::{
@@ -24,26 +24,26 @@ use fields::Fields;
 use httpcache::NotStorable;
 use store::KeyHash;
 
-/// For how long a key is remembered.
+/// How long a key is remembered.
 pub const REMEMBERED: Duration = Duration::from_secs(120);
 /// The most keys.
 pub const KEYS_MAX: usize = 16 << 10;
 
 const SHARDS: usize = 16;
 
-/// Whom an answer may have been made for, by what the request says of him.
+/// The kind of client that an answer may have been made for, by its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Party {
-    /// Anybody.
+    /// Any client.
     Stranger,
-    /// Somebody the origin may know by a cookie.
+    /// A client that the origin may know by a cookie.
     WithCookie,
     /// A client that sent Authorization. Such clients share no fetch with others.
     Authorised,
 }
 
 impl Party {
-    /// Of the client that sent these fields.
+    /// The party of the client that sent these fields.
     pub fn of(request: &Fields) -> Party {
         if request.contains(b"authorization") {
             Party::Authorised
@@ -62,9 +62,9 @@ impl Party {
         key
     }
 
-    /// The key under which something is remembered of this party.
+    /// The key under which an answer to this party is remembered.
     fn of_key(self, key: KeyHash) -> KeyHash {
-        // Any constants: they keep the three apart.
+        // Arbitrary constants that keep the three parties apart.
         KeyHash(match self {
             Party::Stranger => key.0,
             Party::WithCookie => key.0 ^ 0x9E37_79B9_7F4A_7C15,
@@ -73,24 +73,23 @@ impl Party {
     }
 }
 
-/// What became of an answer that was noted.
+/// The effect of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Noted {
-    /// The next one may be shared.
+    /// The next answer may be shared.
     No,
-    /// Nobody waits for the next one.
+    /// No request waits for the next answer.
     Yes,
-    /// The same, and the key remembered longest is forgotten for it.
+    /// The same, and the oldest key was forgotten to make room.
     Dropped,
 }
 
-/// Some of the keys. What is remembered lasts equally long for all, so that the queue is in the order of both: of the noting
-/// and of the forgetting.
+/// Some of the keys. All are remembered equally long, so the queue is in the order of noting and of forgetting.
 #[derive(Default)]
 struct Table {
-    /// Until when.
+    /// When each key is forgotten.
     keys: HashMap<u64, Instant>,
-    /// One that was forgotten or noted again since stays here until its time has come.
+    /// A key that was forgotten or noted again stays in the queue until its time has come.
     queue: VecDeque<(u64, Instant)>,
 }
 
@@ -98,7 +97,7 @@ impl Table {
     fn note(&mut self, key: u64, now: Instant) -> Noted {
         let Self { keys, queue } = self;
         if queue.len() >= 2 * KEYS_MAX / SHARDS {
-            // What was noted again and again is in it more often than in the table.
+            // A key that was noted several times is in the queue more often than in the table.
             queue.retain(|(key, until)| keys.get(key) == Some(until));
         }
         while let Some(&(oldest, until)) = queue.front().filter(|(_, until)| *until <= now) {
@@ -143,12 +142,12 @@ impl HitForPass {
         shard.keys.get(&key.0).is_some_and(|until| now < *until)
     }
 
-    /// Did its last answer to a stranger, or to one like this, concern nobody else?
+    /// Could the last answer to a stranger, or to this party, not be shared?
     pub fn contains(&self, key: KeyHash, party: Party, now: Instant) -> bool {
         self.has(key, now) || (party != Party::Stranger && self.has(party.of_key(key), now))
     }
 
-    /// Takes note of an answer to one of these.
+    /// Notes an answer to a client of this party.
     pub fn note(
         &self,
         key: KeyHash,
@@ -173,7 +172,7 @@ impl HitForPass {
         self.shard(key).keys.remove(&key.0);
     }
 
-    /// The next answer may be another one.
+    /// Forgets the key: its next answer may be another one.
     pub fn forget(&self, key: KeyHash) {
         for party in [Party::Stranger, Party::WithCookie, Party::Authorised] {
             self.remove(party.of_key(key));
@@ -181,7 +180,7 @@ impl HitForPass {
     }
 }
 
-/// Is it likely that the next answer is not storable either, whoever asks?
+/// Will the next answer probably not be storable either, whichever client asks?
 fn is_lasting(why: NotStorable) -> bool {
     !matches!(
         why,
@@ -253,7 +252,7 @@ mod tests {
         for n in 0..all + 100 {
             assert_eq!(keys.contains(spread(n), Stranger, now), n >= 100, "{n}");
         }
-        // One that is noted again and again does not push out the others.
+        // A key that is noted again and again does not push out others.
         for _ in 0..10 * KEYS_MAX {
             note(all + 99);
         }

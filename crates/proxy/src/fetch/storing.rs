@@ -1,9 +1,8 @@
-//! The storing side of a fetch: what becomes of the body while it arrives.
+//! The storing side of a fetch: keeping the body while it arrives.
 //!
-//! A body that fits one record is kept in pieces until it is complete and then stored whole. A longer one is cut
-//! into fragments, each stored when it is full, so that the memory for it stays at one fragment; the last
-//! record, the head with the total, makes them visible (docs/decisions/0009). Nothing is published
-//! of a body that did not arrive complete.
+//! A body that fits one record is kept in pieces until it is complete, and then stored whole. A longer one is cut into
+//! fragments, each stored when it is full, so that it needs memory for one fragment only; the last record, the head with the
+//! total, makes them visible (docs/decisions/0009). Nothing is published of an incomplete body.
 
 use std::{
     rc::Rc,
@@ -26,9 +25,9 @@ use crate::{
 /// Ids of fetches whose bodies are stored in fragments: unique across restarts of a store.
 static FETCH_ID: AtomicU64 = AtomicU64::new(0);
 
-/// What becomes of a body.
+/// How a body is stored.
 pub enum Storing {
-    /// Nothing.
+    /// Not at all.
     No,
     /// Kept until complete.
     Whole(Kept),
@@ -48,18 +47,18 @@ pub struct Kept {
     to_disk: bool,
 }
 
-/// Under which key.
+/// The key to store under.
 #[derive(Clone)]
 pub struct Place {
     /// The key.
     pub key: Bytes,
     /// Its hash.
     pub hash: KeyHash,
-    /// Hash of the name in it.
+    /// The hash of the name in it.
     pub primary: KeyHash,
 }
 
-/// The numbers of the response that go into the object.
+/// The numbers of the response that the object needs.
 struct Draft {
     status: u16,
     content_type: (u16, u16),
@@ -67,17 +66,17 @@ struct Draft {
     bodiless: bool,
 }
 
-/// How far the cutting has come.
+/// The progress of cutting a body into fragments.
 pub struct Cut {
     fetch_id: u64,
     number: u32,
     stored: u64,
-    /// The invalidation sequence at which the fragments began. That of the fetch, unless it was purged since.
+    /// The invalidation sequence of the fragments: that of the fetch, or a later one if a purge came meanwhile.
     began: Sequence,
 }
 
 impl Storing {
-    /// Decides whether and how a storable response is kept; if not, why, for Cache-Status.
+    /// Decides whether and how a storable response is kept; if not, why not, for Cache-Status.
     pub fn begin(
         worker: &Rc<Worker>,
         flight: &Flight,
@@ -144,7 +143,7 @@ impl Storing {
         }
     }
 
-    /// What the flight must keep for this.
+    /// The bytes that the flight must keep for this.
     pub fn keeping(&self) -> Keeping {
         match self {
             Storing::No => Keeping::Nothing,
@@ -155,7 +154,7 @@ impl Storing {
         }
     }
 
-    /// The length of a body that is to go to the disk in one record.
+    /// The length of a body that goes to the disk in one record.
     pub fn whole_bytes(&self) -> Option<u64> {
         match self {
             Storing::Whole(kept) if kept.to_disk => Some(kept.bytes),
@@ -192,7 +191,7 @@ impl Storing {
         self.cut_full_fragments(worker, flight);
     }
 
-    /// The body is complete: publishes the object. `length`: what the head promised.
+    /// The body is complete: publishes the object. `length`: as promised by the head.
     pub fn complete(&mut self, worker: &Rc<Worker>, flight: &Flight, length: Option<u64>) {
         match std::mem::replace(self, Storing::No) {
             Storing::No => {}
@@ -249,7 +248,7 @@ impl Storing {
 }
 
 impl Kept {
-    /// Leaves exactly one fragment in `pieces` and returns what is behind it.
+    /// Leaves exactly one fragment in `pieces` and returns the bytes after it.
     fn split_fragment(&mut self) -> Vec<Bytes> {
         let mut room = self.fragment_bytes as usize;
         let mut at = 0;
@@ -300,18 +299,19 @@ impl Kept {
             Some(disk) => disk.forget(&object),
             None => {}
         }
-        // What replaces an older version must replace it in memory too, also when it is too large for it.
+        // The older version in memory must go, even if the new one is too large for memory.
         let cost = object.memory_bytes() + self.bytes;
         if !shared.memory.admits(cost) {
             shared.memory.remove(object.hash);
             return;
         }
         if !shared.still_valid(&object, flight.began) && !shared.is_purged(&object, flight.began) {
-            // It took so long that nobody can tell any more whether it was purged. What it was to replace is out of date.
+            // The fetch took so long that a purge meanwhile cannot be ruled out. The older version is out of date in any
+            // case.
             shared.memory.remove(object.hash);
             return;
         }
-        // Copied, so that no part-filled read buffer is kept alive for it.
+        // Copy, so that the object keeps no partly filled read buffer alive.
         let mut body = Vec::with_capacity(self.bytes as usize);
         for piece in &self.pieces {
             body.extend_from_slice(piece);
@@ -341,7 +341,7 @@ impl Kept {
 }
 
 impl Cut {
-    /// A purge came after the fetch began: what is stored is for its readers alone.
+    /// A purge came after the fetch began, so the fragments are for its own readers only.
     fn is_overtaken(&self, flight: &Flight) -> bool {
         self.began != flight.began
     }
@@ -361,7 +361,8 @@ impl Cut {
         };
         let mut stored = put(self.began);
         if !stored && flight.readers() > 1 {
-            // They joined before a purge, and one of them may lag. No head will lead anybody else to these fragments.
+            // These readers joined before the purge, and one of them may lag. No head will lead other requests to these
+            // fragments.
             let store = &worker.shared.store;
             let is_purged = store.invalidated_since(*primary, self.began)
                 || store.predicates_since(*primary, self.began);
@@ -381,8 +382,8 @@ impl Cut {
     }
 }
 
-/// The key the response is stored under: its own, or that of a variant, if it has Vary, a rule adds something, or the name is taken by
-/// a response of another tag. Variants are found through the marker that holds the list of selecting fields.
+/// The place where the response is stored: under its own key, or that of a variant if it has Vary, a rule adds extras, or a
+/// response of another tag has the name. Variants are found through the marker, which has the list of selecting fields.
 pub fn place(
     worker: &Worker,
     began: Sequence,
@@ -412,7 +413,7 @@ pub fn place(
                 });
             resumed.or_else(|| set_marker(shared, primary, &bytes, began))?
         }
-        // Without Vary, but variants are known: an empty list makes this the only one of its tag.
+        // No Vary, but there are variants already: with an empty list this becomes the only variant of its tag.
         None if present.is_some()
             || fetch_request.is_contested
             || !fetch_request.extras.is_empty() =>
@@ -427,7 +428,7 @@ pub fn place(
             });
         }
     };
-    // What is stored directly would be found first.
+    // Remove the response stored directly under the name, or it would be found first.
     shared.memory.remove(primary);
     shared.store.of(primary).forget(primary);
     let key = variant_key(

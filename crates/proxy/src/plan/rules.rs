@@ -1,4 +1,4 @@
-//! The operator's cache rules, as data: for which exchanges, and what is done with them. `crate::request::rulebook` carries them out.
+//! The operator's cache rules, as data: conditions and effects. `crate::request::rulebook` carries them out.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use super::{ClientDirectives, GIB};
 /// One `[[rule]]`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Rule {
-    /// Which exchanges it is for.
+    /// Its conditions.
     pub when: When,
-    /// What it says of them.
+    /// Its effects.
     pub then: Then,
 }
 
-/// Which exchanges a rule is for: all conditions hold, and of each at least one value. An empty list is no condition.
+/// Conditions of a rule: all must hold, each by at least one of its values. An empty list is no condition.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct When {
     /// Lower case, without port: host names, or `*.suffix` for every name below it.
     pub hosts: Vec<String>,
-    /// Paths: each takes itself and all below it, by whole segments; one with `*` the whole path, `*` being any
+    /// Paths: each matches itself and all below it, by whole segments. One with `*` must match the whole path; `*` is any
     /// number of any characters. Without query.
     pub paths: Vec<String>,
-    /// Methods; GET means HEAD too, which is answered from a stored GET.
+    /// Methods; GET includes HEAD, which is answered from a stored GET.
     pub methods: Vec<String>,
     /// Status codes of the response, first and last of each range.
     pub statuses: Vec<(u16, u16)>,
@@ -32,67 +32,67 @@ pub struct When {
 }
 
 impl When {
-    /// Is a rule's `ttl` or `ttl-min` for this status? Where the rule names none, only for what is no error and speaks
-    /// of the resource itself: a month for every page must not mean a month for the 503 of one bad minute.
+    /// Does a rule's `ttl` or `ttl-min` apply to this status? If the rule names none, only to responses that describe the
+    /// resource and are no errors: a month for every page must not mean a month for the 503 of one bad minute.
     pub fn keeps(&self, status: u16) -> bool {
         !self.statuses.is_empty() || Self::KEPT.contains(&status)
     }
 
-    /// The statuses that `ttl` and `ttl-min` are for, unless `status` says otherwise.
+    /// The statuses of `ttl` and `ttl-min`, unless `status` says otherwise.
     pub const KEPT: [u16; 7] = [200, 203, 206, 300, 301, 308, 410];
 
-    /// Must the response be known?
+    /// Do the conditions need the response?
     pub fn asks_of_response(&self) -> bool {
         !self.statuses.is_empty() || !self.content_types.is_empty()
     }
 }
 
 settings! {
-/// What a rule says; `None`: nothing, so that the next rule, or the general settings, decide.
+/// The effects of a rule; `None`: the next rule decides, or the general settings.
 pub struct Then {
     /// Ask the origin each time, and store nothing. With a condition on the response: store nothing. `false` exempts from a later rule.
     bypass: Option<bool> = switch(false) => "false",
-    /// Take `Cookie` away from the request, once `key-cookies` has been looked at: the origin does not see it.
+    /// Remove `Cookie` from the request, after `key-cookies` was applied: the origin does not see it.
     strip_cookies: Option<bool> = switch(false) => "false",
-    /// Take `Set-Cookie` away from answers to GET that could be stored, so that they are not refused for it. Only where such answers are
-    /// the same for everybody.
+    /// Remove `Set-Cookie` from answers to GET that could otherwise be stored. Only where such answers are the same for all
+    /// clients.
     strip_set_cookie: Option<bool> = switch(false) => "false",
-    /// How long a response is fresh, whatever the origin says of that: 200, 203, 206, 300, 301, 308 and 410, or the statuses that
-    /// `status` names, whichever they are. What forbids storing or reuse (no-store, private, no-cache, Authorization, Set-Cookie,
-    /// `Vary: *`) forbids it all the same.
+    /// How long a response is fresh, whatever the origin says: of status 200, 203, 206, 300, 301, 308 and 410, or of those in
+    /// `status`. Storing or reuse that is forbidden (no-store, private, no-cache, Authorization, Set-Cookie, `Vary: *`) stays
+    /// forbidden.
     ttl: Option<Duration> = seconds(0, 0, YEAR) => "what the origin says",
-    /// No response of these statuses that may be stored is fresh for less, counted from its birth (`Date`, `Age`).
+    /// Storable responses of these statuses are fresh for at least this long, counted from their birth (`Date`, `Age`).
     ttl_min: Option<Duration> = seconds(0, 0, YEAR) => "0s",
-    /// No response is fresh for longer, nor may it be served stale for longer.
+    /// Responses are neither fresh nor served stale for longer than this.
     ttl_max: Option<Duration> = seconds(0, 0, YEAR) => "`cache.ttl-max`",
-    /// How long a response is fresh that states no lifetime and has no Last-Modified to guess from, if it is no error.
+    /// How long a response is fresh if it states no lifetime, has no Last-Modified, and is no error.
     default_ttl: Option<Duration> = seconds(0, 0, YEAR) => "`cache.default-ttl`",
-    /// How long 404, 405, 410, 414 and 501 are fresh when the origin does not say. For other errors: `ttl` with `status`.
+    /// How long 404, 405, 410, 414 and 501 are fresh if the origin does not say. For other errors: `ttl` with `status`.
     negative_ttl: Option<Duration> = seconds(0, 0, YEAR) => "`cache.negative-ttl`",
-    /// For so long after its lifetime a response is served while it is revalidated, if the origin says nothing of that and does not
-    /// forbid it (must-revalidate, proxy-revalidate, s-maxage, no-cache), and it is no error.
+    /// How long after its lifetime a response is served while it is revalidated, if the origin says nothing about that and
+    /// does not forbid it (must-revalidate, proxy-revalidate, s-maxage, no-cache). Not for errors.
     stale_while_revalidate: Option<Duration> = seconds(0, 0, YEAR) => "`cache.stale-while-revalidate`",
     /// The same if the origin fails.
     stale_if_error: Option<Duration> = seconds(0, 0, YEAR) => "`cache.stale-if-error`",
-    /// Nothing longer is stored.
+    /// Longer objects are not stored.
     object_bytes_max: Option<u64> = bytes(0, 0, 1024 * GIB) => "`limits.object-max`",
 }
 besides {
-    /// What the key is made of beside the URL.
+    /// Changes of the key.
     key: Option<KeyRule> = None,
-    /// How much clients may demand of the cache.
+    /// Which cache directives of clients count.
     client_directives: Option<ClientDirectives> = None,
 }
 }
 
-/// How a rule changes keys.
+/// Changes of keys by a rule.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KeyRule {
-    /// Query parameters that make no difference: names, or beginnings with `*` behind them.
+    /// Ignored query parameters: names, or prefixes followed by `*`.
     pub ignore_query: Vec<String>,
-    /// Request fields that make one, lower case.
+    /// Request fields in the key, lower case.
     pub fields: Vec<String>,
-    /// Cookies that make one.
+    /// Cookies in the key.
     pub cookies: Vec<String>,
 }
 

@@ -1,13 +1,13 @@
-//! Settings that are numbers, each said once: its field in the plan, unit, default, range, and the sentence of the reference.
+//! Numeric settings, each declared once: field in the plan, unit, default, range, and its sentence in the reference.
 //!
-//! `settings!` declares a struct of them. The command reads what a person wrote by [`Setting`], and prints the
-//! reference from it. The name of a setting is that of its field, with dashes and without the unit: `head_bytes_max` is `head-max`.
+//! `settings!` declares a struct of them. The command reads values by [`Setting`], and prints the reference from it. The name
+//! of a setting is its field's, with dashes and without the unit: `head_bytes_max` is `head-max`.
 //!
-//! Not known here: how a number is written (`64KiB`, `5s`), and where.
+//! Not known here: the syntax of values (`64KiB`, `5s`), and their source.
 
 use std::time::Duration;
 
-/// What a number counts, and so how a person writes it.
+/// The unit of a number, which decides its syntax.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Bytes: `64KiB`.
@@ -20,14 +20,14 @@ pub enum Unit {
     Switch,
 }
 
-/// The default of a setting and the range it may be set to, both ends included.
+/// The default of a setting and its range, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// What is counted.
+    /// The unit.
     pub unit: Unit,
     /// The smallest value accepted.
     pub min: u64,
-    /// The value if the user does not say.
+    /// The default.
     pub default: u64,
     /// The largest value accepted.
     pub max: u64,
@@ -64,16 +64,16 @@ pub const fn count(min: u64, default: u64, max: u64) -> Bounds {
     Bounds::new(Unit::Count, [min, default, max])
 }
 
-/// What is on or off.
+/// Bounds of a switch.
 pub const fn switch(default: bool) -> Bounds {
     Bounds::new(Unit::Switch, [0, default as u64, 1])
 }
 
-/// A setting of `T` that is a number.
+/// A numeric setting of `T`.
 pub struct Setting<T> {
     /// The field of `T`.
     pub field: &'static str,
-    /// What it does and when one would change it.
+    /// Its effect, and when to change it.
     pub doc: &'static str,
     /// Its unit, default and range.
     pub bounds: Bounds,
@@ -83,12 +83,12 @@ pub struct Setting<T> {
     pub set: fn(&mut T, u64),
 }
 
-/// What the number of a setting is in a plan.
+/// The type of a numeric setting in a plan.
 pub trait Numeric: Sized {
     /// The value for a number within its bounds.
     fn of(number: u64) -> Self;
 
-    /// The value if the user does not say.
+    /// The default.
     fn default_of(bounds: Bounds) -> Self {
         Self::of(bounds.default)
     }
@@ -128,8 +128,8 @@ impl<N: Numeric> Numeric for Option<N> {
     }
 }
 
-/// Declares a struct whose first fields are settings that are numbers: `field: type = bounds`, and `=> "default in words"` where
-/// the field is an `Option`. What stands behind `besides` are ordinary fields with their defaults.
+/// Declares a struct whose first fields are numeric settings: `field: type = bounds`, and `=> "default in words"` if the
+/// field is an `Option`. After `besides` come ordinary fields with their defaults.
 macro_rules! settings {
     (
         $(#[$about:meta])*
@@ -148,7 +148,7 @@ macro_rules! settings {
         }
 
         impl $name {
-            /// The settings that are numbers.
+            /// The numeric settings.
             pub const SETTINGS: &[$crate::plan::Setting<Self>] = &[
                 $( $crate::plan::Setting {
                     field: stringify!($field),

@@ -1,16 +1,16 @@
-//! The fragments of a large object that come in one by one, as they are asked for.
+//! Storing the fragments of a large object as they arrive, one by one.
 //!
-//! Its head record says how many fragments there are and under which id they are kept; which of them are there, the index
-//! knows. So a fragment that arrives is stored and that is all: no list is kept that could be wrong after an eviction or
-//! a crash, and when the last one is there the object is complete, without anybody's doing.
+//! The head record has the number of fragments and the id of the fetch; the index knows which fragments exist. So storing a
+//! fragment updates no list that an eviction or a crash could make wrong, and the object is complete as soon as its last
+//! fragment is stored.
 //!
 //! Invariants:
-//!   P1  a fragment is stored only if all its bytes came in answers of the representation that the head record names
-//!   P2  nothing is stored of a fragment of which a byte is missing
-//!   P3  what was purged since `began` is refused by the store
+//!   P1  a fragment is stored only if all its bytes came from the representation that the head record names
+//!   P2  a fragment of which a byte is missing is not stored
+//!   P3  the store refuses what was purged since `began`
 //!
-//! Limits: one fragment is kept in memory, and counted into the budget of all transfers.
-//! Not known here: whether the bytes belong to the object (`part` asks that before), clients.
+//! Limits: one fragment is kept in memory, and counted in the budget of all transfers.
+//! Not known here: whether the bytes belong to the object (`part` checks that first), clients.
 
 use std::rc::Rc;
 
@@ -33,21 +33,21 @@ pub struct Filling {
     fragment_bytes: u64,
     /// Position of the next byte.
     at: u64,
-    /// Of the fragment that `at` is in, everything before `at`.
+    /// What has arrived of the current fragment.
     pieces: Vec<Bytes>,
     kept: Held,
     kept_bytes: u64,
-    /// Its beginning was not seen: nothing is kept up to the next border.
+    /// The start of the current fragment is missing, so bytes are skipped up to the next border.
     is_skipping: bool,
     replaces: bool,
-    /// Others wait for the first fragment.
+    /// Other requests wait for the first fragment.
     fill_lock: Option<FillLock>,
     is_over: bool,
 }
 
 impl Filling {
-    /// For bytes from this position on. `replaces`: also what the index takes to be there. `None`: there is no disk, or too
-    /// much is under way.
+    /// Stores bytes from position `at` on. `replaces`: also fragments that the index believes to have. `None`: there is no
+    /// disk, or too much is under way.
     pub fn begin(
         worker: &Worker,
         object: &Object,
@@ -78,19 +78,19 @@ impl Filling {
         })
     }
 
-    /// Others wait for the first fragment: they are told when it is there.
+    /// Gives the lock back when the first fragment is stored, for the requests that wait for it.
     pub fn with_fill_lock(mut self, fill_lock: Option<FillLock>) -> Filling {
         self.fill_lock = fill_lock;
         self
     }
 
-    /// Takes the next bytes, which belong to the object.
+    /// Takes the next bytes of the object.
     pub async fn take(&mut self, worker: &Worker, mut bytes: Bytes) {
         while !bytes.is_empty() && !self.is_over {
             let left = self.left();
             let piece = bytes.split_to(left.min(bytes.len()));
             if piece.is_empty() {
-                self.is_over = true; // more than there should be
+                self.is_over = true; // more than the object has
                 return;
             }
             let piece_len = piece.len();
@@ -110,7 +110,7 @@ impl Filling {
         self.kept.set(self.kept_bytes);
     }
 
-    /// Bytes up to the next border; 0 behind the end.
+    /// Bytes up to the next border; 0 after the end.
     fn left(&self) -> usize {
         let border = (self.at - self.at % self.fragment_bytes)
             .saturating_add(self.fragment_bytes)
@@ -118,7 +118,7 @@ impl Filling {
         usize::try_from(border - self.at).unwrap_or(usize::MAX)
     }
 
-    /// Would it be a waste to stop here?
+    /// Is a fragment incomplete, so that stopping now would waste it?
     pub fn is_amid(&self) -> bool {
         !self.is_over && self.kept_bytes > 0
     }
@@ -146,14 +146,14 @@ impl Filling {
     }
 }
 
-/// Fetches what is missing of a fragment that is on its way, when nobody waits for it any more.
+/// Fetches the rest of the current fragment in the background, after the client has left.
 pub fn complete_behind(worker: &Rc<Worker>, mut filling: Filling, mut body: Body) {
     let worker = Rc::clone(worker);
     worker.fetches.set(worker.fetches.get() + 1);
     tokio::task::spawn_local(async move {
         let under_way = UnderWay(&worker);
         let watch = worker.deadlines.watch();
-        // Pieces do not end at borders: what lies behind this one is not wanted.
+        // A piece may go beyond the border; the rest of it is not needed.
         let mut left = filling.left();
         while left > 0 {
             let Ok(Some(mut bytes)) = body.next(&worker, &watch).await else {
@@ -167,7 +167,7 @@ pub fn complete_behind(worker: &Rc<Worker>, mut filling: Filling, mut body: Body
     });
 }
 
-/// A drain waits for it, however it ends.
+/// Counts a fetch that a drain waits for, however it ends.
 struct UnderWay<'a>(&'a Worker);
 
 impl Drop for UnderWay<'_> {

@@ -1,13 +1,12 @@
 //! Requests that miss the same part at once: one fetches it, the others wait.
 //!
-//! A part is read from its origin at the pace of the client that asked for it, so it is not shared while it arrives, as a
-//! whole response is (`flight`). But it is stored fragment by fragment, and requests that waited find it there. The lock is
-//! given back when the first fragment is stored, when it is clear that nothing will be stored, or when the fetch has ended
-//! for whatever reason. A request waits once, and not for long: then it fetches for itself, so that no queue forms for answers
-//! that cannot be shared.
+//! A part is read from its origin at the pace of its client, so other requests do not share it while it arrives, as they
+//! share a whole response (`flight`). They read the stored fragments afterwards. The lock is given back when the first
+//! fragment is stored, when it is clear that nothing will be stored, or when the fetch ends for any reason. A request waits
+//! once, for a short time; then it fetches for itself, so that no queue forms for answers that cannot be shared.
 //!
-//! Limits: an entry for each fetch of a part that is under way; [`WAIT_MAX`].
-//! Not known here: what is fetched.
+//! Limits: an entry for each fetch of a part under way; [`WAIT_MAX`].
+//! Not known here: the bytes that are fetched.
 
 use std::{
     collections::HashMap,
@@ -21,22 +20,22 @@ use tokio::sync::watch;
 
 use crate::deadline::Watch;
 
-/// The longest that a request waits for another one's part.
+/// The longest wait for another request's part.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// A resource or variant, and where the part begins: the number of a fragment.
+/// A resource or variant, and the number of the fragment at which the part begins.
 type Place = (u64, u64);
 type Table = HashMap<Place, watch::Receiver<()>>;
 
-/// The parts that are being fetched, of the whole process.
+/// The parts being fetched, of the whole process.
 #[derive(Default)]
 pub struct FillLocks(Mutex<Table>);
 
-/// The right to fetch; given back when dropped.
+/// The right to fetch a part; given back when dropped.
 pub struct FillLock {
     fill_locks: Arc<FillLocks>,
     place: Place,
-    /// Waiting requests see that it is gone.
+    /// Waiting requests see its end.
     _over: watch::Sender<()>,
 }
 
@@ -45,7 +44,7 @@ impl FillLocks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock of what begins in this fragment; `Err`: another request has it.
+    /// Takes the lock of the part that begins with this fragment; `Err`: another request has it.
     fn take(self: &Arc<Self>, place: Place) -> Result<FillLock, watch::Receiver<()>> {
         let mut table = self.lock();
         if let Some(others) = table.get(&place) {
@@ -67,7 +66,7 @@ impl Drop for FillLock {
     }
 }
 
-/// The lock, if no other request has it; else waits until it is given back, for so long at most: `None`.
+/// Takes the lock if it is free. Otherwise waits until it is given back, up to [`WAIT_MAX`]: `None`.
 pub async fn take_or_wait(
     fill_locks: &Arc<FillLocks>,
     watch: &Watch,

@@ -1,4 +1,4 @@
-//! Parts of large objects: fetched, filled, joined.
+//! Parts of large objects: fetching them, storing them, and remembering where that does not work.
 
 pub mod fill;
 pub mod fill_lock;

@@ -1,26 +1,25 @@
-//! Ranges of what is not stored, or not wholly.
+//! Ranges of objects that are not stored, or have holes.
 //!
-//! A part of a large object is fetched and kept without the rest. What is asked of the origin is the range that the client
-//! wants, widened to the borders of fragments; each fragment that comes whole is stored under the object's head record
-//! (`fill`). The object is then one with holes. It answers what lies in the fragments it has; what touches a hole is asked of the
-//! origin, from the first missing fragment to the last, in one request, so that a change of versions is seen before
-//! the answer begins. Fragments that were evicted are holes like any others.
+//! A part of a large object is fetched and kept without the rest. The origin is asked for the client's range, widened to the
+//! borders of fragments; each complete fragment is stored under the object's head record (`fill`). The object then has holes.
+//! Ranges within its fragments are hits. If a range touches a hole, the origin is asked for everything from the first to the
+//! last missing fragment in one request, so that a change of versions is seen before the answer begins. Evicted fragments are
+//! holes too.
 //!
-//! Parts are put together only by a strong validator (`httpcache::is_part`); without one nothing is stored in
-//! parts. An answer that turns out to be everything (a small object, an origin that ignores Range) goes the way of every
-//! other fetch.
+//! Parts are combined only with a strong validator (`httpcache::is_part`); without one nothing is stored in parts. A complete
+//! response (a small object, an origin that ignores Range) is handled like any other fetch.
 //!
-//! | held | asked of the origin | 206 | 304 | else |
+//! | stored | asked of the origin | 206 | 304 | else |
 //! |---|---|---|---|---|
 //! | nothing | the range, widened | a new object with holes | | as fetched |
-//! | fresh, holes in the way | the missing fragments, If-Range | they are put in; the head is freshened | | forgotten or replaced |
+//! | fresh, with holes in the range | the missing fragments, If-Range | they fill the holes; the head is freshened | | forgotten or replaced |
 //! | stale, with holes | the range, widened, If-None-Match | a new object | it is fresh | as fetched |
 //!
-//! Passed through as it is instead: several ranges, other units, conditions beside it, Authorization, what admission
-//! does not let in, a resource of which nothing could be kept lately (`pass_list`), and everything when there is no disk.
+//! Passed through unchanged: several ranges, other units, ranges with other conditions, with Authorization, refused by
+//! admission, on the range pass list (`pass_list`), and all ranges if there is no disk.
 //!
-//! Limits: a client's answer keeps one fragment in memory. A request that misses what another one is fetching waits for it (`fill_lock`).
-//! Not known here: what may be stored and when it is fresh (`httpcache`), how a complete response is stored (`storing`).
+//! Limits: an answer keeps one fragment in memory. A request for a part that another one fetches waits for it (`fill_lock`).
+//! Not known here: what may be stored and when it is fresh (`httpcache`), storing a complete response (`storing`).
 //! Source: RFC 9110 §14, §15.3.7; RFC 9111 §3.3, §3.4.
 
 use crate::mistakes::{Mistake, makes};
@@ -62,23 +61,23 @@ use crate::{
 
 /// A large object with holes.
 pub struct Held {
-    /// What is stored of it.
+    /// The object as it is stored.
     pub object: Object,
-    /// The invalidation sequence before it was looked up.
+    /// The invalidation sequence before the look-up.
     pub began: Sequence,
-    /// May it be served as it is (fresh, or stale and allowed)?
+    /// May it be served (fresh, or stale and allowed)?
     pub is_usable: bool,
 }
 
-/// What becomes of the request.
+/// How the request goes on.
 pub enum Outcome {
     /// It was answered.
     Answered(After),
-    /// Nothing was sent: pass it through as it is.
+    /// Nothing was sent: pass the request through.
     Pass,
-    /// Nothing was sent: fetch the whole.
+    /// Nothing was sent: fetch the whole object.
     Fetch,
-    /// Nothing was sent: another request has fetched the same meanwhile.
+    /// Nothing was sent: another request has fetched the part meanwhile.
     LookAgain,
 }
 
@@ -86,19 +85,19 @@ pub enum Outcome {
 struct Parts<'a, 'c> {
     ex: &'a mut Exchange<'c>,
     wanted: &'a Wanted,
-    /// What the origin is asked on behalf of; `stale` is the object with holes.
+    /// The request to the origin; its `stale` is the object with holes.
     fetch_request: FetchRequest,
     why: Forward,
-    /// The invalidation sequence before anything was asked for.
+    /// The invalidation sequence before the origin was asked.
     began: Sequence,
     asked_at: UnixMillis,
     may_wait: bool,
-    /// Others wait for what is fetched.
+    /// Other requests wait for this fetch.
     fill_lock: Option<FillLock>,
     fragment_bytes: u64,
 }
 
-/// Answers a request for a part, or for an object with holes. `may_wait`: for another request that fetches the same.
+/// Answers a request for a part, or for an object with holes. `may_wait`: for another request that fetches the same part.
 pub async fn answer(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -147,7 +146,7 @@ pub async fn answer(
 }
 
 impl Parts<'_, '_> {
-    /// Of this resource nothing is stored.
+    /// Nothing of this resource is stored.
     async fn first_part(&mut self, directives: &RequestDirectives, spec: RangeSpec) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
         let (size, primary) = (self.fragment_bytes, wanted.primary);
@@ -187,8 +186,8 @@ impl Parts<'_, '_> {
         }
     }
 
-    /// Joins a fetch in progress that will soon have the part that is asked for: a client that wants the end of a film does not
-    /// wait for its beginning. `None`: there is no such fetch, or its answer will not do.
+    /// Joins a fetch in progress if that has the part soon: a client that wants the end of a film does not wait for its
+    /// beginning. `None`: there is no such fetch, or its answer does not fit.
     async fn joined(&mut self, directives: &RequestDirectives) -> Option<After> {
         let (worker, wanted) = (self.ex.worker, self.wanted);
         let flights = &worker.shared.flights;
@@ -217,7 +216,7 @@ impl Parts<'_, '_> {
         arriving::response(self.ex, wanted, &reader, response, class, status).await
     }
 
-    /// What is stored may be served, but lacks something of what is wanted.
+    /// The stored object may be served, but some of the wanted bytes are holes.
     async fn fill(&mut self, object: Object) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
         let (Some(disk), Some(large)) = (&worker.disk, &object.large) else {
@@ -229,12 +228,12 @@ impl Parts<'_, '_> {
             ByteRange::Whole => (0..total, false),
             ByteRange::Several(_) | ByteRange::Unsatisfiable => return Outcome::Pass,
         };
-        // Before it is asked what is missing: the rest stays.
+        // Hold the existing fragments before looking for holes, so that none is evicted in between.
         let holding = Holding::of(Some(disk), &object, std::slice::from_ref(&want));
         let mut lacking = disk.missing(object.primary, &object.key, large, want.clone());
         let is_mistaken = lacking.is_empty();
         if is_mistaken {
-            // The index takes another record for one of these.
+            // The index takes another key's record for one of the fragments.
             lacking = (want.start / size) as u32..want.end.div_ceil(size) as u32;
         }
         let span = Part {
@@ -242,7 +241,7 @@ impl Parts<'_, '_> {
             last: (u64::from(lacking.end) * size).min(total) - 1,
         };
         if !is_part && span.len() > total / 2 {
-            // Most of it is missing: fetched once for all who want it.
+            // Most of the object is missing: fetch the whole, shared by all its readers.
             return Outcome::Fetch;
         }
         if !self.takes_fill_lock(u64::from(lacking.start)).await {
@@ -259,7 +258,7 @@ impl Parts<'_, '_> {
         };
         let wanted_from_origin = is_part.then(|| want.start.max(span.first));
         if let Some(got) = part_of_ours(&head, &stored, span, total, wanted_from_origin) {
-            // An origin may send less than it was asked for, and the client then gets less, and is told so.
+            // If the origin sends less than it was asked for, the client gets less, and its Content-Range says so.
             let end = match got == span {
                 true => want.end,
                 false => want.end.min(got.last + 1),
@@ -274,7 +273,7 @@ impl Parts<'_, '_> {
             return self.filled(&object, holes, upstream, &head).await;
         }
         match head.status {
-            // Parts of another representation, or of what was not asked for. Nothing here can be trusted to belong together.
+            // Parts of another representation, or other bytes than were asked for: none of them may be combined with ours.
             206 | 416 => {
                 worker.shared.store.of(wanted.primary).forget(object.hash);
                 self.passed_from_now_on()
@@ -316,7 +315,7 @@ impl Parts<'_, '_> {
         self.send(flow, upstream, head, filling).await
     }
 
-    /// What is stored must be validated first.
+    /// The stored object must be validated first.
     async fn validate(&mut self, stale: Object, spec: RangeSpec) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
         if share::is_conditional(&wanted.request) || worker.disk.is_none() {
@@ -335,7 +334,7 @@ impl Parts<'_, '_> {
             return Outcome::Fetch;
         }
         let Ok((upstream, head)) = self.ask(&fields).await else {
-            return Outcome::Fetch; // which knows what may be served instead
+            return Outcome::Fetch; // it also decides whether the stale object may be served
         };
         match head.status {
             304 if httpcache::validates(&stored, &head.fields) => {
@@ -347,7 +346,7 @@ impl Parts<'_, '_> {
         }
     }
 
-    /// The origin says that what is stored is still good.
+    /// The origin answers 304: the stored object is still valid.
     async fn validated(
         &mut self,
         stale: &Object,
@@ -356,7 +355,7 @@ impl Parts<'_, '_> {
     ) -> Outcome {
         let worker = self.ex.worker;
         let watch = worker.deadlines.watch();
-        // A 304 has no body: at its end the connection goes back.
+        // A 304 has no body; reading its end returns the connection to the pool.
         let _ = upstream.body(worker, head).next(worker, &watch).await;
         metrics::add(&worker.counters.revalidations_not_modified, 1);
         let confirmed = self.confirmed(stale, &head.fields, head);
@@ -376,7 +375,7 @@ impl Parts<'_, '_> {
         self.fill(fresh).await
     }
 
-    /// What is stored with what the origin says of it.
+    /// The stored object with the fields of the origin's newest response.
     fn confirmed(&self, stale: &Object, update: &Fields, head: &ResponseHead) -> Confirmed {
         let (worker, fetch_request) = (self.ex.worker, &self.fetch_request);
         let update = (update, head.version);
@@ -384,7 +383,7 @@ impl Parts<'_, '_> {
         prepare::confirmed(worker, fetch_request, stale, update, asked_at, began)
     }
 
-    /// A part of a representation that is not held, or not known to be.
+    /// A part of a new representation, or of one that may differ from the stored one.
     async fn new_part(&mut self, upstream: Upstream, head: ResponseHead) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
         let place = httpcache::content_range(&head.fields);
@@ -393,7 +392,7 @@ impl Parts<'_, '_> {
             complete_length: total,
         }) = place.filter(|place| has_length(&head, place.span))
         else {
-            // Several parts, or nobody knows which: it is of no use for a client that has asked for something else.
+            // Several parts, or an unknown range: of no use to a client that asked for something else.
             return self.passed_from_now_on();
         };
         let whole = ResponseHead {
@@ -407,7 +406,7 @@ impl Parts<'_, '_> {
             //= rfc9110 §15.3.7.3   the entire range of the representation: as if it were a complete 200
             return self.adopted(upstream, whole).await;
         }
-        // Without a length of all, a range that counts from the end lies nowhere.
+        // Without a complete length, a range that counts from the end has no place.
         let reckoned = total.unwrap_or(u64::MAX);
         let want = match httpcache::byte_range(&wanted.request, &whole.fields, reckoned) {
             //= rfc9110 §15.3.7   a server may send a subset of what was asked for; Content-Range says which
@@ -453,8 +452,8 @@ impl Parts<'_, '_> {
         self.send(flow, upstream, &head, filling).await
     }
 
-    /// The object that the parts of this response belong to: the one that is stored, if it is the same representation, else a
-    /// new one. `Err`: it may not be stored in parts; true: and will not be next time.
+    /// The object that the parts of this response belong to: the stored one if it is the same representation, otherwise a new
+    /// one. `Err`: it may not be stored in parts; `true`: nor the next time.
     async fn keep(
         &self,
         response: &Response,
@@ -504,7 +503,7 @@ impl Parts<'_, '_> {
             fragments,
             bytes: total,
         });
-        // The new fields are complete, so they stand for the stored ones (RFC 9111 §3.4).
+        // The new fields are complete, so they replace the stored ones (RFC 9111 §3.4).
         let mut head = Vec::with_capacity(response.head.len() + 32);
         head.extend_from_slice(&response.head);
         lines::write_number_field(b"Content-Length", total, &mut head);
@@ -525,11 +524,11 @@ impl Parts<'_, '_> {
         Ok(Some(object).filter(|_| is_stored))
     }
 
-    /// Waits if another request fetches what begins in this fragment. False: it has done so.
+    /// Waits if another request fetches the part that begins with this fragment. False: that request has fetched it.
     async fn takes_fill_lock(&mut self, fragment: u64) -> bool {
         let worker = self.ex.worker;
         if self.may_wait {
-            // Those who want another variant do not wait for this one.
+            // Requests for another variant do not wait for this one.
             let key = share::flight_key(worker, self.wanted);
             let hash = worker.hasher.hash(&key);
             let (locks, watch) = (&worker.shared.flights.fill_locks, worker.deadlines.watch());
@@ -547,7 +546,7 @@ impl Parts<'_, '_> {
         let watch = worker.deadlines.watch();
         self.ex.record.asks(&asked.destination.host);
         let whom = whom_to_ask(asked, &self.ex.listener);
-        // A hint that comes before a part is not passed on.
+        // Interim responses to this request are not passed on.
         let answered = upstream::ask_final(worker, &watch, &whom, "GET", &request).await;
         match &answered {
             Ok((upstream, _)) => self.ex.record.moments(&upstream.moments),
@@ -556,10 +555,10 @@ impl Parts<'_, '_> {
         answered
     }
 
-    /// Hands an answer that is no part to the way of every other fetch.
+    /// Treats an answer that is no part like any other fetch.
     async fn adopted(&mut self, upstream: Upstream, head: ResponseHead) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
-        // Nobody else joins it: it began before whatever may have been purged by now.
+        // No other request may join: the fetch began before purges that may have come by now.
         let reader = (worker.shared.flights).start_alone(wanted.primary, self.began);
         let flight = std::sync::Arc::clone(&reader.flight);
         let (fetch_request, asked_at) = (self.fetch_request.clone(), self.asked_at);
@@ -572,7 +571,7 @@ impl Parts<'_, '_> {
             Err(_) => Class::Uncachable,
         };
         if !response.stored {
-            self.fill_lock = None; // there is nothing to wait for
+            self.fill_lock = None; // nothing will be stored, so release the waiters
         }
         if response.storable.is_err() {
             worker.range_pass_list.note(wanted.primary, worker.now_ms());
@@ -585,14 +584,14 @@ impl Parts<'_, '_> {
             .map_or(Outcome::Pass, Outcome::Answered)
     }
 
-    /// Passes an answer on as it is.
+    /// Passes an answer on unchanged.
     async fn relayed(&mut self, upstream: Upstream, head: &ResponseHead) -> Outcome {
         let status = forwarded(self.ex.worker, self.why, |line| line.detail("pass"));
         let no_body = Upload::default();
         Outcome::Answered(pass::relay(self.ex, upstream, head, no_body, status).await)
     }
 
-    /// The origin sends other parts than it is asked for: the client's own range goes to it as it is, now and the next times.
+    /// The origin sends other parts than it is asked for. From now on the client's own range is sent to it unchanged.
     fn passed_from_now_on(&self) -> Outcome {
         let worker = self.ex.worker;
         let now = worker.now_ms();
@@ -619,7 +618,7 @@ impl Parts<'_, '_> {
         Outcome::Answered(answered.await)
     }
 
-    /// Sends the bytes that are wanted, from disk and from the origin, and stores those from the origin:
+    /// Sends the wanted bytes from disk and from the origin, and stores those from the origin:
     ///
     /// ```text
     /// wanted by the client      [---------------------------)
@@ -671,7 +670,7 @@ impl Parts<'_, '_> {
         let length = Length::Known(want.end - want.start);
         self.ex.begin(said, head, length, started);
 
-        // Without a filling there is nothing to wait for.
+        // Without a filling, waiters would wait in vain: the lock is dropped here.
         let fill_lock = self.fill_lock.take();
         let filling = filling.map(|filling| filling.with_fill_lock(fill_lock));
         let behind = span.last + 1;
@@ -701,44 +700,44 @@ impl Parts<'_, '_> {
     }
 }
 
-/// What an object lacks of what is wanted.
+/// The holes of an object in the wanted range.
 struct Holes {
-    /// The bytes that the origin sends.
+    /// The bytes from the origin.
     span: Part,
-    /// The bytes that the client gets.
+    /// The bytes for the client.
     want: Range<u64>,
-    /// Are they a part of the whole?
+    /// Is the answer a 206?
     is_part: bool,
-    /// The index takes other records for some of the fragments: they are replaced.
+    /// The index takes other keys' records for some of the fragments, so they are stored again.
     is_mistaken: bool,
-    /// The fragments that are there stay until they are sent.
+    /// Keeps the existing fragments until they are sent.
     holding: Holding,
 }
 
-/// What is sent, and where it comes from.
+/// The bytes of an answer and their sources.
 struct Flow {
     /// Fields of the whole representation.
     fields: Fields,
-    /// Further field lines, for the client that asked alone.
+    /// Field lines for this client alone.
     withheld: Bytes,
-    /// Age, if it is told.
+    /// Age, if the answer has the field.
     age_s: Option<u32>,
-    /// What is stored of it, if anything is. Without it the client wants nothing beyond `span`.
+    /// The stored object, if there is one. Without it the client wants nothing beyond `span`.
     object: Option<Object>,
-    /// What it needs of that.
+    /// Keeps the fragments that the answer needs.
     holding: Holding,
     /// Length of the whole representation, if it is known.
     total: Option<u64>,
-    /// The bytes that the origin sends.
+    /// The bytes from the origin.
     span: Part,
-    /// The bytes that the client gets. What lies outside of `span` is stored.
+    /// The bytes for the client. Those outside of `span` are stored.
     want: Range<u64>,
     /// 206, or 200 for all of it.
     is_part: bool,
 }
 
-/// The bytes in this answer to a request for `span` of what is stored, which is so long: that, or less of it from its beginning on, as
-/// long as that reaches the byte `less_from`. `None`: it is something else, or less where that is of no use.
+/// The bytes in this answer to a request for `span` of a stored object of `total` bytes: `span`, or a shorter beginning of it
+/// that contains the byte `less_from`. `None`: other bytes, or too few.
 fn part_of_ours(
     head: &ResponseHead,
     stored: &Fields,
@@ -765,12 +764,12 @@ fn set_range(fields: &mut Fields, spec: RangeSpec) {
     fields.set(b"Range", &value);
 }
 
-/// Can the body be as long as it is said to be?
+/// Can the body have the length of this range?
 fn has_length(head: &ResponseHead, span: Part) -> bool {
     match head.framing {
         Framing::Length(bytes) => bytes == span.len(),
         Framing::Chunked => true,
-        // Nobody could tell whether it is complete.
+        // A reader could not tell whether it is complete.
         Framing::UntilClose | Framing::None => false,
     }
 }

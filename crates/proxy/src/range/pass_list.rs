@@ -1,12 +1,12 @@
-//! Resources of which nothing could be kept in parts lately.
+//! Resources whose parts could not be stored lately: the range pass list.
 //!
-//! A range of what is not stored is asked for in a widened form, since what comes is kept. Where nothing may be kept,
-//! that would bring up to two fragments for each byte a client wants, again and again; and where an origin sends other parts than
-//! it is asked for, it would have to be asked twice. So those are remembered, and passed through as they are.
+//! The range of a resource that is not stored is asked for in a widened form, because its fragments are kept. Where nothing
+//! may be kept, that would fetch up to two fragments too much for each request; and an origin that sends other parts than it
+//! was asked for would be asked twice each time. So such resources are remembered, and requests for their ranges are passed
+//! through unchanged.
 //!
-//! Limits: a small table of a worker's own. What has been in it for a minute is tried again, and if it is noted again then, only
-//! after twice as long, up to an hour. What is pushed out of it is tried again at its next request: that costs one request
-//! to the origin, and nothing else.
+//! Limits: a small table for each worker. An entry expires after a minute; if the resource is noted again, after twice as
+//! long, up to an hour. An entry that is pushed out of the table costs one more request to the origin, nothing else.
 
 use std::cell::Cell;
 
@@ -15,9 +15,9 @@ use store::KeyHash;
 
 /// Entries; a power of two.
 const RANGE_PASS_MAX: usize = 1024;
-/// How long an entry counts at first,
+/// The first lifetime of an entry,
 const RANGE_PASS_MS: u64 = 60_000;
-/// and at most.
+/// and the longest.
 const RANGE_PASS_MS_MAX: u64 = 3_600_000;
 
 /// The table.
@@ -50,12 +50,12 @@ impl RangePassList {
         &self.0[primary.0 as usize & (RANGE_PASS_MAX - 1)]
     }
 
-    /// Nothing of it could be kept.
+    /// Notes that no part of it could be stored.
     pub fn note(&self, primary: KeyHash, now: UnixMillis) {
         let slot = self.slot(primary);
         let entry = slot.get();
         let length_ms = match entry.primary == primary {
-            // Two requests that were under way at once count as one.
+            // Two requests under way at once count as one.
             true if now.0 < entry.until_ms => entry.length_ms,
             true => (entry.length_ms * 2).clamp(RANGE_PASS_MS, RANGE_PASS_MS_MAX),
             false => RANGE_PASS_MS,
@@ -67,7 +67,7 @@ impl RangePassList {
         });
     }
 
-    /// Is it in here?
+    /// Is it in the list?
     pub fn contains(&self, primary: KeyHash, now: UnixMillis) -> bool {
         let entry = self.slot(primary).get();
         entry.primary == primary && now.0 < entry.until_ms
@@ -110,7 +110,7 @@ mod tests {
             lengths.push(minutes);
         }
         assert_eq!(lengths, [1, 2, 4, 8, 16, 32, 60, 60]);
-        // Who takes its place begins anew.
+        // A new entry in its place starts with the first lifetime.
         range_pass_list.note(KeyHash(7 + RANGE_PASS_MAX as u64), UnixMillis(now));
         assert!(!range_pass_list.contains(KeyHash(7), UnixMillis(now)));
         range_pass_list.note(KeyHash(7), UnixMillis(now));

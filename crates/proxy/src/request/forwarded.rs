@@ -1,20 +1,19 @@
-//! What an origin is told of the client: `X-Forwarded-For`, `X-Forwarded-Proto`, `X-Forwarded-Host`.
+//! The fields that describe the client to an origin: `X-Forwarded-For`, `X-Forwarded-Proto`, `X-Forwarded-Host`.
 //!
-//! Applications take these fields for the truth, so what a client writes into them must not reach an application behind a reverse
-//! listener: a forged `X-Forwarded-Host` ends up in links, and those in the cache. *Replace* (the default there) drops whatever is
-//! of this kind and says what the proxy knows. *Append* is for a listener whose clients are trusted proxies. *None* leaves the
-//! fields as they come, which is the default of forward listeners: what their clients say is their own business, and where they
-//! are is nobody else's.
+//! Applications trust these fields, so a client's own must not reach an application behind a reverse listener: a forged
+//! `X-Forwarded-Host` ends up in links, and these in the cache. *Replace*, the default there, drops all of them and writes
+//! what the proxy knows. *Append* is for a listener whose clients are trusted proxies. *None*, the default of forward
+//! listeners, leaves the fields as they are: the proxy adds nothing about its clients.
 //!
-//! `Forwarded` (RFC 7239) says the same in another syntax. Of two accounts an application believes the one it finds first, so
-//! there is to be one: *replace* drops it and adds none, since applications read the older fields. *Append* adds to it
-//! where a proxy in front has begun it.
+//! `Forwarded` (RFC 7239) says the same in another syntax. If both are there an application believes the one it finds first,
+//! so there should be one: *replace* drops `Forwarded` and adds none, since applications read the older fields. *Append* adds
+//! to it if a proxy in front has begun it.
 //!
-//! The fields are written before anything is looked up: a stored answer that varies by them is chosen by what its origin would see.
-//! They are no part of the key otherwise, and a fetch for many carries those of its first client. The host is only told where it is
-//! part of the key (`target::Place::client_host`).
+//! The fields are written before the look-up, so that a response that varies by them is chosen by the values that its origin
+//! would see. Otherwise they are not part of the key, and a shared fetch carries those of its first client. The host is sent
+//! only if it is part of the key (`target::Place::client_host`).
 //!
-//! Not known here: who the client is, the cache.
+//! Not known here: the client's identity, the cache.
 
 use std::net::IpAddr;
 
@@ -22,7 +21,7 @@ use fields::Fields;
 
 use crate::plan::Forwarded;
 
-/// Brings the fields of a request in line with what is known of its client. `host`: what it asked for.
+/// Writes the request's fields from what is known of its client. `host`: the host that the client asked for.
 pub fn tell(fields: &mut Fields, how: Forwarded, client: IpAddr, host: Option<&str>) {
     if how == Forwarded::None {
         return;
@@ -32,7 +31,7 @@ pub fn tell(fields: &mut Fields, how: Forwarded, client: IpAddr, host: Option<&s
         Forwarded::None => {}
         Forwarded::Replace => fields.retain(|name, _| !speaks_of_client(name)),
         Forwarded::Append => {
-            // No proxy spells them so.
+            // No proxy writes them like this.
             fields.retain(|name, _| !name.contains(&b'_') || !speaks_of_client(name));
             append(fields, b"Forwarded", || element(&client, host));
         }
@@ -54,7 +53,7 @@ const FOR: &[u8] = b"X-Forwarded-For";
 const PROTO: &[u8] = b"X-Forwarded-Proto";
 const HOST: &[u8] = b"X-Forwarded-Host";
 
-/// Adds a member to a list field, if the request has the field. Did it?
+/// Adds a member to a list field if the request has the field. Returns whether it did.
 fn append(fields: &mut Fields, name: &[u8], member: impl FnOnce() -> String) -> bool {
     if !fields.contains(name) {
         return false;
@@ -67,7 +66,7 @@ fn append(fields: &mut Fields, name: &[u8], member: impl FnOnce() -> String) -> 
     true
 }
 
-/// Is it a field in which a proxy tells of its client? `_` counts as `-`: to many applications the two are one.
+/// Does a proxy describe its client in this field? `_` counts as `-`, because many applications treat them alike.
 fn speaks_of_client(name: &[u8]) -> bool {
     let same = |ours: &[u8], name: &[u8]| {
         let fits = |(a, b): (&u8, &u8)| *a == b.to_ascii_lowercase() || (*a == b'-' && *b == b'_');
@@ -80,7 +79,7 @@ fn speaks_of_client(name: &[u8]) -> bool {
         || same(b"forwarded", name)
 }
 
-/// What this hop adds to Forwarded.
+/// Our member of Forwarded.
 //= rfc7239 §4, §6   an IPv6 address stands in brackets, and so in quotes
 fn element(client: &str, host: Option<&str>) -> String {
     let node = match client.contains(':') {

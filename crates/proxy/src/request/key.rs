@@ -1,24 +1,24 @@
-//! What a key says.
+//! Keys of stored responses.
 //!
 //! ```text
 //! key of a resource    GET http://www.example.org/a?b [TAB tag]
 //!                      \________ its name __________/
 //! ```
 //!
-//! The hash of the *name* is the primary hash: purges and unsafe methods act on it, so they mean the same whatever listeners and
-//! rules there are, were or will be. A rule that cuts the query changes the URI before the look-up.
+//! The hash of the *name* is the primary hash. Purges and unsafe methods act on it, so they mean the same under all listeners
+//! and rules of past and future. A rule that cuts the query changes the URI before the look-up.
 //!
-//! The *tag* says how the resource was reached. It is not hashed, but compared with the whole key, so that nobody is served from
-//! the cache what he could not have fetched:
+//! The *tag* says how the resource was reached. It is not hashed, but compared with the rest of the key, so that a client
+//! gets from the cache only what it could have fetched:
 //!
 //! | reached by | tag |
 //! |---|---|
 //! | a forward listener with the destination rules of a public one | none |
 //! | another forward listener | a hash of its destination rules |
 //! | a route, under its origin's name | the origin |
-//! | a route, under the client's host (`pass-host`) | `host` and the origin: here the client chooses the host in the URI |
+//! | a route, under the client's host (`pass-host`) | `host` and the origin, because the client chooses the host in the URI |
 //!
-//! What is found behind a key has another one made of it:
+//! Keys derived from the key of a resource:
 //!
 //! ```text
 //! variant              <resource> LF salt values extras    found through a marker, which has the salt and says which fields select;
@@ -26,9 +26,9 @@
 //! fragment             <resource or variant> NUL fetch number
 //! ```
 //!
-//! These two are found by the hash of all of it.
+//! These two are found by the hash of the whole key.
 //!
-//! Not known here: where the parts of a URI come from (`target`), what the values of a variant are (`httpcache::vary`).
+//! Not known here: the origin of a URI's parts (`target`), the values of a variant (`httpcache::vary`).
 
 use crate::mistakes::{Mistake, makes};
 use std::collections::BTreeSet;
@@ -42,7 +42,8 @@ use crate::{
     request::rulebook::Rulebook,
 };
 
-/// The tag of a forward listener, with its TAB. It depends on its own rules alone, never on their order or on other listeners.
+/// The tag of a forward listener, with its TAB. It depends only on the listener's own rules, not on their order or on other
+/// listeners.
 pub fn forward_tag(rules: &Destinations, hasher: KeyHasher) -> Vec<u8> {
     if *rules == Destinations::default() {
         return Vec::new();
@@ -54,13 +55,14 @@ pub fn forward_tag(rules: &Destinations, hasher: KeyHasher) -> Vec<u8> {
     format!("\t{:016x}", hasher.hash(text.as_bytes()).0).into_bytes()
 }
 
-/// The tags of what a route fetches under its origin's name, and under the client's host, with their TABs.
+/// The tags of a route's resources under its origin's name, and under the client's host, with their TABs.
 pub fn route_tags(origin: &OriginUrl) -> [Vec<u8>; 2] {
     let tags = [format!("\t{origin}"), format!("\thost {origin}")];
     tags.map(String::into_bytes)
 }
 
-/// Can anybody of this plan ask for a resource of this key? Else its tag is of another configuration, and it may be replaced.
+/// Can a client of this plan ask for a resource with this key? If not, its tag belongs to another configuration, and the
+/// record may be replaced.
 pub fn is_in_use(key: &[u8], plan: &Plan, hasher: KeyHasher) -> bool {
     let tag = &key[name_of_key(key).len()..];
     let has_tag = |listener: &Listener| match &listener.role {
@@ -73,13 +75,13 @@ pub fn is_in_use(key: &[u8], plan: &Plan, hasher: KeyHasher) -> bool {
     plan.listeners.iter().any(has_tag)
 }
 
-/// The name in a key of a resource, variant or fragment: what comes before the first TAB, LF or NUL. No URI holds one.
+/// The name in the key of a resource, variant or fragment: everything before the first TAB, LF or NUL. No URI contains one.
 pub fn name_of_key(key: &[u8]) -> &[u8] {
     let end = memchr::memchr3(b'\t', b'\n', 0, key);
     &key[..end.unwrap_or(key.len())]
 }
 
-/// The hash under which what has this key is found: that of its name, or, of a variant or fragment, that of all of it.
+/// The hash that finds the record of this key: of its name, or, for a variant or fragment, of the whole key.
 pub fn hash_of_key(hasher: KeyHasher, key: &[u8]) -> KeyHash {
     match memchr::memchr2(b'\n', 0, key) {
         None => hasher.hash(name_of_key(key)),
@@ -95,7 +97,7 @@ pub fn server_of_key(key: &[u8]) -> &[u8] {
     &name[..path.map_or(name.len(), |at| authority + at)]
 }
 
-/// The key of a variant: that of the resource, the marker's salt, the selecting values, and what a rule adds.
+/// The key of a variant: that of the resource, the marker's salt, the selecting values, and the extras of a rule.
 pub fn variant_key(
     resource: &[u8],
     salt: u64,
@@ -126,7 +128,7 @@ pub fn fragment_key(key: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
     out
 }
 
-/// Adds the names under which what has this URI may be stored: the URI itself, and as each of the rules cuts it.
+/// Adds the names under which this URI may be stored: the URI itself, and as each rule cuts it.
 pub fn add_names(uri: &[u8], book: &Rulebook, names: &mut Vec<Vec<u8>>) {
     for shape in std::iter::once(None).chain(book.shapes().map(Some)) {
         let mut name = [KEY_PREFIX, uri].concat();

@@ -1,11 +1,10 @@
-//! To which ports plain requests may go on behalf of a forward listener.
+//! The ports that requests through a forward listener may go to.
 //!
-//! A request is text that its client chose, and servers of many older protocols read text line by line and shrug at lines they
-//! do not understand. A POST to port 25 whose body is a mail delivers the mail. So requests go to the ports where web servers are,
-//! and never to the ports of such protocols, unless the operator names that very port: a range says "and whatever else is
-//! there", a number says "this one".
+//! A client chooses the text of its request. Servers of many older protocols read text line by line and ignore lines that
+//! they do not understand: a POST to port 25 whose body is a mail delivers the mail. So requests go to the ports of web
+//! servers, and to a port of such a protocol only if the operator lists that very port; a range does not include it.
 //!
-//! CONNECT has a list of its own (`access`); the origins of routes are the operator's word and are not looked at.
+//! CONNECT has a list of its own (`access`). The origins of routes are configured by the operator and not checked.
 //!
 //! Not known here: addresses, HTTP.
 
@@ -13,12 +12,12 @@ use std::ops::RangeInclusive;
 
 const WORDS: usize = (u16::MAX as usize + 1) / 64;
 
-/// A set of ports: one look in a table, however long the list.
+/// A set of ports; a look-up is one step, however long the list.
 #[derive(Clone)]
 pub struct Ports(Box<[u64; WORDS]>);
 
 impl Ports {
-    /// Of these ranges all but the ports of line protocols, and of those the ones that are named alone.
+    /// The ranges without ports of line protocols, and the ports listed alone.
     pub fn new(ranges: &[RangeInclusive<u16>]) -> Ports {
         let mut ports = Ports(Box::new([0; WORDS]));
         for range in ranges {
@@ -39,7 +38,7 @@ impl Ports {
     }
 }
 
-/// Why no request goes to this port, for the person who sees it.
+/// Why no request goes to this port, for the person who sees the answer.
 pub fn refusal(port: u16) -> String {
     match protocol(port) {
         Some(name) => format!(
@@ -51,7 +50,7 @@ pub fn refusal(port: u16) -> String {
     }
 }
 
-/// The protocol of a port where no web server should be.
+/// The protocol of a port that is not for web servers.
 fn protocol(port: u16) -> Option<&'static str> {
     let at = LINE_PROTOCOLS.binary_search_by_key(&port, |&(port, _)| port);
     Some(LINE_PROTOCOLS[at.ok()?].1)

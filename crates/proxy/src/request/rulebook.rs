@@ -1,22 +1,24 @@
-//! The operator's rules, carried out: which rules an exchange meets, and what they say together.
+//! The operator's rules: which rules apply to an exchange, and their combined effect.
 //!
-//! All rules are looked at, in their order; of each thing that rules can say, the first that is met and says it
-//! counts. (What makes up the key counts as one thing.) So special rules come first, general ones last.
+//! All rules are checked in order. For each effect, the first rule that applies and has it counts. (The changes to a key are
+//! one effect.) So special rules come first, general ones last.
 //!
-//! Once a request: which conditions about host, path and method hold ([`Met`], a bit a rule). What must be known then follows from
-//! these bits: the key ([`Shape`]), whether the cache is passed by, whether cookies go. Once a response: its status and type are
-//! asked of the rules that were met, and [`Decision`] comes of it. Without rules nothing of this costs more than a look at an
-//! empty list.
+//! Once a request: the conditions about host, path and method give one bit for each rule ([`Met`]). From these bits follow
+//! the key ([`Shape`]), whether the cache is bypassed, and whether cookies are removed. Once a response: the rules that were
+//! met are checked against its status and type, which gives the [`Decision`]. Without rules all this costs a look at an empty
+//! list.
 //!
-//! Keys. Ignored parameters are left out of the URI in the key; the origin is sent all of them. Fields and cookies that make a
-//! difference stand in the key of the variant, name and value, as if the response had named them in Vary. So a purge of the URI
-//! takes all of them, and a request that meets other rules finds none of them.
+//! Keys: ignored parameters are cut from the URI in the key; the origin gets all of them. Fields and cookies in the key are
+//! in the key of the variant, name and value, as if the response had named them in Vary. So a purge of the URI takes all of
+//! them, and a request that meets other rules finds none of them.
 //!
-//! Keys are the same for all methods: a POST makes untrue what a GET stores. So rules about keys are asked as for GET.
+//! Keys are the same for all methods, because a POST invalidates what a GET stored. So the rules about keys are checked as
+//! for GET.
 //!
-//! Paths are compared with escapes of unreserved characters undone, so that `/%61` does not evade a rule for `/a`.
+//! Paths are compared after undoing escapes of unreserved characters, so that `/%61` does not evade a rule for `/a`.
 //!
-//! Limits: those of [`Rule`]. A Cookie field of 64 KiB may make a key that no store takes: then it is kept in memory only.
+//! Limits: those of [`Rule`]. A Cookie field of 64 KiB may make a key too long for any store; the object is then kept in
+//! memory only.
 //! Not known here: stored objects, sockets.
 
 use bytes::Bytes;
@@ -28,46 +30,46 @@ use crate::plan::{ClientDirectives, KeyRule, Rule, When, host_fits};
 #[derive(Debug, Default)]
 pub struct Rulebook {
     rules: Vec<Rule>,
-    /// For each rule, what it makes of keys.
+    /// Each rule's changes to keys.
     shapes: Vec<Option<Shape>>,
 }
 
 const _: () = assert!(Rule::RULES_MAX <= u128::BITS as usize);
 
-/// Rules whose conditions about the request hold.
+/// The rules whose conditions about the request hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Met(u128);
 
-/// What the rules say of a request.
+/// The combined effect on a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ruled<'a> {
-    /// For what the response will be asked.
+    /// The rules to check against the response.
     pub met: Met,
-    /// What becomes of the key.
+    /// The change of the key.
     pub shape: Option<&'a Shape>,
-    /// Pass the cache by?
+    /// Bypass the cache?
     pub bypass: bool,
-    /// Take its cookies away?
+    /// Remove its cookies?
     pub strip_cookies: bool,
-    /// How much may it demand, if not as much as the listener says?
+    /// The client directives that count, if a rule says so and not the listener.
     pub client_directives: Option<ClientDirectives>,
 }
 
-/// What the rules say of a response.
+/// The combined effect on a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {
     /// Lifetimes.
     pub rules: httpcache::Rules,
     /// May it be stored?
     pub stores: bool,
-    /// Nothing longer is.
+    /// The longest object to store.
     pub object_bytes_max: u64,
-    /// Take its cookies away?
+    /// Remove its cookies?
     pub strip_set_cookie: bool,
 }
 
 impl Decision {
-    /// Without a rule.
+    /// The decision without a rule.
     pub fn general(rules: &httpcache::Rules) -> Decision {
         Decision {
             rules: *rules,
@@ -77,7 +79,7 @@ impl Decision {
         }
     }
 
-    /// The cookies, as field lines, that only the one gets who asked for what is otherwise for all.
+    /// The cookies, as field lines, that only the requesting client gets, while the rest is for all.
     pub fn cookies_of(&self, response: &Fields) -> Bytes {
         let mut lines = Vec::new();
         if !self.rules.store_set_cookie && !self.strip_set_cookie {
@@ -88,7 +90,7 @@ impl Decision {
 }
 
 impl Rulebook {
-    /// Works rules out.
+    /// Prepares rules.
     pub fn new(rules: &[Rule]) -> Rulebook {
         assert!(rules.len() <= Rule::RULES_MAX, "{} rules", rules.len());
         let shape = |rule: &Rule| rule.then.key.as_ref().map(Shape::new);
@@ -98,13 +100,13 @@ impl Rulebook {
         }
     }
 
-    /// Is there no rule at all?
+    /// Is the book empty?
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// What the rules say of a request for this host and path (a query may be behind it).
+    /// The effect on a request for this host and path (a query may follow it).
     pub fn request(&self, method: &str, host: &str, path: &str) -> Ruled<'_> {
         if self.is_empty() {
             return Ruled::default();
@@ -130,7 +132,7 @@ impl Rulebook {
         }
     }
 
-    /// What the rules say of a response to a request that met these.
+    /// The effect on a response to a request that met these rules.
     pub fn response(
         &self,
         met: Met,
@@ -148,7 +150,7 @@ impl Rulebook {
                 continue;
             }
             let then = &rule.then;
-            // One without conditions about the response was obeyed before the origin was asked.
+            // A rule without conditions about the response was applied before the origin was asked.
             if rule.when.asks_of_response() {
                 said.bypass = said.bypass.or(then.bypass);
             } else {
@@ -184,7 +186,7 @@ impl Rulebook {
         decision
     }
 
-    /// Everything that rules make of keys: for a URL of which is not known which rules it met.
+    /// All changes to keys, for a URL that may have met any rule.
     pub fn shapes(&self) -> impl Iterator<Item = &Shape> {
         self.shapes.iter().flatten()
     }
@@ -206,7 +208,7 @@ impl Rulebook {
     }
 }
 
-/// As [`crate::plan::Then`], while it is gathered from several rules: seconds.
+/// Like [`crate::plan::Then`], in seconds, while it is collected from several rules.
 #[derive(Default)]
 struct Then {
     bypass: Option<bool>,
@@ -260,7 +262,7 @@ fn response_fits(when: &When, status: u16, content_type: Option<&[u8]>) -> bool 
         })
 }
 
-/// `/a` takes `/a` and `/a/b`; with a `*` the pattern must take all of it.
+/// `/a` matches `/a` and `/a/b`; a pattern with `*` must match the whole path.
 fn path_fits(pattern: &[u8], path: &str) -> bool {
     let path = Plain(path.as_bytes());
     if pattern.contains(&b'*') {
@@ -271,7 +273,7 @@ fn path_fits(pattern: &[u8], path: &str) -> bool {
     begins && (pattern.ends_with(b"/") || matches!(rest.next(), None | Some(b'/')))
 }
 
-/// Greedy, going back to the last `*` only: at worst as many steps as both lengths multiplied.
+/// Greedy, backtracking to the last `*` only: at most as many steps as the product of both lengths.
 fn glob_fits(pattern: &[u8], text: Plain<'_>) -> bool {
     let (mut at, mut text) = (0, text);
     let mut star: Option<(usize, Plain<'_>)> = None;
@@ -286,7 +288,7 @@ fn glob_fits(pattern: &[u8], text: Plain<'_>) -> bool {
             (None, None) => return true,
             (Some(byte), Some(&wanted)) if byte == wanted => (at, text) = (at + 1, rest),
             _ => {
-                // One byte more for the star.
+                // Let the star match one byte more.
                 let Some((behind, from)) = &mut star else {
                     return false;
                 };
@@ -299,7 +301,7 @@ fn glob_fits(pattern: &[u8], text: Plain<'_>) -> bool {
     }
 }
 
-/// A path's bytes, escapes of unreserved characters undone.
+/// A path's bytes, with escapes of unreserved characters undone.
 //= rfc3986 §6.2.2.2   an escaped unreserved character is the same as the character
 #[derive(Clone, Copy)]
 struct Plain<'a>(&'a [u8]);
@@ -327,7 +329,7 @@ fn digit(hex: u8) -> Option<u8> {
     char::from(hex).to_digit(16).map(|digit| digit as u8)
 }
 
-/// What a rule makes of keys.
+/// A rule's changes to keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shape(KeyRule);
 
@@ -341,12 +343,12 @@ impl Shape {
         Shape(key)
     }
 
-    /// Do fields or cookies make a difference?
+    /// Are fields or cookies part of the key?
     pub fn has_extras(&self) -> bool {
         !self.0.fields.is_empty() || !self.0.cookies.is_empty()
     }
 
-    /// Takes ignored parameters out of the URI that begins at `from`.
+    /// Cuts ignored parameters from the URI that begins at `from`.
     pub fn cut_query(&self, out: &mut Vec<u8>, from: usize) {
         if self.0.ignore_query.is_empty() {
             return;
@@ -378,7 +380,7 @@ impl Shape {
 
     fn ignores(&self, parameter: &[u8]) -> bool {
         let name = parameter.split(|&b| b == b'=').next().unwrap_or_default();
-        // Some origins take `;` for `&`: behind it another parameter could hide, which does make a difference.
+        // Some origins treat `;` like `&`: after it there may be a parameter that is not ignored.
         let hides = memchr::memchr(b';', parameter).is_some();
         self.0.ignore_query.iter().any(|one| {
             let one = one.as_bytes();
@@ -390,8 +392,8 @@ impl Shape {
         })
     }
 
-    /// The fields and cookies and the request's values of them: of each its name and `=`, then how many values there are, and each
-    /// behind its length.
+    /// The fields and cookies with the request's values: for each its name and `=`, the number of values, and each value
+    /// after its length.
     pub fn extras(&self, request: &Fields) -> Vec<u8> {
         let mut out = Vec::new();
         for name in &self.0.fields {
@@ -403,7 +405,7 @@ impl Shape {
             out.extend_from_slice(b"cookie:");
             out.extend_from_slice(name.as_bytes());
             out.push(b'=');
-            // All of that name: nobody knows which of them the origin takes.
+            // All cookies of that name, because the origin may use any of them.
             let values: Vec<&[u8]> = cookies(request, name.as_bytes()).collect();
             out.extend_from_slice(&(values.len() as u32).to_le_bytes());
             for value in values {

@@ -1,11 +1,11 @@
-//! What a request is for: which resource, under which key, asked of whom.
+//! The resource that a request names, its key, and the origin to ask.
 //!
-//! The effective URI (RFC 9110 §7.1) is put together from target, Host and the listener's role. A forward
-//! listener takes it from an absolute target; a reverse one from Host and path, through its routes. With `pass-host` the
-//! URI has the client's host, because the origin may answer each host otherwise. Else it has the origin's, so that a made-up Host
-//! cannot fill the cache with copies.
+//! The effective URI (RFC 9110 §7.1) is made of target, Host and the listener's role. A forward listener takes it from an
+//! absolute target; a reverse one from Host and path, through its routes. With `pass-host` the URI has the client's host,
+//! because the origin may answer each host differently. Otherwise it has the origin's, so that invented Hosts cannot fill the
+//! cache with copies.
 //!
-//! What a key says: [`crate::request::key`].
+//! Keys: [`crate::request::key`].
 //!
 //! Not known here: caching, connections.
 
@@ -23,23 +23,23 @@ use crate::{
     request::rulebook::{Rulebook, Ruled, Shape},
 };
 
-/// Why a request has no place.
+/// Why a request names no resource here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misplaced {
     /// The target is malformed.
     Malformed(Reject),
     /// An origin-form target on a forward listener: the client takes us for a web server.
     NotAProxyRequest,
-    /// No route takes this host and path.
+    /// No route matches this host and path.
     NoRoute,
     /// A scheme other than http and https.
     Scheme,
-    /// A port that this forward listener sends no requests to.
+    /// A port that this forward listener must not send requests to.
     Port(u16),
 }
 
 impl Misplaced {
-    /// The status owed and a sentence for the person who sees it.
+    /// The status, and a sentence for the person who sees the answer.
     pub fn answer(self) -> (u16, Cow<'static, str>) {
         let (status, reason) = match self {
             Misplaced::Malformed(reject) => (reject.status(), reject.reason()),
@@ -54,7 +54,7 @@ impl Misplaced {
         (status, reason.into())
     }
 
-    /// A token for Cache-Status `detail`, where RFC 9209 has one.
+    /// A token for `detail` in Cache-Status, where RFC 9209 has one.
     pub fn detail_token(self) -> Option<&'static str> {
         //= rfc9209 §2.3.17   a policy about the request
         matches!(self, Misplaced::Port(_)).then_some("http_request_denied")
@@ -68,11 +68,11 @@ pub struct Place<'a> {
     port: Option<u16>,
     /// Path and query as the client sent them.
     path: &'a str,
-    /// The reverse route that took it.
+    /// The matching reverse route.
     route: Option<&'a RouteState>,
-    /// Behind the name in the key, with its TAB; of a forward listener.
+    /// A forward listener's tag, with its TAB; it follows the name in the key.
     forward_tag: &'a [u8],
-    /// No resource of it is meant, but the server.
+    /// The request is for the server, not for a resource.
     is_server: bool,
 }
 
@@ -84,7 +84,7 @@ pub fn locate<'a>(
     host: Option<&'a str>,
 ) -> Result<Place<'a>, Misplaced> {
     let forward = matches!(listener.listener.role, Role::Forward(_));
-    // The common case by hand: a reverse request in origin form needs no further parsing.
+    // The common case: a reverse request in origin form needs no further parsing.
     let parsed = if target.starts_with('/') && !forward {
         Target::Origin(target)
     } else {
@@ -123,7 +123,7 @@ pub fn locate<'a>(
         named.path
     };
     if forward {
-        // Also before the cache: what another listener fetched from there is not given out here.
+        // Check before the cache, so that what another listener fetched from this port is not served here.
         let to = named.port();
         if !listener.http_ports.contains(to) {
             return Err(Misplaced::Port(to));
@@ -144,7 +144,7 @@ pub fn locate<'a>(
         .find(|r| r.route.matches(host, path))
         .ok_or(Misplaced::NoRoute)?;
     Ok(Place {
-        // Of a request whose host is passed on; nobody says by which scheme the client came.
+        // The host is passed on, but no client says which scheme it used.
         tls: false,
         host,
         port,
@@ -156,7 +156,7 @@ pub fn locate<'a>(
 }
 
 impl Place<'_> {
-    /// The route, if it puts the origin's name in place of the client's host.
+    /// The route, if it replaces the client's host by the origin's name.
     fn renamed(&self) -> Option<&RouteState> {
         self.route
             .filter(|route| !route.route.pass_host || self.host.is_empty())
@@ -192,7 +192,7 @@ impl Place<'_> {
         named.write(out);
     }
 
-    /// Writes the key of the stored GET, as a rule makes it, into what is empty. Returns the length of the name in it.
+    /// Writes the key of the stored GET, as the rule changes it, into an empty buffer. Returns the length of the name in it.
     #[inline]
     pub fn write_key(&self, shape: Option<&Shape>, out: &mut Vec<u8>) -> usize {
         out.extend_from_slice(KEY_PREFIX);
@@ -208,17 +208,17 @@ impl Place<'_> {
         name_bytes
     }
 
-    /// What the operator's rules say of it.
+    /// What the operator's rules say of the request.
     pub fn ruled<'b>(&self, book: &'b Rulebook, method: &str) -> Ruled<'b> {
         book.request(method, self.host, self.path)
     }
 
-    /// The number of the reverse route that took it.
+    /// The number of the matching reverse route.
     pub fn route_number(&self) -> Option<usize> {
         self.route.map(|route| route.number)
     }
 
-    /// Whom to ask, and how.
+    /// The request to the origin.
     pub fn ask(&self) -> Asked {
         match self.route {
             Some(route) => {
@@ -245,14 +245,14 @@ impl Place<'_> {
         }
     }
 
-    /// The host and port that the client asks for, where the origin may hear of them: where they are part of the key. Else an
-    /// answer made for a made-up host would be stored for everybody.
+    /// The client's host and port, if the origin may see them: if they are part of the key. Otherwise an answer made for an
+    /// invented host would be stored for all clients.
     pub fn client_host(&self) -> Option<String> {
         let is_passed = self.route.is_some() && self.renamed().is_none();
         is_passed.then(|| self.authority().to_string())
     }
 
-    /// The target in origin form, behind a route's own path.
+    /// The target in origin form, after a route's own path.
     fn target(&self, base: &str) -> String {
         if self.is_server {
             return "*".to_owned();
@@ -270,7 +270,7 @@ impl Place<'_> {
     }
 }
 
-/// Whom to ask for a resource, and under which name.
+/// The origin of a resource, and the resource's name there.
 #[derive(Clone)]
 pub struct Asked {
     /// The origin.

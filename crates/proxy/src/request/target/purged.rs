@@ -1,9 +1,10 @@
-//! The names under which what a purge calls by a URL may be stored.
+//! The names under which the URL of a purge may be stored.
 //!
-//! Who purges and who stored it may be different listeners, of different configurations. So a URL is read in each way that the present
-//! listeners, routes and rules can read it; what has one of these names goes, however it was reached.
+//! The listener of the purge and the one that stored the response may differ, and so may their configurations. So the URL is
+//! read in every way that the present listeners, routes and rules can read it. All records with one of these names go,
+//! however they were reached.
 //!
-//! Not known here: who may purge, how something is invalidated.
+//! Not known here: permissions, how a record is invalidated.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -16,7 +17,7 @@ use crate::{
     request::key::{KEY_PREFIX, add_names},
 };
 
-/// The URL of a purge as a forward listener sees it, or as an origin does.
+/// The URL as a forward listener sees it, or as an origin does.
 fn as_it_is<'a>(named: &Named<'a>) -> Place<'a> {
     Place {
         tls: named.scheme == Scheme::Https,
@@ -29,7 +30,7 @@ fn as_it_is<'a>(named: &Named<'a>) -> Place<'a> {
     }
 }
 
-/// The URL of a purge as a client of this route sees it.
+/// The URL as a client of this route sees it.
 fn through<'a>(named: &Named<'a>, route: &'a RouteState, path: &'a str) -> Place<'a> {
     Place {
         tls: false,
@@ -39,7 +40,7 @@ fn through<'a>(named: &Named<'a>, route: &'a RouteState, path: &'a str) -> Place
     }
 }
 
-/// The URL of a purge by its parts, with at least `/` for a path.
+/// The parts of the URL, with at least `/` for a path.
 fn parse_url(url: &str) -> Option<Named<'_>> {
     let named = Named::parse(url)?;
     let path = if named.path.is_empty() {
@@ -50,24 +51,23 @@ fn parse_url(url: &str) -> Option<Named<'_>> {
     Some(Named { path, ..named })
 }
 
-/// Whose names the URL of a purge may be.
+/// Whose names a URL may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Names {
-    /// Clients' and origins': the operator asks.
+    /// Clients' and origins', for the operator.
     All,
-    /// Those that clients of the listeners use: what only others serve is not theirs to purge.
+    /// Those of the listeners' own clients, who must not purge what only other listeners serve.
     OfClients,
 }
 
 impl Names {
-    /// May a URL be meant as it is, not only as a route would see it?
+    /// May the URL be taken as it is, not only through a route?
     fn are_of(self, listener: &ListenerState) -> bool {
         self == Names::All || matches!(listener.listener.role, Role::Forward(_))
     }
 }
 
-/// The names under which what a purge calls by this URL may be stored: as it is, as each reverse route sees it, and as the rules cut
-/// each of these. Who purged it and who stored it may be different listeners, of different configurations.
+/// The names under which this URL may be stored: as it is, as each reverse route sees it, and as the rules cut each of these.
 pub fn names_of_url(
     listeners: &[Rc<ListenerState>],
     url: &str,
@@ -91,7 +91,7 @@ pub fn names_of_url(
         let place = through(&named, route, named.path);
         add(&place);
         if names == Names::All {
-            // Whether it passes Host on may have been changed.
+            // `pass-host` may have been changed since.
             add(&Place { host: "", ..place });
             add(&Place {
                 route: None,
@@ -109,8 +109,8 @@ pub fn names_of_url(
     Some(found)
 }
 
-/// The beginnings of the keys of everything whose URL begins so, under whatever tag: as it is, and as each reverse route that
-/// may take some of it would see it.
+/// The prefixes of the keys of all URLs with this prefix, under any tag: as it is, and as each reverse route sees it that may
+/// match some of them.
 pub fn prefixes_of_url(
     listeners: &[Rc<ListenerState>],
     url: &str,
@@ -133,10 +133,10 @@ pub fn prefixes_of_url(
         for route in routes.filter(|r| r.route.host_matches(named.authority.host)) {
             let theirs = route.route.path_prefix.as_str();
             if let Some(rest) = named.path.strip_prefix(theirs) {
-                // All of it is below the route, or (`/docs` for the route `/docs`) some of it.
+                // The route matches all of them, or (`/docs` for the route `/docs`) some of them.
                 add(&through(&named, route, named.path));
                 if theirs.ends_with('/') || rest.starts_with(['/', '?']) {
-                    break; // no later route gets any of it
+                    break; // no later route matches any of them
                 }
             } else if theirs.starts_with(named.path) {
                 add(&through(&named, route, theirs));
