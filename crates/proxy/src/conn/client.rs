@@ -231,8 +231,12 @@ impl Conn {
                 }
                 // Boxed, so that an idle connection stays small.
                 Progress::Unsent(unsent) => {
+                    // There is no room for what came behind it: the answer that was begun is ended, and then the connection.
                     let is_held = self.holds_input(worker);
-                    if !is_held || !Box::pin(fast::send_rest(worker, self, *unsent)).await {
+                    if !is_held {
+                        self.input.clear();
+                    }
+                    if !Box::pin(fast::send_rest(worker, self, *unsent)).await || !is_held {
                         return Turn::Closed;
                     }
                 }

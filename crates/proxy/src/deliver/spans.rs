@@ -26,7 +26,7 @@
 //!
 //! Not known here: heads, which spans, what becomes of the request.
 
-use std::{ops::Range, rc::Rc, sync::Arc, time::Duration};
+use std::{ops::Range, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;
@@ -43,7 +43,7 @@ use crate::{
     origin::upstream::{self, Body},
     range::fill::{self, Filling},
     record::metrics,
-    reply::Gone,
+    reply::{Gone, HEAD_WAIT},
     request::exchange::Exchange,
     request::onward,
     request::wanted::Wanted,
@@ -298,7 +298,7 @@ async fn next_of_flight(
 ) -> Got {
     let left = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     let counters = &ex.worker.counters;
-    match reader.next().await {
+    match first_or_next(ex, reader).await {
         Next::Piece(piece) => Got::Piece(piece.slice(..piece.len().min(left))),
         Next::Stored {
             number,
@@ -335,6 +335,19 @@ async fn next_of_flight(
             Got::Broken
         }
     }
+}
+
+/// What comes next of the body. If that is its first piece and it takes long, the head goes out before it.
+async fn first_or_next(ex: &mut Exchange<'_>, reader: &FlightReader) -> Next {
+    if ex.reply.sent().bytes == 0 {
+        let watch = ex.worker.deadlines.watch();
+        if let Ok(next) = watch.limit(HEAD_WAIT, pin!(reader.next())).await {
+            return next;
+        }
+        // A client that has gone is noticed with the next piece.
+        let _ = ex.reply.flush_head().await;
+    }
+    reader.next().await
 }
 
 impl FromOrigin {

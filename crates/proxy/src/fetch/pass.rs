@@ -27,7 +27,7 @@ use crate::{
     origin::outcome::UpstreamError,
     origin::upstream::{self, Body, Moved, Upstream, framed, is_interim},
     record::metrics,
-    reply::{After, Gone, Length, ReplyHead},
+    reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
     request::body::{BodyError, Part},
     request::exchange::{Exchange, Said, forwarded},
     request::head,
@@ -130,14 +130,11 @@ async fn invalidate(
     let shared = &worker.shared;
     let mut names = vec![name_of_key(&wanted.key).to_vec()];
     let head = &wanted.head;
-    // As it was typed, too: under other rules that may be what it is stored under.
+    // As it was typed, and as any rule cuts it: another host's rules may have stored it so.
     if let Ok(place) = target::locate(listener, "GET", &head.target, head.host.as_deref()) {
         let mut typed = Vec::new();
-        let name_bytes = place.write_key(None, &mut typed);
-        typed.truncate(name_bytes);
-        if !names.contains(&typed) {
-            names.push(typed);
-        }
+        place.write_uri(&mut typed);
+        add_names(&typed, &listener.book, &mut names);
     }
     for uri in named_uris(listener, wanted, &response.fields) {
         add_names(uri.as_bytes(), &listener.book, &mut names);
@@ -375,9 +372,21 @@ pub async fn relay(
     if is_early {
         body.forbid_reuse();
     }
-    let watch = worker.deadlines.watch();
+    let (watch, head_watch) = (worker.deadlines.watch(), worker.deadlines.watch());
     loop {
-        let sent = match next_of_both(ex, &mut body, &mut upload, &watch).await {
+        let next = if ex.reply.sent().bytes == 0 {
+            let first = pin!(next_of_both(ex, &mut body, &mut upload, &watch));
+            head_watch.limit(HEAD_WAIT, first).await
+        } else {
+            Ok(next_of_both(ex, &mut body, &mut upload, &watch).await)
+        };
+        let Ok(next) = next else {
+            match ex.reply.flush_head().await {
+                Ok(()) => continue,
+                Err(Gone) => break,
+            }
+        };
+        let sent = match next {
             Ok(Some(piece)) => ex.reply.piece(piece).await,
             Ok(None) => {
                 let _ = ex.reply.end(body.take_trailers().as_ref()).await;

@@ -142,6 +142,10 @@ impl<'c> H1<'c> {
     }
 
     pub(super) fn lead(&mut self, bytes: &[u8]) {
+        debug_assert!(
+            bytes.is_empty() || self.ending != Ending::Chunked,
+            "these bytes would lie outside of any chunk"
+        );
         if self.ending != Ending::NoBody {
             self.count_down(bytes.len());
             self.pending.extend_from_slice(bytes);
@@ -163,6 +167,13 @@ impl<'c> H1<'c> {
             self.pending.extend_from_slice(b"\r\n");
         }
         Ok(())
+    }
+
+    pub(super) async fn flush_head(&mut self) -> Result<(), Gone> {
+        match self.sent.bytes {
+            0 => self.write(Bytes::new()).await,
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn may_take_back(&self) -> bool {

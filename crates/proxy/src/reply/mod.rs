@@ -61,6 +61,10 @@ pub struct ReplyHead {
     lines: Vec<u8>,
 }
 
+/// A head waits for the first piece of its body, so that both go out in one write; for so long, because an origin may send the head of
+/// an event stream and then nothing for hours.
+pub const HEAD_WAIT: Duration = Duration::from_millis(100);
+
 /// Room for the lines that are added to a stored head.
 const OWN_LINES_BYTES: usize = 256;
 
@@ -138,6 +142,12 @@ impl<'c> Reply<'c> {
     /// Sends a piece of the body.
     pub async fn piece(&mut self, piece: Bytes) -> Result<(), Gone> {
         each!(self, to => to.piece(piece).await)
+    }
+
+    /// Sends the head now, if it was not sent yet: the first piece of the body lets wait for it. From here on no other answer can take
+    /// its place.
+    pub async fn flush_head(&mut self) -> Result<(), Gone> {
+        each!(self, to => to.flush_head().await)
     }
 
     /// May the rest of a piece be taken back that the client does not take? Not where the piece's length was announced.

@@ -100,6 +100,8 @@ impl RequestBody {
             "a part is asked for while the origin has not taken the one before"
         );
         let Some(conn) = from.source() else {
+            // Nothing can come: else the caller would ask for ever.
+            self.stop();
             return Ok(None);
         };
         loop {

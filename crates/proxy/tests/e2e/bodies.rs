@@ -410,3 +410,36 @@ fn an_interim_response_does_not_confuse_the_cache() {
     }
     assert_eq!(origin.count("/a"), 1);
 }
+
+#[test]
+fn the_head_does_not_wait_for_the_first_byte_of_the_body() {
+    // A stream of events that may be cached or not, and the answer to a POST.
+    for (method, fields) in [
+        ("GET", [FRESH, "Transfer-Encoding: chunked"]),
+        (
+            "GET",
+            ["Cache-Control: no-store", "Transfer-Encoding: chunked"],
+        ),
+        (
+            "POST",
+            ["Cache-Control: no-store", "Transfer-Encoding: chunked"],
+        ),
+    ] {
+        let gate = Gate::new();
+        let held = gate.clone();
+        let origin = Origin::start(move |exchange| {
+            exchange.send(head("200 OK", &fields));
+            held.pass();
+            exchange.send(chunk("event"));
+            exchange.send("0\r\n\r\n");
+        });
+        let proxy = Proxy::start(plan_for(&origin));
+        let mut client = proxy.client();
+        client.ask(method, "/a", &[]);
+        let mut answer = client.read_head();
+        assert_eq!(answer.status, 200, "{method} {fields:?}");
+        gate.open();
+        client.wire.response_body(method, &mut answer);
+        assert_eq!(answer.text(), "event");
+    }
+}

@@ -48,7 +48,12 @@ fn parse_url(url: &str) -> Option<Named<'_>> {
     } else {
         named.path
     };
-    Some(Named { path, ..named })
+    let mut named = Named { path, ..named };
+    // The port of the typed scheme is no part of the name, also where the route's clients are read under another scheme.
+    if named.authority.port == Some(named.scheme.default_port()) {
+        named.authority.port = None;
+    }
+    Some(named)
 }
 
 /// Whose names a URL may be.
@@ -134,7 +139,16 @@ pub fn prefixes_of_url(
             let theirs = route.route.path_prefix.as_str();
             if let Some(rest) = named.path.strip_prefix(theirs) {
                 // The route matches all of them, or (`/docs` for the route `/docs`) some of them.
-                add(&through(&named, route, named.path));
+                let place = through(&named, route, named.path);
+                add(&place);
+                if names == Names::All {
+                    // `pass-host` may have been changed since.
+                    add(&Place { host: "", ..place });
+                    add(&Place {
+                        route: None,
+                        ..place
+                    });
+                }
                 if theirs.ends_with('/') || rest.starts_with(['/', '?']) {
                     break; // no later route matches any of them
                 }
