@@ -54,6 +54,8 @@ enum Backend {
         bytes: RwLock<Vec<u8>>,
         faults: FaultPlan,
     },
+    #[cfg(feature = "simulation")]
+    Simulated(Arc<dyn crate::simulated::Disk>),
 }
 
 impl Device {
@@ -100,6 +102,28 @@ impl Device {
         })
     }
 
+    /// A device whose bytes `disk` keeps, in its own time.
+    #[cfg(feature = "simulation")]
+    pub fn simulated(size: u64, path: PathBuf, disk: Arc<dyn crate::simulated::Disk>) -> Arc<Self> {
+        Arc::new(Self {
+            backend: Backend::Simulated(disk),
+            path,
+            size,
+            block_bytes: BLOCK_BYTES_LEAST,
+            health: Health::new(false),
+            pool: OnceLock::new(),
+        })
+    }
+
+    /// Who keeps its bytes, if it is simulated.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn disk(&self) -> Option<&Arc<dyn crate::simulated::Disk>> {
+        match &self.backend {
+            Backend::Simulated(disk) => Some(disk),
+            _ => None,
+        }
+    }
+
     /// Usable bytes. Of a file, whole 4096-byte pages: a tail of less is never used, so that the answer does not
     /// depend on how the file was opened.
     pub fn size(&self) -> u64 {
@@ -126,6 +150,8 @@ impl Device {
         match &self.backend {
             Backend::File { file, .. } => crate::head::is_rotational(file),
             Backend::Memory { .. } => false,
+            #[cfg(feature = "simulation")]
+            Backend::Simulated(_) => false,
         }
     }
 
@@ -199,6 +225,11 @@ impl Device {
                 Begun::Go | Begun::Lose => Ok(()),
                 Begun::Fail(error) | Begun::Tear { error, .. } => Err(IoFault::device(0, 0, error)),
             },
+            #[cfg(feature = "simulation")]
+            Backend::Simulated(disk) => {
+                let flushed = disk.at_once(crate::simulated::Asked::Flush);
+                flushed.map(drop).map_err(|e| IoFault::device(0, 0, e))
+            }
         }
     }
 
@@ -245,6 +276,8 @@ impl Device {
         match &self.backend {
             Backend::File { file, .. } => Some(file.as_fd()),
             Backend::Memory { .. } => None,
+            #[cfg(feature = "simulation")]
+            Backend::Simulated(_) => None,
         }
     }
 
@@ -253,6 +286,8 @@ impl Device {
         match &self.backend {
             Backend::File { .. } => None,
             Backend::Memory { faults, .. } => Some(faults),
+            #[cfg(feature = "simulation")]
+            Backend::Simulated(_) => None,
         }
     }
 
@@ -395,6 +430,18 @@ impl Device {
                 });
                 Ok(moved)
             }
+            #[cfg(feature = "simulation")]
+            Backend::Simulated(disk) => {
+                let asked = crate::simulated::Asked::Read {
+                    at: step.at,
+                    len: out.len(),
+                };
+                let bytes = disk.at_once(asked).map_err(|_| rustix::io::Errno::IO)?;
+                for (to, from) in out.iter_mut().zip(&bytes) {
+                    to.write(*from);
+                }
+                Ok(bytes.len().min(out.len()))
+            }
         }
     }
 
@@ -409,6 +456,15 @@ impl Device {
                 // `check_inside` has seen the whole range.
                 bytes[at as usize..][..moved].copy_from_slice(&data[..moved]);
                 Ok(moved)
+            }
+            #[cfg(feature = "simulation")]
+            Backend::Simulated(disk) => {
+                let asked = crate::simulated::Asked::Write {
+                    at,
+                    data: Bytes::copy_from_slice(data),
+                };
+                disk.at_once(asked).map_err(|_| rustix::io::Errno::IO)?;
+                Ok(data.len())
             }
         }
     }

@@ -15,7 +15,9 @@
 //! Limits: times are milliseconds since the device was opened.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// A submitting call that takes this long has carried out the transfer itself. The limit is longer than a loaded
 /// machine suspends a thread, and shorter than any time-out.

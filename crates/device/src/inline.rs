@@ -33,6 +33,11 @@ impl Inline {
     }
 
     pub(crate) async fn run(&self, transfer: Transfer, order: Order, held: Option<Held>) -> Answer {
+        #[cfg(feature = "simulation")]
+        if let Some(disk) = self.device.disk() {
+            let (disk, in_flight) = (Arc::clone(disk), Rc::clone(&self.in_flight));
+            return crate::simulated::run(&disk, in_flight, transfer, order, held).await;
+        }
         let kind = operation(&order);
         if !self
             .device

@@ -24,7 +24,7 @@
 //! Source: RFC 6298 section 2, which estimates round-trip times so.
 
 use std::cell::Cell;
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// The share of a new read in the mean: one of 2^SHIFT.
 const SHIFT: u32 = 5;

@@ -47,6 +47,8 @@ mod open;
 mod open_error;
 mod pool;
 mod signature;
+#[cfg(feature = "simulation")]
+pub mod simulated;
 mod socket;
 mod table;
 mod threads;

@@ -29,9 +29,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use cli::{Cli, Command, Flags, ProfileCommand};
+use config::file::{self, FILE_BYTES_MAX};
 use config::machine::Machine;
 use config::problem::Problem;
-use config::raw::{self, FILE_BYTES_MAX, Raw};
+use config::raw::Raw;
 use config::{Settled, into_plan};
 
 #[global_allocator]
@@ -80,7 +81,7 @@ fn settle(flags: &Flags) -> Result<(Settled, Raw), ExitCode> {
                 ExitCode::from(EXIT_UNREADABLE)
             })?;
             // Such a file says nothing; complaints about what it does not say would mislead.
-            raw::parse(&text, path).map_err(|problem| complain(vec![problem]))?
+            file::parse(&text, path).map_err(|problem| complain(vec![problem]))?
         }
     };
     flags.add_to(&mut raw);

@@ -4,8 +4,10 @@
 //! still until somebody moves it, so that a test can let an hour pass between two requests and know each age exactly.
 //! Whoever moves it must not turn it back.
 //!
-//! Not known here: how long a wait may last (`deadline`), the age of what the stores do in the background: both go by
-//! real time.
+//! Waits and the stores' own ages are counted by [`Instant`] and [`unix_ms`]. In a simulation both follow the virtual clock of the
+//! runtime; otherwise they are the system's.
+//!
+//! Not known here: how long a wait may last (`deadline`).
 
 use std::{
     sync::{
@@ -14,6 +16,38 @@ use std::{
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+/// A moment of the monotonic clock. It is the standard library's, unless a simulation has stopped the runtime's clock: then it moves
+/// only as the simulation lets it.
+pub use tokio::time::Instant;
+
+#[cfg(feature = "simulation")]
+thread_local! {
+    /// Where this thread's virtual wall clock began, and when that was.
+    static VIRTUAL: std::cell::Cell<Option<(Instant, Duration)>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on wall time on this thread is `unix`, and moves with [`Instant`].
+#[cfg(feature = "simulation")]
+pub fn follow_virtual_time(unix: Duration) {
+    VIRTUAL.set(Some((Instant::now(), unix)));
+}
+
+/// Wall time by the system, since 1970.
+pub fn unix() -> Duration {
+    #[cfg(feature = "simulation")]
+    if let Some((began, unix)) = VIRTUAL.get() {
+        return unix + began.elapsed();
+    }
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// The same in milliseconds.
+pub fn unix_ms() -> u64 {
+    unix().as_millis() as u64
+}
 
 /// The system's clock, or one that is moved by hand. Copies of a held clock move together.
 #[derive(Clone, Debug, Default)]
@@ -34,11 +68,7 @@ impl Clock {
 
     /// Time since 1970.
     pub fn now(&self) -> Duration {
-        self.held().unwrap_or_else(|| {
-            SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default()
-        })
+        self.held().unwrap_or_else(unix)
     }
 
     /// Where a held clock stands.
@@ -47,14 +77,6 @@ impl Clock {
         let held = self.0.as_ref()?;
         Some(Duration::from_millis(held.load(Ordering::SeqCst)))
     }
-}
-
-/// The system's wall time, milliseconds since 1970: for what the stores do in the background.
-pub fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_millis() as u64
 }
 
 #[cfg(test)]

@@ -6,13 +6,15 @@
 //!
 //! Single-threaded: one [`Deadlines`] a worker.
 
+use crate::clock::Instant;
+use crate::mistakes::{Mistake, makes};
 use std::{
     cell::{Cell, RefCell},
     future::Future,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// How often the table is looked through.
@@ -137,7 +139,9 @@ impl Watch {
     fn is_over(&self) -> bool {
         let due = self.table.due.borrow()[self.slot as usize];
         let idle = self.table.idle.borrow()[self.slot as usize];
-        due != 0 && (due <= self.table.now.get() || idle && self.table.draining.get())
+        due != 0
+            && !makes(Mistake::NeverLate)
+            && (due <= self.table.now.get() || idle && self.table.draining.get())
     }
 
     fn remember(&self, waker: &Waker) {

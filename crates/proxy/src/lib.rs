@@ -30,6 +30,7 @@
 mod access;
 mod admin;
 mod cache;
+mod chance;
 mod clock;
 mod conn;
 mod deadline;
@@ -37,6 +38,7 @@ mod deliver;
 mod fetch;
 mod health;
 mod listener;
+mod mistakes;
 mod origin;
 pub mod plan;
 mod range;
@@ -44,11 +46,17 @@ mod record;
 mod reply;
 mod request;
 mod serve;
+#[cfg(feature = "simulation")]
+pub mod simulation;
+mod socket;
 mod state;
 pub mod stored;
 mod worker;
 
 pub use cache::opening::StoreError;
 pub use clock::Clock;
+pub use mistakes::Mistake;
+#[cfg(feature = "mistakes")]
+pub use mistakes::make_mistake;
 pub use origin::check_certificates;
 pub use serve::{Ready, ServeError, Stopper, serve, start, start_at, start_on};

@@ -1,14 +1,15 @@
 //! A listener as a worker sees it.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use crate::{
     access::{Clients, Destinations},
-    plan::Listener,
+    origin::Destination,
+    plan::{Listener, Route},
     record::labels::Rows,
+    request::key::route_tags,
     request::ports::Ports,
     request::rulebook::Rulebook,
-    request::target::RouteState,
 };
 
 /// A listener as a worker sees it.
@@ -35,4 +36,39 @@ pub struct ListenerState {
     pub rules: httpcache::Rules,
     /// What is stored and marked so was judged by other fields than count here: it is not served.
     pub foreign: httpcache::StandingFlags,
+}
+
+/// A route, with what is needed of it for each request worked out once.
+#[derive(Clone)]
+pub struct RouteState {
+    /// As configured.
+    pub route: Route,
+    /// Whom to ask.
+    pub destination: Destination,
+    /// Host to send when the client's is not passed on.
+    pub authority: Rc<str>,
+    /// Its number among the listener's routes.
+    pub number: usize,
+    /// The origin, as it is logged.
+    pub origin: Box<str>,
+    /// The tags of what it fetches under the origin's name, and under the client's host.
+    pub tags: [Vec<u8>; 2],
+}
+
+impl RouteState {
+    /// Works a configured route out.
+    pub fn new((number, route): (usize, &Route)) -> RouteState {
+        RouteState {
+            number,
+            origin: route.origin.to_string().into(),
+            destination: Destination {
+                tls: route.origin.tls,
+                host: route.origin.host.as_str().into(),
+                port: route.origin.port,
+            },
+            authority: route.origin.authority().into(),
+            tags: route_tags(&route.origin),
+            route: route.clone(),
+        }
+    }
 }

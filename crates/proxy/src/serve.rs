@@ -4,6 +4,7 @@
 //! interface and takes signals. Going down: no new connections, idle ones closed, requests in progress finished (at most
 //! `timeouts.drain`), clusters written, and the stores closed by the background thread.
 
+use crate::clock::Instant;
 use std::{
     io,
     net::{self, SocketAddr},
@@ -12,7 +13,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize},
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use device::{Device, EngineKind};
@@ -29,7 +30,7 @@ use crate::{
     admin,
     cache::background::BackgroundThread,
     cache::memory::MemoryTier,
-    cache::opening::{self, Opened, StoreError},
+    cache::opening::{self, Absent, Opened, StoreError},
     clock::Clock,
     conn::accepting::{self, Dealers},
     conn::heads::HeadBudget,
@@ -42,6 +43,7 @@ use crate::{
     record::journal::{Journal, Reopener},
     record::labels,
     record::metrics::Counters,
+    record::top::Top,
     state::{Phase, Shared},
     worker,
 };
@@ -196,50 +198,17 @@ fn run(
     let mut journal = Journal::open(&plan.logs).map_err(ServeError::Log)?;
     let (opened, absent) = candidates.open(&plan)?;
     let tls = tls(&plan)?;
-    let (phase, mut phases) = state_watch::channel(Phase::Running);
-    let stopper = Stopper(phase.clone());
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
-    let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
-    own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
-    let (labels, _) = labels::rows(&plan.listeners);
-    let cache_name = cache_status::member_name(&plan.name);
-    let shared = Arc::new(Shared {
-        rules: rules(&plan),
-        limits: head_limits(&plan, plan.limits.head_bytes_max),
-        response_limits: head_limits(&plan, plan.limits.response_head_bytes_max),
-        heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
-        memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
-        store: match &opened {
-            Some(opened) => Arc::clone(&opened.set),
-            None => opening::without_device()?,
-        },
-        wake_up: Arc::default(),
-        admission: admission(&plan, opened.as_ref()),
-        devices: opened.iter().flat_map(Opened::devices).collect(),
-        read_queues: (opened.iter().flat_map(Opened::devices))
-            .map(|_| Arc::default())
-            .collect(),
-        has_disk: opened.is_some(),
-        absent,
-        flights: Flights::new(plan.limits.waiters_max),
-        counters: (0..plan.workers)
-            .map(|_| Arc::new(Counters::with_rows(labels.len())))
-            .collect(),
-        pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
-        labels,
-        top: journal.top(),
-        own_addresses,
-        predicates_refused: AtomicBool::new(false),
-        connections: AtomicUsize::new(0),
-        phase,
-        began: Instant::now(),
-        clock,
-        io_engine,
-        hit_prefix: cache_status::hit_prefix(&cache_name),
-        cache_name,
-        via_line: via_line(&plan.name),
+    let shared = Arc::new(shared(
         plan,
-    });
+        clock,
+        opened.as_ref(),
+        absent,
+        io_engine,
+        journal.top(),
+    )?);
+    let mut phases = shared.phase.subscribe();
+    let stopper = Stopper(shared.phase.clone());
 
     let background_thread = match opened {
         Some(opened) => {
@@ -272,17 +241,7 @@ fn run(
             tokio::task::spawn_local(signals.obey(stopper, journal.reopener()));
         }
         let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
-        tracing::info!("draining");
-        let limit = shared.plan.timeouts.drain;
-        let ended = all_ended(&threads);
-        if tokio::time::timeout(limit, ended).await.is_err() {
-            tracing::warn!(?limit, "requests are still in progress; cutting them");
-            shared.phase.send_replace(Phase::Stopping);
-            let ended = all_ended(&threads);
-            if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
-                tracing::error!("a worker does not end; what it was doing is given up");
-            }
-        }
+        drain(&shared, &threads).await;
     });
     drop(_inside);
     drop(runtime);
@@ -290,6 +249,31 @@ fn run(
     let closed = background_thread
         .map(BackgroundThread::close)
         .unwrap_or_default();
+    tell_how_they_closed(&shared, closed);
+    Ok(())
+}
+
+/// Lets requests in progress end, and cuts those that take too long.
+async fn drain(shared: &Shared, threads: &[JoinHandle<()>]) {
+    tracing::info!("draining");
+    let limit = shared.plan.timeouts.drain;
+    if tokio::time::timeout(limit, all_ended(threads))
+        .await
+        .is_err()
+    {
+        tracing::warn!(?limit, "requests are still in progress; cutting them");
+        shared.phase.send_replace(Phase::Stopping);
+        if tokio::time::timeout(STOP_MAX, all_ended(threads))
+            .await
+            .is_err()
+        {
+            tracing::error!("a worker does not end; what it was doing is given up");
+        }
+    }
+}
+
+/// Logs for each store whether it was closed in order.
+fn tell_how_they_closed(shared: &Shared, closed: Vec<Result<(), String>>) {
     for (result, device) in closed.into_iter().zip(&shared.devices) {
         let path = device.path().display();
         match result {
@@ -301,7 +285,61 @@ fn run(
             ),
         }
     }
-    Ok(())
+}
+
+/// What all threads of a proxy share.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub(crate) fn shared(
+    plan: Plan,
+    clock: Clock,
+    opened: Option<&Opened>,
+    absent: Vec<Absent>,
+    io_engine: &'static str,
+    top: Option<Arc<Mutex<Top>>>,
+) -> Result<Shared, StoreError> {
+    let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
+    own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
+    let (labels, _) = labels::rows(&plan.listeners);
+    let cache_name = cache_status::member_name(&plan.name);
+    Ok(Shared {
+        rules: rules(&plan),
+        limits: head_limits(&plan, plan.limits.head_bytes_max),
+        response_limits: head_limits(&plan, plan.limits.response_head_bytes_max),
+        heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
+        memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
+        store: match opened {
+            Some(opened) => Arc::clone(&opened.set),
+            None => opening::without_device()?,
+        },
+        wake_up: Arc::default(),
+        admission: admission(&plan, opened),
+        devices: opened.iter().copied().flat_map(Opened::devices).collect(),
+        read_queues: (opened.iter().copied().flat_map(Opened::devices))
+            .map(|_| Arc::default())
+            .collect(),
+        has_disk: opened.is_some(),
+        absent,
+        flights: Flights::new(plan.limits.waiters_max),
+        counters: (0..plan.workers)
+            .map(|_| Arc::new(Counters::with_rows(labels.len())))
+            .collect(),
+        pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
+        labels,
+        top,
+        own_addresses,
+        predicates_refused: AtomicBool::new(false),
+        connections: AtomicUsize::new(0),
+        phase: state_watch::channel(Phase::Running).0,
+        began: Instant::now(),
+        clock,
+        io_engine,
+        hit_prefix: cache_status::hit_prefix(&cache_name),
+        cache_name,
+        via_line: via_line(&plan.name),
+        plan,
+    })
 }
 
 /// Waits until each thread has done what it was started for. It may take the kernel longer to end one: a thread whose disk
@@ -349,7 +387,9 @@ fn start_workers(
 }
 
 /// Waits until a thread says that it has come up.
-async fn await_ready(ready: oneshot::Receiver<Result<(), String>>) -> Result<(), ServeError> {
+pub(crate) async fn await_ready(
+    ready: oneshot::Receiver<Result<(), String>>,
+) -> Result<(), ServeError> {
     match ready.await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(reason)) => Err(ServeError::Worker(reason)),
@@ -463,7 +503,7 @@ fn rules(plan: &Plan) -> httpcache::Rules {
 
 /// Others may have our name; the tag behind it is ours alone, so that a request that comes back is known.
 fn via_line(name: &str) -> Vec<u8> {
-    let tag = getrandom::u32().unwrap_or_else(|_| std::process::id());
+    let tag = crate::chance::u64().map_or_else(|_| std::process::id(), |tag| tag as u32);
     format!("Via: 1.1 {name} ({tag:08x})\r\n").into_bytes()
 }
 

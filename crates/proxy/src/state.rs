@@ -4,6 +4,7 @@
 //! origin pool, ring, counters, log buffers, scratch space. Nothing in `Worker` is locked; nothing in
 //! `Shared` is locked across a wait.
 
+use crate::clock::Instant;
 use std::{
     cell::{Cell, RefCell},
     net::SocketAddr,
@@ -12,7 +13,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use device::Device;
@@ -37,7 +38,8 @@ use crate::{
     deadline::Deadlines,
     fetch::flight::Flights,
     health::pulse::Pulse,
-    listener::ListenerState,
+    listener::{ListenerState, RouteState},
+    mistakes::{Mistake, makes},
     origin::Connector,
     plan::Plan,
     range::pass_list::RangePassList,
@@ -45,7 +47,6 @@ use crate::{
     record::labels::Label,
     record::metrics::{self, Counters},
     record::top::Top,
-    request::target::RouteState,
 };
 
 /// Bytes read from a client at once, and so the size of a worker's scratch buffer.
@@ -152,8 +153,11 @@ impl Shared {
     ) -> (bool, DurabilityHandles) {
         // The order matters: first recorded (and out of the index), then out of memory, so that whoever
         // publishes either sees the record or is removed after it (see `MemoryTier::insert`).
-        self.flights.forget(primary);
-        (self.memory.remove(primary) || indexed, handles)
+        if !makes(Mistake::KeepFlights) {
+            self.flights.forget(primary);
+        }
+        let met = !makes(Mistake::KeepMemory) && self.memory.remove(primary);
+        (met || indexed, handles)
     }
 
     /// Forgets all that a purge by pattern is about, or makes it stale, as [`Self::invalidate`] does with one key. Returns how many
@@ -175,7 +179,8 @@ impl Shared {
         self.flights
             .forget_all(|_, key| predicate.may_be_about(key));
         let soft = predicate.soft.then_some(now);
-        let met = self.memory.sweep(soft, |object| predicate.is_about(object));
+        let is_about = |object: &Object| !makes(Mistake::SkipSweep) && predicate.is_about(object);
+        let met = self.memory.sweep(soft, is_about);
         Ok((met, handles))
     }
 
@@ -205,7 +210,7 @@ impl Shared {
         // In this order: see `invalidate`.
         let (indexed, handles) = self.store.doubt(primary);
         self.flights.forget(primary);
-        let met = self.memory.doubt(primary, now);
+        let met = !makes(Mistake::KeepFresh) && self.memory.doubt(primary, now);
         if self.store.marker(primary).is_some() {
             // Its variants lie under hashes of their own.
             self.memory
@@ -238,6 +243,9 @@ impl Shared {
         if !self.has_disk && !self.absent.is_empty() {
             return false;
         }
+        if makes(Mistake::AcknowledgeEarly) {
+            return true;
+        }
         let deadline = Instant::now() + longest;
         let mut durable = true;
         for handles in all {
@@ -261,6 +269,9 @@ impl Shared {
 
     /// May what was looked up, or whose fetch began, at `began` still be published and served?
     pub fn still_valid(&self, object: &Object, began: Sequence) -> bool {
+        if makes(Mistake::PublishLate) {
+            return true;
+        }
         if self.store.invalidated_since(object.primary, began) {
             return false;
         }

@@ -4,6 +4,7 @@
 //! connection never leaves its worker. A tick every tenth of a second writes out clusters that have waited long
 //! enough, ends waits that are over due, and once a second lets go of what has grown old.
 
+use crate::clock::Instant;
 use std::{
     cell::RefCell,
     future::poll_fn,
@@ -11,12 +12,11 @@ use std::{
     rc::Rc,
     sync::Arc,
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use device::{Engine, EngineError, EngineKind};
 use tokio::{
-    net::TcpStream,
     runtime::{self, LocalOptions},
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -29,7 +29,7 @@ use crate::{
     cache::lazy::LazyReads,
     conn::accepting::{Dealers, Dealt},
     conn::client,
-    listener::ListenerState,
+    listener::{ListenerState, RouteState},
     origin::{Connector, Settings, Tls},
     plan::{Listener, Plan, Role},
     record::journal::JournalWriter,
@@ -37,7 +37,7 @@ use crate::{
     request::key::forward_tag,
     request::ports::Ports,
     request::rulebook::Rulebook,
-    request::target::RouteState,
+    socket::{self, Socket},
     state::{Phase, Shared, Worker},
 };
 
@@ -89,7 +89,8 @@ pub fn spawn(
         })
 }
 
-async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
+/// A worker on this thread's runtime, until the process stops.
+pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     let mut dealt = start.dealt;
     let shared = Arc::clone(&start.shared);
     let disk = match disk_of(&shared, start.index, start.engine) {
@@ -108,6 +109,8 @@ async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
         start.journal,
         start.journals,
     ));
+    #[cfg(feature = "simulation")]
+    crate::simulation::register(&worker);
     let house = Rc::new(House {
         worker: Rc::clone(&worker),
         listeners: listener_states(&shared),
@@ -135,9 +138,8 @@ async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     let mut is_draining = false;
     loop {
         tokio::select! {
-            Some(new) = dealt.recv() => house.take_dealt(new),
-            // Only now is each end of one worth a wake-up; before, the tick clears away what has ended.
-            () = house.one_ended(), if is_draining && !house.is_empty() => {}
+            // In this order, so that no flood of connections keeps the tick waiting.
+            biased;
             _ = tick.tick() => {
                 shared.pulses[start.index].beat();
                 house.clear_away();
@@ -161,6 +163,9 @@ async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
                     house.connections.borrow_mut().abort_all();
                 }
             }
+            Some(new) = dealt.recv() => house.take_dealt(new),
+            // Only now is each end of one worth a wake-up; before, the tick clears away what has ended.
+            () = house.one_ended(), if is_draining && !house.is_empty() => {}
         }
         is_draining = *phase.borrow() >= Phase::Draining;
         if is_draining {
@@ -223,7 +228,7 @@ struct House {
 
 impl House {
     /// Serves a connection, if its client may be served.
-    fn take(&self, listener: usize, stream: TcpStream, peer: SocketAddr) {
+    fn take(&self, listener: usize, stream: Socket, peer: SocketAddr) {
         let Some(listener) = self.listeners.get(listener) else {
             return;
         };
@@ -237,15 +242,15 @@ impl House {
     }
 
     fn take_dealt(&self, dealt: Dealt) {
-        match TcpStream::from_std(dealt.stream) {
+        match socket::attach(dealt.stream) {
             Ok(stream) => self.take(dealt.listener, stream, dealt.peer),
             Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
         }
     }
 
     /// Deals a connection to another worker. It comes back to us if that takes no more.
-    fn deal(&self, to: usize, listener: usize, stream: TcpStream, peer: SocketAddr) {
-        let Ok(stream) = stream.into_std() else {
+    fn deal(&self, to: usize, listener: usize, stream: Socket, peer: SocketAddr) {
+        let Ok(stream) = socket::detach(stream) else {
             return;
         };
         let dealt = Dealt {
@@ -281,6 +286,7 @@ async fn accept(house: Rc<House>, listener: usize, socket: tokio::net::TcpListen
         match socket.accept().await {
             Ok((stream, peer)) => {
                 let others = &worker.shared.counters;
+                let stream = socket::of(stream);
                 match house.dealers.other_than(worker.index, others) {
                     None => house.take(listener, stream, peer),
                     Some(other) => house.deal(other, listener, stream, peer),

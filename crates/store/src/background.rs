@@ -30,6 +30,7 @@ use crate::recover::scan_reads::ScanStep;
 use crate::recover::snapshot::Snapshot;
 use crate::recover::superblock::Superblock;
 use crate::script::{Script, Step};
+use crate::shard::Shard;
 use crate::store::Store;
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -262,7 +263,9 @@ impl Store {
         // Drawn under the lock, so a thread that has seen this number finds the record gone.
         let sequence = self.next_sequence();
         shard.invalidations.note(primary, sequence);
-        let had_marker = shard.markers.remove(primary);
+        let mistakes = self.limits.mistakes;
+        let had_marker = (shard.index).drop_marker(primary, mistakes.make(Mistake::SaltAgain));
+        shard.soft.forget(primary);
         let careless = self.limits.mistakes.make(Mistake::KeepWaiting);
         let kept = careless.then(|| shard.waiting.remove(&primary.0)).flatten();
         let (had_record, freed) = shard.kill(primary);
@@ -304,7 +307,10 @@ impl Store {
         // Drawn under the lock, so a thread that has seen this number finds the record marked.
         let sequence = self.next_sequence();
         shard.softened.note(primary, sequence);
-        let has_variants = shard.markers.doubt(primary, sequence);
+        let has_variants = shard.index.has_marker(primary);
+        if has_variants {
+            self.soften(&mut shard, primary, sequence);
+        }
         let spot = shard.find(primary);
         spot.into_iter().for_each(|spot| shard.doubt(spot));
         let indexed = has_variants || shard.has(primary);
@@ -312,6 +318,15 @@ impl Store {
         // Also when nothing is indexed: the bytes of an evicted version may still lie on the disk.
         let handle = self.log(sequence, log::Entry::Doubt { primary });
         Invalidated { indexed, handle }
+    }
+
+    /// The variants of a primary key are stale; where that cannot be remembered, they are purged.
+    pub(crate) fn soften(&self, shard: &mut Shard, primary: KeyHash, sequence: Sequence) {
+        let max = self.limits.soft_purges_max;
+        if shard.soft.note(primary, sequence, max).is_err() {
+            shard.index.drop_marker(primary, false);
+            self.has_left(primary);
+        }
     }
 
     /// Would [`Self::invalidate_matching`] take that pattern now? One that comes meanwhile may take the room.
@@ -648,6 +663,9 @@ impl Store {
             .min()
             .unwrap_or(0);
         crate::lock(&self.left).all_opened_since(oldest);
+        for number in 0..self.shards.len() {
+            self.shard(number).soft.prune(oldest);
+        }
         let has_older = |predicates: &Predicates| {
             let first = predicates.oldest();
             first.is_some_and(|sequence| sequence <= oldest)

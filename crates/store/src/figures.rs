@@ -109,6 +109,8 @@ figures! {
         invalidated
         /// Records read whose checksum, key or place was wrong; they were dropped
         corrupt
+        /// Answers that were not stored because too many different Vary fields are in use
+        lists_refused
         /// Records read that were another key's: two keys that the index takes for one
         other_keys
         /// Reads of records that the device refused

@@ -11,15 +11,12 @@
 //! Limits: data is addressed by 32-bit chunk numbers, so 2 TiB with chunks of 512 bytes. Never more regions than the
 //! region journal has room for: from about 126 TiB on regions are larger than 64 MiB for that reason.
 
+use crate::layout::{PAGE_BYTES, SUPERBLOCK_BYTES};
 use crate::recover::journal;
-use crate::recover::superblock::Superblock;
 use std::fmt;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
-
-/// Areas begin and end at multiples of this, the largest block size a device may have.
-pub(crate) const PAGE_BYTES: u64 = 4096;
 
 const DATA_ALIGN_BYTES: u64 = MIB;
 /// One checkpoint area takes this share of the store.
@@ -119,7 +116,7 @@ impl Geometry {
         let share = |part: u64, min: u64, max: u64| {
             (total_bytes / part).clamp(min, max) / PAGE_BYTES * PAGE_BYTES
         };
-        let checkpoint_at = Superblock::BYTES as u64;
+        let checkpoint_at = SUPERBLOCK_BYTES as u64;
         let checkpoint_bytes = share(CHECKPOINT_SHARE, CHECKPOINT_BYTES_MIN, CHECKPOINT_BYTES_MAX);
         let log_bytes = share(LOG_SHARE, LOG_BYTES_MIN, LOG_BYTES_MAX);
         let invalidation_log_at = checkpoint_at + 2 * checkpoint_bytes;
@@ -184,7 +181,7 @@ impl Geometry {
     /// Areas in order, disjoint, aligned, inside the store. Numbers from a superblock are not trusted before.
     pub(crate) fn is_sound(&self) -> bool {
         let areas = [
-            (0, Superblock::BYTES as u64),
+            (0, SUPERBLOCK_BYTES as u64),
             (self.checkpoint_at, self.checkpoint_bytes),
             (
                 self.checkpoint_at.saturating_add(self.checkpoint_bytes),

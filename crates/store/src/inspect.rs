@@ -121,8 +121,6 @@ pub struct LogSummary {
     pub doubts: u64,
     /// Invalidations by a predicate, by its kind.
     pub matching: BTreeMap<u8, u64>,
-    /// Markers set.
-    pub markers: u64,
     /// Replacements, with an ordered policy.
     pub replaced: u64,
 }
@@ -295,8 +293,7 @@ impl Inspection {
         if header.extent != place.extent() {
             return Err(Corrupt::Place);
         }
-        let key_end = HEADER_BYTES + header.key_len as usize;
-        let meta_end = key_end + header.meta_len as usize;
+        let meta_end = HEADER_BYTES + header.key_len as usize + header.meta_len as usize;
         let fits = (meta_end as u64)
             .checked_add(header.body_len)
             .is_some_and(|end| end <= self.len(place) as u64);
@@ -306,10 +303,8 @@ impl Inspection {
         if bytes.len() < meta_end {
             return Ok(Peek::Needs(meta_end));
         }
-        let (key, meta) = (
-            bytes.slice(HEADER_BYTES..key_end),
-            bytes.slice(key_end..meta_end),
-        );
+        let head = header.head(bytes)?;
+        let (key, meta) = (bytes.slice_ref(head.key), bytes.slice_ref(head.meta));
         self.check_alive(&header, &key, &meta)?;
         Ok(Peek::Head(RecordHead {
             hash: header.hash,
@@ -405,7 +400,6 @@ impl LogSummary {
                 log::Entry::Matching { kind, .. } => {
                     *summary.matching.entry(kind).or_default() += 1
                 }
-                log::Entry::Marker { .. } => summary.markers += 1,
                 log::Entry::Replaced { .. } => summary.replaced += 1,
                 log::Entry::Doubt { .. } => summary.doubts += 1,
             }

@@ -6,6 +6,12 @@
 //! Invariant, checked at compile time: the fields of a table follow each other without a gap.
 //! Not known here: what the fields mean.
 
+/// Areas begin and end at multiples of this, the largest block size a device may have.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+/// The first area: both copies of the superblock and all between.
+pub(crate) const SUPERBLOCK_BYTES: usize = 64 * 1024;
+
 /// One field of a structure on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -130,12 +136,28 @@ layout! {
 }
 
 layout! {
-    /// The fixed part of a marker in a checkpoint; the list follows.
-    checkpoint_marker, 28 bytes {
+    /// The fixed part of a list in a segment of a checkpoint; the list follows.
+    checkpoint_list, 12 bytes {
+        NUMBER at 0 is 2
+        LIST_LEN at 2 is 2
+        ROOT at 4 is 8
+    }
+}
+
+layout! {
+    /// A soft purge of a resource with variants, in a checkpoint.
+    checkpoint_soft, 16 bytes {
         PRIMARY at 0 is 8
-        SALT at 8 is 8
-        DOUBTED_AT at 16 is 8
-        LIST_LEN at 24 is 4
+        SEQUENCE at 8 is 8
+    }
+}
+
+layout! {
+    /// The fixed part of the marker that the record of a variant carries, between key and metadata; the list follows.
+    record_marker, 18 bytes {
+        SALT at 0 is 8
+        ROOT at 8 is 8
+        LIST_LEN at 16 is 2
     }
 }
 
@@ -258,17 +280,6 @@ layout! {
         SEQUENCE at 1 is 8
         KIND at 9 is 1
         PATTERN_LEN at 10 is 2
-    }
-}
-
-layout! {
-    /// An entry of the invalidation log: a marker was set; its list follows.
-    log_marker, 27 bytes {
-        TAG at 0 is 1
-        SEQUENCE at 1 is 8
-        PRIMARY at 9 is 8
-        SALT at 17 is 8
-        LIST_LEN at 25 is 2
     }
 }
 

@@ -52,6 +52,7 @@ mod pause;
 mod record;
 mod recover;
 mod script;
+mod secret;
 pub mod set;
 mod settings;
 mod shard;
@@ -66,7 +67,8 @@ pub use evict::needed::{NEEDS_MAX, Needed, Needs};
 pub use figures::Figures;
 pub use geometry::{Geometry, TooSmall};
 pub use index::key::{KeyHash, KeyHasher};
-pub use index::marker::{LIST_BYTES_MAX, Marker};
+pub use index::lists::LIST_BYTES_MAX;
+pub use index::marker::Marker;
 pub use index::reading::{Lookup, Read, ReadGuard, Renewal};
 pub use inspect::{
     CheckpointSummary, Inspection, JournalSummary, LogSummary, Peek, Place, RecordHead, ScanRead,
@@ -79,9 +81,8 @@ pub use record::{
 };
 pub use recover::open::{Found, Identity, OpenPlan};
 pub use recover::rebuild::Recovered;
-pub use recover::superblock::{
-    FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError,
-};
+pub use recover::superblock::{FORMAT_VERSION, IndexPlace, State, Superblock, SuperblockError};
+pub use secret::Secret;
 pub use set::Set;
 pub use settings::{
     About, CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFER_BYTES,

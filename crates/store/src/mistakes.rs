@@ -39,11 +39,15 @@ pub enum Mistake {
     FreeWhileRead,
     /// An invalidation leaves what waits in a locality buffer.
     KeepWaiting,
+    /// A marker that leaves may be followed by one of the same salt.
+    SaltAgain,
+    /// What the log has invalidated keeps the marker that the checkpoint has.
+    MarkerOfPurged,
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Mistake; 15] = [
+    pub const ALL: [Mistake; 17] = [
         Mistake::NoLog,
         Mistake::NoHorizon,
         Mistake::NoMac,
@@ -59,6 +63,8 @@ impl Mistake {
         Mistake::NoOpenedAt,
         Mistake::FreeWhileRead,
         Mistake::KeepWaiting,
+        Mistake::SaltAgain,
+        Mistake::MarkerOfPurged,
     ];
 
     /// How it is written on the command line.
@@ -79,6 +85,8 @@ impl Mistake {
             Mistake::NoOpenedAt => "no-opened-at",
             Mistake::FreeWhileRead => "free-while-read",
             Mistake::KeepWaiting => "keep-waiting",
+            Mistake::SaltAgain => "salt-again",
+            Mistake::MarkerOfPurged => "marker-of-purged",
         }
     }
 }

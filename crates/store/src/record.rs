@@ -2,7 +2,7 @@
 //!
 //! The header says what follows and where the record belongs (store, epoch, chunks, key hash). Its last field is a
 //! SipHash-2-4-128 over the rest, keyed by the store's secret, and the checksum of key, metadata and body
-//! is under that MAC. So bytes that some origin put into a body can't pass for a record, whatever chunk
+//! is under that MAC. The record of a variant carries its primary's marker between key and metadata. So bytes that some origin put into a body can't pass for a record, whatever chunk
 //! they come to lie on, and a record can't pass for one of another place, epoch or store.
 //!
 //! [`decode`] is given foreign bytes: it answers with [`Corrupt`], never with a panic.
@@ -11,9 +11,10 @@
 use crate::Sequence;
 use crate::index;
 use crate::index::key::KeyHash;
+use crate::index::marker::Carried;
 use crate::layout::record as field;
 use crate::mistakes::{Mistake, Mistakes};
-use crate::recover::superblock::Secret;
+use crate::secret::Secret;
 use bytes::Bytes;
 use extent::Extent;
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -22,10 +23,11 @@ use twox_hash::XxHash3_64;
 use twox_hash::xxhash3_64::{RawHasher, SecretBuffer};
 
 const MAGIC: [u8; 4] = *b"LgRc";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 const HAS_FRAGMENT: u16 = 1;
 const HAS_TOTAL: u16 = 2;
+const HAS_MARKER: u16 = 4;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = field::BYTES;
@@ -86,35 +88,40 @@ impl NewRecord<'_> {
         self.body.iter().map(|piece| piece.len() as u64).sum()
     }
 
-    /// Bytes without the padding.
-    pub(crate) fn record_bytes(&self) -> u64 {
-        (HEADER_BYTES + self.key.len() + self.meta.len()) as u64 + self.body_len()
+    /// Is it found through its primary's marker? All that lies under another key than the primary is, but the fragments of an object.
+    pub(crate) fn is_variant(&self) -> bool {
+        self.hash != self.primary && (self.fragment.is_none() || self.total.is_some())
     }
 
-    pub(crate) fn checksum(&self) -> u64 {
+    /// Bytes without the padding; `marker` are those of the marker that it carries.
+    pub(crate) fn record_bytes(&self, marker: &[u8]) -> u64 {
+        (HEADER_BYTES + self.key.len() + marker.len() + self.meta.len()) as u64 + self.body_len()
+    }
+
+    pub(crate) fn checksum(&self, marker: &[u8]) -> u64 {
         // The hasher's usual constructor allocates; this one lives on the stack.
         let mut hasher = RawHasher::new(SecretBuffer::default());
-        self.parts().for_each(|part| hasher.write(part));
+        self.parts(marker).for_each(|part| hasher.write(part));
         hasher.finish()
     }
 
-    fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        [self.key, self.meta]
+    fn parts<'a>(&'a self, marker: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        [self.key, marker, self.meta]
             .into_iter()
             .chain(self.body.iter().copied())
     }
 
-    /// Copies key, metadata and body behind the header's place and fills the rest with zeros.
-    pub(crate) fn write_parts(&self, place: &mut [u8]) {
+    /// Copies key, marker, metadata and body behind the header's place and fills the rest with zeros.
+    pub(crate) fn write_parts(&self, marker: &[u8], place: &mut [u8]) {
         let mut at = HEADER_BYTES;
-        for part in self.parts() {
+        for part in self.parts(marker) {
             place[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
         place[at..].fill(0);
     }
 
-    pub(crate) fn header(&self, placed: Placed) -> Header {
+    pub(crate) fn header(&self, marker: &[u8], placed: Placed) -> Header {
         let fetch_ids = (
             self.fragment.map(|f| f.fetch_id),
             self.total.map(|t| t.fetch_id),
@@ -131,8 +138,9 @@ impl NewRecord<'_> {
             began: self.began,
             stored_unix_ms: placed.stored_unix_ms,
             key_len: self.key.len() as u32,
-            meta_len: self.meta.len() as u32,
+            meta_len: (marker.len() + self.meta.len()) as u32,
             body_len: self.body_len(),
+            has_marker: !marker.is_empty(),
             fragment: self.fragment,
             total: self.total,
             checksum: placed.checksum,
@@ -161,8 +169,10 @@ pub(crate) struct Header {
     pub began: Sequence,
     pub stored_unix_ms: u64,
     pub key_len: u32,
+    /// Of the marker, if it has one, and the metadata.
     pub meta_len: u32,
     pub body_len: u64,
+    pub has_marker: bool,
     pub fragment: Option<Fragment>,
     pub total: Option<ObjectTotal>,
     pub checksum: u64,
@@ -174,13 +184,14 @@ impl Header {
         let b = &mut bytes;
         let fragment = self.fragment.map_or(0, |_| HAS_FRAGMENT);
         let total = self.total.map_or(0, |_| HAS_TOTAL);
+        let marker = if self.has_marker { HAS_MARKER } else { 0 };
         let fetch_id = self
             .fragment
             .map(|f| f.fetch_id)
             .or(self.total.map(|t| t.fetch_id));
         field::MAGIC.put(b, &MAGIC);
         field::VERSION.put_u16(b, VERSION);
-        field::FLAGS.put_u16(b, fragment | total);
+        field::FLAGS.put_u16(b, fragment | total | marker);
         field::EPOCH.put_u64(b, self.epoch);
         field::HASH.put_u64(b, self.hash.0);
         field::PRIMARY.put_u64(b, self.primary.0);
@@ -245,11 +256,36 @@ impl Header {
             key_len: field::KEY_LEN.u32(bytes),
             meta_len: field::META_LEN.u32(bytes),
             body_len: field::BODY_LEN.u64(bytes),
+            has_marker: flags & HAS_MARKER != 0,
             fragment: (flags & HAS_FRAGMENT != 0).then_some(fragment),
             total: (flags & HAS_TOTAL != 0).then_some(total),
             checksum: field::CHECKSUM.u64(bytes),
         })
     }
+
+    /// Key, marker and metadata of a record with this header, whose first bytes these are.
+    pub(crate) fn head<'a>(&self, bytes: &'a [u8]) -> Result<Head<'a>, Corrupt> {
+        let key_end = HEADER_BYTES + self.key_len as usize;
+        let meta_end = key_end + self.meta_len as usize;
+        let key = bytes.get(HEADER_BYTES..key_end).ok_or(Corrupt::Length)?;
+        let mut meta = bytes.get(key_end..meta_end).ok_or(Corrupt::Length)?;
+        let mut marker = None;
+        if self.has_marker {
+            let (carried, len) = Carried::decode(meta).ok_or(Corrupt::Length)?;
+            marker = Some(carried);
+            meta = &meta[len..];
+        }
+        Ok(Head { key, marker, meta })
+    }
+}
+
+/// What comes before the body of a record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Head<'a> {
+    pub key: &'a [u8],
+    /// Of a variant: that of its primary when it was stored.
+    pub marker: Option<Carried<'a>>,
+    pub meta: &'a [u8],
 }
 
 fn mac(secret: &Secret, header: &[u8]) -> [u8; 16] {
@@ -343,11 +379,12 @@ pub(crate) fn begins(bytes: &[u8]) -> bool {
 /// Verifies a record and takes it apart.
 pub(crate) fn decode(bytes: &Bytes, expected: Expected<'_>) -> Result<RecordParts, Corrupt> {
     let header = Header::decode(bytes, expected.secret, expected.mistakes)?;
-    let (key_end, meta_end, body_end) = verify(&header, bytes, expected)?;
+    let Head { key, meta, .. } = verify(&header, bytes, expected)?;
+    let meta_end = HEADER_BYTES + header.key_len as usize + header.meta_len as usize;
     Ok(RecordParts {
-        key: bytes.slice(HEADER_BYTES..key_end),
-        meta: bytes.slice(key_end..meta_end),
-        body: bytes.slice(meta_end..body_end),
+        key: bytes.slice_ref(key),
+        meta: bytes.slice_ref(meta),
+        body: bytes.slice(meta_end..meta_end + header.body_len as usize),
         primary: header.primary,
         fragment: header.fragment,
         total: header.total,
@@ -358,12 +395,12 @@ pub(crate) fn decode(bytes: &Bytes, expected: Expected<'_>) -> Result<RecordPart
     })
 }
 
-/// Verifies everything but the MAC, which [`Header::decode`] did. Where key, metadata and body end.
-pub(crate) fn verify(
+/// Verifies everything but the MAC, which [`Header::decode`] did. What comes before the body.
+pub(crate) fn verify<'a>(
     header: &Header,
-    bytes: &[u8],
+    bytes: &'a [u8],
     expected: Expected<'_>,
-) -> Result<(usize, usize, usize), Corrupt> {
+) -> Result<Head<'a>, Corrupt> {
     if header.epoch != expected.epoch {
         return Err(Corrupt::Epoch);
     }
@@ -379,16 +416,15 @@ pub(crate) fn verify(
     if record_bytes != bytes.len() as u64 {
         return Err(Corrupt::Length);
     }
-    let key_end = HEADER_BYTES as u64 + u64::from(header.key_len);
-    let meta_end = key_end + u64::from(header.meta_len);
+    let meta_end = HEADER_BYTES as u64 + u64::from(header.key_len) + u64::from(header.meta_len);
     let body_end = meta_end
         .checked_add(header.body_len)
         .ok_or(Corrupt::Length)?;
     if chunks_for(body_end, expected.chunk_bytes) != Some(header.extent.len.0) {
         return Err(Corrupt::Length);
     }
-    // All at most bytes.len(), so they fit a usize.
-    let (key_end, meta_end, body_end) = (key_end as usize, meta_end as usize, body_end as usize);
+    // At most bytes.len(), so it fits a usize.
+    let body_end = body_end as usize;
     let checksum = XxHash3_64::oneshot(&bytes[HEADER_BYTES..body_end]);
     if !expected.mistakes.make(Mistake::NoChecksum) {
         if checksum != header.checksum {
@@ -399,7 +435,7 @@ pub(crate) fn verify(
             return Err(Corrupt::Padding);
         }
     }
-    Ok((key_end, meta_end, body_end))
+    header.head(bytes)
 }
 
 /// Chunks that a record of so many bytes takes: a length that the index can express.
@@ -416,6 +452,10 @@ mod tests {
     const SECRET: Secret = Secret([5; 16]);
 
     fn example() -> (Bytes, Extent) {
+        example_with(b"")
+    }
+
+    fn example_with(marker: &[u8]) -> (Bytes, Extent) {
         let record = NewRecord {
             hash: KeyHash(10),
             primary: KeyHash(11),
@@ -440,11 +480,11 @@ mod tests {
             extent,
             sequence: 5,
             stored_unix_ms: 6,
-            checksum: record.checksum(),
+            checksum: record.checksum(marker),
         };
         let mut bytes = vec![0xaa; 512];
-        record.write_parts(&mut bytes);
-        bytes[..HEADER_BYTES].copy_from_slice(&record.header(placed).encode(&SECRET));
+        record.write_parts(marker, &mut bytes);
+        bytes[..HEADER_BYTES].copy_from_slice(&record.header(marker, placed).encode(&SECRET));
         (Bytes::from(bytes), extent)
     }
 
@@ -474,6 +514,24 @@ mod tests {
             (parts.primary, parts.sequence, parts.began),
             (KeyHash(11), 5, 4)
         );
+    }
+
+    #[test]
+    fn a_marker_is_carried_beside_the_metadata() {
+        let carried = Carried {
+            salt: 7,
+            root: 8,
+            list: b"accept",
+        };
+        let bytes = example_with(&carried.encode()).0;
+        let header = Header::decode(&bytes, &SECRET, Mistakes::default()).unwrap();
+        assert_eq!(header.head(&bytes).unwrap().marker, Some(carried));
+        let parts = read(&bytes, |_| ()).unwrap();
+        assert_eq!(
+            (&parts.meta[..], &parts.body[..]),
+            (&b"200"[..], &b"hello, world"[..])
+        );
+        assert_eq!(parts.key, "GET http://example.org/");
     }
 
     #[test]
@@ -532,7 +590,7 @@ mod tests {
                 server: 0,
             };
             let joined = [b"k", &body[..]].concat();
-            assert_eq!(record.checksum(), XxHash3_64::oneshot(&joined));
+            assert_eq!(record.checksum(b""), XxHash3_64::oneshot(&joined));
         }
     }
 }

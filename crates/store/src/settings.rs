@@ -1,8 +1,10 @@
 //! The settings, and their values in a store of a given size.
 
 use crate::evict::needed::NEEDED_SHARE;
-use crate::geometry::{Geometry, PAGE_BYTES};
+use crate::geometry::Geometry;
 use crate::index;
+use crate::layout::PAGE_BYTES;
+use crate::log::soft::SoftPurges;
 use crate::mistakes::Mistakes;
 use crate::record::HEADER_BYTES;
 use replacement::{PolicyKind, Watermarks};
@@ -204,6 +206,8 @@ pub(crate) struct Limits {
     pub locality_buffer_chunks: u32,
     pub in_flight_bytes_max: usize,
     pub needed_bytes_max: u64,
+    /// Soft purges of resources with variants that each shard remembers.
+    pub soft_purges_max: usize,
     pub shards: usize,
     /// Segments of the index in each shard.
     pub segments: usize,
@@ -244,6 +248,7 @@ impl Limits {
                 / chunk_bytes) as u32,
             in_flight_bytes_max: in_flight_bytes(data_bytes) as usize,
             needed_bytes_max: data_bytes / NEEDED_SHARE,
+            soft_purges_max: SoftPurges::max(geometry.checkpoint_bytes, shards),
             shards,
             segments: segments as usize,
             manner: settings.manner,

@@ -29,9 +29,10 @@ use crate::Sequence;
 use crate::book::Book;
 use crate::evict::needed::{self, NeedMap};
 use crate::index::key::{KeyHash, NumberMap};
-use crate::index::marker::Markers;
+use crate::index::marker::Fresh;
 use crate::index::{Entry, Index, Short, Spot};
 use crate::log::invalidation::Invalidations;
+use crate::log::soft::SoftPurges;
 use crate::write::gather::Waiting;
 use extent::{Chunk, Extent};
 
@@ -73,7 +74,10 @@ pub(crate) struct Shard {
     held: NumberMap<u32, Hold>,
     /// Needed records, by whole hash.
     pub needed: NeedMap,
-    pub markers: Markers,
+    /// What is not older than what a scan finds; empty without one.
+    pub fresh: Fresh,
+    /// Soft purges of resources with variants.
+    pub soft: SoftPurges,
     pub invalidations: Invalidations,
     /// Recent soft purges of single keys: fills that began before are not published as fresh.
     pub softened: Invalidations,
@@ -87,7 +91,8 @@ impl Shard {
             waiting: NumberMap::default(),
             held: NumberMap::default(),
             needed: NeedMap::default(),
-            markers: Markers::default(),
+            fresh: Fresh::default(),
+            soft: SoftPurges::default(),
             invalidations: Invalidations::default(),
             softened: Invalidations::default(),
         }
@@ -95,7 +100,7 @@ impl Shard {
 
     /// Records that can be looked up.
     pub(crate) fn len(&self) -> usize {
-        self.index.len() + self.waiting.len()
+        self.index.records() + self.waiting.len()
     }
 
     /// Is there a record of that hash?
@@ -127,7 +132,16 @@ impl Shard {
         }
     }
 
-    /// Adds a record. The caller has dropped an older one of that hash.
+    /// May a record come to its place in the index, as far as a marker is there? What belongs to a primary with variants may not: nobody
+    /// would find it. Another key's marker leaves, with its variants: true in the second place.
+    pub(crate) fn clear_marker(&mut self, hash: KeyHash, primary: KeyHash) -> (bool, bool) {
+        match hash == primary {
+            true => (!self.index.has_marker(hash), false),
+            false => (true, self.index.drop_marker(hash, false)),
+        }
+    }
+
+    /// Adds a record. The caller has dropped an older one of that hash, and a marker.
     pub(crate) fn publish(&mut self, hash: KeyHash, entry: Entry, bytes: u64, stamp: u64) {
         self.index.insert(hash, entry);
         if let Some(book) = &mut self.book {
@@ -458,13 +472,14 @@ impl Shard {
     }
 
     pub(crate) fn audit(&self) -> Result<(), String> {
+        self.index.audit_markers()?;
         if let Some(book) = &self.book {
             book.audit()?;
-            if book.len() != self.index.len() {
+            if book.len() != self.index.records() {
                 return Err(format!(
                     "S1: {} in the book, {} in the index",
                     book.len(),
-                    self.index.len()
+                    self.index.records()
                 ));
             }
             for entry in self.entries() {

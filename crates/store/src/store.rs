@@ -22,9 +22,7 @@ use crate::evict::region::{Grid, Hand};
 use crate::figures::{Counters, Figures};
 use crate::geometry::Geometry;
 use crate::index::key::{KeyHash, KeyHasher};
-use crate::index::marker::{LIST_BYTES_MAX, Marker};
 use crate::index::reading::Read;
-use crate::log;
 use crate::log::predicates::{Met, Predicates};
 use crate::log::weed::Bed;
 use crate::mistakes::Mistake;
@@ -34,7 +32,8 @@ use crate::recover::journal::{self, Journal};
 use crate::recover::scan::Scan;
 use crate::recover::scan_reads::Reads;
 use crate::recover::snapshot;
-use crate::recover::superblock::{Secret, Superblock};
+use crate::recover::superblock::Superblock;
+use crate::secret::Secret;
 use crate::settings::{Limits, Replacement};
 use crate::shard::Shard;
 use crate::write::buffer::Pool;
@@ -44,7 +43,7 @@ use crate::write::writer::Writer;
 use bytes::Bytes;
 use extent::{Chunk, Extent, Unified};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 /// The order of records and invalidations: each takes the next number.
 pub type Sequence = u64;
@@ -59,7 +58,7 @@ pub struct Store {
     pub(crate) accept_from: Sequence,
     pub(crate) shards: Box<[Mutex<Shard>]>,
     /// Of each region, as durably noted: what has a lower sequence was left there by an earlier round. 0: nobody knows.
-    opened_at: Box<[AtomicU64]>,
+    pub(crate) opened_at: Box<[AtomicU64]>,
     /// Uses so far: the stamps of exact LRU.
     pub(crate) clock: AtomicU64,
     pub(crate) sequence: AtomicU64,
@@ -355,7 +354,7 @@ impl Store {
         // A lost write may leave a whole older record of the same key in the same place, which may have been purged.
         let mut dead = extent.is_some() && shard.invalidations.is_known_since(primary, began);
         // What waits in a locality buffer has no entry to be marked.
-        let mut stale = shard.markers.doubted_at(primary) > began
+        let mut stale = shard.soft.since(primary, began)
             || (extent.is_none() && shard.softened.since(primary, began));
         let first = extent.map(|extent| extent.first);
         let (is_doubted, is_indexed) = match self.shard_of(hash) == number {
@@ -489,57 +488,6 @@ impl Store {
         }
     }
 
-    /// How to find the variants of a primary key, if it has any.
-    pub fn marker(&self, primary: KeyHash) -> Option<Marker> {
-        self.shard(self.shard_of(primary))
-            .markers
-            .get(primary)
-            .cloned()
-    }
-
-    /// The marker of a primary key with that list: the present one, or, if its list is another or there is none,
-    /// a new one with a new salt, which puts all variants stored so far out of reach. None if the primary
-    /// was invalidated since `began`, or the list is longer than [`LIST_BYTES_MAX`].
-    pub fn set_marker(&self, primary: KeyHash, list: &[u8], began: Sequence) -> Option<Marker> {
-        let mut shard = self.shard(self.shard_of(primary));
-        if list.len() > LIST_BYTES_MAX || !shard.admits(primary, began) {
-            return None;
-        }
-        if let Some(present) = shard.markers.get(primary)
-            && *present.list == *list
-        {
-            return Some(present.clone());
-        }
-        // Sequence numbers are never used twice within an epoch, and the records of other epochs are refused.
-        let salt = self.next_sequence();
-        let marker = Marker {
-            salt,
-            list: Arc::from(list),
-        };
-        if let Some(oldest) = shard.markers.set(primary, marker.clone(), salt) {
-            self.has_left(oldest);
-        }
-        drop(shard);
-        // Not waited for: a marker that is lost costs misses.
-        let entry = log::Entry::Marker {
-            primary,
-            salt,
-            list: Arc::clone(&marker.list),
-        };
-        let _ = self.background().log.append(salt, entry);
-        Some(marker)
-    }
-
-    /// The marker of that salt with another list, which leads to what was stored with the one before as well. It is not logged: a
-    /// crash may bring back the one before. None if there is no such marker any more, or the list is too long.
-    pub fn resume_marker(&self, primary: KeyHash, salt: u64, list: &[u8]) -> Option<Marker> {
-        let mut shard = self.shard(self.shard_of(primary));
-        if list.len() > LIST_BYTES_MAX {
-            return None;
-        }
-        shard.markers.resume(primary, salt, list).cloned()
-    }
-
     /// What the store is like now and what it has done.
     pub fn figures(&self) -> Figures {
         let mut figures = self.counters.read();
@@ -577,7 +525,7 @@ impl Store {
         for number in 0..self.shards.len() {
             let shard = self.shard(number);
             figures.records += shard.len() as u64;
-            figures.markers += shard.markers.len() as u64;
+            figures.markers += shard.index.markers() as u64;
             figures.reads_pinned += shard.pins() as u64;
             figures.index_bytes += shard.memory_bytes() as u64;
             figures.live_bytes += shard.index.chunks();

@@ -1,6 +1,6 @@
 //! The rules: what the store may serve.
 //!
-//! * R1  Bytes that are served are those of one version that was handed in under exactly that key and taken.
+//! * R1  Bytes that are served are those of one version that was handed in under exactly that key, and the same list, and taken.
 //! * R2  That version is not dead: no invalidation of it has been acknowledged, and none was called in this life.
 //! * R3  It is not replaced: no later version of the key was taken in this life. Nor is one on the disk for sure, if the
 //!   recovery is complete and the policy fills one region after the other.
@@ -129,6 +129,13 @@ fn is_what_was_stored(
             "R1: version {number} is served as {name}, under which it was never stored"
         ));
     }
+    let asked = full.salt.as_ref().map(|(_, list)| family(list));
+    if asked != version.list.as_deref().map(family) {
+        return Err(format!(
+            "R1: version {number} was stored under the list {:?}, and is served as {name} by {:?}",
+            version.list, full.salt
+        ));
+    }
     if *served.meta != *version.meta {
         return Err(format!(
             "R1: changed metadata of version {number} of {name}"
@@ -138,6 +145,11 @@ fn is_what_was_stored(
         return Err(format!("R1: a changed body of version {number} of {name}"));
     }
     Ok(number)
+}
+
+/// Lists that follow one another under one salt are of one family: what is before the plus sign.
+fn family(list: &[u8]) -> &[u8] {
+    list.split(|&byte| byte == b'+').next().unwrap_or(list)
 }
 
 fn is_alive(world: &World, number: VersionNumber) -> Result<(), String> {
@@ -267,7 +279,9 @@ pub fn unverified(
 /// [`World::end_life`].
 pub fn must_survive(world: &World, damages: &[Damage], number: VersionNumber) -> bool {
     let full_key = world.versions[number as usize].full_key;
-    world.full_keys[full_key as usize].plain
+    let full = &world.full_keys[full_key as usize];
+    (full.plain || full.salt.is_some())
+        && !world.may_be_hidden(number)
         && world.newest(full_key) == Some(number)
         && world.is_there(number)
         && world.killers(number).next().is_none()

@@ -114,7 +114,10 @@ impl Run {
         self.report.count_deeds(deeds);
         let store = self.store()?;
         let mut candidates = Vec::new();
-        for full in self.world.full_keys.iter().filter(|full| full.plain) {
+        for (number, full) in (0..).zip(&self.world.full_keys) {
+            if !(full.plain || full.salt.is_some()) || !self.is_in_reach(number)? {
+                continue;
+            }
             let newest = full.versions.last();
             let place = store.place_of(store.hash(&full.key));
             // Not one that was written again and is still in an open cluster: its old place may have been used again.
@@ -382,9 +385,11 @@ impl Run {
             asked += 1;
             let full_key = self.world.versions[number as usize].full_key;
             let hash = self.hash_of(full_key)?;
-            let found = self.store()?.contains(hash);
-            if self.random.one_in(4) {
+            let is_in_reach = self.is_in_reach(full_key)?;
+            let found = self.store()?.contains(hash) && is_in_reach;
+            if self.random.one_in(4) && is_in_reach {
                 // For what is checked on the way. A head whose fragments are gone is there, and not served.
+                self.ask_by_marker(full_key)?;
                 self.look_up_now(full_key)?;
             }
             if !found {

@@ -9,30 +9,35 @@
 //! Limits: [`SAMPLES_MAX`] records are kept for later.
 
 use bytes::Bytes;
-use store::layout::record::FIELDS;
+use store::layout::{Field, record, record_marker};
 use store::{Geometry, HEADER_BYTES};
 
 use crate::random::Random;
 
-const EPOCH: usize = place_of("EPOCH");
-const FIRST: usize = place_of("FIRST");
-const CHUNKS: usize = place_of("CHUNKS");
-const SEQUENCE: usize = place_of("SEQUENCE");
-const BEGAN: usize = place_of("BEGAN");
-const KEY_LEN: usize = place_of("KEY_LEN");
-const META_LEN: usize = place_of("META_LEN");
-const BODY_LEN: usize = place_of("BODY_LEN");
+const EPOCH: usize = place_of(record::FIELDS, "EPOCH");
+const FIRST: usize = place_of(record::FIELDS, "FIRST");
+const CHUNKS: usize = place_of(record::FIELDS, "CHUNKS");
+const SEQUENCE: usize = place_of(record::FIELDS, "SEQUENCE");
+const BEGAN: usize = place_of(record::FIELDS, "BEGAN");
+const KEY_LEN: usize = place_of(record::FIELDS, "KEY_LEN");
+const META_LEN: usize = place_of(record::FIELDS, "META_LEN");
+const FLAGS: usize = place_of(record::FIELDS, "FLAGS");
+const LIST_LEN: usize = place_of(record_marker::FIELDS, "LIST_LEN");
+const BODY_LEN: usize = place_of(record::FIELDS, "BODY_LEN");
 
-/// Where a field of the header lies, from the table that the store publishes.
-const fn place_of(name: &str) -> usize {
+/// The flag of a record that carries its marker before the metadata.
+const HAS_MARKER: u8 = 4;
+
+/// Where a field lies, from a table that the store publishes.
+const fn place_of(fields: &[Field], name: &str) -> usize {
     let mut n = 0;
-    while n < FIELDS.len() {
-        if is_equal(FIELDS[n].name.as_bytes(), name.as_bytes()) {
-            return FIELDS[n].at;
+    while n < fields.len() {
+        if is_equal(fields[n].name.as_bytes(), name.as_bytes()) {
+            return fields[n].at;
         }
         n += 1;
     }
-    panic!("a record's header has no such field")
+    panic!("there is no such field")
 }
 
 const fn is_equal(a: &[u8], b: &[u8]) -> bool {
@@ -156,7 +161,12 @@ pub fn meta_of(record: &[u8]) -> Option<&[u8]> {
     let key_len = u32_at(header, KEY_LEN) as usize;
     let meta_len = u32_at(header, META_LEN) as usize;
     let at = HEADER_BYTES + key_len;
-    record.get(at..at + meta_len)
+    let mut meta = record.get(at..at + meta_len)?;
+    if header[FLAGS] & HAS_MARKER != 0 {
+        let list_len = usize::from(*meta.get(LIST_LEN)?);
+        meta = meta.get(record_marker::BYTES + list_len..)?;
+    }
+    Some(meta)
 }
 
 /// The chunk behind a record that was just made.

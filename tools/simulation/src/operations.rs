@@ -2,10 +2,10 @@
 //!
 //! Not known here: reading (`reading`), ends of life (`crash`).
 
-use store::{Fragment, Lookup, NewRecord, ObjectTotal, Outcome, Sequence};
+use store::{Fragment, Lookup, Marker, NewRecord, ObjectTotal, Outcome, Sequence};
 
 use crate::hostile::{self, Guess};
-use crate::reading::{fragment_key, variant_key};
+use crate::reading::fragment_key;
 use crate::run::{Fill, Run};
 use crate::world::{Content, FullKey, PREFIX, SOFT_TAG, TAG, TAGS, Target};
 
@@ -80,6 +80,16 @@ impl Run {
         content: Content,
     ) -> Result<(), String> {
         let full_key = self.plain(key);
+        self.put_at_once(full_key, sequence, began, content)
+    }
+
+    fn put_at_once(
+        &mut self,
+        full_key: FullKey,
+        sequence: Sequence,
+        began: u64,
+        content: Content,
+    ) -> Result<(), String> {
         let incoming = Incoming {
             full_key,
             sequence,
@@ -147,8 +157,13 @@ impl Run {
         }
         let key = self.any_key();
         let (sequence, began) = (self.store()?.sequence(), self.world.begin());
+        let marker = match self.random.one_in(4) {
+            true => self.any_marker(key, sequence)?,
+            false => None,
+        };
         self.fills.push(Fill {
             key,
+            marker,
             sequence,
             began,
         });
@@ -161,8 +176,12 @@ impl Run {
         }
         let at = self.random.index(self.fills.len());
         let fill = self.fills.swap_remove(at);
+        let full_key = match &fill.marker {
+            Some(marker) => self.any_variant(fill.key, marker),
+            None => self.plain(fill.key),
+        };
         let content = self.any_content();
-        self.put_plain(fill.key, fill.sequence, fill.began, content)
+        self.put_at_once(full_key, fill.sequence, fill.began, content)
     }
 
     fn any_content(&mut self) -> Content {
@@ -179,25 +198,42 @@ impl Run {
 
     fn put_variant(&mut self) -> Result<(), String> {
         let key = self.any_key();
-        let list: &[u8] = self.random.pick(&[b"accept", b"accept", b"cookie"]);
         let (sequence, began) = (self.store()?.sequence(), self.world.begin());
-        let hash = self.store()?.hash(&self.name(key));
-        let Some(marker) = self.store()?.set_marker(hash, list, sequence) else {
+        let Some(marker) = self.any_marker(key, sequence)? else {
             return Ok(());
         };
-        let value = self.random.below(3);
-        let name = variant_key(&self.name(key), marker.salt, &marker.list, value);
-        let full_key = self.world.full_key(&name, key, false);
+        let full_key = self.any_variant(key, &marker);
         let content = self.any_content();
-        let incoming = Incoming {
-            full_key,
-            sequence,
-            began,
-            content,
-            fragment: None,
-            total: None,
-        };
-        self.put(incoming).map(|_| ())
+        self.put_at_once(full_key, sequence, began, content)
+    }
+
+    /// Sets a marker, mostly the one that is there; now and then its list goes on, and more seldom its salts run out.
+    fn any_marker(&mut self, key: u32, sequence: Sequence) -> Result<Option<Marker>, String> {
+        let list: &[u8] = self.random.pick(&[b"accept", b"accept", b"cookie"]);
+        let hash = self.store()?.hash(&self.name(key));
+        if let Some(present) = self.store()?.marker(hash)
+            && self.random.one_in(2)
+        {
+            if self.random.one_in(4) {
+                return Ok(Some(present));
+            }
+            let family = present.list.split(|&byte| byte == b'+').next();
+            let more = [
+                family.unwrap_or_default(),
+                b"+",
+                &[self.random.below(4) as u8],
+            ]
+            .concat();
+            return Ok(self.store()?.resume_marker(hash, present.salt, &more));
+        }
+        // With another policy variants of an era before lie on for as long as they may, and would hide what came after (R5).
+        if self.random.one_in(400) && self.choice.fills_in_turn() {
+            for n in 0..1 << 16 {
+                let other = [b"a", b"b"][n % 2];
+                self.store()?.set_marker(hash, other, sequence);
+            }
+        }
+        Ok(self.store()?.set_marker(hash, list, sequence))
     }
 
     /// An object larger than a cluster: its fragments, then, if all went well, its head.

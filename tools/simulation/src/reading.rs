@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use store::{Companion, KeyHash, Lookup, Read, RecordParts, Renewal, Sequence};
+use store::{Companion, KeyHash, Lookup, Marker, Read, RecordParts, Renewal, Sequence};
 
 use crate::check::{self, Served};
 use crate::disk::Op;
@@ -287,10 +287,35 @@ impl Run {
         let key = self.any_key();
         let hash = self.store()?.hash(&self.name(key));
         if let Some(marker) = self.store()?.marker(hash) {
-            let value = self.random.below(3);
-            let name = variant_key(&self.name(key), marker.salt, &marker.list, value);
-            let full_key = self.world.full_key(&name, key, false);
+            let full_key = self.any_variant(key, &marker);
             self.look_up(full_key)?;
+        }
+        Ok(())
+    }
+
+    /// One of the variants that a marker leads to.
+    pub fn any_variant(&mut self, key: u32, marker: &Marker) -> FullKey {
+        let value = self.random.below(3);
+        let name = variant_key(&self.name(key), marker.salt, value);
+        (self.world).variant(&name, key, marker.salt, &marker.list)
+    }
+
+    /// May it be found? A variant only if its resource has the marker that it was stored under.
+    pub fn is_in_reach(&self, full_key: FullKey) -> Result<bool, String> {
+        let full = &self.world.full_keys[full_key as usize];
+        let Some((salt, _)) = full.salt else {
+            return Ok(true);
+        };
+        let marker = self.store()?.marker(self.primary_of(full_key)?);
+        Ok(marker.is_some_and(|marker| marker.salt == salt))
+    }
+
+    /// A variant is asked for by the list of the marker that leads to it now.
+    pub fn ask_by_marker(&mut self, full_key: FullKey) -> Result<(), String> {
+        let marker = self.store()?.marker(self.primary_of(full_key)?);
+        let full = &mut self.world.full_keys[full_key as usize];
+        if let (Some((_, list)), Some(marker)) = (&mut full.salt, marker) {
+            *list = (*marker.list).into();
         }
         Ok(())
     }
@@ -319,7 +344,7 @@ pub(crate) fn fragment_key(name: &[u8], fetch_id: u64, number: u32) -> Vec<u8> {
     [name, &fetch_id.to_le_bytes(), &number.to_le_bytes()].concat()
 }
 
-/// The full key of a variant.
-pub(crate) fn variant_key(name: &[u8], salt: u64, list: &[u8], value: u64) -> Vec<u8> {
-    [name, &salt.to_le_bytes(), list, &[value as u8]].concat()
+/// The full key of a variant. The list is not in it, so a salt that goes with two lists shows.
+fn variant_key(name: &[u8], salt: u64, value: u64) -> Vec<u8> {
+    [name, &salt.to_le_bytes(), &[value as u8]].concat()
 }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
-use store::{Geometry, Mistake, Move, Sequence, Write, WriteId};
+use store::{Geometry, Marker, Mistake, Move, Sequence, Write, WriteId};
 
 use crate::areas::Areas;
 use crate::check::Waived;
@@ -69,6 +69,8 @@ pub(crate) enum Tag {
 #[derive(Debug)]
 pub(crate) struct Fill {
     pub key: u32,
+    /// Of a variant.
+    pub marker: Option<Marker>,
     /// For the store.
     pub sequence: Sequence,
     /// For the world.

@@ -262,6 +262,11 @@ impl SimulatedStore {
         self.store.set_marker(primary, list, began)
     }
 
+    /// The same marker, with more in its list.
+    pub fn resume_marker(&self, primary: KeyHash, salt: u64, list: &[u8]) -> Option<Marker> {
+        self.store.resume_marker(primary, salt, list)
+    }
+
     /// Invalidates a primary key.
     pub fn invalidate(&self, primary: KeyHash) -> DurabilityHandle {
         self.store.invalidate(primary).handle

@@ -158,6 +158,8 @@ pub struct Version {
     pub content: Content,
     /// Its metadata.
     pub meta: Box<[u8]>,
+    /// Of a variant: the list it was stored under.
+    pub list: Option<Box<[u8]>>,
     /// Where it was written, latest last.
     pub copies: Vec<Copy>,
 }
@@ -171,6 +173,8 @@ pub struct Full {
     pub primary: u32,
     /// Neither variant nor fragment?
     pub plain: bool,
+    /// Of a variant: the salt in its key, and the list of the marker that last led to it.
+    pub salt: Option<(u64, Box<[u8]>)>,
     /// Those that the store took, oldest first.
     pub versions: Vec<VersionNumber>,
 }
@@ -215,6 +219,8 @@ pub struct World {
     pub invalidations: Vec<Invalidation>,
     of_primary: HashMap<u32, Vec<u32>>,
     predicates: Vec<u32>,
+    /// Of each primary the last variant that was taken.
+    newest_variant: HashMap<u32, VersionNumber>,
     not_durable: Vec<VersionNumber>,
 }
 
@@ -230,8 +236,16 @@ impl World {
             key: key.into(),
             primary,
             plain,
+            salt: None,
             versions: Vec::new(),
         });
+        number
+    }
+
+    /// The number of a variant's full key, to which a marker of that salt and list leads.
+    pub fn variant(&mut self, key: &[u8], primary: u32, salt: u64, list: &[u8]) -> FullKey {
+        let number = self.full_key(key, primary, false);
+        self.full_keys[number as usize].salt = Some((salt, list.into()));
         number
     }
 
@@ -255,6 +269,8 @@ impl World {
         tag: u8,
     ) -> VersionNumber {
         let number = self.versions.len() as VersionNumber;
+        let list = &self.full_keys[full_key as usize].salt;
+        let list = list.as_ref().map(|(_, list)| list.clone());
         let mut meta = vec![0; meta_bytes(number)];
         meta[..4].copy_from_slice(&number.to_le_bytes());
         meta[4] = tag;
@@ -268,6 +284,7 @@ impl World {
             forgotten_in: 0,
             content,
             meta: meta.into(),
+            list,
             copies: Vec::new(),
         });
         number
@@ -280,9 +297,18 @@ impl World {
         version.stored_in = Some(self.life);
         version.stored_in_recovery = in_recovery;
         version.present_in = self.life;
-        self.full_keys[version.full_key as usize]
-            .versions
-            .push(number);
+        let full = &mut self.full_keys[version.full_key as usize];
+        full.versions.push(number);
+        if full.salt.is_some() {
+            self.newest_variant.insert(full.primary, number);
+        }
+    }
+
+    /// Was a variant of the same resource taken after this version? It hides what has no variants.
+    pub fn may_be_hidden(&self, number: VersionNumber) -> bool {
+        let full = &self.full_keys[self.versions[number as usize].full_key as usize];
+        let newest = self.newest_variant.get(&full.primary);
+        full.plain && newest.is_some_and(|&variant| variant > number)
     }
 
     /// What the store has of a key was dropped, because it did not verify or could not be read.

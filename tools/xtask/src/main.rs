@@ -88,12 +88,9 @@ impl Task {
     /// Is its own speed part of the result, or what makes it bearable?
     fn measures(&self) -> bool {
         match self {
-            Self::Bench(_)
-            | Self::Sim(_)
-            | Self::Torture(_)
-            | Self::Origin { .. }
-            | Self::IdleClient(_) => true,
+            Self::Bench(_) | Self::Torture(_) | Self::Origin { .. } | Self::IdleClient(_) => true,
             Self::Rivals(command) => command.measures(),
+            Self::Sim(options) => options.measures(),
             _ => false,
         }
     }

@@ -1,10 +1,12 @@
-//! `cargo xtask sim`: the fault simulation of the store, many seeds, on all processors.
+//! `cargo xtask sim`: the fault simulation of the store, many seeds, on all processors. `--proxy`: that of the whole proxy, which is a
+//! program of its own (`proxy-simulation`), so that this one need not be built with a proxy in it.
 //!
 //! Seeds are independent, so each worker takes the next one; the numbers are added up in the end. The first failure ends
 //! it all and is printed with its story and the command that shows it again. `--mistakes` turns it round: for
 //! each deliberate mistake of the store, seeds are run until one fails that passes without it; a mistake that none
 //! notices is the failure.
 
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -12,13 +14,16 @@ use std::time::Instant;
 use clap::Args;
 use simulation::{Failure, Mistake, Named, Report, Waived};
 
-use crate::failure::{Result, fail};
-use crate::interrupt;
+use crate::failure::{During, Result, fail};
 use crate::progress::Progress;
+use crate::{interrupt, workspace};
 
 /// How much, and what.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
+    /// The whole proxy instead of the store alone
+    #[arg(long, conflicts_with_all = ["waive", "watch", "json"])]
+    proxy: bool,
     /// How many seeds
     #[arg(long, default_value_t = 300)]
     seeds: u64,
@@ -31,9 +36,9 @@ pub struct Options {
     /// Steps of a seed
     #[arg(long, default_value_t = 3000)]
     steps: u64,
-    /// Let the store make this mistake
+    /// Let the store, or the proxy, make this mistake
     #[arg(long)]
-    mistake: Option<Named>,
+    mistake: Option<String>,
     /// Each mistake in turn, until a seed notices it
     #[arg(long, conflicts_with_all = ["mistake", "seed"])]
     mistakes: bool,
@@ -52,9 +57,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// What every change must pass: a few hundred seeds, and then each mistake noticed by one of them.
-    pub fn for_every_change() -> [Options; 2] {
+    /// Does this program do the work itself?
+    pub fn measures(&self) -> bool {
+        !self.proxy
+    }
+
+    /// What every change must pass: a few hundred seeds of each, and then each mistake noticed by one of them.
+    pub fn for_every_change() -> [Options; 4] {
         let seeds = Options {
+            proxy: false,
             seeds: 300,
             from: 1,
             seed: None,
@@ -72,7 +83,16 @@ impl Options {
             seeds: 1500,
             ..seeds.clone()
         };
-        [seeds, mistakes]
+        let of_proxy = Options {
+            proxy: true,
+            seeds: 200,
+            ..seeds.clone()
+        };
+        let mistakes_of_proxy = Options {
+            mistakes: true,
+            ..of_proxy.clone()
+        };
+        [seeds, mistakes, of_proxy, mistakes_of_proxy]
     }
 }
 
@@ -85,10 +105,15 @@ struct Outcome {
 
 /// Runs it.
 pub fn run(options: &Options) -> Result<()> {
+    if options.proxy {
+        return run_proxy(options);
+    }
     if options.mistakes {
         return all_mistakes(options);
     }
-    let mistake = options.mistake.map(|named| named.0);
+    let named = options.mistake.as_deref().map(str::parse::<Named>);
+    let mistake = named.transpose().during(|| "--mistake".into())?;
+    let mistake = mistake.map(|named| named.0);
     let outcome = run_seeds(options, mistake, "simulation")?;
     if options.json {
         println!("{}", json(&outcome));
@@ -98,6 +123,37 @@ pub fn run(options: &Options) -> Result<()> {
     match outcome.failure {
         Some(failure) => fail!("{failure}"),
         None => Ok(()),
+    }
+}
+
+/// Has the program that simulates the proxy do it.
+fn run_proxy(options: &Options) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["run", "--quiet", "--package", "proxy-simulation", "--"]);
+    let mut number = |name: &str, number: u64| {
+        command.args([name, &number.to_string()]);
+    };
+    match options.seed {
+        Some(seed) => number("--seed", seed),
+        None => {
+            number("--from", options.from);
+            number("--seeds", options.seeds);
+        }
+    }
+    if let Some(jobs) = options.jobs {
+        number("--jobs", jobs as u64);
+    }
+    if let Some(mistake) = &options.mistake {
+        command.args(["--mistake", mistake]);
+    }
+    if options.mistakes {
+        command.arg("--mistakes");
+    }
+    let status = command.current_dir(workspace::root()).status();
+    match status.during(|| "running cargo".into())?.success() {
+        true => Ok(()),
+        false => fail!("the simulation of the proxy has found something"),
     }
 }
 
@@ -274,10 +330,8 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_on_the_command_line() {
-        assert_eq!(
-            options("--mistake no-mac").mistake,
-            Some(Named(Mistake::NoMac))
-        );
-        assert!(Line::try_parse_from(["sim", "--mistake", "no-idea"]).is_err());
+        assert!(run(&options("--seeds 1 --steps 10 --mistake no-mac")).is_ok());
+        let unknown = run(&options("--seeds 1 --mistake no-idea")).unwrap_err();
+        assert!(unknown.to_string().contains("no-idea"), "{unknown}");
     }
 }

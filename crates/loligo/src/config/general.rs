@@ -23,8 +23,6 @@ use super::values;
 use super::{Found, needs_allow};
 use crate::units::Time;
 
-/// Where clients connect if the user does not say.
-pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
 /// Where the admin interface listens if the user does not say.
 pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3129);
 

@@ -16,12 +16,13 @@ use proxy::plan::{
     Route,
 };
 
-use super::general::{Draft, LISTEN};
+use super::general::Draft;
 use super::needs_allow;
 use super::problem::Problem;
 use super::raw::Block;
 use super::rows::{Row, apply, rows};
 use super::values;
+use super::values::LISTEN;
 
 /// The values of a block.
 #[derive(Default)]

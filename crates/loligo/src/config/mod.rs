@@ -14,6 +14,7 @@
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
 
 pub mod explain;
+pub mod file;
 pub mod general;
 pub mod listeners;
 pub mod machine;

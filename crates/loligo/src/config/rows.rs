@@ -4,14 +4,11 @@
 //! `proxy::plan`, where their fields are ([`numbers`]); for the others `rows!` names a function of `values`. Checking a configuration,
 //! the list of settings that differ in `loligo check`, and the reference all use these rows: a setting is declared in one place.
 
-use std::time::Duration;
-
 use proxy::plan::{Bounds, Setting, Unit};
 
 use super::problem::{Problem, did_you_mean};
 use super::raw::{Given, Value};
-use super::values::number;
-use crate::units::{Size, Time};
+use super::values::{number, show};
 
 /// A setting of `T`: of the whole, of a store, of a listener, of a route, of a rule.
 pub struct Row<T> {
@@ -97,16 +94,6 @@ fn form(bounds: Bounds) -> String {
     };
     let [min, max] = [bounds.min, bounds.max].map(|number| show(bounds, number));
     format!("a {what}, {min} to {max}")
-}
-
-/// A number as a person writes it.
-pub fn show(bounds: Bounds, number: u64) -> String {
-    match bounds.unit {
-        Unit::Bytes => Size(number).to_string(),
-        Unit::Millis => Time(Duration::from_millis(number)).to_string(),
-        Unit::Count => number.to_string(),
-        Unit::Switch => (number != 0).to_string(),
-    }
 }
 
 impl<T> Row<T> {

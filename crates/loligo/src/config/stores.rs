@@ -23,6 +23,7 @@ use super::machine::{Existing, Machine, OnDisk};
 use super::problem::Problem;
 use super::raw::{Block, Given, Raw};
 use super::rows::{Row, apply, numbers, rows, unknown};
+use super::values::StorePath;
 use super::{Found, general, values};
 use crate::units::Size;
 
@@ -34,18 +35,6 @@ pub struct StoreDraft {
     path: StorePath,
     /// Its other settings; its size is `None` where it was not given.
     plan: StorePlan,
-}
-
-/// Where a store is.
-#[derive(Clone, PartialEq, Default, Debug)]
-pub enum StorePath {
-    /// In the user's cache directory.
-    #[default]
-    Default,
-    /// There is none.
-    None,
-    /// Here.
-    At(PathBuf),
 }
 
 /// Settings of one store: of `[store]`, or of each `[[store]]`.

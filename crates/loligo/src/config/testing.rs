@@ -4,9 +4,10 @@
 
 use std::path::Path;
 
+use super::file::parse;
 use super::machine::{Existing, Machine, OnDisk};
 use super::problem::Problem;
-use super::raw::{Raw, parse};
+use super::raw::Raw;
 use super::{Settled, into_plan};
 use crate::cli::Flags;
 

@@ -3,9 +3,10 @@
 use expect_test::{Expect, expect};
 use proxy::plan::{Admin, ClientDirectives, Destinations, Forwarded, Heeds, Listener, Role};
 
-use super::general::{ADMIN, LISTEN, memory_default};
+use super::general::{ADMIN, memory_default};
 use super::raw::Given;
 use super::testing::{complaints, complaints_of, machine, raw, settle};
+use super::values::LISTEN;
 use super::*;
 use crate::cli::Flags;
 

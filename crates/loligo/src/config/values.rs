@@ -1,8 +1,9 @@
 //! How values are read: text, numbers within bounds, addresses, networks, origins. Every error says what to write instead.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use proxy::plan::{
@@ -11,18 +12,40 @@ use proxy::plan::{
 };
 use tracing_subscriber::EnvFilter;
 
-use super::general::LISTEN;
 use super::problem::Place;
 use super::raw::{Given, Value, without_password};
-use super::rows::show;
-use super::stores::StorePath;
-use crate::units::{SIZE_FORM, TIME_FORM, parse_size, parse_time};
+use crate::units::{SIZE_FORM, Size, TIME_FORM, Time, parse_size, parse_time};
+
+/// Where clients connect if the user does not say.
+pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
+
+/// Where a store is.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub enum StorePath {
+    /// In the user's cache directory.
+    #[default]
+    Default,
+    /// There is none.
+    None,
+    /// Here.
+    At(PathBuf),
+}
 
 /// A value, or what is expected.
 type Read<T> = Result<T, String>;
 
 fn expected<T>(what: &str) -> Read<T> {
     Err(format!("expected {what}"))
+}
+
+/// A number as a person writes it.
+pub fn show(bounds: Bounds, number: u64) -> String {
+    match bounds.unit {
+        Unit::Bytes => Size(number).to_string(),
+        Unit::Millis => Time(Duration::from_millis(number)).to_string(),
+        Unit::Count => number.to_string(),
+        Unit::Switch => (number != 0).to_string(),
+    }
 }
 
 /// The value as text.

@@ -88,7 +88,6 @@ fn as_json(store: &ReadStore) -> Value {
                 "keys": log.keys,
                 "matching": log.matching.iter().map(|(kind, n)| (predicate_name(*kind).to_owned(), json!(n)))
                     .collect::<serde_json::Map<_, _>>(),
-                "markers": log.markers,
                 "doubts": log.doubts,
                 "replaced": log.replaced,
             }),
@@ -110,6 +109,7 @@ fn as_json(store: &ReadStore) -> Value {
         "start": {
             "words": recovered.words,
             "records": recovered.records,
+            "markers": store.inspection.figures().markers,
             "scan_bytes": recovered.scan_bytes,
             "empty": recovered.empty,
         },
@@ -191,6 +191,10 @@ fn as_text(store: &ReadStore, path: &str) -> String {
     row("purges", log(store));
     row("regions", journal(store));
     row("a start", recovered.words.clone());
+    let markers = store.inspection.figures().markers;
+    if markers > 0 {
+        row("", format!("{} with variants", show::count(markers, "URL")));
+    }
     if recovered.scan_bytes > 0 {
         row("", format!("{} to scan", show::size(recovered.scan_bytes)));
     }
@@ -244,9 +248,6 @@ fn log(store: &ReadStore) -> String {
         kinds.push(show::count(log.replaced, "replaced object"));
     }
     let mut text = format!("not to come back: {}", kinds.join(", "));
-    if log.markers > 0 {
-        let _ = write!(text, "; {} with variants", show::count(log.markers, "URL"));
-    }
     if !log.whole {
         text.push_str("; a page is missing: what is older than it may count as purged");
     }

@@ -11,6 +11,7 @@
 //!
 //! Not known here: HTTP, text formats.
 
+use crate::clock::Instant;
 use std::{
     array,
     collections::VecDeque,
@@ -18,7 +19,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use profile::Class;

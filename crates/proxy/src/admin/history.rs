@@ -130,7 +130,8 @@ pub struct Columns {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Instant};
+    use crate::clock::Instant;
+    use std::sync::Arc;
 
     use profile::Class;
 

@@ -30,12 +30,12 @@ mod process;
 pub(crate) mod purge;
 mod status;
 
+use crate::clock::Instant;
 use std::{
     cell::{Cell, RefCell},
     net::IpAddr,
     rc::Rc,
     sync::Arc,
-    time::Instant,
 };
 
 use http1::Target;

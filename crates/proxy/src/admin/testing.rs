@@ -1,11 +1,12 @@
 //! A process without workers, for tests.
 
+use crate::clock::Instant;
 use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::sync::watch;

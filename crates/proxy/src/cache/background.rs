@@ -6,12 +6,13 @@
 //!
 //! Not known here: what the work means.
 
+use crate::clock::Instant;
 use std::{
     path::Path,
     rc::Rc,
     sync::{Arc, OnceLock, mpsc},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use device::{Device, Engine, EngineKind};
@@ -56,6 +57,15 @@ struct Signs {
 }
 
 impl WakeUp {
+    /// From now on there is a background thread for these stores.
+    fn expect_signs(&self, stores: &[(Arc<Store>, Arc<Device>)]) {
+        let paths = stores.iter().map(|(_, device)| device.path().to_owned());
+        let _ = self.signs.set(Signs {
+            pulse: Pulse::default(),
+            works: paths.map(StoreWork::of).collect(),
+        });
+    }
+
     /// There is work.
     pub fn ring(&self) {
         self.wake.notify_waiters();
@@ -117,12 +127,7 @@ impl BackgroundThread {
         kind: EngineKind,
         wake_up: Arc<WakeUp>,
     ) -> std::io::Result<(BackgroundThread, oneshot::Receiver<Result<(), String>>)> {
-        let paths = stores.iter().map(|(_, device)| device.path().to_owned());
-        let signs = Signs {
-            pulse: Pulse::default(),
-            works: paths.map(StoreWork::of).collect(),
-        };
-        let _ = wake_up.signs.set(signs);
+        wake_up.expect_signs(&stores);
         let (stop, stopped) = watch::channel(false);
         let (ready, is_ready) = oneshot::channel();
         let (done, closed) = mpsc::channel();
@@ -162,41 +167,62 @@ fn run(
             return Vec::new();
         }
     };
-    runtime.block_on(async move {
-        let kept: Vec<_> = stores.iter().map(|(store, _)| Arc::clone(store)).collect();
-        let mut keeping = Vec::new();
-        for (index, (store, device)) in stores.into_iter().enumerate() {
-            match Engine::new(kind, device) {
-                Ok(engine) => {
-                    engine.start();
-                    let wake_up = Arc::clone(&wake_up);
-                    let stopped = stopped.clone();
-                    keeping.push(tokio::task::spawn_local(keep(
-                        index,
-                        store,
-                        Rc::new(engine),
-                        wake_up,
-                        stopped,
-                    )));
-                }
-                Err(error) => {
-                    let _ = ready.send(Err(error.to_string()));
-                    return Vec::new();
-                }
+    runtime.block_on(keep_all(stores, kind, wake_up, stopped, ready))
+}
+
+/// The background work of all stores as one task, for a simulation.
+#[cfg(feature = "simulation")]
+pub async fn as_task(
+    stores: Vec<(Arc<Store>, Arc<Device>)>,
+    wake_up: Arc<WakeUp>,
+    stopped: watch::Receiver<bool>,
+    ready: oneshot::Sender<Result<(), String>>,
+) -> Vec<Result<(), String>> {
+    wake_up.expect_signs(&stores);
+    keep_all(stores, EngineKind::Auto, wake_up, stopped, ready).await
+}
+
+/// Keeps all stores until they are closed.
+async fn keep_all(
+    stores: Vec<(Arc<Store>, Arc<Device>)>,
+    kind: EngineKind,
+    wake_up: Arc<WakeUp>,
+    stopped: watch::Receiver<bool>,
+    ready: oneshot::Sender<Result<(), String>>,
+) -> Vec<Result<(), String>> {
+    let kept: Vec<_> = stores.iter().map(|(store, _)| Arc::clone(store)).collect();
+    let mut keeping = Vec::new();
+    for (index, (store, device)) in stores.into_iter().enumerate() {
+        match Engine::new(kind, device) {
+            Ok(engine) => {
+                engine.start();
+                let wake_up = Arc::clone(&wake_up);
+                let stopped = stopped.clone();
+                keeping.push(tokio::task::spawn_local(keep(
+                    index,
+                    store,
+                    Rc::new(engine),
+                    wake_up,
+                    stopped,
+                )));
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error.to_string()));
+                return Vec::new();
             }
         }
-        tokio::task::spawn_local(beat(Arc::clone(&wake_up)));
-        let until = Instant::now() + ROOM_MAX;
-        while !kept.iter().all(|store| store.has_room_for(1)) && Instant::now() < until {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        let _ = ready.send(Ok(()));
-        let mut ended = Vec::new();
-        for kept in keeping {
-            ended.push(kept.await.unwrap_or_else(|e| Err(e.to_string())));
-        }
-        ended
-    })
+    }
+    tokio::task::spawn_local(beat(Arc::clone(&wake_up)));
+    let until = Instant::now() + ROOM_MAX;
+    while !kept.iter().all(|store| store.has_room_for(1)) && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let _ = ready.send(Ok(()));
+    let mut ended = Vec::new();
+    for kept in keeping {
+        ended.push(kept.await.unwrap_or_else(|e| Err(e.to_string())));
+    }
+    ended
 }
 
 /// Beats for this thread, even while its operations wait.
@@ -265,6 +291,7 @@ async fn keep(
             }
         }
         tokio::select! {
+            biased;
             () = woken => {}
             () = step.notified() => {}
             () = tokio::time::sleep(next_look(&store)) => {}
@@ -361,6 +388,11 @@ async fn carry_out(store: &Arc<Store>, engine: &Engine, work: Work) {
             // On a thread of its own, while this one keeps the device busy.
             let store = Arc::clone(store);
             let computing = move || store.work_done(work.id, Ok(None), unix_ms());
+            #[cfg(feature = "simulation")]
+            if device::simulated::is_simulated(engine.device()) {
+                computing(); // on this thread: two threads would not repeat exactly
+                return;
+            }
             if let Err(error) = tokio::task::spawn_blocking(computing).await {
                 tracing::error!(%error, "the store's own work has failed");
             }

@@ -13,14 +13,8 @@
 //! limit. A device that is set aside (`watch`) gets no operations: its records count as absent, and nothing is stored
 //! on it.
 
-use std::{
-    cell::Cell,
-    ops::Range,
-    pin::pin,
-    rc::Rc,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use crate::clock::Instant;
+use std::{cell::Cell, ops::Range, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use device::IoFault;
@@ -719,6 +713,7 @@ impl DiskIo {
             }
             let one_done = self.writes.one_done.notified();
             tokio::select! {
+                biased;
                 () = one_done => {}
                 () = self.wake_up.work_done(ROOM_STEP) => {}
             }

@@ -13,7 +13,7 @@ use profile::Class;
 use store::{KeyHash, Sequence};
 
 use crate::{
-    cache::disk::{SwapIn, Unread},
+    cache::disk::{DiskIo, SwapIn, Unread},
     cache::memory::Resident,
     cache::object::Object,
     request::key::{self, variant_key},
@@ -126,31 +126,52 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     if is_foreign(&object) {
         return None;
     }
-    let mut is_sparse = false;
-    match &object.large {
-        Some(large) => {
-            let bytes = 0..object.body_bytes();
-            let fits = disk.fits(wanted.primary, large);
-            is_sparse = fits
-                && !disk
-                    .missing(wanted.primary, &object.key, large, bytes)
-                    .is_empty();
-            // A hole can be filled only if the representation is known for certain.
-            let fillable =
-                object.status == 200 && httpcache::has_strong_validator(&object.fields());
-            if !fits || (is_sparse && !fillable) {
+    let is_sparse = match &object.large {
+        Some(_) => match holes(disk, wanted, &object) {
+            Holes::None => false,
+            Holes::Fillable => true,
+            Holes::Hopeless => {
                 shared.store.of(wanted.primary).forget(hash);
                 return None;
             }
+        },
+        None => {
+            let memory = &shared.memory;
+            memory.promote(&object, |object| shared.may_publish(object, began));
+            false
         }
-        None => shared
-            .memory
-            .promote(&object, |object| shared.may_publish(object, began)),
-    }
+    };
     Some(Found {
         stored: Stored::Disk(Box::new(object)),
         swap_in,
         began,
         is_sparse,
     })
+}
+
+/// What a large object lacks.
+enum Holes {
+    /// Nothing.
+    None,
+    /// Fragments that can be fetched again.
+    Fillable,
+    /// Fragments, and nothing tells whether the origin still has the same representation. Or it is cut as no store here cuts.
+    Hopeless,
+}
+
+fn holes(disk: &DiskIo, wanted: &Wanted, object: &Object) -> Holes {
+    let Some(large) = &object.large else {
+        return Holes::None;
+    };
+    if !disk.fits(wanted.primary, large) {
+        return Holes::Hopeless;
+    }
+    let bytes = 0..object.body_bytes();
+    let missing = disk.missing(wanted.primary, &object.key, large, bytes);
+    let is_certain = || object.status == 200 && httpcache::has_strong_validator(&object.fields());
+    match missing.is_empty() {
+        true => Holes::None,
+        false if is_certain() => Holes::Fillable,
+        false => Holes::Hopeless,
+    }
 }

@@ -37,10 +37,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::clock::Instant;
 use bytes::Bytes;
 use device::{Engine, IoFault, Latency};
 use tokio::sync::{Notify, oneshot};
-use tokio::time::Instant;
 
 use crate::cache::elevator::{Ask, Elevator, Window};
 use crate::plan::{LazyMode, Storing};

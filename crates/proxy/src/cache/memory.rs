@@ -14,12 +14,10 @@
 //!
 //! Not known here: freshness, HTTP, the disk.
 
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Instant,
+use crate::clock::Instant;
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use bytes::Bytes;

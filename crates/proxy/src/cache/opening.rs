@@ -357,7 +357,7 @@ pub fn without_device() -> Result<Arc<Set>, StoreError> {
 
 fn identity(previous: Option<&Superblock>) -> Result<Identity, StoreError> {
     let mut random = [0; Identity::RANDOM_BYTES];
-    getrandom::fill(&mut random).map_err(StoreError::Random)?;
+    crate::chance::fill(&mut random).map_err(StoreError::Random)?;
     let identity = Identity::new(random);
     Ok(match previous {
         Some(previous) => identity.after(previous),
@@ -367,11 +367,11 @@ fn identity(previous: Option<&Superblock>) -> Result<Identity, StoreError> {
 
 fn fresh_numbers() -> Result<SetNumbers, StoreError> {
     let mut uuid = [0; 16];
-    getrandom::fill(&mut uuid).map_err(StoreError::Random)?;
+    crate::chance::fill(&mut uuid).map_err(StoreError::Random)?;
     Ok(SetNumbers {
         uuid,
         generation: 1,
-        hash_seed: getrandom::u64().map_err(StoreError::Random)?,
+        hash_seed: crate::chance::u64().map_err(StoreError::Random)?,
     })
 }
 

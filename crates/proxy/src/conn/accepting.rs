@@ -16,14 +16,14 @@
 
 use std::{
     io,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener},
     sync::{Arc, atomic::Ordering},
 };
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::mpsc;
 
-use crate::record::metrics::Counters;
+use crate::{record::metrics::Counters, socket::Detached};
 
 /// Connections the kernel may hold for us, each socket.
 const BACKLOG: i32 = 4096;
@@ -37,7 +37,7 @@ pub struct Dealt {
     /// Index of the listener it came in by.
     pub listener: usize,
     /// The socket, non-blocking.
-    pub stream: TcpStream,
+    pub stream: Detached,
     /// The client's address.
     pub peer: SocketAddr,
 }
@@ -118,6 +118,8 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<Socket> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket;
+    use std::net::TcpStream;
 
     fn counters(open: &[u64]) -> Vec<Arc<Counters>> {
         let of = |&open: &u64| {
@@ -153,16 +155,18 @@ mod tests {
         assert_eq!(alone.other_than(0, &counters(&[5])), None);
     }
 
-    #[test]
-    fn what_waits_in_a_channel_counts_and_a_full_one_gives_back() {
+    #[tokio::test]
+    async fn what_waits_in_a_channel_counts_and_a_full_one_gives_back() {
         let (dealers, mut receivers) = Dealers::new(2);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let dealt = || {
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            stream.set_nonblocking(true).unwrap();
             let peer = stream.local_addr().unwrap();
+            let stream = socket::of(tokio::net::TcpStream::from_std(stream).unwrap());
             Dealt {
                 listener: 0,
-                stream,
+                stream: socket::detach(stream).unwrap(),
                 peer,
             }
         };

@@ -8,6 +8,7 @@
 //! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`crate::conn::heads`]), idle
 //! time, time without progress in writing.
 
+use crate::clock::Instant;
 use std::{
     future::poll_fn,
     io,
@@ -16,16 +17,13 @@ use std::{
     rc::Rc,
     sync::atomic::{AtomicU64, Ordering},
     task::{Poll, ready},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::{Buf, BytesMut};
 use http1::{Framing, Reject, Scratch, parse_request};
 use message::Version;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     conn::fast::{self, Fast, OnDisk, Sent, Unsent},
@@ -38,6 +36,7 @@ use crate::{
     request::body::RequestBody,
     request::exchange::{Exchange, Incoming, Notes},
     request::handle,
+    socket::{self, Socket},
     state::{ConnectionCount, READ_BYTES, Worker},
 };
 
@@ -104,7 +103,7 @@ pub fn admit(
 pub async fn serve(
     worker: Rc<Worker>,
     listener: Rc<ListenerState>,
-    stream: TcpStream,
+    stream: Socket,
     peer: SocketAddr,
     _count: ConnectionCount,
 ) {
@@ -114,8 +113,7 @@ pub async fn serve(
             Turn::Request(incoming) => {
                 let after = Box::pin(long_way(&worker, &mut conn, *incoming)).await;
                 if after == After::Abort || conn.pace.is_cut {
-                    let zero = Some(Duration::ZERO);
-                    let _ = socket2::SockRef::from(&conn.stream).set_linger(zero);
+                    socket::reset_when_closed(&conn.stream);
                     return;
                 }
                 if after == After::Close || worker.shared.is_draining() {

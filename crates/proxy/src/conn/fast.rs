@@ -8,7 +8,8 @@
 //! [`from_disk`] reads, verifies and sends it. An object that is large or not fresh goes on to the long way
 //! together with the request: nothing is parsed or read again.
 
-use std::{io::ErrorKind, io::IoSlice, rc::Rc, time::Instant};
+use crate::clock::Instant;
+use std::{io::ErrorKind, io::IoSlice, rc::Rc};
 
 use bytes::Bytes;
 use http1::{Framing, RequestView};

@@ -13,6 +13,7 @@
 //!
 //! Not known here: connections, and the answers to heads that are given up.
 
+use crate::clock::Instant;
 use std::{
     cell::RefCell,
     rc::Rc,
@@ -21,7 +22,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Waker},
-    time::Instant,
 };
 
 /// The budget of the process.

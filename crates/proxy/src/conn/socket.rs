@@ -2,19 +2,11 @@
 //!
 //! Not known here: messages.
 
-use std::{
-    io::IoSlice,
-    net::SocketAddr,
-    pin::pin,
-    rc::Rc,
-    time::{Duration, Instant},
-};
+use crate::clock::Instant;
+use std::{io::IoSlice, net::SocketAddr, pin::pin, rc::Rc, time::Duration};
 
 use bytes::BytesMut;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     conn::heads::Kept,
@@ -22,13 +14,14 @@ use crate::{
     deadline::{Deadlines, Elapsed, Watch},
     listener::ListenerState,
     record::metrics,
+    socket::{self, Socket},
     state::Worker,
 };
 
 /// A client connection.
 pub struct Conn {
     /// The socket.
-    pub stream: TcpStream,
+    pub stream: Socket,
     /// The client's address.
     pub peer: SocketAddr,
     /// The listener that took it.
@@ -50,7 +43,7 @@ impl Conn {
     pub fn new(
         worker: &Worker,
         listener: Rc<ListenerState>,
-        stream: TcpStream,
+        stream: Socket,
         peer: SocketAddr,
     ) -> Conn {
         Conn {
@@ -117,7 +110,7 @@ impl Conn {
             let written = self.watch.limit(slice, pin!(write)).await;
             self.pace.wait(slice_began.elapsed());
             if written.is_err() || self.pace.unasked >= ASK_EVERY {
-                let untaken = device::unacknowledged_bytes(&self.stream).unwrap_or_default();
+                let untaken = socket::untaken_bytes(&self.stream);
                 self.pace.ask(untaken, rate_min);
             }
             match written {
@@ -130,7 +123,7 @@ impl Conn {
                     self.pace.is_cut = true;
                     metrics::add(&worker.counters.client_connections_slow, 1);
                     // What it has not taken is not left to the kernel, which would keep it for a long time.
-                    let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+                    socket::reset_when_closed(&self.stream);
                     return Wrote::Gone;
                 }
                 Err(_) if at_most.is_some_and(|most| began.elapsed() >= most) => {

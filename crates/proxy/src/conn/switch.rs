@@ -3,7 +3,8 @@
 //! After the answer that says so, bytes are moved both ways as they come ([`crate::conn::tunnel`]), until both
 //! sides have ended, nothing moved for `timeouts.tunnel-idle`, or the proxy stops.
 
-use std::{rc::Rc, time::Instant};
+use crate::clock::Instant;
+use std::rc::Rc;
 
 use bytes::BytesMut;
 use fields::Fields;

@@ -2,7 +2,7 @@
 //!
 //! Not known here: whether the request may have it.
 
-use std::time::Instant;
+use crate::clock::Instant;
 
 use fields::Fields;
 use httpcache::{ByteRange, Span as Part};
@@ -15,6 +15,7 @@ use crate::{
     deliver::stored,
     fetch::flight::FlightReader,
     fetch::response::Response,
+    fetch::share,
     reply::{After, Length, ReplyHead},
     request::exchange::{Exchange, Said},
     request::wanted::Wanted,
@@ -31,7 +32,7 @@ pub async fn response(
     class: Class,
     cache_status: Vec<u8>,
 ) -> Option<After> {
-    if response.status == 200 {
+    if response.status == 200 && share::is_conditional(&wanted.request) {
         let object = head_of(response);
         if stored::is_not_modified(&wanted.request, &object) {
             // The fetch goes on for the cache.

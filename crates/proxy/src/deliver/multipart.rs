@@ -11,15 +11,13 @@
 //! Not known here: which parts (`httpcache` decides and limits them), where the bytes are.
 //! Source: RFC 9110 §14.6, §15.3.7.2; RFC 2046 §5.1.1.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicU64, Ordering},
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{ops::Range, sync::atomic::AtomicU64};
 
 use bytes::Bytes;
 use httpcache::Span;
 use store::KeyHasher;
+
+use crate::{chance, clock};
 
 /// Makes each boundary another one.
 static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -86,11 +84,8 @@ impl Multipart {
 }
 
 fn boundary(hasher: &KeyHasher) -> String {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let mut seed = now.as_nanos().to_le_bytes().to_vec();
-    seed.extend_from_slice(&COUNT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+    let mut seed = clock::unix().as_nanos().to_le_bytes().to_vec();
+    seed.extend_from_slice(&chance::count(&COUNT).to_le_bytes());
     let one = hasher.hash(&seed).0;
     seed.push(0);
     let two = hasher.hash(&seed).0;

@@ -4,7 +4,7 @@
 //!
 //! Not known here: whether it may be served.
 
-use std::time::Instant;
+use crate::clock::Instant;
 
 use bytes::Bytes;
 use fields::Fields;

@@ -20,6 +20,7 @@
 
 mod table;
 
+use crate::clock::Instant;
 use std::{
     collections::VecDeque,
     future::poll_fn,
@@ -28,7 +29,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Poll, Waker},
-    time::Instant,
 };
 
 use bytes::Bytes;

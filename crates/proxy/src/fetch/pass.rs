@@ -7,11 +7,9 @@
 //! After an unsafe method that succeeded, what is stored under its URI (and under Location and Content-Location of
 //! the same origin) is invalidated, before the client sees the answer (RFC 9111 §4.4).
 
-use std::{
-    pin::pin,
-    rc::Rc,
-    time::{Duration, Instant},
-};
+use crate::clock::Instant;
+use crate::mistakes::{Mistake, makes};
+use std::{pin::pin, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;
@@ -124,7 +122,9 @@ async fn invalidate(
     wanted: &Wanted,
     response: &ResponseHead,
 ) {
-    if !httpcache::invalidates(&wanted.head.method, response.status) {
+    if !httpcache::invalidates(&wanted.head.method, response.status)
+        || makes(Mistake::KeepAfterUnsafe)
+    {
         return;
     }
     let shared = &worker.shared;

@@ -5,13 +5,14 @@
 //!
 //! Not known here: bodies, readers.
 
-use std::{rc::Rc, sync::Arc};
+use crate::mistakes::{Mistake, makes};
+use std::sync::Arc;
 
 use fields::Fields;
 use http1::{Framing, ResponseHead};
 use httpcache::{NotStorable, Request, Standing, UnixMillis};
 use message::{Version, reason_phrase};
-use store::{KeyHash, Sequence};
+use store::Sequence;
 
 use crate::{
     cache::object::Object,
@@ -90,6 +91,9 @@ pub fn response(
         // Nobody can tell whether such a body is complete.
         storable = Err(NotStorable::CloseDelimited);
     }
+    if makes(Mistake::StorePrivate) && head.status == 200 && head.framing != Framing::UntilClose {
+        storable = Ok(());
+    }
     if !decision.stores && storable.is_ok() {
         storable = Err(NotStorable::Rule);
     }
@@ -102,7 +106,7 @@ pub fn response(
     fields.remove(b"age");
     let mut withheld = Vec::new();
     httpcache::take_withheld(&mut fields).write_to(&mut withheld);
-    if storable.is_ok() && !rules.store_set_cookie {
+    if storable.is_ok() && !rules.store_set_cookie && !makes(Mistake::KeepCookies) {
         httpcache::take_cookies(&mut fields).write_to(&mut withheld);
     }
     let mut wire = Vec::with_capacity(512);
@@ -197,17 +201,47 @@ pub fn freshened(
     (object, decision)
 }
 
-/// Puts a freshened object where the stale one was. False when it may no longer be stored.
-pub fn publish_freshened(
-    worker: &Rc<Worker>,
-    primary: KeyHash,
+/// What the origin has confirmed of a stored response.
+pub struct Confirmed {
+    /// The response, freshened.
+    pub object: Object,
+    /// What the operator's rules say of it.
+    pub decision: Decision,
+    /// May it still be stored? Then it is where the stale one was.
+    pub is_kept: bool,
+}
+
+/// Freshens a stored response, and puts it where the stale one was. `began`: the invalidation sequence before the origin was asked.
+pub fn confirmed(
+    worker: &Worker,
+    fetch_request: &FetchRequest,
+    stale: &Object,
+    update: (&Fields, Version),
+    asked_at: UnixMillis,
     began: Sequence,
+) -> Confirmed {
+    let (object, decision) = freshened(worker, fetch_request.asker(), stale, update, asked_at);
+    let is_kept = is_kept(worker, fetch_request, stale, &object, &decision);
+    if is_kept {
+        // What was purged since the stale object was looked up does not come back.
+        let began = began.min(fetch_request.stale_began);
+        republish(worker, &object, began);
+    }
+    Confirmed {
+        object,
+        decision,
+        is_kept,
+    }
+}
+
+/// May a freshened object be stored? If not for anybody, the stale one goes too.
+fn is_kept(
+    worker: &Worker,
     fetch_request: &FetchRequest,
     stale: &Object,
     fresh: &Object,
     decision: &Decision,
 ) -> bool {
-    let shared = &worker.shared;
     let fields = fresh.fields();
     let request = Request {
         method: "GET",
@@ -226,12 +260,9 @@ pub fn publish_freshened(
     let fits = fresh.body_bytes() <= decision.object_bytes_max;
     if storable.is_err() || !decision.stores || !fits || !same_vary {
         //= rfc9111 §4.3.4   a 304 that restricts reuse (no-store, private) ends it; one that changes Vary moves it
-        let _ = shared.invalidate(primary);
+        let _ = worker.shared.invalidate(fresh.primary);
         return false;
     }
-    // What was purged since the stale object was looked up does not come back.
-    let began = began.min(fetch_request.stale_began);
-    republish(worker, fresh, began);
     true
 }
 

@@ -12,7 +12,9 @@
 //! Limits: a request joins [`JOINS_MAX`] times; a reload waits for the fetch before it, not for ever (`task`).
 //! Not known here: what is stored, what becomes of the answer (`exchange`).
 
-use std::{rc::Rc, sync::Arc, time::Instant};
+use crate::clock::Instant;
+use crate::mistakes::{Mistake, makes};
+use std::{rc::Rc, sync::Arc};
 
 use fields::Fields;
 use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, judge, may_share_as};
@@ -314,6 +316,9 @@ pub fn may_have(
     directives: &RequestDirectives,
     first_event: &FirstEvent,
 ) -> bool {
+    if makes(Mistake::ShareAnything) && !matches!(first_event, FirstEvent::Failed(_)) {
+        return true;
+    }
     let waiter = Request {
         method: &wanted.head.method,
         fields: &wanted.request,
@@ -330,54 +335,44 @@ pub fn may_have(
         directives,
         list: list.as_ref(),
     };
-    match first_event {
-        FirstEvent::Response(response) => {
-            if response.storable.is_err() || wanted.is_foreign(&response.standing) {
-                return false;
-            }
-            let leader = Request {
-                method: "GET",
-                fields: &response.asked_with,
-            };
-            let answer = httpcache::Response {
-                status: response.status,
-                fields: &response.fields,
-            };
-            may_share_as(
-                &leader,
-                &waiter,
-                &answer,
-                &response.standing,
-                now,
-                &rules(&response.decision.rules),
-                &terms,
-            )
-        }
+    let stored_fields;
+    let (is_storable, asked_with, status, fields, standing, its_rules) = match first_event {
+        FirstEvent::Response(response) => (
+            response.storable.is_ok(),
+            &response.asked_with,
+            response.status,
+            &response.fields,
+            &response.standing,
+            &response.decision.rules,
+        ),
         FirstEvent::Validated(validated) => {
-            if !validated.storable || wanted.is_foreign(&validated.object.standing) {
-                return false;
-            }
-            let leader = Request {
-                method: "GET",
-                fields: &validated.asked_with,
-            };
-            let fields = validated.object.fields();
-            let answer = httpcache::Response {
-                status: validated.object.status,
-                fields: &fields,
-            };
-            let standing = &validated.object.standing;
-            may_share_as(
-                &leader,
-                &waiter,
-                &answer,
-                standing,
-                now,
-                &rules(&validated.rules),
-                &terms,
+            stored_fields = validated.object.fields();
+            (
+                validated.storable,
+                &validated.asked_with,
+                validated.object.status,
+                &stored_fields,
+                &validated.object.standing,
+                &validated.rules,
             )
         }
         // The same failure would await it; but it may have a stale object of its own, so it gets the first event.
-        FirstEvent::Failed(_) => true,
-    }
+        FirstEvent::Failed(_) => return true,
+    };
+    let leader = Request {
+        method: "GET",
+        fields: asked_with,
+    };
+    let answer = httpcache::Response { status, fields };
+    is_storable
+        && !wanted.is_foreign(standing)
+        && may_share_as(
+            &leader,
+            &waiter,
+            &answer,
+            standing,
+            now,
+            &rules(its_rules),
+            &terms,
+        )
 }

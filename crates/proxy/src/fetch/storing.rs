@@ -6,17 +6,13 @@
 
 use std::{
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{SystemTime, UNIX_EPOCH},
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use bytes::Bytes;
 use fields::Fields;
 use httpcache::VaryList;
-use store::{Fragment, KeyHash, Sequence};
+use store::{Fragment, KeyHash, Marker, Sequence};
 
 use crate::{
     cache::object::{self, Large, Object},
@@ -415,14 +411,14 @@ pub fn place(
                     let store = &shared.store;
                     store.resume_marker(primary, present.salt, &bytes)
                 });
-            resumed.or_else(|| shared.store.set_marker(primary, &bytes, began))?
+            resumed.or_else(|| set_marker(shared, primary, &bytes, began))?
         }
         // No Vary, but there are variants already: with an empty list this becomes the only variant of its tag.
         None if present.is_some()
             || fetch_request.is_contested
             || !fetch_request.extras.is_empty() =>
         {
-            shared.store.set_marker(primary, b"", began)?
+            set_marker(shared, primary, b"", began)?
         }
         None => {
             return Some(Place {
@@ -449,12 +445,28 @@ pub fn place(
     })
 }
 
+/// As the store's; says once when there are too many lists.
+fn set_marker(
+    shared: &crate::state::Shared,
+    primary: KeyHash,
+    list: &[u8],
+    began: Sequence,
+) -> Option<Marker> {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    let store = shared.store.of(primary);
+    let marker = store.set_marker(primary, list, began);
+    if marker.is_none() && store.lists_refused() > 0 {
+        SAID.call_once(|| {
+            tracing::warn!(
+                "too many different Vary fields are in use: answers with one more are not stored \
+                 (lists_refused counts them)"
+            );
+        });
+    }
+    marker
+}
+
 /// A new id: the start time in the upper bits, a counter in the lower, so that no restart repeats one.
 pub fn next_fetch_id() -> u64 {
-    let count = FETCH_ID.fetch_add(1, Ordering::Relaxed);
-    let start = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_millis() as u64;
-    (start << 22) ^ count
+    (crate::clock::unix_ms() << 22) ^ crate::chance::count(&FETCH_ID)
 }

@@ -2,10 +2,11 @@
 //!
 //! A beat is one store to memory, so watching (`watch`, the admin interface) costs the workers nothing.
 
+use crate::clock::Instant;
 use std::{
     path::PathBuf,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// When a thread last moved.

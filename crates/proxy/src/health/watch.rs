@@ -15,13 +15,14 @@
 //! Limits: [`PROBES_MAX`] probes of a device at a time. A device is found to be silent up to [`STEP`] late. Only
 //! reads are watched; the store's limits hold up writes.
 
+use crate::clock::Instant;
 use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use device::Device;
@@ -199,6 +200,14 @@ impl Watched {
         let (device, nth) = (Arc::clone(&self.device), self.probes);
         let probing = Arc::clone(&self.probing);
         probing.fetch_add(1, Relaxed);
+        #[cfg(feature = "simulation")]
+        if device::simulated::is_simulated(&device) {
+            tokio::task::spawn_local(async move {
+                device::simulated::probe(&device, nth).await;
+                probing.fetch_sub(1, Relaxed);
+            });
+            return;
+        }
         let probe = move || {
             device.probe(nth);
             probing.fetch_sub(1, Relaxed);

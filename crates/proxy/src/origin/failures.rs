@@ -9,11 +9,12 @@
 //!
 //! Limits: [`FAILURES_MAX`] destinations a worker; while all are recent, further ones are not remembered.
 
+use crate::clock::Instant;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::inward::{Machine, permitted};
 use super::{ConnectError, Destination};

@@ -16,19 +16,19 @@
 //!
 //! Not known here: HTTP. The caller knows whether the last answer was complete.
 
+use crate::clock::Instant;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use crate::access::Forbidden;
+use crate::socket::Socket;
 
 mod connect;
 mod dns;
@@ -97,15 +97,15 @@ impl fmt::Display for Destination {
 #[derive(Debug)]
 pub enum Stream {
     /// Plain TCP.
-    Tcp(TcpStream),
+    Tcp(Socket),
     /// TLS over TCP.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Socket>>),
 }
 
 impl Stream {
     #[cfg(test)]
     /// The socket underneath.
-    pub fn tcp(&self) -> &TcpStream {
+    pub fn tcp(&self) -> &Socket {
         match self {
             Self::Tcp(tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,

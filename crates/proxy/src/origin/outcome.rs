@@ -1,6 +1,7 @@
 //! What came of asking an origin: when things happened, or why there is no answer.
 
-use std::{io, time::Instant};
+use crate::clock::Instant;
+use std::io;
 
 use http1::Reject;
 

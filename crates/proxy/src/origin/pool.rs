@@ -23,11 +23,13 @@
 //! Idle times are counted in calls of `sweep`, one a second, so that a checkout reads no clock. Not known here: how
 //! connections are made (`connect`), whether an answer was complete (the caller).
 
+use crate::clock::Instant;
+use crate::mistakes::{Mistake, makes};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -150,7 +152,7 @@ impl Lease {
 
     /// May a request under these rules use the connection, which may have been opened for another listener?
     pub(super) fn is_permitted(&self, access: &Destinations) -> bool {
-        access.check_pooled(self.peer, self.is_inward).is_ok()
+        makes(Mistake::PermitPooled) || access.check_pooled(self.peer, self.is_inward).is_ok()
     }
 
     /// Has it carried a request before? Then the origin may have closed it unnoticed, and a request that fails
@@ -331,7 +333,7 @@ impl Pool {
         self.0.state.borrow().in_use
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     /// Requests waiting for a connection.
     pub fn waiting(&self) -> usize {
         self.0.state.borrow().waiting

@@ -10,10 +10,10 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use crate::socket::Socket;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -36,7 +36,7 @@ impl Tls {
         Self::new(true, and)
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     /// Trusts these certificates only.
     pub fn only(own: Vec<CertificateDer<'static>>) -> Self {
         Self::new(false, own)
@@ -78,8 +78,8 @@ impl Tls {
     pub(super) async fn handshake(
         &self,
         host: &str,
-        tcp: TcpStream,
-    ) -> Result<Box<TlsStream<TcpStream>>, ConnectError> {
+        tcp: Socket,
+    ) -> Result<Box<TlsStream<Socket>>, ConnectError> {
         // A name's final dot is no part of the name on the certificate (RFC 6066 §3).
         let name = host.strip_suffix('.').unwrap_or(host);
         let name = ServerName::try_from(name.to_owned()).map_err(|_| {
@@ -189,7 +189,7 @@ mod tests {
     use rustls::pki_types::PrivateKeyDer;
     use std::time::Duration;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio_rustls::TlsAcceptor;
 
     /// An https origin on loopback with a certificate for `name`, and the roots that trust it.

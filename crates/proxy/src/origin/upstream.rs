@@ -9,12 +9,12 @@
 //!
 //! Not known here: caching, clients.
 
+use crate::clock::Instant;
 use std::{
     future::poll_fn,
     io,
     pin::{Pin, pin},
     task::Poll,
-    time::Instant,
 };
 
 use bytes::{Buf, Bytes, BytesMut};

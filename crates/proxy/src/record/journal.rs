@@ -5,6 +5,7 @@
 //! not keep up, records are dropped and counted, and requests never wait for a log. The same thread counts the most
 //! requested hosts and URLs (`top`), if wanted.
 
+use crate::clock::Instant;
 use std::{
     fmt,
     fs::{File, OpenOptions},
@@ -17,7 +18,6 @@ use std::{
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread::{self, JoinHandle},
-    time::Instant,
 };
 
 use profile::{

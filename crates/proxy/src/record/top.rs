@@ -9,9 +9,10 @@
 //! The journal thread feeds it with the entries of the access log, if wanted. Limits: [`HOSTS_MAX`], [`URLS_MAX`],
 //! [`NAME_BYTES_MAX`].
 
+use crate::clock::Instant;
 use std::{
     collections::{BTreeSet, HashMap},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use profile::access::Entry;

@@ -142,8 +142,10 @@ impl<'c> H1<'c> {
     }
 
     pub(super) fn lead(&mut self, bytes: &[u8]) {
-        self.count_down(bytes.len());
-        self.pending.extend_from_slice(bytes);
+        if self.ending != Ending::NoBody {
+            self.count_down(bytes.len());
+            self.pending.extend_from_slice(bytes);
+        }
     }
 
     pub(super) async fn piece(&mut self, piece: Bytes) -> Result<(), Gone> {

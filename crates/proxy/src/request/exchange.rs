@@ -13,7 +13,8 @@
 //!
 //! Not known here: what is answered.
 
-use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Instant};
+use crate::clock::Instant;
+use std::{net::SocketAddr, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use fields::Fields;

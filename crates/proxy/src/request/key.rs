@@ -30,6 +30,7 @@
 //!
 //! Not known here: the origin of a URI's parts (`target`), the values of a variant (`httpcache::vary`).
 
+use crate::mistakes::{Mistake, makes};
 use std::collections::BTreeSet;
 
 use fields::Fields;
@@ -108,7 +109,9 @@ pub fn variant_key(
     key.extend_from_slice(resource);
     key.push(b'\n');
     key.extend_from_slice(&salt.to_le_bytes());
-    if let Some(list) = VaryList::from_bytes(list) {
+    if let Some(list) = VaryList::from_bytes(list)
+        && !makes(Mistake::OneVariant)
+    {
         httpcache::vary_key(&list, request, &mut key);
     }
     key.extend_from_slice(extras);

@@ -15,48 +15,13 @@ use http1::{Fault, Reject, Target};
 use message::{Authority, Named, Scheme};
 
 use crate::{
-    listener::ListenerState,
+    listener::{ListenerState, RouteState},
     origin::Destination,
-    plan::{Role, Route},
-    request::key::{KEY_PREFIX, route_tags},
+    plan::Role,
+    request::key::KEY_PREFIX,
     request::ports,
     request::rulebook::{Rulebook, Ruled, Shape},
 };
-
-/// A route, with the values that every request needs.
-#[derive(Clone)]
-pub struct RouteState {
-    /// As configured.
-    pub route: Route,
-    /// The origin.
-    pub destination: Destination,
-    /// Host to send if the client's is not passed on.
-    pub authority: Rc<str>,
-    /// Its number among the listener's routes.
-    pub number: usize,
-    /// The origin's name in logs.
-    pub origin: Box<str>,
-    /// The tags of its resources under the origin's name, and under the client's host.
-    tags: [Vec<u8>; 2],
-}
-
-impl RouteState {
-    /// Prepares a configured route.
-    pub fn new((number, route): (usize, &Route)) -> RouteState {
-        RouteState {
-            number,
-            origin: route.origin.to_string().into(),
-            destination: Destination {
-                tls: route.origin.tls,
-                host: route.origin.host.as_str().into(),
-                port: route.origin.port,
-            },
-            authority: route.origin.authority().into(),
-            tags: route_tags(&route.origin),
-            route: route.clone(),
-        }
-    }
-}
 
 /// Why a request names no resource here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

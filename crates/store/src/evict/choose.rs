@@ -171,9 +171,14 @@ impl Store {
                     return 0;
                 }
                 hand.end_sweep();
+                hand.aging.sweep_ends(self.sequence());
                 self.hand_at.store(hand.next_chunk().0, Ordering::Relaxed);
                 self.look_ahead();
                 break;
+            }
+            if at == 0 {
+                let sweeps = hand.grid.regions.div_ceil(hand.grid.stretch_regions);
+                hand.aging.sweep_begins(self.all_opened_after(), sweeps);
             }
             let mut shard = self.shard(at / segments);
             let mut left = crate::lock(&self.left);
@@ -181,6 +186,9 @@ impl Store {
             let spared = &mut sweep.spared;
             let swept = shard.sweep_segment(at % segments, stretch, spares, spared, leaves);
             drop(left);
+            if hand.aging.is_passing() {
+                shard.index.age_markers(at % segments, |_| ());
+            }
             drop(shard);
             self.counters.evictions.add(swept.records);
             self.counters.evicted_chunks.add(swept.chunks);

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | replaced | (not at all: its successor has the same name) |
 //! | swept | its region is noted |
-//! | otherwise: invalidated, not readable, its write failed, weeded, its marker had to make room | every region was opened since |
+//! | a marker that has aged | (not at all: of its variants nothing is left on the disk) |
+//! | otherwise: invalidated, not readable, its write failed, weeded; a marker that had to make room | every region was opened since |
 //!
 //! A record is remembered by its *name*: the bits of its key's hash that the index knows. Two keys with one name
 //! count as one, as in the index. Invalidated records are remembered too, because the log has the key that was asked
@@ -31,7 +32,7 @@ use std::collections::BTreeSet;
 const NAMES_MAX: usize = 1 << 16;
 
 /// The bits of a hash that the index knows.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Name(u64);
 
 impl Name {
@@ -141,9 +142,12 @@ impl Store {
         Name::new(number * segments + segment, Short::of(hash))
     }
 
-    /// A record has left the index, or a marker its table, and its bytes may be found after a crash.
+    /// A record or a marker has left the index, and its bytes, or those of variants, may be found after a crash.
     pub(crate) fn has_left(&self, hash: KeyHash) {
-        let name = self.name_of(hash);
+        self.name_has_left(self.name_of(hash));
+    }
+
+    pub(crate) fn name_has_left(&self, name: Name) {
         crate::lock(&self.left).add(name, self.sequence());
     }
 

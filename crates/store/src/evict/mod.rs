@@ -1,5 +1,6 @@
 //! Making room: which records and regions go, and which are spared, kept or moved.
 
+pub mod aging;
 pub mod choose;
 pub mod left;
 pub mod moves;

@@ -19,6 +19,7 @@
 //! Not known here: the index, the journal, time.
 //! Source: paper 002 (stream of writes), and log-structured caches since; chosen by measurement, see docs/decisions.
 
+use crate::evict::aging::Aging;
 use crate::geometry::Geometry;
 use crate::index::key::KeyHash;
 use crate::recover::journal;
@@ -128,6 +129,8 @@ pub struct Hand {
     /// The first region of the present or next stretch.
     at: u32,
     pub(crate) sweep: Option<Sweep>,
+    /// Boxed for the size of `Room`.
+    pub(crate) aging: Box<Aging>,
     swept: VecDeque<u32>,
     noting: Vec<u32>,
     ready: VecDeque<u32>,
@@ -150,6 +153,7 @@ impl Hand {
             grid,
             at: at % grid.regions,
             sweep: None,
+            aging: Box::default(),
             swept: VecDeque::new(),
             noting: Vec::new(),
             ready: VecDeque::new(),

@@ -10,7 +10,17 @@
 //! | 1 | doubted | its origin is to be asked before it counts as fresh again: a soft purge met it |
 //! | 0 | uses | reads since the hand came by, at most 1 |
 //!
-//! An empty slot is the number 0.
+//! An empty slot is the number 0. A word whose length code is 0 and whose lowest bit is set is a *marker*: a resource with variants
+//! (`marker`). It takes no space on the disk.
+//!
+//! | bits | field of a marker | |
+//! |---|---|---|
+//! | 48..64 | generation | the lower part of its salt |
+//! | 32..48 | list | the number of its list in the shard's table (`lists`) |
+//! | 24..32 | length code | 0 |
+//! | 3..24 | the table's, as above | |
+//! | 1..3 | age | passes since it was last used, see `Aging` |
+//! | 0 | 1 | so that it is no empty slot |
 //!
 //! A length takes eight bits because records are padded to one of 255 lengths: every length up to 32 chunks, then
 //! sixteen steps an octave. Padding is less than a sixteenth of what is written. The code 0 is taken by the empty
@@ -95,7 +105,26 @@ pub(crate) const fn encodable_chunks(chunks: u32) -> Option<u32> {
     }
 }
 
-/// A record in the index. The table's part of it (remainder, second) is 0 outside the table.
+const GENERATION_SHIFT: u32 = 48;
+const AGE_SHIFT: u32 = 1;
+/// What a marker's word has below the table's part: the bit that tells it from an empty slot, and its age.
+const MARKER_BIT: u64 = 1;
+
+/// A marker, taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mark {
+    pub generation: u16,
+    pub list: u16,
+    /// At most [`Mark::AGE_MAX`].
+    pub age: u8,
+}
+
+impl Mark {
+    /// The highest age; one pass more and it leaves.
+    pub(crate) const AGE_MAX: u8 = 3;
+}
+
+/// A record or a marker in the index. The table's part of it (remainder, second) is 0 outside the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry(u64);
 
@@ -115,12 +144,41 @@ impl Entry {
         Entry(word).with_writing(writing)
     }
 
+    /// A marker.
+    pub(crate) fn marker(mark: Mark) -> Self {
+        debug_assert!(mark.age <= Mark::AGE_MAX);
+        let word = u64::from(mark.generation) << GENERATION_SHIFT
+            | u64::from(mark.list) << FIRST_SHIFT
+            | u64::from(mark.age) << AGE_SHIFT;
+        Entry(word | MARKER_BIT)
+    }
+
+    /// None: it is a record.
+    pub(crate) fn as_marker(self) -> Option<Mark> {
+        self.is_marker().then_some(Mark {
+            generation: (self.0 >> GENERATION_SHIFT) as u16,
+            list: (self.0 >> FIRST_SHIFT) as u16,
+            age: (self.0 >> AGE_SHIFT) as u8 & Mark::AGE_MAX,
+        })
+    }
+
+    /// Is it a marker? Only a record has an extent and what follows from it.
+    pub(crate) fn is_marker(self) -> bool {
+        self.0 & LENGTH_MASK == 0
+    }
+
+    /// The chunks of the record; none of a marker.
+    pub(crate) fn chunks(self) -> u32 {
+        LENGTHS[(self.0 >> LENGTH_SHIFT) as u8 as usize]
+    }
+
     /// The chunks of the record.
     pub(crate) fn extent(self) -> Extent {
-        // Valid: `new` was given an extent, `from_foreign` checks.
+        debug_assert!(!self.is_marker(), "a marker has no extent");
+        // Valid: `new` was given an extent, `is_sound` checks.
         Extent {
             first: self.first(),
-            len: Chunks(LENGTHS[(self.0 >> LENGTH_SHIFT) as u8 as usize]),
+            len: Chunks(self.chunks()),
         }
     }
 
@@ -177,11 +235,14 @@ impl Entry {
     }
 }
 
-/// Whether a word that came from disk is an entry: its length decodes, its extent ends below 2^32.
+/// Whether a word that came from disk is an entry: a marker, or its length decodes and its extent ends below 2^32.
 pub(super) fn is_sound(word: u64) -> bool {
+    if word & LENGTH_MASK == 0 {
+        return word & MARKER_BIT != 0;
+    }
     let length = LENGTHS[(word >> LENGTH_SHIFT) as u8 as usize];
     let first = (word >> FIRST_SHIFT) as u32;
-    length > 0 && length <= u32::MAX - first
+    length <= u32::MAX - first
 }
 
 #[cfg(test)]
@@ -251,9 +312,29 @@ mod tests {
     }
 
     #[test]
+    fn a_marker_comes_back_and_is_no_record() {
+        for (generation, list, age) in [(0, 0, 0), (u16::MAX, u16::MAX, Mark::AGE_MAX), (7, 9, 1)] {
+            let mark = Mark {
+                generation,
+                list,
+                age,
+            };
+            let marker = Entry::marker(mark);
+            assert!(is_sound(marker.word(KEY_MASK)) && marker.word(0) != 0);
+            assert_eq!(
+                Entry::from_word(marker.word(KEY_MASK)).as_marker(),
+                Some(mark)
+            );
+            assert_eq!(marker.chunks(), 0);
+        }
+        assert_eq!(entry(5, 1).as_marker(), None);
+    }
+
+    #[test]
     fn foreign_words_are_judged() {
         assert!(!is_sound(0));
-        assert!(!is_sound(!LENGTH_MASK));
+        assert!(!is_sound(!(LENGTH_MASK | MARKER_BIT)));
+        assert!(is_sound(MARKER_BIT));
         // The last chunk may be 2^32 - 2, no higher.
         assert!(is_sound(0xffff_fffe << FIRST_SHIFT | 1 << LENGTH_SHIFT));
         assert!(!is_sound(0xffff_ffff << FIRST_SHIFT | 1 << LENGTH_SHIFT));

@@ -1,186 +1,512 @@
 //! Markers: for a primary key with variants, how to find them.
 //!
-//! A marker holds the list of request fields that select a variant (opaque here) and a salt that goes into the full
-//! key of each variant. Salts are never used twice, so dropping a marker, or making a new one, puts
-//! all variants stored under it out of reach at once, even those that a fill in progress has yet to
-//! insert. They are evicted in their turn.
+//! A marker is an entry of the index in the place of the primary's own record, eight bytes. It says which request fields select a
+//! variant (its *list*, opaque here, see `lists`) and gives the *salt* that goes into the full key of each variant. No salt is given
+//! twice to one primary (`salts`). So to purge a primary is to drop its marker: all variants are out of reach at once, whatever
+//! their number, even those that a fill under way has yet to insert. They are evicted in their turn.
 //!
-//! Limits: [`MARKERS_MAX`] a shard, the oldest makes room; lists of [`LIST_BYTES_MAX`].
+//! ```text
+//!   set ------> marker (salt, list) --another list--> marker (next salt, list)
+//!                  |  \--more of the same list (`resume`)--> same salt
+//!                  +--purged, aged, its place is another key's--> gone; the next one gets a higher salt
+//! ```
+//!
+//! *How it lasts.* Nothing is logged. The record of each variant carries the salt and the list that its marker had when it was stored;
+//! a checkpoint has the markers. A scan sets the marker of what it finds alive and younger than the checkpoint; of older records the
+//! checkpoint knows whether the marker is still there. A purge is in the log, and drops the marker again. While a scan is under way the
+//! place of a marker that gets a new salt, or of a primary's own record, is noted as *fresh*: variants that the scan finds of it are
+//! older, and are not taken.
+//!
+//! *How it leaves.* It ages by one in each pass (`evict/aging`), three to a round of the hand, and leaves in the fourth
+//! unless it was looked up, or a variant stored, since. So it stays at least as long as anything stored under it. Where no hand goes round, or if
+//! there are far more markers than records (the device refuses), a segment that has [`Index::markers_max`] of them makes such passes at once.
+//!
+//! Two primaries of one place (`index`) share a marker. Each then takes the other's for its own: misses, since the full key of a
+//! variant names its primary.
+//!
+//! Limits: lists see `lists`; markers [`MARKERS_PER_RECORD`] a record and [`SPARE_MARKERS`] a segment; [`FRESH_MAX`] a shard, with one
+//! more all of its places count as fresh.
+//! Not known here: what a list means.
 
 use crate::Sequence;
-use crate::index::key::{KeyHash, NumberMap};
-use crate::layout::checkpoint_marker as field;
+use crate::evict::left::Name;
+use crate::index::entry::Mark;
+use crate::index::key::KeyHash;
+use crate::index::lists::{Full, LIST_BYTES_MAX, List};
+use crate::index::salts::Salts;
+use crate::index::segment::Segment;
+use crate::index::{Entry, Index, Short, Spot};
+use crate::layout::{checkpoint_list, record_marker};
+use crate::store::Store;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// Markers in a shard; the oldest makes room for one more.
-pub(crate) const MARKERS_MAX: usize = 16_384;
+/// Markers of a segment: so many for each record it has, and [`SPARE_MARKERS`].
+const MARKERS_PER_RECORD: usize = 3;
 
-/// The longest list a marker may have; a longer one is refused.
-pub const LIST_BYTES_MAX: usize = 1024;
+/// Markers that a segment may have without any record.
+pub(crate) const SPARE_MARKERS: usize = 1 << 12;
+
+/// As many as that where nothing is ever stored (`Store::volatile`), in each of a few segments.
+pub(crate) const SPARE_MARKERS_VOLATILE: usize = 1 << 16;
+
+/// Places of a shard that can be noted as fresh.
+const FRESH_MAX: usize = 1 << 16;
+
+/// Places of the index that got something new since a scan began.
+#[derive(Debug, Default)]
+pub(crate) struct Fresh {
+    names: HashSet<Name>,
+    all: bool,
+}
+
+impl Fresh {
+    pub(crate) fn add(&mut self, name: Name) {
+        self.all |= self.names.len() >= FRESH_MAX;
+        if !self.all {
+            self.names.insert(name);
+        }
+    }
+
+    fn has(&self, name: Name) -> bool {
+        self.all || self.names.contains(&name)
+    }
+}
 
 /// How to find the variants of a primary key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Marker {
-    /// Goes into the full key of each variant; never the same twice.
+    /// Goes into the full key of each variant; never the same twice for one primary.
     pub salt: u64,
     /// The caller's own: which request fields select the variant.
     pub list: Arc<[u8]>,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Markers {
-    by_primary: NumberMap<u64, Numbered>,
+/// A marker as the record of a variant carries it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Carried<'a> {
+    pub salt: u64,
+    pub root: u64,
+    pub list: &'a [u8],
 }
 
-#[derive(Debug)]
-struct Numbered {
-    marker: Marker,
-    number: u64,
-    /// Variants whose fetch began before are stale; 0: none.
-    doubted_at: Sequence,
-}
-
-impl Markers {
-    pub(crate) fn get(&self, primary: KeyHash) -> Option<&Marker> {
-        self.by_primary
-            .get(&primary.0)
-            .map(|numbered| &numbered.marker)
+impl<'a> Carried<'a> {
+    /// Appends it to the bytes of a record.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; record_marker::BYTES];
+        record_marker::SALT.put_u64(&mut bytes, self.salt);
+        record_marker::ROOT.put_u64(&mut bytes, self.root);
+        record_marker::LIST_LEN.put_u16(&mut bytes, self.list.len() as u16);
+        bytes.extend_from_slice(self.list);
+        bytes
     }
 
-    /// Sets a marker; `number` orders them by age. Whose marker had to make room for it.
-    pub(crate) fn set(&mut self, primary: KeyHash, marker: Marker, number: u64) -> Option<KeyHash> {
-        let mut gone = None;
-        if self.by_primary.len() >= MARKERS_MAX && !self.by_primary.contains_key(&primary.0) {
-            let oldest = self
-                .by_primary
-                .iter()
-                .min_by_key(|(_, numbered)| numbered.number);
-            if let Some(&oldest) = oldest.map(|(primary, _)| primary) {
-                self.by_primary.remove(&oldest);
-                gone = Some(KeyHash(oldest));
+    /// Reads what [`Self::encode`] wrote, and how long it is; None for anything else.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<(Self, usize)> {
+        let (fixed, rest) = bytes.split_at_checked(record_marker::BYTES)?;
+        let list = rest.get(..usize::from(record_marker::LIST_LEN.u16(fixed)))?;
+        let carried = Self {
+            salt: record_marker::SALT.u64(fixed),
+            root: record_marker::ROOT.u64(fixed),
+            list,
+        };
+        let len = record_marker::BYTES + list.len();
+        (list.len() <= LIST_BYTES_MAX).then_some((carried, len))
+    }
+}
+
+impl Index {
+    fn mark(&self, primary: KeyHash) -> Option<(Spot, Mark)> {
+        let spot = self.find_entry(primary)?;
+        Some((spot, self.get(spot).as_marker()?))
+    }
+
+    /// Has the primary, or another one of its place, a marker?
+    pub(crate) fn has_marker(&self, primary: KeyHash) -> bool {
+        self.mark(primary).is_some()
+    }
+
+    /// The marker of a primary key, and the root of its list. That counts as a use.
+    pub(crate) fn marker(&mut self, primary: KeyHash) -> Option<(Marker, u64)> {
+        let (spot, mark) = self.mark(primary)?;
+        if mark.age > 0 {
+            self.set(spot, Entry::marker(Mark { age: 0, ..mark }));
+        }
+        Some(self.marker_of(spot, mark))
+    }
+
+    fn marker_of(&self, spot: Spot, mark: Mark) -> (Marker, u64) {
+        let List { bytes, root } = self.lists.get(mark.list);
+        let salt = self.segment(spot.segment).salts.salt(mark.generation);
+        let list = Arc::clone(bytes);
+        (Marker { salt, list }, *root)
+    }
+
+    /// The marker of a primary key with that list, if need be with a new salt, which puts all variants stored so far out of reach. There
+    /// is no record in its place. `leaves` is told of markers that had to make room, all of the primary's segment. True: the salt is new.
+    pub(crate) fn set_marker(
+        &mut self,
+        primary: KeyHash,
+        list: &[u8],
+        mut leaves: impl FnMut(Short),
+    ) -> Result<(Marker, bool), Full> {
+        if let Some((marker, _)) = self.marker(primary)
+            && *marker.list == *list
+        {
+            return Ok((marker, false));
+        }
+        let number = self.lists.take(list, List::root_of(list))?;
+        let segment = self.segment_of(primary);
+        let mut before = self.mark(primary);
+        let mut next = match before {
+            Some((_, mark)) => Salts::after(mark.generation),
+            None => {
+                self.make_room_for_a_marker(segment, &mut leaves);
+                self.segment(segment).salts.first()
+            }
+        };
+        if next.is_none() {
+            let era = self.segment(segment).salts.era();
+            self.begin_era(segment, era.saturating_add(1), &mut leaves);
+            (before, next) = (None, Some(0));
+        }
+        let mark = Mark {
+            generation: next.expect("an era begins with all its generations"),
+            list: number,
+            age: 0,
+        };
+        match before {
+            Some((spot, before)) => {
+                self.lists.give_back(before.list);
+                self.set(spot, Entry::marker(mark));
+            }
+            None => self.insert(primary, Entry::marker(mark)),
+        }
+        let (spot, mark) = self.mark(primary).expect("it was set just now");
+        Ok((self.marker_of(spot, mark).0, true))
+    }
+
+    /// The marker of that salt, with another list. None: there is no such marker, or no room for the list.
+    pub(crate) fn resume_marker(
+        &mut self,
+        primary: KeyHash,
+        salt: u64,
+        list: &[u8],
+    ) -> Option<Marker> {
+        let (present, root) = self.marker(primary)?;
+        if present.salt != salt || *present.list == *list {
+            return Some(present).filter(|present| present.salt == salt);
+        }
+        let number = self.lists.take(list, root).ok()?;
+        let (spot, mark) = self.mark(primary)?;
+        self.lists.give_back(mark.list);
+        let mark = Mark {
+            list: number,
+            ..mark
+        };
+        self.set(spot, Entry::marker(mark));
+        Some(self.marker_of(spot, mark).0)
+    }
+
+    /// The marker leaves. False: there was none. `careless`: its salt may be given again, a mistake.
+    pub(crate) fn drop_marker(&mut self, primary: KeyHash, careless: bool) -> bool {
+        let Some((spot, mark)) = self.mark(primary) else {
+            return false;
+        };
+        self.remove(spot);
+        self.lists.give_back(mark.list);
+        if !careless {
+            self.segment_mut(spot.segment).salts.left(mark.generation);
+        }
+        true
+    }
+
+    /// A scan has found a variant, stored under that marker. There is no record in the marker's place. False: the variant is out of
+    /// reach, the present marker is another one.
+    pub(crate) fn found_marker(&mut self, primary: KeyHash, carried: &Carried<'_>) -> bool {
+        let (era, generation) = Salts::parts(carried.salt);
+        let segment = self.segment_of(primary);
+        let present_era = u64::from(self.segment(segment).salts.era());
+        let Ok(era) = u32::try_from(era) else {
+            return false;
+        };
+        if u64::from(era) < present_era {
+            return false;
+        }
+        if u64::from(era) > present_era {
+            self.begin_era(segment, era, &mut |_| ());
+        }
+        let before = self.mark(primary);
+        if let Some((spot, mark)) = before {
+            let is_same = self.lists.get(mark.list).root == carried.root;
+            match mark.generation.cmp(&generation) {
+                std::cmp::Ordering::Greater => return false,
+                std::cmp::Ordering::Equal if is_same => return true,
+                // One salt for two lists: when it was given again nothing was left to tell. Nothing of either may be reached.
+                std::cmp::Ordering::Equal => {
+                    match Salts::after(generation) {
+                        Some(generation) => {
+                            self.set(spot, Entry::marker(Mark { generation, ..mark }))
+                        }
+                        None => self.begin_era(segment, era.saturating_add(1), &mut |_| ()),
+                    }
+                    return false;
+                }
+                std::cmp::Ordering::Less => {}
             }
         }
-        let numbered = Numbered {
-            marker,
-            number,
-            doubted_at: 0,
+        let Ok(number) = self.lists.take(carried.list, carried.root) else {
+            return false;
         };
-        self.by_primary.insert(primary.0, numbered);
-        gone
-    }
-
-    /// All variants whose fetch began before `sequence` are stale from now on. False: there is no marker.
-    pub(crate) fn doubt(&mut self, primary: KeyHash, sequence: Sequence) -> bool {
-        let numbered = self.by_primary.get_mut(&primary.0);
-        if let Some(numbered) = numbered {
-            numbered.doubted_at = numbered.doubted_at.max(sequence);
-            return true;
+        let mark = Mark {
+            generation,
+            list: number,
+            age: 0,
+        };
+        match before {
+            Some((spot, before)) => {
+                self.lists.give_back(before.list);
+                self.set(spot, Entry::marker(mark));
+            }
+            None => self.insert(primary, Entry::marker(mark)),
         }
-        false
+        true
     }
 
-    /// Variants whose fetch began before are stale; 0: none.
-    pub(crate) fn doubted_at(&self, primary: KeyHash) -> Sequence {
-        self.by_primary
-            .get(&primary.0)
-            .map_or(0, |numbered| numbered.doubted_at)
+    /// A segment has no markers any more, and salts that none of them had.
+    fn begin_era(&mut self, segment: usize, era: u32, leaves: &mut impl FnMut(Short)) {
+        let Self {
+            segments, lists, ..
+        } = self;
+        segments[segment].retain_markers(|short, mark| {
+            lists.give_back(mark.list);
+            leaves(short);
+            None
+        });
+        segments[segment].salts = Salts::of_era(era);
     }
 
-    /// The marker of that salt, with another list.
-    pub(crate) fn resume(&mut self, primary: KeyHash, salt: u64, list: &[u8]) -> Option<&Marker> {
-        let numbered = self.by_primary.get_mut(&primary.0)?;
-        let marker = Some(&mut numbered.marker).filter(|marker| marker.salt == salt)?;
-        if *marker.list != *list {
-            marker.list = Arc::from(list);
+    /// Every marker of a segment is one pass older; `leaves` is told of those that have gone.
+    pub(crate) fn age_markers(&mut self, segment: usize, mut leaves: impl FnMut(Short)) {
+        let Self {
+            segments, lists, ..
+        } = self;
+        let segment = &mut segments[segment];
+        let mut salts = segment.salts;
+        segment.retain_markers(|short, mark| {
+            if mark.age < Mark::AGE_MAX {
+                let age = mark.age + 1;
+                return Some(Mark { age, ..mark });
+            }
+            lists.give_back(mark.list);
+            salts.left(mark.generation);
+            leaves(short);
+            None
+        });
+        segment.salts = salts;
+    }
+
+    /// As many markers as that segment may have.
+    fn markers_max(&self, segment: &Segment) -> usize {
+        MARKERS_PER_RECORD * segment.records() + self.spare_markers
+    }
+
+    fn make_room_for_a_marker(&mut self, segment: usize, leaves: &mut impl FnMut(Short)) {
+        let max = self.markers_max(self.segment(segment));
+        if self.segment(segment).markers() < max {
+            return;
+        }
+        for _ in 0..=Mark::AGE_MAX {
+            self.age_markers(segment, &mut *leaves);
+            if self.segment(segment).markers() < max - max / 8 {
+                break;
+            }
+        }
+    }
+
+    /// How many markers; adds up the segments.
+    pub(crate) fn markers(&self) -> usize {
+        self.segments.iter().map(Segment::markers).sum()
+    }
+
+    /// Every segment begins above that era.
+    pub(crate) fn begin_after(&mut self, era: u32) {
+        for segment in &mut self.segments {
+            segment.salts = Salts::of_era(era.saturating_add(1));
+        }
+    }
+
+    /// The highest era that any segment is in.
+    pub(crate) fn era_max(&self) -> u32 {
+        let eras = self.segments.iter().map(|segment| segment.salts.era());
+        eras.max().unwrap_or(0)
+    }
+
+    /// Appends the form a checkpoint keeps of a segment: its salts, the lists of its markers, its table.
+    pub(crate) fn encode_segment(&self, segment: usize, out: &mut Vec<u8>) {
+        let segment = self.segment(segment);
+        let numbers: BTreeSet<u16> = match segment.markers() {
+            0 => BTreeSet::new(),
+            _ => segment.marks().map(|mark| mark.list).collect(),
+        };
+        for number in [
+            segment.salts.era(),
+            segment.salts.floor(),
+            numbers.len() as u32,
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in numbers {
+            let List { bytes, root } = self.lists.get(number);
+            let start = out.len();
+            out.resize(start + checkpoint_list::BYTES, 0);
+            let place = &mut out[start..];
+            checkpoint_list::NUMBER.put_u16(place, number);
+            checkpoint_list::LIST_LEN.put_u16(place, bytes.len() as u16);
+            checkpoint_list::ROOT.put_u64(place, *root);
+            out.extend_from_slice(bytes);
+        }
+        segment.encode(out);
+    }
+
+    /// Takes over what [`Self::encode_segment`] wrote; None for anything else, never a panic. Markers that find no room for their list leave.
+    pub(crate) fn take_segment(&mut self, number: usize, mut bytes: &[u8]) -> Option<()> {
+        let mut next = || {
+            let (&four, rest) = bytes.split_first_chunk()?;
+            bytes = rest;
+            Some(u32::from_le_bytes(four))
+        };
+        let mut salts = Salts::of_foreign(next()?, next()?)?;
+        let lists = next()?;
+        let mut known = BTreeMap::new();
+        for _ in 0..lists {
+            let (fixed, rest) = bytes.split_at_checked(checkpoint_list::BYTES)?;
+            let len = usize::from(checkpoint_list::LIST_LEN.u16(fixed));
+            let (list, rest) = rest.split_at_checked(len)?;
+            let root = checkpoint_list::ROOT.u64(fixed);
+            known.insert(checkpoint_list::NUMBER.u16(fixed), (list, root));
+            bytes = rest;
+        }
+        let mut segment = Segment::decode(&mut bytes).ok()?;
+        let Self {
+            segments,
+            lists: own,
+            ..
+        } = self;
+        segment.retain_markers(|_, mark| {
+            let list = known.get(&mark.list);
+            let taken = list.and_then(|(list, root)| own.take(list, *root).ok());
+            if taken.is_none() {
+                salts.left(mark.generation);
+            }
+            // How old it is nobody knows: its age begins anew.
+            let list = taken?;
+            Some(Mark {
+                list,
+                age: 0,
+                ..mark
+            })
+        });
+        segment.salts = salts;
+        let place = segments.get_mut(number)?;
+        let mut lost = Vec::new();
+        place.retain_markers(|_, mark| {
+            lost.push(mark.list);
+            None
+        });
+        lost.into_iter().for_each(|list| own.give_back(list));
+        *place = segment;
+        Some(())
+    }
+
+    /// Has every list as many markers as it counts?
+    pub(crate) fn audit_markers(&self) -> Result<(), String> {
+        let mut marks = self.segments.iter().flat_map(Segment::marks);
+        let (users, markers) = (self.lists.users(), self.markers());
+        if users != markers {
+            return Err(format!("{markers} markers, but lists count {users}"));
+        }
+        match marks.find(|mark| usize::from(mark.list) >= self.lists.places()) {
+            Some(mark) => Err(format!("{mark:?} has no list")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Store {
+    /// How to find the variants of a primary key, if it has any.
+    pub fn marker(&self, primary: KeyHash) -> Option<Marker> {
+        let mut shard = self.shard(self.shard_of(primary));
+        shard.index.marker(primary).map(|(marker, _)| marker)
+    }
+
+    /// The marker of a primary key with that list: the present one, or, if its list is another or there is none,
+    /// a new one with a new salt, which puts all variants stored so far, and what was stored without one, out of reach. None if the primary
+    /// was invalidated since `began`, the list is longer than [`LIST_BYTES_MAX`], or there are too many different lists: then nothing
+    /// is to be stored.
+    pub fn set_marker(&self, primary: KeyHash, list: &[u8], began: Sequence) -> Option<Marker> {
+        let number = self.shard_of(primary);
+        let segments = self.limits.segments;
+        let mut shard = self.shard(number);
+        if list.len() > LIST_BYTES_MAX || !shard.admits(primary, began) {
+            return None;
+        }
+        // What was stored without a marker lies in its place.
+        if shard.has(primary) {
+            let (_, freed) = shard.kill(primary);
+            self.queue_freed(freed);
+            self.has_left(primary);
+        }
+        let segment = number * segments + shard.index.segment_of(primary);
+        let leaves = |short| self.name_has_left(Name::new(segment, short));
+        let Ok((marker, is_new)) = shard.index.set_marker(primary, list, leaves) else {
+            self.counters.lists_refused.add(1);
+            return None;
+        };
+        if is_new && self.is_scanning() {
+            shard.fresh.add(self.name_of(primary));
         }
         Some(marker)
     }
 
-    pub(crate) fn remove(&mut self, primary: KeyHash) -> bool {
-        self.by_primary.remove(&primary.0).is_some()
+    /// How often there was no room for one more list.
+    pub fn lists_refused(&self) -> u64 {
+        self.counters.lists_refused.get()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.by_primary.len()
-    }
-
-    /// All of them as they go into a checkpoint, oldest first. Empty if there are none.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut all: Vec<_> = self.by_primary.iter().collect();
-        all.sort_unstable_by_key(|(_, numbered)| numbered.number);
-        let mut bytes = Vec::new();
-        for (&primary, numbered) in all {
-            let marker = &numbered.marker;
-            let start = bytes.len();
-            bytes.resize(start + field::BYTES, 0);
-            let place = &mut bytes[start..];
-            field::PRIMARY.put_u64(place, primary);
-            field::SALT.put_u64(place, marker.salt);
-            field::DOUBTED_AT.put_u64(place, numbered.doubted_at);
-            field::LIST_LEN.put_u32(place, marker.list.len() as u32);
-            bytes.extend_from_slice(&marker.list);
+    /// The marker of that salt with another list, which leads to what was stored with the one before as well. None if there is no such
+    /// marker any more, or the list is too long, or there are too many different lists. A crash may bring back the one before.
+    pub fn resume_marker(&self, primary: KeyHash, salt: u64, list: &[u8]) -> Option<Marker> {
+        let mut shard = self.shard(self.shard_of(primary));
+        if list.len() > LIST_BYTES_MAX {
+            return None;
         }
-        bytes
+        shard.index.resume_marker(primary, salt, list)
     }
 
-    /// Reads what [`Self::encode`] wrote; None for anything else, never a panic.
-    pub(crate) fn decode(mut bytes: &[u8]) -> Option<Self> {
-        let mut markers = Self::default();
-        while !bytes.is_empty() {
-            let (fixed, rest) = bytes.split_at_checked(field::BYTES)?;
-            let list_len = field::LIST_LEN.u32(fixed) as usize;
-            if list_len > LIST_BYTES_MAX {
-                return None;
-            }
-            let (list, rest) = rest.split_at_checked(list_len)?;
-            let salt = field::SALT.u64(fixed);
-            let marker = Marker {
-                salt,
-                list: Arc::from(list),
-            };
-            let primary = KeyHash(field::PRIMARY.u64(fixed));
-            let _ = markers.set(primary, marker, salt);
-            markers.doubt(primary, field::DOUBTED_AT.u64(fixed));
-            bytes = rest;
-        }
-        Some(markers)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_oldest_makes_room() {
-        let mut markers = Markers::default();
-        for n in 0..=MARKERS_MAX as u64 {
-            let marker = Marker {
-                salt: n,
-                list: Arc::from(&b"accept"[..]),
-            };
-            markers.set(KeyHash(n), marker, n);
-        }
-        assert_eq!(markers.len(), MARKERS_MAX);
-        assert!(markers.get(KeyHash(0)).is_none());
-        assert_eq!(markers.get(KeyHash(1)).unwrap().salt, 1);
-    }
-
-    #[test]
-    fn a_list_is_replaced_only_behind_its_salt() {
-        let mut markers = Markers::default();
-        let marker = Marker {
-            salt: 5,
-            list: Arc::from(&b"accept"[..]),
+    /// What the record of a variant is to carry; None: there is no marker any more, so it could not be reached.
+    pub(crate) fn carried(&self, primary: KeyHash) -> Option<Vec<u8>> {
+        let mut shard = self.shard(self.shard_of(primary));
+        let (Marker { salt, list }, root) = shard.index.marker(primary)?;
+        let carried = Carried {
+            salt,
+            root,
+            list: &list,
         };
-        markers.set(KeyHash(1), marker, 5);
-        assert!(markers.resume(KeyHash(1), 4, b"other").is_none());
-        assert!(markers.resume(KeyHash(2), 5, b"other").is_none());
-        assert_eq!(
-            &*markers.resume(KeyHash(1), 5, b"more").unwrap().list,
-            b"more"
-        );
-        let read = Markers::decode(&markers.encode()).unwrap();
-        assert_eq!(read.get(KeyHash(1)), markers.get(KeyHash(1)));
+        Some(carried.encode())
+    }
+
+    /// A scan has found the record of a variant, alive and not in the checkpoint. False: it cannot be reached.
+    pub(crate) fn variant_found(&self, primary: KeyHash, carried: &Carried<'_>) -> bool {
+        let mut shard = self.shard(self.shard_of(primary));
+        let name = self.name_of(primary);
+        if shard.fresh.has(name) {
+            return false;
+        }
+        if shard.has(primary) {
+            let (_, freed) = shard.kill(primary);
+            self.queue_freed(freed);
+        }
+        shard.index.found_marker(primary, carried)
     }
 }

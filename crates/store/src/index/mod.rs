@@ -1,4 +1,5 @@
-//! The compact index of one shard: where the record of a key lies, in eight bytes and a little a record.
+//! The compact index of one shard: where the record of a key lies, in eight bytes and a little a record; or, of a resource with
+//! variants, its marker, in as many.
 //!
 //! A key's hash is used piece by piece:
 //!
@@ -20,9 +21,11 @@
 
 mod entry;
 pub mod key;
+pub mod lists;
 pub mod look_up;
 pub mod marker;
 pub mod reading;
+mod salts;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -33,6 +36,8 @@ pub(crate) use segment::BUCKETS_MIN;
 pub(crate) use segment::{Place, Segment, Short};
 
 use crate::index::key::KeyHash;
+use crate::index::lists::Lists;
+use crate::index::marker::SPARE_MARKERS;
 
 /// The bits of a hash that choose the segment, the topmost.
 const SEGMENT_BITS: u32 = 22;
@@ -53,6 +58,10 @@ pub(crate) struct Spot {
 #[derive(Clone)]
 pub(crate) struct Index {
     segments: Vec<Segment>,
+    /// Of the markers.
+    lists: Lists,
+    /// Markers that a segment may have without any record.
+    pub spare_markers: usize,
     /// Entries that a segment will have, as far as is known; 0: nothing is.
     expected: usize,
 }
@@ -70,19 +79,11 @@ impl Index {
             (1..=SEGMENTS_MAX).contains(&segments),
             "{segments} segments"
         );
-        // Not `vec!`: a vector that is collected from a known length has no spare room.
-        Self::from_segments((0..segments).map(|_| Segment::new()).collect())
-    }
-
-    /// An index of segments that were there before: all of one, in order.
-    pub(crate) fn from_segments(segments: Vec<Segment>) -> Self {
-        assert!(
-            (1..=SEGMENTS_MAX).contains(&segments.len()),
-            "{} segments",
-            segments.len()
-        );
         Self {
-            segments,
+            // Not `vec!`: a vector that is collected from a known length has no spare room.
+            segments: (0..segments).map(|_| Segment::new()).collect(),
+            lists: Lists::default(),
+            spare_markers: SPARE_MARKERS,
             expected: 0,
         }
     }
@@ -92,8 +93,14 @@ impl Index {
         segment_of(hash, self.segments.len())
     }
 
-    /// The entry that `hash` leads to: of this key, or of another that shares the `Short`.
+    /// The record that `hash` leads to: of this key, or of another that shares the `Short`.
     pub(crate) fn find(&self, hash: KeyHash) -> Option<Spot> {
+        let spot = self.find_entry(hash)?;
+        (!self.get(spot).is_marker()).then_some(spot)
+    }
+
+    /// The record or marker that `hash` leads to.
+    fn find_entry(&self, hash: KeyHash) -> Option<Spot> {
         let segment = self.segment_of(hash);
         let place = self.segments[segment].find(Short::of(hash))?;
         Some(Spot { segment, place })
@@ -109,7 +116,7 @@ impl Index {
         self.segments[spot.segment].set(spot.place, entry);
     }
 
-    /// Adds an entry; `find` must have found none. All spots change.
+    /// Adds an entry where there is none. All spots change.
     pub(crate) fn insert(&mut self, hash: KeyHash, entry: Entry) {
         let segment = self.segment_of(hash);
         self.segments[segment].insert(Short::of(hash), entry, self.expected);
@@ -122,7 +129,7 @@ impl Index {
 
     /// So many more entries will come, going by what is known: tables that must grow are made large enough at once.
     pub(crate) fn expect(&mut self, more: usize) {
-        self.expected = (self.len() + more) / self.segments.len();
+        self.expected = (self.records() + self.markers() + more) / self.segments.len();
     }
 
     /// Nothing is known of what will come.
@@ -130,9 +137,9 @@ impl Index {
         self.expected = 0;
     }
 
-    /// How many entries; adds up the segments.
-    pub(crate) fn len(&self) -> usize {
-        self.segments.iter().map(Segment::len).sum()
+    /// How many records; adds up the segments.
+    pub(crate) fn records(&self) -> usize {
+        self.segments.iter().map(Segment::records).sum()
     }
 
     /// Chunks of all records; adds up the segments.
@@ -159,6 +166,6 @@ impl Index {
     pub(crate) fn memory_bytes(&self) -> usize {
         let unused = self.segments.capacity() - self.segments.len();
         let segments: usize = self.segments.iter().map(Segment::memory_bytes).sum();
-        size_of::<Self>() + segments + unused * size_of::<Segment>()
+        size_of::<Self>() + segments + unused * size_of::<Segment>() + self.lists.memory_bytes()
     }
 }

@@ -20,7 +20,7 @@
 //!   X1  an empty slot is 0; every other word is an entry with an extent that exists
 //!   X2  a remainder lies within the range of its home bucket
 //!   X3  no two entries have one `Short`
-//!   X4  `len` counts the words that are not 0
+//!   X4  `len` counts the words that are not 0, `markers` those that are markers
 //!
 //! Memory: 64 bytes a bucket, in pages of 1 KiB, each an allocation of its own; while growing the old and the new ones. Tables grow
 //! to ever other sizes, and what one leaves behind seldom fits the next: in one piece each they left allocators (mimalloc) with nearly as
@@ -32,7 +32,8 @@
 //! EuroSys 2014), remainders instead of keys (quotienting: Knuth, volume 3, section 6.4, exercise 13). We differ: the
 //! number of buckets is any, and the whole number can be had back from either bucket.
 
-use super::entry::{Entry, KEY_MASK, REMAINDER_BITS, REMAINDER_SHIFT, SECOND, is_sound};
+use super::entry::{Entry, KEY_MASK, Mark, REMAINDER_BITS, REMAINDER_SHIFT, SECOND, is_sound};
+use super::salts::Salts;
 use crate::index::key::KeyHash;
 
 /// Entries in a bucket: a cache line of them.
@@ -205,7 +206,7 @@ struct Step {
 const _: () = assert!(SEARCH_MAX <= 256);
 
 fn chunks_of(entry: Entry) -> u64 {
-    u64::from(entry.extent().len.0)
+    u64::from(entry.chunks())
 }
 
 /// One table. See the head of the file.
@@ -215,8 +216,12 @@ pub(crate) struct Segment {
     pages: Box<[Box<Page>]>,
     n: u32,
     len: u32,
+    /// How many of them are markers.
+    markers: u32,
     /// Chunks of all entries' records.
     chunks: u64,
+    /// Which salts the markers have and may have next.
+    pub salts: Salts,
 }
 
 impl Segment {
@@ -232,7 +237,9 @@ impl Segment {
             pages: (0..pages).map(|_| page()).collect(),
             n,
             len: 0,
+            markers: 0,
             chunks: 0,
+            salts: Salts::default(),
         }
     }
 
@@ -253,9 +260,19 @@ impl Segment {
         (0..).zip(self.pages.iter().flat_map(|page| &page.0))
     }
 
-    /// How many entries.
+    /// How many entries, markers included.
     pub(crate) fn len(&self) -> usize {
         self.len as usize
+    }
+
+    /// How many of them are markers.
+    pub(crate) fn markers(&self) -> usize {
+        self.markers as usize
+    }
+
+    /// How many of them are records.
+    pub(crate) fn records(&self) -> usize {
+        (self.len - self.markers) as usize
     }
 
     /// Chunks of all entries' records.
@@ -305,9 +322,10 @@ impl Segment {
     pub(crate) fn set(&mut self, place: Place, entry: Entry) {
         let word = self.word_mut(place);
         assert!(*word != 0, "the entry has left its place");
-        let before = chunks_of(Entry::from_word(*word));
+        let before = Entry::from_word(*word);
         *word = entry.word(*word & KEY_MASK);
-        self.chunks = self.chunks - before + chunks_of(entry);
+        self.chunks = self.chunks - chunks_of(before) + chunks_of(entry);
+        self.markers = self.markers - u32::from(before.is_marker()) + u32::from(entry.is_marker());
     }
 
     /// Adds an entry under a number that has none: that is the caller's to know. All places change. `expected`: how many there will
@@ -318,6 +336,7 @@ impl Segment {
             self.grow(expected);
         }
         self.chunks += chunks_of(entry);
+        self.markers += u32::from(entry.is_marker());
     }
 
     /// Takes the entry at `place` out. The other places stay.
@@ -326,27 +345,58 @@ impl Segment {
         *self.word_mut(place) = 0;
         self.len -= 1;
         self.chunks -= chunks_of(entry);
+        self.markers -= u32::from(entry.is_marker());
         entry
     }
 
-    /// Takes out every entry that `keep` refuses. The other places stay.
+    /// Takes out every record that `keep` refuses. The other places stay.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Short, Entry) -> bool) {
+        self.retain_entries(|short, entry| {
+            (entry.is_marker() || keep(short, entry)).then_some(entry)
+        });
+    }
+
+    /// Replaces every marker by what `change` makes of it; None takes it out. The other places stay.
+    pub(crate) fn retain_markers(&mut self, mut change: impl FnMut(Short, Mark) -> Option<Mark>) {
+        if self.markers > 0 {
+            self.retain_entries(|short, entry| match entry.as_marker() {
+                Some(mark) => change(short, mark).map(Entry::marker),
+                None => Some(entry),
+            });
+        }
+    }
+
+    fn retain_entries(&mut self, mut change: impl FnMut(Short, Entry) -> Option<Entry>) {
         let shares = self.shares();
         let buckets = self.pages.iter_mut().flat_map(|page| &mut page.0);
         for (bucket, words) in (0..).zip(buckets) {
             for word in words.0.iter_mut().filter(|word| **word != 0) {
                 let entry = Entry::from_word(*word);
-                if !keep(shares.short_of(bucket, *word), entry) {
-                    *word = 0;
-                    self.len -= 1;
-                    self.chunks -= chunks_of(entry);
+                match change(shares.short_of(bucket, *word), entry) {
+                    Some(entry) => *word = entry.word(*word & KEY_MASK),
+                    None => {
+                        *word = 0;
+                        self.len -= 1;
+                        self.chunks -= chunks_of(entry);
+                        self.markers -= u32::from(entry.is_marker());
+                    }
                 }
             }
         }
     }
 
-    /// All entries, in the order of their places.
+    /// All records, in the order of their places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Short, Entry)> {
+        self.entries().filter(|(_, entry)| !entry.is_marker())
+    }
+
+    /// All markers, in the order of their places.
+    pub(crate) fn marks(&self) -> impl Iterator<Item = Mark> {
+        self.entries().filter_map(|(_, entry)| entry.as_marker())
+    }
+
+    /// All entries, in the order of their places.
+    fn entries(&self) -> impl Iterator<Item = (Short, Entry)> {
         let shares = self.shares();
         self.words()
             .map(move |(bucket, word)| (shares.short_of(bucket, word), Entry::from_word(word)))
@@ -455,10 +505,12 @@ impl Segment {
             // In order of place, which is nearly the order of places to come: the new table is filled from its
             // beginning, in cache.
             if self
-                .iter()
+                .entries()
                 .all(|(short, entry)| larger.try_insert(short, entry))
             {
                 larger.chunks = self.chunks;
+                larger.markers = self.markers;
+                larger.salts = self.salts;
                 *self = larger;
                 return;
             }
@@ -517,6 +569,7 @@ impl Segment {
         // After a look at each entry: an unsound one has no length.
         segment.audit_entries()?;
         segment.chunks = segment.iter().map(|(_, entry)| chunks_of(entry)).sum();
+        segment.markers = segment.marks().count() as u32;
         *bytes = rest;
         Ok(segment)
     }
@@ -526,6 +579,9 @@ impl Segment {
     pub(crate) fn audit(&self) -> Result<(), &'static str> {
         self.audit_entries()?;
         let chunks: u64 = self.iter().map(|(_, entry)| chunks_of(entry)).sum();
+        if self.marks().count() != self.markers() {
+            return Err("markers were miscounted (X4)");
+        }
         match chunks == self.chunks {
             true => Ok(()),
             false => Err("the entries' chunks were miscounted (X5)"),

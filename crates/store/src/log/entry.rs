@@ -2,27 +2,24 @@
 //!
 //! A tag, the sequence, then what the kind needs; `docs/format.md` has the fields. The reader is given foreign bytes: it
 //! answers None, never with a panic.
-//! Limits: patterns and lists of [`TEXT_BYTES_MAX`].
+//! Limits: patterns of [`TEXT_BYTES_MAX`].
 //! Not known here: pages, and what an entry means for the index.
 
 use crate::Sequence;
 use crate::index::key::KeyHash;
-use crate::index::marker::LIST_BYTES_MAX;
-use crate::layout::{log_key, log_marker, log_matching};
-use std::sync::Arc;
+use crate::layout::{log_key, log_matching};
 
-/// The longest pattern or list of an entry; a longer one is refused.
-pub(crate) const TEXT_BYTES_MAX: usize = LIST_BYTES_MAX;
+/// The longest pattern of an entry; a longer one is refused.
+pub(crate) const TEXT_BYTES_MAX: usize = 1024;
 
 /// The longest entry there is.
-pub(crate) const ENTRY_BYTES_MAX: usize = log_marker::BYTES + TEXT_BYTES_MAX;
+pub(crate) const ENTRY_BYTES_MAX: usize = log_matching::BYTES + TEXT_BYTES_MAX;
 
-const _: () = assert!(log_key::BYTES <= 24 && log_matching::BYTES <= log_marker::BYTES);
+const _: () = assert!(log_key::BYTES <= 24);
 const _: () = assert!(TEXT_BYTES_MAX <= u16::MAX as usize);
 
 const KEY: u8 = 1;
 const MATCHING: u8 = 2;
-const MARKER: u8 = 3;
 const REPLACED: u8 = 4;
 const DOUBT: u8 = 5;
 
@@ -35,12 +32,6 @@ pub(crate) enum Entry {
     Doubt { primary: KeyHash },
     /// Everything that matches was invalidated. What kinds there are is the caller's.
     Matching { kind: u8, pattern: Box<[u8]> },
-    /// A marker was set.
-    Marker {
-        primary: KeyHash,
-        salt: u64,
-        list: Arc<[u8]>,
-    },
     /// The records stored under this full key before are dead: a newer one took their place.
     Replaced { hash: KeyHash },
 }
@@ -50,11 +41,10 @@ impl Entry {
         match self {
             Self::Key { .. } | Self::Doubt { .. } | Self::Replaced { .. } => &[],
             Self::Matching { pattern, .. } => pattern,
-            Self::Marker { list, .. } => list,
         }
     }
 
-    /// Is its pattern or list within [`TEXT_BYTES_MAX`]?
+    /// Is its pattern within [`TEXT_BYTES_MAX`]?
     pub(crate) fn fits(&self) -> bool {
         self.text().len() <= TEXT_BYTES_MAX
     }
@@ -64,7 +54,6 @@ impl Entry {
         let fixed = match self {
             Self::Key { .. } | Self::Doubt { .. } | Self::Replaced { .. } => log_key::BYTES,
             Self::Matching { .. } => log_matching::BYTES,
-            Self::Marker { .. } => log_marker::BYTES,
         };
         fixed + self.text().len()
     }
@@ -95,13 +84,6 @@ impl Entry {
                 log_matching::KIND.put(b, &[*kind]);
                 log_matching::PATTERN_LEN.put_u16(b, text.len() as u16);
             }
-            Self::Marker { primary, salt, .. } => {
-                log_marker::TAG.put(b, &[MARKER]);
-                log_marker::SEQUENCE.put_u64(b, sequence);
-                log_marker::PRIMARY.put_u64(b, primary.0);
-                log_marker::SALT.put_u64(b, *salt);
-                log_marker::LIST_LEN.put_u16(b, text.len() as u16);
-            }
         }
         out.extend_from_slice(text);
     }
@@ -127,22 +109,12 @@ impl Entry {
                 let entry = Self::Matching { kind, pattern };
                 Some((log_matching::SEQUENCE.u64(fixed), entry, rest))
             }
-            MARKER => {
-                let (fixed, rest) = bytes.split_at_checked(log_marker::BYTES)?;
-                let (list, rest) = text(rest, log_marker::LIST_LEN.u16(fixed))?;
-                let entry = Self::Marker {
-                    primary: KeyHash(log_marker::PRIMARY.u64(fixed)),
-                    salt: log_marker::SALT.u64(fixed),
-                    list: Arc::from(list),
-                };
-                Some((log_marker::SEQUENCE.u64(fixed), entry, rest))
-            }
             _ => None,
         }
     }
 }
 
-/// The pattern or list at the start of `bytes`, and what follows it.
+/// The pattern at the start of `bytes`, and what follows it.
 fn text(bytes: &[u8], len: u16) -> Option<(&[u8], &[u8])> {
     let len = usize::from(len);
     if len > TEXT_BYTES_MAX {
@@ -164,10 +136,9 @@ mod tests {
                 kind: 2,
                 pattern: Box::from(&b"news"[..]),
             },
-            Entry::Marker {
-                primary: KeyHash(8),
-                salt: 3,
-                list: Arc::from(vec![9; TEXT_BYTES_MAX]),
+            Entry::Matching {
+                kind: 3,
+                pattern: Box::from(vec![9; TEXT_BYTES_MAX]),
             },
             Entry::Replaced { hash: KeyHash(1) },
             Entry::Doubt {
@@ -206,7 +177,7 @@ mod tests {
             for len in 0..bytes.len() {
                 assert!(Entry::take(&bytes[..len]).is_none());
             }
-            for tag in [0, 6, 255] {
+            for tag in [0, 3, 6, 255] {
                 bytes[0] = tag;
                 assert!(Entry::take(&bytes).is_none());
             }

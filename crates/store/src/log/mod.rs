@@ -43,6 +43,7 @@ pub mod invalidation;
 mod page;
 pub mod predicates;
 mod replay;
+pub mod soft;
 pub mod weed;
 
 #[cfg(test)]
@@ -56,7 +57,7 @@ pub(crate) use replay::Damaged;
 pub(crate) use replay::Replay;
 
 use crate::Sequence;
-use crate::recover::superblock::Secret;
+use crate::secret::Secret;
 use bytes::Bytes;
 use page::{Area, PAGE_BYTES, Page};
 use std::collections::VecDeque;
@@ -74,8 +75,8 @@ pub(crate) enum Refused {
     /// Too many wait: the device is too slow, or fails. Answer 503; later there may be room.
     #[error("too many invalidations wait for the disk")]
     Full,
-    /// Its pattern or list is longer than [`TEXT_BYTES_MAX`].
-    #[error("the pattern or list is longer than {TEXT_BYTES_MAX} bytes")]
+    /// Its pattern is longer than [`TEXT_BYTES_MAX`].
+    #[error("the pattern is longer than {TEXT_BYTES_MAX} bytes")]
     TooLong,
 }
 

@@ -9,7 +9,6 @@ use super::tests::{EPOCH, SECRET};
 use super::*;
 use crate::index::key::KeyHash;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 const RUNS: u64 = 300;
 const STEPS: usize = 400;
@@ -103,14 +102,9 @@ impl Run {
         let hash = KeyHash(self.random.next());
         let text = vec![sequence as u8; self.random.below(TEXT_BYTES_MAX as u64 + 1) as usize];
         let entry = match self.random.below(10) {
-            0 => Entry::Matching {
+            0 | 1 => Entry::Matching {
                 kind: self.random.next() as u8,
                 pattern: Box::from(text),
-            },
-            1 => Entry::Marker {
-                primary: hash,
-                salt: sequence,
-                list: Arc::from(text),
             },
             2 => Entry::Replaced { hash },
             _ => Entry::Key { primary: hash },

@@ -19,7 +19,7 @@
 use super::entry::Entry;
 use crate::Sequence;
 use crate::layout::log_page as field;
-use crate::recover::superblock::Secret;
+use crate::secret::Secret;
 use bytes::Bytes;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;

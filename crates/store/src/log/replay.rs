@@ -22,7 +22,7 @@ use super::entry::Entry;
 use super::page::{self, Area, Head, PAGE_BYTES, Page};
 use super::{Log, Position, Ring};
 use crate::Sequence;
-use crate::recover::superblock::Secret;
+use crate::secret::Secret;
 use std::collections::VecDeque;
 
 /// Commit numbers go on so far above the highest seen: of the last commits, one under way and perhaps many that failed,

@@ -3,7 +3,6 @@
 use super::*;
 use crate::index::key::KeyHash;
 use crate::layout::log_page as field;
-use std::sync::Arc;
 
 pub(super) const EPOCH: u64 = 7;
 pub(super) const SECRET: Secret = Secret([6; 16]);
@@ -21,10 +20,9 @@ fn key(n: u64) -> Entry {
 }
 
 fn list(n: u64) -> Entry {
-    Entry::Marker {
-        primary: KeyHash(n),
-        salt: n,
-        list: Arc::from(vec![n as u8; TEXT_BYTES_MAX]),
+    Entry::Matching {
+        kind: n as u8,
+        pattern: Box::from(vec![n as u8; TEXT_BYTES_MAX]),
     }
 }
 

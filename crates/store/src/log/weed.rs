@@ -29,7 +29,7 @@
 use crate::Sequence;
 use crate::background::Background;
 use crate::evict::left::Name;
-use crate::record::{self, Expected, HEADER_BYTES, Header};
+use crate::record::{self, Expected, Head, Header};
 use crate::recover::journal;
 use crate::shard::Fate;
 use crate::store::Store;
@@ -386,13 +386,12 @@ impl Store {
             chunk_bytes: self.geometry.chunk_bytes,
             mistakes: self.limits.mistakes,
         };
-        let Ok((key_end, meta_end, _)) = record::verify(&header, bytes, expected) else {
+        let Ok(Head { key, meta, .. }) = record::verify(&header, bytes, expected) else {
             return false;
         };
         let number = self.shard_of(header.hash);
         let is_its =
             |shard: usize, segment: usize| (shard, segment) == self.segment_of_place(place);
-        let (key, meta) = (&bytes[HEADER_BYTES..key_end], &bytes[key_end..meta_end]);
         let met = self.meet(header.began, key, meta);
         let mut shard = self.shard(number);
         let spot = shard

@@ -30,9 +30,9 @@
 //! Not known here: regions' content, records, when to note. Bytes from disk never cause a panic.
 
 use crate::Sequence;
-use crate::geometry::PAGE_BYTES;
+use crate::layout::PAGE_BYTES;
 use crate::layout::region_journal_page as field;
-use crate::recover::superblock::Secret;
+use crate::secret::Secret;
 use crate::write::buffer::aligned;
 use bytes::Bytes;
 use std::ops::Range;

@@ -12,11 +12,11 @@
 use crate::Sequence;
 use crate::background::Background;
 use crate::geometry::Geometry;
+use crate::index::marker::SPARE_MARKERS_VOLATILE;
 use crate::log::Log;
 use crate::recover::journal::{self, Journal};
-use crate::recover::superblock::{
-    FORMAT_VERSION, IndexPlace, Secret, State, Superblock, SuperblockError,
-};
+use crate::recover::superblock::{FORMAT_VERSION, IndexPlace, State, Superblock, SuperblockError};
+use crate::secret::Secret;
 use crate::set::{Moves, SetNumbers};
 use crate::settings::{Limits, Settings};
 use crate::store::Store;
@@ -247,6 +247,9 @@ impl Store {
             .expect("the smallest store can be planned");
         let store = Self::create(geometry, settings, identity);
         store.background().set_volatile();
+        for number in 0..store.shards.len() {
+            store.shard(number).index.spare_markers = SPARE_MARKERS_VOLATILE;
+        }
         store
             .open_for_records
             .store(false, std::sync::atomic::Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! From what was read of a store to a store that serves.
 //!
 //! 1. The log. Without it nobody knows what was invalidated, so a store whose log is damaged starts empty.
-//! 2. The checkpoint: segments, markers, predicates. Entries that lie in *touched* regions (opened since the checkpoint began, or
+//! 2. The checkpoint: segments with records and markers, predicates, soft purges. Entries that lie in *touched* regions (opened since the checkpoint began, or
 //!    open then) are dropped: the scan finds what is there now. What the log has that is younger than the checkpoint is
 //!    killed.
 //! 3. The scan of the touched regions, or of all of them when there is no usable checkpoint, begins; see `scan`.
@@ -17,10 +17,10 @@ use crate::evict::choose::Room;
 use crate::evict::left::Left;
 use crate::evict::region::Grid;
 use crate::geometry::Geometry;
+use crate::index::Index;
 use crate::index::key::{KeyHash, NumberMap};
-use crate::index::marker::{Marker, Markers};
-use crate::index::{Index, Segment};
 use crate::log::predicates::Predicates;
+use crate::log::soft::SoftPurges;
 use crate::log::{Entry, Replay};
 use crate::mistakes::Mistake;
 use crate::record::Header;
@@ -60,7 +60,6 @@ struct Logged {
     kills: NumberMap<u64, Sequence>,
     doubts: NumberMap<u64, Sequence>,
     replaced: NumberMap<u64, Sequence>,
-    markers: Vec<(KeyHash, Marker)>,
     predicates: Vec<(Sequence, u8, Box<[u8]>)>,
     horizon: Sequence,
     highest: Sequence,
@@ -70,8 +69,8 @@ struct Logged {
 struct Loaded {
     covers: Sequence,
     sequence: Sequence,
-    indexes: Vec<Vec<Segment>>,
-    markers: Vec<Markers>,
+    indexes: Vec<Index>,
+    soft: Vec<u8>,
     books: Vec<Vec<(u64, KeyHash, Chunk)>>,
     predicates: Vec<u8>,
     open_regions: Vec<u32>,
@@ -270,9 +269,9 @@ impl Store {
         let mut is_touched = vec![false; self.geometry.regions() as usize];
         touched.iter().for_each(|&r| is_touched[r as usize] = true);
         let data_chunks = extent::Chunks(self.geometry.data_chunks);
-        for (number, segments) in loaded.indexes.into_iter().enumerate() {
+        for (number, index) in loaded.indexes.into_iter().enumerate() {
             let mut shard = self.shard(number);
-            shard.index = Index::from_segments(segments);
+            shard.index = index;
             for segment in 0..shard.index.segments() {
                 shard.index.segment_mut(segment).retain(|short, entry| {
                     let extent = entry.extent();
@@ -294,9 +293,6 @@ impl Store {
                     !entry.is_writing()
                 });
             }
-        }
-        for (number, markers) in loaded.markers.into_iter().enumerate() {
-            self.shard(number).markers = markers;
         }
         for (number, book) in loaded.books.into_iter().enumerate() {
             let mut guard = self.shard(number);
@@ -327,12 +323,26 @@ impl Store {
         let taken = crate::lock(&self.predicates).take_encoded(&loaded.predicates);
         debug_assert!(taken.is_some(), "it was decoded before");
         // What came after the checkpoint; before it, it has the marks.
-        for (&hash, &sequence) in &logged.doubts {
-            let hash = KeyHash(hash);
-            if sequence > loaded.covers {
-                let mut shard = self.shard(self.shard_of(hash));
-                let spot = shard.find(hash);
-                spot.into_iter().for_each(|spot| shard.doubt(spot));
+        let since = |(&hash, &sequence): (&u64, &Sequence)| {
+            (sequence > loaded.covers).then_some((KeyHash(hash), sequence))
+        };
+        for (hash, _) in logged.doubts.iter().filter_map(since) {
+            let mut shard = self.shard(self.shard_of(hash));
+            let spot = shard.find(hash);
+            spot.into_iter().for_each(|spot| shard.doubt(spot));
+        }
+        let known = SoftPurges::decode(&loaded.soft);
+        for (primary, sequence) in known.chain(logged.doubts.iter().filter_map(since)) {
+            let mut shard = self.shard(self.shard_of(primary));
+            if shard.index.has_marker(primary) {
+                self.soften(&mut shard, primary, sequence);
+            }
+        }
+        let careless = self.limits.mistakes.make(Mistake::MarkerOfPurged);
+        for (primary, _) in logged.kills.iter().filter_map(since) {
+            let mut shard = self.shard(self.shard_of(primary));
+            if !careless {
+                shard.index.drop_marker(primary, false);
             }
         }
         let killed = logged.kills.iter().chain(&logged.replaced);
@@ -350,32 +360,6 @@ impl Store {
 
     /// Puts in what the log has, whether there was a checkpoint or not.
     fn take_log_over(&self, logged: &Logged, covers: Option<Sequence>) {
-        for (primary, marker) in &logged.markers {
-            let mut shard = self.shard(self.shard_of(*primary));
-            let newer = |there: &Marker| there.salt >= marker.salt;
-            if !shard.markers.get(*primary).is_some_and(newer) {
-                let _ = shard.markers.set(*primary, marker.clone(), marker.salt);
-            }
-        }
-        for (&primary, &sequence) in &logged.kills {
-            let primary = KeyHash(primary);
-            let mut shard = self.shard(self.shard_of(primary));
-            if shard
-                .markers
-                .get(primary)
-                .is_some_and(|m| m.salt < sequence)
-            {
-                shard.markers.remove(primary);
-            }
-        }
-        for (&primary, &sequence) in &logged.doubts {
-            let primary = KeyHash(primary);
-            let mut shard = self.shard(self.shard_of(primary));
-            let marker = shard.markers.get(primary);
-            if marker.is_some_and(|marker| marker.salt < sequence) {
-                shard.markers.doubt(primary, sequence);
-            }
-        }
         let mut predicates = crate::lock(&self.predicates);
         // Older ones are in the checkpoint, or were dropped before it.
         let covers = covers.unwrap_or(0);
@@ -451,7 +435,6 @@ impl Logged {
             kills: NumberMap::default(),
             doubts: NumberMap::default(),
             replaced: NumberMap::default(),
-            markers: Vec::new(),
             predicates: Vec::new(),
             horizon: replay.horizon,
             highest: replay.highest_sequence,
@@ -469,15 +452,6 @@ impl Logged {
                 Entry::Matching { kind, pattern } => {
                     logged.predicates.push((sequence, kind, pattern));
                 }
-                Entry::Marker {
-                    primary,
-                    salt,
-                    list,
-                } if sequence > replay.horizon => {
-                    logged.markers.push((primary, Marker { salt, list }));
-                }
-                // Nobody knows whether it was invalidated since; the checkpoint does.
-                Entry::Marker { .. } => {}
             }
         }
         logged
@@ -501,9 +475,9 @@ impl Loaded {
             covers: read.about.covers,
             sequence: read.sequence,
             indexes: (0..limits.shards)
-                .map(|_| (0..limits.segments).map(|_| Segment::new()).collect())
+                .map(|_| Index::new(limits.segments))
                 .collect(),
-            markers: (0..limits.shards).map(|_| Markers::default()).collect(),
+            soft: Vec::new(),
             books: (0..limits.shards).map(|_| Vec::new()).collect(),
             predicates: Vec::new(),
             open_regions: Vec::new(),
@@ -517,11 +491,17 @@ impl Loaded {
             let taken = match part.kind {
                 kind::SHAPE => {
                     shape = numbers(&bytes);
+                    // A segment that is missing had no higher salts; and what it had may not be given again.
+                    let era_max = shape.get(2).copied().unwrap_or(0);
+                    let indexes = loaded.indexes.iter_mut();
+                    indexes.for_each(|index| index.begin_after(era_max));
                     Some(())
                 }
                 kind::SEGMENT => loaded.take_segment(number, limits, &bytes),
-                kind::MARKERS => Markers::decode(&bytes)
-                    .and_then(|markers| loaded.markers.get_mut(number).map(|m| *m = markers)),
+                kind::SOFT => {
+                    loaded.soft = bytes.to_vec();
+                    Some(())
+                }
                 kind::BOOK => loaded.books.get_mut(number).map(|b| *b = book(&bytes)),
                 kind::PREDICATES => {
                     loaded.predicates = bytes.to_vec();
@@ -539,18 +519,16 @@ impl Loaded {
                 _ => None,
             };
             taken.ok_or("it does not fit this store")?;
-            if shape != [limits.shards as u32, limits.segments as u32] {
+            if !shape.starts_with(&[limits.shards as u32, limits.segments as u32]) {
                 return Err("the number of shards was changed".into());
             }
         }
         Ok(loaded)
     }
 
-    fn take_segment(&mut self, number: usize, limits: &Limits, mut bytes: &[u8]) -> Option<()> {
+    fn take_segment(&mut self, number: usize, limits: &Limits, bytes: &[u8]) -> Option<()> {
         let shard = self.indexes.get_mut(number / limits.segments)?;
-        let place = shard.get_mut(number % limits.segments)?;
-        *place = Segment::decode(&mut bytes).ok()?;
-        Some(())
+        shard.take_segment(number % limits.segments, bytes)
     }
 }
 

@@ -28,9 +28,10 @@ use crate::background::WorkOp;
 use crate::evict::choose::Room;
 use crate::geometry::Geometry;
 use crate::index::key::{KeyHash, NumberMap};
+use crate::index::marker::Fresh;
 use crate::index::{Entry, Short};
 use crate::mistakes::Mistake;
-use crate::record::{self, Expected, HEADER_BYTES, Header};
+use crate::record::{self, Expected, Head, Header};
 use crate::recover::journal::{self, Journal};
 use crate::recover::rebuild;
 use crate::recover::scan_reads::{Reading, Reads};
@@ -248,10 +249,9 @@ impl Store {
                     scan.wanted = wanted;
                     return at;
                 }
-                At::Record(header, key_end, meta_end) => {
+                At::Record(header, head) => {
                     step = header.extent.len;
-                    let (key, meta) = (&here[HEADER_BYTES..key_end], &here[key_end..meta_end]);
-                    let worth = self.worth(scan, &header, key, meta);
+                    let worth = self.worth(scan, &header, &head);
                     scan.records += u64::from(worth == Worth::Alive);
                     // A dead one is needed, too: it is the proof that what it replaced is dead.
                     scan.region_is_empty &= worth == Worth::Gone;
@@ -277,7 +277,7 @@ impl Store {
     }
 
     /// Is there a whole record at the start of these bytes, which lie at chunk `first`?
-    fn record_at(&self, bytes: &[u8], first: Chunk) -> At {
+    fn record_at<'a>(&self, bytes: &'a [u8], first: Chunk) -> At<'a> {
         if !record::begins(bytes) {
             return At::Nothing;
         }
@@ -303,13 +303,13 @@ impl Store {
             mistakes: self.limits.mistakes,
         };
         match record::verify(&header, bytes, expected) {
-            Ok((key_end, meta_end, _)) => At::Record(header, key_end, meta_end),
+            Ok(head) => At::Record(header, head),
             Err(_) => At::Nothing,
         }
     }
 
     /// Does a record that was found count?
-    fn worth(&self, scan: &Scan, header: &Header, key: &[u8], meta: &[u8]) -> Worth {
+    fn worth(&self, scan: &Scan, header: &Header, head: &Head<'_>) -> Worth {
         let mistakes = self.limits.mistakes;
         let region = header.extent.first.0 / self.geometry.region_chunks;
         let opened_at = match scan.opened_at[region as usize] {
@@ -333,7 +333,13 @@ impl Store {
         if header.sequence < self.accept_from
             || (is_too_old && !mistakes.make(Mistake::NoHorizon))
             || rebuild::is_killed(&scan.kills, &scan.replaced, header)
-            || self.is_dead(header.primary, header.began, key, meta)
+            || self.is_dead(header.primary, header.began, head.key, head.meta)
+        {
+            return Worth::Dead;
+        }
+        // What the checkpoint has it has with the markers of that time: one that is missing was dropped.
+        if let Some(marker) = head.marker.as_ref().filter(|_| !is_covered)
+            && !self.variant_found(header.primary, marker)
         {
             return Worth::Dead;
         }
@@ -435,6 +441,13 @@ impl Store {
         if !alive {
             return false;
         }
+        let (may_come, drops) = shard.clear_marker(hash, record.primary);
+        if drops {
+            self.has_left(hash);
+        }
+        if !may_come {
+            return false;
+        }
         let bytes = u64::from(extent.len.0) * u64::from(self.geometry.chunk_bytes);
         let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
         let entry = Entry::new(extent, false);
@@ -476,6 +489,9 @@ impl Store {
             hand.end_scan();
         }
         self.scanning.store(false, Ordering::SeqCst);
+        for number in 0..self.shards.len() {
+            self.shard(number).fresh = Fresh::default();
+        }
     }
 
     /// With an ordered policy: the free space is what the records leave.
@@ -527,10 +543,10 @@ enum Worth {
 }
 
 /// What lies at a chunk.
-enum At {
+enum At<'a> {
     Nothing,
     /// A header, and not all of its record yet: so many bytes are missing.
     Incomplete(usize),
-    /// A record; where its key and metadata end.
-    Record(Header, usize, usize),
+    /// A record, and what comes before its body.
+    Record(Header, Head<'a>),
 }

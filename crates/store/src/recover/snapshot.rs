@@ -6,7 +6,7 @@
 //! beyond `covers` is either still true or found out by those two. And what was published up to `covers` and is not in the picture was
 //! dropped: in the regions open then a scan takes of those records only what the picture names, entries being written included.
 //!
-//! Parts: the shape of the index, its segments, markers, predicates, the regions open at the beginning, at a clean stop where the
+//! Parts: the shape of the index, its segments, predicates, soft purges, the regions open at the beginning, at a clean stop where the
 //! writer is (`frontier`), and books where there are any. A part that finds no room in the area is left out; its records are then misses after a restart.
 //!
 //! When: after [`BYTES_PER_BYTE`] bytes written for each byte of the last checkpoint, so that checkpoints add at most one
@@ -48,7 +48,7 @@ const BLOCKS_MAX: usize = 2;
 pub(crate) mod kind {
     pub(crate) const SHAPE: u8 = 1;
     pub(crate) const SEGMENT: u8 = 2;
-    pub(crate) const MARKERS: u8 = 3;
+    pub(crate) const SOFT: u8 = 3;
     pub(crate) const PREDICATES: u8 = 4;
     pub(crate) const OPEN_REGIONS: u8 = 5;
     pub(crate) const BOOK: u8 = 6;
@@ -131,11 +131,9 @@ impl Snapshot {
                 self.next_segment % store.limits.segments,
             );
             self.scratch.clear();
-            store
-                .shard(shard)
-                .index
-                .segment(segment)
-                .encode(&mut self.scratch);
+            let shard = store.shard(shard);
+            shard.index.encode_segment(segment, &mut self.scratch);
+            drop(shard);
             writer.push(kind::SEGMENT, self.next_segment as u32, &self.scratch);
             self.next_segment += 1;
         }
@@ -163,7 +161,6 @@ impl Snapshot {
         };
         for number in 0..store.shards.len() {
             let shard = store.shard(number);
-            let markers = shard.markers.encode();
             let mut book = Vec::new();
             for (stamp, hash, first) in shard.book.iter().flat_map(|book| book.in_order_of_use()) {
                 book.extend(stamp.to_le_bytes());
@@ -171,14 +168,11 @@ impl Snapshot {
                 book.extend(first.0.to_le_bytes());
             }
             drop(shard);
-            if !markers.is_empty() {
-                writer.push(kind::MARKERS, number as u32, &markers);
-            }
             if !book.is_empty() {
                 writer.push(kind::BOOK, number as u32, &book);
             }
         }
-        // If it is missing, the next start takes everything for left. That it must do when a segment or a marker was left out, which
+        // If it is missing, the next start takes everything for left. That it must do when a segment was left out, which
         // it will not know and the disk still has.
         let is_known = self.is_clean()
             && self.is_all_written
@@ -261,7 +255,17 @@ impl Store {
             .find(|&at| published != Some(at))
             .unwrap_or(areas[0]);
         let mut writer = CheckpointWriter::new(self.geometry.checkpoint_bytes, about, self.secret);
-        let shape = [self.shards.len() as u32, self.limits.segments as u32];
+        let (mut era_max, mut soft) = (0, Vec::new());
+        for number in 0..self.shards.len() {
+            let shard = self.shard(number);
+            era_max = shard.index.era_max().max(era_max);
+            shard.soft.encode(&mut soft);
+        }
+        let shape = [
+            self.shards.len() as u32,
+            self.limits.segments as u32,
+            era_max,
+        ];
         writer.push(kind::SHAPE, 0, &numbers(shape));
         // Before all that may be left out: without them, what was purged would come back. Later ones are in the log.
         let predicates = {
@@ -270,7 +274,11 @@ impl Store {
             predicates.encode()
         };
         let fits = writer.push(kind::PREDICATES, 0, &predicates);
-        assert!(fits, "a fourth of an empty area is room enough");
+        let fits = fits && (soft.is_empty() || writer.push(kind::SOFT, 0, &soft));
+        assert!(
+            fits,
+            "a fourth and an eighth of an empty area are room enough"
+        );
         space.bytes_since_checkpoint = 0;
         if let Room::Hand(hand) = &space.room {
             let mut open: Vec<u32> = hand.open_regions().collect();

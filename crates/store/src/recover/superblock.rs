@@ -13,12 +13,11 @@
 //! The secret keys the MACs and is not for printing: `Debug` leaves it out.
 
 use crate::Sequence;
-use crate::geometry::{Geometry, PAGE_BYTES};
+use crate::geometry::Geometry;
 use crate::layout::superblock as field;
+use crate::layout::{PAGE_BYTES, SUPERBLOCK_BYTES};
+use crate::secret::Secret;
 use bytes::Bytes;
-use siphasher::sip128::{Hasher128, SipHasher24};
-use std::fmt;
-use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 
 /// Not text, so that no text file is taken for a store; the line end shows a transfer in text mode.
@@ -43,29 +42,6 @@ pub struct IndexPlace {
     pub offset: u64,
     /// Its length in bytes, a multiple of 4096.
     pub bytes: u64,
-}
-
-/// The 16 bytes only this store knows; they key the header MACs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Secret(pub(crate) [u8; 16]);
-
-impl Secret {
-    /// SipHash-2-4-128 of the bytes.
-    pub(crate) fn mac(&self, bytes: &[u8]) -> [u8; 16] {
-        let mut hasher = SipHasher24::new_with_key(&self.0);
-        hasher.write(bytes);
-        let hash = hasher.finish128();
-        let mut mac = [0; 16];
-        mac[..8].copy_from_slice(&hash.h1.to_le_bytes());
-        mac[8..].copy_from_slice(&hash.h2.to_le_bytes());
-        mac
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
-    }
 }
 
 /// What the store is and how it was left.
@@ -131,7 +107,7 @@ pub enum SuperblockError {
 
 impl Superblock {
     /// What to read at offset 0 before opening: both copies and all between.
-    pub const BYTES: usize = 64 * 1024;
+    pub const BYTES: usize = SUPERBLOCK_BYTES;
     /// One copy.
     pub const COPY_BYTES: usize = field::BYTES;
     /// Where the copies lie. Write the first, flush, write the second, flush.

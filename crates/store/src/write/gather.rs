@@ -20,7 +20,7 @@
 
 use crate::Sequence;
 use crate::index::key::KeyHash;
-use crate::record::{HEADER_BYTES, Header, NewRecord, Placed};
+use crate::record::{HEADER_BYTES, Head, Header, NewRecord, Placed};
 use crate::shard::Shard;
 use crate::store::Store;
 use crate::write::cluster::Writes;
@@ -63,13 +63,9 @@ impl Waiting {
         self.header.began
     }
 
-    fn parts(&self) -> (&[u8], &[u8]) {
-        let key_end = HEADER_BYTES + self.header.key_len as usize;
-        let meta_end = key_end + self.header.meta_len as usize;
-        (
-            &self.bytes[HEADER_BYTES..key_end],
-            &self.bytes[key_end..meta_end],
-        )
+    fn head(&self) -> Head<'_> {
+        let head = self.header.head(&self.bytes);
+        head.expect("this store has put the record together")
     }
 }
 
@@ -107,7 +103,7 @@ impl Store {
             handle: gathered.handle,
             bytes,
             header,
-            record_bytes: record.record_bytes(),
+            record_bytes: record.record_bytes(incoming.marker),
             uses: 0,
         };
         {
@@ -138,15 +134,16 @@ impl Store {
             first: NOWHERE,
             len: incoming.len,
         };
-        let header = record.header(Placed {
+        let placed = Placed {
             epoch: self.epoch,
             extent,
             sequence: self.next_sequence(),
             stored_unix_ms: incoming.now_ms,
             checksum: incoming.checksum,
-        });
+        };
+        let header = record.header(incoming.marker, placed);
         let mut bytes = BytesMut::zeroed(incoming.len.0 as usize * self.chunk_bytes());
-        record.write_parts(&mut bytes);
+        record.write_parts(incoming.marker, &mut bytes);
         bytes[..HEADER_BYTES].copy_from_slice(&header.encode(&self.secret));
         (bytes.freeze(), header)
     }
@@ -200,6 +197,8 @@ impl Store {
         let Some(header) = waits(&self.shard(number)) else {
             return Ok(()); // killed or replaced
         };
+        // A use of its marker, so that it stays as long as the record; see `evict/aging`.
+        let has_marker = !header.has_marker || self.marker(header.primary).is_some();
         let len = header.extent.len;
         self.make_room(writer, len);
         self.open_for(writer, len, now_ms, at_once, writes)?;
@@ -208,7 +207,7 @@ impl Store {
             .as_mut()
             .expect("a cluster with room was found or opened above");
         let extent = open.next(len);
-        let Some(waiting) = self.publish_waiting(record, extent) else {
+        let Some(waiting) = self.publish_waiting(record, extent, has_marker) else {
             return Ok(());
         };
         let place = open.append(record.hash, extent, self.chunk_bytes());
@@ -224,7 +223,12 @@ impl Store {
     }
 
     /// A record that waits goes into the index, with its place. None: it was killed, or has to be now.
-    fn publish_waiting(&self, record: Gathered, extent: Extent) -> Option<Waiting> {
+    fn publish_waiting(
+        &self,
+        record: Gathered,
+        extent: Extent,
+        has_marker: bool,
+    ) -> Option<Waiting> {
         let number = self.shard_of(record.hash);
         let mut shard = self.shard(number);
         let waiting = shard.waiting.remove(&record.hash.0)?;
@@ -233,9 +237,16 @@ impl Store {
             return None;
         }
         let Header { primary, began, .. } = waiting.header;
-        let (key, meta) = waiting.parts();
+        let Head { key, meta, .. } = waiting.head();
         // Of a variant or fragment the primary may be in another shard; then its marker or head is gone, see `admitting_shard`.
-        let stays = self.admits(&shard, number, (primary, began), key, meta);
+        let mut stays = has_marker && self.admits(&shard, number, (primary, began), key, meta);
+        if stays {
+            let (may_come, drops) = shard.clear_marker(record.hash, primary);
+            stays = may_come;
+            if drops {
+                self.has_left(record.hash);
+            }
+        }
         // What the index takes for the same key, or a scan has found meanwhile.
         let (_, freed) = shard.kill(record.hash);
         self.queue_freed(freed);

@@ -86,6 +86,8 @@ impl Writer {
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming<'a> {
     pub record: &'a NewRecord<'a>,
+    /// Of a variant: its primary's marker, as the record carries it.
+    pub marker: &'a [u8],
     pub len: Chunks,
     pub checksum: u64,
     pub now_ms: u64,
@@ -151,7 +153,7 @@ impl Store {
         if inserted.outcome == Outcome::Stored
             && was_due
             && self.is_needed(renewal.hash)
-            && let Some(chunks) = self.chunks_of(&record)
+            && let Some(chunks) = self.chunks_of(&record, &[])
         {
             self.no_longer_due(chunks.0);
         }
@@ -171,7 +173,7 @@ impl Store {
             Outcome::Stored if copy_of.is_some() => {}
             Outcome::Stored => {
                 self.counters.inserts.add(1);
-                self.counters.insert_bytes.add(record.record_bytes());
+                self.counters.insert_bytes.add(record.record_bytes(&[]));
             }
             Outcome::NoSpace => self.counters.refused_no_space.add(1),
             Outcome::TooLarge => self.counters.refused_too_large.add(1),
@@ -189,7 +191,14 @@ impl Store {
         now_ms: u64,
         writes: &mut Writes,
     ) -> Outcome {
-        let Some(len) = self.chunks_of(record) else {
+        let marker = match record.is_variant() {
+            true => self.carried(record.primary),
+            false => Some(Vec::new()),
+        };
+        let Some(marker) = marker else {
+            return Outcome::Invalidated;
+        };
+        let Some(len) = self.chunks_of(record, &marker) else {
             return Outcome::TooLarge;
         };
         if self.pause.is_on(now_ms) || !self.takes_records() {
@@ -201,9 +210,10 @@ impl Store {
         {
             return Outcome::Invalidated;
         }
-        let checksum = record.checksum();
+        let checksum = record.checksum(&marker);
         let incoming = Incoming {
             record,
+            marker: &marker,
             len,
             checksum,
             now_ms,
@@ -223,8 +233,8 @@ impl Store {
         }
     }
 
-    fn chunks_of(&self, record: &NewRecord<'_>) -> Option<Chunks> {
-        let chunks = record::chunks_for(record.record_bytes(), self.geometry.chunk_bytes)?;
+    fn chunks_of(&self, record: &NewRecord<'_>, marker: &[u8]) -> Option<Chunks> {
+        let chunks = record::chunks_for(record.record_bytes(marker), self.geometry.chunk_bytes)?;
         let fits = record.key.len() <= KEY_BYTES_MAX
             && record.meta.len() <= META_BYTES_MAX
             && chunks <= self.limits.record_chunks_max
@@ -260,7 +270,7 @@ impl Store {
             return Outcome::Invalidated;
         }
         let place = open.append(incoming.record.hash, extent, self.chunk_bytes());
-        incoming.record.write_parts(place);
+        incoming.record.write_parts(incoming.marker, place);
         place[..HEADER_BYTES].copy_from_slice(&self.seal(incoming, extent));
         self.close_if_full(writer, writes);
         Outcome::Stored
@@ -305,7 +315,7 @@ impl Store {
     fn insert_alone(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Outcome {
         let mut buffer =
             crate::write::buffer::aligned(incoming.len.0 as usize * self.chunk_bytes());
-        incoming.record.write_parts(&mut buffer);
+        incoming.record.write_parts(incoming.marker, &mut buffer);
         let mut guard = self.writer();
         let writer = &mut *guard;
         if self.is_closed_to_inserts() {
@@ -337,7 +347,7 @@ impl Store {
     /// The check and the publication are one step under the lock that `invalidate` takes, if the record is
     /// the primary one. A variant or fragment may lie in another shard, and an invalidation may come
     /// between; that is harmless, because it is only reached through the marker or the head record, which are gone by
-    /// then, and a new marker has another salt, a new head another fetch.
+    /// then, and the next marker has another salt, a new head another fetch.
     fn publish(&self, incoming: Incoming<'_>, extent: Extent) -> bool {
         let record = incoming.record;
         let Some(mut shard) = self.admitting_shard(incoming) else {
@@ -350,7 +360,12 @@ impl Store {
         self.queue_freed(freed);
         let stamp = self.clock.fetch_add(1, Ordering::Relaxed);
         let entry = Entry::new(extent, true);
-        shard.publish(record.hash, entry, record.record_bytes(), stamp);
+        shard.publish(
+            record.hash,
+            entry,
+            record.record_bytes(incoming.marker),
+            stamp,
+        );
         drop(shard);
         if incoming.copy_of.is_none() {
             self.counters.replaced.add(u64::from(replaced));
@@ -364,13 +379,17 @@ impl Store {
         let number = self.shard_of(record.hash);
         let primary = self.shard_of(record.primary);
         let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
-        if primary != number
-            && !self.shard(primary).admits(record.primary, record.began)
-            && !careless
-        {
-            return None;
+        if primary != number || !incoming.marker.is_empty() {
+            let mut shard = self.shard(primary);
+            if !shard.admits(record.primary, record.began) && !careless {
+                return None;
+            }
+            // Also a use: a marker stays as long as anything stored under it, see `evict/aging`.
+            if !incoming.marker.is_empty() && shard.index.marker(record.primary).is_none() {
+                return None;
+            }
         }
-        let shard = self.shard(number);
+        let mut shard = self.shard(number);
         // Here again, after the extent was taken: see `prune_predicates`.
         let life = (record.primary, record.began);
         if !self.admits(&shard, number, life, record.key, record.meta) {
@@ -385,11 +404,18 @@ impl Store {
             }
         }
         if let Some(book) = &shard.book
-            && !book.admits(record.record_bytes())
+            && !book.admits(record.record_bytes(incoming.marker))
         {
             return None;
         }
-        Some(shard)
+        let (may_come, drops) = shard.clear_marker(record.hash, record.primary);
+        if drops {
+            self.has_left(record.hash);
+        }
+        if may_come && record.hash == record.primary && self.is_scanning() {
+            shard.fresh.add(self.name_of(record.hash));
+        }
+        may_come.then_some(shard)
     }
 
     /// May what began then be published in that shard, as far as predicates know, and the primary key if it is of the same shard?
@@ -423,7 +449,8 @@ impl Store {
             stored_unix_ms: incoming.now_ms,
             checksum: incoming.checksum,
         };
-        incoming.record.header(placed).encode(&self.secret)
+        let header = incoming.record.header(incoming.marker, placed);
+        header.encode(&self.secret)
     }
 
     /// Is there room for `len` chunks in the open cluster, if need be by growing into free chunks behind it?

@@ -39,7 +39,9 @@ fn check(name: &str, fields: &[Field]) {
 #[test]
 fn the_page_draws_what_the_code_writes() {
     check("superblock", layout::superblock::FIELDS);
-    check("checkpoint_marker", layout::checkpoint_marker::FIELDS);
+    check("checkpoint_list", layout::checkpoint_list::FIELDS);
+    check("checkpoint_soft", layout::checkpoint_soft::FIELDS);
+    check("record_marker", layout::record_marker::FIELDS);
     check("region_journal_page", layout::region_journal_page::FIELDS);
     check("checkpoint_header", layout::checkpoint_header::FIELDS);
     check("checkpoint_block", layout::checkpoint_block::FIELDS);
@@ -47,7 +49,6 @@ fn the_page_draws_what_the_code_writes() {
     check("log_page", layout::log_page::FIELDS);
     check("log_key", layout::log_key::FIELDS);
     check("log_matching", layout::log_matching::FIELDS);
-    check("log_marker", layout::log_marker::FIELDS);
     check("predicates", layout::predicates::FIELDS);
     check("predicate", layout::predicate::FIELDS);
     check("record", layout::record::FIELDS);

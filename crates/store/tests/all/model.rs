@@ -58,6 +58,13 @@ struct Reading {
     began: Sequence,
 }
 
+/// What a salt was given for, when, and after how many crashes.
+struct Salt {
+    list: Vec<u8>,
+    set: u64,
+    crashes: u64,
+}
+
 /// A fetch under way.
 struct Fill {
     key: u64,
@@ -88,8 +95,8 @@ struct Run {
     written: Vec<(Vec<u8>, u64)>,
     durable: HashMap<Vec<u8>, u64>,
     invalidations: Vec<Invalidation>,
-    /// Of each salt ever drawn: its key and when.
-    salts: HashMap<u64, (u64, u64)>,
+    /// Of each salt ever given to a key.
+    salts: HashMap<(u64, u64), Salt>,
     reads: Vec<Reading>,
     fills: Vec<Fill>,
     /// Handed out: with the time of the device, and how much was written by then.
@@ -263,7 +270,12 @@ impl Run {
         let began = self.shell.store.sequence();
         let outcome = self.put(key, &primary(key), began, self.time);
         // W-TinyLFU and the like may refuse by their own lights, but nothing was invalidated.
-        assert_ne!(outcome, Outcome::Invalidated);
+        let has_variants = (self.shell.store.marker(self.shell.hash(&primary(key)))).is_some();
+        match outcome {
+            Outcome::Invalidated => assert!(has_variants, "nothing hides it"),
+            Outcome::Stored => assert!(!has_variants, "nobody would find it"),
+            _ => (),
+        }
     }
 
     fn begin_fill(&mut self) {
@@ -422,8 +434,15 @@ impl Run {
         let before = self.shell.store.marker(hash);
         let marker = self.shell.store.set_marker(hash, list, began).unwrap();
         if before.as_ref() != Some(&marker) {
-            let fresh = self.salts.insert(marker.salt, (key, self.time)).is_none();
-            assert!(fresh, "a salt came twice");
+            let salt = Salt {
+                list: list.to_vec(),
+                set: self.time,
+                crashes: self.totals.crashes,
+            };
+            let before = self.salts.insert((key, marker.salt), salt);
+            // After a crash one may come again of which nothing is on the disk.
+            let in_this_life = |salt: Salt| salt.crashes == self.totals.crashes;
+            assert!(!before.is_some_and(in_this_life), "a salt came twice");
         }
         let value = self.random.below(3);
         self.put(key, &Self::variant(key, &marker, value), began, self.time);
@@ -435,8 +454,8 @@ impl Run {
         let Some(marker) = self.shell.store.marker(self.shell.hash(&primary(key))) else {
             return;
         };
-        let (owner, set) = self.salts[&marker.salt];
-        assert_eq!(owner, key);
+        let Salt { ref list, set, .. } = self.salts[&(key, marker.salt)];
+        assert_eq!(**list, *marker.list);
         let killed = |it: &Invalidation| it.at > set && matches!(it.what, What::Key(k) if k == key);
         assert!(!self.invalidations.iter().any(killed), "a marker came back");
         let value = self.random.below(3);
@@ -548,7 +567,13 @@ fn versions_in(data: &[u8]) -> Vec<(Vec<u8>, u64)> {
         assert_eq!(&data[at..at + 4], b"LgRc");
         let key_end = at + store::HEADER_BYTES + number(at + 64);
         let key = data[at + store::HEADER_BYTES..key_end].to_vec();
-        let version = u64::from_le_bytes(data[key_end..key_end + 8].try_into().unwrap());
+        // A variant carries its marker before the metadata.
+        let list_len = |key_end: usize| usize::from(data[key_end + 16]);
+        let meta_at = match data[at + 6] & 4 {
+            0 => key_end,
+            _ => key_end + 18 + list_len(key_end),
+        };
+        let version = u64::from_le_bytes(data[meta_at..meta_at + 8].try_into().unwrap());
         versions.push((key, version));
         at += number(at + 36) * 512;
     }

@@ -2,7 +2,7 @@
 
 use crate::common::{MIB, Shell, body};
 use bytes::Bytes;
-use store::{About, KeyHash, Lookup, Manner, Needed, Needs, NewRecord, Outcome};
+use store::{About, Fragment, KeyHash, Lookup, Manner, Needed, Needs, NewRecord, Outcome};
 
 const BODY: usize = 20_000;
 
@@ -363,7 +363,10 @@ fn put_fragment(shell: &mut Shell, n: u64) -> KeyHash {
         key: &key,
         meta: b"",
         body: &[&body(n, 0, BODY)],
-        fragment: None,
+        fragment: Some(Fragment {
+            fetch_id: 1,
+            number: n as u32,
+        }),
         total: None,
         began: shell.store.sequence(),
         server: 0,

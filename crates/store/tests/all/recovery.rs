@@ -501,24 +501,6 @@ fn purges_by_pattern_for_which_the_checkpoint_has_no_room_hold_all_the_same() {
 }
 
 #[test]
-fn a_marker_survives_through_the_log() {
-    let mut shell = Shell::small();
-    let (kept, purged) = (shell.hash(b"kept"), shell.hash(b"purged"));
-    let marker = shell.store.set_marker(kept, b"accept", 0).unwrap();
-    shell.store.set_marker(purged, b"accept", 0).unwrap();
-    shell.purge(b"purged");
-    let recovered = shell.reopen();
-    assert!(recovered.words.contains("none was made"), "{recovered:?}");
-    assert_eq!(shell.store.marker(kept), Some(marker.clone()));
-    assert_eq!(shell.store.marker(purged), None);
-    let again = shell
-        .store
-        .set_marker(purged, b"accept", shell.store.sequence())
-        .unwrap();
-    assert!(again.salt > marker.salt);
-}
-
-#[test]
 fn a_large_object_in_fragments_survives() {
     let mut shell = Shell::small();
     let head = shell.hash(b"big");

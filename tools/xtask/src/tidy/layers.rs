@@ -22,7 +22,8 @@ const LAYERS: [&[&str]; 8] = [
     // The lab asks what the store should be; it drives the store and PolyMix, and the proxy knows nothing of it.
     &["lab"],
     &["proxy"],
-    &["loligo"],
+    // What people run, and what runs it in virtual time: the two know nothing of each other.
+    &["loligo", "proxy-simulation"],
     &["xtask"],
 ];
 

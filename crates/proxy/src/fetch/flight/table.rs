@@ -10,6 +10,7 @@
 //! Limits: `waiters_max` readers a flight; [`LISTED_MAX`] flights a resource, beyond which a request fetches for itself. The bytes
 //! kept are counted here, and bounded by the callers (`Shared::is_crowded`).
 
+use crate::mistakes::{Mistake, makes};
 use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
@@ -103,6 +104,16 @@ impl Flights {
         self.shards[(hash.0 >> 32) as usize & (SHARDS - 1)]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many are in the table, for a simulation.
+    #[cfg(feature = "simulation")]
+    pub fn listed(&self) -> usize {
+        let listed = |shard: &Mutex<Table>| {
+            let table = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            table.values().map(Vec::len).sum::<usize>()
+        };
+        self.shards.iter().map(listed).sum()
     }
 
     /// Bytes of bodies kept by all flights: the shared budget's measure.
@@ -261,6 +272,9 @@ impl Flights {
 
     /// Takes the flight out of the table, so that the next request starts a new one.
     pub fn remove(&self, flight: &Arc<Flight>) {
+        if makes(Mistake::KeepEnded) {
+            return;
+        }
         let mut shard = self.shard(flight.primary);
         if let Some(listed) = shard.get_mut(&flight.primary.0) {
             listed.retain(|one| !Arc::ptr_eq(&one.flight, flight));

@@ -54,7 +54,12 @@ impl Origin {
     async fn connect(&self, slot: Slot) -> (Lease, TcpStream) {
         let (ours, theirs) = tokio::join!(TcpStream::connect(self.peer), self.listener.accept());
         (
-            Lease::new(slot, Stream::Tcp(ours.unwrap()), self.peer, true),
+            Lease::new(
+                slot,
+                Stream::Tcp(crate::socket::of(ours.unwrap())),
+                self.peer,
+                true,
+            ),
             theirs.unwrap().0,
         )
     }

@@ -10,9 +10,9 @@ use std::{rc::Rc, sync::Arc};
 
 use message::{Named, Scheme};
 
-use super::{Place, RouteState};
+use super::Place;
 use crate::{
-    listener::ListenerState,
+    listener::{ListenerState, RouteState},
     plan::Role,
     request::key::{KEY_PREFIX, add_names},
 };

@@ -28,7 +28,7 @@ pub(crate) use read::{Checkpoint, CheckpointError, Expected, Part, Parts, Pieces
 pub(crate) use write::{CheckpointWriter, Finished};
 
 use crate::Sequence;
-use crate::geometry::PAGE_BYTES;
+use crate::layout::PAGE_BYTES;
 use crate::layout::{checkpoint_block, checkpoint_header, checkpoint_part};
 
 const MAGIC: [u8; 8] = *b"LgCheck\n";

@@ -1,7 +1,7 @@
 //! Examples, damaged bytes everywhere, forged and mixed checkpoints, and how fast one is verified.
 
 use super::*;
-use crate::recover::superblock::Secret;
+use crate::secret::Secret;
 use std::borrow::Cow;
 use twox_hash::XxHash3_64;
 

@@ -11,7 +11,7 @@ use crate::Sequence;
 use crate::layout::{
     checkpoint_block as block, checkpoint_header as header, checkpoint_part as part,
 };
-use crate::recover::superblock::Secret;
+use crate::secret::Secret;
 use crate::write::buffer::aligned;
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;

@@ -1,0 +1,88 @@
+//! Deliberate mistakes of the proxy, one by one, so that its simulation can show that it would notice them.
+//!
+//! Without the feature `mistakes`, which only the simulation turns on, none can be made and the checks compile to nothing.
+
+macro_rules! mistakes {
+    ($($(#[$doc:meta])* $mistake:ident $name:literal)*) => {
+        /// What to do wrong.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Mistake {
+            $($(#[$doc])* $mistake,)*
+        }
+
+        impl Mistake {
+            /// All of them.
+            pub const ALL: &'static [Mistake] = &[$(Mistake::$mistake),*];
+
+            /// How it is written on the command line.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Mistake::$mistake => $name,)*
+                }
+            }
+        }
+    };
+}
+
+mistakes! {
+    /// A purge leaves the fetches under way in the table, where later requests join them.
+    KeepFlights "keep-flights"
+    /// A purge leaves what is in memory.
+    KeepMemory "keep-memory"
+    /// A purge by pattern leaves what is in memory.
+    SkipSweep "skip-sweep"
+    /// A soft purge leaves what is in memory fresh.
+    KeepFresh "keep-fresh"
+    /// What was asked for before a purge is published and served after it.
+    PublishLate "publish-late"
+    /// A purge is acknowledged before it is durable.
+    AcknowledgeEarly "acknowledge-early"
+    /// No wait is ever over due.
+    NeverLate "never-late"
+    /// A fetch that has ended stays in the table.
+    KeepEnded "keep-ended"
+    /// Who joined a fetch is given its answer, whatever that is.
+    ShareAnything "share-anything"
+    /// What is private is stored.
+    StorePrivate "store-private"
+    /// A body that broke off counts as whole.
+    StoreBroken "store-broken"
+    /// Cookies are stored with the answer that set them.
+    KeepCookies "keep-cookies"
+    /// All variants of a resource have one key.
+    OneVariant "one-variant"
+    /// An unsafe method leaves what is stored.
+    KeepAfterUnsafe "keep-after-unsafe"
+    /// What is stored is served, however old it is.
+    ServeStale "serve-stale"
+    /// A part is put together with others of another version.
+    MixVersions "mix-versions"
+    /// Every listener may connect to every address, before and after a packet has gone there,
+    PermitAnything "permit-anything"
+    /// or use every open connection.
+    PermitPooled "permit-pooled"
+}
+
+#[cfg(feature = "mistakes")]
+thread_local! {
+    static MADE: std::cell::Cell<Option<Mistake>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on this mistake is made on this thread, or none.
+#[cfg(feature = "mistakes")]
+pub fn make_mistake(mistake: Option<Mistake>) {
+    MADE.set(mistake);
+}
+
+/// Is this mistake to be made?
+#[cfg(feature = "mistakes")]
+pub(crate) fn makes(mistake: Mistake) -> bool {
+    MADE.get() == Some(mistake)
+}
+
+/// Is this mistake to be made?
+#[cfg(not(feature = "mistakes"))]
+#[inline(always)]
+pub(crate) const fn makes(_: Mistake) -> bool {
+    false
+}

@@ -1,0 +1,388 @@
+//! Connections in memory, for the simulation: two pipes of bytes that behave as the two directions of a TCP connection do.
+//!
+//! Each direction holds a bounded number of bytes, so writers wait for readers. A socket that is dropped ends its direction;
+//! dropped with unread bytes, or after [`Memory::reset_when_closed`], it resets the connection, and what the other side has not read
+//! is lost, as in TCP.
+//!
+//! Connections to origins are made by whatever the simulation has put in place of the network ([`set_network`]), one for each
+//! thread.
+//!
+//! Not known here: time, except the delay of a connection in the making.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    io::{self, ErrorKind, IoSlice},
+    net::SocketAddr,
+    pin::Pin,
+    rc::Rc,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+/// See the head of the file.
+#[derive(Debug)]
+pub enum Socket {
+    /// A real one.
+    Tcp(TcpStream),
+    /// One end of a connection in memory.
+    Memory(Memory),
+}
+
+/// One on its way to another runtime.
+#[derive(Debug)]
+pub enum Detached {
+    /// A real one.
+    Tcp(std::net::TcpStream),
+    /// One in memory, which belongs to no runtime.
+    Memory(Box<Memory>),
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+struct Pipe {
+    bytes: VecDeque<u8>,
+    room: usize,
+    is_ended: bool,
+    is_reset: bool,
+    has_no_reader: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Pipe {
+    fn wake(&mut self) {
+        self.reader.take().into_iter().for_each(Waker::wake);
+        self.writer.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+/// One end of a connection in memory.
+#[derive(Debug)]
+pub struct Memory {
+    incoming: Arc<Mutex<Pipe>>,
+    outgoing: Arc<Mutex<Pipe>>,
+    local: SocketAddr,
+    peer: SocketAddr,
+    resets: AtomicBool,
+}
+
+/// Both ends of a connection; each direction holds `room` bytes.
+pub fn pair(one: SocketAddr, other: SocketAddr, room: usize) -> (Socket, Socket) {
+    let pipe = || {
+        Arc::new(Mutex::new(Pipe {
+            room: room.max(1),
+            ..Pipe::default()
+        }))
+    };
+    let (there, back) = (pipe(), pipe());
+    let end = |incoming: &Arc<_>, outgoing: &Arc<_>, local, peer| {
+        Socket::Memory(Memory {
+            incoming: Arc::clone(incoming),
+            outgoing: Arc::clone(outgoing),
+            local,
+            peer,
+            resets: AtomicBool::new(false),
+        })
+    };
+    (
+        end(&back, &there, one, other),
+        end(&there, &back, other, one),
+    )
+}
+
+fn lock(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
+    pipe.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Memory {
+    pub(super) fn reset_when_closed(&self) {
+        self.resets.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn untaken_bytes(&self) -> u64 {
+        lock(&self.outgoing).bytes.len() as u64
+    }
+
+    fn read(&self, buf: &mut ReadBuf<'_>, waker: Option<&Waker>) -> io::Result<()> {
+        let mut pipe = lock(&self.incoming);
+        if pipe.is_reset {
+            return Err(ErrorKind::ConnectionReset.into());
+        }
+        if pipe.bytes.is_empty() && !pipe.is_ended {
+            if let Some(waker) = waker {
+                pipe.reader = Some(waker.clone());
+            }
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let n = buf.remaining().min(pipe.bytes.len());
+        let (front, back) = pipe.bytes.as_slices();
+        let of_front = n.min(front.len());
+        buf.put_slice(&front[..of_front]);
+        buf.put_slice(&back[..n - of_front]);
+        pipe.bytes.drain(..n);
+        pipe.writer.take().into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    fn write(&self, slices: &[IoSlice<'_>], waker: Option<&Waker>) -> io::Result<usize> {
+        let mut pipe = lock(&self.outgoing);
+        if pipe.is_reset || lock(&self.incoming).is_reset {
+            return Err(ErrorKind::ConnectionReset.into());
+        }
+        if pipe.has_no_reader || pipe.is_ended {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
+        let mut left = pipe.room.saturating_sub(pipe.bytes.len()).min(wanted);
+        if left == 0 && wanted > 0 {
+            if let Some(waker) = waker {
+                pipe.writer = Some(waker.clone());
+            }
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let written = left;
+        for slice in slices {
+            let n = left.min(slice.len());
+            pipe.bytes.extend(&slice[..n]);
+            left -= n;
+        }
+        pipe.reader.take().into_iter().for_each(Waker::wake);
+        Ok(written)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let mut incoming = lock(&self.incoming);
+        let is_reset = self.resets.load(Ordering::Relaxed) || !incoming.bytes.is_empty();
+        incoming.has_no_reader = true;
+        incoming.wake();
+        drop(incoming);
+        let mut outgoing = lock(&self.outgoing);
+        outgoing.is_ended = true;
+        if is_reset {
+            outgoing.is_reset = true;
+            outgoing.bytes.clear();
+        }
+        outgoing.wake();
+    }
+}
+
+fn poll<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Poll::Pending,
+        result => Poll::Ready(result),
+    }
+}
+
+impl Socket {
+    /// Connects to an origin, over the network that the simulation has set or else the real one.
+    pub async fn connect(to: SocketAddr) -> io::Result<Socket> {
+        let network = NETWORK.with_borrow(|network| network.as_ref().map(|network| network(to)));
+        let Some(connection) = network else {
+            return TcpStream::connect(to).await.map(Socket::Tcp);
+        };
+        tokio::time::sleep(connection.after).await;
+        match connection.outcome {
+            Some(outcome) => outcome.map_err(io::Error::from),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Writes what there is room for now.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(tcp) => tcp.try_write(bytes),
+            Self::Memory(memory) => memory.write(&[IoSlice::new(bytes)], None),
+        }
+    }
+
+    /// Writes what there is room for now.
+    pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(tcp) => tcp.try_write_vectored(slices),
+            Self::Memory(memory) => memory.write(slices, None),
+        }
+    }
+
+    /// Reads what there is now.
+    pub fn try_read(&self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(tcp) => tcp.try_read(out),
+            Self::Memory(memory) => {
+                let mut buf = ReadBuf::new(out);
+                memory.read(&mut buf, None)?;
+                Ok(buf.filled().len())
+            }
+        }
+    }
+
+    /// Whose connection it is at the other end.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(tcp) => tcp.peer_addr(),
+            Self::Memory(memory) => Ok(memory.peer),
+        }
+    }
+
+    /// Our own end.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(tcp) => tcp.local_addr(),
+            Self::Memory(memory) => Ok(memory.local),
+        }
+    }
+
+    /// Memory never waits to fill a segment.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        match self {
+            Self::Tcp(tcp) => tcp.set_nodelay(nodelay),
+            Self::Memory(_) => Ok(()),
+        }
+    }
+
+    /// Until there is something to read, for tests with real sockets.
+    #[cfg(test)]
+    pub async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(tcp) => tcp.readable().await,
+            Self::Memory(_) => Ok(()),
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Self::Memory(memory) => poll(memory.read(buf, Some(cx.waker()))),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+            Self::Memory(memory) => poll(memory.write(&[IoSlice::new(bytes)], Some(cx.waker()))),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, slices),
+            Self::Memory(memory) => poll(memory.write(slices, Some(cx.waker()))),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Memory(memory) => {
+                let mut pipe = lock(&memory.outgoing);
+                pipe.is_ended = true;
+                pipe.wake();
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+/// How a connection to an origin goes.
+pub struct Connection {
+    /// How long it takes.
+    pub after: Duration,
+    /// What comes of it; `None`: nothing, ever.
+    pub outcome: Option<Result<Socket, ErrorKind>>,
+}
+
+type Network = Rc<dyn Fn(SocketAddr) -> Connection>;
+
+thread_local! {
+    static NETWORK: RefCell<Option<Network>> = const { RefCell::new(None) };
+}
+
+/// From now on connections of this thread are made by `network`; `None`: by the system.
+pub fn set_network(network: Option<Network>) {
+    NETWORK.set(network);
+}
+
+/// Has this thread a network of its own?
+pub fn is_set() -> bool {
+    NETWORK.with_borrow(Option::is_some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    fn both() -> (Socket, Socket) {
+        let at = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        pair(at(1), at(2), 4)
+    }
+
+    #[tokio::test]
+    async fn a_writer_waits_for_its_reader_and_an_end_is_seen() {
+        let (mut one, mut other) = both();
+        assert_eq!(one.try_write(b"squids").unwrap(), 4);
+        assert_eq!(
+            one.try_write(b"ds").unwrap_err().kind(),
+            ErrorKind::WouldBlock
+        );
+        let mut four = [0; 4];
+        other.read_exact(&mut four).await.unwrap();
+        one.write_all(b"ds").await.unwrap();
+        one.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        other.read_to_end(&mut rest).await.unwrap();
+        assert_eq!((&four, &*rest), (b"squi", &b"ds"[..]));
+    }
+
+    #[tokio::test]
+    async fn unread_bytes_and_a_wish_make_a_reset() {
+        for wish in [false, true] {
+            let (mut one, mut other) = both();
+            other.write_all(b"lost").await.unwrap();
+            if wish {
+                other.read_exact(&mut [0; 0]).await.unwrap();
+                crate::socket::reset_when_closed(&other);
+            } else {
+                one.write_all(b"x").await.unwrap();
+            }
+            drop(other);
+            let error = one.read_u8().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Salts: the numbers that tell the variants of one marker from those of another one of the same resource.
+//!
+//! A salt is an *era* of the segment and, below it, a *generation* of 16 bits, which is all that a marker's entry has room for. No
+//! salt is given twice to one place of a segment: a marker that changes its list goes on one generation higher, and one that leaves
+//! raises the *floor*, at which markers begin that were not there. When a generation would pass 2^16 the segment begins the next
+//! era, without markers: all its variants are misses then.
+//!
+//! Invariant: for each place in the segment, every salt it ever had is below the one it gets next.
+//! Not known here: markers, lists, where a place is.
+
+const GENERATION_BITS: u32 = 16;
+const GENERATIONS: u32 = 1 << GENERATION_BITS;
+
+/// The salts of one segment. See the head of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Salts {
+    era: u32,
+    /// At most [`GENERATIONS`]: then none is left.
+    floor: u32,
+}
+
+impl Default for Salts {
+    fn default() -> Self {
+        Self::of_era(1)
+    }
+}
+
+impl Salts {
+    /// None was given yet. Era 0 is nobody's, so that no salt is 0.
+    pub(crate) fn of_era(era: u32) -> Self {
+        Self {
+            era: era.max(1),
+            floor: 0,
+        }
+    }
+
+    /// As a checkpoint has them; anything may be in there.
+    pub(crate) fn of_foreign(era: u32, floor: u32) -> Option<Self> {
+        (era > 0 && floor <= GENERATIONS).then_some(Self { era, floor })
+    }
+
+    pub(crate) fn era(self) -> u32 {
+        self.era
+    }
+
+    pub(crate) fn floor(self) -> u32 {
+        self.floor
+    }
+
+    /// The salt of a marker.
+    pub(crate) fn salt(self, generation: u16) -> u64 {
+        u64::from(self.era) << GENERATION_BITS | u64::from(generation)
+    }
+
+    /// Era and generation of a salt.
+    pub(crate) fn parts(salt: u64) -> (u64, u16) {
+        (salt >> GENERATION_BITS, salt as u16)
+    }
+
+    /// The generation of a marker that was not there. None: the era is over.
+    pub(crate) fn first(self) -> Option<u16> {
+        u16::try_from(self.floor).ok()
+    }
+
+    /// The generation that follows for a marker that is there. None: the era is over.
+    pub(crate) fn after(generation: u16) -> Option<u16> {
+        generation.checked_add(1)
+    }
+
+    /// A marker has left.
+    pub(crate) fn left(&mut self, generation: u16) {
+        self.floor = self.floor.max(u32::from(generation) + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_never_has_a_salt_twice() {
+        let mut salts = Salts::default();
+        let first = salts.first().unwrap();
+        assert_eq!(Salts::parts(salts.salt(first)), (1, 0));
+        salts.left(first);
+        salts.left(first + 3);
+        salts.left(first + 1);
+        assert_eq!(salts.first(), Some(4));
+        salts.left(u16::MAX);
+        assert_eq!(salts.first(), None);
+        assert_eq!(Salts::after(u16::MAX), None);
+        let next = Salts::of_era(salts.era() + 1);
+        assert!(next.salt(0) > salts.salt(u16::MAX));
+    }
+
+    #[test]
+    fn foreign_numbers_are_judged() {
+        let salts = Salts::of_era(7);
+        assert_eq!(Salts::of_foreign(salts.era(), salts.floor()), Some(salts));
+        assert_eq!(Salts::of_foreign(0, 0), None);
+        assert_eq!(Salts::of_foreign(1, GENERATIONS + 1), None);
+    }
+}

@@ -1,0 +1,215 @@
+//! The proxy's lives: starts and ends, in order or not, on one disk.
+//!
+//! Not known here: what is asked meanwhile.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::pending,
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use device::Device;
+use proxy::{
+    plan::Plan,
+    simulation::{Proxy, Socket},
+};
+use tokio::{
+    task::{JoinHandle, LocalSet},
+    time::sleep,
+};
+
+use crate::{
+    disk::Disk,
+    world::{Resource, Shared},
+};
+
+/// A listener as clients know it.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// What it is called here.
+    pub name: &'static str,
+    /// Clients name the destination.
+    pub is_forward: bool,
+    /// It leads to loopback addresses too.
+    pub leads_inside: bool,
+    /// The origin it stands in front of.
+    pub origin: Option<SocketAddr>,
+}
+
+/// The authority of the site behind the reverse listeners.
+pub const SITE: &str = "www.site.example";
+
+impl Listener {
+    /// May it lead to where this is?
+    pub fn leads_to(&self, resource: &Resource) -> bool {
+        match self.origin {
+            Some(origin) => resource.origin == origin,
+            None => self.leads_inside || !resource.origin.ip().is_loopback(),
+        }
+    }
+
+    /// Can a client of it ask for this by its name?
+    pub fn names(&self, resource: &Resource) -> bool {
+        match self.origin {
+            Some(origin) => resource.host == SITE && resource.origin == origin,
+            None => resource.host != SITE,
+        }
+    }
+}
+
+/// Where clients find the proxy.
+pub struct Place {
+    listeners: RefCell<Vec<Listener>>,
+    /// Its workers.
+    pub workers: usize,
+    /// Stale answers are allowed by the settings, for so many seconds.
+    pub stale_allowed_s: u64,
+    proxy: RefCell<Option<Rc<Proxy>>>,
+    is_over: Cell<bool>,
+}
+
+impl Place {
+    /// Nobody is there yet.
+    pub fn new(listeners: Vec<Listener>, plan: &Plan) -> Place {
+        Place {
+            listeners: RefCell::new(listeners),
+            workers: plan.workers,
+            stale_allowed_s: (plan.cache.stale_while_revalidate)
+                .max(plan.cache.stale_if_error)
+                .as_secs(),
+            proxy: RefCell::default(),
+            is_over: Cell::default(),
+        }
+    }
+
+    /// How many listeners there are.
+    pub fn count(&self) -> usize {
+        self.listeners.borrow().len()
+    }
+
+    /// One of them.
+    pub fn listener(&self, number: usize) -> Listener {
+        self.listeners.borrow()[number].clone()
+    }
+
+    /// Between two lives the operator has put them in another order, which changes nothing for anybody.
+    pub fn reorder(&self, plan: &mut Plan, by: usize) {
+        self.listeners.borrow_mut().rotate_left(by);
+        plan.listeners.rotate_left(by);
+    }
+
+    /// Is the run over?
+    pub fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
+    /// From now on nobody asks for anything more.
+    pub fn end(&self) {
+        self.is_over.set(true);
+    }
+
+    /// The proxy, if it runs.
+    pub fn proxy(&self) -> Option<Rc<Proxy>> {
+        self.proxy.borrow().clone()
+    }
+
+    /// Connects to it.
+    pub fn connect(
+        &self,
+        worker: usize,
+        listener: usize,
+        peer: SocketAddr,
+        room: usize,
+    ) -> Option<Socket> {
+        self.proxy()?.connect(worker, listener, peer, room)
+    }
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// In order.
+    Stop,
+    /// At once; what the disk has taken stays.
+    Kill,
+    /// At once; what was not flushed may be lost.
+    PowerCut,
+}
+
+/// A proxy that runs.
+pub struct Life {
+    place: Rc<Place>,
+    disk: Option<Arc<Disk>>,
+    set: Rc<LocalSet>,
+    pump: JoinHandle<()>,
+}
+
+impl Life {
+    /// Starts it. To be called in the run's own [`LocalSet`].
+    pub async fn start(
+        world: &Shared,
+        place: &Rc<Place>,
+        plan: &Plan,
+        disk: Option<&Arc<Disk>>,
+    ) -> Result<Life, String> {
+        let devices = disk.map(|disk| {
+            let bytes = plan.stores[0].size_bytes.unwrap_or(0);
+            let path = plan.stores[0].path.clone();
+            Device::simulated(bytes, path, Arc::clone(disk) as Arc<_>)
+        });
+        let set = Rc::new(LocalSet::new());
+        disk.inspect(|disk| disk.set_calm(true));
+        let devices = devices.into_iter().collect();
+        let started = set.run_until(Proxy::start(plan.clone(), devices)).await;
+        disk.inspect(|disk| disk.set_calm(false));
+        let proxy = Rc::new(started.map_err(|error| error.to_string())?);
+        place.proxy.replace(Some(proxy));
+        {
+            let mut world = world.borrow_mut();
+            world.life += 1;
+            world.counts.lives += 1;
+            world.life_began = world.tick();
+            world.tell_all("the proxy has started");
+        }
+        let own = Rc::clone(&set);
+        let pump = tokio::task::spawn_local(async move { own.run_until(pending::<()>()).await });
+        if let Some(disk) = disk {
+            let (disk, place) = (Arc::clone(disk), Rc::clone(place));
+            // In the life's own set, so that it ends with it.
+            set.spawn_local(async move {
+                while place.proxy().is_some_and(|proxy| !proxy.is_recovered()) {
+                    sleep(Duration::from_millis(100)).await;
+                }
+                disk.heal();
+            });
+        }
+        Ok(Life {
+            place: Rc::clone(place),
+            disk: disk.cloned(),
+            set,
+            pump,
+        })
+    }
+
+    /// Ends it.
+    pub async fn end(self, world: &Shared, how: End) {
+        world
+            .borrow_mut()
+            .tell_all(&format!("the proxy's life ends: {how:?}"));
+        if how == End::Stop
+            && let Some(proxy) = self.place.proxy()
+        {
+            proxy.stop().await;
+        }
+        self.place.proxy.replace(None);
+        self.pump.abort();
+        let _ = self.pump.await;
+        drop(self.set);
+        if let Some(disk) = &self.disk {
+            disk.end(how == End::PowerCut);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! `cargo xtask sim --proxy`: many seeds, on all processors; the first failure ends it, with its story.
+//!
+//! `--mistakes` turns it round: for each precaution that can be taken out, seeds are run until one fails that passes with it. One that
+//! nobody misses is the failure.
+//!
+//! Not known here: what a run is.
+#![forbid(unsafe_code)]
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use clap::Parser;
+use proxy::Mistake;
+use proxy_simulation::{Failure, Options, Report, run};
+
+/// The whole proxy in virtual time, over a faulty disk and a network in memory
+#[derive(Debug, Clone, Parser)]
+struct Line {
+    /// How many seeds
+    #[arg(long, default_value_t = 200)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// Only this seed
+    #[arg(long, conflicts_with_all = ["seeds", "from"])]
+    seed: Option<u64>,
+    /// Let the proxy make this mistake
+    #[arg(long, value_parser = mistake_of)]
+    mistake: Option<Named>,
+    /// Each mistake in turn, until a seed notices it
+    #[arg(long, conflicts_with_all = ["mistake", "seed"])]
+    mistakes: bool,
+    /// Threads; by default one for each processor
+    #[arg(long)]
+    jobs: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Named(Mistake);
+
+fn mistake_of(name: &str) -> Result<Named, String> {
+    let found = Mistake::ALL.iter().find(|mistake| mistake.name() == name);
+    found.map(|&mistake| Named(mistake)).ok_or_else(|| {
+        let names: Vec<_> = Mistake::ALL.iter().map(|mistake| mistake.name()).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+fn main() -> ExitCode {
+    let line = Line::parse();
+    let is_well = match line.mistakes {
+        true => all_mistakes(&line),
+        false => seeds(&line),
+    };
+    match is_well {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn seeds(line: &Line) -> bool {
+    let began = Instant::now();
+    let (report, failure) = run_seeds(line, line.mistake.map(|named| named.0));
+    let own = [("seeds", report.seeds), ("virtual seconds", report.seconds)];
+    for (name, number) in own.into_iter().chain(report.counts.all()) {
+        println!("{name:26} {number:>14}");
+    }
+    println!("{:26} {:>14.1}", "seconds", began.elapsed().as_secs_f64());
+    failure.inspect(|failure| eprintln!("{failure}")).is_none()
+}
+
+fn all_mistakes(line: &Line) -> bool {
+    let mut is_well = true;
+    for &mistake in Mistake::ALL {
+        let name = mistake.name();
+        match run_seeds(line, Some(mistake)) {
+            (report, Some(Failure { seed, message, .. })) => {
+                println!(
+                    "{name:20} noticed after {} seeds: seed {seed}: {message}",
+                    report.seeds
+                );
+            }
+            (_, None) => {
+                println!("{name:20} NOT NOTICED by {} seeds", line.seeds);
+                is_well = false;
+            }
+        }
+    }
+    is_well
+}
+
+/// Runs seeds until one fails; of several failures that of the lowest, so that two runs tend to name the same.
+fn run_seeds(line: &Line, mistake: Option<Mistake>) -> (Report, Option<Failure>) {
+    let (from, seeds) = line.seed.map_or((line.from, line.seeds), |seed| (seed, 1));
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicU64::new(from);
+    let found = Mutex::new((Report::default(), None::<Failure>));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= from.saturating_add(seeds) {
+                return;
+            }
+            let (report, failure) = run(Options { seed, mistake });
+            // A seed that fails anyway has not noticed the mistake.
+            let is_noticed = |_: &Failure| {
+                !line.mistakes
+                    || run(Options {
+                        seed,
+                        mistake: None,
+                    })
+                    .1
+                    .is_none()
+            };
+            let failure = failure.filter(is_noticed);
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.0.merge(&report);
+            if let Some(failure) = failure {
+                next.store(u64::MAX / 2, Ordering::Relaxed);
+                if found.1.as_ref().is_none_or(|other| seed < other.seed) {
+                    found.1 = Some(failure);
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..line.jobs.unwrap_or(processors).max(1) {
+            scope.spawn(work);
+        }
+    });
+    found.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
