@@ -38,25 +38,25 @@ pub struct ListenerState {
     pub foreign: httpcache::StandingFlags,
 }
 
-/// A route, with what is needed of it for each request worked out once.
+/// A route, with the values that every request needs.
 #[derive(Clone)]
 pub struct RouteState {
     /// As configured.
     pub route: Route,
-    /// Whom to ask.
+    /// The origin.
     pub destination: Destination,
-    /// Host to send when the client's is not passed on.
+    /// Host to send if the client's is not passed on.
     pub authority: Rc<str>,
     /// Its number among the listener's routes.
     pub number: usize,
-    /// The origin, as it is logged.
+    /// The origin's name in logs.
     pub origin: Box<str>,
-    /// The tags of what it fetches under the origin's name, and under the client's host.
+    /// The tags of its resources under the origin's name, and under the client's host.
     pub tags: [Vec<u8>; 2],
 }
 
 impl RouteState {
-    /// Works a configured route out.
+    /// Prepares a configured route.
     pub fn new((number, route): (usize, &Route)) -> RouteState {
         RouteState {
             number,

@@ -146,7 +146,7 @@ fn an_object_waits_for_a_disk_that_is_behind_but_not_each_for_one_that_takes_not
                 .load(std::sync::atomic::Ordering::Relaxed)
         };
         assert!(wait_for_room(&disk, &next).await >= OBJECT_WAIT);
-        // The wait failed: nobody waits for a while.
+        // The wait failed, so no object waits for a while.
         assert!(wait_for_room(&disk, &next).await < OBJECT_WAIT / 2);
         assert_eq!(waits(), 1);
         // The while is over.
@@ -154,7 +154,7 @@ fn an_object_waits_for_a_disk_that_is_behind_but_not_each_for_one_that_takes_not
         disk.writes.waited_in_vain.set(long_ago);
         assert!(wait_for_room(&disk, &next).await >= OBJECT_WAIT);
         assert_eq!(waits(), 2);
-        // The disk takes again what it is given; what waits is let go as soon as there is room.
+        // The disk takes writes again; a waiting object goes on as soon as there is room.
         disk.writes.waited_in_vain.set(long_ago);
         let faults = bed.faults.clone();
         tokio::task::spawn_local(async move {

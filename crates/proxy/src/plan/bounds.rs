@@ -109,8 +109,7 @@ pub struct CacheRules {
     ttl_max: Duration = seconds(1, YEAR, YEAR),
     /// How long a response is fresh if it states no lifetime, has no Last-Modified, and is no error. 0: it is not kept.
     default_ttl: Duration = seconds(0, 0, YEAR),
-    /// How long an error that states no lifetime (404, 410 and the like) is fresh. 0: it is not kept unless the origin says
-    /// so.
+    /// How long an error that states no lifetime (404, 410 and the like) is fresh. 0: only as long as the origin says.
     negative_ttl: Duration = seconds(0, 0, 3600),
     /// The same for failures of the origin (500, 502, 503, 504).
     error_ttl: Duration = seconds(0, 0, 3600),

@@ -107,7 +107,7 @@ pub async fn answer(
     may_wait: bool,
 ) -> Outcome {
     let request: &Fields = &wanted.request;
-    //= rfc9111 §3.5   what is fetched for one who is authorised is not put together with what is for all
+    //= rfc9111 §3.5   a response to a request with Authorization is not combined with parts for all
     let is_authorised = request.contains(b"authorization");
     let spec = match httpcache::range_asked(request) {
         RangeAsked::One(_) if is_authorised => return Outcome::Pass,
@@ -179,7 +179,7 @@ impl Parts<'_, '_> {
         };
         match head.status {
             206 => self.new_part(upstream, head).await,
-            //= rfc9110 §15.5.17   what begins behind the end begins there also for the client
+            //= rfc9110 §15.5.17   a range after the end stays one for the client
             416 => self.relayed(upstream, &head).await,
             101 | 304 => Outcome::Pass,
             _ => self.adopted(upstream, head).await,
