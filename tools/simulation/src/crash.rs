@@ -411,7 +411,10 @@ impl Run {
         let places: Vec<_> = missing
             .iter()
             .take(4)
-            .map(|&number| (number, &self.world.versions[number as usize].copies))
+            .map(|&number| {
+                let version = &self.world.versions[number as usize];
+                (number, version.full_key, &version.list, &version.copies)
+            })
             .collect();
         let text = format!(
             "{} of {asked} are missing after recovery: {places:?}",
