@@ -339,7 +339,7 @@ impl Store {
         }
         // What the checkpoint has it has with the markers of that time: one that is missing was dropped.
         if let Some(marker) = head.marker.as_ref().filter(|_| !is_covered)
-            && !self.variant_found(header.primary, marker)
+            && !self.variant_found(header.primary, header.began, marker)
         {
             return Worth::Dead;
         }
