@@ -323,7 +323,14 @@ impl Store {
     /// The variants of a primary key are stale; where that cannot be remembered, they are purged.
     pub(crate) fn soften(&self, shard: &mut Shard, primary: KeyHash, sequence: Sequence) {
         let max = self.limits.soft_purges_max;
-        if shard.soft.note(primary, sequence, max).is_err() {
+        let mut noted = shard.soft.note(primary, sequence, max);
+        // What has no marker any more is out of reach. But what a scan finds may bring one back.
+        if noted.is_err() && !self.is_scanning() {
+            let Shard { soft, index, .. } = &mut *shard;
+            soft.retain(|primary| index.has_marker(primary));
+            noted = soft.note(primary, sequence, max);
+        }
+        if noted.is_err() {
             shard.index.drop_marker(primary, false);
             self.has_left(primary);
         }
@@ -375,7 +382,7 @@ impl Store {
         let mut background = self.background();
         if background.volatile {
             drop(background);
-            self.prune_without_records();
+            self.prune_without_records(&entry);
             return DurabilityHandle(Waits::No);
         }
         if self.limits.mistakes.make(Mistake::NoLog) {
@@ -689,8 +696,12 @@ impl Store {
         crate::lock(&self.predicates).prune(upto);
     }
 
-    /// Without a device there are only fills under way: refuse those that began before, and no predicate is needed.
-    fn prune_without_records(&self) {
+    /// Without a device there are only fills under way: refuse those that began before, and no predicate is needed. Nothing is
+    /// read, so a soft purge need not be remembered either.
+    fn prune_without_records(&self, entry: &log::Entry) {
+        if let log::Entry::Doubt { primary } = *entry {
+            self.shard(self.shard_of(primary)).soft.forget(primary);
+        }
         let mut predicates = crate::lock(&self.predicates);
         if predicates.wants_weeding() {
             let newest = predicates.newest();

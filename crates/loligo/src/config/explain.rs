@@ -449,7 +449,7 @@ mod tests {
                   store.replacement = "lru-threshold=1MiB"   (default: second-chance)
                   store.lazy-reads = 10   (default: auto)
 
-                note: loligo.toml:14: store.chunk = "4KiB": has no effect any more, take it out: a store keeps the chunks it was made with; a new one has chunks of 512 bytes or of its device's blocks, if they are larger (others: loligo store init --chunk)
+                note: loligo.toml:14: store.chunk = "4KiB": has no effect any more, take it out: a store keeps the chunks it was made with; a new one has chunks of 512 bytes or of its device's blocks, if they are larger. A store of an older version starts empty; make it anew with `loligo store init --chunk`
 
                 note: /x/device is taken as a store whatever is on it (force); take force out after the first start
             "#]],

@@ -134,13 +134,16 @@ impl Given {
     }
 }
 
-/// A URL as it is told: without the user and password in it.
+/// A URL as it is told: without the user and password in it. A password may have a `/`, so whatever stands before the last `@` is left
+/// out, even where that may be a path.
 pub fn without_password(text: &str) -> String {
     let begin = text.find("://").map_or(0, |at| at + 3);
     let (front, rest) = text.split_at(begin);
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    match authority.rsplit_once('@') {
-        Some((user, host)) if begin > 0 || user.contains(':') => format!("{front}…@{host}{path}"),
+    let (url, more) = rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
+    match url.rsplit_once('@') {
+        Some((user, host)) if begin > 0 || (user.contains(':') && !user.starts_with('/')) => {
+            format!("{front}…@{host}{more}")
+        }
         _ => text.to_owned(),
     }
 }
@@ -152,9 +155,14 @@ mod tests {
     #[test]
     fn passwords_are_not_told() {
         for (text, told) in [
-            ("http://u:p@a.org/x@y", "http://…@a.org/x@y"),
+            ("http://u:p@a.org/x", "http://…@a.org/x"),
+            ("http://u:pa/ss@a.org", "http://…@a.org"),
+            ("http://u:p@ss@a.org/x y@z", "http://…@a.org/x y@z"),
             ("u:p@a.org", "…@a.org"),
-            ("http://a.org/x@y", "http://a.org/x@y"),
+            ("u:pa/ss@a.org", "…@a.org"),
+            ("http://a.org/x y@z", "http://a.org/x y@z"),
+            // In doubt too much is left out.
+            ("http://u:p@a.org/x@y", "http://…@y"),
             ("/var/log/a:b@c.log", "/var/log/a:b@c.log"),
             ("store@2", "store@2"),
         ] {

@@ -22,8 +22,8 @@ const RETIRED: &[(&str, &str)] = &[
     ),
     (
         "store.chunk",
-        "a store keeps the chunks it was made with; a new one has chunks of 512 bytes or of its device's blocks, if they are larger \
-         (others: loligo store init --chunk)",
+        "a store keeps the chunks it was made with; a new one has chunks of 512 bytes or of its device's blocks, if they are larger. \
+         A store of an older version starts empty; make it anew with `loligo store init --chunk`",
     ),
     ("store.cluster", "objects are gathered up to 1MiB a write"),
     (
@@ -75,7 +75,8 @@ mod tests {
             old.notes,
             [
                 "loligo.toml:3: store.chunk = 4096: has no effect any more, take it out: a store keeps the chunks it was made with; \
-                 a new one has chunks of 512 bytes or of its device's blocks, if they are larger (others: loligo store init --chunk)",
+                 a new one has chunks of 512 bytes or of its device's blocks, if they are larger. \
+                 A store of an older version starts empty; make it anew with `loligo store init --chunk`",
                 "loligo.toml:5: pool.idle-max = 7: has no effect any more, take it out: it follows from pool.per-origin-max",
             ]
         );

@@ -187,7 +187,7 @@ impl Store {
             let swept = shard.sweep_segment(at % segments, stretch, spares, spared, leaves);
             drop(left);
             if hand.aging.is_passing() {
-                shard.index.age_markers(at % segments, |_| ());
+                shard.index.age_markers(at % segments, usize::MAX, |_| ());
             }
             drop(shard);
             self.counters.evictions.add(swept.records);

@@ -4,7 +4,8 @@
 //! marker has it. A list also has a *root*: the hash of the list that the marker's salt was given for. Lists that follow one another
 //! under one salt have one root, and so a salt that goes with two roots is not one salt but two.
 //!
-//! Limits: [`LISTS_MAX`] lists and [`BYTES_MAX`] a shard. One more is refused: what has it is not stored.
+//! Limits: [`LISTS_MAX`] lists and [`BYTES_MAX`] a shard. For one more the lists that a single marker has make room (`marker`); where all
+//! have several it is refused: what has it is not stored.
 //! Not known here: what a list means, who has it.
 
 use std::collections::HashMap;
@@ -113,6 +114,15 @@ impl Lists {
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.listed.len() - self.unused.len()
+    }
+
+    /// By number: does only one marker have it?
+    pub(crate) fn singles(&self) -> Vec<bool> {
+        let users = self.listed.iter().map(|listed| match listed {
+            Some((_, users)) => *users,
+            None => 0,
+        });
+        users.map(|users| users == 1).collect()
     }
 
     /// How many markers have lists, all added up.

@@ -14,12 +14,13 @@
 //! *How it lasts.* Nothing is logged. The record of each variant carries the salt and the list that its marker had when it was stored;
 //! a checkpoint has the markers. A scan sets the marker of what it finds alive and younger than the checkpoint; of older records the
 //! checkpoint knows whether the marker is still there. A purge is in the log, and drops the marker again. While a scan is under way the
-//! place of a marker that gets a new salt, or of a primary's own record, is noted as *fresh*: variants that the scan finds of it are
+//! place of a marker that gets a new salt, or of any record that is stored, is noted as *fresh*: variants that the scan finds of it are
 //! older, and are not taken.
 //!
 //! *How it leaves.* It ages by one in each pass (`evict/aging`), three to a round of the hand, and leaves in the fourth
 //! unless it was looked up, or a variant stored, since. So it stays at least as long as anything stored under it. Where no hand goes round, or if
-//! there are far more markers than records (the device refuses), a segment that has [`Index::markers_max`] of them makes such passes at once.
+//! there are far more markers than records (the device refuses), a segment that has [`Index::markers_max`] of them makes such passes at once,
+//! until an eighth of them has left. One whose list no other marker has also leaves when its shard has no room for one more list.
 //!
 //! Two primaries of one place (`index`) share a marker. Each then takes the other's for its own: misses, since the full key of a
 //! variant names its primary.
@@ -37,6 +38,7 @@ use crate::index::salts::Salts;
 use crate::index::segment::Segment;
 use crate::index::{Entry, Index, Short, Spot};
 use crate::layout::{checkpoint_list, record_marker};
+use crate::mistakes::Mistake;
 use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -68,7 +70,7 @@ impl Fresh {
         }
     }
 
-    fn has(&self, name: Name) -> bool {
+    pub(crate) fn has(&self, name: Name) -> bool {
         self.all || self.names.contains(&name)
     }
 }
@@ -143,23 +145,31 @@ impl Index {
     }
 
     /// The marker of a primary key with that list, if need be with a new salt, which puts all variants stored so far out of reach. There
-    /// is no record in its place. `leaves` is told of markers that had to make room, all of the primary's segment. True: the salt is new.
+    /// is no record in its place. `leaves` is told of markers that had to make room, and of their segments. True: the salt is new.
     pub(crate) fn set_marker(
         &mut self,
         primary: KeyHash,
         list: &[u8],
-        mut leaves: impl FnMut(Short),
+        mut leaves: impl FnMut(usize, Short),
     ) -> Result<(Marker, bool), Full> {
         if let Some((marker, _)) = self.marker(primary)
             && *marker.list == *list
         {
             return Ok((marker, false));
         }
-        let number = self.lists.take(list, List::root_of(list))?;
+        let root = List::root_of(list);
+        let number = match self.lists.take(list, root) {
+            Ok(number) => number,
+            Err(Full) => {
+                self.make_room_for_a_list(&mut leaves);
+                self.lists.take(list, root)?
+            }
+        };
         let segment = self.segment_of(primary);
+        let mut leaves = |short| leaves(segment, short);
         let mut before = self.mark(primary);
         let mut next = match before {
-            Some((_, mark)) => Salts::after(mark.generation),
+            Some((_, mark)) => self.segment(segment).salts.after(mark.generation),
             None => {
                 self.make_room_for_a_marker(segment, &mut leaves);
                 self.segment(segment).salts.first()
@@ -244,7 +254,7 @@ impl Index {
                 std::cmp::Ordering::Equal if is_same => return true,
                 // One salt for two lists: when it was given again nothing was left to tell. Nothing of either may be reached.
                 std::cmp::Ordering::Equal => {
-                    match Salts::after(generation) {
+                    match self.segment(segment).salts.after(generation) {
                         Some(generation) => {
                             self.set(spot, Entry::marker(Mark { generation, ..mark }))
                         }
@@ -286,8 +296,35 @@ impl Index {
         segments[segment].salts = Salts::of_era(era);
     }
 
-    /// Every marker of a segment is one pass older; `leaves` is told of those that have gone.
-    pub(crate) fn age_markers(&mut self, segment: usize, mut leaves: impl FnMut(Short)) {
+    /// Markers leave that have a list for themselves alone. An origin that makes up ever new lists would fill the table with them.
+    fn make_room_for_a_list(&mut self, leaves: &mut impl FnMut(usize, Short)) {
+        let Self {
+            segments, lists, ..
+        } = self;
+        let is_single = lists.singles();
+        for (number, segment) in segments.iter_mut().enumerate() {
+            let mut salts = segment.salts;
+            segment.retain_markers(|short, mark| {
+                if !is_single[usize::from(mark.list)] {
+                    return Some(mark);
+                }
+                lists.give_back(mark.list);
+                salts.left(mark.generation);
+                leaves(number, short);
+                None
+            });
+            segment.salts = salts;
+        }
+    }
+
+    /// Every marker of a segment is one pass older; `leaves` is told of those that have gone, so many at most. The others of the
+    /// highest age stay as they are.
+    pub(crate) fn age_markers(
+        &mut self,
+        segment: usize,
+        mut most: usize,
+        mut leaves: impl FnMut(Short),
+    ) {
         let Self {
             segments, lists, ..
         } = self;
@@ -298,6 +335,10 @@ impl Index {
                 let age = mark.age + 1;
                 return Some(Mark { age, ..mark });
             }
+            if most == 0 {
+                return Some(mark);
+            }
+            most -= 1;
             lists.give_back(mark.list);
             salts.left(mark.generation);
             leaves(short);
@@ -311,16 +352,19 @@ impl Index {
         MARKERS_PER_RECORD * segment.records() + self.spare_markers
     }
 
+    /// Where no pass came for long, all are of one age: an eighth of them leaves, and a look-up saves the others.
     fn make_room_for_a_marker(&mut self, segment: usize, leaves: &mut impl FnMut(Short)) {
-        let max = self.markers_max(self.segment(segment));
-        if self.segment(segment).markers() < max {
+        let markers = self.segment(segment).markers();
+        if markers < self.markers_max(self.segment(segment)) {
             return;
         }
         for _ in 0..=Mark::AGE_MAX {
-            self.age_markers(segment, &mut *leaves);
-            if self.segment(segment).markers() < max - max / 8 {
+            let gone = markers - self.segment(segment).markers();
+            // Every pass makes the others older, so not one more than is needed.
+            if gone > markers / 16 {
                 break;
             }
+            self.age_markers(segment, markers / 8 - gone, &mut *leaves);
         }
     }
 
@@ -457,8 +501,9 @@ impl Store {
             self.queue_freed(freed);
             self.has_left(primary);
         }
-        let segment = number * segments + shard.index.segment_of(primary);
-        let leaves = |short| self.name_has_left(Name::new(segment, short));
+        let leaves = |segment, short| {
+            self.name_has_left(Name::new(number * segments + segment, short));
+        };
         let Ok((marker, is_new)) = shard.index.set_marker(primary, list, leaves) else {
             self.counters.lists_refused.add(1);
             return None;
@@ -497,8 +542,18 @@ impl Store {
     }
 
     /// A scan has found the record of a variant, alive and not in the checkpoint. False: it cannot be reached.
-    pub(crate) fn variant_found(&self, primary: KeyHash, carried: &Carried<'_>) -> bool {
+    pub(crate) fn variant_found(
+        &self,
+        primary: KeyHash,
+        began: Sequence,
+        carried: &Carried<'_>,
+    ) -> bool {
+        let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
         let mut shard = self.shard(self.shard_of(primary));
+        // It may have been purged since the scan asked.
+        if shard.invalidations.since(primary, began) && !careless {
+            return false;
+        }
         let name = self.name_of(primary);
         if shard.fresh.has(name) {
             return false;
@@ -508,5 +563,116 @@ impl Store {
             self.queue_freed(freed);
         }
         shard.index.found_marker(primary, carried)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Geometry;
+    use crate::record::NewRecord;
+    use crate::recover::open::Identity;
+    use crate::settings::Settings;
+    use crate::write::writer::Outcome;
+    use std::sync::atomic::Ordering;
+
+    fn store(settings: &Settings) -> Store {
+        let geometry = Geometry::plan(4 << 20, 512).unwrap();
+        Store::create(
+            geometry,
+            settings,
+            Identity::new([1; Identity::RANDOM_BYTES]),
+        )
+    }
+
+    fn carried(salt: u64, list: &[u8]) -> Carried<'_> {
+        let root = List::root_of(list);
+        Carried { salt, root, list }
+    }
+
+    #[test]
+    fn a_purge_that_comes_while_a_scan_looks_is_not_undone() {
+        let store = store(&Settings::default());
+        let (purged, other) = (store.hasher().hash(b"/a"), store.hasher().hash(b"/b"));
+        let carried = carried(1 << 16, b"accept");
+        let began = store.sequence();
+        assert!(!store.is_dead(purged, began, b"/a", b""));
+        let _ = store.invalidate(purged);
+        assert!(!store.variant_found(purged, began, &carried));
+        assert_eq!(store.marker(purged), None);
+        assert!(store.variant_found(other, began, &carried));
+        assert!(store.marker(other).is_some());
+    }
+
+    #[test]
+    fn what_is_stored_during_a_scan_stays_though_a_marker_had_its_place() {
+        let store = store(&Settings::default());
+        while let Some(work) = store.next_work(0) {
+            store.work_done(work.id, Ok(None), 0);
+        }
+        let (found, primary) = (store.hasher().hash(b"/a"), store.hasher().hash(b"/b"));
+        let marker = store
+            .set_marker(primary, b"accept", store.sequence())
+            .unwrap();
+        let variant = NewRecord {
+            // The index cannot tell it from /a.
+            hash: KeyHash(found.0 ^ 1 << Short::BITS),
+            primary,
+            key: &marker.salt.to_le_bytes(),
+            meta: b"",
+            body: &[b"x"],
+            fragment: None,
+            total: None,
+            began: store.sequence(),
+            server: 0,
+        };
+        store.scanning.store(true, Ordering::SeqCst);
+        assert_eq!(store.insert(&variant, 0).outcome, Outcome::Stored);
+        let carried = carried(1 << 16, b"accept");
+        assert!(!store.variant_found(found, store.sequence(), &carried));
+        assert!(store.contains(variant.hash));
+        assert_eq!(store.marker(found), None);
+    }
+
+    #[test]
+    fn a_marker_that_was_found_below_the_floor_does_not_get_a_salt_of_its_past() {
+        let mut index = Index::new(1);
+        let primary = KeyHash(1);
+        let set = |index: &mut Index, list: &[u8]| {
+            let set = index.set_marker(primary, list, |_, _| ());
+            set.unwrap().0.salt
+        };
+        let first = set(&mut index, b"accept");
+        let second = set(&mut index, b"cookie");
+        assert!(second > first);
+        // Another marker of the segment leaves, so the floor rises.
+        index.drop_marker(primary, false);
+        assert!(index.found_marker(primary, &carried(first, b"accept")));
+        assert!(set(&mut index, b"origin") > second);
+        // One salt that was given for two lists.
+        index.drop_marker(primary, false);
+        assert!(index.found_marker(primary, &carried(first, b"accept")));
+        assert!(!index.found_marker(primary, &carried(first, b"cookie")));
+        assert!(index.marker(primary).unwrap().0.salt > second);
+    }
+
+    #[test]
+    fn soft_purges_of_what_is_out_of_reach_make_room_for_others() {
+        let store = store(&Settings {
+            replacement: "lru".parse().unwrap(),
+            shards: 1,
+            ..Settings::default()
+        });
+        let max = store.limits.soft_purges_max as u64;
+        assert!(max > 0);
+        for n in 0..3 * max {
+            let primary = store.hasher().hash(&n.to_le_bytes());
+            store
+                .set_marker(primary, b"accept", store.sequence())
+                .unwrap();
+            let _ = store.doubt(primary);
+            assert!(store.marker(primary).is_some(), "{n} of {max}");
+            store.shard(0).index.drop_marker(primary, false);
+        }
     }
 }

@@ -62,9 +62,10 @@ impl Salts {
         u16::try_from(self.floor).ok()
     }
 
-    /// The generation that follows for a marker that is there. None: the era is over.
-    pub(crate) fn after(generation: u16) -> Option<u16> {
-        generation.checked_add(1)
+    /// The generation that follows for a marker that is there. None: the era is over. A marker that a scan has found may be
+    /// below the floor, and its place have had the generations between.
+    pub(crate) fn after(self, generation: u16) -> Option<u16> {
+        Some(generation.checked_add(1)?.max(self.first()?))
     }
 
     /// A marker has left.
@@ -86,9 +87,11 @@ mod tests {
         salts.left(first + 3);
         salts.left(first + 1);
         assert_eq!(salts.first(), Some(4));
+        assert_eq!((salts.after(1), salts.after(7)), (Some(4), Some(8)));
+        assert_eq!(salts.after(u16::MAX), None);
         salts.left(u16::MAX);
         assert_eq!(salts.first(), None);
-        assert_eq!(Salts::after(u16::MAX), None);
+        assert_eq!(salts.after(3), None);
         let next = Salts::of_era(salts.era() + 1);
         assert!(next.salt(0) > salts.salt(u16::MAX));
     }

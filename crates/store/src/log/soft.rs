@@ -4,7 +4,8 @@
 //! variant that is read is compared with it, until all that was stored before has been overwritten. A checkpoint has them, the log has what
 //! came since.
 //!
-//! Limits: [`SoftPurges::max`]; one more is refused, and the variants are purged instead.
+//! Limits: [`SoftPurges::max`]. For one more those of resources that have no marker any more make room; if none does it is refused,
+//! and the variants are purged instead.
 //! Not known here: markers, records.
 
 use crate::Sequence;
@@ -57,6 +58,12 @@ impl SoftPurges {
     /// There are no variants any more.
     pub(crate) fn forget(&mut self, primary: KeyHash) {
         self.last.remove(&primary.0);
+    }
+
+    /// Only these primaries still have variants in reach.
+    pub(crate) fn retain(&mut self, has_variants: impl Fn(KeyHash) -> bool) {
+        self.last
+            .retain(|&primary, _| has_variants(KeyHash(primary)));
     }
 
     /// Nothing is left of what was stored before `oldest`.

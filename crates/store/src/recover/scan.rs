@@ -67,6 +67,8 @@ pub(crate) struct Scan {
     batch: Vec<Candidate>,
     /// The newest sequence found of each key, for each shard.
     seen: Vec<NumberMap<u64, Sequence>>,
+    /// The newest variant found of each primary key.
+    variants: NumberMap<u64, Sequence>,
     /// Of each region, as it was when the scan began. Those that are noted meanwhile have been scanned.
     opened_at: Vec<Sequence>,
     /// What the log knows: the last invalidation of each primary key.
@@ -109,6 +111,7 @@ impl Scan {
             window_region: None,
             batch: Vec::with_capacity(BATCH),
             seen: vec![NumberMap::default(); shards],
+            variants: NumberMap::default(),
             opened_at: (0..geometry.regions())
                 .map(|region| journal.opened_at(region))
                 .collect(),
@@ -309,7 +312,7 @@ impl Store {
     }
 
     /// Does a record that was found count?
-    fn worth(&self, scan: &Scan, header: &Header, head: &Head<'_>) -> Worth {
+    fn worth(&self, scan: &mut Scan, header: &Header, head: &Head<'_>) -> Worth {
         let mistakes = self.limits.mistakes;
         let region = header.extent.first.0 / self.geometry.region_chunks;
         let opened_at = match scan.opened_at[region as usize] {
@@ -338,10 +341,16 @@ impl Store {
             return Worth::Dead;
         }
         // What the checkpoint has it has with the markers of that time: one that is missing was dropped.
-        if let Some(marker) = head.marker.as_ref().filter(|_| !is_covered)
-            && !self.variant_found(header.primary, marker)
-        {
-            return Worth::Dead;
+        if let Some(marker) = head.marker.as_ref().filter(|_| !is_covered) {
+            let primary = header.primary;
+            let seen = &scan.seen[self.shard_of(primary)];
+            // A record without variants that is newer was stored after the marker had left.
+            let is_outlived = seen.get(&primary.0).is_some_and(|&it| it > header.sequence);
+            if is_outlived || !self.variant_found(primary, header.began, marker) {
+                return Worth::Dead;
+            }
+            let newest = scan.variants.entry(primary.0).or_default();
+            *newest = header.sequence.max(*newest);
         }
         Worth::Alive
     }
@@ -390,12 +399,35 @@ impl Store {
                 .count();
             std::hint::black_box(known);
             for record in group {
+                if record.hash == record.primary && record.alive {
+                    let variant = scan.variants.get(&record.primary.0).copied();
+                    let is_covered = scan.covers.is_some_and(|it| record.sequence <= it);
+                    self.outlive_variants(&mut shard, record, variant, is_covered);
+                }
                 let entered = self.found(&mut shard, seen, record, is_new);
                 self.counters.recovered.add(u64::from(entered));
             }
         }
         batch.clear();
         scan.batch = batch;
+    }
+
+    /// A record without variants was stored when its place had no marker. So a marker that was found with older variants, or that the
+    /// checkpoint had, is out of date, unless it was set since the start.
+    fn outlive_variants(
+        &self,
+        shard: &mut Shard,
+        record: &Candidate,
+        variant: Option<Sequence>,
+        is_covered: bool,
+    ) {
+        let is_newer = variant.is_none_or(|variant| variant < record.sequence) && !is_covered;
+        if is_newer
+            && !shard.fresh.has(self.name_of(record.primary))
+            && shard.index.drop_marker(record.primary, false)
+        {
+            self.has_left(record.primary);
+        }
     }
 
     /// Enters a record into the index if it is alive, unless a newer one of its key is there. A dead one has replaced what is

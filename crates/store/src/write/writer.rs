@@ -412,7 +412,8 @@ impl Store {
         if drops {
             self.has_left(record.hash);
         }
-        if may_come && record.hash == record.primary && self.is_scanning() {
+        // Whatever it is: a variant that the scan finds would set a marker in this place.
+        if may_come && self.is_scanning() {
             shard.fresh.add(self.name_of(record.hash));
         }
         may_come.then_some(shard)
