@@ -120,10 +120,8 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
             (loaded.object, loaded.swap_in, began)
         }
     };
-    if !shared.still_valid(&object, began) {
-        return None; // it was purged while it was read
-    }
-    if is_foreign(&object) {
+    // The second: it was purged while it was read.
+    if is_foreign(&object) || !shared.still_valid(&object, began) {
         return None;
     }
     let is_sparse = match &object.large {
