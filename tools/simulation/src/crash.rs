@@ -114,8 +114,11 @@ impl Run {
         self.report.count_deeds(deeds);
         let store = self.store()?;
         let mut candidates = Vec::new();
+        // A newer marker may lie behind what was not scanned yet; what is in reach now is out of reach then.
+        let are_variants_sure = store.recovery().is_none();
         for (number, full) in (0..).zip(&self.world.full_keys) {
-            if !(full.plain || full.salt.is_some()) || !self.is_in_reach(number)? {
+            let is_candidate = full.plain || (full.salt.is_some() && are_variants_sure);
+            if !is_candidate || !self.is_in_reach(number)? {
                 continue;
             }
             let newest = full.versions.last();
