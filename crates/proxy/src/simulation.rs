@@ -1,6 +1,6 @@
 //! The proxy as its simulation runs it: all threads as tasks of one runtime, over devices and a network in memory.
 //!
-//! What runs is the product's own code: workers ([`crate::worker::run`]), the background work of the stores, the watch over devices.
+//! What runs is the product's own code: workers (`worker::run`), the background work of the stores, the watch over devices.
 //! Connections come in the way that workers deal them to each other, so nothing listens. Time is the runtime's, and stands still
 //! while anything can run; chance follows a seed.
 //!

@@ -103,7 +103,7 @@ impl Sketch {
         }
     }
 
-    /// How often the object was asked for lately, from 0 to [`COUNT_MAX`].
+    /// How often the object was asked for lately, from 0 to `COUNT_MAX`.
     pub fn estimate(&self, id: u64) -> u8 {
         let (block, places) = self.places(id);
         let block = &self.blocks[block].0;

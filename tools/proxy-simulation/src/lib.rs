@@ -3,7 +3,7 @@
 //! Clients ask, origins answer, and both do what real ones do: they are slow, break off, hang, send what is private, change their
 //! minds. Between them runs the product's own proxy, all of its threads as tasks of one runtime, over a disk that loses, tears and
 //! corrupts. Every so often it is stopped, killed, or the power goes. Operators purge. Each answer is compared with what the origins
-//! have really sent ([`check`]).
+//! have really sent (`check`).
 //!
 //! ```text
 //!               chance (seed)

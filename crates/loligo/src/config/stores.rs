@@ -1,6 +1,6 @@
 //! The stores: from their blocks to their plans.
 //!
-//! A block has settings of its own store and settings of all stores ([`rows`], and the `store.` rows of
+//! A block has settings of its own store and settings of all stores (`rows`, and the `store.` rows of
 //! `general`). Those of all stores are taken out first and join the settings of the whole, whichever block they are in.
 //!
 //! Rules kept here, and nowhere else:

@@ -4,7 +4,7 @@
 //! the version. So a reader of an answer that claims to be version 7 of URL 12 can compare every byte of it, from any
 //! offset, without having seen it before. A body begins with a line that says what it is, as far as there is room.
 //!
-//! Hostile bodies are made of pieces of the store itself ([`leftovers`]): whole records of other objects, at every
+//! Hostile bodies are made of pieces of the store itself ([`Leftovers`]): whole records of other objects, at every
 //! alignment. A store that looks for records on its disk must not take them for its own.
 //!
 //! Limits: [`URLS`]; bodies of [`LARGE`].
