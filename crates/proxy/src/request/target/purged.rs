@@ -40,6 +40,18 @@ fn through<'a>(named: &Named<'a>, route: &'a RouteState, path: &'a str) -> Place
     }
 }
 
+/// Each way in which a route may have read this URL: for the operator also as before a change of `pass-host`.
+fn readings(place: Place<'_>, names: Names, add: &mut impl FnMut(&Place<'_>)) {
+    add(&place);
+    if names == Names::All {
+        add(&Place { host: "", ..place });
+        add(&Place {
+            route: None,
+            ..place
+        });
+    }
+}
+
 /// The parts of the URL, with at least `/` for a path.
 fn parse_url(url: &str) -> Option<Named<'_>> {
     let named = Named::parse(url)?;
@@ -93,16 +105,7 @@ pub fn names_of_url(
         let Some(route) = routes.find(|r| r.route.matches(named.authority.host, named.path)) else {
             continue;
         };
-        let place = through(&named, route, named.path);
-        add(&place);
-        if names == Names::All {
-            // `pass-host` may have been changed since.
-            add(&Place { host: "", ..place });
-            add(&Place {
-                route: None,
-                ..place
-            });
-        }
+        readings(through(&named, route, named.path), names, &mut add);
     }
     // All listeners have the same rules.
     let book = listeners.first().map(|listener| Arc::clone(&listener.book));
@@ -139,16 +142,7 @@ pub fn prefixes_of_url(
             let theirs = route.route.path_prefix.as_str();
             if let Some(rest) = named.path.strip_prefix(theirs) {
                 // The route matches all of them, or (`/docs` for the route `/docs`) some of them.
-                let place = through(&named, route, named.path);
-                add(&place);
-                if names == Names::All {
-                    // `pass-host` may have been changed since.
-                    add(&Place { host: "", ..place });
-                    add(&Place {
-                        route: None,
-                        ..place
-                    });
-                }
+                readings(through(&named, route, named.path), names, &mut add);
                 if theirs.ends_with('/') || rest.starts_with(['/', '?']) {
                     break; // no later route matches any of them
                 }
