@@ -44,6 +44,7 @@ use crate::{
     record::labels,
     record::metrics::Counters,
     record::top::Top,
+    request::key::tags_in_use,
     state::{Phase, Shared},
     worker,
 };
@@ -303,16 +304,18 @@ pub(crate) fn shared(
     own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
     let (labels, _) = labels::rows(&plan.listeners);
     let cache_name = cache_status::member_name(&plan.name);
+    let store = match opened {
+        Some(opened) => Arc::clone(&opened.set),
+        None => opening::without_device()?,
+    };
     Ok(Shared {
         rules: rules(&plan),
         limits: head_limits(&plan, plan.limits.head_bytes_max),
         response_limits: head_limits(&plan, plan.limits.response_head_bytes_max),
         heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
         memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
-        store: match opened {
-            Some(opened) => Arc::clone(&opened.set),
-            None => opening::without_device()?,
-        },
+        tags: tags_in_use(&plan, store.hasher()),
+        store,
         wake_up: Arc::default(),
         admission: admission(&plan, opened),
         devices: opened.iter().copied().flat_map(Opened::devices).collect(),

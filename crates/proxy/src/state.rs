@@ -7,6 +7,7 @@
 use crate::clock::Instant;
 use std::{
     cell::{Cell, RefCell},
+    collections::HashSet,
     net::SocketAddr,
     rc::Rc,
     sync::{
@@ -105,6 +106,8 @@ pub struct Shared {
     pub own_addresses: Vec<SocketAddr>,
     /// A purge by pattern was refused for want of room, and that was said.
     pub predicates_refused: AtomicBool,
+    /// The key tags of all listeners: see [`crate::request::key`].
+    pub tags: HashSet<Vec<u8>>,
     /// Client connections of the process.
     pub connections: AtomicUsize,
     /// Running, draining, stopping.

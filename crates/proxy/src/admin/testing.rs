@@ -61,6 +61,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         top: None,
         pulses: vec![Pulse::default(), Pulse::default()],
         own_addresses: Vec::new(),
+        tags: std::collections::HashSet::new(),
         predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
         phase: watch::Sender::new(Phase::Running),

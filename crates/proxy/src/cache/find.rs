@@ -81,15 +81,22 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     // The extras of a rule are in the keys of variants only.
     let may_be_direct = wanted.extras.is_empty();
     wanted.is_contested.set(false);
-    let is_in_use = |other: &[u8]| key::is_in_use(other, &shared.plan, worker.hasher);
-    if may_be_direct && let Some(resident) = shared.memory.get(wanted.primary, &wanted.key) {
-        return (!is_foreign(&resident.object)).then(|| in_memory(resident));
+    let is_in_use = |other: &[u8]| shared.tags.contains(key::tag_of_key(other));
+    // The key of what another tag has stored under the name.
+    let mut other = wanted.other.take();
+    if may_be_direct {
+        match shared.memory.look_up(wanted.primary, &wanted.key) {
+            Ok(resident) => {
+                return (!is_foreign(&resident.object)).then(|| in_memory(resident));
+            }
+            Err(in_memory) => other = in_memory.or(other),
+        }
     }
     let variant;
     let (hash, key): (KeyHash, &[u8]) = match shared.store.marker(wanted.primary) {
         None if !may_be_direct => return None,
         None => {
-            if let Some(other) = shared.memory.other_key(wanted.primary, &wanted.key) {
+            if let Some(other) = other {
                 wanted.is_contested.set(is_in_use(&other));
                 return None;
             }

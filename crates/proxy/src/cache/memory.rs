@@ -123,26 +123,23 @@ impl MemoryTier {
 
     /// The object under exactly this key.
     pub fn get(&self, hash: KeyHash, key: &[u8]) -> Option<Arc<Resident>> {
+        self.look_up(hash, key).ok()
+    }
+
+    /// The object with this key. If there is none, the key of the one with the same hash.
+    pub fn look_up(&self, hash: KeyHash, key: &[u8]) -> Result<Arc<Resident>, Option<Bytes>> {
         let mut shard = self.shard(hash);
-        let slot = shard.find(hash)?;
-        let resident = shard.slots[slot as usize].as_ref()?;
+        let slot = shard.find(hash).ok_or(None)?;
+        let resident = shard.slots[slot as usize].as_ref().ok_or(None)?;
         if resident.object.key != key {
-            return None;
+            return Err(Some(resident.object.key.clone()));
         }
         let resident = Arc::clone(resident);
         if !shard.lru.touch(slot) && shard.prefetched.remove(slot) {
             shard.prefetched_bytes -= resident.object.memory_bytes();
             shard.lru.insert(slot);
         }
-        Some(resident)
-    }
-
-    /// The key of the object with this hash, if it is another one.
-    pub fn other_key(&self, hash: KeyHash, key: &[u8]) -> Option<Bytes> {
-        let shard = self.shard(hash);
-        let resident = shard.slots[shard.find(hash)? as usize].as_ref()?;
-        let found = &resident.object.key;
-        (found != key).then(|| found.clone())
+        Ok(resident)
     }
 
     /// Puts an object in, replacing what has the same hash, unless `still_valid` says that it was invalidated

@@ -318,7 +318,11 @@ pub async fn from_disk(
             loaded.object
         }
         Err(unread) => {
-            incoming.skips_disk = unread == Unread::GivenUp;
+            match unread {
+                Unread::Absent => {}
+                Unread::GivenUp => incoming.skips_disk = true,
+                Unread::Other(other) => incoming.other = Some(other),
+            }
             return Err(Box::new(incoming));
         }
     };

@@ -428,9 +428,8 @@ pub fn place(
             });
         }
     };
-    // Remove the response stored directly under the name, or it would be found first.
+    // Remove the response kept directly under the name, or it would be found first. From the store the marker took it.
     shared.memory.remove(primary);
-    shared.store.of(primary).forget(primary);
     let key = variant_key(
         &fetch_request.key,
         marker.salt,

@@ -46,6 +46,8 @@ pub struct Incoming {
     pub accepted: Option<Instant>,
     /// The short way has waited for the disk in vain; nobody is to wait once more.
     pub skips_disk: bool,
+    /// What the short way has read from disk is of another tag, and has this key.
+    pub other: Option<Bytes>,
     /// What the short way has read from disk, and may not serve as it is.
     pub loaded: Option<Box<Preloaded>>,
 }
@@ -59,6 +61,7 @@ impl Incoming {
             began,
             accepted,
             skips_disk: false,
+            other: None,
             loaded: None,
         }
     }

@@ -133,6 +133,7 @@ fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> 
         is_contested: Cell::new(false),
         upgrade,
         skips_disk: incoming.skips_disk,
+        other: Cell::new(incoming.other),
         loaded: Cell::new(incoming.loaded),
     })
 }

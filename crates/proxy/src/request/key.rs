@@ -31,7 +31,7 @@
 //! Not known here: the origin of a URI's parts (`target`), the values of a variant (`httpcache::vary`).
 
 use crate::mistakes::{Mistake, makes};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use fields::Fields;
 use httpcache::VaryList;
@@ -61,18 +61,22 @@ pub fn route_tags(origin: &OriginUrl) -> [Vec<u8>; 2] {
     tags.map(String::into_bytes)
 }
 
-/// Can a client of this plan ask for a resource with this key? If not, its tag belongs to another configuration, and the
-/// record may be replaced.
-pub fn is_in_use(key: &[u8], plan: &Plan, hasher: KeyHasher) -> bool {
-    let tag = &key[name_of_key(key).len()..];
-    let has_tag = |listener: &Listener| match &listener.role {
-        Role::Forward(forward) => forward_tag(&forward.destinations, hasher) == tag,
+/// All tags that the clients of this plan can ask with. A record with another tag belongs to another configuration, and may be
+/// replaced.
+pub fn tags_in_use(plan: &Plan, hasher: KeyHasher) -> HashSet<Vec<u8>> {
+    let of_listener = |listener: &Listener| match &listener.role {
+        Role::Forward(forward) => vec![forward_tag(&forward.destinations, hasher)],
         Role::Reverse(routes) => {
-            let mut tags = routes.iter().flat_map(|route| route_tags(&route.origin));
-            tags.any(|of_route| of_route == tag)
+            let tags = routes.iter().flat_map(|route| route_tags(&route.origin));
+            tags.collect()
         }
     };
-    plan.listeners.iter().any(has_tag)
+    plan.listeners.iter().flat_map(of_listener).collect()
+}
+
+/// The tag in the key of a resource, with its TAB.
+pub fn tag_of_key(key: &[u8]) -> &[u8] {
+    &key[name_of_key(key).len()..]
 }
 
 /// The name in the key of a resource, variant or fragment: everything before the first TAB, LF or NUL. No URI contains one.

@@ -2,6 +2,7 @@
 
 use std::{cell::Cell, sync::Arc};
 
+use bytes::Bytes;
 use fields::Fields;
 use http1::RequestHead;
 use httpcache::{ClientDirectives, Standing, StandingFlags};
@@ -42,6 +43,8 @@ pub struct Wanted {
     pub upgrade: Option<Vec<u8>>,
     /// Its disk was waited for in vain: nobody is to wait once more.
     pub skips_disk: bool,
+    /// The key of what another tag has stored under the name, as the short way has read; the first look into the cache takes it.
+    pub other: Cell<Option<Bytes>>,
     /// What was read for it already; the first look into the cache takes it.
     pub loaded: Cell<Option<Box<Preloaded>>>,
 }

@@ -201,7 +201,8 @@ fn an_authorised_waiter_asks_for_itself() {
     let answers = together(&proxy, &gate, &asked);
     assert!(answers[1].text().starts_with("nobody"));
     assert!(answers[2].text().starts_with("nobody"));
-    assert_eq!(origin.count("/a"), 3);
+    // Two, if the one that insists on a new answer asks first: that answer is good for the authorised one, too.
+    assert!(matches!(origin.count("/a"), 2 | 3));
 }
 
 #[test]
