@@ -6,8 +6,6 @@
 //! ```text
 //! record         as in the profile file
 //! client         1 byte length (4 or 16), then the address
-//! hierarchy      1 byte
-//! protocol       1 byte
 //! bytes in       varint
 //! method, host, target, referer, user agent, listener, content type, peer, origin, cache status
 //!                each: varint length, bytes
@@ -38,58 +36,6 @@ pub const WORD_BYTES_MAX: usize = 512;
 /// The longest authority. A longer one is cut off, since a user name and password may be in the rest.
 const AUTHORITY_BYTES_MAX: usize = 300;
 
-/// Where the answer came from, in Squid's words.
-#[repr(u8)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Hierarchy {
-    /// No server was asked.
-    #[default]
-    None = 0,
-    /// The origin the client named.
-    Direct = 1,
-    /// The origin a route names.
-    Parent = 2,
-}
-
-impl Hierarchy {
-    const ALL: [Hierarchy; 3] = [Hierarchy::None, Hierarchy::Direct, Hierarchy::Parent];
-
-    /// Squid's hierarchy code.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Hierarchy::None => "HIER_NONE",
-            Hierarchy::Direct => "HIER_DIRECT",
-            Hierarchy::Parent => "FIRSTUP_PARENT",
-        }
-    }
-}
-
-/// The protocol of a request.
-#[repr(u8)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Protocol {
-    /// The request could not be parsed.
-    #[default]
-    Unknown = 0,
-    /// HTTP/1.0
-    Http10 = 1,
-    /// HTTP/1.1
-    Http11 = 2,
-}
-
-impl Protocol {
-    const ALL: [Protocol; 3] = [Protocol::Unknown, Protocol::Http10, Protocol::Http11];
-
-    /// As in a request line; empty if unknown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Protocol::Unknown => "",
-            Protocol::Http10 => "HTTP/1.0",
-            Protocol::Http11 => "HTTP/1.1",
-        }
-    }
-}
-
 /// What a client asked. Slices are empty where nothing is known.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Asking<'a> {
@@ -99,8 +45,6 @@ pub struct Asking<'a> {
     pub host: &'a [u8],
     /// The request target as it came: a path, an absolute URI, or for CONNECT the authority.
     pub target: &'a [u8],
-    /// The protocol of the request.
-    pub protocol: Protocol,
     /// Bytes of the request, head and body; for a tunnel all that the client sent.
     pub bytes_in: u64,
     /// The request's Referer.
@@ -122,8 +66,6 @@ pub struct Entry<'a> {
     pub asking: Asking<'a>,
     /// The response's Content-Type.
     pub content_type: &'a [u8],
-    /// Where the answer came from.
-    pub hierarchy: Hierarchy,
     /// The host that was asked.
     pub peer: &'a [u8],
     /// The origin that a route of a reverse listener names, asked or not.
@@ -146,8 +88,6 @@ impl<'a> Entry<'a> {
                 out.extend_from_slice(&v6.octets());
             }
         }
-        out.push(self.hierarchy as u8);
-        out.push(self.asking.protocol as u8);
         varint::push(self.asking.bytes_in, out);
         for (bytes, max) in [
             (self.asking.method, WORD_BYTES_MAX),
@@ -177,12 +117,9 @@ impl<'a> Entry<'a> {
             [16] => IpAddr::from(<[u8; 16]>::try_from(cut(rest, 16)?).ok()?),
             _ => return None,
         };
-        let hierarchy = *Hierarchy::ALL.get(usize::from(cut(rest, 1)?[0]))?;
-        let protocol = *Protocol::ALL.get(usize::from(cut(rest, 1)?[0]))?;
         let bytes_in = varint::take(rest)?;
         // In the order of `encode`.
         let asking = Asking {
-            protocol,
             bytes_in,
             method: word(rest, WORD_BYTES_MAX)?,
             host: word(rest, WORD_BYTES_MAX)?,
@@ -193,7 +130,6 @@ impl<'a> Entry<'a> {
         let entry = Entry {
             record,
             client,
-            hierarchy,
             asking,
             listener: word(rest, WORD_BYTES_MAX)?,
             content_type: word(rest, WORD_BYTES_MAX)?,
@@ -202,6 +138,11 @@ impl<'a> Entry<'a> {
             cache_status: word(rest, WORD_BYTES_MAX)?,
         };
         Some((entry, buf.len() - rest.len()))
+    }
+
+    /// Squid's word for where the answer came from.
+    fn hierarchy_code(&self) -> &'static str {
+        self.record.hierarchy.squid_code(!self.origin.is_empty())
     }
 
     /// The URI the client asked for, without user name and password: as it came, or put together from Host and path.
@@ -265,7 +206,7 @@ pub fn combined_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
             target => text::quoted(&without_user(target), out),
         }
         out.push(b' ');
-        out.extend_from_slice(entry.asking.protocol.as_str().as_bytes());
+        out.extend_from_slice(entry.record.http_client.as_str().as_bytes());
     }
     out.extend_from_slice(b"\" ");
     text::decimal(entry.record.status.into(), 3, b'0', out);
@@ -308,7 +249,7 @@ pub fn squid_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.push(b' ');
     text::word(&entry.uri(), out);
     out.extend_from_slice(b" - ");
-    out.extend_from_slice(entry.hierarchy.as_str().as_bytes());
+    out.extend_from_slice(entry.hierarchy_code().as_bytes());
     out.push(b'/');
     text::word(entry.peer, out);
     out.push(b' ');
@@ -336,7 +277,7 @@ pub fn json_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"content_type\":");
     text::json_string(entry.content_type, out);
     out.extend_from_slice(b",\"hierarchy\":\"");
-    out.extend_from_slice(entry.hierarchy.as_str().as_bytes());
+    out.extend_from_slice(entry.hierarchy_code().as_bytes());
     out.extend_from_slice(b"\",\"peer\":");
     text::json_string(entry.peer, out);
     out.extend_from_slice(b",\"origin\":");
@@ -344,7 +285,7 @@ pub fn json_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"listener\":");
     text::json_string(entry.listener, out);
     out.extend_from_slice(b",\"protocol\":");
-    text::json_string(entry.asking.protocol.as_str().as_bytes(), out);
+    text::json_string(entry.record.http_client.as_str().as_bytes(), out);
     out.extend_from_slice(b",\"bytes_in\":");
     text::number(entry.asking.bytes_in, out);
     out.extend_from_slice(b",\"referer\":");
@@ -359,6 +300,7 @@ pub fn json_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Hierarchy;
     use crate::record::tests::{any_record, memory_hit};
     use expect_test::expect;
     use proptest::prelude::*;
@@ -372,13 +314,11 @@ mod tests {
                 method: b"GET",
                 host: b"example.org",
                 target: b"http://example.org/a b\n\"x\"",
-                protocol: Protocol::Http11,
                 bytes_in: 321,
                 referer: b"",
                 user_agent: b"curl/8.0",
             },
             content_type: b"text/html; charset=utf-8",
-            hierarchy: Hierarchy::None,
             peer: b"",
             origin: b"",
             cache_status: b"loligo; hit; ttl=59",
@@ -437,7 +377,10 @@ mod tests {
                 user_agent: b"x\" 200 1 \"\\\r\n10.0.0.1 - - [",
                 ..entry().asking
             },
-            hierarchy: Hierarchy::Parent,
+            record: Record {
+                hierarchy: Hierarchy::Direct,
+                ..memory_hit()
+            },
             peer: b"origin.internal",
             origin: b"http://origin.internal:8080",
             ..entry()
@@ -519,14 +462,13 @@ mod tests {
         #[test]
         fn what_is_encoded_is_decoded_and_nothing_shorter(
             record in any_record(), client: IpAddr, target: Vec<u8>, content_type: Vec<u8>, host: Vec<u8>,
-            referer: Vec<u8>, user_agent: Vec<u8>, bytes_in: u64, hierarchy in 0..3usize, protocol in 0..3usize
+            referer: Vec<u8>, user_agent: Vec<u8>, bytes_in: u64
         ) {
-            let (hierarchy, protocol) = (Hierarchy::ALL[hierarchy], Protocol::ALL[protocol]);
             let asking = Asking {
-                host: &host, target: &target, referer: &referer, user_agent: &user_agent, bytes_in, protocol,
+                host: &host, target: &target, referer: &referer, user_agent: &user_agent, bytes_in,
                 ..entry().asking
             };
-            let entry = Entry { record, client, asking, content_type: &content_type, hierarchy, ..entry() };
+            let entry = Entry { record, client, asking, content_type: &content_type, ..entry() };
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
             for cut in 0..bytes.len() {

@@ -1,7 +1,7 @@
 //! Records as lines: columns for people, JSON for programs.
 
 use crate::text;
-use crate::{Record, StageName};
+use crate::{Event, Flags, Record, StageName};
 
 /// The width of a stage's column.
 const STAGE_WIDTH: usize = 20;
@@ -72,6 +72,9 @@ pub(crate) fn json_members(record: &Record, method: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(b",\"method\":");
     text::json_string(method, out);
+    if record.version > 1 {
+        json_since_2(record, out);
+    }
     out.extend_from_slice(b",\"stages\":{");
     let mut first = true;
     for name in StageName::ALL {
@@ -97,6 +100,133 @@ pub(crate) fn json_members(record: &Record, method: &[u8], out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
+/// The members that version 1 does not have, each after a comma.
+fn json_since_2(record: &Record, out: &mut Vec<u8>) {
+    for (name, n) in [
+        (&b",\"object_bytes\":"[..], record.object_bytes),
+        (b",\"server_bytes\":", record.bytes_in),
+        (b",\"worker\":", record.worker.into()),
+        (b",\"store\":", record.store.into()),
+        (b",\"cluster\":", record.cluster),
+        (b",\"device_reads\":", record.device_reads.into()),
+    ] {
+        out.extend_from_slice(name);
+        text::number(n, out);
+    }
+    if let Some(names) = &record.names {
+        let text = format!(
+            ",\"key\":\"{:016x}\",\"client_id\":\"{:08x}\",\"server_id\":\"{:08x}\"",
+            names.key, names.client, names.server
+        );
+        out.extend_from_slice(text.as_bytes());
+    }
+    out.extend_from_slice(b",\"forwarded\":\"");
+    out.extend_from_slice(record.hierarchy.as_str().as_bytes());
+    out.extend_from_slice(b"\",\"flags\":[");
+    let set = Flags::ALL
+        .iter()
+        .filter(|(flag, _)| record.flags.contains(*flag));
+    for (i, (_, name)) in set.enumerate() {
+        out.extend_from_slice(if i == 0 { b"\"" } else { b",\"" });
+        out.extend_from_slice(name.as_bytes());
+        out.push(b'"');
+    }
+    out.push(b']');
+}
+
+/// Appends an event as a line for people.
+pub fn dump_event(event: &Event, out: &mut String) {
+    let (at, words) = event_words(event);
+    let mut when = Vec::new();
+    text::time(at, &mut when);
+    out.push_str(&String::from_utf8_lossy(&when));
+    for (name, value) in words {
+        out.push_str(&format!(" {name}={value}"));
+    }
+    out.push('\n');
+}
+
+/// Appends an event as a JSON object, with a line end.
+pub fn dump_json_event(event: &Event, out: &mut Vec<u8>) {
+    let (at, words) = event_words(event);
+    out.extend_from_slice(b"{\"at\":\"");
+    text::time(at, out);
+    out.push(b'"');
+    for (name, value) in words {
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\":");
+        match value {
+            Word::Number(number) => text::number(number, out),
+            Word::Text(text) => text::json_string(text.as_bytes(), out),
+        }
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+/// A value of an event.
+enum Word<'a> {
+    Number(u64),
+    Text(&'a str),
+}
+
+impl std::fmt::Display for Word<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Word::Number(number) => number.fmt(f),
+            Word::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+/// When it was, and its names and values.
+fn event_words(event: &Event) -> (u64, Vec<(&'static str, Word<'_>)>) {
+    use Word::{Number, Text};
+    match event {
+        Event::Write(it) => (
+            it.start_unix_us,
+            vec![
+                ("event", Text("write")),
+                ("total_us", Number(it.total_us.into())),
+                ("bytes", Number(it.bytes)),
+                ("records", Number(it.records.into())),
+                ("store", Number(it.store.into())),
+                ("cluster", Number(it.cluster)),
+            ],
+        ),
+        Event::Read(it) => (
+            it.start_unix_us,
+            vec![
+                ("event", Text("read")),
+                ("wait_us", Number(it.wait_us.into())),
+                ("total_us", Number(it.total_us.into())),
+                ("bytes", Number(it.bytes)),
+                ("objects", Number(it.objects.into())),
+                ("store", Number(it.store.into())),
+            ],
+        ),
+        Event::Second(it) => {
+            let mut words = vec![
+                ("event", Text("second")),
+                ("of", Text(it.subject.as_str())),
+                ("number", Number(it.number.into())),
+            ];
+            let gauges = it.gauges.iter();
+            words.extend(gauges.map(|(gauge, value)| (gauge.as_str(), Number(*value))));
+            (it.at_unix_us, words)
+        }
+        Event::Mark(it) => (
+            it.at_unix_us,
+            vec![
+                ("event", Text("mark")),
+                ("what", Text(it.kind.as_str())),
+                ("text", Text(&it.text)),
+            ],
+        ),
+        Event::Unknown => (0, vec![("event", Text("unknown"))]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,8 +240,8 @@ mod tests {
         out.push('\n');
         dump_line(&memory_hit(), &mut out);
         expect![[r#"
-            began                       class        method  status    bytes-out   total-us       client-connect                  dns        proxy-connect         server-reply              swap-in             swap-out          proxy-reply
-            2023-11-14T22:13:20.123456Z memory-hit   GET        200        10480         84               0+0/31                    -                    -                    -                    -                    -              40+2/44
+            began                       class        method  status    bytes-out   total-us       client-connect                  dns        proxy-connect         server-reply              swap-in             swap-out          proxy-reply                 wait                 peer
+            2023-11-14T22:13:20.123456Z memory-hit   GET        200        10480         84               0+0/31                    -                    -                    -                    -                    -              40+2/44                    -                    -
         "#]]
         .assert_eq(&out);
     }
@@ -121,7 +251,7 @@ mod tests {
         let mut out = Vec::new();
         dump_json(&memory_hit(), &mut out);
         expect![[r#"
-            {"began":"2023-11-14T22:13:20.123456Z","class":"memory-hit","status":200,"bytes_out":10480,"total_us":84,"method":"GET","stages":{"client-connect":{"start_us":0,"first_us":0,"total_us":31},"proxy-reply":{"start_us":40,"first_us":2,"total_us":44}}}
+            {"began":"2023-11-14T22:13:20.123456Z","class":"memory-hit","status":200,"bytes_out":10480,"total_us":84,"method":"GET","object_bytes":10460,"server_bytes":0,"worker":0,"store":0,"cluster":0,"device_reads":0,"key":"0123456789abcdef","client_id":"00000007","server_id":"00000000","forwarded":"none","flags":["reused_client"],"stages":{"client-connect":{"start_us":0,"first_us":0,"total_us":31},"proxy-reply":{"start_us":40,"first_us":2,"total_us":44}}}
         "#]]
         .assert_eq(&String::from_utf8(out).unwrap());
     }

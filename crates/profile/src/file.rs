@@ -1,4 +1,4 @@
-//! The profile file: a header, then records back to back.
+//! The profile file: a header, then requests ([`Record`]) and events ([`Event`]) back to back.
 //!
 //! A process that opens a file, new or not, first appends a header, so a file may hold several. If a killed process
 //! left a partial record, a header follows it. A reader that finds bytes that are no whole record reports the
@@ -6,38 +6,70 @@
 //!
 //! ```text
 //! header   8 bytes   "\x00LoliPro"   the 0 can not begin a record: none is empty
-//!          2 bytes   version, little-endian
-//!          6 bytes   zero
+//!          2 bytes   version of what follows, little-endian: 1 or 2
+//!          4 bytes   which secret the keys are hashed with (`keys_id`), little-endian; 0 in version 1
+//!          2 bytes   zero
 //! ```
+//!
+//! What follows a header is of its version, so a file that was begun by an older program may be continued.
 //!
 //! Limits: the reader holds at most `BUFFER_BYTES` and what its source buffers.
 
 use std::io::{self, BufRead};
 
-use crate::record::{RECORD_BYTES_MAX, Record};
+use crate::event::{EVENT_BIT, Event};
+use crate::record::{RECORD_BYTES_MAX, RECORD_VERSION, Record};
 
 const MAGIC: [u8; 8] = *b"\x00LoliPro";
-const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;
 /// The reader's own buffer: many records, so that moving the rest to the front costs little.
 const BUFFER_BYTES: usize = 64 << 10;
 const _: () = assert!(BUFFER_BYTES > 4 * (RECORD_BYTES_MAX + HEADER_BYTES));
 
-/// What a profile file begins with.
-pub const FILE_HEADER: [u8; HEADER_BYTES] = {
-    let mut header = [0; HEADER_BYTES];
-    let mut i = 0;
-    while i < MAGIC.len() {
-        header[i] = MAGIC[i];
-        i += 1;
-    }
-    header[MAGIC.len()] = VERSION;
-    header
-};
+/// Appends a header. Each process that opens the file does this once, before its first record. `keys_id` tells whether the keys
+/// of two files mean the same.
+pub fn write_file_header(keys_id: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&u16::from(RECORD_VERSION).to_le_bytes());
+    out.extend_from_slice(&keys_id.to_le_bytes());
+    out.extend_from_slice(&[0; 2]);
+}
 
-/// Appends a header. Each process that opens the file does this once, before its first record.
-pub fn write_file_header(out: &mut Vec<u8>) {
-    out.extend_from_slice(&FILE_HEADER);
+/// What a profile holds.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Item {
+    /// A finished request.
+    Request(Record),
+    /// Anything else.
+    Event(Event),
+}
+
+impl Item {
+    /// The request, if it is one.
+    pub fn request(self) -> Option<Record> {
+        match self {
+            Item::Request(record) => Some(record),
+            Item::Event(_) => None,
+        }
+    }
+
+    /// The item at the front of `buf` and the bytes it takes; `None` when they are not a whole one.
+    fn decode(version: u16, buf: &[u8]) -> Option<(Item, usize)> {
+        if version == 1 {
+            let (record, len) = Record::decode_version_1(buf)?;
+            return Some((Item::Request(record), len));
+        }
+        let len = usize::from(*buf.first()?);
+        let mut body = buf.get(1..1 + len)?;
+        let kind = u16::from_le_bytes(*body.first_chunk()?);
+        let item = if kind & EVENT_BIT == 0 {
+            Item::Request(Record::decode_body(&mut body)?)
+        } else {
+            body = &body[2..];
+            Item::Event(Event::decode(kind, &mut body)?)
+        };
+        Some((item, 1 + len))
+    }
 }
 
 /// Why a profile file cannot be read.
@@ -48,7 +80,7 @@ pub enum ProfileError {
     NotAProfile,
     /// It was written by a later program. Nothing can be read.
     #[error(
-        "profile format version {found} is not known here (this program reads version {VERSION})"
+        "profile format version {found} is not known here (this program reads versions up to {RECORD_VERSION})"
     )]
     Version {
         /// The version found.
@@ -67,8 +99,10 @@ pub enum ProfileError {
     Io(#[from] io::Error),
 }
 
-/// Reads records off a profile file.
+/// Reads a profile file.
 pub struct Reader<R: BufRead> {
+    version: u16,
+    keys_id: u32,
     source: R,
     buffer: Vec<u8>,
     /// `buffer[at..]` is not yet read; its first byte is at `offset` in the file.
@@ -85,6 +119,8 @@ impl<R: BufRead> Reader<R> {
     /// `NotAProfile`, `Version`, `Io`.
     pub fn new(source: R) -> Result<Self, ProfileError> {
         let mut reader = Reader {
+            version: 0,
+            keys_id: 0,
             source,
             buffer: Vec::new(),
             at: 0,
@@ -98,6 +134,16 @@ impl<R: BufRead> Reader<R> {
         }
         reader.take_header()?;
         Ok(reader)
+    }
+
+    /// Which secret the keys of the last item are hashed with; 0: there are none.
+    pub fn keys_id(&self) -> u32 {
+        self.keys_id
+    }
+
+    /// Bytes read so far.
+    pub fn offset(&self) -> u64 {
+        self.offset
     }
 
     fn rest(&self) -> &[u8] {
@@ -137,14 +183,16 @@ impl<R: BufRead> Reader<R> {
     fn take_header(&mut self) -> Result<(), ProfileError> {
         let rest = self.rest();
         let found = u16::from_le_bytes([rest[8], rest[9]]);
-        if found != u16::from(VERSION) {
+        if !(1..=u16::from(RECORD_VERSION)).contains(&found) {
             return Err(ProfileError::Version { found });
         }
+        self.keys_id = u32::from_le_bytes([rest[10], rest[11], rest[12], rest[13]]);
+        self.version = found;
         self.skip(HEADER_BYTES);
         Ok(())
     }
 
-    fn read(&mut self) -> Result<Option<Record>, ProfileError> {
+    fn read(&mut self) -> Result<Option<Item>, ProfileError> {
         loop {
             self.fill(RECORD_BYTES_MAX + HEADER_BYTES)?;
             let rest = self.rest();
@@ -155,13 +203,13 @@ impl<R: BufRead> Reader<R> {
                 self.take_header()?;
                 continue;
             }
-            match Record::decode(rest) {
+            match Item::decode(self.version, rest) {
                 // A header begins inside the record: the record was torn, and the header was written after it.
                 Some((_, len))
                     if find_magic(&rest[..(len + MAGIC.len() - 1).min(rest.len())]).is_some() => {}
-                Some((record, len)) => {
+                Some((item, len)) => {
                     self.skip(len);
-                    return Ok(Some(record));
+                    return Ok(Some(item));
                 }
                 None => {}
             }
@@ -200,7 +248,7 @@ fn find_magic(bytes: &[u8]) -> Option<usize> {
 }
 
 impl<R: BufRead> Iterator for Reader<R> {
-    type Item = Result<Record, ProfileError>;
+    type Item = Result<Item, ProfileError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.failed {
@@ -223,7 +271,7 @@ mod tests {
 
     fn file(records: &[Record]) -> Vec<u8> {
         let mut out = Vec::new();
-        write_file_header(&mut out);
+        write_file_header(7, &mut out);
         records.iter().for_each(|r| r.encode(&mut out));
         out
     }
@@ -232,7 +280,7 @@ mod tests {
     fn read(bytes: &[u8]) -> String {
         // A small source buffer, so that records straddle its borders.
         let source = io::BufReader::with_capacity(7, bytes);
-        let item = |item: Result<Record, ProfileError>| match item {
+        let item = |item: Result<Item, ProfileError>| match item {
             Ok(_) => 'r',
             Err(ProfileError::Torn { skipped, .. }) => {
                 assert!(skipped > 0);
@@ -274,10 +322,10 @@ mod tests {
             Err(ProfileError::NotAProfile)
         ));
         assert!(matches!(
-            Reader::new(&FILE_HEADER[..9]),
+            Reader::new(&file(&[])[..9]),
             Err(ProfileError::NotAProfile)
         ));
-        let mut later = FILE_HEADER;
+        let mut later = file(&[]);
         later[8] = 9;
         assert!(matches!(
             Reader::new(&later[..]),
@@ -290,12 +338,13 @@ mod tests {
         fn a_file_reads_back(records in proptest::collection::vec(any_record(), 0..50)) {
             let bytes = file(&records);
             let back: Result<Vec<_>, _> = Reader::new(io::BufReader::with_capacity(13, &bytes[..])).unwrap().collect();
-            prop_assert_eq!(back.unwrap(), records);
+            let back: Vec<_> = back.unwrap().into_iter().filter_map(Item::request).collect();
+            prop_assert_eq!(back, records);
         }
 
         #[test]
         fn foreign_bytes_end_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-            let mut whole = FILE_HEADER.to_vec();
+            let mut whole = file(&[]);
             whole.extend(&bytes);
             prop_assert!(Reader::new(&whole[..]).unwrap().count() <= bytes.len());
         }

@@ -13,13 +13,21 @@
 
 pub mod access;
 mod dump;
+mod event;
 mod file;
+mod flags;
 mod names;
 mod record;
 mod text;
 mod varint;
 
-pub use dump::{dump_header, dump_json, dump_line};
-pub use file::{FILE_HEADER, ProfileError, Reader, write_file_header};
-pub use names::{Class, Method, StageName};
-pub use record::{RECORD_BYTES_MAX, Record, Stage, clamp_us};
+pub use dump::{dump_event, dump_header, dump_json, dump_json_event, dump_line};
+pub use event::{
+    Event, GAUGES_MAX, Gauge, MARK_TEXT_BYTES_MAX, Mark, MarkKind, Read, Second, Subject, Write,
+};
+pub use file::{Item, ProfileError, Reader, write_file_header};
+pub use flags::Flags;
+pub use names::{Class, Hierarchy, Method, Protocol, StageName};
+pub use record::{
+    DEVICE_READS_MAX, Names, RECORD_BYTES_MAX, RECORD_VERSION, Record, STAGES, Stage, clamp_us,
+};

@@ -184,30 +184,130 @@ impl Method {
     }
 }
 
+/// Whom a request was forwarded to.
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Hierarchy {
+    /// Nobody: the answer is the cache's own.
+    #[default]
+    None = 0,
+    /// The origin.
+    Direct = 1,
+    /// Another proxy, which fetches what it does not have.
+    Parent = 2,
+    /// Another proxy, which was asked for what it has.
+    Sibling = 3,
+    /// A cache node behind this front.
+    Node = 4,
+}
+
+impl Hierarchy {
+    /// All values, in order of their discriminants.
+    pub const ALL: [Hierarchy; 5] = [
+        Hierarchy::None,
+        Hierarchy::Direct,
+        Hierarchy::Parent,
+        Hierarchy::Sibling,
+        Hierarchy::Node,
+    ];
+
+    /// The name in dumps and exports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Hierarchy::None => "none",
+            Hierarchy::Direct => "direct",
+            Hierarchy::Parent => "parent",
+            Hierarchy::Sibling => "sibling",
+            Hierarchy::Node => "node",
+        }
+    }
+
+    /// Squid's hierarchy code. `is_routed`: the origin is that of a route, which Squid calls a parent.
+    pub fn squid_code(self, is_routed: bool) -> &'static str {
+        match self {
+            Hierarchy::None => "HIER_NONE",
+            Hierarchy::Direct if !is_routed => "HIER_DIRECT",
+            Hierarchy::Direct | Hierarchy::Parent | Hierarchy::Node => "FIRSTUP_PARENT",
+            Hierarchy::Sibling => "SIBLING_HIT",
+        }
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
+}
+
+/// The protocol of a message.
+#[repr(u8)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Protocol {
+    /// There was no message, or none that could be parsed.
+    #[default]
+    Unknown = 0,
+    /// HTTP/1.0
+    Http10 = 1,
+    /// HTTP/1.1
+    Http11 = 2,
+    /// HTTP/2
+    Http2 = 3,
+    /// HTTP/3
+    Http3 = 4,
+}
+
+impl Protocol {
+    /// All values, in order of their discriminants.
+    pub const ALL: [Protocol; 5] = [
+        Protocol::Unknown,
+        Protocol::Http10,
+        Protocol::Http11,
+        Protocol::Http2,
+        Protocol::Http3,
+    ];
+
+    /// As in a request line; empty if unknown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Protocol::Unknown => "",
+            Protocol::Http10 => "HTTP/1.0",
+            Protocol::Http11 => "HTTP/1.1",
+            Protocol::Http2 => "HTTP/2",
+            Protocol::Http3 => "HTTP/3",
+        }
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
+}
+
 /// A stage of a request; the discriminant is its place in [`crate::Record::stages`].
 //= paper 001   the stages of a request: client connect, DNS, proxy connect, server reply, swap-in, swap-out, proxy reply
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum StageName {
-    /// From accepting the connection (or the first byte of a later request on it) to the whole request head.
+    /// From accepting the connection to the whole head of its first request.
     ClientConnect = 0,
     /// Resolving the origin's name.
     Dns = 1,
-    /// Connecting to the origin, TLS included; absent when a pooled connection was used.
+    /// Connecting to the server, TLS included, to the last byte of the request; or taking a connection from the pool.
     ProxyConnect = 2,
-    /// From sending the request to the origin to the end of its reply.
+    /// From the last byte of the request to the server to the last byte of its reply.
     ServerReply = 3,
-    /// Reading from the disk store.
+    /// Reading from the disk store, to the last page that was sent.
     SwapIn = 4,
-    /// Handing to the disk store.
+    /// Giving the response to the disk store. The write itself is a [`crate::Write`]; see [`crate::Record::cluster`].
     SwapOut = 5,
     /// From the first byte of the reply to the client to its last.
     ProxyReply = 6,
+    /// Waiting for the response of another request's fetch.
+    Wait = 7,
+    /// Asking a sibling whether it has the response.
+    Peer = 8,
 }
 
 impl StageName {
     /// All stages, in order of their discriminants.
-    pub const ALL: [StageName; 7] = [
+    pub const ALL: [StageName; 9] = [
         StageName::ClientConnect,
         StageName::Dns,
         StageName::ProxyConnect,
@@ -215,6 +315,8 @@ impl StageName {
         StageName::SwapIn,
         StageName::SwapOut,
         StageName::ProxyReply,
+        StageName::Wait,
+        StageName::Peer,
     ];
 
     /// The name in metrics, dumps and JSON: `client-connect`.
@@ -227,6 +329,8 @@ impl StageName {
             StageName::SwapIn => "swap-in",
             StageName::SwapOut => "swap-out",
             StageName::ProxyReply => "proxy-reply",
+            StageName::Wait => "wait",
+            StageName::Peer => "peer",
         }
     }
 }
