@@ -7,7 +7,9 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use profile::{ProfileError, Reader, dump_header, dump_json, dump_line};
+use profile::{
+    Item, ProfileError, Reader, dump_event, dump_header, dump_json, dump_json_event, dump_line,
+};
 
 use crate::cli::DumpFlags;
 
@@ -38,16 +40,22 @@ fn print(source: impl BufRead, json: bool, mut out: impl Write) -> Result<(), Pr
         writeln!(out, "{}", dump_header())?;
     }
     let (mut columns, mut object) = (String::new(), Vec::new());
-    for record in reader {
-        match record {
-            Ok(record) if json => {
+    for item in reader {
+        match item {
+            Ok(item) if json => {
                 object.clear();
-                dump_json(&record, &mut object);
+                match item {
+                    Item::Request(record) => dump_json(&record, &mut object),
+                    Item::Event(event) => dump_json_event(&event, &mut object),
+                }
                 out.write_all(&object)?;
             }
-            Ok(record) => {
+            Ok(item) => {
                 columns.clear();
-                dump_line(&record, &mut columns);
+                match item {
+                    Item::Request(record) => dump_line(&record, &mut columns),
+                    Item::Event(event) => dump_event(&event, &mut columns),
+                }
                 out.write_all(columns.as_bytes())?;
             }
             Err(torn @ ProfileError::Torn { .. }) => eprintln!("loligo: {torn}"),

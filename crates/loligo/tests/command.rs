@@ -114,7 +114,7 @@ fn exit_status_2_is_for_what_can_not_be_read() {
 fn a_profile_is_dumped_as_columns_and_as_json() {
     let dir = tempfile::tempdir().unwrap();
     let mut bytes = Vec::new();
-    profile::write_file_header(&mut bytes);
+    profile::write_file_header(0, &mut bytes);
     let mut record = profile::Record::begun(1_700_000_000_000_000);
     record.class = profile::Class::DiskHit;
     record.encode(&mut bytes);

@@ -20,7 +20,8 @@ use std::{
 use device::Device;
 use httpcache::UnixMillis;
 use profile::{
-    Class, Method, Record, Stage, StageName, access::Asking, access::Entry, access::Hierarchy,
+    Class, Hierarchy, Method, Protocol, Record, STAGES, Stage, StageName, access::Asking,
+    access::Entry,
 };
 use replacement::Admission;
 use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::DurabilityHandles};
@@ -467,13 +468,15 @@ impl Worker {
         }
         let (asking, route) = (&done.asking, done.route());
         let record = Record {
-            began_unix_us: self.unix_us(done.began),
+            hierarchy: done.hierarchy,
+            http_client: done.http_client,
             total_us: us,
             class: done.class,
             status: done.status,
             method: Method::of(asking.method),
             bytes_out: done.bytes_out,
             stages: done.stages.0,
+            ..Record::begun(self.unix_us(done.began))
         };
         let mut journal = self.journal.borrow_mut();
         let lost = if self.logs_access {
@@ -483,10 +486,6 @@ impl Worker {
                 listener: done.listener.name.as_bytes(),
                 asking: done.asking,
                 content_type: done.content_type,
-                hierarchy: match done.hierarchy {
-                    Hierarchy::Direct if route.is_some() => Hierarchy::Parent,
-                    hierarchy => hierarchy,
-                },
                 peer: done.peer,
                 origin: route.map_or(b"", |route| route.origin.as_bytes()),
                 cache_status: done.cache_status,
@@ -534,7 +533,7 @@ fn read_clock(clock: &Clock) -> (Instant, Duration) {
 
 /// The stages of one request as they are filled in (paper 001; `profile` names them).
 #[derive(Clone, Copy, Default)]
-pub struct Stages(pub [Option<Stage>; 7]);
+pub struct Stages(pub [Option<Stage>; STAGES]);
 
 impl Stages {
     /// Notes a stage: when it began, when its first byte was there, when it was over.
@@ -581,6 +580,8 @@ pub struct Finished<'a> {
     pub route: Option<usize>,
     /// What was asked.
     pub asking: Asking<'a>,
+    /// The protocol it was asked in.
+    pub http_client: Protocol,
     /// Content-Type of the answer.
     pub content_type: &'a [u8],
     /// Where the answer came from.

@@ -15,10 +15,7 @@ use bytes::Bytes;
 use http1::{Framing, RequestView};
 use httpcache::{StandingFlags, UnixMillis};
 use message::{Seen, Version, write_decimal};
-use profile::{
-    Class, StageName,
-    access::{Asking, Hierarchy},
-};
+use profile::{Class, Hierarchy, Protocol, StageName, access::Asking};
 use store::{KeyHash, Lookup, ReadGuard, Sequence};
 
 use crate::{
@@ -254,7 +251,7 @@ impl Hit<'_> {
         let (content_type, cache_status) = (object.content_type(), &out[from..to]);
         let (began, started, mut stages) = (self.began, self.started, self.stages);
         if sent < out.len() + object.body.len() {
-            let mut record = Notes::new(self.asking.into(), began);
+            let mut record = Notes::new(Kept::of_asking(self.asking, Protocol::Http11), began);
             record.begun(class, started, stages, content_type, cache_status);
             record.route = self.route;
             let of_head = sent.min(out.len());
@@ -282,6 +279,7 @@ impl Hit<'_> {
             listener: &conn.listener,
             route: self.route,
             asking: self.asking,
+            http_client: Protocol::Http11,
             content_type,
             hierarchy: Hierarchy::None,
             peer: b"",

@@ -410,7 +410,7 @@ impl ProfileFile {
     fn write(&mut self, batch: &[u8]) -> io::Result<()> {
         let mut header = Vec::new();
         if self.is_torn {
-            profile::write_file_header(&mut header);
+            profile::write_file_header(0, &mut header);
         }
         let written = (self.out.write_all(&header)).and_then(|()| self.out.write_all(batch));
         self.is_torn = written.is_err();
@@ -450,7 +450,7 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         let found = profile::Reader::new(&bytes[..]).unwrap();
         let began: Vec<_> = found
-            .filter_map(Result::ok)
+            .filter_map(|item| item.ok()?.request())
             .map(|r| r.began_unix_us)
             .collect();
         assert_eq!(began, [1, 4, 5]);
@@ -501,11 +501,9 @@ mod tests {
                 method: b"GET",
                 host: b"a.example",
                 target: b"/",
-                protocol: access::Protocol::Http11,
                 ..access::Asking::default()
             },
             content_type: b"",
-            hierarchy: access::Hierarchy::None,
             peer: b"",
             origin: b"",
             cache_status: b"",

@@ -5,7 +5,7 @@
 
 use http1::{RequestHead, RequestView};
 use message::Version;
-use profile::access::{Asking, Protocol};
+use profile::{Protocol, access::Asking};
 
 /// What a head without a body asks. Reads two of its fields only if an access log is written (`logged`).
 #[inline]
@@ -18,7 +18,6 @@ pub fn of<'a>(view: &RequestView<'_, 'a>, logged: bool) -> Asking<'a> {
         method: view.method.as_bytes(),
         host: view.host.unwrap_or_default().as_bytes(),
         target: view.target.as_bytes(),
-        protocol: protocol(view.version),
         bytes_in: view.head_bytes as u64,
         referer: field(b"referer"),
         user_agent: field(b"user-agent"),
@@ -51,6 +50,7 @@ impl Kept {
         if !logged {
             return Kept {
                 method,
+                protocol: protocol(head.version),
                 ..Kept::default()
             };
         }
@@ -74,13 +74,17 @@ impl Kept {
         }
     }
 
+    /// The protocol it came in.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
     /// As it is logged, with so many bytes of body.
     pub fn with_body(&self, body_bytes: u64) -> Asking<'_> {
         Asking {
             method: self.method.as_bytes(),
             host: self.host.as_bytes(),
             target: self.target.as_bytes(),
-            protocol: self.protocol,
             bytes_in: self.head_bytes + body_bytes,
             referer: &self.referer,
             user_agent: &self.user_agent,
@@ -88,14 +92,15 @@ impl Kept {
     }
 }
 
-impl From<Asking<'_>> for Kept {
-    fn from(asking: Asking<'_>) -> Kept {
+impl Kept {
+    /// Of a request of the short way.
+    pub fn of_asking(asking: Asking<'_>, protocol: Protocol) -> Kept {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Kept {
             method: text(asking.method),
             host: text(asking.host),
             target: text(asking.target),
-            protocol: asking.protocol,
+            protocol,
             head_bytes: asking.bytes_in,
             referer: asking.referer.to_vec(),
             user_agent: asking.user_agent.to_vec(),

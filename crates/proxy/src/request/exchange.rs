@@ -21,7 +21,7 @@ use fields::Fields;
 use http1::{Framing, RequestHead, RequestView};
 use httpcache::cache_status::{CacheStatus, Forward};
 use message::reason_phrase;
-use profile::{Class, StageName, access::Hierarchy};
+use profile::{Class, Hierarchy, StageName};
 
 use crate::{
     cache::preloaded::Preloaded,
@@ -352,6 +352,7 @@ impl<'c> Exchange<'c> {
             listener: &self.listener,
             route: record.route,
             asking: record.asking.with_body(self.body.received),
+            http_client: record.asking.protocol(),
             content_type: &record.content_type,
             hierarchy: match record.origin {
                 Some(_) => Hierarchy::Direct,
