@@ -15,7 +15,8 @@ use crate::failure::{During, Result};
 /// Bottom first; crates of one layer know nothing of each other.
 const LAYERS: [&[&str]; 8] = [
     &["fields", "extent", "replacement", "profile", "page", "wire"],
-    &["message"],
+    // The report computes from records alone.
+    &["message", "report"],
     &["http1", "httpcache", "store", "device"],
     // The simulation is of xtask alone; the benchmark shares nothing with the proxy it measures but an LRU list.
     &["simulation", "polymix"],

@@ -1,0 +1,8 @@
+//! The figures of a proxy's day: what paper 001 measured of seven Squids, of any source of [`profile::Record`]s.
+//!
+//! [`model`] is what comes out: data for a page, for JSON, for a comparison.
+//!
+//! Not known here: files of profiles and logs, drawings, the command line.
+#![forbid(unsafe_code)]
+
+pub mod model;
