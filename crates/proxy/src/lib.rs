@@ -40,6 +40,7 @@ mod health;
 mod listener;
 mod mistakes;
 mod origin;
+mod peers;
 pub mod plan;
 mod range;
 mod record;

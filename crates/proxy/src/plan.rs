@@ -10,6 +10,7 @@
 //! Not known here: files, flags, sockets. Times are durations, sizes bytes.
 
 mod bounds;
+mod peers;
 mod rules;
 mod setting;
 
@@ -23,6 +24,7 @@ pub use bounds::{
     CacheRules, Dns, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing, Timeouts,
 };
 
+pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use rules::{KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
 
@@ -65,6 +67,11 @@ pub struct Plan {
     pub cache: CacheRules,
     /// The operator's rules for some exchanges, in the order in which they are checked.
     pub rules: Vec<Rule>,
+    /// Proxies that fetch for forward listeners, at most [`PEERS_MAX`]. Those of the same `domains` stand together and agree in
+    /// `order` and `direct`.
+    pub parents: Vec<Parent>,
+    /// Proxies that forward listeners ask for what they have, at most [`PEERS_MAX`].
+    pub siblings: Vec<Sibling>,
     /// Name resolution.
     pub dns: Dns,
     /// Connections to origins.
@@ -105,6 +112,8 @@ impl Plan {
             timeouts: Timeouts::default(),
             cache: CacheRules::default(),
             rules: Vec::new(),
+            parents: Vec::new(),
+            siblings: Vec::new(),
             dns: Dns::default(),
             pool: PoolLimits::default(),
             tls: OriginTls::default(),

@@ -1,0 +1,180 @@
+//! Other proxies that are asked: parents, which fetch what they do not have, and siblings, which are asked for what they have.
+//!
+//! Both are for forward listeners. A route of a reverse listener names its origin, and that may be a proxy as well.
+//!
+//! Not known here: sockets, names. Which peer is asked when: `peers`.
+
+use std::time::Duration;
+
+use super::host_fits;
+use super::setting::{count, millis, seconds, settings};
+
+/// The most parents, and the most siblings, of a plan.
+pub const PEERS_MAX: usize = 64;
+
+settings! {
+/// A proxy that fetches what it does not have.
+pub struct Parent {
+    /// With `use = "hash"` or `"round-robin"`: its share of the requests, relative to the weights of the others.
+    weight: u32 = count(1, 1, 1000),
+    /// How often `health` is asked for; without `health`, and of a parent that is dead, how often a connection to it is tried.
+    health_interval: Duration = seconds(1, 1, 600),
+}
+besides {
+    /// Its name in logs and messages: a token, unlike those of all other peers.
+    name: String = String::new(),
+    /// Where it is.
+    at: PeerAddress = PeerAddress::default(),
+    /// The hosts that it is asked for: names, or `*.suffix`; empty: all.
+    domains: Vec<String> = Vec::new(),
+    /// The order in which it and the others of the same `domains` are asked.
+    order: Order = Order::default(),
+    /// When a request goes past it.
+    direct: Direct = Direct::default(),
+    /// What must be answered with 200 to 399 for it to be alive; `None`: it is alive while requests are answered.
+    health: Option<Health> = None,
+}
+}
+
+settings! {
+/// A proxy that is asked for what it has.
+pub struct Sibling {
+    /// How long the answer to an ICP query is waited for; then it is as if it said no. Twice the round trip.
+    wait: Duration = millis(1, 50, 10_000),
+    /// How long the head of an answer from its cache is waited for; then it is as if it had none. Longer for a sibling whose disk is busy.
+    head_wait: Duration = millis(10, 1000, 60_000),
+}
+besides {
+    /// Its name in logs and messages: a token, unlike those of all other peers.
+    name: String = String::new(),
+    /// Where it answers HTTP.
+    at: PeerAddress = PeerAddress::default(),
+    /// The hosts that it is asked for: names, or `*.suffix`; empty: all.
+    domains: Vec<String> = Vec::new(),
+    /// How it is known what it has.
+    ask: Ask = Ask::default(),
+}
+}
+
+/// Where a peer is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PeerAddress {
+    /// A name or an address, lower case, IPv6 without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+impl std::fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// What is asked for to see whether a parent is alive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Health {
+    /// Where; `None`: at the parent's own address.
+    pub at: Option<PeerAddress>,
+    /// Path and query, with `/` at its beginning.
+    pub path: String,
+}
+
+/// The order in which parents of the same domains are asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// As they stand in the configuration.
+    #[default]
+    First,
+    /// By the hash of the URL: one URL has one parent, unless that has far more to do than the others.
+    Hash,
+    /// In turn.
+    RoundRobin,
+}
+
+/// When a request goes to the origin although there are parents for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Direct {
+    /// Never.
+    Never,
+    /// If no parent answers.
+    #[default]
+    Fallback,
+    /// At once; a parent is asked if the origin does not answer.
+    Prefer,
+}
+
+/// How it is known what a sibling has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// By ICP v2 (RFC 2186), on this UDP port.
+    Icp {
+        /// Where it takes queries.
+        port: u16,
+    },
+    /// By its digest: a Bloom filter of what it has, fetched from it.
+    Digest,
+    /// By asking for it with `only-if-cached`.
+    Try,
+}
+
+impl Ask {
+    /// The UDP port of ICP, unless another is named.
+    pub const ICP_PORT: u16 = 3130;
+}
+
+impl Default for Ask {
+    fn default() -> Self {
+        Ask::Icp {
+            port: Self::ICP_PORT,
+        }
+    }
+}
+
+impl Parent {
+    /// Is it for this host (no port, any case)?
+    pub fn is_for(&self, host: &str) -> bool {
+        is_for(&self.domains, host)
+    }
+}
+
+impl Sibling {
+    /// Is it for this host (no port, any case)?
+    pub fn is_for(&self, host: &str) -> bool {
+        is_for(&self.domains, host)
+    }
+}
+
+fn is_for(domains: &[String], host: &str) -> bool {
+    domains.is_empty() || domains.iter().any(|domain| host_fits(domain, host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_for_its_domains_or_for_all() {
+        let of = |domains: &[&str]| Parent {
+            domains: domains.iter().map(|name| (*name).to_owned()).collect(),
+            ..Parent::default()
+        };
+        assert!(of(&[]).is_for("any.example"));
+        let some = of(&["a.example", "*.b.example"]);
+        assert!(some.is_for("A.example") && some.is_for("x.b.example"));
+        assert!(!some.is_for("b.example") && !some.is_for("x.a.example"));
+    }
+
+    #[test]
+    fn addresses_are_told_with_their_port() {
+        let told = |host: &str| {
+            let host = host.to_owned();
+            PeerAddress { host, port: 3128 }.to_string()
+        };
+        assert_eq!(told("top.example"), "top.example:3128");
+        assert_eq!(told("2001:db8::1"), "[2001:db8::1]:3128");
+    }
+}
