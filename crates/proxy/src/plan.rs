@@ -436,14 +436,30 @@ impl StorePlan {
 }
 
 /// Logs of requests.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Logs {
     /// The access log; `None`: none.
     pub access: Option<AccessLog>,
     /// The profile file (crate `profile`), appended to; `None`: none.
     pub profile: Option<PathBuf>,
+    /// Do its records have hashes of the URL, the client and the server?
+    pub profile_keys: bool,
+    /// Do they have that of the client?
+    pub profile_clients: bool,
     /// Count the most requested hosts and URLs for the admin interface?
     pub top: bool,
+}
+
+impl Default for Logs {
+    fn default() -> Self {
+        Logs {
+            access: None,
+            profile: None,
+            profile_keys: true,
+            profile_clients: true,
+            top: false,
+        }
+    }
 }
 
 /// The access log.

@@ -43,7 +43,6 @@ use crate::{
     record::journal::{Journal, Reopener},
     record::labels,
     record::metrics::Counters,
-    record::top::Top,
     request::key::tags_in_use,
     state::{Phase, Shared},
     worker,
@@ -196,18 +195,14 @@ fn run(
         }
         None => None,
     };
-    let mut journal = Journal::open(&plan.logs).map_err(ServeError::Log)?;
     let (opened, absent) = candidates.open(&plan)?;
     let tls = tls(&plan)?;
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
-    let shared = Arc::new(shared(
-        plan,
-        clock,
-        opened.as_ref(),
-        absent,
-        io_engine,
-        journal.top(),
-    )?);
+    let mut shared = shared(plan, clock, opened.as_ref(), absent, io_engine)?;
+    let journal = Journal::open(&shared.plan.logs, shared.keys_id());
+    let mut journal = journal.map_err(ServeError::Log)?;
+    shared.top = journal.top();
+    let shared = Arc::new(shared);
     let mut phases = shared.phase.subscribe();
     let stopper = Stopper(shared.phase.clone());
 
@@ -298,7 +293,6 @@ pub(crate) fn shared(
     opened: Option<&Opened>,
     absent: Vec<Absent>,
     io_engine: &'static str,
-    top: Option<Arc<Mutex<Top>>>,
 ) -> Result<Shared, StoreError> {
     let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
     own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
@@ -330,7 +324,7 @@ pub(crate) fn shared(
             .collect(),
         pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
         labels,
-        top,
+        top: None,
         own_addresses,
         predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),

@@ -80,9 +80,10 @@ impl Proxy {
     pub async fn start(plan: Plan, devices: Vec<Arc<Device>>) -> Result<Proxy, ServeError> {
         let candidates = opening::look(&plan, Some(devices))?;
         let (opened, absent) = candidates.open(&plan)?;
-        let journal = Journal::open(&plan.logs).map_err(ServeError::Log)?;
         let clock = Clock::default();
-        let shared = serve::shared(plan, clock, opened.as_ref(), absent, "simulated", None)?;
+        let shared = serve::shared(plan, clock, opened.as_ref(), absent, "simulated")?;
+        let journal = Journal::open(&shared.plan.logs, shared.keys_id());
+        let journal = journal.map_err(ServeError::Log)?;
         let shared = Arc::new(shared);
         let background = match opened {
             Some(opened) => {

@@ -8,7 +8,7 @@ use crate::clock::Instant;
 use std::{
     cell::{Cell, RefCell},
     collections::HashSet,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     rc::Rc,
     sync::{
         Arc, Mutex, PoisonError,
@@ -19,10 +19,7 @@ use std::{
 
 use device::Device;
 use httpcache::UnixMillis;
-use profile::{
-    Class, Hierarchy, Method, Protocol, Record, STAGES, Stage, StageName, access::Asking,
-    access::Entry,
-};
+use profile::{Class, Method, Names, Protocol, Record, access::Asking, access::Entry};
 use replacement::Admission;
 use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::DurabilityHandles};
 use tokio::sync::watch;
@@ -42,9 +39,10 @@ use crate::{
     health::pulse::Pulse,
     listener::{ListenerState, RouteState},
     mistakes::{Mistake, makes},
-    origin::Connector,
+    origin::{Connector, Destination},
     plan::Plan,
     range::pass_list::RangePassList,
+    record::facts::{Facts, Stages},
     record::journal::JournalWriter,
     record::labels::Label,
     record::metrics::{self, Counters},
@@ -134,6 +132,11 @@ impl Shared {
     /// The hash of a key.
     pub fn hasher(&self) -> KeyHasher {
         self.store.hasher()
+    }
+
+    /// Tells two secrets apart that keys are hashed with, without giving either away: the hash of a constant.
+    pub fn keys_id(&self) -> u32 {
+        (self.hasher().hash(b"loligo: keys of a profile").0 as u32).max(1)
     }
 
     /// Forgets the object under `key` everywhere, now and for every fetch, read and promotion under way.
@@ -467,14 +470,25 @@ impl Worker {
             return;
         }
         let (asking, route) = (&done.asking, done.route());
+        let facts = &done.facts;
         let record = Record {
-            hierarchy: done.hierarchy,
+            flags: facts.flags,
             http_client: done.http_client,
+            http_server: facts.http_server,
+            hierarchy: facts.hierarchy,
             total_us: us,
             class: done.class,
             status: done.status,
             method: Method::of(asking.method),
             bytes_out: done.bytes_out,
+            bytes_in: facts.bytes_in,
+            object_bytes: facts.object_bytes,
+            device_reads: facts.device_reads,
+            names: self.names(done),
+            worker: u8::try_from(self.index).unwrap_or(u8::MAX),
+            peer: facts.peer,
+            store: facts.store,
+            cluster: facts.cluster,
             stages: done.stages.0,
             ..Record::begun(self.unix_us(done.began))
         };
@@ -496,6 +510,37 @@ impl Worker {
         if lost > 0 {
             metrics::add(&self.counters.log_records_lost, lost);
         }
+    }
+
+    /// Hashes of what the request is about, if the profile is to have them.
+    fn names(&self, done: &Finished<'_>) -> Option<Names> {
+        let logs = &self.shared.plan.logs;
+        logs.profile_keys.then(|| Names {
+            key: done.facts.key,
+            client: match logs.profile_clients {
+                true => self.hash_of_client(done.client.ip()),
+                false => 0,
+            },
+            server: done.facts.server,
+        })
+    }
+
+    /// A client's address, hashed under the secret of the store; never 0, which stands for *not recorded*.
+    fn hash_of_client(&self, client: IpAddr) -> u32 {
+        let mut bytes = [0; 17];
+        // So that no address has the hash of a key.
+        bytes[0] = b'@';
+        bytes[1..].copy_from_slice(&match client.to_canonical() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            IpAddr::V6(v6) => v6.octets(),
+        });
+        (self.hasher.hash(&bytes).0 as u32).max(1)
+    }
+
+    /// Host and port of a server, hashed under the secret of the store; never 0, which stands for *none*.
+    pub fn hash_of_server(&self, server: &Destination) -> u32 {
+        let name = server.as_host_and_port();
+        (self.hasher.hash(name.as_bytes()).0 as u32).max(1)
     }
 
     /// Once a second: clock, pool, log buffers, front table.
@@ -531,33 +576,6 @@ fn read_clock(clock: &Clock) -> (Instant, Duration) {
     (Instant::now(), unix)
 }
 
-/// The stages of one request as they are filled in (paper 001; `profile` names them).
-#[derive(Clone, Copy, Default)]
-pub struct Stages(pub [Option<Stage>; STAGES]);
-
-impl Stages {
-    /// Notes a stage: when it began, when its first byte was there, when it was over.
-    pub fn set(
-        &mut self,
-        name: StageName,
-        began: Instant,
-        start: Instant,
-        first: Instant,
-        end: Instant,
-    ) {
-        self.0[name as usize] = Some(Stage {
-            start_us: us_between(began, start),
-            first_us: us_between(start, first),
-            total_us: us_between(start, end),
-        });
-    }
-}
-
-/// Microseconds from one moment to another, 0 when they are the other way round.
-pub fn us_between(from: Instant, to: Instant) -> u32 {
-    u32::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u32::MAX)
-}
-
 /// A finished request, for counters and logs.
 pub struct Finished<'a> {
     /// When its first byte was seen.
@@ -584,8 +602,8 @@ pub struct Finished<'a> {
     pub http_client: Protocol,
     /// Content-Type of the answer.
     pub content_type: &'a [u8],
-    /// Where the answer came from.
-    pub hierarchy: Hierarchy,
+    /// Further facts for the profile, and whom it was forwarded to.
+    pub facts: Facts,
     /// The origin asked, or empty.
     pub peer: &'a [u8],
     /// Our Cache-Status value.

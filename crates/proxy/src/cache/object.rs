@@ -74,6 +74,11 @@ impl Object {
         self.large.map_or(self.body.len() as u64, |l| l.bytes)
     }
 
+    /// Length of head and body in bytes, as they are stored.
+    pub fn stored_bytes(&self) -> u64 {
+        self.head.len() as u64 + self.body_bytes()
+    }
+
     /// The cost of the object in the memory tier, in bytes, with a rough share of the tables.
     pub fn memory_bytes(&self) -> u64 {
         memory_bytes(&self.head, &self.key) + self.body.len() as u64

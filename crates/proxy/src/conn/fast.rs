@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http1::{Framing, RequestView};
 use httpcache::{StandingFlags, UnixMillis};
 use message::{Seen, Version, write_decimal};
-use profile::{Class, Hierarchy, Protocol, StageName, access::Asking};
+use profile::{Class, Protocol, StageName, access::Asking};
 use store::{KeyHash, Lookup, ReadGuard, Sequence};
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
     cache::object::Object,
     cache::preloaded::Preloaded,
     conn::socket::Conn,
+    record::facts::{Facts, Stages},
     record::metrics,
     reply::h1::H1,
     reply::{After, Reply},
@@ -32,7 +33,7 @@ use crate::{
     request::methods,
     request::rulebook::Shape,
     request::target,
-    state::{Finished, Stages, Worker},
+    state::{Finished, Worker},
 };
 
 /// Bodies up to this are copied behind the head and sent as one buffer: cheaper than a vectored write.
@@ -162,6 +163,7 @@ pub fn answer(
         began,
         started: began,
         stages,
+        facts: Facts::of_hit(accepted.is_some(), hash.0, object.stored_bytes()),
         route: place.route_number(),
         keep_open: view.keep_alive,
         asking: asking::of(view, worker.logs_access),
@@ -227,6 +229,7 @@ struct Hit<'a> {
     /// When the answer began.
     started: Instant,
     stages: Stages,
+    facts: Facts,
     route: Option<usize>,
     keep_open: bool,
     asking: Asking<'a>,
@@ -253,7 +256,7 @@ impl Hit<'_> {
         if sent < out.len() + object.body.len() {
             let mut record = Notes::new(Kept::of_asking(self.asking, Protocol::Http11), began);
             record.begun(class, started, stages, content_type, cache_status);
-            record.route = self.route;
+            (record.route, record.facts) = (self.route, self.facts);
             let of_head = sent.min(out.len());
             return Sent::Some(Box::new(Unsent {
                 head: out[of_head..].to_vec(),
@@ -281,7 +284,7 @@ impl Hit<'_> {
             asking: self.asking,
             http_client: Protocol::Http11,
             content_type,
-            hierarchy: Hierarchy::None,
+            facts: self.facts,
             peer: b"",
             cache_status,
         });
@@ -354,6 +357,8 @@ pub async fn from_disk(
             ..Asking::default()
         },
     };
+    let is_first = incoming.accepted.is_some();
+    let facts = Facts::of_hit(is_first, hash.0, object.stored_bytes());
     let hit = Hit {
         object: &object,
         now,
@@ -361,6 +366,7 @@ pub async fn from_disk(
         began,
         started: read,
         stages,
+        facts,
         route,
         keep_open: incoming.head.keep_alive,
         asking,

@@ -104,7 +104,7 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         host: host.to_ascii_lowercase().as_str().into(),
         port,
     };
-    ex.record.asks(&host.into());
+    ex.asks(&destination);
     let mut times = ConnectTimes::default();
     let asked = Instant::now();
     let connected = worker

@@ -48,7 +48,7 @@ const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> After {
     let worker = ex.worker;
     let request = request_bytes(worker, wanted);
-    ex.record.asks(&wanted.asked.destination.host);
+    ex.asks(&wanted.asked.destination);
     let asked_at = worker.now_ms();
     let began = worker.shared.store.sequence(wanted.primary);
     let mut upload = Upload::of(wanted.head.framing);

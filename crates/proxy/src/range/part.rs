@@ -211,7 +211,7 @@ impl Parts<'_, '_> {
         let status = forwarded(worker, self.why, |line| {
             response.say_stored(line.collapsed(true))
         });
-        self.ex.record.asks(&wanted.asked.destination.host);
+        self.ex.asks(&wanted.asked.destination);
         let class = Class::Collapsed;
         arriving::response(self.ex, wanted, &reader, response, class, status).await
     }
@@ -544,7 +544,7 @@ impl Parts<'_, '_> {
         let (asked, version) = (&self.wanted.asked, self.wanted.head.version);
         let request = onward::request(worker, "GET", version, asked, fields);
         let watch = worker.deadlines.watch();
-        self.ex.record.asks(&asked.destination.host);
+        self.ex.asks(&asked.destination);
         let whom = whom_to_ask(asked, &self.ex.listener);
         // Interim responses to this request are not passed on.
         let answered = upstream::ask_final(worker, &watch, &whom, "GET", &request).await;

@@ -68,9 +68,14 @@ pub struct JournalWriter {
 
 impl Journal {
     /// Opens the files and starts the thread, unless there is nothing to write.
-    pub fn open(logs: &Logs) -> io::Result<Journal> {
+    ///
+    /// `keys_id` tells which secret the profile's keys are hashed with.
+    pub fn open(logs: &Logs, keys_id: u32) -> io::Result<Journal> {
         let access = logs.access.as_ref().map(AccessFile::open).transpose()?;
-        let profile = logs.profile.as_deref().map(ProfileFile::open).transpose()?;
+        let profile = logs.profile.as_deref();
+        let profile = profile
+            .map(|path| ProfileFile::open(path, keys_id))
+            .transpose()?;
         let top = (logs.top).then(|| Arc::new(Mutex::new(Top::new(Instant::now()))));
         // `top` counts the same entries.
         let (has_access, has_profile) = (access.is_some() || top.is_some(), profile.is_some());
@@ -385,15 +390,17 @@ fn naming(what: impl fmt::Display, error: &io::Error) -> io::Error {
 
 struct ProfileFile {
     path: PathBuf,
+    keys_id: u32,
     out: File,
     /// The last write may have ended within a record. Then write a header first, after which a reader goes on.
     is_torn: bool,
 }
 
 impl ProfileFile {
-    fn open(path: &Path) -> io::Result<ProfileFile> {
+    fn open(path: &Path, keys_id: u32) -> io::Result<ProfileFile> {
         let mut file = ProfileFile {
             path: path.to_owned(),
+            keys_id,
             out: append_to(path)?,
             // Also before the first record appended to an existing file.
             is_torn: true,
@@ -403,14 +410,14 @@ impl ProfileFile {
     }
 
     fn reopen(&mut self) -> io::Result<()> {
-        *self = ProfileFile::open(&self.path)?;
+        *self = ProfileFile::open(&self.path, self.keys_id)?;
         Ok(())
     }
 
     fn write(&mut self, batch: &[u8]) -> io::Result<()> {
         let mut header = Vec::new();
         if self.is_torn {
-            profile::write_file_header(0, &mut header);
+            profile::write_file_header(self.keys_id, &mut header);
         }
         let written = (self.out.write_all(&header)).and_then(|()| self.out.write_all(batch));
         self.is_torn = written.is_err();
@@ -437,7 +444,7 @@ mod tests {
     fn behind_a_torn_profile_record_the_next_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("profile");
-        let mut file = ProfileFile::open(&path).unwrap();
+        let mut file = ProfileFile::open(&path, 7).unwrap();
         file.write(&record(1)).unwrap();
         // Half of one went out before the disk was full.
         file.out.write_all(&record(2)[..3]).unwrap();
@@ -449,6 +456,7 @@ mod tests {
         file.write(&record(5)).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         let found = profile::Reader::new(&bytes[..]).unwrap();
+        assert_eq!(found.keys_id(), 7);
         let began: Vec<_> = found
             .filter_map(|item| item.ok()?.request())
             .map(|r| r.began_unix_us)

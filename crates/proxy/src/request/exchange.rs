@@ -26,12 +26,14 @@ use profile::{Class, Hierarchy, StageName};
 use crate::{
     cache::preloaded::Preloaded,
     listener::ListenerState,
+    origin::Destination,
     origin::outcome::Moments,
+    record::facts::{Facts, Stages},
     record::metrics,
     reply::{After, Length, Reply, ReplyHead},
     request::asking::Kept,
     request::body::RequestBody,
-    state::{Finished, Stages, Worker},
+    state::{Finished, Worker},
 };
 
 /// A request whose head was parsed.
@@ -89,6 +91,8 @@ pub struct Notes {
     pub began: Instant,
     /// Stages so far.
     pub stages: Stages,
+    /// Facts so far.
+    pub facts: Facts,
     /// The number of the route that took it, on a reverse listener.
     pub route: Option<usize>,
     asking: Kept,
@@ -107,6 +111,7 @@ impl Notes {
         Notes {
             began,
             stages: Stages::default(),
+            facts: Facts::default(),
             route: None,
             asking,
             origin: None,
@@ -136,9 +141,10 @@ impl Notes {
         self.stages.set(name, self.began, start, first, end);
     }
 
-    /// This origin is asked.
-    pub fn asks(&mut self, host: &Arc<str>) {
+    /// The server at this host is asked; `hash` is that of its host and port.
+    pub fn asks(&mut self, host: &Arc<str>, hash: u32) {
         self.origin = Some(Arc::clone(host));
+        (self.facts.hierarchy, self.facts.server) = (Hierarchy::Direct, hash);
     }
 
     /// Notes how long the origin took.
@@ -190,6 +196,7 @@ impl<'c> Exchange<'c> {
     ) -> Exchange<'c> {
         let asking = Kept::of(&incoming.head, incoming.head_bytes, worker.logs_access);
         let mut record = Notes::new(asking, incoming.began);
+        record.facts = Facts::of_request(incoming.accepted.is_some());
         if let Some(accepted) = incoming.accepted {
             let now = Instant::now();
             record.stage(StageName::ClientConnect, accepted, incoming.began, now);
@@ -326,6 +333,15 @@ impl<'c> Exchange<'c> {
         self.reply.keep_open_if(framing == Framing::None);
     }
 
+    /// This server is asked.
+    pub fn asks(&mut self, server: &Destination) {
+        let hash = match self.worker.journals {
+            true => self.worker.hash_of_server(server),
+            false => 0,
+        };
+        self.record.asks(&server.host, hash);
+    }
+
     /// Counts and logs the request; says what happens to the connection.
     pub fn finish(&mut self) -> After {
         self.finish_with(0)
@@ -354,10 +370,7 @@ impl<'c> Exchange<'c> {
             asking: record.asking.with_body(self.body.received),
             http_client: record.asking.protocol(),
             content_type: &record.content_type,
-            hierarchy: match record.origin {
-                Some(_) => Hierarchy::Direct,
-                None => Hierarchy::None,
-            },
+            facts: record.facts,
             peer: record.origin.as_deref().unwrap_or_default().as_bytes(),
             cache_status: &record.cache_status,
         });

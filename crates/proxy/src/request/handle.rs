@@ -20,7 +20,7 @@ use httpcache::{
     judge,
 };
 use message::Seen;
-use profile::{Class, StageName};
+use profile::{Class, Flags, StageName};
 use store::Sequence;
 
 use crate::{
@@ -117,8 +117,13 @@ fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> 
     if ruled.strip_cookies {
         head.fields.remove(b"cookie");
     }
+    let primary = ex.worker.hasher.hash(&key[..name_bytes]);
+    ex.record.facts.key = primary.0;
+    if head.seen.intersects(Seen::RANGE) {
+        ex.record.facts.flag(Flags::RANGE);
+    }
     Ok(Wanted {
-        primary: ex.worker.hasher.hash(&key[..name_bytes]),
+        primary,
         key,
         asked,
         request: Arc::new(std::mem::take(&mut head.fields)),
@@ -276,7 +281,7 @@ async fn fetched(
         Obtained::LookAgain => return Box::pin(cached(ex, wanted, false)).await,
         Obtained::Gone => return ex.abandon(Class::Error),
     };
-    ex.record.asks(&wanted.asked.destination.host);
+    ex.asks(&wanted.asked.destination);
     let fetching = Fetching {
         wanted,
         directives,
