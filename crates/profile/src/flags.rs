@@ -28,8 +28,16 @@ impl Flags {
     /// The response could have been stored, but the store refused it: no room, not admitted, or a disk that fails.
     pub const NOT_KEPT: Self = Self(1 << 9);
 
+    /// The parent or sibling that was asked had the answer in its cache, by its member of Cache-Status (RFC 9211).
+    pub const PEER_HIT: Self = Self(1 << 10);
+    /// A proxy beyond the parent had it in its cache.
+    pub const FARTHER_HIT: Self = Self(1 << 11);
+
+    /// No flag.
+    pub const NONE: Self = Self(0);
+
     /// Every flag with its name in dumps and exports.
-    pub const ALL: [(Self, &'static str); 10] = [
+    pub const ALL: [(Self, &'static str); 12] = [
         (Self::REUSED_CLIENT, "reused_client"),
         (Self::REUSED_SERVER, "reused_server"),
         (Self::CLIENT_ABORTED, "client_aborted"),
@@ -40,6 +48,8 @@ impl Flags {
         (Self::TLS_CLIENT, "tls_client"),
         (Self::TLS_SERVER, "tls_server"),
         (Self::NOT_KEPT, "not_kept"),
+        (Self::PEER_HIT, "peer_hit"),
+        (Self::FARTHER_HIT, "farther_hit"),
     ];
 
     /// Are all of `other` set?

@@ -39,6 +39,7 @@ use crate::{
     health::pulse::Pulse,
     health::watch,
     origin::Tls,
+    peers::known::Peers,
     plan::{AdmissionKind, IoEngine, Plan},
     record::journal::{Journal, Reopener},
     record::labels,
@@ -302,6 +303,7 @@ pub(crate) fn shared(
         Some(opened) => Arc::clone(&opened.set),
         None => opening::without_device()?,
     };
+    let via_line = via_line(&plan.name);
     Ok(Shared {
         rules: rules(&plan),
         limits: head_limits(&plan, plan.limits.head_bytes_max),
@@ -325,6 +327,7 @@ pub(crate) fn shared(
         pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
         labels,
         top: None,
+        peers: Peers::new(&plan, own_addresses.clone(), &via_line),
         own_addresses,
         predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
@@ -334,7 +337,7 @@ pub(crate) fn shared(
         io_engine,
         hit_prefix: cache_status::hit_prefix(&cache_name),
         cache_name,
-        via_line: via_line(&plan.name),
+        via_line,
         plan,
     })
 }

@@ -40,6 +40,7 @@ use crate::{
     listener::{ListenerState, RouteState},
     mistakes::{Mistake, makes},
     origin::{Connector, Destination},
+    peers::known::Peers,
     plan::Plan,
     range::pass_list::RangePassList,
     record::facts::{Facts, Stages},
@@ -101,6 +102,8 @@ pub struct Shared {
     pub labels: Vec<Label>,
     /// What is asked for most, if that is counted.
     pub top: Option<Arc<Mutex<Top>>>,
+    /// Other proxies that are asked.
+    pub peers: Peers,
     /// Addresses we listen on, the admin interface included.
     pub own_addresses: Vec<SocketAddr>,
     /// A purge by pattern was refused for want of room, and that was said.

@@ -31,6 +31,7 @@ use crate::{
     conn::client,
     listener::{ListenerState, RouteState},
     origin::{Connector, Settings, Tls},
+    peers::probe::Probes,
     plan::{Listener, Plan, Role},
     record::journal::JournalWriter,
     record::labels::{self, Rows},
@@ -131,6 +132,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     }
     let _ = ready.send(Ok(()));
 
+    let mut probes = (start.index == 0).then(|| Probes::new(&worker));
     let mut phase = shared.phase.subscribe();
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -152,6 +154,9 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
                 worker.heads.sweep(now);
                 if ticks.is_multiple_of(TICKS_A_SECOND) {
                     worker.every_second();
+                    if let Some(probes) = &mut probes {
+                        probes.tick(&worker, now);
+                    }
                 }
             }
             _ = phase.changed() => {

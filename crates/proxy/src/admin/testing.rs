@@ -60,6 +60,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         labels,
         top: None,
         pulses: vec![Pulse::default(), Pulse::default()],
+        peers: crate::peers::known::Peers::new(&plan, Vec::new(), b""),
         own_addresses: Vec::new(),
         tags: std::collections::HashSet::new(),
         predicates_refused: AtomicBool::new(false),

@@ -13,13 +13,15 @@ use profile::{Class, StageName};
 
 use crate::{
     conn::tunnel,
+    fetch::whom::{self, To, Tunnel},
     origin::upstream::Upstream,
-    origin::{ConnectTimes, Destination, Lease},
+    origin::{Destination, Lease},
     plan::Role,
     record::metrics,
     reply::{After, ReplyHead},
     request::exchange::Exchange,
     request::methods,
+    request::target::Asked,
     state::Phase,
 };
 
@@ -105,24 +107,36 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         port,
     };
     ex.asks(&destination);
-    let mut times = ConnectTimes::default();
-    let asked = Instant::now();
-    let connected = worker
-        .connector
-        .connect(&destination, &listener.destinations, &mut times)
-        .await;
-    if let Some((start, end)) = times.dns {
+    let asked = Asked {
+        host: destination.as_host_and_port().into(),
+        target: String::new(),
+        destination,
+    };
+    let to = To {
+        asked: &asked,
+        listener: &listener,
+    };
+    let began = Instant::now();
+    let opened = match whom::tunnel(worker, to, head).await {
+        Ok(opened) => opened,
+        Err(error) => {
+            ex.record.hop(error.hop());
+            return ex.refuse(error.status(), &error.to_string(), None).await;
+        }
+    };
+    let Tunnel {
+        lease,
+        moments,
+        leftover,
+    } = opened;
+    ex.record.hop(moments.hop);
+    if let Some((start, end)) = moments.dns {
         ex.record.stage(StageName::Dns, start, end, end);
     }
-    let lease = match connected {
-        Ok(lease) => lease,
-        Err(error) => return ex.refuse(error.status(), &error.to_string(), None).await,
-    };
-    metrics::add(&worker.counters.origin_connections, 1);
     let now = Instant::now();
-    (ex.record).stage(StageName::ProxyConnect, asked, now, now);
+    (ex.record).stage(StageName::ProxyConnect, began, now, now);
     //= rfc9110 §9.3.6   a successful answer to CONNECT has neither Content-Length nor Transfer-Encoding
     let mut head = ReplyHead::new(200, "Connection established", &Fields::new());
     head.add_lines(&worker.shared.via_line);
-    splice(ex, &head, lease, BytesMut::new()).await
+    splice(ex, &head, lease, leftover).await
 }

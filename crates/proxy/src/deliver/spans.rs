@@ -39,8 +39,8 @@ use crate::{
     cache::object::Object,
     deadline::Watch,
     fetch::flight::{Broken, FlightReader, Next},
-    fetch::whom::whom_to_ask,
-    origin::upstream::{self, Body},
+    fetch::whom::{self, To},
+    origin::upstream::Body,
     range::fill::{self, Filling},
     record::metrics,
     reply::{Gone, HEAD_WAIT},
@@ -414,8 +414,8 @@ async fn ask_for_rest(
     let (version, asked) = (wanted.head.version, &wanted.asked);
     let request = onward::request(worker, "GET", version, asked, &fields);
     let watch = worker.deadlines.watch();
-    let whom = whom_to_ask(asked, &ex.listener);
-    let answered = upstream::ask_final(worker, &watch, &whom, "GET", &request).await;
+    let listener = &ex.listener;
+    let answered = whom::ask_final(worker, &watch, To { asked, listener }, "GET", &request).await;
     let (upstream, head) = match answered {
         Ok(answered) => answered,
         Err(error) => {

@@ -22,10 +22,10 @@ use crate::{
     conn::switch,
     deadline::Watch,
     fetch::prepare,
-    fetch::whom::whom_to_ask,
+    fetch::whom::{self, To},
     listener::ListenerState,
     origin::outcome::UpstreamError,
-    origin::upstream::{self, Body, Moved, Upstream, framed, is_interim},
+    origin::upstream::{Body, Moved, Upstream, framed, is_interim},
     record::metrics,
     reply::{After, Gone, HEAD_WAIT, Length, ReplyHead},
     request::body::{BodyError, Part},
@@ -90,6 +90,7 @@ async fn failed(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward, failure: F
         Failure::Origin(error) => error,
     };
     worker.counters.origin_failed(error.token());
+    ex.record.hop(error.hop());
     ex.reply.keep_open_if(ex.body.is_through());
     if ex.reply.is_head_only() && !wanted.bypass {
         let failure = (error.status(), true);
@@ -263,23 +264,50 @@ async fn ask(
 ) -> Result<(Upstream, ResponseHead), Failure> {
     let (worker, head) = (ex.worker, &wanted.head);
     let (method, listener) = (head.method.as_str(), Rc::clone(&ex.listener));
-    let whom = whom_to_ask(&wanted.asked, &listener);
+    let to = To {
+        asked: &wanted.asked,
+        listener: &listener,
+    };
     let watch = worker.deadlines.watch();
     //= rfc9112 §9.3.1   only what can be repeated may be sent on a connection that may be dying
     //= rfc9110 §9.2.2   idempotent: PUT and DELETE as well. Not with a body, which is not kept to be sent again
     let is_idempotent = matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
     if is_idempotent && ex.body.is_done() {
-        let asked = upstream::ask(worker, &watch, &whom, method, request).await;
+        let asked = whom::ask(worker, &watch, to, method, request).await;
         let (mut upstream, mut response) = asked?;
         while is_interim(&response) {
             pass_interim(ex, wanted, &response).await?;
-            response = upstream.head(worker, &watch, method).await?;
+            response = whom::next_head(worker, &watch, &mut upstream, method).await?;
         }
+        whom::note_levels(&mut upstream, &response);
         return Ok((upstream, response));
     }
-    let (lease, _, moments) = upstream::connect(worker, &whom, true).await?;
+    let (lease, moments, request) = whom::connect(worker, to, request.to_vec()).await?;
     let mut upstream = Upstream::new(lease, moments);
-    upstream.send(worker, &watch, request).await?;
+    match converse(ex, wanted, &mut upstream, &watch, &request, upload).await {
+        Ok(response) => {
+            whom::note_levels(&mut upstream, &response);
+            Ok((upstream, response))
+        }
+        Err(Failure::Origin(error)) => {
+            Err(whom::of_hop(worker, upstream.moments.hop, error).into())
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Sends head and body on a connection of its own, and listens meanwhile.
+async fn converse(
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
+    upstream: &mut Upstream,
+    watch: &Watch,
+    request: &[u8],
+    upload: &mut Upload,
+) -> Result<ResponseHead, Failure> {
+    let (worker, head) = (ex.worker, &wanted.head);
+    let method = head.method.as_str();
+    upstream.send(worker, watch, request).await?;
     let mut waits_for_continue = head.expect_continue && !ex.body.is_done();
     loop {
         if waits_for_continue {
@@ -292,27 +320,27 @@ async fn ask(
                 continue;
             }
         } else if !ex.body.is_done() {
-            match move_body(ex, upload, &mut upstream, &watch).await? {
+            match move_body(ex, upload, upstream, watch).await? {
                 Heard::Origin => {}
                 Heard::Body => continue,
                 Heard::Refused(error) => {
                     // It may have said why before it closed.
-                    let last_word = upstream.head(worker, &watch, method);
+                    let last_word = upstream.head(worker, watch, method);
                     let last_word = tokio::time::timeout(LAST_WORD_WAIT, last_word).await;
                     return match last_word {
                         Ok(Ok(response)) if response.status >= 200 => {
                             ex.body.stop();
                             upload.unsent = None;
-                            Ok((upstream, response))
+                            Ok(response)
                         }
                         _ => Err(error.into()),
                     };
                 }
             }
         }
-        let response = upstream.head(worker, &watch, method).await?;
+        let response = upstream.head(worker, watch, method).await?;
         if !is_interim(&response) {
-            return Ok((upstream, response));
+            return Ok(response);
         }
         waits_for_continue &= response.status != 100;
         pass_interim(ex, wanted, &response).await?;

@@ -13,7 +13,7 @@ use store::Sequence;
 use crate::{
     cache::object::Object,
     listener::ListenerState,
-    origin::outcome::{Moments, UpstreamError},
+    origin::outcome::{Hop, Moments, UpstreamError},
     request::rulebook::{Decision, Met},
     request::target::Asked,
 };
@@ -35,6 +35,14 @@ impl FetchError {
         match self {
             FetchError::Upstream(error) => error.status(),
             FetchError::Abandoned => 503,
+        }
+    }
+
+    /// Whom the request went to.
+    pub fn hop(&self) -> Hop {
+        match self {
+            FetchError::Upstream(error) => error.hop(),
+            FetchError::Abandoned => Hop::DIRECT,
         }
     }
 

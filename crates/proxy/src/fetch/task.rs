@@ -25,10 +25,11 @@ use crate::{
     fetch::prepare::{self, confirmed},
     fetch::response::{FetchRequest, Response},
     fetch::storing::Storing,
-    fetch::whom::whom_to_ask,
+    fetch::whom::{self, To},
     mistakes::{Mistake, makes},
     origin::outcome::{Moments, UpstreamError},
-    origin::upstream::{self, Body, Upstream, is_interim},
+    origin::upstream::{Body, Upstream, is_interim},
+    peers::siblings::{self, Wish},
     record::metrics,
     request::onward,
     state::Worker,
@@ -176,8 +177,18 @@ impl Fetch {
     async fn ask(&self, stale: Option<&Object>) -> Result<(Upstream, ResponseHead), UpstreamError> {
         let (worker, watch, fetch_request) = (&self.worker, &self.watch, &self.fetch_request);
         let request = request_bytes(worker, fetch_request, stale);
-        let whom = whom_to_ask(&fetch_request.asked, &fetch_request.listener);
-        let (mut upstream, mut head) = upstream::ask(worker, watch, &whom, "GET", &request).await?;
+        let to = To {
+            asked: &fetch_request.asked,
+            listener: &fetch_request.listener,
+        };
+        let siblings = self.ask_siblings(to, &request).await;
+        if let Some((mut upstream, head)) = siblings.answer {
+            whom::note_levels(&mut upstream, &head);
+            upstream.moments.hop.siblings = siblings.times;
+            return Ok((upstream, head));
+        }
+        let (mut upstream, mut head) = whom::ask(worker, watch, to, "GET", &request).await?;
+        upstream.moments.hop.siblings = siblings.times;
         while is_interim(&head) {
             if head.status != 100 {
                 self.flight.hint(Hint {
@@ -185,9 +196,27 @@ impl Fetch {
                     asked_with: Arc::clone(&fetch_request.request),
                 });
             }
-            head = upstream.head(worker, watch, "GET").await?;
+            head = whom::next_head(worker, watch, &mut upstream, "GET").await?;
         }
+        whom::note_levels(&mut upstream, &head);
         Ok((upstream, head))
+    }
+
+    /// Asks siblings for what they have, but not whether what is stored here is still good.
+    async fn ask_siblings(&self, to: To<'_>, request: &[u8]) -> siblings::Asked {
+        let (worker, fetch_request) = (&self.worker, &self.fetch_request);
+        if worker.shared.peers.siblings().is_empty()
+            || fetch_request.stale.is_some()
+            || fetch_request.is_conditional
+        {
+            return siblings::Asked::NOBODY;
+        }
+        let wish = Wish {
+            to,
+            fields: &fetch_request.request,
+            varies: worker.shared.store.marker(self.flight.primary).is_some(),
+        };
+        Box::pin(siblings::ask(worker, &self.watch, &wish, request)).await
     }
 
     /// Publishes the response and moves its body.

@@ -1,14 +1,337 @@
 //! Whom to ask: the one place that decides where a request goes that the cache does not answer.
 //!
-//! Today that is the origin that the request, or its route, names. A parent, a sibling or one of a group of equals would be
-//! chosen here, and all fetches would follow.
+//! A route of a reverse listener names its origin. For a forward listener the parents of the plan come before the origin, after it, or
+//! in its place ([`crate::peers::known`]). If the first of them gives no answer, and nothing went to the client yet, the next one is
+//! asked, once. Siblings are asked before, by `task`, for what may be shared.
+//!
+//! A destination that the listener may not reach is refused whoever would be asked for it: a parent is no way round the rules, as far
+//! as the address can be seen here (a literal, `localhost`); names are resolved by the parent, whose own rules hold.
+//!
+//! Not known here: what is stored, what becomes of the answer.
 
-use crate::{listener::ListenerState, origin::upstream::Whom, request::target::Asked};
+use std::sync::Arc;
 
-/// The server to ask for this, on behalf of a client of this listener.
-pub fn whom_to_ask<'a>(asked: &'a Asked, listener: &'a ListenerState) -> Whom<'a> {
+use bytes::BytesMut;
+use http1::{RequestHead, ResponseHead};
+use profile::Hierarchy;
+
+use crate::{
+    clock::Instant,
+    deadline::Watch,
+    listener::ListenerState,
+    origin::outcome::{Hop, Moments, UpstreamError},
+    origin::upstream::{self, Upstream, Whom, is_interim},
+    origin::{ConnectError, Lease},
+    peers::health::Change,
+    peers::known::{Peer, Way, Ways, hash_of_url},
+    peers::{levels, proxied},
+    plan::Role,
+    request::onward,
+    request::target::Asked,
+    state::Worker,
+};
+
+/// What is asked for, on behalf of a client of this listener.
+#[derive(Clone, Copy)]
+pub struct To<'a> {
+    /// What.
+    pub asked: &'a Asked,
+    /// The listener.
+    pub listener: &'a ListenerState,
+}
+
+impl<'a> To<'a> {
+    /// The origin itself.
+    fn origin(self) -> Whom<'a> {
+        Whom {
+            destination: &self.asked.destination,
+            rules: &self.listener.destinations,
+        }
+    }
+}
+
+/// Sends a request without a body to whoever is to be asked, and waits for the first head, which may be that of an interim response.
+/// `request`: in the form for the origin.
+pub async fn ask(
+    worker: &Worker,
+    watch: &Watch,
+    to: To<'_>,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let [first, second] = ways(worker, to)?;
+    let first = first.unwrap_or(Way::Direct);
+    let answer = ask_one(worker, watch, to, first, method, request).await;
+    match (answer, second) {
+        (Err(error), Some(second)) if may_go_on(&error) => {
+            tracing::debug!(%error, "the next is asked");
+            // Boxed, because it is rare and would double the future of every fetch.
+            Box::pin(ask_one(worker, watch, to, second, method, request)).await
+        }
+        (answer, _) => answer,
+    }
+}
+
+/// As [`ask`], and waits for the final head. Interim responses are dropped.
+pub async fn ask_final(
+    worker: &Worker,
+    watch: &Watch,
+    to: To<'_>,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let (mut upstream, mut head) = ask(worker, watch, to, method, request).await?;
+    while is_interim(&head) {
+        head = next_head(worker, watch, &mut upstream, method).await?;
+    }
+    note_levels(&mut upstream, &head);
+    Ok((upstream, head))
+}
+
+/// The next head of whoever was asked.
+pub async fn next_head(
+    worker: &Worker,
+    watch: &Watch,
+    upstream: &mut Upstream,
+    method: &str,
+) -> Result<ResponseHead, UpstreamError> {
+    let head = upstream.head(worker, watch, method).await;
+    head.map_err(|error| of_hop(worker, upstream.moments.hop, error))
+}
+
+/// A failure of whoever was asked: if that was a parent, it is named, and the failure counts against it.
+pub fn of_hop(worker: &Worker, hop: Hop, error: UpstreamError) -> UpstreamError {
+    let number = usize::from(hop.number);
+    match worker.shared.peers.parent(number) {
+        Some(peer) if hop.hierarchy == Hierarchy::Parent => failed(peer, number, error),
+        _ => error,
+    }
+}
+
+/// A new connection to whoever is to be asked, for a request that is sent once, and that request. `request`: in the form for the origin.
+pub async fn connect(
+    worker: &Worker,
+    to: To<'_>,
+    request: Vec<u8>,
+) -> Result<(Lease, Moments, Vec<u8>), UpstreamError> {
+    let [first, second] = ways(worker, to)?;
+    let first = first.unwrap_or(Way::Direct);
+    let (connected, way) = match (connect_one(worker, to, first).await, second) {
+        (Err(error), Some(second)) if may_go_on(&error) => {
+            (connect_one(worker, to, second).await, second)
+        }
+        (connected, _) => (connected, first),
+    };
+    let (lease, moments) = connected?;
+    let request = match way {
+        Way::Direct => request,
+        Way::Parent(_) => proxied_request(worker, to.asked, &request),
+    };
+    Ok((lease, moments, request))
+}
+
+/// A way for bytes to the other end of a tunnel.
+pub struct Tunnel {
+    /// The connection: to that end, or to a parent that has connected to it.
+    pub lease: Lease,
+    /// How long that took.
+    pub moments: Moments,
+    /// What came from there already.
+    pub leftover: BytesMut,
+}
+
+/// Opens a tunnel to where `to` leads, directly or through a parent. `head`: of the request for it.
+pub async fn tunnel(
+    worker: &Worker,
+    to: To<'_>,
+    head: &RequestHead,
+) -> Result<Tunnel, UpstreamError> {
+    let [first, second] = ways(worker, to)?;
+    let first = first.unwrap_or(Way::Direct);
+    match (tunnel_by(worker, to, first, head).await, second) {
+        (Err(error), Some(second)) if may_go_on(&error) => {
+            Box::pin(tunnel_by(worker, to, second, head)).await
+        }
+        (opened, _) => opened,
+    }
+}
+
+async fn tunnel_by(
+    worker: &Worker,
+    to: To<'_>,
+    way: Way,
+    head: &RequestHead,
+) -> Result<Tunnel, UpstreamError> {
+    let (lease, moments) = connect_one(worker, to, way).await?;
+    let Some((number, peer)) = parent(worker, way) else {
+        let leftover = BytesMut::new();
+        return Ok(Tunnel {
+            lease,
+            moments,
+            leftover,
+        });
+    };
+    let loop_id = worker.shared.peers.loop_id.as_bytes();
+    let via = onward::via_of(worker, head.version);
+    // The names of those on the way stay, so that a circle of several proxies is seen as well.
+    let others = [&b"CDN-Loop"[..], b"Via"];
+    let others = others
+        .into_iter()
+        .flat_map(|name| head.fields.all(name).map(move |value| (name, value)));
+    let ours = [(&b"CDN-Loop"[..], loop_id), (b"Via", &via)];
+    let request = proxied::connect(&to.asked.host, others.chain(ours));
+    let watch = worker.deadlines.watch();
+    let mut upstream = Upstream::new(lease, moments);
+    let answer = async {
+        upstream.send(worker, &watch, &request).await?;
+        loop {
+            let head = upstream.head(worker, &watch, "CONNECT").await?;
+            if !is_interim(&head) {
+                return Ok(head);
+            }
+        }
+    };
+    let head = answer.await.map_err(|error| failed(peer, number, error))?;
+    peer.health.answered();
+    if !(200..300).contains(&head.status) {
+        return Err(UpstreamError::Peer {
+            hop: upstream.moments.hop,
+            name: Arc::clone(&peer.name),
+            error: Box::new(UpstreamError::Refused(head.status)),
+        });
+    }
+    let moments = upstream.moments;
+    let (lease, leftover) = upstream.into_parts();
+    Ok(Tunnel {
+        lease,
+        moments,
+        leftover,
+    })
+}
+
+/// Notes what a final response says of the levels above us.
+pub fn note_levels(upstream: &mut Upstream, head: &ResponseHead) {
+    let hop = &mut upstream.moments.hop;
+    if hop.hierarchy != Hierarchy::Direct {
+        hop.flags = levels::of(&head.fields);
+    }
+}
+
+/// Whom to ask, one after the other.
+///
+/// # Errors
+/// The listener may not reach the destination.
+pub fn ways(worker: &Worker, to: To<'_>) -> Result<Ways, UpstreamError> {
+    const DIRECT: Ways = [Some(Way::Direct), None];
+    let peers = &worker.shared.peers;
+    let is_forward = matches!(to.listener.listener.role, Role::Forward(_));
+    if !is_forward || peers.parents().is_empty() {
+        return Ok(DIRECT);
+    }
+    let destination = &to.asked.destination;
+    let rules = &to.listener.destinations;
+    worker.connector.check_literal(destination, rules)?;
+    let hash = || hash_of_url(&proxied::url(to.asked));
+    Ok(peers.ways(&worker.shared.plan, &destination.host, hash))
+}
+
+/// May another be asked? Not for what is forbidden here, nor after a parent has said no.
+fn may_go_on(error: &UpstreamError) -> bool {
+    match error {
+        UpstreamError::Connect(ConnectError::Forbidden(_)) | UpstreamError::Refused(_) => false,
+        UpstreamError::Peer { error, .. } => may_go_on(error),
+        _ => true,
+    }
+}
+
+async fn ask_one(
+    worker: &Worker,
+    watch: &Watch,
+    to: To<'_>,
+    way: Way,
+    method: &str,
+    request: &[u8],
+) -> Result<(Upstream, ResponseHead), UpstreamError> {
+    let Some((number, peer)) = parent(worker, way) else {
+        return upstream::ask(worker, watch, &to.origin(), method, request).await;
+    };
+    let request = proxied_request(worker, to.asked, request);
+    let whom = whom_of(worker, peer);
+    let answer = {
+        let _waiting = peer.wait();
+        upstream::ask(worker, watch, &whom, method, &request).await
+    };
+    match answer {
+        Ok((mut upstream, head)) => {
+            peer.health.answered();
+            upstream.moments.hop = Hop::to(Hierarchy::Parent, number);
+            Ok((upstream, head))
+        }
+        Err(error) => Err(failed(peer, number, error)),
+    }
+}
+
+async fn connect_one(
+    worker: &Worker,
+    to: To<'_>,
+    way: Way,
+) -> Result<(Lease, Moments), UpstreamError> {
+    let Some((number, peer)) = parent(worker, way) else {
+        let (lease, _, moments) = upstream::connect(worker, &to.origin(), true).await?;
+        return Ok((lease, moments));
+    };
+    match upstream::connect(worker, &whom_of(worker, peer), true).await {
+        Ok((lease, _, mut moments)) => {
+            moments.hop = Hop::to(Hierarchy::Parent, number);
+            Ok((lease, moments))
+        }
+        Err(error) => Err(failed(peer, number, error)),
+    }
+}
+
+fn parent(worker: &Worker, way: Way) -> Option<(usize, &Peer)> {
+    match way {
+        Way::Direct => None,
+        Way::Parent(number) => worker
+            .shared
+            .peers
+            .parent(number)
+            .map(|peer| (number, peer)),
+    }
+}
+
+/// Another proxy as the one who is asked.
+pub fn whom_of<'a>(worker: &'a Worker, peer: &'a Peer) -> Whom<'a> {
     Whom {
-        destination: &asked.destination,
-        rules: &listener.destinations,
+        destination: &peer.destination,
+        rules: &worker.shared.peers.rules,
+    }
+}
+
+fn proxied_request(worker: &Worker, asked: &Asked, request: &[u8]) -> Vec<u8> {
+    //= rfc8586 §2   appended to what others have written; neither changed nor removed by a CDN
+    let loop_id = worker.shared.peers.loop_id.as_bytes();
+    proxied::request(asked, request, &[(b"CDN-Loop", loop_id)])
+}
+
+/// A parent gave no answer. It counts against its health, unless the reason is ours.
+fn failed(peer: &Peer, number: usize, error: UpstreamError) -> UpstreamError {
+    note_failure(peer, &error);
+    UpstreamError::Peer {
+        hop: Hop::to(Hierarchy::Parent, number),
+        name: Arc::clone(&peer.name),
+        error: Box::new(error),
+    }
+}
+
+/// Counts a failure against the health of a peer, unless the reason is ours.
+pub fn note_failure(peer: &Peer, error: &UpstreamError) {
+    use ConnectError::{Busy, Exhausted, Forbidden, Remembered};
+    let is_ours = matches!(
+        error,
+        UpstreamError::Connect(Forbidden(_) | Busy | Exhausted | Remembered(_))
+    );
+    if !is_ours && peer.health.failed(Instant::now()) == Change::Died {
+        tracing::warn!(peer = %peer.name, at = %peer.destination, %error, "does not answer, and is not asked until it does");
     }
 }

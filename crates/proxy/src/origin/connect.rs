@@ -115,6 +115,32 @@ impl Connector {
         self.open(slot, to, access, times).await
     }
 
+    /// A new connection, although it failed a moment ago: for a probe.
+    pub async fn connect_anew(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+    ) -> Result<Lease, ConnectError> {
+        let mut times = ConnectTimes::default();
+        let slot = match self.wait_for_place(to, &mut times).await? {
+            Grant::Warm(lease) => lease.into_slot(),
+            Grant::Slot(slot) => slot,
+        };
+        self.open(slot, to, access, &mut times).await
+    }
+
+    /// May this destination be reached, as far as that can be said without a name server?
+    pub fn check_literal(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+    ) -> Result<(), ConnectError> {
+        match without_question(&to.host) {
+            Some(found) => Ok(permitted(found, to.port, access, &self.machine).map(drop)?),
+            None => Ok(()),
+        }
+    }
+
     /// How many failures to connect were remembered so far, and how often one was returned instead of a new attempt.
     pub fn failures(&self) -> (u64, u64) {
         self.failures.counts()

@@ -47,9 +47,9 @@ use crate::{
     fetch::share,
     fetch::storing,
     fetch::task,
-    fetch::whom::whom_to_ask,
+    fetch::whom::{self, To},
     origin::outcome::UpstreamError,
-    origin::upstream::{self, Upstream},
+    origin::upstream::Upstream,
     range::fill::Filling,
     range::fill_lock::{self, FillLock},
     record::metrics,
@@ -545,9 +545,10 @@ impl Parts<'_, '_> {
         let request = onward::request(worker, "GET", version, asked, fields);
         let watch = worker.deadlines.watch();
         self.ex.asks(&asked.destination);
-        let whom = whom_to_ask(asked, &self.ex.listener);
+        let listener = &self.ex.listener;
         // Interim responses to this request are not passed on.
-        let answered = upstream::ask_final(worker, &watch, &whom, "GET", &request).await;
+        let answered =
+            whom::ask_final(worker, &watch, To { asked, listener }, "GET", &request).await;
         match &answered {
             Ok((upstream, _)) => self.ex.record.moments(&upstream.moments),
             Err(error) => worker.counters.origin_failed(error.token()),

@@ -27,7 +27,7 @@ use crate::{
     cache::preloaded::Preloaded,
     listener::ListenerState,
     origin::Destination,
-    origin::outcome::Moments,
+    origin::outcome::{Hop, Moments},
     record::facts::{Facts, Stages},
     record::metrics,
     reply::{After, Length, Reply, ReplyHead},
@@ -147,8 +147,19 @@ impl Notes {
         (self.facts.hierarchy, self.facts.server) = (Hierarchy::Direct, hash);
     }
 
+    /// Notes whom it went to.
+    pub fn hop(&mut self, hop: Hop) {
+        let facts = &mut self.facts;
+        (facts.hierarchy, facts.peer) = (hop.hierarchy, hop.number);
+        facts.flag(hop.flags);
+        if let Some((start, first, end)) = hop.siblings {
+            self.stage(StageName::Peer, start, first, end);
+        }
+    }
+
     /// Notes how long the origin took.
     pub fn moments(&mut self, moments: &Moments) {
+        self.hop(moments.hop);
         if let Some((start, end)) = moments.dns {
             self.stage(StageName::Dns, start, end, end);
         }
@@ -371,7 +382,10 @@ impl<'c> Exchange<'c> {
             http_client: record.asking.protocol(),
             content_type: &record.content_type,
             facts: record.facts,
-            peer: record.origin.as_deref().unwrap_or_default().as_bytes(),
+            peer: match (worker.shared.peers).name_of(record.facts.hierarchy, record.facts.peer) {
+                Some(name) => name.as_bytes(),
+                None => record.origin.as_deref().unwrap_or_default().as_bytes(),
+            },
             cache_status: &record.cache_status,
         });
         self.reply.after()

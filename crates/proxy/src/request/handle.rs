@@ -46,6 +46,14 @@ use crate::{
 /// Answers one request.
 pub async fn handle(ex: &mut Exchange<'_>, incoming: Incoming) -> After {
     let head = &incoming.head;
+    if onward::is_back(ex.worker, head) {
+        let reason = "the request goes round in a circle";
+        ex.keep_open_without_body(head.framing);
+        if head.method == "CONNECT" {
+            ex.reply.keep_open_if(false);
+        }
+        return ex.refuse(502, reason, Some("proxy_loop_detected")).await;
+    }
     // The ways less travelled are boxed, so that the future of every request stays small.
     match head.method.as_str() {
         "CONNECT" => return Box::pin(switch::connect(ex, head)).await,
@@ -56,13 +64,6 @@ pub async fn handle(ex: &mut Exchange<'_>, incoming: Incoming) -> After {
             }
         }
         _ => {}
-    }
-    //= rfc9110 §7.6.3   Via shows a loop: this request has been here before
-    let is_own = |hop| onward::is_own_via(ex.worker, hop);
-    if head.seen.intersects(Seen::VIA) && head.fields.members(b"via").any(is_own) {
-        let reason = "the request goes round in a circle";
-        ex.keep_open_without_body(head.framing);
-        return ex.refuse(502, reason, Some("proxy_loop_detected")).await;
     }
     let framing = head.framing;
     let wanted = match want(ex, incoming) {
@@ -371,6 +372,7 @@ impl Fetching<'_> {
     /// There is no response.
     async fn failed(&self, ex: &mut Exchange<'_>, error: &FetchError, asked_at: Instant) -> After {
         let now = Instant::now();
+        ex.record.hop(error.hop());
         (ex.record).stage(StageName::ServerReply, asked_at, now, now);
         let disconnected = !matches!(error, FetchError::Abandoned);
         let code = error.status();

@@ -5,7 +5,8 @@
 use std::borrow::Cow;
 
 use fields::Fields;
-use message::Version;
+use http1::RequestHead;
+use message::{Seen, Version};
 
 use crate::{reply::lines, request::target::Asked, state::Worker};
 
@@ -64,8 +65,18 @@ fn own_via_name(worker: &Worker) -> &[u8] {
     line.get(b"Via: 1.1 ".len()..).unwrap_or_default()
 }
 
+/// Has this request been here before?
+//= rfc9110 §7.6.3   Via shows a loop
+//= rfc8586 §3   and so does CDN-Loop, if somebody on the way strips Via
+pub fn is_back(worker: &Worker, head: &RequestHead) -> bool {
+    let (seen, fields) = (head.seen, &head.fields);
+    let loop_id = worker.shared.peers.loop_id.as_bytes();
+    seen.intersects(Seen::VIA) && fields.members(b"via").any(|hop| is_own_via(worker, hop))
+        || seen.intersects(Seen::CDN_LOOP) && fields.members(b"cdn-loop").any(|id| id == loop_id)
+}
+
 /// Is this member of a Via field one that we wrote?
-pub fn is_own_via(worker: &Worker, hop: &[u8]) -> bool {
+fn is_own_via(worker: &Worker, hop: &[u8]) -> bool {
     let version = |version: &[u8]| hop.strip_prefix(version) == Some(own_via_name(worker));
     version(b"1.1 ") || version(b"1.0 ")
 }

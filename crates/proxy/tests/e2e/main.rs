@@ -28,6 +28,7 @@
 //! | `head` | HEAD, and what its answers mean for what is stored |
 //! | `access` | where a client may make the proxy go, and what an origin is told of it |
 //! | `forward` | absolute targets, tunnels, upgrades, loops |
+//! | `hierarchy`, `hierarchy_siblings` | parents and siblings: who is asked, and when they fail |
 //! | `hostile` | origins that die, lie or babble; clients that leave |
 //! | `ranges` | parts of what is stored and of what arrives |
 //! | `parts` | parts of what is not stored, or not wholly |
@@ -51,6 +52,8 @@ mod hanging;
 mod harness;
 mod head;
 mod herds;
+mod hierarchy;
+mod hierarchy_siblings;
 mod hostile;
 mod interim;
 mod keys;

@@ -7,6 +7,7 @@ pub mod child;
 pub mod client;
 pub mod gate;
 pub mod origin;
+pub mod relay;
 pub mod running;
 pub mod wire;
 
@@ -17,6 +18,7 @@ pub use child::Child;
 pub use client::Client;
 pub use gate::Gate;
 pub use origin::{Exchange, Origin};
+pub use relay::Relay;
 pub use running::{Disk, Proxy, plan_for};
 pub use wire::{End, Response};
 

@@ -1,0 +1,73 @@
+//! At which level a response was a hit, by its Cache-Status (RFC 9211).
+//!
+//! Each cache on the way adds a member behind those of the caches nearer to the origin. So the last member is that of the peer that
+//! was asked, the others are those of proxies beyond it. A peer that writes none, as Squid before version 6, may say so in X-Cache.
+//!
+//! Not known here: who was asked.
+
+use fields::Fields;
+use profile::Flags;
+
+/// What the fields of a peer's response say: [`Flags::PEER_HIT`], [`Flags::FARTHER_HIT`], or neither.
+pub fn of(fields: &Fields) -> Flags {
+    let mut levels = Flags::NONE;
+    let mut peer = None;
+    for member in fields.members(b"cache-status") {
+        if let Some(farther) = peer.replace(says_hit(member)) {
+            levels = levels.with(Flags::FARTHER_HIT, farther);
+        }
+    }
+    let is_hit = peer.unwrap_or_else(|| {
+        let last = fields.members(b"x-cache").last();
+        last.is_some_and(|last| last.starts_with(b"HIT "))
+    });
+    levels.with(Flags::PEER_HIT, is_hit)
+}
+
+/// Has the member the parameter `hit`, which is true without a value?
+fn says_hit(member: &[u8]) -> bool {
+    let mut is_quoted = false;
+    let parameters = member.split(|&byte| {
+        is_quoted ^= byte == b'"';
+        byte == b';' && !is_quoted
+    });
+    let mut parameters = parameters.skip(1).map(<[u8]>::trim_ascii);
+    parameters.any(|parameter| matches!(parameter, b"hit" | b"hit=?1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_member_is_the_peers_own() {
+        let (peer, farther) = (Flags::PEER_HIT, Flags::FARTHER_HIT);
+        for (lines, expected) in [
+            (&["top; hit; ttl=5"][..], peer),
+            (&["top;fwd=uri-miss;stored"], Flags::NONE),
+            (&["root; hit; ttl=5", "top; fwd=uri-miss"], farther),
+            (&["root; hit, mid; fwd=stale, top; hit"], peer | farther),
+            (&["top; hit=?0"], Flags::NONE),
+            (&["top; fwd=miss; detail=\"a; hit\""], Flags::NONE),
+            (&["\"t; hit\"; fwd=miss"], Flags::NONE),
+            (&[], Flags::NONE),
+        ] {
+            let mut fields = Fields::new();
+            for line in lines {
+                fields.push(b"Cache-Status", line.as_bytes());
+            }
+            assert_eq!(of(&fields), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn without_it_x_cache_counts() {
+        let of_line = |name: &[u8], value: &[u8]| {
+            let mut fields = Fields::new();
+            fields.push(name, value);
+            of(&fields)
+        };
+        assert_eq!(of_line(b"X-Cache", b"HIT from top"), Flags::PEER_HIT);
+        assert_eq!(of_line(b"X-Cache", b"MISS from top"), Flags::NONE);
+    }
+}

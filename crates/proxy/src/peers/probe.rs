@@ -1,0 +1,162 @@
+//! Looks whether parents live, and whether dead peers are back.
+//!
+//! The first worker looks once a second which peers are due. A parent with a `health` path is asked for it every `health-interval`,
+//! dead or alive; an answer of 200 to 399 is health, everything else death. Another peer is looked at only when it is dead: if a
+//! connection to it can be made, it is alive. A look that is under way is not begun again, and ends after [`LIMIT`].
+//!
+//! Not known here: what happens to requests.
+
+use std::{rc::Rc, time::Duration};
+
+use crate::{
+    clock::Instant,
+    fetch::whom::whom_of,
+    origin::{Destination, upstream},
+    peers::{
+        health::Change,
+        known::{Peer, destination},
+    },
+    plan::Health,
+    state::Worker,
+};
+
+/// The longest a look takes; then it has failed.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// The interval at which siblings that are dead are looked at.
+const SIBLING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Which peer.
+#[derive(Clone, Copy)]
+enum Which {
+    Parent(usize),
+    Sibling(usize),
+}
+
+/// When each peer was looked at last.
+pub struct Probes {
+    parents: Vec<Option<Instant>>,
+    siblings: Vec<Option<Instant>>,
+}
+
+impl Probes {
+    /// Nobody was looked at.
+    pub fn new(worker: &Worker) -> Probes {
+        let peers = &worker.shared.peers;
+        Probes {
+            parents: vec![None; peers.parents().len()],
+            siblings: vec![None; peers.siblings().len()],
+        }
+    }
+
+    /// Looks at whom it is due. To be called once a second.
+    pub fn tick(&mut self, worker: &Rc<Worker>, now: Instant) {
+        let shared = &worker.shared;
+        let is_due = |last: &Option<Instant>, interval: Duration| {
+            last.is_none_or(|last| now.saturating_duration_since(last) >= interval)
+        };
+        let parents = shared.peers.parents().iter().zip(&shared.plan.parents);
+        for (number, ((peer, parent), last)) in parents.zip(&mut self.parents).enumerate() {
+            let is_looked_at = parent.health.is_some() || !peer.health.is_alive();
+            if is_looked_at && is_due(last, parent.health_interval) {
+                *last = Some(now);
+                begin(worker, peer, Which::Parent(number));
+            }
+        }
+        let siblings = shared.peers.siblings().iter().zip(&mut self.siblings);
+        for (number, (peer, last)) in siblings.enumerate() {
+            if !peer.health.is_alive() && is_due(last, SIBLING_INTERVAL) {
+                *last = Some(now);
+                begin(worker, peer, Which::Sibling(number));
+            }
+        }
+    }
+}
+
+fn begin(worker: &Rc<Worker>, peer: &Peer, which: Which) {
+    if peer.health.begin_probe() {
+        let worker = Rc::clone(worker);
+        tokio::task::spawn_local(async move { look(&worker, which).await });
+    }
+}
+
+async fn look(worker: &Worker, which: Which) {
+    let (peers, plan) = (&worker.shared.peers, &worker.shared.plan);
+    let (peer, health) = match which {
+        Which::Parent(n) => (
+            peers.parent(n),
+            plan.parents
+                .get(n)
+                .and_then(|parent| parent.health.as_ref()),
+        ),
+        Which::Sibling(n) => (peers.sibling(n), None),
+    };
+    let Some(peer) = peer else { return };
+    let looked = match health {
+        Some(health) => tokio::time::timeout(LIMIT, ask(worker, peer, health)).await,
+        None => tokio::time::timeout(LIMIT, connect(worker, peer)).await,
+    };
+    let change = match looked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+        Ok(()) => (peer.health.is_well(), String::new()),
+        Err(why) if health.is_some() => (peer.health.is_ill(), why),
+        // It was dead, and still is.
+        Err(why) => (Change::None, why),
+    };
+    peer.health.end_probe();
+    match change {
+        (Change::Returned, _) => tracing::info!(peer = %peer.name, "is back"),
+        (Change::Died, why) => tracing::warn!(
+            peer = %peer.name, at = %peer.destination, %why, "is not well, and is not asked until it is"
+        ),
+        (Change::None, _) => {}
+    }
+}
+
+/// Can it be connected to?
+async fn connect(worker: &Worker, peer: &Peer) -> Result<(), String> {
+    let rules = &worker.shared.peers.rules;
+    let connected = (worker.connector)
+        .connect_anew(&peer.destination, rules)
+        .await;
+    match connected {
+        Ok(lease) => {
+            // The first request will want it.
+            lease.reuse();
+            Ok(())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Does it say that it is well?
+async fn ask(worker: &Worker, peer: &Peer, health: &Health) -> Result<(), String> {
+    let at: Destination = match &health.at {
+        Some(at) => destination(at),
+        None => peer.destination.clone(),
+    };
+    let request = format!(
+        "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        health.path,
+        at.as_authority()
+    );
+    let whom = upstream::Whom {
+        destination: &at,
+        ..whom_of(worker, peer)
+    };
+    let lease = (worker.connector)
+        .connect_anew(whom.destination, whom.rules)
+        .await;
+    let lease = lease.map_err(|error| error.to_string())?;
+    let moments = crate::origin::outcome::Moments::new(Instant::now());
+    let mut upstream = upstream::Upstream::new(lease, moments);
+    let watch = worker.deadlines.watch();
+    let answer = async {
+        (upstream.send(worker, &watch, request.as_bytes())).await?;
+        upstream.head(worker, &watch, "GET").await
+    };
+    let head = answer.await.map_err(|error| error.to_string())?;
+    match head.status {
+        200..=399 => Ok(()),
+        status => Err(format!("{} answers {status}", health.path)),
+    }
+}

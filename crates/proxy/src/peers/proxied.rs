@@ -1,0 +1,99 @@
+//! A request as it goes to another proxy: with the whole URL in its first line.
+//!
+//! Not known here: which proxy.
+
+use crate::{reply::lines, request::target::Asked};
+
+/// The absolute URL of what is asked, without a fragment. `*` (the server itself) is the URL without a path (RFC 9112 §3.2.4).
+pub fn url(asked: &Asked) -> String {
+    let target = match asked.target.as_str() {
+        "*" => "",
+        target => target,
+    };
+    format!("{}{target}", asked.destination)
+}
+
+/// The request in the form for proxies. `request`: as it would go to the origin. `more`: further fields.
+//= rfc9112 §3.2.2   absolute-form, when making a request to a proxy
+pub fn request(asked: &Asked, request: &[u8], more: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let method_end = memchr::memchr(b' ', request).map_or(0, |at| at + 1);
+    let target_end = method_end + asked.target.len();
+    let fields_end = request.len() - b"\r\n".len();
+    let url = url(asked);
+    let mut out = Vec::with_capacity(request.len() + url.len() + 64);
+    out.extend_from_slice(&request[..method_end]);
+    out.extend_from_slice(url.as_bytes());
+    out.extend_from_slice(&request[target_end..fields_end]);
+    for (name, value) in more {
+        lines::write_field(name, value, &mut out);
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// A request for a tunnel through a parent.
+//= rfc9110 §9.3.6   authority-form, and Host the same
+pub fn connect<'a>(authority: &str, more: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Vec<u8> {
+    let mut out = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n").into_bytes();
+    for (name, value) in more {
+        lines::write_field(name, value, &mut out);
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::origin::Destination;
+
+    fn asked(tls: bool, host: &str, port: u16, target: &str) -> Asked {
+        Asked {
+            destination: Destination {
+                tls,
+                host: host.into(),
+                port,
+            },
+            target: target.to_owned(),
+            host: host.into(),
+        }
+    }
+
+    #[test]
+    fn the_first_line_has_the_whole_url() {
+        let direct = b"GET /a?b HTTP/1.1\r\nHost: x.example\r\n\r\n";
+        let to_proxy = request(
+            &asked(false, "x.example", 80, "/a?b"),
+            direct,
+            &[(b"A", b"b")],
+        );
+        assert_eq!(
+            String::from_utf8(to_proxy).unwrap(),
+            "GET http://x.example/a?b HTTP/1.1\r\nHost: x.example\r\nA: b\r\n\r\n"
+        );
+        for (asked, expected) in [
+            (asked(true, "x.example", 443, "/"), "https://x.example/"),
+            (
+                asked(false, "2001:db8::1", 81, "/"),
+                "http://[2001:db8::1]:81/",
+            ),
+            (asked(false, "x.example", 80, "*"), "http://x.example"),
+        ] {
+            assert_eq!(url(&asked), expected);
+        }
+    }
+
+    #[test]
+    fn a_request_for_the_server_has_no_path() {
+        let direct = b"OPTIONS * HTTP/1.1\r\nHost: x.example\r\n\r\n";
+        let to_proxy = request(&asked(false, "x.example", 80, "*"), direct, &[(b"A", b"b")]);
+        assert!(to_proxy.starts_with(b"OPTIONS http://x.example HTTP/1.1\r\n"));
+    }
+
+    #[test]
+    fn a_tunnel_names_its_end_twice() {
+        let tunnel = connect("x.example:443", [(&b"A"[..], &b"b"[..])].into_iter());
+        let expected = "CONNECT x.example:443 HTTP/1.1\r\nHost: x.example:443\r\nA: b\r\n\r\n";
+        assert_eq!(String::from_utf8(tunnel).unwrap(), expected);
+    }
+}

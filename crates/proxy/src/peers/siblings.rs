@@ -1,0 +1,230 @@
+//! Asking siblings for what they have.
+//!
+//! Before a fetch goes to a parent or the origin, siblings may have what is wanted. Which of them has it is known by its digest, by ICP
+//! (all at once, the first that says hit), or by trying: of those that are tried, one a request, chosen by the hash of the URL. The one
+//! that seems to have it is asked by HTTP, with `Cache-Control: only-if-cached`. At most one such request is made for a fetch, within
+//! `head-wait`. Whatever but an answer from its cache comes of it, the fetch goes on as if there were no siblings: the client never sees
+//! a sibling's error, and nothing of it is stored.
+//!
+//! Not asked are siblings for
+//!   - what is not fetched to be shared: other methods, ranges, uploads, upgrades, requests with `no-store`;
+//!   - requests with Authorization, because what a sibling stored is not for one user, and ICP carries no field at all;
+//!   - revalidations and reloads (`no-cache`, `max-age`, `min-fresh`): they want the word of the origin;
+//!   - by ICP or digest, a URL whose stored response has Vary: both know URLs only. A sibling that is tried gets all fields.
+//!
+//! Not known here: what is stored of the answer.
+
+use std::time::Duration;
+
+use fields::Fields;
+use http1::ResponseHead;
+use httpcache::RequestDirectives;
+use profile::Hierarchy;
+
+use super::{
+    choice::{Candidate, choose},
+    known::hash_of_url,
+    proxied,
+};
+use crate::{
+    clock::Instant,
+    deadline::Watch,
+    fetch::whom::{self, To, whom_of},
+    origin::outcome::{Hop, UpstreamError},
+    origin::upstream::{self, Upstream},
+    plan::{Ask, Order, Role, Sibling},
+    state::Worker,
+};
+
+/// The longest body of a refusal that is read so that the connection can be used again.
+const REFUSAL_BYTES_MAX: u64 = 16 << 10;
+
+/// What is wanted of siblings.
+pub struct Wish<'a> {
+    /// What is asked for.
+    pub to: To<'a>,
+    /// The client's fields.
+    pub fields: &'a Fields,
+    /// It is known that responses vary.
+    pub varies: bool,
+}
+
+/// What came of it.
+pub struct Asked {
+    /// The answer of a sibling from its cache.
+    pub answer: Option<(Upstream, ResponseHead)>,
+    /// When siblings were asked: begin, first word, decision. Nothing: none was.
+    pub times: Option<(Instant, Instant, Instant)>,
+}
+
+impl Asked {
+    /// None was asked.
+    pub const NOBODY: Asked = Asked {
+        answer: None,
+        times: None,
+    };
+}
+
+/// May siblings be asked at all?
+fn may_ask(worker: &Worker, wish: &Wish<'_>) -> bool {
+    if worker.shared.peers.siblings().is_empty() {
+        return false;
+    }
+    let directives = RequestDirectives::parse(wish.fields);
+    let wants_origin = directives.no_cache
+        || directives.no_store
+        || directives.max_age_s.is_some()
+        || directives.min_fresh_s.is_some();
+    matches!(wish.to.listener.listener.role, Role::Forward(_))
+        && !wants_origin
+        && !wish.fields.contains(b"authorization")
+        && !wish.fields.contains(b"range")
+}
+
+/// Asks siblings, if they may be asked. `request`: in the form for the origin.
+pub async fn ask(worker: &Worker, watch: &Watch, wish: &Wish<'_>, request: &[u8]) -> Asked {
+    if !may_ask(worker, wish) {
+        return Asked::NOBODY;
+    }
+    let url = proxied::url(wish.to.asked);
+    let began = Instant::now();
+    let Some(found) = one_that_has(worker, wish, &url).await else {
+        return Asked::NOBODY;
+    };
+    let Found { number, first } = found;
+    let answer = match number {
+        Some(number) => fetch(worker, watch, wish, number, request).await,
+        None => None,
+    };
+    let decided = Instant::now();
+    Asked {
+        answer: answer.map(|(mut upstream, head)| {
+            upstream.moments.hop = Hop::to(Hierarchy::Sibling, number.unwrap_or(0));
+            (upstream, head)
+        }),
+        times: Some((began, first.unwrap_or(decided), decided)),
+    }
+}
+
+/// What is known of who has it.
+struct Found {
+    /// The sibling that seems to have it.
+    number: Option<usize>,
+    /// When the first answer to a query came.
+    first: Option<Instant>,
+}
+
+/// Looks for one that seems to have it. `None`: nobody was asked.
+async fn one_that_has(worker: &Worker, wish: &Wish<'_>, url: &str) -> Option<Found> {
+    let host = &wish.to.asked.destination.host;
+    let shared = &worker.shared;
+    let peers = shared.plan.siblings.iter().zip(shared.peers.siblings());
+    let live = peers.enumerate().filter(|(_, (sibling, peer))| {
+        peer.health.is_alive() && sibling.is_for(host) && (!wish.varies || sibling.ask == Ask::Try)
+    });
+    let live: Vec<(usize, &Sibling)> = live.map(|(n, (sibling, _))| (n, sibling)).collect();
+    let tried: Vec<Candidate> = live
+        .iter()
+        .filter(|(_, sibling)| sibling.ask == Ask::Try)
+        .filter_map(|(number, _)| Some(shared.peers.sibling(*number)?.candidate(*number, 1)))
+        .collect();
+    let [number, _] = choose(Order::Hash, &tried, hash_of_url(url), 0);
+    number.map(|number| Found {
+        number: Some(number),
+        first: None,
+    })
+}
+
+/// Fetches from a sibling what it seems to have.
+async fn fetch(
+    worker: &Worker,
+    watch: &Watch,
+    wish: &Wish<'_>,
+    number: usize,
+    request: &[u8],
+) -> Option<(Upstream, ResponseHead)> {
+    let peer = worker.shared.peers.sibling(number)?;
+    let limit = worker.shared.plan.siblings.get(number)?.head_wait;
+    let loop_id = worker.shared.peers.loop_id.as_bytes();
+    //= rfc9111 §5.2.1.7   only-if-cached: a sibling serves what it has, and fetches nothing
+    let more: [(&[u8], &[u8]); 2] = [
+        (b"CDN-Loop", loop_id),
+        (b"Cache-Control", b"only-if-cached"),
+    ];
+    let request = proxied::request(wish.to.asked, request, &more);
+    let whom = whom_of(worker, peer);
+    let answer = {
+        let _waiting = peer.wait();
+        let asking = upstream::ask_final(worker, watch, &whom, "GET", &request);
+        tokio::time::timeout(limit, asking).await
+    };
+    match answer.unwrap_or(Err(UpstreamError::Timeout)) {
+        Ok((upstream, head)) if is_from_its_cache(&head) => {
+            peer.health.answered();
+            Some((upstream, head))
+        }
+        Ok((upstream, head)) => {
+            peer.health.answered();
+            keep_connection(worker, watch, upstream, &head, limit).await;
+            None
+        }
+        Err(error) => {
+            tracing::debug!(sibling = %peer.name, %error, "gave no answer");
+            whom::note_failure(peer, &error);
+            None
+        }
+    }
+}
+
+/// Is it what the sibling has stored? A refusal, or the word that it has nothing, is a status of 400 or more. 404 and 410 may be stored
+/// answers, and are also what the origin would say; a sibling has no reason to answer so in its own name.
+fn is_from_its_cache(head: &ResponseHead) -> bool {
+    match head.status {
+        404 | 410 => true,
+        // Nobody asked for a part, for a validation, or for another protocol.
+        101 | 206 | 304 => false,
+        status => status < 400,
+    }
+}
+
+/// Reads a short refusal to its end, so that the connection goes back to the pool.
+async fn keep_connection(
+    worker: &Worker,
+    watch: &Watch,
+    upstream: Upstream,
+    head: &ResponseHead,
+    limit: Duration,
+) {
+    let is_short =
+        matches!(head.framing, http1::Framing::Length(bytes) if bytes <= REFUSAL_BYTES_MAX);
+    if is_short {
+        let mut body = upstream.body(worker, head);
+        let read = async { while let Ok(Some(_)) = body.next(worker, watch).await {} };
+        let _ = tokio::time::timeout(limit, read).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_not_taken_for_what_was_asked_for() {
+        let from_cache = |status: u16| {
+            let text = format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n");
+            let limits = http1::Limits {
+                head_bytes_max: 1000,
+                fields_max: 10,
+                target_bytes_max: 100,
+            };
+            let head = http1::parse_response(text.as_bytes(), &limits, "GET");
+            is_from_its_cache(&head.unwrap().unwrap())
+        };
+        for status in [200, 203, 204, 301, 302, 404, 410] {
+            assert!(from_cache(status), "{status}");
+        }
+        for status in [206, 304, 400, 401, 403, 407, 429, 500, 502, 503, 504] {
+            assert!(!from_cache(status), "{status}");
+        }
+    }
+}
