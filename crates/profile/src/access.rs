@@ -190,11 +190,13 @@ fn word<'a>(buf: &mut &'a [u8], max: usize) -> Option<&'a [u8]> {
 }
 
 /// Appends the entry in the combined format of Apache and nginx: client, two `-` for the identity and the user, when
-/// the request began (UTC), request line, status, bytes sent (head included), Referer and User-Agent.
+/// the first byte of the request came (UTC), request line, status, bytes sent (head included), Referer and User-Agent.
 pub fn combined_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     text::address(entry.client, out);
     out.extend_from_slice(b" - - [");
-    text::common_time(entry.record.began_unix_us, out);
+    let record = &entry.record;
+    let asked_unix_us = record.began_unix_us.saturating_add(record.idle_us().into());
+    text::common_time(asked_unix_us, out);
     out.extend_from_slice(b"] \"");
     if entry.asking.method.is_empty() {
         out.push(b'-');
@@ -226,7 +228,8 @@ pub fn combined_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Appends the entry in Squid's native format: the time the request ended, milliseconds it took, client, result
+/// Appends the entry in Squid's native format: the time the request ended, milliseconds it took from its first byte on (a
+/// browser may connect long before it asks), client, result
 /// and status, bytes sent, method, URI, `-` for the user, hierarchy and peer, media type.
 pub fn squid_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     let record = &entry.record;
@@ -235,7 +238,7 @@ pub fn squid_line(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.push(b'.');
     text::decimal(ended_ms % 1000, 3, b'0', out);
     out.push(b' ');
-    text::decimal(u64::from(record.total_us / 1000), 6, b' ', out);
+    text::decimal(u64::from(record.response_us() / 1000), 6, b' ', out);
     out.push(b' ');
     text::address(entry.client, out);
     out.push(b' ');
@@ -339,6 +342,23 @@ mod tests {
             1700000000.123      0 192.0.2.7 TCP_MEM_HIT/200 10480 GET http://example.org/a%20b%0A"x" - HIER_NONE/- text/html
         "#]]
         .assert_eq(&line);
+    }
+
+    #[test]
+    fn a_connection_that_stood_open_before_is_no_time_of_its_first_request() {
+        let mut entry = entry();
+        entry.record.total_us = 5_044_000;
+        let connect = crate::Stage {
+            start_us: 0,
+            first_us: 5_000_000,
+            total_us: 5_000_100,
+        };
+        let name = crate::StageName::ClientConnect;
+        entry.record.set_stage(name, connect);
+        let squid = line(squid_line, &entry);
+        assert!(squid.starts_with("1700000005.167     44 "), "{squid}");
+        let combined = line(combined_line, &entry);
+        assert!(combined.contains(":22:13:25 +0000]"), "{combined}");
     }
 
     #[test]

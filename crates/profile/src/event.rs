@@ -271,7 +271,7 @@ impl Event {
             Event::Read(_) => 1,
             Event::Second(_) => 2,
             Event::Mark(_) => 3,
-            Event::Unknown => u16::MAX & !EVENT_BIT,
+            Event::Unknown => !EVENT_BIT,
         };
         out.extend_from_slice(&(EVENT_BIT | kind).to_le_bytes());
         match self {
@@ -307,7 +307,9 @@ impl Event {
             Event::Mark(it) => {
                 varint::push(it.at_unix_us, out);
                 varint::push(it.kind as u64, out);
-                let end = it.text.floor_char_boundary(MARK_TEXT_BYTES_MAX);
+                let most = it.text.len().min(MARK_TEXT_BYTES_MAX);
+                let is_border = |at: &usize| it.text.is_char_boundary(*at);
+                let end = (0..=most).rev().find(is_border).unwrap_or(0);
                 out.extend_from_slice(&it.text.as_bytes()[..end]);
             }
             Event::Unknown => {}
@@ -315,8 +317,20 @@ impl Event {
         out[begin] = u8::try_from(out.len() - begin - 1).expect("every event fits");
     }
 
+    /// The event at the front of `buf` and the bytes it takes; `None` when they are not a whole one, or a request.
+    pub fn decode(buf: &[u8]) -> Option<(Event, usize)> {
+        let len = usize::from(*buf.first()?);
+        let mut body = buf.get(1..1 + len)?;
+        let kind = u16::from_le_bytes(*body.first_chunk()?);
+        if kind & EVENT_BIT == 0 {
+            return None;
+        }
+        body = &body[2..];
+        Some((Event::decode_body(kind, &mut body)?, 1 + len))
+    }
+
     /// The event in these bytes, which follow the kind.
-    pub(crate) fn decode(kind: u16, body: &mut &[u8]) -> Option<Event> {
+    pub(crate) fn decode_body(kind: u16, body: &mut &[u8]) -> Option<Event> {
         let event = match kind & !EVENT_BIT {
             0 => Event::Write(Write {
                 start_unix_us: varint::take(body)?,
@@ -431,8 +445,9 @@ mod tests {
     }
 
     fn decode(bytes: &[u8]) -> Option<Event> {
-        let kind = u16::from_le_bytes([bytes[1], bytes[2]]);
-        Event::decode(kind, &mut &bytes[3..])
+        let (event, len) = Event::decode(bytes)?;
+        assert_eq!(len, bytes.len());
+        Some(event)
     }
 
     #[test]
@@ -459,7 +474,8 @@ mod tests {
 
         #[test]
         fn foreign_bytes_are_no_panic(kind: u16, bytes: Vec<u8>) {
-            let _ = Event::decode(kind | EVENT_BIT, &mut &bytes[..]);
+            let _ = Event::decode_body(kind | EVENT_BIT, &mut &bytes[..]);
+            let _ = Event::decode(&bytes);
         }
     }
 }

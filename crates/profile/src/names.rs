@@ -26,7 +26,8 @@ pub enum Class {
     Uncachable = 8,
     /// CONNECT or an upgraded connection.
     Tunnel = 9,
-    /// Answered with an error of our own, or cut off.
+    /// Answered with an error of our own, or not at all. (An answer that was cut off keeps its class; see
+    /// [`crate::Flags::CLIENT_ABORTED`].)
     Error = 10,
 }
 

@@ -153,9 +153,37 @@ impl Record {
         self.stages[name as usize]
     }
 
+    /// The hash of the resource's name; 0 if it is not known.
+    pub fn key(&self) -> u64 {
+        self.names.map_or(0, |names| names.key)
+    }
+
+    /// The hash of the client's address; 0 if it is not known.
+    pub fn client(&self) -> u32 {
+        self.names.map_or(0, |names| names.client)
+    }
+
+    /// The hash of the server's host and port; 0 if none was asked, or it is not known.
+    pub fn server(&self) -> u32 {
+        self.names.map_or(0, |names| names.server)
+    }
+
     /// Sets the stage of that name.
     pub fn set_stage(&mut self, name: StageName, stage: Stage) {
         self.stages[name as usize] = Some(stage);
+    }
+
+    /// Since 2: how long its connection stood open before the first byte of its head came, if it was the first on it; else 0.
+    pub fn idle_us(&self) -> u32 {
+        match self.version {
+            1 => 0,
+            _ => (self.stage(StageName::ClientConnect)).map_or(0, |stage| stage.first_us),
+        }
+    }
+
+    /// From the first byte of its head to the last byte of the answer.
+    pub fn response_us(&self) -> u32 {
+        self.total_us.saturating_sub(self.idle_us())
     }
 
     /// When its answer ended, microseconds since 1970.
@@ -169,8 +197,10 @@ impl Record {
 
     /// Appends the record's bytes, at most [`RECORD_BYTES_MAX`]. What was read as version 1 is written as version 2.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut bytes = Bytes::default();
-        bytes.at = 4;
+        let mut bytes = Bytes {
+            at: 4,
+            ..Bytes::default()
+        };
         bytes.varint(self.facts());
         bytes.varint(self.began_unix_us);
         bytes.varint(self.total_us.into());

@@ -43,7 +43,7 @@ use crate::{
     peers::known::Peers,
     plan::Plan,
     range::pass_list::RangePassList,
-    record::facts::{Facts, Stages},
+    record::facts::{Facts, Stages, us_between},
     record::journal::JournalWriter,
     record::labels::Label,
     record::metrics::{self, Counters},
@@ -464,8 +464,7 @@ impl Worker {
 
     /// Counts and logs a finished request.
     pub fn finish(&self, done: &Finished<'_>) {
-        let us =
-            u32::try_from(done.ended.duration_since(done.began).as_micros()).unwrap_or(u32::MAX);
+        let us = us_between(done.seen, done.ended);
         self.counters.finish(done.class, done.bytes_out, us);
         let row = done.listener.rows.of(done.route);
         self.counters.answered(row, done.status, done.bytes_out);
@@ -479,7 +478,7 @@ impl Worker {
             http_client: done.http_client,
             http_server: facts.http_server,
             hierarchy: facts.hierarchy,
-            total_us: us,
+            total_us: us_between(done.began, done.ended),
             class: done.class,
             status: done.status,
             method: Method::of(asking.method),
@@ -540,8 +539,11 @@ impl Worker {
         (self.hasher.hash(&bytes).0 as u32).max(1)
     }
 
-    /// Host and port of a server, hashed under the secret of the store; never 0, which stands for *none*.
+    /// Host and port of a server, hashed under the secret of the store; 0 if no record has it.
     pub fn hash_of_server(&self, server: &Destination) -> u32 {
+        if !self.journals {
+            return 0;
+        }
         let name = server.as_host_and_port();
         (self.hasher.hash(name.as_bytes()).0 as u32).max(1)
     }
@@ -581,8 +583,10 @@ fn read_clock(clock: &Clock) -> (Instant, Duration) {
 
 /// A finished request, for counters and logs.
 pub struct Finished<'a> {
-    /// When its first byte was seen.
+    /// When it began: when its connection was accepted, or, for a later request on it, when its first byte was seen.
     pub began: Instant,
+    /// When its first byte was seen: latencies are counted from here.
+    pub seen: Instant,
     /// When the last byte of the answer was written.
     pub ended: Instant,
     /// What became of it.

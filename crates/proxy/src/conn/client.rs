@@ -34,8 +34,9 @@ use crate::{
     reply::{After, Reply},
     request::asking::Kept,
     request::body::RequestBody,
-    request::exchange::{Exchange, Incoming, Notes},
+    request::exchange::{Exchange, Incoming},
     request::handle,
+    request::notes::Notes,
     socket::{self, Socket},
     state::{ConnectionCount, READ_BYTES, Worker},
 };
@@ -178,13 +179,14 @@ async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> A
 
 /// Refuses a request whose head could not be understood; the connection is closed afterwards.
 async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str, began: Instant) {
+    let accepted = conn.accepted.take();
     let mut ex = Exchange {
         worker,
         listener: Rc::clone(&conn.listener),
         peer: conn.peer,
         body: RequestBody::framed(Framing::None, &worker.shared.limits),
         reply: Reply::H1(H1::new(worker, conn, Version::Http11, false, false)),
-        record: Notes::new(Kept::nonsense(), began),
+        record: Notes::new(Kept::nonsense(), began, accepted),
     };
     ex.refuse(status, reason, None).await;
 }
@@ -240,10 +242,17 @@ impl Conn {
                         return Turn::Closed;
                     }
                 }
-                Progress::Request(_) | Progress::OnDisk(_) if !self.holds_input(worker) => {
+                Progress::Request(incoming) => {
+                    if !self.holds_input(worker) {
+                        self.accepted = incoming.accepted;
+                        return Turn::Crowded(began);
+                    }
+                    return Turn::Request(incoming);
+                }
+                Progress::OnDisk(on_disk) if !self.holds_input(worker) => {
+                    self.accepted = on_disk.accepted();
                     return Turn::Crowded(began);
                 }
-                Progress::Request(incoming) => return Turn::Request(incoming),
                 Progress::OnDisk(on_disk) => {
                     match Box::pin(fast::from_disk(worker, self, on_disk)).await {
                         Ok(true) if !worker.shared.is_draining() => {}

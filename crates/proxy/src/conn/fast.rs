@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http1::{Framing, RequestView};
 use httpcache::{StandingFlags, UnixMillis};
 use message::{Seen, Version, write_decimal};
-use profile::{Class, Protocol, StageName, access::Asking};
+use profile::{Class, Flags, Protocol, StageName, access::Asking};
 use store::{KeyHash, Lookup, ReadGuard, Sequence};
 
 use crate::{
@@ -29,8 +29,9 @@ use crate::{
     reply::{After, Reply},
     request::asking::{self, Kept},
     request::body::RequestBody,
-    request::exchange::{Exchange, Incoming, Notes},
+    request::exchange::{Exchange, Incoming},
     request::methods,
+    request::notes::Notes,
     request::rulebook::Shape,
     request::target,
     state::{Finished, Worker},
@@ -83,6 +84,13 @@ pub struct OnDisk {
     sequence: Sequence,
 }
 
+impl OnDisk {
+    /// When its connection was accepted, if it is the first request on it.
+    pub fn accepted(&self) -> Option<Instant> {
+        self.incoming.accepted
+    }
+}
+
 /// An answer that the socket has not taken all of.
 pub struct Unsent {
     head: Vec<u8>,
@@ -90,6 +98,8 @@ pub struct Unsent {
     /// Bytes that it took.
     sent: u64,
     status: u16,
+    /// When its first write began.
+    started: Instant,
     keep_open: bool,
     record: Notes,
 }
@@ -154,13 +164,14 @@ pub fn answer(
     }
     let mut stages = Stages::default();
     if let (true, Some(accepted)) = (worker.journals, accepted) {
-        stages.set(StageName::ClientConnect, began, accepted, began, began);
+        stages.set(StageName::ClientConnect, accepted, accepted, began, began);
     }
     let hit = Hit {
         object,
         now,
         class: Class::MemoryHit,
-        began,
+        began: accepted.unwrap_or(began),
+        seen: began,
         started: began,
         stages,
         facts: Facts::of_hit(accepted.is_some(), hash.0, object.stored_bytes()),
@@ -225,7 +236,9 @@ struct Hit<'a> {
     object: &'a Object,
     now: UnixMillis,
     class: Class,
+    /// As in [`Finished`].
     began: Instant,
+    seen: Instant,
     /// When the answer began.
     started: Instant,
     stages: Stages,
@@ -243,40 +256,46 @@ impl Hit<'_> {
         } = self;
         let mut out = worker.output.borrow_mut();
         let (from, to) = write_hit_head(worker, object, self.now, keep_open, &mut out);
-        let Some(sent) = send(conn, &mut out, &object.body) else {
-            metrics::add(&worker.counters.client_aborts, 1);
-            return Sent::Gone;
-        };
+        let sent = send(conn, &mut out, &object.body);
         let class = match object.standing.flags.contains(StandingFlags::NEGATIVE) {
             true => Class::NegativeHit,
             false => self.class,
         };
         let (content_type, cache_status) = (object.content_type(), &out[from..to]);
-        let (began, started, mut stages) = (self.began, self.started, self.stages);
-        if sent < out.len() + object.body.len() {
-            let mut record = Notes::new(Kept::of_asking(self.asking, Protocol::Http11), began);
-            record.begun(class, started, stages, content_type, cache_status);
-            (record.route, record.facts) = (self.route, self.facts);
+        let (began, started) = (self.began, self.started);
+        let (mut stages, mut facts) = (self.stages, self.facts);
+        if let Some(sent) = sent
+            && sent < out.len() + object.body.len()
+        {
+            let asking = Kept::of_asking(self.asking, Protocol::Http11);
+            let mut record = Notes::new(asking, self.seen, Some(began));
+            record.begun(class, (stages, facts), content_type, cache_status);
+            record.route = self.route;
             let of_head = sent.min(out.len());
             return Sent::Some(Box::new(Unsent {
                 head: out[of_head..].to_vec(),
                 body: object.body.slice(sent - of_head..),
                 sent: sent as u64,
                 status: object.status,
+                started,
                 keep_open,
                 record,
             }));
         }
         let ended = Instant::now();
-        if worker.journals {
+        if sent.is_none() {
+            metrics::add(&worker.counters.client_aborts, 1);
+            facts.flag(Flags::CLIENT_ABORTED);
+        } else if worker.journals {
             stages.set(StageName::ProxyReply, began, started, ended, ended);
         }
         worker.finish(&Finished {
             began,
+            seen: self.seen,
             ended,
             class,
             status: object.status,
-            bytes_out: sent as u64,
+            bytes_out: sent.unwrap_or(0) as u64,
             stages,
             client: conn.peer,
             listener: &conn.listener,
@@ -284,11 +303,14 @@ impl Hit<'_> {
             asking: self.asking,
             http_client: Protocol::Http11,
             content_type,
-            facts: self.facts,
+            facts,
             peer: b"",
             cache_status,
         });
-        Sent::All(keep_open)
+        match sent {
+            Some(_) => Sent::All(keep_open),
+            None => Sent::Gone,
+        }
     }
 }
 
@@ -339,10 +361,11 @@ pub async fn from_disk(
         }));
         return Err(Box::new(incoming));
     }
-    let (began, mut stages) = (incoming.began, Stages::default());
+    let (seen, mut stages) = (incoming.began, Stages::default());
+    let began = incoming.accepted.unwrap_or(seen);
     if worker.journals {
         if let Some(accepted) = incoming.accepted {
-            stages.set(StageName::ClientConnect, began, accepted, began, began);
+            stages.set(StageName::ClientConnect, began, accepted, seen, seen);
         }
         stages.set(StageName::SwapIn, began, start, read, read);
     }
@@ -364,6 +387,7 @@ pub async fn from_disk(
         now,
         class: Class::DiskHit,
         began,
+        seen,
         started: read,
         stages,
         facts,
@@ -389,6 +413,7 @@ pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, unsent: Unsent) -> 
         body,
         sent,
         status,
+        started,
         keep_open,
         record,
     } = unsent;
@@ -399,7 +424,7 @@ pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, unsent: Unsent) -> 
         listener,
         peer,
         body: RequestBody::framed(Framing::None, &worker.shared.limits),
-        reply: Reply::H1(reply.resume(status, sent, head, body.len())),
+        reply: Reply::H1(reply.resume((status, sent, started), head, body.len())),
         record,
     };
     if let Ok(()) = ex.reply.piece(body).await {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use bytes::BytesMut;
 use fields::Fields;
 use http1::{RequestHead, ResponseHead};
-use profile::{Class, StageName};
+use profile::Class;
 
 use crate::{
     conn::tunnel,
@@ -106,7 +106,8 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         host: host.to_ascii_lowercase().as_str().into(),
         port,
     };
-    ex.asks(&destination);
+    ex.record.asks(&destination.host);
+    let trip = ex.record.trip();
     let asked = Asked {
         host: destination.as_host_and_port().into(),
         target: String::new(),
@@ -115,26 +116,13 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
     let to = To {
         asked: &asked,
         listener: &listener,
+        trip: &trip,
     };
-    let began = Instant::now();
     let opened = match whom::tunnel(worker, to, head).await {
         Ok(opened) => opened,
-        Err(error) => {
-            ex.record.hop(error.hop());
-            return ex.refuse(error.status(), &error.to_string(), None).await;
-        }
+        Err(error) => return ex.refuse(error.status(), &error.to_string(), None).await,
     };
-    let Tunnel {
-        lease,
-        moments,
-        leftover,
-    } = opened;
-    ex.record.hop(moments.hop);
-    if let Some((start, end)) = moments.dns {
-        ex.record.stage(StageName::Dns, start, end, end);
-    }
-    let now = Instant::now();
-    (ex.record).stage(StageName::ProxyConnect, began, now, now);
+    let Tunnel { lease, leftover } = opened;
     //= rfc9110 §9.3.6   a successful answer to CONNECT has neither Content-Length nor Transfer-Encoding
     let mut head = ReplyHead::new(200, "Connection established", &Fields::new());
     head.add_lines(&worker.shared.via_line);

@@ -36,6 +36,9 @@ pub async fn response(
         let object = head_of(response);
         if stored::is_not_modified(&wanted.request, &object) {
             // The fetch goes on for the cache.
+            if let Some(body) = response.length {
+                ex.record.is_of(response.stored_bytes(body));
+            }
             return stored::object(ex, wanted, &object, class, cache_status).await;
         }
     }
@@ -69,7 +72,10 @@ pub async fn response(
         age_s: (age_s > 0 || is_shared).then_some(age_s),
         cache_status,
     };
-    ex.begin(said, head, length, started);
+    if let Some(body) = response.length {
+        ex.record.is_of(response.stored_bytes(body));
+    }
+    ex.begin(said, head, length);
     let spans = match range.is_empty() || ex.reply.is_head_only() {
         // The fetch goes on for the others and the store.
         true => Vec::new(),
@@ -81,7 +87,14 @@ pub async fn response(
     };
     let mut holding = Holding::default();
     let is_begun = spans::send(ex, wanted, None, &mut holding, spans, b"").await;
-    is_begun.then(|| ex.finish())
+    if !is_begun {
+        return None;
+    }
+    if response.length.is_none() && reader.flight.last_byte().is_some() {
+        let body = reader.flight.arrived_bytes();
+        ex.record.is_of(response.stored_bytes(body));
+    }
+    Some(ex.finish())
 }
 
 /// A response as a stored object without its body.

@@ -127,6 +127,7 @@ pub async fn send(
             Ended::NotBegun => return false,
             Ended::Gone => return true,
             Ended::Lost => {
+                ex.record.is_cut(false);
                 ex.reply.break_off().await;
                 return true;
             }
@@ -318,19 +319,27 @@ async fn next_of_flight(
                 }
                 None => {
                     let has_begun = ex.reply.sent().bytes > 0;
+                    if has_begun {
+                        ex.record.is_cut(true);
+                    }
                     metrics::add(&counters.body_laggards_cut, u64::from(has_begun));
                     Got::Missing
                 }
             }
         }
         Next::End(trailers) => {
-            if let Some((start, end)) = reader.flight.swap_out() {
+            let shares = ex.record.shares();
+            ex.record.waits_no_more(reader.flight.last_byte());
+            if let Some((start, end)) = reader.flight.swap_out().filter(|_| !shares) {
                 ex.record.stage(StageName::SwapOut, start, end, end);
             }
             Got::End(trailers)
         }
         Next::Broken(broken) => {
             let is_laggard = broken == Broken::Lagged;
+            if is_laggard {
+                ex.record.is_cut(true);
+            }
             metrics::add(&counters.body_laggards_cut, u64::from(is_laggard));
             Got::Broken
         }
@@ -396,7 +405,7 @@ impl FromOrigin {
 
 /// Asks the origin for the bytes of `range` of an object. `None`: they cannot be had, or nobody could tell whether they belong to it.
 async fn ask_for_rest(
-    ex: &Exchange<'_>,
+    ex: &mut Exchange<'_>,
     wanted: &Wanted,
     object: &Object,
     range: Range<u64>,
@@ -414,8 +423,13 @@ async fn ask_for_rest(
     let (version, asked) = (wanted.head.version, &wanted.asked);
     let request = onward::request(worker, "GET", version, asked, &fields);
     let watch = worker.deadlines.watch();
-    let listener = &ex.listener;
-    let answered = whom::ask_final(worker, &watch, To { asked, listener }, "GET", &request).await;
+    let trip = ex.record.trip();
+    let to = To {
+        asked,
+        listener: &ex.listener,
+        trip: &trip,
+    };
+    let answered = whom::ask_final(worker, &watch, to, "GET", &request).await;
     let (upstream, head) = match answered {
         Ok(answered) => answered,
         Err(error) => {

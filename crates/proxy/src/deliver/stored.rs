@@ -11,7 +11,7 @@ use fields::Fields;
 use httpcache::{
     ByteRange, Condition, RequestDirectives, Span as Part, StandingFlags, cache_status::Forward,
 };
-use profile::Class;
+use profile::{Class, Flags};
 
 use crate::{
     cache::holding::Holding,
@@ -36,6 +36,10 @@ pub async fn object(
 ) -> Option<After> {
     let request: &Fields = &wanted.request;
     let started = Instant::now();
+    ex.record.is_of(object.stored_bytes());
+    if class == Class::Stale {
+        ex.record.facts.flag(Flags::STALE);
+    }
     let mut said = Said {
         class,
         content_type: object.content_type(),
@@ -74,7 +78,7 @@ pub async fn object(
         ByteRange::Several(parts) => {
             let hasher = &ex.worker.hasher;
             let multipart = Multipart::new(hasher, &parts, object.content_type(), total);
-            return several(ex, wanted, object, said, multipart, &mut holding, started).await;
+            return several(ex, wanted, object, said, multipart, &mut holding).await;
         }
         ByteRange::Unsatisfiable => (unsatisfied_head(total), Length::Known(0), 0..0),
     };
@@ -82,7 +86,7 @@ pub async fn object(
         let body = object.body.slice(range.start as usize..range.end as usize);
         return Some(ex.answer(said, head, length, body, started).await);
     }
-    ex.begin(said, head, length, started);
+    ex.begin(said, head, length);
     let span = Span {
         lead: Bytes::new(),
         range,
@@ -104,13 +108,12 @@ async fn several(
     said: Said<'_>,
     multipart: Multipart,
     holding: &mut Holding,
-    started: Instant,
 ) -> Option<After> {
     let mut fields = object.fields();
     fields.remove(b"content-length");
     fields.set(b"Content-Type", &multipart.content_type);
     let head = ReplyHead::new(206, "", &fields);
-    ex.begin(said, head, Length::Known(multipart.bytes()), started);
+    ex.begin(said, head, Length::Known(multipart.bytes()));
     let spans = multipart.pieces.into_iter().map(|piece| Span {
         lead: piece.lead,
         range: piece.range,

@@ -41,7 +41,7 @@ pub use table::{Flights, Held, Join};
 use crate::{
     cache::object::Object,
     fetch::response::{FetchError, Response},
-    origin::outcome::{INTERIM_MAX, Moments},
+    origin::outcome::INTERIM_MAX,
 };
 
 /// Tables of flights; a power of two.
@@ -100,8 +100,6 @@ pub struct Validated {
     pub asked_with: Arc<Fields>,
     /// The rules for it.
     pub rules: httpcache::Rules,
-    /// When things happened.
-    pub moments: Moments,
 }
 
 /// What a reader gets next.
@@ -163,6 +161,8 @@ struct State {
     finished: Option<Result<Option<Arc<Fields>>, Broken>>,
     /// When the complete body was handed to the store: begin and end.
     swap_out: Option<(Instant, Instant)>,
+    /// When the last byte of the body came.
+    last_byte: Option<Instant>,
     readers: Vec<Option<Reader>>,
     producer: Option<Waker>,
 }
@@ -305,6 +305,16 @@ impl Flight {
     /// When the complete body was handed to the store, if it was.
     pub fn swap_out(&self) -> Option<(Instant, Instant)> {
         self.lock().swap_out
+    }
+
+    /// Notes when the last byte of the body came.
+    pub fn note_last_byte(&self, at: Option<Instant>) {
+        self.lock().last_byte = at;
+    }
+
+    /// When the last byte of the body came, if it has come.
+    pub fn last_byte(&self) -> Option<Instant> {
+        self.lock().last_byte
     }
 
     /// The fetching task is gone: whatever it did not say will not be said.

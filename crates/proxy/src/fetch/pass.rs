@@ -48,7 +48,7 @@ const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> After {
     let worker = ex.worker;
     let request = request_bytes(worker, wanted);
-    ex.asks(&wanted.asked.destination);
+    ex.record.asks(&wanted.asked.destination.host);
     let asked_at = worker.now_ms();
     let began = worker.shared.store.sequence(wanted.primary);
     let mut upload = Upload::of(wanted.head.framing);
@@ -58,7 +58,6 @@ pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> A
     };
     // Whatever answers it from now on: behind an early answer is more of the body, and no request.
     ex.reply.keep_open_if(ex.body.is_through());
-    ex.record.moments(&upstream.moments);
     if response.status == 101 {
         let asked = wanted.upgrade.as_ref();
         let is_asked = asked.is_some_and(|asked| is_one_of(&response, asked));
@@ -90,7 +89,6 @@ async fn failed(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward, failure: F
         Failure::Origin(error) => error,
     };
     worker.counters.origin_failed(error.token());
-    ex.record.hop(error.hop());
     ex.reply.keep_open_if(ex.body.is_through());
     if ex.reply.is_head_only() && !wanted.bypass {
         let failure = (error.status(), true);
@@ -264,9 +262,11 @@ async fn ask(
 ) -> Result<(Upstream, ResponseHead), Failure> {
     let (worker, head) = (ex.worker, &wanted.head);
     let (method, listener) = (head.method.as_str(), Rc::clone(&ex.listener));
+    let trip = ex.record.trip();
     let to = To {
         asked: &wanted.asked,
         listener: &listener,
+        trip: &trip,
     };
     let watch = worker.deadlines.watch();
     //= rfc9112 §9.3.1   only what can be repeated may be sent on a connection that may be dying
@@ -279,19 +279,17 @@ async fn ask(
             pass_interim(ex, wanted, &response).await?;
             response = whom::next_head(worker, &watch, &mut upstream, method).await?;
         }
-        whom::note_levels(&mut upstream, &response);
+        whom::note_levels(&upstream, &response);
         return Ok((upstream, response));
     }
-    let (lease, moments, request) = whom::connect(worker, to, request.to_vec()).await?;
-    let mut upstream = Upstream::new(lease, moments);
+    let (lease, request) = whom::connect(worker, to, request.to_vec()).await?;
+    let mut upstream = Upstream::new(lease, trip.clone());
     match converse(ex, wanted, &mut upstream, &watch, &request, upload).await {
         Ok(response) => {
-            whom::note_levels(&mut upstream, &response);
+            whom::note_levels(&upstream, &response);
             Ok((upstream, response))
         }
-        Err(Failure::Origin(error)) => {
-            Err(whom::of_hop(worker, upstream.moments.hop, error).into())
-        }
+        Err(Failure::Origin(error)) => Err(whom::of_hop(worker, trip.hop(), error).into()),
         Err(failure) => Err(failure),
     }
 }
@@ -395,7 +393,12 @@ pub async fn relay(
         Framing::Chunked | Framing::UntilClose => Length::Unknown,
     };
     let head = ReplyHead::new(response.status, &response.reason, &fields);
-    ex.begin(said, head, length, started);
+    if let Length::Known(bytes) = length
+        && response.status != 206
+    {
+        ex.record.is_of(head.bytes() + bytes);
+    }
+    ex.begin(said, head, length);
     let mut body = upstream.body(worker, response);
     if is_early {
         body.forbid_reuse();

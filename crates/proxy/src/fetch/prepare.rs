@@ -5,6 +5,7 @@
 //!
 //! Not known here: bodies, readers.
 
+use crate::clock::Instant;
 use crate::mistakes::{Mistake, makes};
 use std::sync::Arc;
 
@@ -17,7 +18,6 @@ use store::Sequence;
 use crate::{
     cache::object::Object,
     fetch::response::{Asker, FetchRequest, Response},
-    origin::outcome::Moments,
     reply::lines,
     request::onward::via_of,
     request::rulebook::Decision,
@@ -63,9 +63,9 @@ pub fn response(
     fetch_request: &FetchRequest,
     head: &ResponseHead,
     asked_at: UnixMillis,
-    moments: Moments,
+    received: Instant,
 ) -> Response {
-    let received = worker.unix_ms(moments.first);
+    let received = worker.unix_ms(received);
     let decision = fetch_request.asker().decide(head.status, &head.fields);
     let request = Request {
         method: "GET",
@@ -125,7 +125,6 @@ pub fn response(
         not_stored: None,
         asked_with: Arc::clone(&fetch_request.request),
         decision,
-        moments,
     }
 }
 

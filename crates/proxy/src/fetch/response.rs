@@ -13,7 +13,8 @@ use store::Sequence;
 use crate::{
     cache::object::Object,
     listener::ListenerState,
-    origin::outcome::{Hop, Moments, UpstreamError},
+    origin::outcome::UpstreamError,
+    origin::trip::Trip,
     request::rulebook::{Decision, Met},
     request::target::Asked,
 };
@@ -35,14 +36,6 @@ impl FetchError {
         match self {
             FetchError::Upstream(error) => error.status(),
             FetchError::Abandoned => 503,
-        }
-    }
-
-    /// Whom the request went to.
-    pub fn hop(&self) -> Hop {
-        match self {
-            FetchError::Upstream(error) => error.hop(),
-            FetchError::Abandoned => Hop::DIRECT,
         }
     }
 
@@ -84,8 +77,6 @@ pub struct Response {
     pub asked_with: Arc<Fields>,
     /// What the operator's rules say of it.
     pub decision: Decision,
-    /// When things happened.
-    pub moments: Moments,
 }
 
 impl Response {
@@ -96,6 +87,15 @@ impl Response {
             usize::from(self.content_type.1),
         );
         self.head.get(start..start + len).unwrap_or_default()
+    }
+
+    /// Length of head and body in bytes as they are stored, or would be, if the body has so many.
+    pub fn stored_bytes(&self, body: u64) -> u64 {
+        let of_length = match self.bodiless {
+            true => 0,
+            false => b"Content-Length: \r\n".len() as u64 + u64::from(body.max(1).ilog10()) + 1,
+        };
+        self.head.len() as u64 + of_length + body
     }
 
     /// Adds what is known of its being stored when its head goes out. Of a body without a length nobody knows how long it will be.
@@ -142,6 +142,8 @@ pub struct FetchRequest {
     pub stale: Option<Object>,
     /// The invalidation sequence at which it was looked up.
     pub stale_began: Sequence,
+    /// Where what it takes is noted, for the request's record.
+    pub trip: Trip,
 }
 
 impl FetchRequest {

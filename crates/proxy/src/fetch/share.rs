@@ -26,6 +26,7 @@ use crate::{
     fetch::response::FetchRequest,
     fetch::task,
     listener::ListenerState,
+    origin::trip::Trip,
     record::metrics,
     request::exchange::Exchange,
     request::key::{self, hash_of_key},
@@ -94,11 +95,20 @@ pub async fn obtain(
             }
             Some(_) => Join::Alone,
         };
+        let trip = ex.record.trip();
         let fetch_request = |is_conditional| {
-            fetch_request(&ex.listener, wanted, valid(worker, found), is_conditional)
+            let trip = trip.clone();
+            fetch_request(
+                &ex.listener,
+                wanted,
+                valid(worker, found),
+                is_conditional,
+                trip,
+            )
         };
         let (reader, joined) = match join {
             Join::Joined(reader) => {
+                ex.record.waits();
                 metrics::add(&worker.counters.flights_joined, 1);
                 (reader, true)
             }
@@ -123,6 +133,12 @@ pub async fn obtain(
         let Some(first_event) = first_event(ex, wanted, &reader).await else {
             return Obtained::Gone;
         };
+        if joined {
+            ex.record.hears_head();
+            if !matches!(first_event, FirstEvent::Response(_)) {
+                ex.record.waits_no_more(None);
+            }
+        }
         if !joined || may_have(worker, wanted, to_satisfy, &first_event) {
             let in_vain = joins > 0;
             return Obtained::Answer(Answer {
@@ -132,6 +148,7 @@ pub async fn obtain(
                 in_vain,
             });
         }
+        ex.record.waits_no_more(None);
         metrics::add(&worker.counters.flights_left, 1);
         joins += 1;
         key = key
@@ -146,7 +163,7 @@ pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     let key = flight_key(worker, wanted);
     let directives = RequestDirectives::default();
     if let Join::Started(reader) = join_or_start(worker, wanted, &key, &directives, true) {
-        let fetch_request = fetch_request(&ex.listener, wanted, Some(stale), false);
+        let fetch_request = fetch_request(&ex.listener, wanted, Some(stale), false, Trip::new());
         task::start(worker, Arc::clone(&reader.flight), fetch_request);
     }
 }
@@ -264,12 +281,13 @@ pub fn is_conditional(request: &Fields) -> bool {
     request.contains(b"if-none-match") || request.contains(b"if-modified-since")
 }
 
-/// What to fetch for a request that came by this listener. `stale`: what is to be validated.
+/// What to fetch for a request that came by this listener. `stale`: what is to be validated. `trip`: where it is noted what that takes.
 pub fn fetch_request(
     listener: &Rc<ListenerState>,
     wanted: &Wanted,
     stale: Option<&Found>,
     is_conditional: bool,
+    trip: Trip,
 ) -> FetchRequest {
     FetchRequest {
         listener: Rc::clone(listener),
@@ -283,6 +301,7 @@ pub fn fetch_request(
         is_contested: wanted.is_contested.get(),
         stale: stale.map(|f| f.stored.object().clone()),
         stale_began: stale.map_or(0, |f| f.began),
+        trip,
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
     fetch::storing::Storing,
     fetch::whom::{self, To},
     mistakes::{Mistake, makes},
-    origin::outcome::{Moments, UpstreamError},
+    origin::outcome::UpstreamError,
     origin::upstream::{Body, Upstream, is_interim},
     peers::siblings::{self, Wish},
     record::metrics,
@@ -126,12 +126,11 @@ impl Fetch {
                 }
                 return self.deliver(upstream, &head, asked_at).await;
             };
-            let moments = upstream.moments;
             // A 304 has no body: at its end the connection goes back.
             let body = &mut upstream.body(&self.worker, &head);
             let _ = body.next(&self.worker, &self.watch).await;
             if httpcache::validates(&stale.fields(), &head.fields) {
-                return self.validated(stale, &head, asked_at, moments);
+                return self.validated(stale, &head, asked_at);
             }
             validating = None;
             //= rfc9111 §4.3.3   a 304 that speaks of something else: ask again without conditions
@@ -147,13 +146,7 @@ impl Fetch {
     }
 
     /// The stored response is still good.
-    fn validated(
-        &self,
-        stale: &Object,
-        head: &ResponseHead,
-        asked_at: UnixMillis,
-        moments: Moments,
-    ) {
+    fn validated(&self, stale: &Object, head: &ResponseHead, asked_at: UnixMillis) {
         let (worker, flight, fetch_request) = (&self.worker, &self.flight, &self.fetch_request);
         metrics::add(&worker.counters.revalidations_not_modified, 1);
         let update = (&head.fields, head.version);
@@ -167,7 +160,6 @@ impl Fetch {
             storable,
             asked_with: Arc::clone(&fetch_request.request),
             rules: confirmed.decision.rules,
-            moments,
         };
         let first_event = FirstEvent::Validated(Arc::new(validated));
         flight.publish(first_event, storable, Keeping::Nothing, self.window());
@@ -177,18 +169,20 @@ impl Fetch {
     async fn ask(&self, stale: Option<&Object>) -> Result<(Upstream, ResponseHead), UpstreamError> {
         let (worker, watch, fetch_request) = (&self.worker, &self.watch, &self.fetch_request);
         let request = request_bytes(worker, fetch_request, stale);
+        let trip = &fetch_request.trip;
+        if stale.is_some() {
+            trip.validates();
+        }
         let to = To {
             asked: &fetch_request.asked,
             listener: &fetch_request.listener,
+            trip,
         };
-        let siblings = self.ask_siblings(to, &request).await;
-        if let Some((mut upstream, head)) = siblings.answer {
-            whom::note_levels(&mut upstream, &head);
-            upstream.moments.hop.siblings = siblings.times;
+        if let Some((upstream, head)) = self.ask_siblings(to, &request).await {
+            whom::note_levels(&upstream, &head);
             return Ok((upstream, head));
         }
         let (mut upstream, mut head) = whom::ask(worker, watch, to, "GET", &request).await?;
-        upstream.moments.hop.siblings = siblings.times;
         while is_interim(&head) {
             if head.status != 100 {
                 self.flight.hint(Hint {
@@ -198,18 +192,18 @@ impl Fetch {
             }
             head = whom::next_head(worker, watch, &mut upstream, "GET").await?;
         }
-        whom::note_levels(&mut upstream, &head);
+        whom::note_levels(&upstream, &head);
         Ok((upstream, head))
     }
 
     /// Asks siblings for what they have, but not whether what is stored here is still good.
-    async fn ask_siblings(&self, to: To<'_>, request: &[u8]) -> siblings::Asked {
+    async fn ask_siblings(&self, to: To<'_>, request: &[u8]) -> Option<(Upstream, ResponseHead)> {
         let (worker, fetch_request) = (&self.worker, &self.fetch_request);
         if worker.shared.peers.siblings().is_empty()
             || fetch_request.stale.is_some()
             || fetch_request.is_conditional
         {
-            return siblings::Asked::NOBODY;
+            return None;
         }
         let wish = Wish {
             to,
@@ -222,8 +216,8 @@ impl Fetch {
     /// Publishes the response and moves its body.
     async fn deliver(&self, upstream: Upstream, head: &ResponseHead, asked_at: UnixMillis) {
         let (worker, flight) = (&self.worker, &self.flight);
-        let moments = upstream.moments;
-        let mut response = prepare::response(worker, &self.fetch_request, head, asked_at, moments);
+        let received = upstream.received;
+        let mut response = prepare::response(worker, &self.fetch_request, head, asked_at, received);
         let mut storing = self.begin_storing(&mut response);
         self.note_sharing(&response);
         if let Some(key) = storing.key() {
@@ -243,6 +237,7 @@ impl Fetch {
 
         let mut body = upstream.body(worker, head);
         let moved = self.move_body(&mut body, &mut storing).await;
+        flight.note_last_byte(self.fetch_request.trip.last_byte());
         // Published before the flight leaves the table: a request that comes later finds the object.
         if moved.is_ok() && !matches!(storing, Storing::No) {
             let began = Instant::now();

@@ -19,7 +19,8 @@ use crate::{
     clock::Instant,
     deadline::Watch,
     listener::ListenerState,
-    origin::outcome::{Hop, Moments, UpstreamError},
+    origin::outcome::UpstreamError,
+    origin::trip::{Hop, Trip},
     origin::upstream::{self, Upstream, Whom, is_interim},
     origin::{ConnectError, Lease},
     peers::health::Change,
@@ -38,6 +39,8 @@ pub struct To<'a> {
     pub asked: &'a Asked,
     /// The listener.
     pub listener: &'a ListenerState,
+    /// Where it is noted what it takes.
+    pub trip: &'a Trip,
 }
 
 impl<'a> To<'a> {
@@ -46,6 +49,8 @@ impl<'a> To<'a> {
         Whom {
             destination: &self.asked.destination,
             rules: &self.listener.destinations,
+            hop: Hop::DIRECT,
+            trip: self.trip,
         }
     }
 }
@@ -84,7 +89,7 @@ pub async fn ask_final(
     while is_interim(&head) {
         head = next_head(worker, watch, &mut upstream, method).await?;
     }
-    note_levels(&mut upstream, &head);
+    note_levels(&upstream, &head);
     Ok((upstream, head))
 }
 
@@ -96,14 +101,14 @@ pub async fn next_head(
     method: &str,
 ) -> Result<ResponseHead, UpstreamError> {
     let head = upstream.head(worker, watch, method).await;
-    head.map_err(|error| of_hop(worker, upstream.moments.hop, error))
+    head.map_err(|error| of_hop(worker, upstream.trip().hop(), error))
 }
 
 /// A failure of whoever was asked: if that was a parent, it is named, and the failure counts against it.
 pub fn of_hop(worker: &Worker, hop: Hop, error: UpstreamError) -> UpstreamError {
     let number = usize::from(hop.number);
     match worker.shared.peers.parent(number) {
-        Some(peer) if hop.hierarchy == Hierarchy::Parent => failed(peer, number, error),
+        Some(peer) if hop.hierarchy == Hierarchy::Parent => failed(peer, error),
         _ => error,
     }
 }
@@ -113,7 +118,7 @@ pub async fn connect(
     worker: &Worker,
     to: To<'_>,
     request: Vec<u8>,
-) -> Result<(Lease, Moments, Vec<u8>), UpstreamError> {
+) -> Result<(Lease, Vec<u8>), UpstreamError> {
     let [first, second] = ways(worker, to)?;
     let first = first.unwrap_or(Way::Direct);
     let (connected, way) = match (connect_one(worker, to, first).await, second) {
@@ -122,20 +127,18 @@ pub async fn connect(
         }
         (connected, _) => (connected, first),
     };
-    let (lease, moments) = connected?;
+    let lease = connected?;
     let request = match way {
         Way::Direct => request,
         Way::Parent(_) => proxied_request(worker, to.asked, &request),
     };
-    Ok((lease, moments, request))
+    Ok((lease, request))
 }
 
 /// A way for bytes to the other end of a tunnel.
 pub struct Tunnel {
     /// The connection: to that end, or to a parent that has connected to it.
     pub lease: Lease,
-    /// How long that took.
-    pub moments: Moments,
     /// What came from there already.
     pub leftover: BytesMut,
 }
@@ -162,14 +165,10 @@ async fn tunnel_by(
     way: Way,
     head: &RequestHead,
 ) -> Result<Tunnel, UpstreamError> {
-    let (lease, moments) = connect_one(worker, to, way).await?;
-    let Some((number, peer)) = parent(worker, way) else {
+    let lease = connect_one(worker, to, way).await?;
+    let Some((_, peer)) = parent(worker, way) else {
         let leftover = BytesMut::new();
-        return Ok(Tunnel {
-            lease,
-            moments,
-            leftover,
-        });
+        return Ok(Tunnel { lease, leftover });
     };
     let loop_id = worker.shared.peers.loop_id.as_bytes();
     let via = onward::via_of(worker, head.version);
@@ -181,7 +180,7 @@ async fn tunnel_by(
     let ours = [(&b"CDN-Loop"[..], loop_id), (b"Via", &via)];
     let request = proxied::connect(&to.asked.host, others.chain(ours));
     let watch = worker.deadlines.watch();
-    let mut upstream = Upstream::new(lease, moments);
+    let mut upstream = Upstream::new(lease, to.trip.clone());
     let answer = async {
         upstream.send(worker, &watch, &request).await?;
         loop {
@@ -191,29 +190,23 @@ async fn tunnel_by(
             }
         }
     };
-    let head = answer.await.map_err(|error| failed(peer, number, error))?;
+    let head = answer.await.map_err(|error| failed(peer, error))?;
     peer.health.answered();
     if !(200..300).contains(&head.status) {
         return Err(UpstreamError::Peer {
-            hop: upstream.moments.hop,
             name: Arc::clone(&peer.name),
             error: Box::new(UpstreamError::Refused(head.status)),
         });
     }
-    let moments = upstream.moments;
     let (lease, leftover) = upstream.into_parts();
-    Ok(Tunnel {
-        lease,
-        moments,
-        leftover,
-    })
+    Ok(Tunnel { lease, leftover })
 }
 
 /// Notes what a final response says of the levels above us.
-pub fn note_levels(upstream: &mut Upstream, head: &ResponseHead) {
-    let hop = &mut upstream.moments.hop;
-    if hop.hierarchy != Hierarchy::Direct {
-        hop.flags = levels::of(&head.fields);
+pub fn note_levels(upstream: &Upstream, head: &ResponseHead) {
+    let trip = upstream.trip();
+    if trip.hop().hierarchy != Hierarchy::Direct {
+        trip.flag(levels::of(&head.fields));
     }
 }
 
@@ -256,36 +249,28 @@ async fn ask_one(
         return upstream::ask(worker, watch, &to.origin(), method, request).await;
     };
     let request = proxied_request(worker, to.asked, request);
-    let whom = whom_of(worker, peer);
+    let whom = whom_of(worker, peer, Hop::to(Hierarchy::Parent, number), to.trip);
     let answer = {
         let _waiting = peer.wait();
         upstream::ask(worker, watch, &whom, method, &request).await
     };
     match answer {
-        Ok((mut upstream, head)) => {
+        Ok((upstream, head)) => {
             peer.health.answered();
-            upstream.moments.hop = Hop::to(Hierarchy::Parent, number);
             Ok((upstream, head))
         }
-        Err(error) => Err(failed(peer, number, error)),
+        Err(error) => Err(failed(peer, error)),
     }
 }
 
-async fn connect_one(
-    worker: &Worker,
-    to: To<'_>,
-    way: Way,
-) -> Result<(Lease, Moments), UpstreamError> {
+async fn connect_one(worker: &Worker, to: To<'_>, way: Way) -> Result<Lease, UpstreamError> {
     let Some((number, peer)) = parent(worker, way) else {
-        let (lease, _, moments) = upstream::connect(worker, &to.origin(), true).await?;
-        return Ok((lease, moments));
+        return Ok(upstream::connect(worker, &to.origin(), true).await?.0);
     };
-    match upstream::connect(worker, &whom_of(worker, peer), true).await {
-        Ok((lease, _, mut moments)) => {
-            moments.hop = Hop::to(Hierarchy::Parent, number);
-            Ok((lease, moments))
-        }
-        Err(error) => Err(failed(peer, number, error)),
+    let whom = whom_of(worker, peer, Hop::to(Hierarchy::Parent, number), to.trip);
+    match upstream::connect(worker, &whom, true).await {
+        Ok((lease, _)) => Ok(lease),
+        Err(error) => Err(failed(peer, error)),
     }
 }
 
@@ -301,10 +286,12 @@ fn parent(worker: &Worker, way: Way) -> Option<(usize, &Peer)> {
 }
 
 /// Another proxy as the one who is asked.
-pub fn whom_of<'a>(worker: &'a Worker, peer: &'a Peer) -> Whom<'a> {
+pub fn whom_of<'a>(worker: &'a Worker, peer: &'a Peer, hop: Hop, trip: &'a Trip) -> Whom<'a> {
     Whom {
         destination: &peer.destination,
         rules: &worker.shared.peers.rules,
+        hop,
+        trip,
     }
 }
 
@@ -315,10 +302,9 @@ fn proxied_request(worker: &Worker, asked: &Asked, request: &[u8]) -> Vec<u8> {
 }
 
 /// A parent gave no answer. It counts against its health, unless the reason is ours.
-fn failed(peer: &Peer, number: usize, error: UpstreamError) -> UpstreamError {
+fn failed(peer: &Peer, error: UpstreamError) -> UpstreamError {
     note_failure(peer, &error);
     UpstreamError::Peer {
-        hop: Hop::to(Hierarchy::Parent, number),
         name: Arc::clone(&peer.name),
         error: Box::new(error),
     }

@@ -92,7 +92,7 @@ impl Connector {
         if let Some(lease) = self.pool.checkout(to, access) {
             return Ok(lease);
         }
-        self.recall(to, access)?;
+        self.recall(to, access, times)?;
         match self.wait_for_place(to, times).await? {
             Grant::Warm(lease) if lease.is_permitted(access) => Ok(lease),
             Grant::Warm(lease) => self.open(lease.into_slot(), to, access, times).await,
@@ -107,7 +107,7 @@ impl Connector {
         access: &Destinations,
         times: &mut ConnectTimes,
     ) -> Result<Lease, ConnectError> {
-        self.recall(to, access)?;
+        self.recall(to, access, times)?;
         let slot = match self.wait_for_place(to, times).await? {
             Grant::Warm(lease) => lease.into_slot(),
             Grant::Slot(slot) => slot,
@@ -146,12 +146,22 @@ impl Connector {
         self.failures.counts()
     }
 
-    fn recall(&self, to: &Destination, access: &Destinations) -> Result<(), ConnectError> {
+    /// A remembered failure took no time, in the step in which it had happened.
+    fn recall(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+        times: &mut ConnectTimes,
+    ) -> Result<(), ConnectError> {
         let now = Instant::now();
-        match self.failures.recall(to, access, &self.machine, now) {
-            Some(error) => Err(error),
-            None => Ok(()),
+        let Some(error) = self.failures.recall(to, access, &self.machine, now) else {
+            return Ok(());
+        };
+        match error.is_of_name() {
+            true => times.dns = Some((now, now)),
+            false => times.connect = Some((now, now)),
         }
+        Err(error)
     }
 
     async fn wait_for_place(

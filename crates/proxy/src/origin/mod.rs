@@ -10,7 +10,7 @@
 //!
 //! This file has the shared types: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`]. `dns` turns names
 //! into addresses, `inward` tells which are this machine's own, `connect` makes TCP connections, `tls` encrypts them,
-//! `pool` keeps them, `failures` remembers destinations that could not be reached.
+//! `pool` keeps them, `failures` remembers destinations that could not be reached; `trip` notes what asking takes, for the record of a request.
 //!
 //! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
 //!
@@ -37,6 +37,7 @@ mod inward;
 pub mod outcome;
 mod pool;
 mod tls;
+pub mod trip;
 pub mod upstream;
 
 pub use connect::{Connector, Settings};
@@ -258,6 +259,15 @@ impl ConnectError {
             Self::Forbidden(_) => 403,
             //= rfc9209 §2.3.4   destination_unavailable: 503 is recommended
             Self::Busy | Self::Exhausted | Self::Remembered(_) => 503,
+        }
+    }
+
+    /// Did looking up the name fail?
+    pub fn is_of_name(&self) -> bool {
+        match self {
+            Self::NotFound | Self::DnsFailed | Self::DnsTimeout => true,
+            Self::Remembered(error) => error.is_of_name(),
+            _ => false,
         }
     }
 

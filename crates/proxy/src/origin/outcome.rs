@@ -1,10 +1,8 @@
-//! What came of asking an origin: when things happened, or why there is no answer.
+//! Why an origin gave no answer, or not all of one.
 
-use crate::clock::Instant;
 use std::{io, sync::Arc};
 
 use http1::Reject;
-use profile::{Flags, Hierarchy};
 
 use crate::origin::ConnectError;
 
@@ -32,8 +30,6 @@ pub enum UpstreamError {
     /// Another proxy was asked in place of the origin.
     #[error("{}", error.to_string().replace("the origin", &format!("the parent {name}")))]
     Peer {
-        /// Which.
-        hop: Hop,
         /// Its name.
         name: Arc<str>,
         /// What went wrong there.
@@ -63,74 +59,6 @@ impl UpstreamError {
             UpstreamError::Malformed(_) => "http_protocol_error",
             UpstreamError::Refused(_) => "http_request_denied",
             UpstreamError::Peer { error, .. } => error.token(),
-        }
-    }
-
-    /// Whom the request went to.
-    pub fn hop(&self) -> Hop {
-        match self {
-            UpstreamError::Peer { hop, .. } => *hop,
-            _ => Hop::DIRECT,
-        }
-    }
-}
-
-/// Whom a request went to next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hop {
-    /// The origin, a parent or a sibling.
-    pub hierarchy: Hierarchy,
-    /// The number of the parent or sibling.
-    pub number: u8,
-    /// What it says of the levels above us: [`Flags::PEER_HIT`], [`Flags::FARTHER_HIT`].
-    pub flags: Flags,
-    /// When siblings were asked, if they were: begin, first word, decision.
-    pub siblings: Option<(Instant, Instant, Instant)>,
-}
-
-impl Hop {
-    /// To the origin.
-    pub const DIRECT: Hop = Hop {
-        hierarchy: Hierarchy::Direct,
-        number: 0,
-        flags: Flags::NONE,
-        siblings: None,
-    };
-
-    /// To the parent or sibling of this number. (`plan::PEERS_MAX` fits.)
-    pub fn to(hierarchy: Hierarchy, number: usize) -> Hop {
-        Hop {
-            hierarchy,
-            number: u8::try_from(number).unwrap_or(u8::MAX),
-            ..Hop::DIRECT
-        }
-    }
-}
-
-/// Moments of a fetch, for the profile.
-#[derive(Clone, Copy, Debug)]
-pub struct Moments {
-    /// DNS: begin and end, if a name was looked up.
-    pub dns: Option<(Instant, Instant)>,
-    /// Connect: begin and end, if a connection was made.
-    pub connect: Option<(Instant, Instant)>,
-    /// Request written.
-    pub asked: Instant,
-    /// First byte of the head.
-    pub first: Instant,
-    /// Whom the request went to.
-    pub hop: Hop,
-}
-
-impl Moments {
-    /// Everything happens now.
-    pub fn new(now: Instant) -> Moments {
-        Moments {
-            dns: None,
-            connect: None,
-            asked: now,
-            first: now,
-            hop: Hop::DIRECT,
         }
     }
 }

@@ -26,7 +26,8 @@ use crate::{
     access::Destinations,
     conn::heads::Kept,
     deadline::Watch,
-    origin::outcome::{INTERIM_MAX, Moments, UpstreamError},
+    origin::outcome::{INTERIM_MAX, UpstreamError},
+    origin::trip::{Hop, Trip},
     origin::{ConnectTimes, Destination, Lease},
     record::metrics,
     request::body::Part,
@@ -68,6 +69,10 @@ pub struct Whom<'a> {
     pub destination: &'a Destination,
     /// Where connections may go on behalf of the client.
     pub rules: &'a Destinations,
+    /// The origin, or whoever is asked in its place.
+    pub hop: Hop,
+    /// Where it is noted what it takes.
+    pub trip: &'a Trip,
 }
 
 /// A connection with a request on it.
@@ -80,18 +85,26 @@ pub struct Upstream {
     interim_left: usize,
     /// An interim response announced a body, or the end: what comes behind this answer is not looked at.
     unsound: bool,
-    /// Times so far.
-    pub moments: Moments,
+    trip: Trip,
+    /// When the last head was there.
+    pub received: Instant,
 }
 
-/// A connection to the one who is asked, pooled if there is one and `fresh` is not asked for.
+/// A connection to the one who is asked, pooled if there is one and `fresh` is not asked for; and whether it was.
 pub async fn connect(
     worker: &Worker,
     whom: &Whom<'_>,
     fresh: bool,
-) -> Result<(Lease, bool, Moments), UpstreamError> {
-    let Whom { destination, rules } = whom;
-    let mut moments = Moments::new(Instant::now());
+) -> Result<(Lease, bool), UpstreamError> {
+    let Whom {
+        destination,
+        rules,
+        hop,
+        trip,
+    } = *whom;
+    let hash = worker.hash_of_server(destination);
+    trip.begins(destination, hash, hop);
+    let mut start = Instant::now();
     let mut times = ConnectTimes::default();
     let pooled = match fresh {
         true => None,
@@ -99,17 +112,20 @@ pub async fn connect(
     };
     // Boxed: making a connection is rare and its future large.
     let lease = match pooled {
-        Some(lease) => lease,
-        None if fresh => Box::pin(worker.connector.connect(destination, rules, &mut times)).await?,
-        None => Box::pin(worker.connector.lease(destination, rules, &mut times)).await?,
+        Some(lease) => Ok(lease),
+        None if fresh => Box::pin(worker.connector.connect(destination, rules, &mut times)).await,
+        None => Box::pin(worker.connector.lease(destination, rules, &mut times)).await,
     };
+    let lease = lease.inspect_err(|_| trip.not_connected(&times))?;
     let reused = lease.is_reused();
     if !reused {
         metrics::add(&worker.counters.origin_connections, 1);
     }
-    moments.dns = times.dns;
-    moments.connect = times.connect;
-    Ok((lease, reused, moments))
+    if let Some((_, granted)) = times.queue {
+        start = granted;
+    }
+    trip.connected(start, &times, reused);
+    Ok((lease, reused))
 }
 
 /// Sends a request without a body and waits for the head of its final answer. Interim responses are dropped.
@@ -137,8 +153,8 @@ pub async fn ask(
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     let mut fresh = false;
     loop {
-        let (lease, reused, moments) = connect(worker, whom, fresh).await?;
-        let mut upstream = Upstream::new(lease, moments);
+        let (lease, reused) = connect(worker, whom, fresh).await?;
+        let mut upstream = Upstream::new(lease, whom.trip.clone());
         let result = async {
             upstream.send(worker, watch, request).await?;
             upstream.head(worker, watch, method).await
@@ -154,15 +170,21 @@ pub async fn ask(
 
 impl Upstream {
     /// Takes over a connection on which nothing is under way.
-    pub fn new(lease: Lease, moments: Moments) -> Upstream {
+    pub fn new(lease: Lease, trip: Trip) -> Upstream {
         Upstream {
             lease,
             input: BytesMut::new(),
             kept: None,
             interim_left: INTERIM_MAX,
             unsound: false,
-            moments,
+            trip,
+            received: Instant::now(),
         }
+    }
+
+    /// Where it is noted what it takes.
+    pub fn trip(&self) -> &Trip {
+        &self.trip
     }
 
     /// Writes bytes of a request.
@@ -173,9 +195,9 @@ impl Upstream {
         bytes: &[u8],
     ) -> Result<(), UpstreamError> {
         metrics::add(&worker.counters.origin_requests, 1);
-        write_all(worker, watch, &mut self.lease, bytes).await?;
-        self.moments.asked = Instant::now();
-        Ok(())
+        let written = write_all(worker, watch, &mut self.lease, bytes).await;
+        self.trip.sent();
+        written.inspect_err(|_| self.trip.broke_off())
     }
 
     /// Writes bytes of a request body, and listens meanwhile.
@@ -185,11 +207,37 @@ impl Upstream {
         watch: &Watch,
         unsent: &mut Bytes,
     ) -> Result<Moved, UpstreamError> {
-        write_or_hear(worker, watch, &mut self.lease, unsent, &mut self.input).await
+        let before = self.input.len();
+        let moved = write_or_hear(worker, watch, &mut self.lease, unsent, &mut self.input).await;
+        self.trip.received(self.input.len() - before);
+        match &moved {
+            Ok(Moved::Sent) => self.trip.sent(),
+            Ok(Moved::Heard) => {}
+            Err(_) => self.trip.broke_off(),
+        }
+        moved
     }
 
     /// The next head, interim ones included; of those only so many, and each in its time.
     pub async fn head(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+        method: &str,
+    ) -> Result<ResponseHead, UpstreamError> {
+        let head = self.read_head(worker, watch, method).await;
+        match &head {
+            Ok(head) if is_interim(head) => {}
+            Ok(head) => {
+                self.received = Instant::now();
+                self.trip.answered(head.version, self.received);
+            }
+            Err(_) => self.trip.broke_off(),
+        }
+        head
+    }
+
+    async fn read_head(
         &mut self,
         worker: &Worker,
         watch: &Watch,
@@ -244,9 +292,6 @@ impl Upstream {
                 }
                 Ok(Some(Ok(_))) => {}
             }
-            if empty {
-                self.moments.first = Instant::now();
-            }
         }
     }
 
@@ -268,6 +313,7 @@ impl Upstream {
             let mut buf = ReadBuf::new(&mut space[..FIRST_READ_BYTES]);
             let read = Pin::new(self.lease.stream()).poll_read(cx, &mut buf);
             read.map(|result| {
+                self.trip.received(buf.filled().len());
                 self.input.extend_from_slice(buf.filled());
                 Some(result.map(|()| buf.filled().len()))
             })
@@ -285,7 +331,11 @@ impl Upstream {
             ))),
             Framing::UntilClose => BodyState::UntilClose,
         };
+        if matches!(state, BodyState::Length(0)) {
+            self.trip.ended();
+        }
         Body {
+            heard: Heard(self.trip),
             lease: Some(self.lease),
             input: self.input,
             state,
@@ -296,6 +346,7 @@ impl Upstream {
 
     /// The bare connection and what was already read from it, after an upgrade.
     pub fn into_parts(self) -> (Lease, BytesMut) {
+        self.trip.ended();
         (self.lease, self.input)
     }
 }
@@ -436,8 +487,18 @@ enum BodyState {
     Done,
 }
 
+/// Notes when a body is not read any further.
+struct Heard(Trip);
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        self.0.left();
+    }
+}
+
 /// A response body as it arrives.
 pub struct Body {
+    heard: Heard,
     lease: Option<Lease>,
     input: BytesMut,
     state: BodyState,
@@ -448,6 +509,15 @@ pub struct Body {
 impl Body {
     /// The next piece; `None` at the end, after which the connection is back in the pool if it can be.
     pub async fn next(
+        &mut self,
+        worker: &Worker,
+        watch: &Watch,
+    ) -> Result<Option<Bytes>, UpstreamError> {
+        let piece = self.next_piece(worker, watch).await;
+        piece.inspect_err(|_| self.heard.0.broke_off())
+    }
+
+    async fn next_piece(
         &mut self,
         worker: &Worker,
         watch: &Watch,
@@ -557,7 +627,9 @@ impl Body {
             // An answer without a body, or at its end, is heard already.
             _ if matches!(self.state, BodyState::Length(0) | BodyState::Done) => Ok(Moved::Heard),
             Some(lease) if self.input.is_empty() => {
-                write_or_hear(worker, watch, lease, unsent, &mut self.input).await
+                let moved = write_or_hear(worker, watch, lease, unsent, &mut self.input).await;
+                self.heard.0.received_body(self.input.len());
+                moved
             }
             _ => Ok(Moved::Heard),
         }
@@ -580,15 +652,18 @@ impl Body {
         self.input.reserve(want.max(1));
         let limit = worker.shared.plan.timeouts.origin_idle_read;
         let input = &mut self.input;
-        watch
+        let read = watch
             .limit(limit, pin!(lease.stream().read_buf(input)))
             .await
             .map_err(|_| UpstreamError::Timeout)?
-            .map_err(UpstreamError::Closed)
+            .map_err(UpstreamError::Closed)?;
+        self.heard.0.received_body(read);
+        Ok(read)
     }
 
     fn end(&mut self, clean: bool) {
         self.state = BodyState::Done;
+        self.heard.0.ended();
         if let Some(lease) = self.lease.take()
             && clean
             && self.reusable

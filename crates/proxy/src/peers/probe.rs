@@ -11,6 +11,7 @@ use std::{rc::Rc, time::Duration};
 use crate::{
     clock::Instant,
     fetch::whom::whom_of,
+    origin::trip::{Hop, Trip},
     origin::{Destination, upstream},
     peers::{
         health::Change,
@@ -139,16 +140,16 @@ async fn ask(worker: &Worker, peer: &Peer, health: &Health) -> Result<(), String
         health.path,
         at.as_authority()
     );
+    let trip = Trip::new();
     let whom = upstream::Whom {
         destination: &at,
-        ..whom_of(worker, peer)
+        ..whom_of(worker, peer, Hop::default(), &trip)
     };
     let lease = (worker.connector)
         .connect_anew(whom.destination, whom.rules)
         .await;
     let lease = lease.map_err(|error| error.to_string())?;
-    let moments = crate::origin::outcome::Moments::new(Instant::now());
-    let mut upstream = upstream::Upstream::new(lease, moments);
+    let mut upstream = upstream::Upstream::new(lease, trip.clone());
     let watch = worker.deadlines.watch();
     let answer = async {
         (upstream.send(worker, &watch, request.as_bytes())).await?;

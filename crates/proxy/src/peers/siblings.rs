@@ -30,7 +30,8 @@ use crate::{
     clock::Instant,
     deadline::Watch,
     fetch::whom::{self, To, whom_of},
-    origin::outcome::{Hop, UpstreamError},
+    origin::outcome::UpstreamError,
+    origin::trip::Hop,
     origin::upstream::{self, Upstream},
     plan::{Ask, Order, Role, Sibling},
     state::Worker,
@@ -49,22 +50,6 @@ pub struct Wish<'a> {
     pub varies: bool,
 }
 
-/// What came of it.
-pub struct Asked {
-    /// The answer of a sibling from its cache.
-    pub answer: Option<(Upstream, ResponseHead)>,
-    /// When siblings were asked: begin, first word, decision. Nothing: none was.
-    pub times: Option<(Instant, Instant, Instant)>,
-}
-
-impl Asked {
-    /// None was asked.
-    pub const NOBODY: Asked = Asked {
-        answer: None,
-        times: None,
-    };
-}
-
 /// May siblings be asked at all?
 fn may_ask(worker: &Worker, wish: &Wish<'_>) -> bool {
     if worker.shared.peers.siblings().is_empty() {
@@ -81,29 +66,27 @@ fn may_ask(worker: &Worker, wish: &Wish<'_>) -> bool {
         && !wish.fields.contains(b"range")
 }
 
-/// Asks siblings, if they may be asked. `request`: in the form for the origin.
-pub async fn ask(worker: &Worker, watch: &Watch, wish: &Wish<'_>, request: &[u8]) -> Asked {
+/// Asks siblings, if they may be asked; what one has is its answer. `request`: in the form for the origin.
+pub async fn ask(
+    worker: &Worker,
+    watch: &Watch,
+    wish: &Wish<'_>,
+    request: &[u8],
+) -> Option<(Upstream, ResponseHead)> {
     if !may_ask(worker, wish) {
-        return Asked::NOBODY;
+        return None;
     }
     let url = proxied::url(wish.to.asked);
     let began = Instant::now();
-    let Some(found) = one_that_has(worker, wish, &url).await else {
-        return Asked::NOBODY;
-    };
-    let Found { number, first } = found;
+    let Found { number, first } = one_that_has(worker, wish, &url).await?;
     let answer = match number {
         Some(number) => fetch(worker, watch, wish, number, request).await,
         None => None,
     };
     let decided = Instant::now();
-    Asked {
-        answer: answer.map(|(mut upstream, head)| {
-            upstream.moments.hop = Hop::to(Hierarchy::Sibling, number.unwrap_or(0));
-            (upstream, head)
-        }),
-        times: Some((began, first.unwrap_or(decided), decided)),
-    }
+    let trip = wish.to.trip;
+    trip.asked_siblings(began, first.unwrap_or(decided), decided);
+    answer
 }
 
 /// What is known of who has it.
@@ -152,7 +135,8 @@ async fn fetch(
         (b"Cache-Control", b"only-if-cached"),
     ];
     let request = proxied::request(wish.to.asked, request, &more);
-    let whom = whom_of(worker, peer);
+    let hop = Hop::to(Hierarchy::Sibling, number);
+    let whom = whom_of(worker, peer, hop, wish.to.trip);
     let answer = {
         let _waiting = peer.wait();
         let asking = upstream::ask_final(worker, watch, &whom, "GET", &request);

@@ -40,7 +40,7 @@ use crate::{
     cache::object::{Large, Object},
     deliver::spans::{self, FromOrigin, Source, Span},
     deliver::{arriving, stored},
-    fetch::flight::FirstEvent,
+    fetch::flight::{FirstEvent, FlightReader},
     fetch::pass::{self, Upload},
     fetch::prepare::{self, Confirmed},
     fetch::response::{FetchRequest, Response},
@@ -120,7 +120,7 @@ pub async fn answer(
     let store = worker.shared.store.of(wanted.primary);
     let mut parts = Parts {
         wanted,
-        fetch_request: share::fetch_request(&ex.listener, wanted, None, false),
+        fetch_request: share::fetch_request(&ex.listener, wanted, None, false, ex.record.trip()),
         why,
         began: store.sequence(),
         asked_at: worker.now_ms(),
@@ -192,8 +192,25 @@ impl Parts<'_, '_> {
         let (worker, wanted) = (self.ex.worker, self.wanted);
         let flights = &worker.shared.flights;
         let reader = flights.join(wanted.primary, &share::flight_key(worker, wanted))?;
+        self.ex.record.waits();
         let first_event = reader.first_event().await;
-        let FirstEvent::Response(response) = &first_event else {
+        self.ex.record.hears_head();
+        let shared = self.shared(directives, &reader, &first_event).await;
+        if shared.is_none() {
+            self.ex.record.waits_no_more(None);
+        }
+        shared
+    }
+
+    /// Answers from the fetch that was joined, if its answer fits.
+    async fn shared(
+        &mut self,
+        directives: &RequestDirectives,
+        reader: &FlightReader,
+        first_event: &FirstEvent,
+    ) -> Option<After> {
+        let (worker, wanted) = (self.ex.worker, self.wanted);
+        let FirstEvent::Response(response) = first_event else {
             return None;
         };
         let length = response.length.filter(|_| response.status == 200)?;
@@ -204,16 +221,15 @@ impl Parts<'_, '_> {
         };
         let near = self.fragment_bytes;
         let is_soon = begins <= reader.flight.arrived_bytes().saturating_add(near);
-        if !is_soon || !share::may_have(worker, wanted, directives, &first_event) {
+        if !is_soon || !share::may_have(worker, wanted, directives, first_event) {
             return None;
         }
         metrics::add(&worker.counters.flights_joined, 1);
         let status = forwarded(worker, self.why, |line| {
             response.say_stored(line.collapsed(true))
         });
-        self.ex.asks(&wanted.asked.destination);
         let class = Class::Collapsed;
-        arriving::response(self.ex, wanted, &reader, response, class, status).await
+        arriving::response(self.ex, wanted, reader, response, class, status).await
     }
 
     /// The stored object may be served, but some of the wanted bytes are holes.
@@ -330,6 +346,7 @@ impl Parts<'_, '_> {
         //= rfc9110 §13.2.2   If-None-Match is evaluated first: 304 if it is still the same, else Range applies
         set_range(&mut fields, spec.aligned(self.fragment_bytes));
         metrics::add(&worker.counters.revalidations, 1);
+        self.fetch_request.trip.validates();
         if !httpcache::add_validators(&stored, &mut fields) {
             return Outcome::Fetch;
         }
@@ -420,8 +437,8 @@ impl Parts<'_, '_> {
             ByteRange::Whole if wanted.request.contains(b"if-range") => return Outcome::Fetch,
             _ => return self.passed_from_now_on(),
         };
-        let (moments, asked_at) = (upstream.moments, self.asked_at);
-        let response = prepare::response(worker, &self.fetch_request, &whole, asked_at, moments);
+        let (received, asked_at) = (upstream.received, self.asked_at);
+        let response = prepare::response(worker, &self.fetch_request, &whole, asked_at, received);
         let object = match self.keep(&response, span, total).await {
             Ok(object) => object,
             Err(is_for_long) => {
@@ -544,16 +561,15 @@ impl Parts<'_, '_> {
         let (asked, version) = (&self.wanted.asked, self.wanted.head.version);
         let request = onward::request(worker, "GET", version, asked, fields);
         let watch = worker.deadlines.watch();
-        self.ex.asks(&asked.destination);
-        let listener = &self.ex.listener;
+        self.ex.record.asks(&asked.destination.host);
+        let to = To {
+            asked,
+            listener: &self.ex.listener,
+            trip: &self.fetch_request.trip,
+        };
         // Interim responses to this request are not passed on.
-        let answered =
-            whom::ask_final(worker, &watch, To { asked, listener }, "GET", &request).await;
-        match &answered {
-            Ok((upstream, _)) => self.ex.record.moments(&upstream.moments),
-            Err(error) => worker.counters.origin_failed(error.token()),
-        }
-        answered
+        let answered = whom::ask_final(worker, &watch, to, "GET", &request).await;
+        answered.inspect_err(|error| worker.counters.origin_failed(error.token()))
     }
 
     /// Treats an answer that is no part like any other fetch.
@@ -633,7 +649,7 @@ impl Parts<'_, '_> {
         answered: &ResponseHead,
         filling: Option<Filling>,
     ) -> Outcome {
-        let (worker, started) = (self.ex.worker, crate::clock::Instant::now());
+        let worker = self.ex.worker;
         let Flow {
             mut fields,
             object,
@@ -669,7 +685,10 @@ impl Parts<'_, '_> {
         };
         head.add_lines(&flow.withheld);
         let length = Length::Known(want.end - want.start);
-        self.ex.begin(said, head, length, started);
+        if let Some(object) = &object {
+            self.ex.record.is_of(object.stored_bytes());
+        }
+        self.ex.begin(said, head, length);
 
         // Without a filling, waiters would wait in vain: the lock is dropped here.
         let fill_lock = self.fill_lock.take();

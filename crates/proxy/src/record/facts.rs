@@ -73,10 +73,13 @@ impl Stages {
         first: Instant,
         end: Instant,
     ) {
+        // All from one moment, so that a stage that begins where another ends has the same microsecond.
+        let start_us = us_between(began, start);
+        let since_start = |at: Instant| us_between(began, at).saturating_sub(start_us);
         self.0[name as usize] = Some(Stage {
-            start_us: us_between(began, start),
-            first_us: us_between(start, first),
-            total_us: us_between(start, end),
+            start_us,
+            first_us: since_start(first),
+            total_us: since_start(end),
         });
     }
 }

@@ -17,6 +17,7 @@ use fields::Fields;
 use message::Version;
 
 use crate::{
+    clock::Instant,
     conn::pace::Wrote,
     conn::socket::Conn,
     reply::{After, Gone, Length, ReplyHead, Sent, lines},
@@ -78,16 +79,30 @@ impl<'c> H1<'c> {
                 status: 0,
                 bytes: 0,
                 is_gone: false,
+                began: None,
+                taken: None,
             },
         }
     }
 
-    /// Goes on with an answer of which so many bytes were sent; `rest` is what is left of its head, `left` of its body.
-    pub fn resume(mut self, status: u16, bytes: u64, rest: Vec<u8>, left: usize) -> H1<'c> {
+    /// Goes on with an answer that began then, and of which so many bytes were sent; `rest` is what is left of its head, `left` of its
+    /// body.
+    pub fn resume(
+        mut self,
+        (status, bytes, began): (u16, u64, Instant),
+        rest: Vec<u8>,
+        left: usize,
+    ) -> H1<'c> {
         self.pending = rest;
         self.ending = Ending::Length(left as u64);
         (self.sent.status, self.sent.bytes) = (status, bytes);
+        self.sent.began = Some(began);
+        self.sent.taken = (bytes > 0).then_some((began, began));
         self
+    }
+
+    pub(super) fn starts(&mut self, at: Instant) {
+        self.sent.began.get_or_insert(at);
     }
 
     pub(super) async fn interim(&mut self, head: &ReplyHead) -> Result<(), Gone> {
@@ -100,12 +115,15 @@ impl<'c> H1<'c> {
 
     /// A head without a body, and without a word about the connection. It is not counted.
     async fn bare(&mut self, head: &ReplyHead) -> Result<(), Gone> {
-        let bytes = self.sent.bytes;
+        let before = self.sent;
         self.pending.clear();
         self.pending.extend_from_slice(&head.lines);
         self.pending.extend_from_slice(b"\r\n");
         let written = self.write(Bytes::new()).await;
-        self.sent.bytes = bytes;
+        self.sent = Sent {
+            is_gone: self.sent.is_gone,
+            ..before
+        };
         written
     }
 
@@ -190,6 +208,7 @@ impl<'c> H1<'c> {
             "the length of a chunk was announced, so none of it can be taken back"
         );
         let before = piece.len();
+        self.writes();
         let wrote = (self
             .conn
             .write_once(self.worker, &self.pending, piece, Some(at_most)))
@@ -200,7 +219,7 @@ impl<'c> H1<'c> {
                 self.pending.drain(..of_pending);
                 piece.advance(n - of_pending);
                 self.count_down(before - piece.len());
-                self.sent.bytes += n as u64;
+                self.took(n);
                 Ok(true)
             }
             Wrote::Nothing => Ok(false),
@@ -265,6 +284,21 @@ impl<'c> H1<'c> {
         }
     }
 
+    /// A write begins.
+    fn writes(&mut self) {
+        if self.sent.began.is_none() {
+            self.sent.began = Some(Instant::now());
+        }
+    }
+
+    /// The socket took so many bytes.
+    fn took(&mut self, bytes: usize) {
+        let now = Instant::now();
+        let first = self.sent.taken.map_or(now, |(first, _)| first);
+        self.sent.taken = Some((first, now));
+        self.sent.bytes += bytes as u64;
+    }
+
     fn gone(&mut self) -> Gone {
         self.is_kept = false;
         self.sent.is_gone = true;
@@ -283,13 +317,14 @@ impl<'c> H1<'c> {
     async fn write(&mut self, mut piece: Bytes) -> Result<(), Gone> {
         let mut at = 0;
         while at < self.pending.len() || !piece.is_empty() {
+            self.writes();
             let lead = &self.pending[at..];
             match self.conn.write_once(self.worker, lead, &piece, None).await {
                 Wrote::Some(n) => {
                     let of_lead = n.min(lead.len());
                     at += of_lead;
                     piece.advance(n - of_lead);
-                    self.sent.bytes += n as u64;
+                    self.took(n);
                 }
                 Wrote::Nothing | Wrote::Gone => return Err(self.gone()),
             }

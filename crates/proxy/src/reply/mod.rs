@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fields::Fields;
 
-use crate::conn::socket::Conn;
+use crate::{clock::Instant, conn::socket::Conn};
 use h1::H1;
 
 /// What the connection does after a request.
@@ -85,6 +85,11 @@ impl ReplyHead {
         let mut lines = Vec::with_capacity(2 * OWN_LINES_BYTES);
         lines::write_head(status, reason, fields, &mut lines);
         ReplyHead { status, lines }
+    }
+
+    /// Length of its lines in bytes, so far.
+    pub fn bytes(&self) -> u64 {
+        self.lines.len() as u64
     }
 
     /// Adds field lines that are stored as such.
@@ -195,6 +200,11 @@ impl<'c> Reply<'c> {
         each!(self, to => Some(to.source()))
     }
 
+    /// The first write begins at about this moment: so that the clock need not be read again.
+    pub fn starts(&mut self, at: Instant) {
+        each!(self, to => to.starts(at))
+    }
+
     /// What was sent so far.
     pub fn sent(&self) -> Sent {
         each!(self, to => to.sent())
@@ -215,4 +225,8 @@ pub struct Sent {
     pub bytes: u64,
     /// The client did not take all of it.
     pub is_gone: bool,
+    /// When its first write began.
+    pub began: Option<Instant>,
+    /// When the first of its bytes were taken, and the last so far.
+    pub taken: Option<(Instant, Instant)>,
 }

@@ -14,25 +14,23 @@
 //! Not known here: what is answered.
 
 use crate::clock::Instant;
-use std::{net::SocketAddr, rc::Rc, sync::Arc};
+use std::{net::SocketAddr, rc::Rc};
 
 use bytes::Bytes;
 use fields::Fields;
 use http1::{Framing, RequestHead, RequestView};
 use httpcache::cache_status::{CacheStatus, Forward};
 use message::reason_phrase;
-use profile::{Class, Hierarchy, StageName};
+use profile::{Class, StageName};
 
 use crate::{
     cache::preloaded::Preloaded,
     listener::ListenerState,
-    origin::Destination,
-    origin::outcome::{Hop, Moments},
-    record::facts::{Facts, Stages},
     record::metrics,
     reply::{After, Length, Reply, ReplyHead},
     request::asking::Kept,
     request::body::RequestBody,
+    request::notes::Notes,
     state::{Finished, Worker},
 };
 
@@ -85,92 +83,6 @@ pub struct Exchange<'c> {
     pub record: Notes,
 }
 
-/// What is noted of a request while it is answered.
-pub struct Notes {
-    /// When its first byte was seen.
-    pub began: Instant,
-    /// Stages so far.
-    pub stages: Stages,
-    /// Facts so far.
-    pub facts: Facts,
-    /// The number of the route that took it, on a reverse listener.
-    pub route: Option<usize>,
-    asking: Kept,
-    /// The origin that was asked.
-    origin: Option<Arc<str>>,
-    class: Class,
-    /// When the answer began.
-    started: Instant,
-    content_type: Vec<u8>,
-    cache_status: Vec<u8>,
-}
-
-impl Notes {
-    /// Of a request that asks this, and began then.
-    pub fn new(asking: Kept, began: Instant) -> Notes {
-        Notes {
-            began,
-            stages: Stages::default(),
-            facts: Facts::default(),
-            route: None,
-            asking,
-            origin: None,
-            class: Class::Error,
-            started: began,
-            content_type: Vec::new(),
-            cache_status: Vec::new(),
-        }
-    }
-
-    /// Notes an answer that has begun elsewhere.
-    pub fn begun(
-        &mut self,
-        class: Class,
-        started: Instant,
-        stages: Stages,
-        content_type: &[u8],
-        cache_status: &[u8],
-    ) {
-        (self.class, self.started, self.stages) = (class, started, stages);
-        self.content_type = content_type.to_vec();
-        self.cache_status = cache_status.to_vec();
-    }
-
-    /// Notes a stage: when it began, when its first byte was there, when it was over.
-    pub fn stage(&mut self, name: StageName, start: Instant, first: Instant, end: Instant) {
-        self.stages.set(name, self.began, start, first, end);
-    }
-
-    /// The server at this host is asked; `hash` is that of its host and port.
-    pub fn asks(&mut self, host: &Arc<str>, hash: u32) {
-        self.origin = Some(Arc::clone(host));
-        (self.facts.hierarchy, self.facts.server) = (Hierarchy::Direct, hash);
-    }
-
-    /// Notes whom it went to.
-    pub fn hop(&mut self, hop: Hop) {
-        let facts = &mut self.facts;
-        (facts.hierarchy, facts.peer) = (hop.hierarchy, hop.number);
-        facts.flag(hop.flags);
-        if let Some((start, first, end)) = hop.siblings {
-            self.stage(StageName::Peer, start, first, end);
-        }
-    }
-
-    /// Notes how long the origin took.
-    pub fn moments(&mut self, moments: &Moments) {
-        self.hop(moments.hop);
-        if let Some((start, end)) = moments.dns {
-            self.stage(StageName::Dns, start, end, end);
-        }
-        if let Some((start, end)) = moments.connect {
-            self.stage(StageName::ProxyConnect, start, end, end);
-        }
-        let now = Instant::now();
-        self.stage(StageName::ServerReply, moments.asked, moments.first, now);
-    }
-}
-
 /// Value of Cache-Status for an answer that was asked of the origin.
 pub fn forwarded(
     worker: &Worker,
@@ -206,12 +118,7 @@ impl<'c> Exchange<'c> {
         reply: Reply<'c>,
     ) -> Exchange<'c> {
         let asking = Kept::of(&incoming.head, incoming.head_bytes, worker.logs_access);
-        let mut record = Notes::new(asking, incoming.began);
-        record.facts = Facts::of_request(incoming.accepted.is_some());
-        if let Some(accepted) = incoming.accepted {
-            let now = Instant::now();
-            record.stage(StageName::ClientConnect, accepted, incoming.began, now);
-        }
+        let record = Notes::new(asking, incoming.began, incoming.accepted);
         Exchange {
             worker,
             listener,
@@ -223,7 +130,7 @@ impl<'c> Exchange<'c> {
     }
 
     /// Begins an answer: what it says of itself goes behind the lines of its head.
-    pub fn begin(&mut self, said: Said<'_>, mut head: ReplyHead, length: Length, started: Instant) {
+    pub fn begin(&mut self, said: Said<'_>, mut head: ReplyHead, length: Length) {
         if let Some(age_s) = said.age_s {
             head.add_number(b"Age", u64::from(age_s));
         }
@@ -232,7 +139,7 @@ impl<'c> Exchange<'c> {
         }
         self.reply.begin(head, length);
         let record = &mut self.record;
-        (record.class, record.started) = (said.class, started);
+        record.class = said.class;
         record.content_type.clear();
         if self.worker.logs_access {
             record.content_type.extend_from_slice(said.content_type);
@@ -240,7 +147,7 @@ impl<'c> Exchange<'c> {
         record.cache_status = said.cache_status;
     }
 
-    /// Answers with a body that is at hand.
+    /// Answers with a body that is at hand, from `started` on.
     pub async fn answer(
         &mut self,
         said: Said<'_>,
@@ -249,7 +156,8 @@ impl<'c> Exchange<'c> {
         body: Bytes,
         started: Instant,
     ) -> After {
-        self.begin(said, head, length, started);
+        self.begin(said, head, length);
+        self.reply.starts(started);
         if let Ok(()) = self.reply.piece(body).await {
             let _ = self.reply.end(None).await;
         }
@@ -329,14 +237,15 @@ impl<'c> Exchange<'c> {
     /// Nothing is sent, for the client has gone.
     pub fn abandon(&mut self, class: Class) -> After {
         self.reply.leave();
-        (self.record.class, self.record.started) = (class, Instant::now());
+        self.record.class = class;
         self.finish()
     }
 
     /// Ends an exchange that was a tunnel since `started`, through which so many bytes went to the client.
     pub fn finish_tunnel(&mut self, started: Instant, to_client: u64) -> After {
-        (self.record.class, self.record.started) = (Class::Tunnel, started);
-        self.finish_with(to_client)
+        self.record.class = Class::Tunnel;
+        self.record.received(to_client);
+        self.finish_with(Some((started, to_client)))
     }
 
     /// Has the client's connection another request behind this one? Not if it may still send a body that nobody reads.
@@ -344,44 +253,38 @@ impl<'c> Exchange<'c> {
         self.reply.keep_open_if(framing == Framing::None);
     }
 
-    /// This server is asked.
-    pub fn asks(&mut self, server: &Destination) {
-        let hash = match self.worker.journals {
-            true => self.worker.hash_of_server(server),
-            false => 0,
-        };
-        self.record.asks(&server.host, hash);
-    }
-
     /// Counts and logs the request; says what happens to the connection.
     pub fn finish(&mut self) -> After {
-        self.finish_with(0)
+        self.finish_with(None)
     }
 
-    fn finish_with(&mut self, tunnelled: u64) -> After {
+    fn finish_with(&mut self, tunnel: Option<(Instant, u64)>) -> After {
         let (worker, sent) = (self.worker, self.reply.sent());
         if sent.is_gone {
             metrics::add(&worker.counters.client_aborts, 1);
             self.reply.keep_open_if(false);
         }
-        let ended = Instant::now();
-        let started = self.record.started;
-        (self.record).stage(StageName::ProxyReply, started, started, ended);
+        let ended = self.record.ended(&sent);
+        self.record.close(&sent, ended);
+        if let Some((started, _)) = tunnel {
+            (self.record).stage(StageName::ProxyReply, started, started, ended);
+        }
         let record = &self.record;
         worker.finish(&Finished {
             began: record.began,
+            seen: record.seen,
             ended,
             class: record.class,
             status: sent.status,
-            bytes_out: sent.bytes + tunnelled,
+            bytes_out: sent.bytes + tunnel.map_or(0, |(_, bytes)| bytes),
             stages: record.stages,
+            facts: record.facts,
             client: self.peer,
             listener: &self.listener,
             route: record.route,
             asking: record.asking.with_body(self.body.received),
             http_client: record.asking.protocol(),
             content_type: &record.content_type,
-            facts: record.facts,
             peer: match (worker.shared.peers).name_of(record.facts.hierarchy, record.facts.peer) {
                 Some(name) => name.as_bytes(),
                 None => record.origin.as_deref().unwrap_or_default().as_bytes(),

@@ -9,7 +9,6 @@
 //! 3. Fresh enough: serve. Stale but allowed: serve, and revalidate behind.
 //! 4. Else join the fetch in progress or start one ([`crate::fetch::share`]), and pass its answer on if this request may have it.
 
-use crate::clock::Instant;
 use crate::mistakes::{Mistake, makes};
 use std::{cell::Cell, sync::Arc};
 
@@ -275,14 +274,15 @@ async fn fetched(
     why: Forward,
     may_look_again: bool,
 ) -> After {
-    let asked_at = Instant::now();
     let obtained = share::obtain(ex, wanted, directives, found, may_look_again).await;
     let answer = match obtained {
         Obtained::Answer(answer) => answer,
         Obtained::LookAgain => return Box::pin(cached(ex, wanted, false)).await,
         Obtained::Gone => return ex.abandon(Class::Error),
     };
-    ex.asks(&wanted.asked.destination);
+    if !answer.joined {
+        ex.record.asks(&wanted.asked.destination.host);
+    }
     let fetching = Fetching {
         wanted,
         directives,
@@ -298,7 +298,7 @@ async fn fetched(
                 .validated(ex, began, validated, answer.joined)
                 .await
         }
-        FirstEvent::Failed(error) => fetching.failed(ex, error, asked_at).await,
+        FirstEvent::Failed(error) => fetching.failed(ex, error).await,
     }
 }
 
@@ -306,7 +306,6 @@ impl Fetching<'_> {
     /// The origin has sent a response.
     async fn response(&self, ex: &mut Exchange<'_>, answer: &Answer, response: &Response) -> After {
         let (joined, in_vain) = (answer.joined, answer.in_vain);
-        ex.record.moments(&response.moments);
         if matches!(response.status, 500 | 502..=504)
             && let Some(after) = self.stale_instead(ex, response.status, false).await
         {
@@ -339,7 +338,6 @@ impl Fetching<'_> {
         validated: &Validated,
         joined: bool,
     ) -> After {
-        ex.record.moments(&validated.moments);
         let worker = ex.worker;
         let cookies = Some(&validated.withheld).filter(|lines| !joined && !lines.is_empty());
         let with_cookies = cookies.map(|lines| validated.object.with_lines(lines));
@@ -370,10 +368,7 @@ impl Fetching<'_> {
     }
 
     /// There is no response.
-    async fn failed(&self, ex: &mut Exchange<'_>, error: &FetchError, asked_at: Instant) -> After {
-        let now = Instant::now();
-        ex.record.hop(error.hop());
-        (ex.record).stage(StageName::ServerReply, asked_at, now, now);
+    async fn failed(&self, ex: &mut Exchange<'_>, error: &FetchError) -> After {
         let disconnected = !matches!(error, FetchError::Abandoned);
         let code = error.status();
         if let Some(after) = self.stale_instead(ex, code, disconnected).await {

@@ -9,6 +9,7 @@ pub mod head;
 pub mod key;
 pub mod methods;
 pub mod named;
+pub mod notes;
 pub mod onward;
 pub mod ports;
 pub mod rulebook;

@@ -13,6 +13,7 @@
 //! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
 //! | `purge_port` | PURGE on a listener's own port |
 //! | `access_log` | what is logged of a request |
+//! | `records` | the profile's record of a request: stages, flags, names |
 //! | `admin` | the admin interface: status, metrics, purges, draining |
 //! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
@@ -64,6 +65,7 @@ mod purge;
 mod purge_port;
 mod purges;
 mod ranges;
+mod records;
 mod rules;
 mod rules_parts;
 mod sharing;

@@ -73,6 +73,12 @@ impl Client {
         );
     }
 
+    /// The answer ends here, whichever way.
+    pub fn expect_cut(&mut self) {
+        let (rest, _) = self.wire.read_to_end();
+        assert_eq!(rest.len(), 0, "nothing more was to come");
+    }
+
     /// Says that it has finished sending.
     pub fn finish_sending(&mut self) {
         self.wire.stream().shutdown(Shutdown::Write).unwrap();

@@ -6,7 +6,9 @@
 pub mod child;
 pub mod client;
 pub mod gate;
+pub mod names;
 pub mod origin;
+pub mod profiled;
 pub mod relay;
 pub mod running;
 pub mod wire;
@@ -90,6 +92,11 @@ pub fn assert_same(got: &[u8], expected: &[u8]) {
             expected.len()
         );
     }
+}
+
+/// Returns once so much time has gone by since `since`: what lasts that long must show in a record.
+pub fn until_elapsed(since: Instant, span: Duration) {
+    eventually("time goes by", || (since.elapsed() >= span).then_some(()));
 }
 
 /// Asks again and again until the answer is `Some`.
