@@ -23,7 +23,6 @@ use crate::index::key::{KeyHash, KeyHasher};
 use crate::index::marker::Marker;
 use crate::recover::superblock::Superblock;
 use crate::store::Store;
-use crate::write::cluster::WriteId;
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
@@ -85,12 +84,6 @@ impl Set {
     /// The members, in the order given.
     pub fn stores(&self) -> impl ExactSizeIterator<Item = &Arc<Store>> {
         self.members.iter().map(|member| &member.store)
-    }
-
-    /// The number of a member's write, unique in the set and never 0.
-    pub fn write_number(&self, member: usize, id: WriteId) -> u64 {
-        // Members are numbered below their count, so no two writes share a number.
-        1 + id.number() * self.members.len() as u64 + member as u64
     }
 
     /// The number of the member that has everything of a primary key.
@@ -403,17 +396,6 @@ mod tests {
                 .enumerate()
                 .map(|(n, &weight)| (store(n as u8), n as u64 + 100, weight)),
         )
-    }
-
-    #[test]
-    fn no_two_writes_of_a_set_share_a_number() {
-        let set = set(&[1, 1, 2]);
-        let numbers = (0..10).flat_map(|id| (0..3).map(move |member| (member, id)));
-        let numbers: std::collections::BTreeSet<u64> = numbers
-            .map(|(member, id)| set.write_number(member, WriteId(id)))
-            .collect();
-        assert_eq!(numbers.len(), 30);
-        assert!(!numbers.contains(&0), "0 stands for none");
     }
 
     #[test]

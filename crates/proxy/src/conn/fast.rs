@@ -19,7 +19,7 @@ use profile::{Class, Protocol, StageName, access::Asking};
 use store::{KeyHash, Lookup, ReadGuard, Sequence};
 
 use crate::{
-    cache::disk::{SwapIn, Unread},
+    cache::disk::Unread,
     cache::object::Object,
     cache::preloaded::Preloaded,
     conn::socket::Conn,
@@ -153,7 +153,7 @@ pub fn answer(
         return Fast::NotHere;
     }
     let mut stages = Stages::default();
-    if let (true, Some(accepted)) = (worker.journals, accepted) {
+    if let (true, Some(accepted)) = (worker.journals(), accepted) {
         stages.set(StageName::ClientConnect, began, accepted, began, began);
     }
     let hit = Hit {
@@ -268,7 +268,7 @@ impl Hit<'_> {
             }));
         }
         let ended = Instant::now();
-        if worker.journals {
+        if worker.journals() {
             stages.set(StageName::ProxyReply, began, started, ended, ended);
         }
         worker.finish(&Finished {
@@ -307,16 +307,16 @@ pub async fn from_disk(
         route,
         sequence,
     } = *on_disk;
-    let (start, shared) = (Instant::now(), &worker.shared);
+    let shared = &worker.shared;
     let loaded = match &worker.disk {
         Some(disk) => disk.finish_load(guard, hash, &key).await,
         None => Err(Unread::Absent),
     };
     let read = Instant::now();
-    let object = match loaded {
+    let (object, swap_in) = match loaded {
         Ok(loaded) => {
             shared.take_along(loaded.beside, sequence);
-            loaded.object
+            (loaded.object, loaded.swap_in)
         }
         Err(unread) => {
             match unread {
@@ -334,17 +334,14 @@ pub async fn from_disk(
     {
         incoming.loaded = Some(Box::new(Preloaded {
             object,
-            swap_in: SwapIn { start, end: read },
+            swap_in,
             began: sequence,
         }));
         return Err(Box::new(incoming));
     }
     let (began, mut stages) = (incoming.began, Stages::default());
-    if worker.journals {
-        if let Some(accepted) = incoming.accepted {
-            stages.set(StageName::ClientConnect, began, accepted, began, began);
-        }
-        stages.set(StageName::SwapIn, began, start, read, read);
+    if let (true, Some(accepted)) = (worker.journals(), incoming.accepted) {
+        stages.set(StageName::ClientConnect, began, accepted, began, began);
     }
     let kept;
     let asking = match worker.logs_access {
@@ -358,7 +355,10 @@ pub async fn from_disk(
         },
     };
     let is_first = incoming.accepted.is_some();
-    let facts = Facts::of_hit(is_first, hash.0, object.stored_bytes());
+    let mut facts = Facts::of_hit(is_first, hash.0, object.stored_bytes());
+    if let Some(swap_in) = swap_in {
+        facts.swapped_in(&mut stages, began, swap_in);
+    }
     let hit = Hit {
         object: &object,
         now,

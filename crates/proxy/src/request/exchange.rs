@@ -29,6 +29,7 @@ use crate::{
     origin::Destination,
     origin::outcome::{Hop, Moments},
     record::facts::{Facts, Stages},
+    record::facts::{SwapIn, SwapOut},
     record::metrics,
     reply::{After, Length, Reply, ReplyHead},
     request::asking::Kept,
@@ -139,6 +140,16 @@ impl Notes {
     /// Notes a stage: when it began, when its first byte was there, when it was over.
     pub fn stage(&mut self, name: StageName, start: Instant, first: Instant, end: Instant) {
         self.stages.set(name, self.began, start, first, end);
+    }
+
+    /// Notes reads of the device.
+    pub fn swapped_in(&mut self, read: SwapIn) {
+        self.facts.swapped_in(&mut self.stages, self.began, read);
+    }
+
+    /// Notes what was given to the store.
+    pub fn swapped_out(&mut self, out: SwapOut) {
+        self.facts.swapped_out(&mut self.stages, self.began, out);
     }
 
     /// The server at this host is asked; `hash` is that of its host and port.
@@ -346,7 +357,7 @@ impl<'c> Exchange<'c> {
 
     /// This server is asked.
     pub fn asks(&mut self, server: &Destination) {
-        let hash = match self.worker.journals {
+        let hash = match self.worker.journals() {
             true => self.worker.hash_of_server(server),
             false => 0,
         };

@@ -8,8 +8,13 @@ use store::{
 
 #[test]
 fn an_insert_names_the_write_that_will_hold_its_record() {
-    let mut shell = Shell::new(64 * MIB, Settings::default());
-    let long = body(9, 0, 600_000);
+    let settings = Settings {
+        cluster_bytes: 64 << 10,
+        ..Settings::default()
+    };
+    let mut shell = Shell::new(64 * MIB, settings);
+    // Longer than a cluster: a write of its own.
+    let long = body(9, 0, 100_000);
     let bodies: Vec<&[u8]> = vec![b"one", &long, b"two", b"three", &long];
     let mut of_key = Vec::new();
     for (n, body) in bodies.into_iter().enumerate() {
@@ -48,13 +53,14 @@ fn an_insert_names_the_write_that_will_hold_its_record() {
         shell.pending.len() > 1,
         "several writes, or it says nothing"
     );
+    let too_long = vec![7; 8 << 20];
     let refused = shell.store.insert(
         &NewRecord {
-            key: &[7; 100_000],
+            key: b"k",
             hash: KeyHash(1),
             primary: KeyHash(1),
             meta: b"",
-            body: &[],
+            body: &[&too_long],
             fragment: None,
             total: None,
             began: 0,
