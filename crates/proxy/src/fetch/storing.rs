@@ -123,6 +123,12 @@ impl Storing {
         let Some(place) = place else {
             return Err("vary");
         };
+        if let (Some(disk), false) = (&worker.disk, to_disk) {
+            // It may still be kept in memory.
+            let number = disk.number_of_store(place.primary);
+            let refused = SwapOut::after(None, Instant::now(), number, Handed::Refused);
+            flight.note_swap_out(refused);
+        }
         Ok(Storing::Whole(Kept {
             place,
             head: response.head.clone(),

@@ -13,6 +13,7 @@
 //! | `purge` | purges by prefix and tag, soft ones, over crashes and against fetches |
 //! | `purge_port` | PURGE on a listener's own port |
 //! | `access_log` | what is logged of a request |
+//! | `events` | the profile: disk stages, device reads and writes, seconds, marks; listening to it |
 //! | `admin` | the admin interface: status, metrics, purges, draining |
 //! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
@@ -45,6 +46,7 @@ mod cache;
 mod details;
 mod disk;
 mod downloads;
+mod events;
 mod forged;
 mod forward;
 mod framing;
