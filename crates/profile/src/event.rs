@@ -271,7 +271,7 @@ impl Event {
             Event::Read(_) => 1,
             Event::Second(_) => 2,
             Event::Mark(_) => 3,
-            Event::Unknown => u16::MAX & !EVENT_BIT,
+            Event::Unknown => !EVENT_BIT,
         };
         out.extend_from_slice(&(EVENT_BIT | kind).to_le_bytes());
         match self {
@@ -307,7 +307,9 @@ impl Event {
             Event::Mark(it) => {
                 varint::push(it.at_unix_us, out);
                 varint::push(it.kind as u64, out);
-                let end = it.text.floor_char_boundary(MARK_TEXT_BYTES_MAX);
+                let most = it.text.len().min(MARK_TEXT_BYTES_MAX);
+                let is_border = |at: &usize| it.text.is_char_boundary(*at);
+                let end = (0..=most).rev().find(is_border).unwrap_or(0);
                 out.extend_from_slice(&it.text.as_bytes()[..end]);
             }
             Event::Unknown => {}

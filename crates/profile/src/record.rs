@@ -169,8 +169,10 @@ impl Record {
 
     /// Appends the record's bytes, at most [`RECORD_BYTES_MAX`]. What was read as version 1 is written as version 2.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut bytes = Bytes::default();
-        bytes.at = 4;
+        let mut bytes = Bytes {
+            at: 4,
+            ..Bytes::default()
+        };
         bytes.varint(self.facts());
         bytes.varint(self.began_unix_us);
         bytes.varint(self.total_us.into());
