@@ -150,7 +150,11 @@ pub fn marks(at_unix_us: u64, kind: MarkKind, text: &str) -> Vec<Mark> {
     let mut rest = text;
     let mut marks = Vec::new();
     loop {
-        let (first, behind) = rest.split_at(rest.floor_char_boundary(MARK_TEXT_BYTES_MAX));
+        let mut end = rest.len().min(MARK_TEXT_BYTES_MAX);
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let (first, behind) = rest.split_at(end);
         marks.push(Mark {
             at_unix_us,
             kind,
