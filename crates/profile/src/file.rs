@@ -66,7 +66,7 @@ impl Item {
             Item::Request(Record::decode_body(&mut body)?)
         } else {
             body = &body[2..];
-            Item::Event(Event::decode(kind, &mut body)?)
+            Item::Event(Event::decode_body(kind, &mut body)?)
         };
         Some((item, 1 + len))
     }

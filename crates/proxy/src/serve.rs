@@ -18,6 +18,7 @@ use std::{
 
 use device::{Device, EngineKind};
 use httpcache::cache_status;
+use profile::MarkKind;
 use replacement::Admission;
 use tokio::{
     net::TcpListener,
@@ -41,9 +42,12 @@ use crate::{
     origin::Tls,
     peers::known::Peers,
     plan::{AdmissionKind, IoEngine, Plan},
+    record::events::Events,
     record::journal::{Journal, Reopener},
     record::labels,
+    record::marks,
     record::metrics::Counters,
+    record::seconds::Seconds,
     request::key::tags_in_use,
     state::{Phase, Shared},
     worker,
@@ -200,18 +204,21 @@ fn run(
     let tls = tls(&plan)?;
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
     let mut shared = shared(plan, clock, opened.as_ref(), absent, io_engine)?;
-    let journal = Journal::open(&shared.plan.logs, shared.keys_id());
+    let may_listen = shared.plan.admin.is_some();
+    let journal = Journal::open(&shared.plan.logs, shared.keys_id(), may_listen);
     let mut journal = journal.map_err(ServeError::Log)?;
     shared.top = journal.top();
+    shared.events = Arc::new(Events::new(&journal, shared.clock.clone()));
+    shared.events.open_with(marks::of_start(&shared));
     let shared = Arc::new(shared);
     let mut phases = shared.phase.subscribe();
     let stopper = Stopper(shared.phase.clone());
 
     let background_thread = match opened {
         Some(opened) => {
-            let wake_up = Arc::clone(&shared.wake_up);
+            let (wake_up, events) = (Arc::clone(&shared.wake_up), Arc::clone(&shared.events));
             let (background_thread, is_ready) =
-                BackgroundThread::start(opened.stores, engine, wake_up)?;
+                BackgroundThread::start(opened.stores, engine, wake_up, events)?;
             runtime.block_on(await_ready(is_ready))?;
             Some(background_thread)
         }
@@ -226,6 +233,7 @@ fn run(
         io_engine_reason,
         workers: shared.plan.workers,
     };
+    let seconds = Seconds::start(Arc::clone(&shared))?;
     on_ready(&ready, stopper.clone());
 
     runtime.block_on(async {
@@ -242,6 +250,9 @@ fn run(
     });
     drop(_inside);
     drop(runtime);
+    seconds.stop();
+    shared.events.mark(MarkKind::Stop, &marks::stop(&shared));
+    shared.events.flush();
     journal.stop();
     let closed = background_thread
         .map(BackgroundThread::close)
@@ -326,6 +337,7 @@ pub(crate) fn shared(
             .collect(),
         pulses: (0..plan.workers).map(|_| Pulse::default()).collect(),
         labels,
+        events: Arc::default(),
         top: None,
         peers: Peers::new(&plan, own_addresses.clone(), &via_line),
         own_addresses,
@@ -369,7 +381,6 @@ fn start_workers(
             engine,
             tls: tls.clone(),
             journal: journal.writer(),
-            journals: journal.is_wanted(),
             sockets,
             dealt,
             dealers: dealers.clone(),

@@ -82,7 +82,7 @@ impl Proxy {
         let (opened, absent) = candidates.open(&plan)?;
         let clock = Clock::default();
         let shared = serve::shared(plan, clock, opened.as_ref(), absent, "simulated")?;
-        let journal = Journal::open(&shared.plan.logs, shared.keys_id());
+        let journal = Journal::open(&shared.plan.logs, shared.keys_id(), false);
         let journal = journal.map_err(ServeError::Log)?;
         let shared = Arc::new(shared);
         let background = match opened {
@@ -90,7 +90,8 @@ impl Proxy {
                 let (stop, stopped) = watch::channel(false);
                 let (ready, is_ready) = oneshot::channel();
                 let wake_up = Arc::clone(&shared.wake_up);
-                let task = background::as_task(opened.stores, wake_up, stopped, ready);
+                let task =
+                    background::as_task(opened.stores, wake_up, Arc::default(), stopped, ready);
                 let task = tokio::task::spawn_local(task);
                 serve::await_ready(is_ready).await?;
                 Some((stop, task))
@@ -243,7 +244,6 @@ async fn start_worker(
         engine: EngineKind::Auto,
         tls: Tls::only(Vec::new()),
         journal: journal.writer(),
-        journals: false,
         sockets: Vec::new(),
         dealt,
         dealers: dealers.clone(),

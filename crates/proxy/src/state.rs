@@ -43,6 +43,7 @@ use crate::{
     peers::known::Peers,
     plan::Plan,
     range::pass_list::RangePassList,
+    record::events::Events,
     record::facts::{Facts, Stages, us_between},
     record::journal::JournalWriter,
     record::labels::Label,
@@ -100,6 +101,8 @@ pub struct Shared {
     pub pulses: Vec<Pulse>,
     /// What their rows count.
     pub labels: Vec<Label>,
+    /// Where events of the profile are noted.
+    pub events: Arc<Events>,
     /// What is asked for most, if that is counted.
     pub top: Option<Arc<Mutex<Top>>>,
     /// Other proxies that are asked.
@@ -381,8 +384,6 @@ pub struct Worker {
     pub fetches: Cell<usize>,
     /// Of what nothing could be kept in parts lately.
     pub range_pass_list: RangePassList,
-    /// Is a record kept of each request in the profile or the access log?
-    pub journals: bool,
     /// Is an access log written?
     pub logs_access: bool,
     /// Relation of the monotonic clock to wall time; set anew once a second.
@@ -391,14 +392,12 @@ pub struct Worker {
 
 impl Worker {
     /// A worker with empty tables. Called on its own thread.
-    #[allow(clippy::too_many_arguments)]
     pub fn new(
         shared: Arc<Shared>,
         index: usize,
         disk: Option<DiskIo>,
         connector: Connector,
         journal: JournalWriter,
-        journals: bool,
     ) -> Worker {
         let counters = Arc::clone(&shared.counters[index]);
         let hasher = shared.hasher();
@@ -421,10 +420,15 @@ impl Worker {
             hasher,
             fetches: Cell::new(0),
             range_pass_list: RangePassList::new(),
-            journals,
             logs_access,
             clock,
         }
+    }
+
+    /// Is a record kept of each request now: in the profile, in the access log, or for somebody who listens?
+    #[inline]
+    pub fn journals(&self) -> bool {
+        self.logs_access || self.shared.events.are_wanted()
     }
 
     /// Wall time at a moment of the monotonic clock, microseconds since 1970.
@@ -468,7 +472,7 @@ impl Worker {
         self.counters.finish(done.class, done.bytes_out, us);
         let row = done.listener.rows.of(done.route);
         self.counters.answered(row, done.status, done.bytes_out);
-        if !self.journals {
+        if !self.journals() {
             return;
         }
         let (asking, route) = (&done.asking, done.route());
@@ -541,7 +545,7 @@ impl Worker {
 
     /// Host and port of a server, hashed under the secret of the store; 0 if no record has it.
     pub fn hash_of_server(&self, server: &Destination) -> u32 {
-        if !self.journals {
+        if !self.journals() {
             return 0;
         }
         let name = server.as_host_and_port();

@@ -35,6 +35,7 @@ use crate::{
     plan::{Listener, Plan, Role},
     record::journal::JournalWriter,
     record::labels::{self, Rows},
+    record::lag,
     request::key::forward_tag,
     request::ports::Ports,
     request::rulebook::Rulebook,
@@ -58,10 +59,8 @@ pub struct Start {
     pub engine: EngineKind,
     /// TLS to origins.
     pub tls: Tls,
-    /// Its end of the journal, and whether anything is written.
+    /// Its end of the journal.
     pub journal: JournalWriter,
-    /// Is a record kept of each request?
-    pub journals: bool,
     /// What it listens on, one for each listener.
     pub sockets: Vec<TcpListener>,
     /// What others deal to it,
@@ -108,7 +107,6 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
         disk,
         connector,
         start.journal,
-        start.journals,
     ));
     #[cfg(feature = "simulation")]
     crate::simulation::register(&worker);
@@ -131,6 +129,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
         }
     }
     let _ = ready.send(Ok(()));
+    let measuring = tokio::task::spawn_local(measure_lag(Rc::clone(&worker)));
 
     let mut probes = (start.index == 0).then(|| Probes::new(&worker));
     let mut phase = shared.phase.subscribe();
@@ -188,7 +187,21 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     if let Some(disk) = &worker.disk {
         disk.settle().await;
     }
+    measuring.abort();
     worker.every_second();
+}
+
+/// Notes how late this worker's timers are, while that is wanted.
+async fn measure_lag(worker: Rc<Worker>) {
+    loop {
+        if !worker.shared.events.are_wanted() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            continue;
+        }
+        let due = Instant::now() + lag::TIMER;
+        tokio::time::sleep_until(due).await;
+        worker.counters.lag.note(due.elapsed());
+    }
 }
 
 /// An engine for each store, and the shell around them.
@@ -202,16 +215,13 @@ fn disk_of(
     }
     let storing = &shared.plan.storing;
     let mut reads = Vec::new();
-    for (device, queue) in shared.devices.iter().zip(&shared.read_queues) {
+    for (store, (device, queue)) in shared.devices.iter().zip(&shared.read_queues).enumerate() {
         let engine = Engine::new(kind, Arc::clone(device))?;
         engine.start();
         let deadline = storing.lazy_reads_deadline;
-        reads.push(LazyReads::new(
-            Rc::new(engine),
-            storing.lazy_reads,
-            deadline,
-            Arc::clone(queue),
-        ));
+        let (engine, queue) = (Rc::new(engine), Arc::clone(queue));
+        let of_device = LazyReads::new(engine, storing.lazy_reads, deadline, queue);
+        reads.push(of_device.noted(Arc::clone(&shared.events), store));
     }
     Ok(Some(DiskIo::new(
         Arc::clone(&shared.store),
@@ -220,6 +230,7 @@ fn disk_of(
         Arc::clone(&shared.wake_up),
         storing,
         shared.clock.clone(),
+        Arc::clone(&shared.events),
     )))
 }
 

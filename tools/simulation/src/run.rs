@@ -434,7 +434,10 @@ impl Run {
 
     /// Cluster writes to the disk.
     pub fn submit_writes(&mut self, writes: impl IntoIterator<Item = Write>) -> Result<(), String> {
-        for Write { id, offset, data } in writes {
+        for Write {
+            id, offset, data, ..
+        } in writes
+        {
             let mut records = Vec::new();
             for (at, bytes) in hostile::records_of(&data, &self.geometry) {
                 let claimed = hostile::meta_of(&bytes).and_then(|meta| self.world.claimed(meta));

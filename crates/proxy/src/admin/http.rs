@@ -3,7 +3,10 @@
 //! Reads a head, has it answered, writes the answer, and so on, with the proxy's own strict parser. No request may
 //! have a body: one that announces a body is refused with 413.
 //!
-//! Limits: [`WAIT_MAX`] for each head, each answer and each pause between requests; head sizes by the caller.
+//! An answer may be a stream without an end ([`Answer::stream`]), behind which the connection closes.
+//!
+//! Limits: [`WAIT_MAX`] for each head, each answer and each pause between requests; [`STREAM_WAIT_MAX`] for each piece of a stream;
+//! head sizes by the caller.
 //!
 //! Not known here: the resources.
 
@@ -18,8 +21,14 @@ use tokio::{
     time::timeout,
 };
 
+use crate::record::live::Listening;
+
 /// The longest wait for a request, for the rest of its head, and for the client to take an answer.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
+/// The longest wait for the client to take a piece of a stream.
+pub const STREAM_WAIT_MAX: Duration = Duration::from_secs(60);
+/// The media type of bytes that are nothing else.
+pub const BYTES: &str = "application/octet-stream";
 /// Bytes read and dropped after a refusal, so that the client can read the answer (RFC 9112 §9.6).
 const LINGER_BYTES: usize = 64 << 10;
 const LINGER_MAX: Duration = Duration::from_secs(1);
@@ -46,6 +55,8 @@ pub struct Answer {
     pub allow: Option<&'static str>,
     /// The body.
     pub body: Vec<u8>,
+    /// What comes instead of it, as it happens.
+    pub stream: Option<Listening>,
 }
 
 impl Answer {
@@ -56,6 +67,18 @@ impl Answer {
             content_type: "text/plain; charset=utf-8",
             allow: None,
             body: [words.as_bytes(), b"\n"].concat(),
+            stream: None,
+        }
+    }
+
+    /// Bytes as they come.
+    pub fn stream(listening: Listening) -> Answer {
+        Answer {
+            status: 200,
+            content_type: BYTES,
+            allow: None,
+            body: Vec::new(),
+            stream: Some(listening),
         }
     }
 
@@ -69,6 +92,7 @@ impl Answer {
             content_type: "application/json",
             allow: None,
             body,
+            stream: None,
         }
     }
 
@@ -82,10 +106,11 @@ impl Answer {
             content_type: "application/json",
             allow: None,
             body,
+            stream: None,
         }
     }
 
-    fn write_to(&self, head_only: bool, keep_open: bool, out: &mut Vec<u8>) {
+    fn write_to(&self, head_only: bool, keep_open: bool, framing: Ends, out: &mut Vec<u8>) {
         http1::write_status_line(self.status, message::reason_phrase(self.status), out);
         let mut field = |name: &str, value: &str| {
             for part in [name, ": ", value, "\r\n"] {
@@ -94,7 +119,12 @@ impl Answer {
         };
         field("Date", &httpdate::fmt_http_date(SystemTime::now()));
         field("Content-Type", self.content_type);
-        field("Content-Length", &self.body.len().to_string());
+        match (&self.stream, framing) {
+            (None, _) => field("Content-Length", &self.body.len().to_string()),
+            (Some(_), Ends::Chunked) => field("Transfer-Encoding", "chunked"),
+            // It ends with the connection.
+            (Some(_), Ends::Closed) => {}
+        }
         field("Cache-Control", "no-store");
         // Tells browsers not to frame it, guess its type, or let it load other sites' content.
         field("X-Content-Type-Options", "nosniff");
@@ -116,6 +146,15 @@ impl Answer {
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// How the end of a stream is told to the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ends {
+    /// By a last chunk.
+    Chunked,
+    /// By closing, to a client of HTTP/1.0.
+    Closed,
+}
+
 /// The result of reading a head.
 struct Turn {
     /// How many of them are used up.
@@ -123,6 +162,7 @@ struct Turn {
     answer: Answer,
     head_only: bool,
     keep_open: bool,
+    ends: Ends,
 }
 
 /// Serves a connection until one side closes it.
@@ -155,16 +195,52 @@ pub async fn converse(
         };
         input.advance(turn.used.min(input.len()));
         output.clear();
+        let keep_open = turn.keep_open && turn.answer.stream.is_none();
         turn.answer
-            .write_to(turn.head_only, turn.keep_open, &mut output);
+            .write_to(turn.head_only, keep_open, turn.ends, &mut output);
         if !matches!(
             timeout(WAIT_MAX, stream.write_all(&output)).await,
             Ok(Ok(()))
         ) {
             return;
         }
-        if !turn.keep_open {
+        if let Some(listening) = turn.answer.stream {
+            send_stream(&mut stream, listening, turn.ends).await;
+        }
+        if !keep_open {
             let _ = timeout(LINGER_MAX, linger(&mut stream)).await;
+            return;
+        }
+    }
+}
+
+/// Sends what comes, until it ends, or the client has gone or takes nothing.
+async fn send_stream(stream: &mut TcpStream, mut listening: Listening, ends: Ends) {
+    let mut ignored = BytesMut::new();
+    loop {
+        let piece = tokio::select! {
+            piece = listening.next() => piece,
+            is_open = read(stream, &mut ignored) => {
+                ignored.clear();
+                match is_open {
+                    true => continue,
+                    false => return,
+                }
+            }
+        };
+        let is_last = piece.is_none();
+        let piece = piece.unwrap_or_default();
+        let mut out = Vec::with_capacity(piece.len() + 16);
+        match ends {
+            Ends::Closed => out.extend_from_slice(&piece),
+            Ends::Chunked => {
+                out.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+                out.extend_from_slice(&piece);
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+        let sent = timeout(STREAM_WAIT_MAX, stream.write_all(&out)).await;
+        if is_last || !matches!(sent, Ok(Ok(()))) {
             return;
         }
     }
@@ -229,6 +305,10 @@ async fn turn(
         head_only: view.method == "HEAD",
         // An HTTP/1.0 client would need a promise to keep it open; closing is simpler.
         keep_open: view.keep_alive && view.version == Version::Http11,
+        ends: match view.version {
+            Version::Http11 => Ends::Chunked,
+            _ => Ends::Closed,
+        },
     })
 }
 
@@ -239,6 +319,7 @@ impl Turn {
             answer: Answer::text(status, words),
             head_only: false,
             keep_open: false,
+            ends: Ends::Closed,
         }
     }
 }
@@ -269,7 +350,7 @@ mod tests {
         let turn = testing::wait(turn(bytes.as_bytes(), &limits, &echo))?;
         let mut out = Vec::new();
         turn.answer
-            .write_to(turn.head_only, turn.keep_open, &mut out);
+            .write_to(turn.head_only, turn.keep_open, turn.ends, &mut out);
         Some((String::from_utf8(out).unwrap(), turn.keep_open))
     }
 

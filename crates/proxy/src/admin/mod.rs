@@ -6,6 +6,7 @@
 //! | `GET /dashboard` | a page that shows `/status` as it changes |
 //! | `GET /status` | JSON (`status`) |
 //! | `GET /history` | the last hour as JSON (`history`) |
+//! | `GET /profile` | the profile as it is written, without an end (`record::live`); 503 if too many listen |
 //! | `GET /metrics` | OpenMetrics text for Prometheus (`exposition`) |
 //! | `GET /healthz` | 200 while running, a line for each store that is of no use now; 503 while draining, or when something stands still |
 //! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
@@ -205,14 +206,22 @@ impl Admin {
                 body: exposition::render(self.facts()).into_bytes(),
                 ..Answer::text(200, "")
             },
+            "/profile" if request.method == "GET" => match self.shared.events.listen() {
+                Some(listening) => Answer::stream(listening),
+                None => Answer::text(503, "too many listen to the profile already"),
+            },
+            // Without listening.
+            "/profile" if gets => Answer {
+                content_type: http::BYTES,
+                ..Answer::text(200, "")
+            },
             "/dashboard" if gets => Answer {
                 content_type: "text/html; charset=utf-8",
                 body: include_bytes!("dashboard.html").to_vec(),
                 ..Answer::text(200, "")
             },
-            "" | "/" | "/healthz" | "/status" | "/history" | "/metrics" | "/dashboard" => {
-                not_allowed(GET)
-            }
+            "" | "/" | "/healthz" | "/status" | "/history" | "/profile" | "/metrics"
+            | "/dashboard" => not_allowed(GET),
             _ => Answer::text(404, &format!("there is no {path} here\n\n{INDEX}")),
         }
     }
@@ -312,6 +321,7 @@ const INDEX: &str = "Loligo, admin interface
 GET /dashboard             a page that shows what goes on
 GET /status                the same as JSON
 GET /history               the last hour as JSON, a sample every 10 s
+GET /profile               the profile of all requests as it is written, for loligo report --live
 GET /metrics               for Prometheus (OpenMetrics text)
 GET /healthz               200 while running, 503 while draining or at a standstill
 PURGE /http://HOST/PATH    forgets a stored URL

@@ -24,11 +24,14 @@ use std::{rc::Rc, time::Duration};
 
 use http1::Target;
 use httpcache::UnixMillis;
+use profile::MarkKind;
 use serde::Serialize;
+use serde_json::json;
 use store::NotTaken;
 
 use crate::{
     cache::predicate::{About, Predicate, TAG_BYTES_MAX},
+    clock::Instant,
     listener::ListenerState,
     request::target::{self, Names},
     state::Shared,
@@ -164,8 +167,24 @@ pub async fn purge(
         Some(purged) => *purged = found || met > 0,
         None => done.in_memory = Some(met),
     }
+    let began = Instant::now();
     done.durable = shared.settle(&handles, DURABLE_WAIT).await;
+    note(shared, order, done.durable, began);
     Ok(done)
+}
+
+/// Marks it in the profile: what it was, not whom it was about.
+fn note(shared: &Shared, order: &Order, durable: bool, began: Instant) {
+    if shared.events.are_wanted() {
+        let what = match order.what {
+            What::Url => "url",
+            What::Prefix => "prefix",
+            What::Tag => "tag",
+        };
+        let (soft, ms) = (order.soft, began.elapsed().as_millis() as u64);
+        let text = json!({ "what": what, "soft": soft, "durable": durable, "ms": ms });
+        shared.events.mark(MarkKind::Purge, &text.to_string());
+    }
 }
 
 const NO_URL: &str =

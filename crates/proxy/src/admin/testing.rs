@@ -58,6 +58,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
             .map(|_| Arc::new(Counters::with_rows(labels.len())))
             .collect(),
         labels,
+        events: Arc::default(),
         top: None,
         pulses: vec![Pulse::default(), Pulse::default()],
         peers: crate::peers::known::Peers::new(&plan, Vec::new(), b""),

@@ -30,7 +30,9 @@ fn everything_on_the_list_is_there() {
             .unwrap()
             .replace("URL", "http%3A%2F%2Fh%2F");
         let (status, body) = ask(method, &target);
-        assert_eq!(status, 200, "{method} {target}: {body}");
+        // Without a journal there is nothing to listen to.
+        let expected = if target == "/profile" { 503 } else { 200 };
+        assert_eq!(status, expected, "{method} {target}: {body}");
     }
 }
 

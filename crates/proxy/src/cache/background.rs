@@ -15,16 +15,21 @@ use std::{
     time::Duration,
 };
 
-use device::{Device, Engine, EngineKind};
-use store::{Move, Set, Settled, Store, Work, WorkOp, set::DurabilityHandles};
+use bytes::Bytes;
+use device::{Device, Engine, EngineKind, IoFault};
+use profile::MarkKind;
+use serde_json::json;
+use store::{Move, Set, Settled, Store, Work, WorkOp, Write, set::DurabilityHandles};
 use tokio::{
     runtime::{self, LocalOptions},
     sync::{Notify, oneshot, watch},
 };
 
 use crate::{
+    cache::written::Member,
     clock::unix_ms,
     health::pulse::{Pulse, StoreWork},
+    record::events::{Events, ReadTimes},
 };
 
 /// How long a start waits for the first room, so that the first answers are stored too.
@@ -126,6 +131,7 @@ impl BackgroundThread {
         stores: Vec<(Arc<Store>, Arc<Device>)>,
         kind: EngineKind,
         wake_up: Arc<WakeUp>,
+        events: Arc<Events>,
     ) -> std::io::Result<(BackgroundThread, oneshot::Receiver<Result<(), String>>)> {
         wake_up.expect_signs(&stores);
         let (stop, stopped) = watch::channel(false);
@@ -133,7 +139,7 @@ impl BackgroundThread {
         let (done, closed) = mpsc::channel();
         thread::Builder::new()
             .name("background".into())
-            .spawn(move || done.send(run(stores, kind, wake_up, stopped, ready)))?;
+            .spawn(move || done.send(run(stores, (kind, wake_up, events), stopped, ready)))?;
         Ok((BackgroundThread { stop, closed }, is_ready))
     }
 
@@ -152,8 +158,7 @@ impl BackgroundThread {
 
 fn run(
     stores: Vec<(Arc<Store>, Arc<Device>)>,
-    kind: EngineKind,
-    wake_up: Arc<WakeUp>,
+    means: (EngineKind, Arc<WakeUp>, Arc<Events>),
     stopped: watch::Receiver<bool>,
     ready: oneshot::Sender<Result<(), String>>,
 ) -> Vec<Result<(), String>> {
@@ -167,7 +172,7 @@ fn run(
             return Vec::new();
         }
     };
-    runtime.block_on(keep_all(stores, kind, wake_up, stopped, ready))
+    runtime.block_on(keep_all(stores, means, stopped, ready))
 }
 
 /// The background work of all stores as one task, for a simulation.
@@ -175,18 +180,18 @@ fn run(
 pub async fn as_task(
     stores: Vec<(Arc<Store>, Arc<Device>)>,
     wake_up: Arc<WakeUp>,
+    events: Arc<Events>,
     stopped: watch::Receiver<bool>,
     ready: oneshot::Sender<Result<(), String>>,
 ) -> Vec<Result<(), String>> {
     wake_up.expect_signs(&stores);
-    keep_all(stores, EngineKind::Auto, wake_up, stopped, ready).await
+    keep_all(stores, (EngineKind::Auto, wake_up, events), stopped, ready).await
 }
 
 /// Keeps all stores until they are closed.
 async fn keep_all(
     stores: Vec<(Arc<Store>, Arc<Device>)>,
-    kind: EngineKind,
-    wake_up: Arc<WakeUp>,
+    (kind, wake_up, events): (EngineKind, Arc<WakeUp>, Arc<Events>),
     stopped: watch::Receiver<bool>,
     ready: oneshot::Sender<Result<(), String>>,
 ) -> Vec<Result<(), String>> {
@@ -197,14 +202,17 @@ async fn keep_all(
             Ok(engine) => {
                 engine.start();
                 let wake_up = Arc::clone(&wake_up);
-                let stopped = stopped.clone();
-                keeping.push(tokio::task::spawn_local(keep(
-                    index,
+                let kept = Kept {
+                    member: Member {
+                        index,
+                        of: kept.len(),
+                    },
                     store,
-                    Rc::new(engine),
-                    wake_up,
-                    stopped,
-                )));
+                    engine,
+                    events: Arc::clone(&events),
+                };
+                let keeping_it = keep(Rc::new(kept), wake_up, stopped.clone());
+                keeping.push(tokio::task::spawn_local(keeping_it));
             }
             Err(error) => {
                 let _ = ready.send(Err(error.to_string()));
@@ -233,28 +241,62 @@ async fn beat(wake_up: Arc<WakeUp>) {
     }
 }
 
+/// A store that is kept.
+struct Kept {
+    member: Member,
+    store: Arc<Store>,
+    engine: Engine,
+    events: Arc<Events>,
+}
+
+impl Kept {
+    /// Reads, and notes that it served so many objects.
+    async fn read(&self, offset: u64, len: usize, objects: usize) -> Result<Bytes, IoFault> {
+        let asked = self.events.now_if_wanted();
+        let bytes = self.engine.read(offset, len).await?;
+        if let Some(asked) = asked {
+            let times = ReadTimes {
+                asked,
+                given: asked,
+            };
+            self.events.read(self.member.index, times, len, objects);
+        }
+        Ok(bytes)
+    }
+
+    /// Writes a cluster, and tells the store.
+    async fn write(&self, write: Write) -> Result<(), IoFault> {
+        let underway = self.member.begin(&write);
+        let written = self.engine.write(write.offset, write.data).await;
+        if written.is_ok() {
+            underway.done(&self.events);
+        }
+        self.store.write_done(write.id, written.is_ok(), unix_ms());
+        written
+    }
+}
+
 /// Does the work of one store until it is closed.
 async fn keep(
-    index: usize,
-    store: Arc<Store>,
-    engine: Rc<Engine>,
+    kept: Rc<Kept>,
     wake_up: Arc<WakeUp>,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<(), String> {
+    let Kept { store, engine, .. } = &*kept;
     let mut closing_until: Option<Instant> = None;
-    let mut scan = Scan::of(&store, engine.device().path());
+    let mut scan = Scan::of(store, engine.device().path());
     let step = Rc::new(Notify::new());
     // As many more as moves are under way.
     let moving = Rc::new(());
     loop {
         let woken = wake_up.wake.notified();
         while let Some(work) = store.next_work(unix_ms()) {
-            let (store, engine) = (Arc::clone(&store), Rc::clone(&engine));
+            let kept = Rc::clone(&kept);
             let (wake_up, step) = (Arc::clone(&wake_up), Rc::clone(&step));
             tokio::task::spawn_local(async move {
-                let signs = wake_up.works().get(index);
+                let signs = wake_up.works().get(kept.member.index);
                 signs.inspect(|work| work.begin());
-                carry_out(&store, &engine, work).await;
+                carry_out(&kept, work).await;
                 signs.inspect(|work| work.end());
                 wake_up.done.notify_waiters();
                 step.notify_one();
@@ -264,18 +306,18 @@ async fn keep(
         while closing_until.is_none()
             && let Some(moved) = store.next_move()
         {
-            let (store, engine) = (Arc::clone(&store), Rc::clone(&engine));
+            let kept = Rc::clone(&kept);
             let (wake_up, step) = (Arc::clone(&wake_up), Rc::clone(&step));
             let moving = Rc::clone(&moving);
             tokio::task::spawn_local(async move {
-                carry_out_move(&store, &engine, moved).await;
+                carry_out_move(&kept, moved).await;
                 wake_up.done.notify_waiters();
                 step.notify_one();
                 drop(moving);
             });
         }
         if let Some(under_way) = &mut scan
-            && under_way.is_over(&store)
+            && under_way.is_over(&kept)
         {
             scan = None;
         }
@@ -294,7 +336,7 @@ async fn keep(
             biased;
             () = woken => {}
             () = step.notified() => {}
-            () = tokio::time::sleep(next_look(&store)) => {}
+            () = tokio::time::sleep(next_look(store)) => {}
             _ = stopped.changed(), if closing_until.is_none() => {
                 let until = Instant::now() + CLOSE_MAX;
                 while Rc::strong_count(&moving) > 1 && Instant::now() < until {
@@ -302,10 +344,8 @@ async fn keep(
                 }
                 for write in store.flush() {
                     let left = until.saturating_duration_since(Instant::now());
-                    let write_out = engine.write(write.offset, write.data);
-                    match tokio::time::timeout(left, write_out).await {
-                        Ok(written) => store.write_done(write.id, written.is_ok(), unix_ms()),
-                        Err(_) => return Err("the disk did not take the last writes in time".into()),
+                    if tokio::time::timeout(left, kept.write(write)).await.is_err() {
+                        return Err("the disk did not take the last writes in time".into());
                     }
                 }
                 store.begin_close();
@@ -337,13 +377,16 @@ impl Scan {
     }
 
     /// Logs the progress from time to time, and the end.
-    fn is_over(&mut self, store: &Store) -> bool {
-        let path = &self.path;
+    fn is_over(&mut self, kept: &Kept) -> bool {
+        let (path, store) = (&self.path, &kept.store);
         match store.recovery() {
             None => {
                 let records = store.figures().recovered;
                 let seconds = self.began.elapsed().as_secs_f64();
                 tracing::info!("store {path}: {records} more records found in {seconds:.1} s");
+                let (store, ms) = (kept.member.index, (seconds * 1000.0) as u64);
+                let text = json!({ "store": store, "records": records, "ms": ms });
+                kept.events.mark(MarkKind::ScanEnd, &text.to_string());
                 true
             }
             Some(progress) => {
@@ -362,25 +405,25 @@ impl Scan {
 }
 
 /// Moves needed records: reads them and writes them again before the hand reaches them.
-async fn carry_out_move(store: &Store, engine: &Engine, moved: Move) {
-    let read = engine.read(moved.offset(), moved.bytes()).await;
+async fn carry_out_move(kept: &Kept, moved: Move) {
+    let store = &kept.store;
+    let read = kept.read(moved.offset(), moved.bytes(), 1).await;
     let bytes = read
         .map_err(
             |error| tracing::warn!(%error, "what is being sent could not be kept from eviction"),
         )
         .ok();
     for write in store.move_done(moved, bytes, unix_ms()) {
-        let written = engine.write(write.offset, write.data).await;
-        if let Err(error) = &written {
+        if let Err(error) = kept.write(write).await {
             tracing::error!(%error, "a write failed; its objects are dropped and caching pauses");
         }
-        store.write_done(write.id, written.is_ok(), unix_ms());
     }
 }
 
-async fn carry_out(store: &Arc<Store>, engine: &Engine, work: Work) {
+async fn carry_out(kept: &Kept, work: Work) {
+    let Kept { store, engine, .. } = kept;
     let result = match work.op {
-        WorkOp::Read { offset, len } => engine.read(offset, len).await.map(Some),
+        WorkOp::Read { offset, len } => kept.read(offset, len, 0).await.map(Some),
         WorkOp::Write { offset, data } => engine.write(offset, data).await.map(|()| None),
         WorkOp::Flush => engine.flush().await.map(|()| None),
         WorkOp::Yield => {

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use device::IoFault;
 use httpcache::UnixMillis;
 use store::{
-    Companion, Corrupt, Fragment, Inserted, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, Read,
+    Companion, Corrupt, Fragment, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, Read,
     ReadGuard, RecordParts, Renewal, Sequence, Set, Store, Writes,
 };
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
@@ -29,9 +29,12 @@ use crate::{
     cache::background::WakeUp,
     cache::lazy::{Brought, Gathered, LazyReads},
     cache::object::{Large, Object},
+    cache::written,
     clock::{Clock, unix_ms},
     deadline::{Deadlines, Elapsed},
     plan::{LocalityMode, Storing},
+    record::events::{Events, number},
+    record::facts::{Handed, SwapIn},
     record::metrics::{self, Counters},
     request::key::{fragment_key, server_of_key},
 };
@@ -52,9 +55,12 @@ pub struct DiskIo {
     /// How long an answer waits for the disk.
     read_wait: Duration,
     clock: Clock,
+    events: Arc<Events>,
 }
 
 struct Member {
+    /// Which of the set.
+    place: written::Member,
     store: Arc<Store>,
     reads: LazyReads,
     /// Permits to read a fragment; see [`FRAGMENTS_AT_ONCE`].
@@ -131,13 +137,12 @@ struct WritesUnderWay {
     waited_in_vain: Cell<Option<Instant>>,
 }
 
-/// The times of a read.
-#[derive(Clone, Copy, Debug)]
-pub struct SwapIn {
-    /// When it was asked for.
-    pub start: Instant,
-    /// When it was there and verified.
-    pub end: Instant,
+/// A fragment that was looked up.
+pub struct LoadedFragment {
+    /// Its body.
+    pub body: Bytes,
+    /// The times of the read; `None` if it was still in a buffer.
+    pub swap_in: Option<SwapIn>,
 }
 
 impl Member {
@@ -157,12 +162,14 @@ impl DiskIo {
         wake_up: Arc<WakeUp>,
         storing: &Storing,
         clock: Clock,
+        events: Arc<Events>,
     ) -> DiskIo {
-        let stores = set.stores().cloned();
-        let members = stores.zip(reads);
+        let of = set.stores().len();
+        let members = set.stores().cloned().zip(reads).enumerate();
         DiskIo {
             members: members
-                .map(|(store, reads)| Member {
+                .map(|(index, (store, reads))| Member {
+                    place: written::Member { index, of },
                     store,
                     reads,
                     fragments: Semaphore::new(FRAGMENTS_AT_ONCE),
@@ -177,6 +184,7 @@ impl DiskIo {
             group_bytes: storing.group_bytes as usize,
             read_wait: storing.read_wait,
             clock,
+            events,
         }
     }
 
@@ -204,11 +212,25 @@ impl DiskIo {
         let waits = Waits::ForAWhile;
         let found = self.read_record(primary, hash, waits, IsNeeded::No);
         let found = found.await?;
-        let swap_in = found.from_device.then(|| SwapIn {
-            start,
-            end: Instant::now(),
-        });
+        let swap_in = self.swap_in(primary, start, &found);
         self.loaded(primary, hash, key, found, swap_in)
+    }
+
+    /// A read that was asked for then, and is there now.
+    fn swap_in(&self, primary: KeyHash, start: Instant, found: &Found) -> Option<SwapIn> {
+        let end = Instant::now();
+        found.from_device.then(|| SwapIn {
+            start,
+            first: end,
+            end,
+            reads: 1,
+            store: self.number_of_store(primary),
+        })
+    }
+
+    /// The number of the store that has everything of a primary key.
+    pub fn number_of_store(&self, primary: KeyHash) -> u8 {
+        number(self.member(primary).place.index)
     }
 
     /// The body of one fragment, for an answer that has begun. A fragment that the answer needs is read even if it
@@ -220,12 +242,15 @@ impl DiskIo {
         fetch_id: u64,
         number: u32,
         waits: Waits,
-    ) -> Option<Bytes> {
+    ) -> Option<LoadedFragment> {
+        let start = Instant::now();
         let key = fragment_key(key, fetch_id, number);
         let hash = self.set.hasher().hash(&key);
         let turn = self.turn(primary, waits).await.ok()?;
         let found = self.read_record(primary, hash, waits, IsNeeded::Yes);
-        let Found { parts, renewal, .. } = found.await.ok()?;
+        let found = found.await.ok()?;
+        let swap_in = self.swap_in(primary, start, &found);
+        let Found { parts, renewal, .. } = found;
         drop(turn);
         if parts.key != key {
             return None;
@@ -234,7 +259,10 @@ impl DiskIo {
         if !(self.set).is_purged_since(primary, parts.began, &parts.key, &parts.meta) {
             self.renew(primary, renewal, &parts);
         }
-        Some(parts.body)
+        Some(LoadedFragment {
+            body: parts.body,
+            swap_in,
+        })
     }
 
     /// Waits for one of the [`FRAGMENTS_AT_ONCE`] permits, no longer than for the read itself. An answer that has
@@ -492,11 +520,13 @@ impl DiskIo {
         primary: KeyHash,
         key: &[u8],
     ) -> Result<Loaded, Unread> {
+        let start = Instant::now();
         let hash = guard.read().hash();
         let member = self.member(primary);
         let waits = Waits::ForAWhile;
         let found = self.read_pinned(member, guard, waits, IsNeeded::No).await?;
-        self.loaded(primary, hash, key, found, None)
+        let swap_in = self.swap_in(primary, start, &found);
+        self.loaded(primary, hash, key, found, swap_in)
     }
 
     fn verified(
@@ -523,7 +553,7 @@ impl DiskIo {
     }
 
     /// Hands a whole object to the store. `body` may be in pieces.
-    pub fn store_object(&self, object: &Object, body: &[&[u8]], began: Sequence) -> bool {
+    pub fn store_object(&self, object: &Object, body: &[&[u8]], began: Sequence) -> Handed {
         let meta = object.encode_meta();
         let total = object.large.map(|l| ObjectTotal {
             fetch_id: l.fetch_id,
@@ -556,7 +586,7 @@ impl DiskIo {
         fragment: Fragment,
         body: &[&[u8]],
         began: Sequence,
-    ) -> bool {
+    ) -> Handed {
         let server = self.server_of(primary, key);
         let key = fragment_key(key, fragment.fetch_id, fragment.number);
         self.insert(&NewRecord {
@@ -585,14 +615,21 @@ impl DiskIo {
         self.set.hasher().hash(server_of_key(key)).0 | 1
     }
 
-    fn insert(&self, record: &NewRecord<'_>) -> bool {
+    fn insert(&self, record: &NewRecord<'_>) -> Handed {
         let member = self.member(record.primary);
-        let stored = !member.is_shut() && {
-            let Inserted { outcome, writes } = member.store.insert(record, unix_ms());
-            self.carry_out(member, writes);
-            matches!(outcome, Outcome::Stored)
+        let handed = match member.is_shut() {
+            true => Handed::Refused,
+            false => {
+                let inserted = member.store.insert(record, unix_ms());
+                self.carry_out(member, inserted.writes);
+                let cluster = inserted.cluster.map(|id| member.place.number_of(id));
+                match inserted.outcome {
+                    Outcome::Stored => Handed::Stored(cluster.unwrap_or(0)),
+                    _ => Handed::Refused,
+                }
+            }
         };
-        if stored {
+        if handed.is_stored() {
             let bytes: usize = record.body.iter().map(|p| p.len()).sum();
             metrics::add(&self.counters.stored_objects, 1);
             metrics::add(&self.counters.stored_bytes, bytes as u64);
@@ -604,7 +641,7 @@ impl DiskIo {
                 member.store.forget(record.hash);
             }
         }
-        stored
+        handed
     }
 
     /// Was it purged, or made stale, since its fill began?
@@ -732,11 +769,16 @@ impl DiskIo {
             let (writes, counters) = (Rc::clone(&self.writes), Arc::clone(&self.counters));
             let (store, wake_up) = (Arc::clone(&member.store), Arc::clone(&self.wake_up));
             let engine = Rc::clone(member.reads.engine());
+            let (place, events) = (member.place, Arc::clone(&self.events));
             tokio::task::spawn_local(async move {
+                let underway = place.begin(&write);
                 let result = engine.write(write.offset, write.data).await;
-                if let Err(error) = &result {
-                    metrics::add(&counters.disk_write_errors, 1);
-                    tracing::error!(%error, "a write failed; its objects are dropped and caching pauses");
+                match &result {
+                    Ok(()) => underway.done(&events),
+                    Err(error) => {
+                        metrics::add(&counters.disk_write_errors, 1);
+                        tracing::error!(%error, "a write failed; its objects are dropped and caching pauses");
+                    }
                 }
                 store.write_done(write.id, result.is_ok(), unix_ms());
                 if store.wants_room() {

@@ -31,8 +31,13 @@ impl TestBed {
         }
         let wake_up = Arc::new(WakeUp::default());
         let stores = vec![(Arc::clone(&store), Arc::clone(&device))];
-        let (background_thread, ready) =
-            BackgroundThread::start(stores, EngineKind::Auto, Arc::clone(&wake_up)).unwrap();
+        let (background_thread, ready) = BackgroundThread::start(
+            stores,
+            EngineKind::Auto,
+            Arc::clone(&wake_up),
+            Arc::default(),
+        )
+        .unwrap();
         ready.blocking_recv().unwrap().unwrap();
         Self {
             store,
@@ -61,6 +66,7 @@ impl TestBed {
             Arc::clone(&self.wake_up),
             &Storing::default(),
             Clock::default(),
+            Arc::default(),
         )
     }
 
@@ -106,7 +112,7 @@ fn object(store: &Store, n: u64) -> Object {
 
 fn put(disk: &DiskIo, object: &Object) -> bool {
     let began = disk.set.sequence(object.primary);
-    disk.store_object(object, &[&object.body], began)
+    (disk.store_object(object, &[&object.body], began)).is_stored()
 }
 
 /// Runs a test on a runtime like a worker's.

@@ -13,9 +13,10 @@ use profile::Class;
 use store::{KeyHash, Sequence};
 
 use crate::{
-    cache::disk::{DiskIo, SwapIn, Unread},
+    cache::disk::{DiskIo, Unread},
     cache::memory::Resident,
     cache::object::Object,
+    record::facts::SwapIn,
     request::key::{self, variant_key},
     request::wanted::Wanted,
     state::Worker,
@@ -116,7 +117,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     let disk = worker.disk.as_ref().filter(|_| !wanted.skips_disk)?;
     let preloaded = wanted.loaded.take().filter(|it| it.object.key == key);
     let (object, swap_in, began) = match preloaded {
-        Some(it) => (it.object, Some(it.swap_in), it.began),
+        Some(it) => (it.object, it.swap_in, it.began),
         None => {
             let loaded = disk.load(wanted.primary, hash, key).await;
             if let Err(Unread::Other(other)) = &loaded {

@@ -12,12 +12,11 @@
 
 use std::{collections::VecDeque, ops::Range};
 
-use bytes::Bytes;
 use httpcache::ByteRange;
 use store::{KeyHash, KeyHasher, Needed, Needs};
 
 use crate::{
-    cache::disk::{DiskIo, Waits},
+    cache::disk::{DiskIo, LoadedFragment, Waits},
     cache::object::Object,
     request::key::fragment_key,
 };
@@ -88,7 +87,7 @@ impl Holding {
         disk: &DiskIo,
         (primary, key, fetch_id): (KeyHash, &[u8], u64),
         number: u32,
-    ) -> Option<Bytes> {
+    ) -> Option<LoadedFragment> {
         if self.0.is_none() {
             let store = disk.store_of(primary);
             self.0 = Some(Held {

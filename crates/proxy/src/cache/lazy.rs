@@ -44,6 +44,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::cache::elevator::{Ask, Elevator, Window};
 use crate::plan::{LazyMode, Storing};
+use crate::record::events::{Events, ReadTimes};
 
 /// The most reads gathered when the disk was measured to be slow: as many as in the paper.
 const MEASURED_READS: usize = Storing::LAZY_READS.default as usize;
@@ -84,15 +85,43 @@ pub struct Brought {
 ///
 /// The lock is held to take or add reads, never across I/O.
 #[derive(Default)]
-pub struct ReadQueue(Mutex<Elevator<Answer>>);
+pub struct ReadQueue(Mutex<Elevator<Waiter>>);
 
 impl ReadQueue {
-    fn lock(&self) -> MutexGuard<'_, Elevator<Answer>> {
+    fn lock(&self) -> MutexGuard<'_, Elevator<Waiter>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-type Answer = oneshot::Sender<Result<Brought, IoFault>>;
+/// Who waits for a read.
+struct Waiter {
+    answer: oneshot::Sender<Result<Brought, IoFault>>,
+    /// Since when.
+    asked: Instant,
+}
+
+impl Waiter {
+    /// Has it gone?
+    fn is_closed(&self) -> bool {
+        self.answer.is_closed()
+    }
+}
+
+/// Where reads of a device are noted.
+#[derive(Clone, Default)]
+struct Notes {
+    events: Arc<Events>,
+    /// The number of the store in the set.
+    store: usize,
+}
+
+impl Notes {
+    /// A read that was wanted and begun then is there now.
+    fn read(&self, asked: Instant, given: Instant, bytes: usize, objects: usize) {
+        let times = ReadTimes { asked, given };
+        self.events.read(self.store, times, bytes, objects);
+    }
+}
 
 /// The reads of one worker from one device.
 pub struct LazyReads {
@@ -101,6 +130,7 @@ pub struct LazyReads {
     /// `None`: always lazy.
     switch: Option<Cell<Switch>>,
     waiting: Rc<WaitingReads>,
+    notes: Notes,
 }
 
 /// Reads that are not under way yet.
@@ -108,7 +138,7 @@ struct WaitingReads {
     /// The size of a full batch, and the most windows under way.
     reads_max: usize,
     /// Not due yet.
-    gathering: RefCell<Vec<Ask<Answer>>>,
+    gathering: RefCell<Vec<Ask<Waiter>>>,
     /// When the first of those becomes due.
     due: Cell<Option<Instant>>,
     /// The due reads of all workers.
@@ -148,7 +178,15 @@ impl LazyReads {
                 is_driven: Cell::default(),
                 gathered: Cell::default(),
             }),
+            notes: Notes::default(),
         }
+    }
+
+    /// The same; each read of the device is noted as one of this store of the set.
+    #[must_use]
+    pub fn noted(mut self, events: Arc<Events>, store: usize) -> Self {
+        self.notes = Notes { events, store };
+        self
     }
 
     /// Reads at least `len` bytes from byte `offset`, and up to `reach` if reads are gathered; exactly `len` if not,
@@ -156,17 +194,20 @@ impl LazyReads {
     pub async fn read(&self, offset: u64, len: usize, reach: usize) -> Result<Brought, IoFault> {
         if !self.decide() {
             self.waiting.count(|gathered| gathered.straight += 1);
-            return self.engine.read(offset, len).await.map(alone);
+            return read_alone(&self.engine, &self.notes, offset, len).await;
         }
-        let (answer, waiter) = oneshot::channel();
+        let (answer, answered) = oneshot::channel();
         self.join(Ask {
             offset,
             len,
             reach: reach.max(len),
-            waiter: answer,
+            waiter: Waiter {
+                answer,
+                asked: Instant::now(),
+            },
         });
         // The task ends only with its runtime.
-        waiter.await.unwrap_or(Err(IoFault::Closed))
+        answered.await.unwrap_or(Err(IoFault::Closed))
     }
 
     /// Are reads gathered now?
@@ -193,7 +234,7 @@ impl LazyReads {
         self.is_lazy()
     }
 
-    fn join(&self, ask: Ask<Answer>) {
+    fn join(&self, ask: Ask<Waiter>) {
         let waiting = &self.waiting;
         let mut gathering = waiting.gathering.borrow_mut();
         gathering.push(ask);
@@ -201,7 +242,8 @@ impl LazyReads {
             waiting.due.set(Some(Instant::now() + self.deadline));
         }
         if !waiting.is_driven.replace(true) {
-            tokio::task::spawn_local(drive(Rc::clone(waiting), Rc::clone(&self.engine)));
+            let (waiting, engine) = (Rc::clone(waiting), Rc::clone(&self.engine));
+            tokio::task::spawn_local(drive(waiting, engine, self.notes.clone()));
         } else if gathering.len() == 1 || gathering.len() >= waiting.reads_max {
             waiting.changed.notify_one();
         }
@@ -233,12 +275,12 @@ impl WaitingReads {
         });
         let mut queue = self.queue.lock();
         gathering.drain(..).for_each(|ask| queue.add(ask));
-        queue.clear(|answer| !answer.is_closed());
+        queue.clear(|waiter| !waiter.is_closed());
     }
 
     /// The next window; `None` if nothing is due.
-    fn next(&self) -> Option<Window<Answer>> {
-        let is_wanted = |answer: &Answer| !answer.is_closed();
+    fn next(&self) -> Option<Window<Waiter>> {
+        let is_wanted = |waiter: &Waiter| !waiter.is_closed();
         let window = self.queue.lock().next(is_wanted)?;
         self.count(|gathered| gathered.along += window.asks.len() as u64 - 1);
         Some(window)
@@ -246,7 +288,7 @@ impl WaitingReads {
 }
 
 /// The driver: reads one window after the other until no read waits.
-async fn drive(waiting: Rc<WaitingReads>, engine: Rc<Engine>) {
+async fn drive(waiting: Rc<WaitingReads>, engine: Rc<Engine>, notes: Notes) {
     // A read reaches the engine when it is first polled. This task polls all reads itself, because separate tasks
     // would begin in the scheduler's order. They are few, so polling all of them at each answer costs little.
     let mut under_way: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
@@ -255,7 +297,8 @@ async fn drive(waiting: Rc<WaitingReads>, engine: Rc<Engine>) {
         while under_way.len() < waiting.reads_max
             && let Some(window) = waiting.next()
         {
-            under_way.push(Box::pin(carry_out(Rc::clone(&engine), window)));
+            let read = carry_out(Rc::clone(&engine), notes.clone(), window);
+            under_way.push(Box::pin(read));
         }
         let due = waiting.due.get();
         if under_way.is_empty() && due.is_none() {
@@ -286,11 +329,14 @@ async fn one_done(reads: &mut Vec<Pin<Box<dyn Future<Output = ()>>>>) {
 }
 
 /// Reads a window and answers its waiters. If the window cannot be read, each waiter's own bytes are read.
-async fn carry_out(engine: Rc<Engine>, window: Window<Answer>) {
+async fn carry_out(engine: Rc<Engine>, notes: Notes, window: Window<Waiter>) {
     let Window { offset, len, asks } = window;
-    let is_part = |ask: &Ask<Answer>| len > ask.len;
+    let given = Instant::now();
+    let is_part = |ask: &Ask<Waiter>| len > ask.len;
     match engine.read(offset, len).await {
         Ok(bytes) => {
+            let first = asks.iter().map(|ask| ask.waiter.asked).min();
+            notes.read(first.unwrap_or(given), given, len, asks.len());
             for ask in asks {
                 let from = (ask.offset - offset) as usize;
                 let until = (from + ask.reach).min(len);
@@ -299,7 +345,7 @@ async fn carry_out(engine: Rc<Engine>, window: Window<Answer>) {
                     bytes: bytes.slice(from..until),
                 };
                 // The waiter may have gone.
-                let _ = ask.waiter.send(Ok(brought));
+                let _ = ask.waiter.answer.send(Ok(brought));
             }
         }
         Err(error) => {
@@ -308,19 +354,30 @@ async fn carry_out(engine: Rc<Engine>, window: Window<Answer>) {
                 let answer = match error.take_if(|_| !is_part(&ask)) {
                     Some(error) => Err(error),
                     // The unreadable bytes may belong to a neighbour.
-                    None => engine.read(ask.offset, ask.len).await.map(alone),
+                    None => read_alone(&engine, &notes, ask.offset, ask.len).await,
                 };
-                let _ = ask.waiter.send(answer);
+                let _ = ask.waiter.answer.send(answer);
             }
         }
     }
 }
 
-fn alone(bytes: Bytes) -> Brought {
-    Brought {
+/// A read that waits for no other.
+async fn read_alone(
+    engine: &Engine,
+    notes: &Notes,
+    offset: u64,
+    len: usize,
+) -> Result<Brought, IoFault> {
+    let asked = notes.events.now_if_wanted();
+    let bytes = engine.read(offset, len).await?;
+    if let Some(asked) = asked {
+        notes.read(asked, asked, bytes.len(), 1);
+    }
+    Ok(Brought {
         bytes,
         is_part: false,
-    }
+    })
 }
 
 /// Is the disk slow?

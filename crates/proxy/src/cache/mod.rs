@@ -11,3 +11,4 @@ pub mod object;
 pub mod opening;
 pub mod predicate;
 pub mod preloaded;
+pub mod written;

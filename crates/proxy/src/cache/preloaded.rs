@@ -2,14 +2,14 @@
 
 use store::Sequence;
 
-use crate::cache::{disk::SwapIn, object::Object};
+use crate::{cache::object::Object, record::facts::SwapIn};
 
 /// An object that was read.
 pub struct Preloaded {
     /// The object, verified.
     pub object: Object,
     /// What reading it took.
-    pub swap_in: SwapIn,
+    pub swap_in: Option<SwapIn>,
     /// The invalidation sequence before it was looked up.
     pub began: Sequence,
 }

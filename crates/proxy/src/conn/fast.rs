@@ -19,7 +19,7 @@ use profile::{Class, Flags, Protocol, StageName, access::Asking};
 use store::{KeyHash, Lookup, ReadGuard, Sequence};
 
 use crate::{
-    cache::disk::{SwapIn, Unread},
+    cache::disk::Unread,
     cache::object::Object,
     cache::preloaded::Preloaded,
     conn::socket::Conn,
@@ -163,7 +163,7 @@ pub fn answer(
         return Fast::NotHere;
     }
     let mut stages = Stages::default();
-    if let (true, Some(accepted)) = (worker.journals, accepted) {
+    if let (true, Some(accepted)) = (worker.journals(), accepted) {
         stages.set(StageName::ClientConnect, accepted, accepted, began, began);
     }
     let hit = Hit {
@@ -286,7 +286,7 @@ impl Hit<'_> {
         if sent.is_none() {
             metrics::add(&worker.counters.client_aborts, 1);
             facts.flag(Flags::CLIENT_ABORTED);
-        } else if worker.journals {
+        } else if worker.journals() {
             stages.set(StageName::ProxyReply, began, started, ended, ended);
         }
         worker.finish(&Finished {
@@ -329,16 +329,16 @@ pub async fn from_disk(
         route,
         sequence,
     } = *on_disk;
-    let (start, shared) = (Instant::now(), &worker.shared);
+    let shared = &worker.shared;
     let loaded = match &worker.disk {
         Some(disk) => disk.finish_load(guard, hash, &key).await,
         None => Err(Unread::Absent),
     };
     let read = Instant::now();
-    let object = match loaded {
+    let (object, swap_in) = match loaded {
         Ok(loaded) => {
             shared.take_along(loaded.beside, sequence);
-            loaded.object
+            (loaded.object, loaded.swap_in)
         }
         Err(unread) => {
             match unread {
@@ -356,18 +356,15 @@ pub async fn from_disk(
     {
         incoming.loaded = Some(Box::new(Preloaded {
             object,
-            swap_in: SwapIn { start, end: read },
+            swap_in,
             began: sequence,
         }));
         return Err(Box::new(incoming));
     }
     let (seen, mut stages) = (incoming.began, Stages::default());
     let began = incoming.accepted.unwrap_or(seen);
-    if worker.journals {
-        if let Some(accepted) = incoming.accepted {
-            stages.set(StageName::ClientConnect, began, accepted, seen, seen);
-        }
-        stages.set(StageName::SwapIn, began, start, read, read);
+    if let (true, Some(accepted)) = (worker.journals(), incoming.accepted) {
+        stages.set(StageName::ClientConnect, began, accepted, seen, seen);
     }
     let kept;
     let asking = match worker.logs_access {
@@ -381,7 +378,10 @@ pub async fn from_disk(
         },
     };
     let is_first = incoming.accepted.is_some();
-    let facts = Facts::of_hit(is_first, hash.0, object.stored_bytes());
+    let mut facts = Facts::of_hit(is_first, hash.0, object.stored_bytes());
+    if let Some(swap_in) = swap_in {
+        facts.swapped_in(&mut stages, began, swap_in);
+    }
     let hit = Hit {
         object: &object,
         now,

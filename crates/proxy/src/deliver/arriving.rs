@@ -6,7 +6,7 @@ use crate::clock::Instant;
 
 use fields::Fields;
 use httpcache::{ByteRange, Span as Part};
-use profile::Class;
+use profile::{Class, Flags};
 
 use crate::{
     cache::holding::Holding,
@@ -44,6 +44,9 @@ pub async fn response(
     }
     let started = Instant::now();
     let is_shared = class == Class::Collapsed;
+    if !is_shared && response.not_stored.is_some() {
+        ex.record.facts.flag(Flags::NOT_KEPT);
+    }
     let part = part_of(&wanted.request, ex, response);
     let (mut head, length, range) = match part {
         Some((Some(part), total)) => {

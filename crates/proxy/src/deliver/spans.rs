@@ -31,7 +31,6 @@ use std::{ops::Range, pin::pin, rc::Rc, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fields::Fields;
 use httpcache::RequestDirectives;
-use profile::StageName;
 
 use crate::{
     cache::disk::Waits,
@@ -233,13 +232,18 @@ impl Source<'_> {
             Source::Memory(body) => {
                 Got::Piece(body.slice(range.start as usize..range.end as usize))
             }
-            Source::Disk(object) => next_of_object(ex.worker, object, holding, range, {
-                Waits::for_answer(ex.reply.sent().bytes > 0)
-            })
-            .await
-            .unwrap_or(Got::Missing),
+            Source::Disk(object) => {
+                (next_of_object(ex, object, holding, range).await).unwrap_or(Got::Missing)
+            }
             Source::Flight(reader) => next_of_flight(ex, reader, holding, range).await,
-            Source::Origin(from) => from.next(ex.worker, range).await,
+            Source::Origin(from) => {
+                let got = from.next(ex.worker, range).await;
+                let filling = from.filling.as_ref();
+                if let Some(out) = filling.and_then(Filling::swap_out) {
+                    ex.record.swapped_out(out);
+                }
+                got
+            }
         }
     }
 
@@ -262,12 +266,13 @@ impl Source<'_> {
 
 /// The next fragment of a stored object.
 async fn next_of_object(
-    worker: &Worker,
+    ex: &mut Exchange<'_>,
     object: &Object,
     holding: &mut Holding,
     range: Range<u64>,
-    waits: Waits,
 ) -> Option<Got> {
+    let worker = ex.worker;
+    let waits = Waits::for_answer(ex.reply.sent().bytes > 0);
     let (disk, large) = (worker.disk.as_ref()?, object.large.as_ref()?);
     let store = worker.shared.store.of(object.primary);
     let size = u64::from(store.fragment_bytes());
@@ -275,7 +280,7 @@ async fn next_of_object(
     let (primary, key) = (object.primary, &object.key);
     let piece = disk.load_fragment(primary, key, large.fetch_id, number, waits);
     let expected = size.min(object.body_bytes() - u64::from(number) * size);
-    let Some(piece) = piece.await.filter(|p| p.len() as u64 == expected) else {
+    let Some(loaded) = piece.await.filter(|it| it.body.len() as u64 == expected) else {
         holding.read(Some(disk), number);
         // If it is there all the same, its device was too slow, and may give it another time.
         let is_late = disk.has_fragment(primary, key, large.fetch_id, number);
@@ -285,6 +290,10 @@ async fn next_of_object(
         }
         return None;
     };
+    if let Some(swap_in) = loaded.swap_in {
+        ex.record.swapped_in(swap_in);
+    }
+    let piece = loaded.body;
     let skip = (range.start % size) as usize;
     let len = (piece.len() - skip).min((range.end - range.start) as usize);
     Some(Got::Fragment(piece, number, skip..skip + len))
@@ -312,8 +321,12 @@ async fn next_of_flight(
                 Some(disk) => holding.load_of_fetch(disk, fetch, number).await,
                 None => None,
             };
-            match found.filter(|found| found.len() > skip) {
+            match found.filter(|found| found.body.len() > skip) {
                 Some(found) => {
+                    if let Some(swap_in) = found.swap_in {
+                        ex.record.swapped_in(swap_in);
+                    }
+                    let found = found.body;
                     let end = found.len().min(skip.saturating_add(left));
                     Got::Fragment(found, number, skip..end)
                 }
@@ -330,8 +343,8 @@ async fn next_of_flight(
         Next::End(trailers) => {
             let shares = ex.record.shares();
             ex.record.waits_no_more(reader.flight.last_byte());
-            if let Some((start, end)) = reader.flight.swap_out().filter(|_| !shares) {
-                ex.record.stage(StageName::SwapOut, start, end, end);
+            if let Some(out) = reader.flight.swap_out().filter(|_| !shares) {
+                ex.record.swapped_out(out);
             }
             Got::End(trailers)
         }

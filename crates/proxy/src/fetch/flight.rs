@@ -42,6 +42,7 @@ use crate::{
     cache::object::Object,
     fetch::response::{FetchError, Response},
     origin::outcome::INTERIM_MAX,
+    record::facts::SwapOut,
 };
 
 /// Tables of flights; a power of two.
@@ -160,7 +161,7 @@ struct State {
     keep_all: bool,
     finished: Option<Result<Option<Arc<Fields>>, Broken>>,
     /// When the complete body was handed to the store: begin and end.
-    swap_out: Option<(Instant, Instant)>,
+    swap_out: Option<SwapOut>,
     /// When the last byte of the body came.
     last_byte: Option<Instant>,
     readers: Vec<Option<Reader>>,
@@ -297,13 +298,13 @@ impl Flight {
         state.wake_readers();
     }
 
-    /// Notes when the complete body was handed to the store.
-    pub fn note_swap_out(&self, began: Instant, ended: Instant) {
-        self.lock().swap_out = Some((began, ended));
+    /// Notes what was given to the store so far.
+    pub fn note_swap_out(&self, out: SwapOut) {
+        self.lock().swap_out = Some(out);
     }
 
-    /// When the complete body was handed to the store, if it was.
-    pub fn swap_out(&self) -> Option<(Instant, Instant)> {
+    /// What was given to the store so far, if anything was.
+    pub fn swap_out(&self) -> Option<SwapOut> {
         self.lock().swap_out
     }
 

@@ -14,10 +14,13 @@ use fields::Fields;
 use httpcache::VaryList;
 use store::{Fragment, KeyHash, Marker, Sequence};
 
+use crate::clock::Instant;
 use crate::{
+    cache::disk::DiskIo,
     cache::object::{self, Large, Object},
     fetch::flight::{Flight, Keeping},
     fetch::response::{FetchRequest, Response},
+    record::facts::{Handed, SwapOut},
     request::key::{name_of_key, variant_key},
     state::Worker,
 };
@@ -45,6 +48,8 @@ pub struct Kept {
     fragment_bytes: u64,
     object_bytes_max: u64,
     to_disk: bool,
+    /// What was given to the store so far.
+    swap_out: Option<SwapOut>,
 }
 
 /// The key to store under.
@@ -118,6 +123,12 @@ impl Storing {
         let Some(place) = place else {
             return Err("vary");
         };
+        if let (Some(disk), false) = (&worker.disk, to_disk) {
+            // It may still be kept in memory.
+            let number = disk.number_of_store(place.primary);
+            let refused = SwapOut::after(None, Instant::now(), number, Handed::Refused);
+            flight.note_swap_out(refused);
+        }
         Ok(Storing::Whole(Kept {
             place,
             head: response.head.clone(),
@@ -132,6 +143,7 @@ impl Storing {
             fragment_bytes,
             object_bytes_max,
             to_disk,
+            swap_out: None,
         }))
     }
 
@@ -287,13 +299,23 @@ impl Kept {
         }
     }
 
-    fn publish_whole(self, worker: &Rc<Worker>, flight: &Flight) {
+    /// Notes a record that was given to the store at `start`.
+    fn handed(&mut self, disk: &DiskIo, flight: &Flight, start: Instant, handed: Handed) {
+        let store = disk.number_of_store(self.place.primary);
+        let out = SwapOut::after(self.swap_out, start, store, handed);
+        self.swap_out = Some(out);
+        flight.note_swap_out(out);
+    }
+
+    fn publish_whole(mut self, worker: &Rc<Worker>, flight: &Flight) {
         let shared = &worker.shared;
         let mut object = self.object(self.bytes, Bytes::new(), None);
         match &worker.disk {
             Some(disk) if self.to_disk => {
+                let start = Instant::now();
                 let pieces: Vec<&[u8]> = self.pieces.iter().map(|p| &p[..]).collect();
-                disk.store_object(&object, &pieces, flight.began);
+                let handed = disk.store_object(&object, &pieces, flight.began);
+                self.handed(disk, flight, start, handed);
                 shared.take_back_hidden(&object);
             }
             Some(disk) => disk.forget(&object),
@@ -322,7 +344,7 @@ impl Kept {
             .insert(object, |object| shared.may_publish(object, flight.began));
     }
 
-    fn publish_large(self, worker: &Rc<Worker>, flight: &Flight, cut: &Cut) {
+    fn publish_large(mut self, worker: &Rc<Worker>, flight: &Flight, cut: &Cut) {
         if cut.is_overtaken(flight) {
             return;
         }
@@ -333,7 +355,9 @@ impl Kept {
         };
         let object = self.object(cut.stored, Bytes::new(), Some(large));
         if let Some(disk) = &worker.disk {
-            disk.store_object(&object, &[], flight.began);
+            let start = Instant::now();
+            let handed = disk.store_object(&object, &[], flight.began);
+            self.handed(disk, flight, start, handed);
             worker.shared.take_back_hidden(&object);
         }
         worker.shared.memory.remove(object.hash);
@@ -350,6 +374,7 @@ impl Cut {
         let Some(disk) = &worker.disk else {
             return false;
         };
+        let start = Instant::now();
         let Place { key, primary, .. } = &kept.place;
         let pieces: Vec<&[u8]> = kept.pieces.iter().map(|p| &p[..]).collect();
         let put = |began| {
@@ -359,8 +384,8 @@ impl Cut {
             };
             disk.store_fragment(key, *primary, fragment, &pieces, began)
         };
-        let mut stored = put(self.began);
-        if !stored && flight.readers() > 1 {
+        let mut handed = put(self.began);
+        if !handed.is_stored() && flight.readers() > 1 {
             // These readers joined before the purge, and one of them may lag. No head will lead other requests to these
             // fragments.
             let store = &worker.shared.store;
@@ -368,16 +393,18 @@ impl Cut {
                 || store.predicates_since(*primary, self.began);
             if is_purged {
                 let began = store.sequence(*primary);
-                stored = put(began);
+                handed = put(began);
                 self.began = began;
                 flight.store_for_readers();
             }
         }
+        let stored = handed.is_stored();
         if stored {
             self.number += 1;
             self.stored += kept.bytes;
             flight.note_stored(self.stored, &kept.place.key, self.fetch_id);
         }
+        kept.handed(disk, flight, start, handed);
         stored
     }
 }

@@ -240,12 +240,10 @@ impl Fetch {
         flight.note_last_byte(self.fetch_request.trip.last_byte());
         // Published before the flight leaves the table: a request that comes later finds the object.
         if moved.is_ok() && !matches!(storing, Storing::No) {
-            let began = Instant::now();
             if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.disk) {
                 disk.room_for_object(flight.primary, bytes).await;
             }
             storing.complete(worker, flight, length);
-            flight.note_swap_out(began, Instant::now());
         }
         worker.shared.flights.remove(flight);
         flight.finish(moved.map(|()| body.take_trailers().map(Arc::new)));

@@ -17,11 +17,13 @@ use std::rc::Rc;
 use bytes::Bytes;
 use store::{Fragment, Sequence};
 
+use crate::clock::Instant;
 use crate::{
     cache::object::{Large, Object},
     fetch::flight::Held,
     origin::upstream::Body,
     range::fill_lock::FillLock,
+    record::facts::SwapOut,
     state::Worker,
 };
 
@@ -43,6 +45,7 @@ pub struct Filling {
     /// Other requests wait for the first fragment.
     fill_lock: Option<FillLock>,
     is_over: bool,
+    swap_out: Option<SwapOut>,
 }
 
 impl Filling {
@@ -75,6 +78,7 @@ impl Filling {
             replaces,
             fill_lock: None,
             is_over: false,
+            swap_out: None,
         })
     }
 
@@ -118,6 +122,11 @@ impl Filling {
         usize::try_from(border - self.at).unwrap_or(usize::MAX)
     }
 
+    /// What was given to the store so far, if anything was.
+    pub fn swap_out(&self) -> Option<SwapOut> {
+        self.swap_out
+    }
+
     /// Is a fragment incomplete, so that stopping now would waste it?
     pub fn is_amid(&self) -> bool {
         !self.is_over && self.kept_bytes > 0
@@ -140,9 +149,12 @@ impl Filling {
             fetch_id: id,
             number,
         };
-        let stored =
+        let start = Instant::now();
+        let handed =
             disk.store_fragment(&object.key, object.primary, fragment, &pieces, self.began);
-        self.is_over = !stored;
+        let store = disk.number_of_store(object.primary);
+        self.swap_out = Some(SwapOut::after(self.swap_out, start, store, handed));
+        self.is_over = !handed.is_stored();
     }
 }
 

@@ -535,8 +535,8 @@ impl Parts<'_, '_> {
             body: Bytes::new(),
             large: Some(large),
         };
-        let is_stored = disk.store_object(&object, &[], self.began);
-        let is_stored = is_stored && !shared.take_back_hidden(&object);
+        let handed = disk.store_object(&object, &[], self.began);
+        let is_stored = handed.is_stored() && !shared.take_back_hidden(&object);
         shared.memory.remove(object.hash);
         Ok(Some(object).filter(|_| is_stored))
     }

@@ -53,9 +53,108 @@ impl Facts {
         }
     }
 
+    /// Notes reads of the device. Those of one request are one stage, from the first to the last.
+    pub fn swapped_in(&mut self, stages: &mut Stages, began: Instant, read: SwapIn) {
+        self.device_reads = self.device_reads.saturating_add(read.reads);
+        self.store = read.store;
+        let is_new = stages.0[StageName::SwapIn as usize].is_none();
+        match is_new {
+            true => stages.set(StageName::SwapIn, began, read.start, read.first, read.end),
+            false => stages.extend(StageName::SwapIn, began, read.end),
+        }
+    }
+
+    /// Notes what became of what was given to the store: as noted last, since later calls tell more.
+    pub fn swapped_out(&mut self, stages: &mut Stages, began: Instant, out: SwapOut) {
+        if !out.is_kept {
+            self.flag(Flags::NOT_KEPT);
+            stages.0[StageName::SwapOut as usize] = None;
+            return;
+        }
+        (self.store, self.cluster) = (out.store, out.cluster);
+        stages.set(StageName::SwapOut, began, out.start, out.first, out.end);
+    }
+
     /// Sets a flag.
     pub fn flag(&mut self, flag: Flags) {
         self.flags |= flag;
+    }
+}
+
+/// Reads of the device for a request.
+#[derive(Clone, Copy, Debug)]
+pub struct SwapIn {
+    /// When the first was asked for, or began to wait for its turn.
+    pub start: Instant,
+    /// When the first was there.
+    pub first: Instant,
+    /// When the last was there.
+    pub end: Instant,
+    /// How many reads of the device.
+    pub reads: u8,
+    /// The number of the store in the set.
+    pub store: u8,
+}
+
+/// An object, or parts of one, given to the store: into memory, to be written a little later. See [`profile::Record::cluster`].
+#[derive(Clone, Copy, Debug)]
+pub struct SwapOut {
+    /// When its first bytes were given.
+    pub start: Instant,
+    /// When the store had the first record of it.
+    pub first: Instant,
+    /// When the store had the last.
+    pub end: Instant,
+    /// The write that holds the last; 0 when that is not known.
+    pub cluster: u64,
+    /// The number of the store in the set.
+    pub store: u8,
+    /// False: the store has refused it.
+    pub is_kept: bool,
+}
+
+impl SwapOut {
+    /// After one more record, which was given at `start`.
+    #[must_use]
+    pub fn after(earlier: Option<SwapOut>, start: Instant, store: u8, handed: Handed) -> SwapOut {
+        let end = Instant::now();
+        let first = SwapOut {
+            start,
+            first: end,
+            end,
+            cluster: 0,
+            store,
+            is_kept: true,
+        };
+        let all = earlier.unwrap_or(first);
+        match handed {
+            Handed::Stored(cluster) => SwapOut {
+                end,
+                cluster,
+                ..all
+            },
+            Handed::Refused => SwapOut {
+                end,
+                is_kept: false,
+                ..all
+            },
+        }
+    }
+}
+
+/// What became of a record that was given to the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Handed {
+    /// It is stored; the number of the write that holds it, 0 while it has no place yet.
+    Stored(u64),
+    /// The store has refused it.
+    Refused,
+}
+
+impl Handed {
+    /// Is it stored?
+    pub fn is_stored(self) -> bool {
+        self != Handed::Refused
     }
 }
 
@@ -82,9 +181,66 @@ impl Stages {
             total_us: since_start(end),
         });
     }
+
+    /// A stage that was noted before goes on until `end`.
+    pub fn extend(&mut self, name: StageName, began: Instant, end: Instant) {
+        if let Some(stage) = &mut self.0[name as usize] {
+            let total_us = us_between(began, end).saturating_sub(stage.start_us);
+            stage.total_us = stage.total_us.max(total_us);
+        }
+    }
 }
 
 /// Microseconds from one moment to another, 0 when they are the other way round.
 pub fn us_between(from: Instant, to: Instant) -> u32 {
     u32::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn reads_of_one_request_are_one_stage() {
+        let began = Instant::now();
+        let at = |us| began + Duration::from_micros(us);
+        let read = |start, end| SwapIn {
+            start: at(start),
+            first: at(end),
+            end: at(end),
+            reads: 1,
+            store: 3,
+        };
+        let (mut facts, mut stages) = (Facts::default(), Stages::default());
+        facts.swapped_in(&mut stages, began, read(10, 25));
+        facts.swapped_in(&mut stages, began, read(40, 90));
+        let stage = Stage {
+            start_us: 10,
+            first_us: 15,
+            total_us: 80,
+        };
+        assert_eq!(stages.0[StageName::SwapIn as usize], Some(stage));
+        assert_eq!((facts.device_reads, facts.store), (2, 3));
+        for _ in 0..300 {
+            facts.swapped_in(&mut stages, began, read(40, 90));
+        }
+        assert_eq!(facts.device_reads, u8::MAX);
+    }
+
+    #[test]
+    fn what_the_store_refuses_in_the_end_was_not_given_to_it() {
+        let began = Instant::now();
+        let (mut facts, mut stages) = (Facts::default(), Stages::default());
+        let first = SwapOut::after(None, began, 1, Handed::Stored(7));
+        let second = SwapOut::after(Some(first), Instant::now(), 1, Handed::Stored(8));
+        assert_eq!((second.start, second.first), (first.start, first.first));
+        facts.swapped_out(&mut stages, began, second);
+        assert_eq!((facts.cluster, facts.store), (8, 1));
+        assert!(stages.0[StageName::SwapOut as usize].is_some());
+        let refused = SwapOut::after(Some(second), Instant::now(), 1, Handed::Refused);
+        facts.swapped_out(&mut stages, began, refused);
+        assert!(stages.0[StageName::SwapOut as usize].is_none());
+        assert!(facts.flags.contains(Flags::NOT_KEPT));
+    }
 }

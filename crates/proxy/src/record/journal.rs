@@ -3,7 +3,7 @@
 //! A worker appends binary entries to its own buffer and hands the buffer over when it is large or a second old. The
 //! journal thread turns entries into lines and writes both files. The queue between them is bounded: if the disk does
 //! not keep up, records are dropped and counted, and requests never wait for a log. The same thread counts the most
-//! requested hosts and URLs (`top`), if wanted.
+//! requested hosts and URLs (`top`), if wanted, and gives the profile to those who listen (`live`).
 
 use crate::clock::Instant;
 use std::{
@@ -20,13 +20,16 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use bytes::Bytes;
 use profile::{
-    Record,
+    Event, Record,
     access::{self, Entry},
 };
+use tokio::sync::mpsc;
 
 use crate::{
     plan::{AccessFormat, AccessLog, LogTarget, Logs},
+    record::live::{Listeners, Lost, Wants},
     record::top::Top,
 };
 
@@ -40,6 +43,12 @@ enum Message {
     Access(Vec<u8>, u64),
     /// Records, and how many.
     Profile(Vec<u8>, u64),
+    /// The events of a second, how many, and what was lost so far.
+    Second(Vec<u8>, u64, Lost),
+    /// What comes first in every file, and for every listener.
+    OpenWith(Vec<u8>),
+    /// One more listener.
+    Listen(mpsc::Sender<Bytes>),
     Reopen,
     Stop,
 }
@@ -49,28 +58,30 @@ pub struct Journal {
     sender: Option<SyncSender<Message>>,
     thread: Option<JoinHandle<()>>,
     access: bool,
-    profile: bool,
+    wants: Wants,
     /// The most requested hosts and URLs, if they are counted.
     top: Option<Arc<Mutex<Top>>>,
     /// Records that could not be written, until a worker has counted them.
     lost: Arc<AtomicU64>,
 }
 
-/// A worker's end of the journal.
+/// A worker's end of the journal. The default leads nowhere.
+#[derive(Default)]
 pub struct JournalWriter {
     sender: Option<SyncSender<Message>>,
     access: Option<Vec<u8>>,
-    profile: Option<Vec<u8>>,
+    profile: Vec<u8>,
+    wants: Wants,
     access_entries: u64,
     profile_entries: u64,
     lost: Arc<AtomicU64>,
 }
 
 impl Journal {
-    /// Opens the files and starts the thread, unless there is nothing to write.
+    /// Opens the files and starts the thread, unless there is nothing to write and nobody can listen.
     ///
-    /// `keys_id` tells which secret the profile's keys are hashed with.
-    pub fn open(logs: &Logs, keys_id: u32) -> io::Result<Journal> {
+    /// `keys_id` tells which secret the profile's keys are hashed with; `may_listen`, whether somebody may come who listens.
+    pub fn open(logs: &Logs, keys_id: u32, may_listen: bool) -> io::Result<Journal> {
         let access = logs.access.as_ref().map(AccessFile::open).transpose()?;
         let profile = logs.profile.as_deref();
         let profile = profile
@@ -78,13 +89,14 @@ impl Journal {
             .transpose()?;
         let top = (logs.top).then(|| Arc::new(Mutex::new(Top::new(Instant::now()))));
         // `top` counts the same entries.
-        let (has_access, has_profile) = (access.is_some() || top.is_some(), profile.is_some());
-        if !has_access && !has_profile {
+        let has_access = access.is_some() || top.is_some();
+        let wants = Wants::new(profile.is_some());
+        if !has_access && profile.is_none() && !may_listen {
             return Ok(Journal {
                 sender: None,
                 thread: None,
                 access: false,
-                profile: false,
+                wants,
                 top: None,
                 lost: Arc::default(),
             });
@@ -93,13 +105,19 @@ impl Journal {
         let lost = Arc::<AtomicU64>::default();
         let thread = thread::Builder::new().name("journal".into()).spawn({
             let (lost, top) = (Arc::clone(&lost), top.clone());
+            let profile = ProfileEnds {
+                file: profile,
+                listeners: Listeners::default(),
+                keys_id,
+                opening: Vec::new(),
+            };
             move || run(&receiver, access, profile, top.as_deref(), &lost)
         })?;
         Ok(Journal {
             sender: Some(sender),
             thread: Some(thread),
             access: has_access,
-            profile: has_profile,
+            wants,
             top,
             lost,
         })
@@ -110,9 +128,9 @@ impl Journal {
         self.top.clone()
     }
 
-    /// Does anything need a request's record?
-    pub fn is_wanted(&self) -> bool {
-        self.sender.is_some()
+    /// Whether a profile is wanted, now and later.
+    pub fn wants(&self) -> Wants {
+        self.wants.clone()
     }
 
     /// A worker's end.
@@ -120,7 +138,8 @@ impl Journal {
         JournalWriter {
             sender: self.sender.clone(),
             access: self.access.then(Vec::new),
-            profile: self.profile.then(Vec::new),
+            profile: Vec::new(),
+            wants: self.wants.clone(),
             access_entries: 0,
             profile_entries: 0,
             lost: Arc::clone(&self.lost),
@@ -166,14 +185,7 @@ impl JournalWriter {
     /// Notes a finished request. Returns how many records were lost because the queue was full.
     #[inline]
     pub fn note(&mut self, entry: &Entry<'_>) -> u64 {
-        let mut lost = 0;
-        if let Some(buffer) = &mut self.profile {
-            entry.record.encode(buffer);
-            self.profile_entries += 1;
-            if buffer.len() >= BATCH_BYTES {
-                lost += self.hand_over_profile();
-            }
-        }
+        let mut lost = self.note_record(&entry.record);
         if let Some(buffer) = &mut self.access {
             entry.encode(buffer);
             self.access_entries += 1;
@@ -187,14 +199,51 @@ impl JournalWriter {
     /// Notes a finished request in the profile alone.
     #[inline]
     pub fn note_record(&mut self, record: &Record) -> u64 {
-        if let Some(buffer) = &mut self.profile {
-            record.encode(buffer);
-            self.profile_entries += 1;
-            if buffer.len() >= BATCH_BYTES {
-                return self.hand_over_profile();
-            }
+        if !self.wants.profile() {
+            return 0;
         }
-        0
+        record.encode(&mut self.profile);
+        self.profile_entries += 1;
+        match self.profile.len() >= BATCH_BYTES {
+            true => self.hand_over_profile(),
+            false => 0,
+        }
+    }
+
+    /// Notes an event. If it is lost, a worker will count it.
+    pub fn note_event(&mut self, event: &Event) {
+        event.encode(&mut self.profile);
+        self.profile_entries += 1;
+        if self.profile.len() >= BATCH_BYTES {
+            self.hand_over_events();
+        }
+    }
+
+    /// Hands over the events noted so far, at the end of a second.
+    pub fn end_second(&mut self, lost: Lost) {
+        let entries = mem::take(&mut self.profile_entries);
+        let events = mem::take(&mut self.profile);
+        let unsent = self.send(Message::Second(events, entries, lost), entries);
+        self.lost.fetch_add(unsent, Ordering::Relaxed);
+    }
+
+    /// Hands over the events noted so far.
+    pub fn hand_over_events(&mut self) {
+        let unsent = self.hand_over_profile();
+        self.lost.fetch_add(unsent, Ordering::Relaxed);
+    }
+
+    /// From now on every file, and every listener, gets this first. It is lost if the queue is full, which at a start it is not.
+    pub fn open_with(&self, opening: Vec<u8>) {
+        self.send(Message::OpenWith(opening), 0);
+    }
+
+    /// False: there is no journal, or it is too busy to take one more.
+    pub fn let_listen(&self, queue: mpsc::Sender<Bytes>) -> bool {
+        match &self.sender {
+            Some(sender) => sender.try_send(Message::Listen(queue)).is_ok(),
+            None => false,
+        }
     }
 
     /// Hands the buffer over, once a second and at the end. Returns how many records were lost.
@@ -216,13 +265,11 @@ impl JournalWriter {
 
     fn hand_over_profile(&mut self) -> u64 {
         let entries = mem::take(&mut self.profile_entries);
-        match &mut self.profile {
-            Some(buffer) if !buffer.is_empty() => {
-                let full = mem::replace(buffer, Vec::with_capacity(BATCH_BYTES + 4096));
-                self.send(Message::Profile(full, entries), entries)
-            }
-            _ => 0,
+        if self.profile.is_empty() {
+            return 0;
         }
+        let full = mem::replace(&mut self.profile, Vec::with_capacity(BATCH_BYTES + 4096));
+        self.send(Message::Profile(full, entries), entries)
     }
 
     fn send(&self, message: Message, entries: u64) -> u64 {
@@ -233,10 +280,61 @@ impl JournalWriter {
     }
 }
 
+/// Where the profile goes.
+struct ProfileEnds {
+    file: Option<ProfileFile>,
+    listeners: Listeners,
+    keys_id: u32,
+    /// What comes first in a file that is opened, and for a listener.
+    opening: Vec<u8>,
+}
+
+impl ProfileEnds {
+    fn write(&mut self, batch: &[u8]) -> io::Result<()> {
+        match &mut self.file {
+            Some(file) => file.write(batch),
+            None => Ok(()),
+        }
+    }
+
+    fn batch(&mut self, batch: Vec<u8>, entries: u64) -> io::Result<()> {
+        let written = self.write(&batch);
+        self.listeners.give(&batch.into(), entries);
+        written
+    }
+
+    fn second(&mut self, mut events: Vec<u8>, entries: u64, lost: Lost) -> io::Result<()> {
+        self.listeners.give_second(&events, entries, lost);
+        lost.encode(&mut events);
+        self.write(&events)
+    }
+
+    fn open_with(&mut self, opening: Vec<u8>) -> io::Result<()> {
+        let written = self.write(&opening);
+        self.opening = opening;
+        written
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        file.reopen()?;
+        file.write(&self.opening)
+    }
+
+    fn listen(&mut self, queue: mpsc::Sender<Bytes>) {
+        let mut first = Vec::new();
+        profile::write_file_header(self.keys_id, &mut first);
+        first.extend_from_slice(&self.opening);
+        self.listeners.add(queue, first.into());
+    }
+}
+
 fn run(
     receiver: &Receiver<Message>,
     mut access: Option<AccessFile>,
-    mut profile: Option<ProfileFile>,
+    mut profile: ProfileEnds,
     top: Option<&Mutex<Top>>,
     lost: &AtomicU64,
 ) {
@@ -252,13 +350,24 @@ fn run(
                 (&mut of_access, written, entries)
             }
             Message::Profile(batch, entries) => {
-                let written = profile.as_mut().map_or(Ok(()), |f| f.write(&batch));
+                let written = profile.batch(batch, entries);
                 (&mut of_profile, written, entries)
+            }
+            Message::Second(events, entries, lost) => {
+                let written = profile.second(events, entries, lost);
+                (&mut of_profile, written, entries)
+            }
+            Message::OpenWith(opening) => (&mut of_profile, profile.open_with(opening), 0),
+            Message::Listen(queue) => {
+                profile.listen(queue);
+                continue;
             }
             Message::Reopen => {
                 let access = access.as_mut().map_or(Ok(()), AccessFile::reopen);
-                let profile = profile.as_mut().map_or(Ok(()), ProfileFile::reopen);
-                for error in [access, profile].into_iter().filter_map(Result::err) {
+                for error in [access, profile.reopen()]
+                    .into_iter()
+                    .filter_map(Result::err)
+                {
                     tracing::error!(%error, "cannot open the log anew; what was open is written on");
                 }
                 continue;
@@ -426,107 +535,5 @@ impl ProfileFile {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A file on which every write fails, as on a full disk.
-    fn full() -> File {
-        OpenOptions::new().write(true).open("/dev/full").unwrap()
-    }
-
-    fn record(began_unix_us: u64) -> Vec<u8> {
-        let mut out = Vec::new();
-        Record::begun(began_unix_us).encode(&mut out);
-        out
-    }
-
-    #[test]
-    fn behind_a_torn_profile_record_the_next_are_found() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("profile");
-        let mut file = ProfileFile::open(&path, 7).unwrap();
-        file.write(&record(1)).unwrap();
-        // Half of one went out before the disk was full.
-        file.out.write_all(&record(2)[..3]).unwrap();
-        let there = mem::replace(&mut file.out, full());
-        let error = file.write(&record(3)).unwrap_err();
-        assert!(error.to_string().contains("profile: "), "{error}");
-        file.out = there;
-        file.write(&record(4)).unwrap();
-        file.write(&record(5)).unwrap();
-        let bytes = std::fs::read(&path).unwrap();
-        let found = profile::Reader::new(&bytes[..]).unwrap();
-        assert_eq!(found.keys_id(), 7);
-        let began: Vec<_> = found
-            .filter_map(|item| item.ok()?.request())
-            .map(|r| r.began_unix_us)
-            .collect();
-        assert_eq!(began, [1, 4, 5]);
-    }
-
-    #[test]
-    fn a_full_disk_is_told_when_it_begins_and_when_it_is_over() {
-        let mut trouble = Trouble::default();
-        let full = || Err(io::Error::from(io::ErrorKind::StorageFull));
-        let told: Vec<String> = [
-            (Ok(()), 1),
-            (full(), 7),
-            (full(), 8),
-            (Ok(()), 1),
-            (Ok(()), 1),
-            (full(), 2),
-        ]
-        .into_iter()
-        .map(|(written, records)| match trouble.after(written, records) {
-            Some(Turn::Begins(_)) => "begins".into(),
-            Some(Turn::Over { lost }) => format!("over, {lost} lost"),
-            None => "-".into(),
-        })
-        .collect();
-        assert_eq!(told, ["-", "begins", "-", "over, 15 lost", "-", "begins"]);
-        assert_eq!(trouble.lost, 2);
-    }
-
-    #[test]
-    fn behind_a_torn_line_another_one_begins_and_what_was_lost_is_counted() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("access");
-        let log = AccessLog {
-            target: LogTarget::File(path.clone()),
-            format: AccessFormat::Squid,
-        };
-        let mut file = AccessFile::open(&log).unwrap();
-        file.out.write_all(b"half a li").unwrap();
-        file.out = Box::new(full());
-        let (sender, receiver) = sync_channel(4);
-        let lost = Arc::<AtomicU64>::default();
-        let mut entry = Vec::new();
-        Entry {
-            record: Record::begun(1),
-            client: [127, 0, 0, 1].into(),
-            listener: b"",
-            asking: access::Asking {
-                method: b"GET",
-                host: b"a.example",
-                target: b"/",
-                ..access::Asking::default()
-            },
-            content_type: b"",
-            peer: b"",
-            origin: b"",
-            cache_status: b"",
-        }
-        .encode(&mut entry);
-        // Refused; then there is room again.
-        sender.send(Message::Access(entry.clone(), 7)).unwrap();
-        sender.send(Message::Reopen).unwrap();
-        sender.send(Message::Access(entry, 1)).unwrap();
-        sender.send(Message::Stop).unwrap();
-        run(&receiver, Some(file), None, None, &lost);
-        assert_eq!(lost.load(Ordering::Relaxed), 7);
-        let text = std::fs::read_to_string(&path).unwrap();
-        let lines: Vec<_> = text.lines().collect();
-        assert_eq!((lines.len(), lines[0]), (2, "half a li"));
-        assert!(lines[1].contains(" GET http://a.example/ "), "{text}");
-    }
-}
+#[path = "journal_tests.rs"]
+mod tests;

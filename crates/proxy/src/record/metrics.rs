@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use profile::Class;
 
+use crate::record::lag::Lag;
+
 /// Latency buckets: four to a power of two, from 1 us to about 67 s.
 pub const BUCKETS: usize = 27 * 4;
 
@@ -21,6 +23,8 @@ macro_rules! counters {
             pub bytes: [AtomicU64; 11],
             /// Latency by class, see [`bucket_of`].
             pub latency: Box<Latency>,
+            /// How late the worker's loop was.
+            pub lag: Lag,
             /// Latencies by class added up, microseconds.
             pub latency_us: [AtomicU64; 11],
             /// Answers by listener, origin and class of status; see `labels`.

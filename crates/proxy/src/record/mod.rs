@@ -1,7 +1,13 @@
 //! Counters, labels, access log and profile.
 
+pub mod events;
 pub mod facts;
 pub mod journal;
+pub mod kernel;
 pub mod labels;
+pub mod lag;
+pub mod live;
+pub mod marks;
 pub mod metrics;
+pub mod seconds;
 pub mod top;

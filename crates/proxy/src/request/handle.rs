@@ -19,7 +19,7 @@ use httpcache::{
     judge,
 };
 use message::Seen;
-use profile::{Class, Flags, StageName};
+use profile::{Class, Flags};
 use store::Sequence;
 
 use crate::{
@@ -202,8 +202,7 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
     };
     if let Some(found) = &found {
         if let Some(swap_in) = found.swap_in {
-            let (start, end) = (swap_in.start, swap_in.end);
-            ex.record.stage(StageName::SwapIn, start, end, end);
+            ex.record.swapped_in(swap_in);
         }
         let now = worker.now_ms();
         let object = found.object();

@@ -13,7 +13,7 @@ use profile::{Class, Flags, StageName};
 
 use crate::{
     origin::trip::Trip,
-    record::facts::{Facts, Stages},
+    record::facts::{Facts, Stages, SwapIn, SwapOut},
     reply::Sent,
     request::asking::Kept,
 };
@@ -92,6 +92,16 @@ impl Notes {
     /// Notes a stage: when it began, when its first byte was there, when it was over.
     pub fn stage(&mut self, name: StageName, start: Instant, first: Instant, end: Instant) {
         self.stages.set(name, self.began, start, first, end);
+    }
+
+    /// Notes reads of the device.
+    pub fn swapped_in(&mut self, read: SwapIn) {
+        self.facts.swapped_in(&mut self.stages, self.began, read);
+    }
+
+    /// Notes what was given to the store.
+    pub fn swapped_out(&mut self, out: SwapOut) {
+        self.facts.swapped_out(&mut self.stages, self.began, out);
     }
 
     /// The server at this host is asked, says the access log.

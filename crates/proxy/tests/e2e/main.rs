@@ -14,6 +14,7 @@
 //! | `purge_port` | PURGE on a listener's own port |
 //! | `access_log` | what is logged of a request |
 //! | `records` | the profile's record of a request: stages, flags, names |
+//! | `events` | the profile: disk stages, device reads and writes, seconds, marks; listening to it |
 //! | `admin` | the admin interface: status, metrics, purges, draining |
 //! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
@@ -46,6 +47,7 @@ mod cache;
 mod details;
 mod disk;
 mod downloads;
+mod events;
 mod forged;
 mod forward;
 mod framing;

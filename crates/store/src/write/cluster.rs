@@ -15,9 +15,16 @@ use bytes::{Bytes, BytesMut};
 use extent::{Chunk, Chunks, Extent};
 use std::sync::Arc;
 
-/// Identifies a write until it is reported done.
+/// Identifies a write from the moment its cluster is opened. Never used twice by a store that is open.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct WriteId(pub(crate) u64);
+
+impl WriteId {
+    /// As a number. A cluster that was opened and closed empty leaves a gap.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
 
 /// A device write to carry out. Each must be answered by exactly one [`crate::Store::write_done`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +36,8 @@ pub struct Write {
     pub offset: u64,
     /// The bytes: whole chunks, in memory aligned to 4096 bytes.
     pub data: Bytes,
+    /// The records in it, also those that were replaced or killed since.
+    pub records: u32,
 }
 
 /// The writes that a call caused: usually none or one; several if a locality buffer is emptied or a region is full.
@@ -62,6 +71,8 @@ pub(crate) type Records = Vec<(KeyHash, Chunk)>;
 /// The cluster being filled.
 #[derive(Debug)]
 pub(crate) struct OpenCluster {
+    /// Of the write that it will be: drawn here, so that an insert knows which write holds its record.
+    id: WriteId,
     buffer: BytesMut,
     run: Extent,
     used: Chunks,
@@ -70,14 +81,19 @@ pub(crate) struct OpenCluster {
 }
 
 impl OpenCluster {
-    pub(crate) fn new(buffer: BytesMut, run: Extent, now_ms: u64) -> Self {
+    pub(crate) fn new(id: WriteId, buffer: BytesMut, run: Extent, now_ms: u64) -> Self {
         Self {
+            id,
             buffer,
             run,
             used: Chunks(0),
             records: Records::new(),
             opened_ms: now_ms,
         }
+    }
+
+    pub(crate) fn id(&self) -> WriteId {
+        self.id
     }
 
     /// Chunks left in the run.

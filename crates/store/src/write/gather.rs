@@ -25,7 +25,7 @@ use crate::shard::Shard;
 use crate::store::Store;
 use crate::write::cluster::Writes;
 use crate::write::locality::Gathered;
-use crate::write::writer::{Incoming, Outcome, Writer};
+use crate::write::writer::{Incoming, Outcome, Placement, Writer};
 use bytes::{Bytes, BytesMut};
 use extent::{Chunk, Chunks, Extent};
 use std::sync::MutexGuard;
@@ -78,21 +78,19 @@ impl Store {
     }
 
     /// Puts a record into its server's buffer.
-    pub(crate) fn insert_gathered(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Outcome {
+    pub(crate) fn insert_gathered(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Placement {
         let record = incoming.record;
         let (bytes, header) = self.without_place(record, &incoming);
         let mut guard = self.writer();
         let writer = &mut *guard;
         if self.is_closed_to_inserts() {
-            return Outcome::Paused;
+            return Err(Outcome::Paused);
         }
         if self.is_behind() {
-            return Outcome::Behind;
+            return Err(Outcome::Behind);
         }
         while let Some(at) = writer.buffers.in_the_way(record.server, bytes.len()) {
-            if let Err(why_not) = self.empty_buffer(writer, at, incoming.now_ms, false, writes) {
-                return why_not;
-            }
+            self.empty_buffer(writer, at, incoming.now_ms, false, writes)?;
         }
         let gathered = Gathered {
             hash: record.hash,
@@ -108,7 +106,7 @@ impl Store {
         };
         {
             let Some(mut shard) = self.admitting_shard(incoming) else {
-                return Outcome::Invalidated;
+                return Err(Outcome::Invalidated);
             };
             let (replaced, freed) = shard.kill(record.hash);
             self.queue_freed(freed);
@@ -125,7 +123,7 @@ impl Store {
             let _ = self.empty_buffer(writer, at, incoming.now_ms, false, writes);
         }
         self.count_gathered(writer);
-        Outcome::Stored
+        Ok(None)
     }
 
     /// The whole record, and a header that verifies but names no place.

@@ -54,9 +54,14 @@ pub enum Outcome {
 pub struct Inserted {
     /// The result for the record.
     pub outcome: Outcome,
+    /// The write that holds the record. `None` if it was not stored, or waits in a locality buffer and has no place yet.
+    pub cluster: Option<WriteId>,
     /// Writes to carry out, whatever the outcome.
     pub writes: Writes,
 }
+
+/// Where a record came to lie: the write that holds it, if it has a place already; or why it was not stored.
+pub(crate) type Placement = Result<Option<WriteId>, Outcome>;
 
 /// The state that only one thread at a time may touch.
 pub(crate) struct Writer {
@@ -79,6 +84,12 @@ impl Writer {
             next_write: 0,
             bytes_since_checkpoint: 0,
         }
+    }
+
+    fn next_write(&mut self) -> WriteId {
+        let id = WriteId(self.next_write);
+        self.next_write += 1;
+        id
     }
 }
 
@@ -112,6 +123,7 @@ impl Store {
         if !self.may_renew_part(renewal.first, parts) {
             return Inserted {
                 outcome: Outcome::Invalidated,
+                cluster: None,
                 writes: Writes::default(),
             };
         }
@@ -134,6 +146,7 @@ impl Store {
         if parts.doubted && parts.fragment.is_none() {
             return Inserted {
                 outcome: Outcome::Invalidated,
+                cluster: None,
                 writes: Writes::default(),
             };
         }
@@ -168,7 +181,11 @@ impl Store {
         now_ms: u64,
     ) -> Inserted {
         let mut writes = Writes::default();
-        let outcome = self.try_insert(record, (copy_of, at_once), now_ms, &mut writes);
+        let inserted = self.try_insert(record, (copy_of, at_once), now_ms, &mut writes);
+        let (outcome, cluster) = match inserted {
+            Ok(cluster) => (Outcome::Stored, cluster),
+            Err(why_not) => (why_not, None),
+        };
         match outcome {
             Outcome::Stored if copy_of.is_some() => {}
             Outcome::Stored => {
@@ -181,7 +198,11 @@ impl Store {
             Outcome::Paused => self.counters.refused_paused.add(1),
             Outcome::Behind => self.counters.refused_behind.add(1),
         }
-        Inserted { outcome, writes }
+        Inserted {
+            outcome,
+            cluster,
+            writes,
+        }
     }
 
     fn try_insert(
@@ -190,25 +211,25 @@ impl Store {
         (copy_of, at_once): (Option<Chunk>, bool),
         now_ms: u64,
         writes: &mut Writes,
-    ) -> Outcome {
+    ) -> Placement {
         let marker = match record.is_variant() {
             true => self.carried(record.primary),
             false => Some(Vec::new()),
         };
         let Some(marker) = marker else {
-            return Outcome::Invalidated;
+            return Err(Outcome::Invalidated);
         };
         let Some(len) = self.chunks_of(record, &marker) else {
-            return Outcome::TooLarge;
+            return Err(Outcome::TooLarge);
         };
         if self.pause.is_on(now_ms) || !self.takes_records() {
-            return Outcome::Paused;
+            return Err(Outcome::Paused);
         }
         // What is in doubt may stay where it is, but not come anew: its predicate is forgotten one day (`prune_predicates`).
         if self.is_invalid(record.primary, record.began, record.key, record.meta)
             || self.is_doubted(record.began, record.key, record.meta)
         {
-            return Outcome::Invalidated;
+            return Err(Outcome::Invalidated);
         }
         let checksum = record.checksum(&marker);
         let incoming = Incoming {
@@ -245,11 +266,11 @@ impl Store {
     }
 
     /// The usual case: after the previous record.
-    fn insert_in_cluster(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Outcome {
+    fn insert_in_cluster(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Placement {
         let mut guard = self.writer();
         let writer = &mut *guard;
         if self.is_closed_to_inserts() {
-            return Outcome::Paused;
+            return Err(Outcome::Paused);
         }
         self.make_room(writer, incoming.len);
         let Incoming {
@@ -258,22 +279,21 @@ impl Store {
             at_once,
             ..
         } = incoming;
-        if let Err(why_not) = self.open_for(writer, len, now_ms, at_once, writes) {
-            return why_not;
-        }
+        self.open_for(writer, len, now_ms, at_once, writes)?;
         let open = writer
             .open
             .as_mut()
             .expect("a cluster with room was found or opened above");
         let extent = open.next(incoming.len);
         if !self.publish(incoming, extent) {
-            return Outcome::Invalidated;
+            return Err(Outcome::Invalidated);
         }
         let place = open.append(incoming.record.hash, extent, self.chunk_bytes());
         incoming.record.write_parts(incoming.marker, place);
         place[..HEADER_BYTES].copy_from_slice(&self.seal(incoming, extent));
+        let id = open.id();
         self.close_if_full(writer, writes);
-        Outcome::Stored
+        Ok(Some(id))
     }
 
     /// Makes sure that there is an open cluster with room for `len` chunks. With `at_once` one is opened even while
@@ -300,7 +320,8 @@ impl Store {
         let Some(run) = self.cut(writer, len, self.limits.cluster_chunks, writes) else {
             return Err(Outcome::NoSpace);
         };
-        writer.open = Some(OpenCluster::new(self.pool.take(), run, now_ms));
+        let id = writer.next_write();
+        writer.open = Some(OpenCluster::new(id, self.pool.take(), run, now_ms));
         Ok(())
     }
 
@@ -312,34 +333,35 @@ impl Store {
     }
 
     /// A record larger than a cluster is a write of its own.
-    fn insert_alone(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Outcome {
+    fn insert_alone(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Placement {
         let mut buffer =
             crate::write::buffer::aligned(incoming.len.0 as usize * self.chunk_bytes());
         incoming.record.write_parts(incoming.marker, &mut buffer);
         let mut guard = self.writer();
         let writer = &mut *guard;
         if self.is_closed_to_inserts() {
-            return Outcome::Paused;
+            return Err(Outcome::Paused);
         }
         self.make_room(writer, incoming.len);
         if !incoming.at_once && self.is_behind() {
-            return Outcome::Behind;
+            return Err(Outcome::Behind);
         }
         if !incoming.at_once && self.keeps_room(writer) {
-            return Outcome::NoSpace;
+            return Err(Outcome::NoSpace);
         }
         let Some(extent) = self.cut(writer, incoming.len, incoming.len.0, writes) else {
-            return Outcome::NoSpace;
+            return Err(Outcome::NoSpace);
         };
         if !self.publish(incoming, extent) {
             writer.space.free(extent);
-            return Outcome::Invalidated;
+            return Err(Outcome::Invalidated);
         }
         buffer[..HEADER_BYTES].copy_from_slice(&self.seal(incoming, extent));
         let records = vec![(incoming.record.hash, extent.first)];
-        let write = self.hand_out(writer, extent, buffer.freeze(), records);
+        let id = writer.next_write();
+        let write = self.hand_out(writer, id, extent, buffer.freeze(), records);
         writes.push(Some(write));
-        Outcome::Stored
+        Ok(Some(id))
     }
 
     /// Puts the record into the index, unless its fill began before an invalidation of its primary key.
@@ -478,8 +500,9 @@ impl Store {
         open.tail()
             .into_iter()
             .for_each(|tail| writer.space.free(tail));
+        let id = open.id();
         match open.close(self.chunk_bytes()) {
-            Ok((extent, data, records)) => Some(self.hand_out(writer, extent, data, records)),
+            Ok((extent, data, records)) => Some(self.hand_out(writer, id, extent, data, records)),
             Err(buffer) => {
                 self.pool.give_back_mut(buffer);
                 None
@@ -490,25 +513,29 @@ impl Store {
     fn hand_out(
         &self,
         writer: &mut Writer,
+        id: WriteId,
         extent: Extent,
         data: Bytes,
         records: Records,
     ) -> Write {
-        let id = WriteId(writer.next_write);
-        writer.next_write += 1;
         writer.bytes_since_checkpoint += data.len() as u64;
         self.sweep_some(writer, extent.len);
         self.counters.writes.add(1);
         self.counters.write_bytes.add(data.len() as u64);
         let offset = self.geometry.offset_of(extent.first.0);
-        let records = Some(Arc::new(records));
+        let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
         crate::lock(&self.flights).push(Flight {
             id,
             extent,
             data: data.clone(),
-            records,
+            records: Some(Arc::new(records)),
         });
-        Write { id, offset, data }
+        Write {
+            id,
+            offset,
+            data,
+            records: count,
+        }
     }
 
     /// Has the device so much to write that it gets no more now? Waiting records in locality buffers count too.

@@ -59,7 +59,9 @@ impl World {
     }
 
     fn write(&self, write: Write, ok: bool) {
-        let Write { id, offset, data } = write;
+        let Write {
+            id, offset, data, ..
+        } = write;
         if ok {
             for (number, sector) in data.chunks(512).enumerate() {
                 let at = offset as usize + number * 512;

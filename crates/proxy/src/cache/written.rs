@@ -1,0 +1,54 @@
+//! The number of a cluster's write, by which a request's record finds the write that holds its object.
+//!
+//! Unique in the process over all stores; a start begins anew. 0 stands for none.
+
+use crate::clock::Instant;
+
+use store::WriteId;
+
+use crate::record::events::{Events, number};
+
+/// One of the stores of a set.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// Its number in the set.
+    pub index: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+/// A write under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Underway {
+    began: Instant,
+    write: profile::Write,
+}
+
+impl Member {
+    /// The number of its write.
+    pub fn number_of(self, id: WriteId) -> u64 {
+        // `index` is below `of`, so no two writes share a number.
+        1 + id.number() * self.of as u64 + self.index as u64
+    }
+
+    /// Its write is given to the device now.
+    pub fn begin(self, write: &store::Write) -> Underway {
+        Underway {
+            began: Instant::now(),
+            write: profile::Write {
+                bytes: write.data.len() as u64,
+                records: write.records,
+                store: number(self.index),
+                cluster: self.number_of(write.id),
+                ..profile::Write::default()
+            },
+        }
+    }
+}
+
+impl Underway {
+    /// The device has taken it. One that has failed is noted nowhere: what it held is not on disk.
+    pub fn done(self, events: &Events) {
+        events.write(self.began, self.write);
+    }
+}

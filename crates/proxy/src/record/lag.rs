@@ -1,0 +1,139 @@
+//! How late a worker's loop is: the lateness of a timer of [`TIMER`], in buckets.
+//!
+//! A timer fires late by what the loop was busy with when it was due. Up to two milliseconds are the runtime's own: it rounds up
+//! to milliseconds, and so does the kernel. The worker counts, one thread reads the difference once a second.
+//!
+//! Not known here: timers.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+/// How often it is measured. So 100 values a second and worker.
+pub const TIMER: Duration = Duration::from_millis(10);
+
+/// Four buckets to a power of two, up to about 67 s.
+const BUCKETS: usize = 27 * 4;
+
+/// Lateness so far, by buckets, and the largest since it was last read.
+pub struct Lag {
+    counts: [AtomicU64; BUCKETS],
+    max_us: AtomicU64,
+}
+
+impl Default for Lag {
+    fn default() -> Self {
+        Lag {
+            counts: [const { AtomicU64::new(0) }; BUCKETS],
+            max_us: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What was counted when it was last read.
+pub struct Read([u64; BUCKETS]);
+
+impl Default for Read {
+    fn default() -> Self {
+        Read([0; BUCKETS])
+    }
+}
+
+/// Lateness of one second, microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Percentiles {
+    /// The median, as the upper edge of its bucket: at most a quarter too much.
+    pub p50_us: u64,
+    /// The same of the 99th percentile.
+    pub p99_us: u64,
+    /// The largest, exactly.
+    pub max_us: u64,
+}
+
+impl Lag {
+    /// Notes one lateness. One thread only.
+    pub fn note(&self, late: Duration) {
+        let us = u32::try_from(late.as_micros()).unwrap_or(u32::MAX).max(1);
+        let count = &self.counts[bucket_of(us)];
+        count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
+        self.max_us.fetch_max(us.into(), Relaxed);
+    }
+
+    /// What was noted since `last`, which is moved on. `None`: nothing.
+    pub fn since(&self, last: &mut Read) -> Option<Percentiles> {
+        let mut new = [0; BUCKETS];
+        for (new, (count, last)) in new.iter_mut().zip(self.counts.iter().zip(&mut last.0)) {
+            let count = count.load(Relaxed);
+            *new = count.wrapping_sub(*last);
+            *last = count;
+        }
+        let max_us = self.max_us.swap(0, Relaxed);
+        let all: u64 = new.iter().sum();
+        let rank = |percent: u64| {
+            let wanted = (all * percent).div_ceil(100).max(1);
+            let mut seen = 0;
+            let bucket = new.iter().position(|count| {
+                seen += count;
+                seen >= wanted
+            });
+            bucket.map(|bucket| edge_us(bucket).min(max_us))
+        };
+        Some(Percentiles {
+            p50_us: rank(50)?,
+            p99_us: rank(99)?,
+            max_us,
+        })
+    }
+}
+
+fn bucket_of(us: u32) -> usize {
+    let power = us.ilog2();
+    let quarter = match power {
+        0 | 1 => us << (2 - power) & 3,
+        _ => us >> (power - 2) & 3,
+    };
+    ((power * 4 + quarter) as usize).min(BUCKETS - 1)
+}
+
+/// The upper edge of a bucket.
+fn edge_us(bucket: usize) -> u64 {
+    let (power, quarter) = (bucket as u64 / 4, bucket as u64 % 4);
+    ((5 + quarter) << power) / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_its_own_values_and_no_earlier_ones() {
+        let (lag, mut last) = (Lag::default(), Read::default());
+        assert_eq!(lag.since(&mut last), None);
+        for _ in 0..98 {
+            lag.note(Duration::from_micros(1000));
+        }
+        lag.note(Duration::from_millis(30));
+        lag.note(Duration::from_millis(300));
+        let first = lag.since(&mut last).unwrap();
+        assert!((1000..=1250).contains(&first.p50_us), "{first:?}");
+        assert!((30_000..=37_500).contains(&first.p99_us), "{first:?}");
+        assert_eq!(first.max_us, 300_000);
+        lag.note(Duration::from_secs(1000));
+        lag.note(Duration::ZERO);
+        let second = lag.since(&mut last).unwrap();
+        assert_eq!((second.p50_us, second.max_us), (1, 1_000_000_000));
+        assert_eq!(lag.since(&mut last), None);
+    }
+
+    #[test]
+    fn a_bucket_holds_its_values() {
+        for us in (0..32).flat_map(|power| [1u32 << power, (1u32 << power).saturating_add(1)]) {
+            let bucket = bucket_of(us);
+            assert!(
+                bucket == BUCKETS - 1 || u64::from(us) <= edge_us(bucket),
+                "{us}"
+            );
+        }
+    }
+}

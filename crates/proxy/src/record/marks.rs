@@ -1,0 +1,130 @@
+//! The marks of a start and a stop: what a report says about the machine and the configuration, as JSON in the text of marks.
+//!
+//! | mark | members |
+//! |---|---|
+//! | `start` | `version`, `system`, `kernel`, `cores`, `ram_bytes`, `io_engine`, `stores`: `path`, `bytes`, `direct` of each |
+//! | `configuration` | `digest`, `name`, `workers`, `memory_bytes`, `capacity_bytes`, `replacement`, `watermarks` (with a policy that has them), `admission`, `cluster_bytes`, `fragment_bytes`, `object_bytes_max`, `listeners`, `connections_max` |
+//! | `stop` | `up_s` |
+//! | `purge` | `what` (url, prefix, tag), `soft`, `durable`, `ms` until then |
+//! | `scan-end` | `store`, `records`, `ms` |
+//!
+//! A text that is too long for one mark is in several, one right behind the other. What cannot be found out is left out. The two
+//! marks of a start are repeated, with their time, in each file that is opened anew and for each listener.
+//!
+//! Not known here: files, listeners.
+
+use profile::{Event, MarkKind};
+use serde_json::{Value, json};
+
+use crate::{
+    plan::{Plan, Replacement},
+    record::{events, kernel},
+    state::Shared,
+};
+
+/// The bytes of the marks of a start, and of the configuration that came into force with it.
+pub fn of_start(shared: &Shared) -> Vec<u8> {
+    let at = shared.events.unix_us();
+    let mut out = Vec::new();
+    for (kind, text) in [
+        (MarkKind::Start, machine(shared).to_string()),
+        (MarkKind::Configuration, configuration(shared).to_string()),
+    ] {
+        for mark in events::marks(at, kind, &text) {
+            Event::Mark(mark).encode(&mut out);
+        }
+    }
+    out
+}
+
+/// The text of a stop's mark.
+pub fn stop(shared: &Shared) -> String {
+    json!({ "up_s": shared.began.elapsed().as_secs() }).to_string()
+}
+
+/// Without the members that are null.
+fn known(mut object: Value) -> Value {
+    if let Value::Object(members) = &mut object {
+        members.retain(|_, value| !value.is_null());
+    }
+    object
+}
+
+fn machine(shared: &Shared) -> Value {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+    let stores = shared.devices.iter().map(|device| {
+        json!({
+            "path": device.path(),
+            "bytes": device.size(),
+            "direct": device.is_direct(),
+        })
+    });
+    known(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "system": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        "kernel": kernel.as_deref().map(str::trim),
+        "cores": std::thread::available_parallelism().ok(),
+        "ram_bytes": kernel::ram_bytes(),
+        "io_engine": shared.io_engine,
+        "stores": stores.collect::<Vec<_>>(),
+    }))
+}
+
+fn configuration(shared: &Shared) -> Value {
+    let plan = &shared.plan;
+    let storing = &plan.storing;
+    let has_store = shared.has_disk;
+    let capacity: u64 = shared.devices.iter().map(|device| device.size()).sum();
+    let watermarks = match storing.replacement {
+        Replacement::Ordered(_) => Some(format!(
+            "{}/{} %",
+            storing.watermarks.low_percent, storing.watermarks.high_percent
+        )),
+        Replacement::SecondChance { .. } => None,
+    };
+    let of_store = |value: Value| match has_store {
+        true => value,
+        false => Value::Null,
+    };
+    known(json!({
+        "digest": digest(plan),
+        "name": plan.name,
+        "workers": plan.workers,
+        "memory_bytes": plan.memory_bytes,
+        "capacity_bytes": capacity,
+        "replacement": of_store(json!(storing.replacement.to_string())),
+        "watermarks": of_store(json!(watermarks)),
+        "admission": of_store(json!(storing.admission.to_string())),
+        "cluster_bytes": of_store(json!(storing.cluster_bytes)),
+        "fragment_bytes": of_store(json!(storing.fragment_bytes)),
+        "object_bytes_max": plan.limits.object_bytes_max,
+        "connections_max": plan.limits.connections_max,
+        "listeners": plan.listeners.len(),
+    }))
+}
+
+/// Tells two configurations of one version apart.
+fn digest(plan: &Plan) -> String {
+    let text = format!("{plan:?}");
+    format!("{:016x}", twox_hash::XxHash3_64::oneshot(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let object = known(json!({ "a": null, "b": 0, "c": "" }));
+        assert_eq!(object, json!({ "b": 0, "c": "" }));
+    }
+
+    #[test]
+    fn a_digest_tells_configurations_apart() {
+        let plan = Plan::with_listeners(Vec::new());
+        let mut other = plan.clone();
+        other.cache.heuristic_percent += 1;
+        assert_eq!(digest(&plan), digest(&plan.clone()));
+        assert_ne!(digest(&plan), digest(&other));
+    }
+}
