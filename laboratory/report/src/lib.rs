@@ -5,4 +5,10 @@
 //! Not known here: files of profiles and logs, drawings, the command line.
 #![forbid(unsafe_code)]
 
+mod intervals;
 pub mod model;
+mod spill;
+mod uniques;
+mod values;
+
+pub use spill::SpillError;

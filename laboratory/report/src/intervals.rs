@@ -1,0 +1,241 @@
+//! How many are there at a time, from when each came and went.
+//!
+//! Two ways of counting give two numbers. *Exact* weighs each number by the time that it lasted. The *grid* of paper 001 divides the slot
+//! into 2 ms and asks for each piece how many touched it, so that something of 60 us counts as 2 ms.
+//!
+//! Not known here: what comes and goes.   Limits: a slot of at most [`SLOT_US_MAX`]; instants within it fit 32 bits.
+
+use std::collections::BTreeMap;
+
+use crate::model::Spread;
+use crate::values::nearest_rank;
+
+/// The grid of the paper.
+//= paper 001 section 6.6.3   the measurements are done using 2 msec intervals
+const GRID_US: u64 = 2000;
+/// One hour.
+pub(crate) const SLOT_US_MAX: u64 = 3_600_000_000;
+const _: () = assert!(SLOT_US_MAX <= u32::MAX as u64);
+
+/// Those that were there in a slot at some time: for each the two ends, from the slot's start, cut at the slot's borders.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Intervals {
+    starts: Vec<u32>,
+    ends: Vec<u32>,
+}
+
+impl Intervals {
+    /// One more. `start <= end <= SLOT_US_MAX`.
+    pub(crate) fn push(&mut self, start: u64, end: u64) {
+        assert!(
+            start <= end && end <= SLOT_US_MAX,
+            "{start}..{end} is no piece of a slot"
+        );
+        self.starts.push(start as u32);
+        self.ends.push(end as u32);
+    }
+
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Forgets all of them, and keeps the room.
+    pub(crate) fn clear(&mut self) {
+        self.starts.clear();
+        self.ends.clear();
+    }
+
+    /// All of several kinds.
+    pub(crate) fn union<'a>(parts: impl IntoIterator<Item = &'a Intervals>) -> Intervals {
+        let mut all = Intervals::default();
+        for part in parts {
+            all.starts.extend_from_slice(&part.starts);
+            all.ends.extend_from_slice(&part.ends);
+        }
+        all
+    }
+
+    /// How long each number lasted, microseconds.
+    pub(crate) fn exact(&mut self, slot_us: u64) -> Levels {
+        self.starts.sort_unstable();
+        self.ends.sort_unstable();
+        let mut levels = Levels::default();
+        let (mut begun, mut ended, mut now) = (0, 0, 0);
+        while ended < self.ends.len() {
+            // At one instant those who go leave before others come, but none before it has come.
+            let comes = self.starts.get(begun).copied();
+            let goes = self.ends[ended];
+            let is_coming = comes.is_some_and(|comes| comes < goes || begun == ended);
+            let at = if is_coming {
+                comes.expect("some")
+            } else {
+                goes
+            };
+            levels.add((begun - ended) as u32, (at - now).into());
+            now = at;
+            if is_coming {
+                begun += 1;
+            } else {
+                ended += 1;
+            }
+        }
+        levels.add(0, slot_us - u64::from(now));
+        levels
+    }
+
+    /// In how many pieces of the grid each number was there.
+    pub(crate) fn by_grid(&self, slot_us: u64) -> Levels {
+        let pieces = slot_us.div_ceil(GRID_US) as usize;
+        let mut changes = vec![0i32; pieces + 1];
+        for (&start, &end) in self.starts.iter().zip(&self.ends) {
+            let first = (u64::from(start) / GRID_US).min(pieces as u64 - 1);
+            changes[first as usize] += 1;
+            // Starts and ends may be sorted apart, so each is looked at alone: an end on a border belongs to the piece before it.
+            let last = (u64::from(end).saturating_sub(1) / GRID_US).min(pieces as u64 - 1);
+            changes[last as usize + 1] -= 1;
+        }
+        let mut levels = Levels::default();
+        let (mut now, mut since) = (0i32, 0);
+        for (piece, change) in changes.iter().enumerate().take(pieces) {
+            if *change != 0 {
+                levels.add(now.max(0) as u32, piece as u64 - since);
+                since = piece as u64;
+                now += change;
+            }
+        }
+        levels.add(now.max(0) as u32, pieces as u64 - since);
+        levels
+    }
+}
+
+/// For each number that were there at a time, how long it was so: microseconds or pieces of the grid.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Levels(BTreeMap<u32, u64>);
+
+impl Levels {
+    fn add(&mut self, level: u32, weight: u64) {
+        if weight > 0 {
+            *self.0.entry(level).or_default() += weight;
+        }
+    }
+
+    /// The same for a longer time.
+    pub(crate) fn extend(&mut self, other: &Levels) {
+        for (&level, &weight) in &other.0 {
+            self.add(level, weight);
+        }
+    }
+
+    fn weight(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// The share of the time with at least one, 0 to 1.
+    pub(crate) fn busy(&self) -> f64 {
+        let all = self.weight().max(1);
+        (all - self.0.get(&0).copied().unwrap_or(0).min(all)) as f64 / all as f64
+    }
+
+    /// Numbers times how long they lasted.
+    pub(crate) fn sum(&self) -> f64 {
+        let product = |(&level, &weight): (&u32, &u64)| f64::from(level) * weight as f64;
+        self.0.iter().map(product).sum()
+    }
+
+    /// Percentiles of the number; `None` if no time passed.
+    pub(crate) fn spread(&self) -> Option<Spread> {
+        let all = self.weight();
+        let at = |percent| {
+            let rank = nearest_rank(percent, all);
+            let mut up_to = 0;
+            for (&level, &weight) in &self.0 {
+                up_to += weight;
+                if up_to >= rank {
+                    return f64::from(level);
+                }
+            }
+            0.0
+        };
+        (all > 0).then(|| Spread {
+            p25: at(25),
+            p50: at(50),
+            p75: at(75),
+            p90: at(90),
+            p95: at(95),
+            p99: at(99),
+            mean: self.sum() / all as f64,
+            max: at(100),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn intervals(pairs: &[(u64, u64)]) -> Intervals {
+        let mut all = Intervals::default();
+        pairs.iter().for_each(|&(start, end)| all.push(start, end));
+        all
+    }
+
+    #[test]
+    fn two_ways_of_counting_differ() {
+        // 60 us in a slot of 10 ms.
+        let mut one = intervals(&[(4_000, 4_060)]);
+        assert_eq!(one.by_grid(10_000).busy(), 0.2);
+        assert_eq!(one.exact(10_000).busy(), 0.006);
+        // Two that overlap for 1 ms.
+        let mut two = intervals(&[(0, 3_000), (2_000, 4_000)]);
+        assert_eq!(
+            two.by_grid(10_000).0,
+            BTreeMap::from([(0, 3), (1, 1), (2, 1)])
+        );
+        let levels = two.exact(10_000);
+        assert_eq!(
+            levels.0,
+            BTreeMap::from([(0, 6_000), (1, 3_000), (2, 1_000)])
+        );
+        assert_eq!(levels.spread().unwrap().mean, 0.5);
+        // One goes when another comes: never two.
+        assert_eq!(
+            intervals(&[(0, 5), (5, 10)]).exact(10).0,
+            BTreeMap::from([(1, 10)])
+        );
+        // No time at all is seen by the grid only.
+        let mut point = intervals(&[(10, 10), (10, 10)]);
+        assert_eq!(point.exact(2_000).busy(), 0.0);
+        assert_eq!(point.by_grid(2_000).spread().unwrap().max, 2.0);
+        // At a border.
+        assert_eq!(intervals(&[(0, 2_000)]).by_grid(4_000).busy(), 0.5);
+    }
+
+    proptest! {
+        #[test]
+        fn exact_and_grid_are_as_a_slow_count(
+            pairs in proptest::collection::vec((0..40u64, 0..40u64), 0..20),
+            step in prop_oneof![Just(1u64), Just(700)],
+        ) {
+            let slot = 40 * step;
+            let pairs: Vec<_> = (pairs.iter()).map(|&(a, b)| (a.min(b) * step, a.max(b) * step)).collect();
+            let mut found = intervals(&pairs);
+            // At a border `x` of the grid an interval of no length counts for the piece that begins there, so leave those out.
+            let lasting: Vec<_> = pairs.iter().filter(|(start, end)| start < end).copied().collect();
+            let mut slow = Levels::default();
+            for piece in 0..slot.div_ceil(GRID_US) {
+                let (from, to) = (piece * GRID_US, (piece + 1) * GRID_US);
+                let there = lasting.iter().filter(|&&(start, end)| start < to && end > from);
+                slow.add(there.count() as u32, 1);
+            }
+            prop_assert_eq!(intervals(&lasting).by_grid(slot), slow);
+            let mut slow = Levels::default();
+            for us in 0..slot {
+                let there = pairs.iter().filter(|&&(start, end)| start <= us && us < end);
+                slow.add(there.count() as u32, 1);
+            }
+            prop_assert_eq!(found.exact(slot), slow);
+        }
+    }
+}
