@@ -5,10 +5,15 @@
 //! Not known here: files of profiles and logs, drawings, the command line.
 #![forbid(unsafe_code)]
 
+mod cells;
+mod gauges;
 mod intervals;
+mod kinds;
+mod known;
 pub mod model;
 mod spill;
 mod uniques;
 mod values;
 
+pub use known::{Known, Options, Source};
 pub use spill::SpillError;

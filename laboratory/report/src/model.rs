@@ -239,8 +239,10 @@ pub enum Combine {
     Ratio,
     /// The value is `sum` per second of the slot; sums are added.
     Rate,
-    /// The value is the share of the stage's sum in all stages' sums of the slot.
+    /// The value is the share of the curve's `sum` in the sums of all curves of the figure.
     Share,
+    /// The value is the share of the sketch's median in the medians of all curves of the figure.
+    MedianShare,
     /// It can not be made from the two curves.
     Apart,
 }

@@ -1,0 +1,193 @@
+//! What a source can tell. What it can not must never look like zero.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use profile::StageName;
+
+use crate::model::{Grid, Level, SourceKind};
+
+/// A set of kinds of facts that the records of a source have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Known(u32);
+
+const STAGES: u32 = (1 << StageName::ALL.len()) - 1;
+
+impl Known {
+    /// Nothing beyond instants, classes, statuses and bytes sent.
+    pub const NOTHING: Known = Known(0);
+    /// Sizes of objects as they are stored.
+    pub const OBJECT_BYTES: Known = Known(1 << 9);
+    /// Which document it was.
+    pub const KEYS: Known = Known(1 << 10);
+    /// Which client.
+    pub const CLIENTS: Known = Known(1 << 11);
+    /// Which server.
+    pub const SERVERS: Known = Known(1 << 12);
+    /// Whether a request was aborted.
+    pub const ABORTS: Known = Known(1 << 13);
+    /// Whether a connection had been used before.
+    pub const REUSE: Known = Known(1 << 14);
+    /// How many reads of a device a request took.
+    pub const DEVICE_READS: Known = Known(1 << 15);
+    /// What could not be cached is told apart from misses.
+    pub const UNCACHABLE: Known = Known(1 << 16);
+    /// Whether a server was asked: with the stages of that, exactly; without them, as an upper bound.
+    pub const OUTGOING: Known = Known(1 << 17);
+    /// Writes of the disk.
+    pub const WRITES: Known = Known(1 << 18);
+    /// Reads of the disk.
+    pub const READS: Known = Known(1 << 19);
+    /// The state of the machine, second by second.
+    pub const SECONDS: Known = Known(1 << 20);
+    /// Connecting to the server and its reply as one time: the stage `server-reply` holds both if their own are not known.
+    pub const SERVER_RESPONSE: Known = Known(1 << 21);
+
+    /// A profile. What its files turn out not to have, such as those of version 1, is taken away while they are read.
+    pub const PROFILE: Known = Known((1 << 22) - 1);
+    /// Squid's native access.log.
+    pub const SQUID: Known =
+        Known(Self::KEYS.0 | Self::CLIENTS.0 | Self::SERVERS.0 | Self::ABORTS.0 | Self::OUTGOING.0);
+    /// What version 1 of the profile has.
+    pub(crate) const VERSION_1: Known = Known(
+        (STAGES & !(1 << StageName::Wait as u32) & !(1 << StageName::Peer as u32))
+            | Self::UNCACHABLE.0
+            | Self::SERVER_RESPONSE.0
+            | Self::OUTGOING.0,
+    );
+
+    /// The time of a stage.
+    pub const fn stage(name: StageName) -> Known {
+        Known(1 << name as u32)
+    }
+
+    /// The same, and the times of these stages.
+    #[must_use]
+    pub fn with_stages(self, names: &[StageName]) -> Known {
+        names
+            .iter()
+            .fold(self, |known, &name| known.and(Known::stage(name)))
+    }
+
+    /// Both.
+    #[must_use]
+    pub const fn and(self, other: Known) -> Known {
+        Known(self.0 | other.0)
+    }
+
+    /// What is in both.
+    #[must_use]
+    pub(crate) const fn common(self, other: Known) -> Known {
+        Known(self.0 & other.0)
+    }
+
+    /// Without these.
+    #[must_use]
+    pub const fn without(self, other: Known) -> Known {
+        Known(self.0 & !other.0)
+    }
+
+    /// Is all of `other` known?
+    pub const fn has(self, other: Known) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Why something that needs `needs` is not there; `None`: it is.
+    pub(crate) fn missing(self, needs: Known) -> Option<String> {
+        let missing = needs.without(self);
+        (missing != Known::NOTHING).then(|| {
+            format!(
+                "not recorded by this source: {}",
+                missing.words().join(", ")
+            )
+        })
+    }
+
+    /// In words.
+    pub(crate) fn words(self) -> Vec<&'static str> {
+        const WORDS: [&str; 22] = [
+            "time to connect to the client",
+            "time to resolve names",
+            "time to connect to the server",
+            "time of the server's reply",
+            "time to read from the disk",
+            "time to write to the disk",
+            "time of the reply to the client",
+            "time that collapsed requests wait",
+            "time to ask siblings",
+            "sizes of stored objects",
+            "which document was asked for",
+            "which client asked",
+            "which server was asked",
+            "whether a request was aborted",
+            "whether a connection was used before",
+            "reads of the disk for a request",
+            "which requests could not be cached",
+            "whether a server was asked",
+            "each write of the disk",
+            "each read of the disk",
+            "the state of the machine each second",
+            "time of the server",
+        ];
+        (0..WORDS.len())
+            .filter(|i| self.0 & 1 << i != 0)
+            .map(|i| WORDS[i])
+            .collect()
+    }
+}
+
+/// A source of requests and events.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// On the page.
+    pub name: String,
+    /// Its place in a hierarchy.
+    pub level: Option<Level>,
+    /// What it is made from.
+    pub kind: SourceKind,
+    /// What it can tell.
+    pub known: Known,
+}
+
+/// How a report is to be made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The length of a slot, whole seconds up to an hour; `None`: [`crate::auto_slot`].
+    pub slot: Option<Duration>,
+    /// How concurrency and utilisation are shown.
+    pub grid: Grid,
+    /// Are aborted requests to be in the times?
+    pub with_aborted: bool,
+    /// Where temporary files go; about 50 bytes a request.
+    pub spill_dir: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            slot: None,
+            grid: Grid::default(),
+            with_aborted: false,
+            spill_dir: std::env::temp_dir(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let needs = Known::KEYS.and(Known::stage(StageName::SwapIn));
+        assert_eq!(Known::PROFILE.missing(needs), None);
+        assert_eq!(
+            Known::SQUID.missing(needs).unwrap(),
+            "not recorded by this source: time to read from the disk"
+        );
+        let more = Known::SQUID.with_stages(&[StageName::SwapIn]);
+        assert_eq!(more.missing(needs), None);
+        assert_eq!(Known::PROFILE.words().len(), 22);
+        assert!(!Known::VERSION_1.has(Known::stage(StageName::Wait)));
+    }
+}
