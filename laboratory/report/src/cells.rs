@@ -132,6 +132,13 @@ impl Cells {
         self.seconds += seconds;
     }
 
+    /// Adds the counts of another slot.
+    pub(crate) fn add_counts(&mut self, slot: &Cells) {
+        for (ours, theirs) in self.counts.iter_mut().zip(slot.counts) {
+            *ours = ours.saturating_add(theirs);
+        }
+    }
+
     fn clear(&mut self) {
         self.times.iter_mut().for_each(Values::clear);
         self.counts = [0; Count::COUNT];
@@ -148,6 +155,16 @@ impl Cells {
         let total = &mut self.counts[count as usize];
         *total = total.saturating_add(number);
     }
+}
+
+/// The whole source.
+pub(crate) struct Day {
+    /// Of the slots that are not idle.
+    pub(crate) busy: Cells,
+    /// Counts of all slots.
+    pub(crate) all: Cells,
+    /// Distinct keys.
+    pub(crate) documents: u64,
 }
 
 /// Where a write began and ended, by its cluster.

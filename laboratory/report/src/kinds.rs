@@ -2,6 +2,8 @@
 
 use profile::{Class, Record};
 
+use crate::model::SourceReport;
+
 macro_rules! set {
     ($(#[doc = $doc:literal])+ $name:ident { $($(#[doc = $each:literal])+ $value:ident,)+ }) => {
         $(#[doc = $doc])+
@@ -252,5 +254,26 @@ set! {
         ProxyReply,
         /// No stage.
         Rest,
+    }
+}
+
+impl Count {
+    /// As JSON calls it: `memory_hits`.
+    pub(crate) fn name(self) -> String {
+        let mut name = String::new();
+        for letter in format!("{self:?}").chars() {
+            if letter.is_uppercase() && !name.is_empty() {
+                name.push('_');
+            }
+            name.extend(letter.to_lowercase());
+        }
+        name
+    }
+}
+
+impl SourceReport {
+    /// A count of all slots.
+    pub(crate) fn counted(&self, count: Count) -> u64 {
+        self.counts.get(&count.name()).copied().unwrap_or(0)
     }
 }

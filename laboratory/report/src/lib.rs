@@ -1,19 +1,53 @@
 //! The figures of a proxy's day: what paper 001 measured of seven Squids, of any source of [`profile::Record`]s.
 //!
-//! [`model`] is what comes out: data for a page, for JSON, for a comparison.
+//! A [`Builder`] takes the requests and events of one source in any order and gives a [`model::SourceReport`]: slots of 20 minutes, 25 figures with
+//! medians and percentiles, tables, about 200 measures ([`measures`]). What a source can tell is said by [`Known`]; a figure that needs
+//! more says so and is never zero. Reports are compared ([`compare`]) and joined ([`join`]).
+//!
+//! ```
+//! use report::{Builder, Known, Options, Source, model::SourceKind};
+//!
+//! let source = Source { name: "leaf".into(), level: None, kind: SourceKind::Profile, known: Known::PROFILE };
+//! let mut builder = Builder::new(source, Options::default());
+//! let mut record = profile::Record::begun(1_700_000_000_000_000);
+//! (record.class, record.status, record.total_us) = (profile::Class::MemoryHit, 200, 4_000);
+//! builder.request(&record)?;
+//! let report = builder.finish()?;
+//! assert_eq!(report.measure("5.hit.p50").unwrap().value, Some(4.0));
+//! # Ok::<(), report::SpillError>(())
+//! ```
+//!
+//! Inside: `kinds` names what is counted, `catalogue` is the table of figures, `cells` is what is kept of a slot, `points` makes points of it;
+//! `values` has percentiles, `intervals` concurrency, `sizes` what goes over size, `uniques` first accesses, `spill` temporary files.
 //!
 //! Not known here: files of profiles and logs, drawings, the command line.
 #![forbid(unsafe_code)]
 
+mod builder;
+mod catalogue;
 mod cells;
+mod compare;
+mod findings;
+mod finish;
 mod gauges;
 mod intervals;
+mod join;
 mod kinds;
 mod known;
+mod measures;
 pub mod model;
+mod points;
+mod sizes;
+mod slots;
 mod spill;
+mod tables;
 mod uniques;
 mod values;
 
+pub use builder::Builder;
+pub use compare::{Compared, compare};
+pub use join::{JoinError, join};
 pub use known::{Known, Options, Source};
+pub use measures::{Measure, measures};
+pub use slots::auto_slot;
 pub use spill::SpillError;

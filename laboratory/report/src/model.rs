@@ -9,6 +9,8 @@
 //!
 //! Not known here: how the numbers come about, how they are drawn.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The version of the JSON.
@@ -90,6 +92,8 @@ pub struct SourceReport {
     pub tables: Vec<Table>,
     /// Every measure, in the order of `--list`.
     pub measures: Vec<Measured>,
+    /// What was counted in all slots, by name: `requests`, `memory_hits`, `bytes`.
+    pub counts: BTreeMap<String, u64>,
     /// Moments to be marked on a time axis: start, stop, purge.
     pub marks: Vec<Moment>,
     /// What this source could not tell, and what is not exact.
@@ -239,6 +243,8 @@ pub enum Combine {
     Ratio,
     /// The value is `sum` per second of the slot; sums are added.
     Rate,
+    /// The same, in millions.
+    Megabytes,
     /// The value is the share of the curve's `sum` in the sums of all curves of the figure.
     Share,
     /// The value is the share of the sketch's median in the medians of all curves of the figure.

@@ -62,12 +62,6 @@ pub(crate) struct Documents {
     recent: Vec<Seen>,
 }
 
-/// What comes out: how many documents, and for each curve the sizes at their first accesses.
-pub(crate) struct FirstAccesses {
-    /// Distinct keys.
-    pub(crate) documents: u64,
-}
-
 impl Documents {
     /// None yet; its file will be in that directory.
     pub(crate) fn new(directory: &Path) -> Self {
@@ -118,11 +112,14 @@ impl Documents {
         Ok(())
     }
 
+    /// Gives back the table of recent keys.
+    pub(crate) fn forget_recent(&mut self) {
+        self.recent = Vec::new();
+    }
+
     /// Calls `first` with the curve and the size of each document's first access for that curve. Sizes that are not known are left out.
-    pub(crate) fn finish(
-        mut self,
-        mut first: impl FnMut(usize, u64),
-    ) -> Result<FirstAccesses, SpillError> {
+    /// Gives the number of documents.
+    pub(crate) fn finish(mut self, mut first: impl FnMut(usize, u64)) -> Result<u64, SpillError> {
         self.recent = Vec::new();
         let mut documents = 0;
         let mut sorted: Vec<[u64; 3]> = Vec::new();
@@ -145,7 +142,7 @@ impl Documents {
                 }
             }
         }
-        Ok(FirstAccesses { documents })
+        Ok(documents)
     }
 
     fn collect(
@@ -208,6 +205,14 @@ impl Distinct {
     }
 }
 
+/// How many different things there were, each with whether it is an estimate; `None`: not known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Uniques {
+    pub(crate) documents: Option<(u64, bool)>,
+    pub(crate) clients: Option<(u64, bool)>,
+    pub(crate) servers: Option<(u64, bool)>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,7 +248,7 @@ mod tests {
             want.sort();
             found.sort();
             prop_assert_eq!(found, want);
-            prop_assert_eq!(all.documents, keys.len() as u64);
+            prop_assert_eq!(all, keys.len() as u64);
         }
     }
 
@@ -266,7 +271,7 @@ mod tests {
         }
         let mut sum = 0;
         let all = documents.finish(|_, size| sum += size).unwrap();
-        assert_eq!((all.documents, sum), (20_000, 60_000));
+        assert_eq!((all, sum), (20_000, 60_000));
     }
 
     #[test]

@@ -195,6 +195,14 @@ impl<'a> Union<'a> {
     }
 
     /// How many are at most this large.
+    pub(crate) fn count_up_to(&self, value: u64) -> u64 {
+        let value = value.min(u32::MAX.into());
+        match &self.counted {
+            Some(counted) => counted.count_between(0, value),
+            None => self.up_to(value as u32),
+        }
+    }
+
     fn up_to(&self, value: u32) -> u64 {
         let within = |set: &&Values| set.exact.partition_point(|&v| v <= value) as u64;
         self.zeros + self.sets.iter().map(within).sum::<u64>()

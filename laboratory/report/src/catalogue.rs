@@ -1,0 +1,274 @@
+//! All figures and curves, as a table: what is drawn, of what it is made, what a source must know for it.
+//!
+//! Not known here: the numbers.
+
+mod figures;
+mod ours;
+
+use profile::{Gauge, StageName};
+
+use crate::kinds::{Count, Group, Part, Timed};
+use crate::known::Known;
+use crate::model::{AxisKind, Combine, Form, Role};
+use crate::sizes::{Over, Size};
+
+/// A figure.
+pub(crate) struct FigureSpec {
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) form: Form,
+    /// Of the axis that runs up.
+    pub(crate) label: &'static str,
+    pub(crate) kind: AxisKind,
+    pub(crate) paper_saw: &'static str,
+    pub(crate) notes: &'static [&'static str],
+    pub(crate) curves: &'static [CurveSpec],
+}
+
+/// A curve.
+pub(crate) struct CurveSpec {
+    pub(crate) id: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) role: Role,
+    pub(crate) is_dashed: bool,
+    pub(crate) how: How,
+    /// Besides what `how` needs.
+    also: Known,
+}
+
+/// How a curve comes about.
+#[derive(Clone, Copy)]
+pub(crate) enum How {
+    /// The distribution of times of these groups, milliseconds.
+    Time(&'static [Timed], &'static [Group]),
+    /// Counts a second.
+    Rate(&'static [Count]),
+    /// Bytes a second, in millions.
+    Megabytes(&'static [Count]),
+    /// One count in hundreds of another.
+    Percent(&'static [Count], &'static [Count]),
+    /// One count over another.
+    Mean(&'static [Count], Count),
+    /// How many were there: a percentile of [`crate::cells::SETS`].
+    There(usize, u64),
+    /// The share of time with at least one.
+    Busy(usize),
+    /// The median of a stage in the sum of the medians of all.
+    Share(
+        &'static [Timed],
+        &'static [&'static [Timed]],
+        &'static [Group],
+    ),
+    /// The share of a part in all.
+    Part(Part, usize),
+    /// What gauges rose by a second, times this.
+    Rise(&'static [Gauge], f64),
+    /// The mean of gauges, times this.
+    Level(&'static [Gauge], f64),
+    /// The cumulative distribution of sizes.
+    Sizes(&'static [Size]),
+    /// Times over sizes.
+    Over(Over),
+}
+
+/// All, the paper's first.
+pub(crate) fn figures() -> impl Iterator<Item = &'static FigureSpec> {
+    figures::PAPER.iter().chain(ours::OURS)
+}
+
+/// Is it one of the paper's 25?
+pub(crate) fn is_of_the_paper(figure: &FigureSpec) -> bool {
+    figure.id.parse::<u32>().is_ok()
+}
+
+/// For the tables: a curve in the colour of its role.
+const fn curve(id: &'static str, name: &'static str, role: Role, how: How) -> CurveSpec {
+    CurveSpec {
+        id,
+        name,
+        role,
+        is_dashed: false,
+        how,
+        also: Known::NOTHING,
+    }
+}
+
+impl CurveSpec {
+    const fn dashed(self) -> Self {
+        CurveSpec {
+            is_dashed: true,
+            ..self
+        }
+    }
+
+    const fn needs_also(self, also: Known) -> Self {
+        CurveSpec { also, ..self }
+    }
+
+    /// What a source must know for it.
+    pub(crate) fn needs(&self) -> Known {
+        self.also.and(self.how.needs())
+    }
+
+    /// How two of it become one.
+    pub(crate) fn combine(&self) -> Combine {
+        match self.how {
+            How::Time(..) | How::Over(_) => Combine::Sketch,
+            How::Rate(_) => Combine::Rate,
+            How::Megabytes(_) => Combine::Megabytes,
+            How::Percent(..) | How::Mean(..) => Combine::Ratio,
+            How::Share(..) => Combine::MedianShare,
+            How::Part(..) => Combine::Share,
+            How::There(..) | How::Busy(_) | How::Level(..) | How::Rise(..) | How::Sizes(_) => {
+                Combine::Apart
+            }
+        }
+    }
+
+    /// Has it a point for each slot?
+    pub(crate) fn is_over_time(&self) -> bool {
+        !matches!(self.how, How::Sizes(_) | How::Over(_))
+    }
+}
+
+fn all(needs: impl IntoIterator<Item = Known>) -> Known {
+    needs.into_iter().fold(Known::NOTHING, Known::and)
+}
+
+impl How {
+    fn needs(&self) -> Known {
+        match self {
+            How::Time(timed, _) => all(timed.iter().map(|timed| timed.needs())),
+            How::Rate(counts) | How::Megabytes(counts) | How::Mean(counts, _) => {
+                all(counts.iter().map(|count| count.needs()))
+            }
+            How::Percent(some, of) => all(some.iter().chain(*of).map(|count| count.needs())),
+            How::There(set, _) | How::Busy(set) => {
+                const OUT: Known = Known::OUTGOING;
+                const IN: Known = Known::stage(StageName::SwapIn);
+                const WRITE: Known = Known::stage(StageName::SwapOut);
+                match set {
+                    0..=2 => Known::NOTHING,
+                    3..=5 => OUT,
+                    6 => IN.and(WRITE),
+                    7 => IN,
+                    _ => WRITE,
+                }
+            }
+            How::Share(_, stages, _) => {
+                all(stages.iter().copied().flatten().map(|timed| timed.needs()))
+            }
+            How::Part(..) => all([
+                StageName::ClientConnect,
+                StageName::ServerReply,
+                StageName::ProxyReply,
+            ]
+            .map(Known::stage)),
+            How::Rise(..) | How::Level(..) => Known::SECONDS,
+            How::Sizes(sizes) => all(sizes.iter().map(|size| match size {
+                Size::Hit | Size::Miss | Size::Rest => Known::NOTHING,
+                Size::SwapIn => Known::OBJECT_BYTES.and(Known::stage(StageName::SwapIn)),
+                Size::SwapOut => Known::OBJECT_BYTES.and(Known::stage(StageName::SwapOut)),
+                Size::HitFile | Size::MissFile => Known::KEYS,
+                Size::SwapInFile => Known::KEYS.and(Known::stage(StageName::SwapIn)),
+                Size::SwapOutFile => Known::KEYS.and(Known::stage(StageName::SwapOut)),
+            })),
+            How::Over(over) => match over {
+                Over::Hit | Over::Miss => Known::NOTHING,
+                Over::ReplyHit | Over::ReplyMiss => {
+                    Known::stage(StageName::ServerReply).and(Known::OBJECT_BYTES)
+                }
+                Over::SentHit | Over::SentMiss => Known::stage(StageName::ProxyReply),
+                Over::In | Over::InFirst => {
+                    Known::stage(StageName::SwapIn).and(Known::OBJECT_BYTES)
+                }
+                Over::Out | Over::OutFirst => {
+                    Known::stage(StageName::SwapOut).and(Known::OBJECT_BYTES)
+                }
+            },
+        }
+    }
+}
+
+impl Timed {
+    fn needs(self) -> Known {
+        let stage = Known::stage;
+        match self {
+            Timed::Response => Known::NOTHING,
+            Timed::ClientConnect | Timed::Head => stage(StageName::ClientConnect),
+            Timed::ConnectNew | Timed::ConnectReused => stage(StageName::ProxyConnect),
+            Timed::ServerReply => stage(StageName::ServerReply),
+            Timed::ServerResponse => Known::SERVER_RESPONSE,
+            Timed::ProxyReply => stage(StageName::ProxyReply),
+            Timed::SwapIn => stage(StageName::SwapIn),
+            Timed::SwapOut => stage(StageName::SwapOut),
+            Timed::SwapOutOnDisk => stage(StageName::SwapOut).and(Known::WRITES),
+            Timed::SecondIn | Timed::OneRead | Timed::TwoReads => {
+                stage(StageName::SwapIn).and(Known::DEVICE_READS)
+            }
+            Timed::Dns => stage(StageName::Dns),
+            Timed::Wait => stage(StageName::Wait),
+            Timed::Peer => stage(StageName::Peer),
+            Timed::DeviceRead | Timed::DeviceReadWait => Known::READS,
+            Timed::DeviceWrite => Known::WRITES,
+            Timed::LagP50 | Timed::LagP99 | Timed::LagMax => Known::SECONDS,
+        }
+    }
+}
+
+impl Count {
+    fn needs(self) -> Known {
+        match self {
+            Count::Aborted | Count::ClientAborted | Count::OriginAborted | Count::NotKept => {
+                Known::ABORTS
+            }
+            Count::Uncachable => Known::UNCACHABLE,
+            Count::ServerBytes => Known::OBJECT_BYTES,
+            Count::SwapIns => Known::stage(StageName::SwapIn),
+            Count::SwapOuts => Known::stage(StageName::SwapOut),
+            Count::MissLookups
+            | Count::MissLookupsWaited
+            | Count::Lookups
+            | Count::LookupsFailed => Known::stage(StageName::Dns),
+            Count::DeviceReads | Count::DeviceReadBytes => Known::READS,
+            Count::DeviceWrites
+            | Count::DeviceWriteBytes
+            | Count::DeviceWriteRecords
+            | Count::WritesNamed
+            | Count::WritesFound => Known::WRITES,
+            _ => Known::NOTHING,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn all_25_figures_are_there_and_names_are_distinct() {
+        let ids: Vec<&str> = figures().map(|figure| figure.id).collect();
+        let numbers: Vec<u32> = ids.iter().filter_map(|id| id.parse().ok()).collect();
+        assert_eq!(numbers, (1..=25).collect::<Vec<u32>>());
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+        for figure in figures() {
+            let curves: HashSet<&str> = figure.curves.iter().map(|curve| curve.id).collect();
+            assert_eq!(curves.len(), figure.curves.len(), "figure {}", figure.id);
+            assert!(!figure.curves.is_empty() && !figure.label.is_empty());
+            assert_eq!(
+                is_of_the_paper(figure),
+                !figure.paper_saw.is_empty(),
+                "{}",
+                figure.id
+            );
+            let is_over_time = matches!(figure.form, Form::Lines | Form::Stacked);
+            assert!(
+                figure
+                    .curves
+                    .iter()
+                    .all(|curve| curve.is_over_time() == is_over_time)
+            );
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Distributions of sizes, and times over sizes: of the whole source, not slot by slot.
+//!
+//! Size classes are powers of two from 64 B to 64 MB, one below and one above; a class stands at its geometric middle.
+//!
+//! Not known here: slots.   Limits: [`DAY_VALUES_MAX`] values of a class are exact.
+
+use profile::{Record, StageName};
+
+use crate::cells::{DAY_VALUES_MAX, is_aborted};
+use crate::kinds::Group;
+use crate::uniques::CURVES;
+use crate::values::{Union, Values};
+
+/// Distributions of sizes, bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Size {
+    /// Bytes sent for hits, each access.
+    Hit,
+    /// For misses.
+    Miss,
+    /// For others.
+    Rest,
+    /// Stored sizes of what was read from the disk, each time.
+    SwapIn,
+    /// Of what was given to it.
+    SwapOut,
+    /// Sizes of documents at the first hit.
+    HitFile,
+    /// At the first miss.
+    MissFile,
+    /// At the first swap-in.
+    SwapInFile,
+    /// At the first swap-out.
+    SwapOutFile,
+}
+
+/// Those of first accesses, in the order of the bits of [`crate::uniques::Access::curves`].
+pub(crate) const FILES: [Size; CURVES] = [
+    Size::HitFile,
+    Size::MissFile,
+    Size::SwapInFile,
+    Size::SwapOutFile,
+];
+const SIZES: usize = 9;
+
+/// Times over sizes, microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Over {
+    /// Response time of hits over bytes sent.
+    Hit,
+    /// Of misses.
+    Miss,
+    /// Server reply of hits over the object's size.
+    ReplyHit,
+    /// Of misses.
+    ReplyMiss,
+    /// Proxy reply of 200 hits over bytes sent.
+    SentHit,
+    /// Of misses.
+    SentMiss,
+    /// Swap-in over the object's size.
+    In,
+    /// To its first page.
+    InFirst,
+    /// Swap-out over the object's size.
+    Out,
+    /// To its first page.
+    OutFirst,
+}
+
+const OVERS: usize = 10;
+/// 64 B.
+const SMALLEST_LOG2: u32 = 6;
+/// 64 MB.
+const LARGEST_LOG2: u32 = 26;
+/// With one below and one above.
+pub(crate) const CLASSES: usize = (LARGEST_LOG2 - SMALLEST_LOG2) as usize + 2;
+
+/// The number of a size's class.
+pub(crate) fn class_of(bytes: u64) -> usize {
+    let log2 = bytes.max(1).ilog2().min(LARGEST_LOG2);
+    (log2 + 1).saturating_sub(SMALLEST_LOG2) as usize
+}
+
+/// The geometric middle of a class, bytes.
+pub(crate) fn middle(class: usize) -> f64 {
+    (class as f64 + f64::from(SMALLEST_LOG2) - 0.5).exp2()
+}
+
+/// Sizes at which a cumulative curve has a point: a fourth of a power of two apart.
+pub(crate) fn cumulative_sizes() -> impl Iterator<Item = f64> {
+    let (first, last) = (SMALLEST_LOG2 * 4, LARGEST_LOG2 * 4);
+    (first..=last).map(|fourths| (f64::from(fourths) / 4.0).exp2())
+}
+
+/// All of them.
+pub(crate) struct Sizes {
+    sizes: Vec<Values>,
+    over: Vec<Values>,
+    with_aborted: bool,
+}
+
+impl Sizes {
+    /// None yet.
+    pub(crate) fn new(with_aborted: bool) -> Self {
+        Sizes {
+            sizes: vec![Values::new(DAY_VALUES_MAX); SIZES],
+            over: vec![Values::new(DAY_VALUES_MAX); OVERS * CLASSES],
+            with_aborted,
+        }
+    }
+
+    /// One more of a distribution.
+    pub(crate) fn push(&mut self, size: Size, bytes: u64) {
+        self.sizes[size as usize].push(bytes);
+    }
+
+    /// Before anything is asked of it.
+    pub(crate) fn sort(&mut self) {
+        self.sizes
+            .iter_mut()
+            .chain(&mut self.over)
+            .for_each(Values::sort);
+    }
+
+    /// Some distributions as one.
+    pub(crate) fn union(&self, sizes: &[Size]) -> Union<'_> {
+        Union::new(sizes.iter().map(|&size| &self.sizes[size as usize]))
+    }
+
+    /// A class of times.
+    pub(crate) fn over(&self, over: Over, class: usize) -> Union<'_> {
+        Union::new([&self.over[over as usize * CLASSES + class]])
+    }
+
+    /// All classes of times.
+    pub(crate) fn over_all(&self, over: Over) -> Union<'_> {
+        Union::new(&self.over[over as usize * CLASSES..][..CLASSES])
+    }
+
+    /// A request of this group.
+    pub(crate) fn request(&mut self, record: &Record, group: Group) {
+        let (sent, stored) = (record.bytes_out, record.object_bytes);
+        let stage = |name| record.stage(name);
+        let (reads, writes) = (stage(StageName::SwapIn), stage(StageName::SwapOut));
+        let is_hit = !matches!(group, Group::Miss | Group::Collapsed | Group::Rest);
+        self.push(
+            match group {
+                Group::Miss | Group::Collapsed => Size::Miss,
+                Group::Rest => Size::Rest,
+                _ => Size::Hit,
+            },
+            sent,
+        );
+        // 0: it is not known.
+        if stored > 0 {
+            reads.inspect(|_| self.push(Size::SwapIn, stored));
+            writes.inspect(|_| self.push(Size::SwapOut, stored));
+        }
+        if is_aborted(record) && !self.with_aborted {
+            return;
+        }
+        let replied = stage(StageName::ProxyReply).map(|stage| stage.total_us);
+        let server = stage(StageName::ServerReply).map(|stage| stage.total_us);
+        let total = Some(record.total_us);
+        let is_ok = matches!(group, Group::OkAlone | Group::OkAsked);
+        let mut add = |over: Over, us: Option<u32>, bytes: u64| {
+            if let Some(us) = us {
+                self.over[over as usize * CLASSES + class_of(bytes)].push(us.into());
+            }
+        };
+        if is_hit {
+            add(Over::Hit, total, sent);
+        } else if group != Group::Rest {
+            add(Over::Miss, total, sent);
+            add(Over::SentMiss, replied, sent);
+        }
+        if is_ok {
+            add(Over::SentHit, replied, sent);
+        }
+        if stored == 0 {
+            return;
+        }
+        if is_hit {
+            add(Over::ReplyHit, server, stored);
+        } else if group != Group::Rest {
+            add(Over::ReplyMiss, server, stored);
+        }
+        add(Over::In, reads.map(|stage| stage.total_us), stored);
+        add(Over::InFirst, reads.map(|stage| stage.first_us), stored);
+        add(Over::Out, writes.map(|stage| stage.total_us), stored);
+        add(Over::OutFirst, writes.map(|stage| stage.first_us), stored);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_powers_of_two() {
+        let classes = [
+            0,
+            63,
+            64,
+            127,
+            128,
+            1 << 25,
+            (1 << 26) - 1,
+            1 << 26,
+            u64::MAX,
+        ]
+        .map(class_of);
+        assert_eq!(classes, [0, 0, 1, 1, 2, 20, 20, 21, 21]);
+        assert_eq!(CLASSES, 22);
+        assert_eq!(middle(1).round(), 91.0);
+        assert_eq!(class_of(middle(5) as u64), 5);
+        assert_eq!(cumulative_sizes().count(), 81);
+    }
+}
