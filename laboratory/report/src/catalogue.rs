@@ -117,17 +117,15 @@ impl CurveSpec {
             How::Rate(_) => Combine::Rate,
             How::Megabytes(_) => Combine::Megabytes,
             How::Percent(..) | How::Mean(..) => Combine::Ratio,
-            How::Share(..) => Combine::MedianShare,
-            How::Part(..) => Combine::Share,
-            How::There(..) | How::Busy(_) | How::Level(..) | How::Rise(..) | How::Sizes(_) => {
+            // Of two sources nobody knows which documents are the same.
+            How::Sizes(which) if which.iter().any(|size| size.is_of_first_accesses()) => {
                 Combine::Apart
             }
+            How::Sizes(_) => Combine::Ratio,
+            How::Share(..) => Combine::MedianShare,
+            How::Part(..) => Combine::Share,
+            How::There(..) | How::Busy(_) | How::Level(..) | How::Rise(..) => Combine::Apart,
         }
-    }
-
-    /// Has it a point for each slot?
-    pub(crate) fn is_over_time(&self) -> bool {
-        !matches!(self.how, How::Sizes(_) | How::Over(_))
     }
 }
 

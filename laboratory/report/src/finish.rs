@@ -191,7 +191,7 @@ impl Pass {
         let missing = self.known.missing(spec.needs());
         let (points, whole) = match spec.how {
             _ if missing.is_some() => (Vec::new(), None),
-            How::Sizes(which) => points::cumulative(sizes, which),
+            How::Sizes(which) => points::cumulative(sizes, which, self.manner),
             How::Over(over) => points::over(sizes, over, self.manner),
             // Without a second in any slot there is no length of the day.
             how if day.busy.seconds > 0.0 => (

@@ -360,6 +360,15 @@ impl Troubles {
     }
 }
 
+impl Troubles {
+    /// And those of another input.
+    pub(crate) fn extend(&mut self, other: &Troubles) {
+        self.count += other.count;
+        let room = TROUBLES_SHOWN_MAX - self.first.len();
+        self.first.extend(other.first.iter().take(room).cloned());
+    }
+}
+
 impl Report {
     /// A report of these sources.
     pub fn new(sources: Vec<SourceReport>) -> Self {

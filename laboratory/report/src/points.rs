@@ -198,7 +198,11 @@ pub(crate) fn over(sizes: &Sizes, over: Over, manner: Manner) -> (Vec<Point>, Op
 }
 
 /// A cumulative curve, and the distribution of its sizes.
-pub(crate) fn cumulative(sizes: &Sizes, which: &[Size]) -> (Vec<Point>, Option<Point>) {
+pub(crate) fn cumulative(
+    sizes: &Sizes,
+    which: &[Size],
+    manner: Manner,
+) -> (Vec<Point>, Option<Point>) {
     let union = sizes.union(which);
     let Some(spread) = union.spread(1.0) else {
         return (Vec::new(), None);
@@ -213,5 +217,8 @@ pub(crate) fn cumulative(sizes: &Sizes, which: &[Size]) -> (Vec<Point>, Option<P
     });
     let mut day = plain(0.0, spread.p50, count, union.sum() as f64);
     day.spread = Some(spread);
+    if manner.with_sketches {
+        day.sketch = union.sketch();
+    }
     (points.collect(), Some(day))
 }

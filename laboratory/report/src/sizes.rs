@@ -43,6 +43,13 @@ pub(crate) const FILES: [Size; CURVES] = [
 ];
 const SIZES: usize = 9;
 
+impl Size {
+    /// Is it one of [`FILES`]?
+    pub(crate) fn is_of_first_accesses(self) -> bool {
+        FILES.contains(&self)
+    }
+}
+
 /// Times over sizes, microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Over {

@@ -110,7 +110,7 @@ impl Seconds {
             Slot {
                 start_unix_us,
                 requests,
-                is_idle: requests * 100 < most * IDLE_PERCENT,
+                is_idle: is_idle(requests, most),
                 is_partial: start_unix_us < began || start_unix_us + slot_us > ended,
             }
         };
@@ -121,6 +121,11 @@ impl Seconds {
         };
         (slots, outside)
     }
+}
+
+/// Has a slot so few requests that it is left out of the medians of the day?
+pub(crate) fn is_idle(requests: u64, most: u64) -> bool {
+    requests * 100 < most * IDLE_PERCENT
 }
 
 /// The stretch of at most [`SLOTS_MAX`] slots with the most requests: first, last, and requests outside.

@@ -54,13 +54,6 @@ pub(crate) struct Piece {
     bytes: usize,
 }
 
-impl Piece {
-    /// Its length.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
 impl Scratch {
     /// In that directory, once there is something to write.
     pub(crate) fn new(directory: &Path) -> Self {
@@ -69,11 +62,6 @@ impl Scratch {
             file: None,
             length: 0,
         }
-    }
-
-    /// Bytes written.
-    pub(crate) fn length(&self) -> u64 {
-        self.length
     }
 
     /// Appends a piece.
@@ -297,7 +285,7 @@ mod tests {
             spill.put(at, |out| out.resize(out.len() + 300, 1)).unwrap();
             assert!(spill.buffered < BUFFER_BYTES);
         }
-        assert!(spill.scratch.length() > 20 << 20);
+        assert!(spill.scratch.length > 20 << 20);
         let mut count = 0;
         spill.touching(0, u64::MAX, |_| count += 1).unwrap();
         assert_eq!(count, 200_000);

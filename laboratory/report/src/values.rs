@@ -166,11 +166,6 @@ impl<'a> Union<'a> {
         self.sum
     }
 
-    /// Is every percentile exact?
-    pub(crate) fn is_exact(&self) -> bool {
-        self.counted.is_none()
-    }
-
     /// The value of nearest rank: number `ceil(percent / 100 * count)` of them, sorted. 0 if there is none.
     pub(crate) fn at_percent(&self, percent: u64) -> u64 {
         let rank = nearest_rank(percent, self.count);
