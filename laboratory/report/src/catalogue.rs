@@ -265,7 +265,7 @@ mod tests {
                 figure
                     .curves
                     .iter()
-                    .all(|curve| curve.is_over_time() == is_over_time)
+                    .all(|curve| matches!(curve.how, How::Sizes(_) | How::Over(_)) != is_over_time)
             );
         }
     }

@@ -89,7 +89,7 @@ impl Cells {
 
     /// Several counts, added.
     pub(crate) fn sum(&self, counts: &[Count]) -> u64 {
-        counts.iter().map(|&count| self.count(count)).sum()
+        (counts.iter()).fold(0, |sum, &count| sum.saturating_add(self.count(count)))
     }
 
     /// Is every percentile exact?
@@ -107,9 +107,7 @@ impl Cells {
         for (ours, theirs) in self.times.iter_mut().zip(&slot.times) {
             ours.add(theirs);
         }
-        for (ours, theirs) in self.counts.iter_mut().zip(slot.counts) {
-            *ours += theirs;
-        }
+        self.add_counts(slot);
         for (ours, theirs) in self
             .parts
             .iter_mut()
@@ -222,7 +220,7 @@ impl OpenSlot {
     pub(crate) fn close(&mut self) {
         for (set, levels) in SETS.iter().zip(&mut self.cells.levels) {
             let mut all = Intervals::union(set.iter().map(|&kind| &self.present[kind as usize]));
-            *levels = [all.exact(self.slot_us), all.by_grid(self.slot_us)];
+            *levels = all.levels(self.slot_us);
         }
         self.cells.courses = self.gauges.close();
         self.cells.sort();

@@ -56,55 +56,38 @@ impl Intervals {
         all
     }
 
-    /// How long each number lasted, microseconds.
-    pub(crate) fn exact(&mut self, slot_us: u64) -> Levels {
+    /// Exactly: how long each number lasted, microseconds. And by the grid: in how many of its pieces each number was there.
+    pub(crate) fn levels(&mut self, slot_us: u64) -> [Levels; 2] {
         self.starts.sort_unstable();
         self.ends.sort_unstable();
+        let pieces = slot_us.div_ceil(GRID_US).max(1);
+        // An end on a border belongs to the piece before it. Both grow with the instant, so they stay sorted.
+        let first = |start: u32| (u64::from(start) / GRID_US).min(pieces - 1);
+        let behind = |end: u32| (u64::from(end).saturating_sub(1) / GRID_US).min(pieces - 1) + 1;
+        [
+            self.sweep(slot_us, u64::from, u64::from),
+            self.sweep(pieces, first, behind),
+        ]
+    }
+
+    /// Goes through starts and ends, both sorted and on another scale, from 0 to `length`.
+    fn sweep(&self, length: u64, start: impl Fn(u32) -> u64, end: impl Fn(u32) -> u64) -> Levels {
         let mut levels = Levels::default();
         let (mut begun, mut ended, mut now) = (0, 0, 0);
         while ended < self.ends.len() {
             // At one instant those who go leave before others come, but none before it has come.
-            let comes = self.starts.get(begun).copied();
-            let goes = self.ends[ended];
-            let is_coming = comes.is_some_and(|comes| comes < goes || begun == ended);
-            let at = if is_coming {
-                comes.expect("some")
-            } else {
-                goes
-            };
-            levels.add((begun - ended) as u32, (at - now).into());
+            let goes = end(self.ends[ended]);
+            let comes = self.starts.get(begun).map(|&came| start(came));
+            let coming = comes.filter(|&comes| comes < goes || begun == ended);
+            let at = coming.unwrap_or(goes).max(now);
+            levels.add((begun - ended) as u32, at - now);
             now = at;
-            if is_coming {
-                begun += 1;
-            } else {
-                ended += 1;
+            match coming {
+                Some(_) => begun += 1,
+                None => ended += 1,
             }
         }
-        levels.add(0, slot_us - u64::from(now));
-        levels
-    }
-
-    /// In how many pieces of the grid each number was there.
-    pub(crate) fn by_grid(&self, slot_us: u64) -> Levels {
-        let pieces = slot_us.div_ceil(GRID_US) as usize;
-        let mut changes = vec![0i32; pieces + 1];
-        for (&start, &end) in self.starts.iter().zip(&self.ends) {
-            let first = (u64::from(start) / GRID_US).min(pieces as u64 - 1);
-            changes[first as usize] += 1;
-            // Starts and ends may be sorted apart, so each is looked at alone: an end on a border belongs to the piece before it.
-            let last = (u64::from(end).saturating_sub(1) / GRID_US).min(pieces as u64 - 1);
-            changes[last as usize + 1] -= 1;
-        }
-        let mut levels = Levels::default();
-        let (mut now, mut since) = (0i32, 0);
-        for (piece, change) in changes.iter().enumerate().take(pieces) {
-            if *change != 0 {
-                levels.add(now.max(0) as u32, piece as u64 - since);
-                since = piece as u64;
-                now += change;
-            }
-        }
-        levels.add(now.max(0) as u32, pieces as u64 - since);
+        levels.add(0, length - now);
         levels
     }
 }
@@ -181,35 +164,42 @@ mod tests {
         all
     }
 
+    fn exact(pairs: &[(u64, u64)], slot_us: u64) -> Levels {
+        let [exact, _] = intervals(pairs).levels(slot_us);
+        exact
+    }
+
+    fn grid(pairs: &[(u64, u64)], slot_us: u64) -> Levels {
+        let [_, grid] = intervals(pairs).levels(slot_us);
+        grid
+    }
+
     #[test]
     fn two_ways_of_counting_differ() {
         // 60 us in a slot of 10 ms.
-        let mut one = intervals(&[(4_000, 4_060)]);
-        assert_eq!(one.by_grid(10_000).busy(), 0.2);
-        assert_eq!(one.exact(10_000).busy(), 0.006);
+        let one = [(4_000, 4_060)];
+        assert_eq!(grid(&one, 10_000).busy(), 0.2);
+        assert_eq!(exact(&one, 10_000).busy(), 0.006);
         // Two that overlap for 1 ms.
-        let mut two = intervals(&[(0, 3_000), (2_000, 4_000)]);
+        let two = [(0, 3_000), (2_000, 4_000)];
         assert_eq!(
-            two.by_grid(10_000).0,
+            grid(&two, 10_000).0,
             BTreeMap::from([(0, 3), (1, 1), (2, 1)])
         );
-        let levels = two.exact(10_000);
+        let levels = exact(&two, 10_000);
         assert_eq!(
             levels.0,
             BTreeMap::from([(0, 6_000), (1, 3_000), (2, 1_000)])
         );
         assert_eq!(levels.spread().unwrap().mean, 0.5);
         // One goes when another comes: never two.
-        assert_eq!(
-            intervals(&[(0, 5), (5, 10)]).exact(10).0,
-            BTreeMap::from([(1, 10)])
-        );
+        assert_eq!(exact(&[(0, 5), (5, 10)], 10).0, BTreeMap::from([(1, 10)]));
         // No time at all is seen by the grid only.
-        let mut point = intervals(&[(10, 10), (10, 10)]);
-        assert_eq!(point.exact(2_000).busy(), 0.0);
-        assert_eq!(point.by_grid(2_000).spread().unwrap().max, 2.0);
+        let point = [(10, 10), (10, 10)];
+        assert_eq!(exact(&point, 2_000).busy(), 0.0);
+        assert_eq!(grid(&point, 2_000).spread().unwrap().max, 2.0);
         // At a border.
-        assert_eq!(intervals(&[(0, 2_000)]).by_grid(4_000).busy(), 0.5);
+        assert_eq!(grid(&[(0, 2_000)], 4_000).busy(), 0.5);
     }
 
     proptest! {
@@ -220,7 +210,6 @@ mod tests {
         ) {
             let slot = 40 * step;
             let pairs: Vec<_> = (pairs.iter()).map(|&(a, b)| (a.min(b) * step, a.max(b) * step)).collect();
-            let mut found = intervals(&pairs);
             // At a border `x` of the grid an interval of no length counts for the piece that begins there, so leave those out.
             let lasting: Vec<_> = pairs.iter().filter(|(start, end)| start < end).copied().collect();
             let mut slow = Levels::default();
@@ -229,13 +218,13 @@ mod tests {
                 let there = lasting.iter().filter(|&&(start, end)| start < to && end > from);
                 slow.add(there.count() as u32, 1);
             }
-            prop_assert_eq!(intervals(&lasting).by_grid(slot), slow);
+            prop_assert_eq!(grid(&lasting, slot), slow);
             let mut slow = Levels::default();
             for us in 0..slot {
                 let there = pairs.iter().filter(|&&(start, end)| start <= us && us < end);
                 slow.add(there.count() as u32, 1);
             }
-            prop_assert_eq!(found.exact(slot), slow);
+            prop_assert_eq!(exact(&pairs, slot), slow);
         }
     }
 }

@@ -75,7 +75,8 @@ pub fn join(name: &str, reports: &[SourceReport]) -> Result<SourceReport, JoinEr
         .collect();
     let mut counts = BTreeMap::new();
     for (count, number) in reports.iter().flat_map(|report| &report.counts) {
-        *counts.entry(count.clone()).or_default() += number;
+        let sum: &mut u64 = counts.entry(count.clone()).or_default();
+        *sum = sum.saturating_add(*number);
     }
     let mut joined = SourceReport {
         name: name.to_owned(),
@@ -328,7 +329,7 @@ impl Joining<'_> {
         is_percent: bool,
         seconds: f64,
     ) -> Result<Point, JoinError> {
-        let count: u64 = points.iter().map(|point| point.count).sum();
+        let count = (points.iter()).fold(0u64, |sum, point| sum.saturating_add(point.count));
         let sum: f64 = points.iter().map(|point| point.sum).sum();
         let mut joined = Point {
             count,
@@ -380,16 +381,16 @@ impl Joining<'_> {
         joined.sketch = sketched.sketch();
         // The unit of the sketch is the microsecond or the byte, that of the point the millisecond or the byte.
         let unit = points.iter().find_map(|point| {
-            let mean = point.spread?.mean;
-            (point.sum > 0.0).then(|| mean * point.count as f64 / point.sum)
+            let sum = point.spread?.mean * point.count as f64;
+            (sum > 0.0).then(|| (point.sum / sum).round())
         });
         let largest = points
             .iter()
             .filter_map(|point| Some(point.spread?.max))
             .fold(0.0, f64::max);
-        let scale = unit.unwrap_or(1.0);
-        let mean = joined.sum / joined.count.max(1) as f64 * scale;
-        let spread: Spread = sketched.spread(scale, mean, largest);
+        let unit = unit.unwrap_or(1.0).max(1.0);
+        let mean = joined.sum / joined.count.max(1) as f64 / unit;
+        let spread: Spread = sketched.spread(unit, mean, largest);
         joined.value = spread.p50;
         if combine == Combine::MedianShare {
             joined.sum = spread.p50;

@@ -15,8 +15,8 @@ use crate::values::Union;
 /// Fewer values than this make a hollow point.
 //= report section 1   a slot needs 30 values of a measure, else its point is hollow
 const FEW: u64 = 30;
-/// From microseconds to milliseconds.
-const MS: f64 = 1e-3;
+/// Microseconds of a millisecond.
+const MS: f64 = 1000.0;
 
 /// How points are to be made.
 #[derive(Clone, Copy)]

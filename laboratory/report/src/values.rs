@@ -203,12 +203,12 @@ impl<'a> Union<'a> {
         self.zeros + self.sets.iter().map(within).sum::<u64>()
     }
 
-    /// Percentiles, mean and maximum, each times `scale`; `None` if there is no value.
-    pub(crate) fn spread(&self, scale: f64) -> Option<Spread> {
+    /// Percentiles, mean and maximum, each over `unit`; `None` if there is no value.
+    pub(crate) fn spread(&self, unit: f64) -> Option<Spread> {
         if self.count == 0 {
             return None;
         }
-        let at = |percent| self.at_percent(percent) as f64 * scale;
+        let at = |percent| self.at_percent(percent) as f64 / unit;
         Some(Spread {
             p25: at(25),
             p50: at(50),
@@ -216,7 +216,7 @@ impl<'a> Union<'a> {
             p90: at(90),
             p95: at(95),
             p99: at(99),
-            mean: self.sum as f64 / self.count as f64 * scale,
+            mean: self.sum as f64 / self.count as f64 / unit,
             max: at(100),
         })
     }
@@ -286,15 +286,15 @@ impl Sketched {
         self.0.len()
     }
 
-    /// Percentiles within 1 %, each times `scale`; the mean and the maximum are the caller's.
-    pub(crate) fn spread(&self, scale: f64, mean: f64, max: f64) -> Spread {
+    /// Percentiles within 1 %, each over `unit`; the mean and the maximum are the caller's.
+    pub(crate) fn spread(&self, unit: f64, mean: f64, max: f64) -> Spread {
         let count = self.count();
         let at = |percent| {
             let share = (nearest_rank(percent, count) as f64 - 0.5) / count.max(1) as f64;
             let value = self.0.value_at_quantile(share);
             // The middle of the step.
             let low = self.0.lowest_equivalent(value);
-            (low + value) as f64 / 2.0 * scale
+            (low + value) as f64 / 2.0 / unit
         };
         Spread {
             p25: at(25),

@@ -649,6 +649,12 @@ pub(super) const PAPER: &[FigureSpec] = &[
                 InPart(Part::ServerReply, OF_MISSES),
             ),
             curve(
+                "swap-in",
+                "reading the disk",
+                Role::SwapIn,
+                InPart(Part::SwapIn, OF_MISSES),
+            ),
+            curve(
                 "proxy-reply",
                 "proxy reply",
                 Role::ProxyReply,
