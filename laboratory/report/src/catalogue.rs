@@ -2,6 +2,7 @@
 //!
 //! Not known here: the numbers.
 
+mod disk;
 mod figures;
 mod ours;
 
@@ -73,7 +74,9 @@ pub(crate) enum How {
 
 /// All, the paper's first.
 pub(crate) fn figures() -> impl Iterator<Item = &'static FigureSpec> {
-    figures::PAPER.iter().chain(ours::OURS)
+    (figures::NETWORK.iter())
+        .chain(disk::DISK)
+        .chain(ours::OURS)
 }
 
 /// Is it one of the paper's 25?
@@ -81,7 +84,52 @@ pub(crate) fn is_of_the_paper(figure: &FigureSpec) -> bool {
     figure.id.parse::<u32>().is_ok()
 }
 
-/// For the tables: a curve in the colour of its role.
+/// Any connection to a server.
+const CONNECT: &[Timed] = &[Timed::ConnectNew, Timed::ConnectReused];
+
+/// A figure of lines over time.
+const fn time(
+    id: &'static str,
+    title: &'static str,
+    label: &'static str,
+    paper_saw: &'static str,
+    notes: &'static [&'static str],
+    curves: &'static [CurveSpec],
+) -> FigureSpec {
+    figure(
+        id,
+        title,
+        Form::Lines,
+        (label, AxisKind::Linear),
+        paper_saw,
+        notes,
+        curves,
+    )
+}
+
+/// Any figure.
+const fn figure(
+    id: &'static str,
+    title: &'static str,
+    form: Form,
+    (label, kind): (&'static str, AxisKind),
+    paper_saw: &'static str,
+    notes: &'static [&'static str],
+    curves: &'static [CurveSpec],
+) -> FigureSpec {
+    FigureSpec {
+        id,
+        title,
+        form,
+        label,
+        kind,
+        paper_saw,
+        notes,
+        curves,
+    }
+}
+
+/// A curve in the colour of its role.
 const fn curve(id: &'static str, name: &'static str, role: Role, how: How) -> CurveSpec {
     CurveSpec {
         id,
