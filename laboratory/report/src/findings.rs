@@ -107,18 +107,15 @@ fn up_to(figure: &Figure, curve: &str, bytes: u64) -> Option<f64> {
 }
 
 fn ours(figure: &Figure, of_day: &Day, concurrent_misses: Option<f64>) -> Option<String> {
+    of_traffic(figure, of_day)
+        .or_else(|| of_hits(figure, concurrent_misses))
+        .or_else(|| of_the_network(figure))
+        .or_else(|| of_the_disk(figure, of_day))
+}
+
+/// Figures 1 to 6.
+fn of_traffic(figure: &Figure, of_day: &Day) -> Option<String> {
     let value = |curve| value(figure, curve);
-    let compare = |what: &str| {
-        let (hit, miss) = (value("hit")?, value("miss")?);
-        let less = percent_less(hit, miss)?;
-        let word = if less >= 0.0 { "shorter" } else { "longer" };
-        Some(format!(
-            "{what} for hits is {} ms, for misses {} ms: {} % {word}.",
-            short(hit),
-            short(miss),
-            short(less.abs())
-        ))
-    };
     Some(match figure.id.as_str() {
         "1" => {
             let mut text = format!(
@@ -176,6 +173,14 @@ fn ours(figure: &Figure, of_day: &Day, concurrent_misses: Option<f64>) -> Option
             }
             format!("A hit saves {}.", texts.join(", "))
         }
+        _ => return None,
+    })
+}
+
+/// Figures 7 to 9.
+fn of_hits(figure: &Figure, concurrent_misses: Option<f64>) -> Option<String> {
+    let value = |curve| value(figure, curve);
+    Some(match figure.id.as_str() {
         "7" => {
             let (documents, bytes) = (value("document")?, value("byte")?);
             format!(
@@ -198,8 +203,29 @@ fn ours(figure: &Figure, of_day: &Day, concurrent_misses: Option<f64>) -> Option
                 short(concurrent_misses?)
             )
         }
-        "10" => compare("Proxy connect")?,
-        "11" => compare("Server reply")?,
+        _ => return None,
+    })
+}
+
+/// Medians of hits and of misses, and how much shorter the first is.
+fn compared(figure: &Figure, what: &str) -> Option<String> {
+    let (hit, miss) = (value(figure, "hit")?, value(figure, "miss")?);
+    let less = percent_less(hit, miss)?;
+    let word = if less >= 0.0 { "shorter" } else { "longer" };
+    Some(format!(
+        "{what} for hits is {} ms, for misses {} ms: {} % {word}.",
+        short(hit),
+        short(miss),
+        short(less.abs())
+    ))
+}
+
+/// Figures 10 to 17.
+fn of_the_network(figure: &Figure) -> Option<String> {
+    let value = |curve| value(figure, curve);
+    Some(match figure.id.as_str() {
+        "10" => compared(figure, "Proxy connect")?,
+        "11" => compared(figure, "Server reply")?,
         "12" => {
             let hit = figure.curve("hit")?;
             let solid = || {
@@ -218,9 +244,9 @@ fn ours(figure: &Figure, of_day: &Day, concurrent_misses: Option<f64>) -> Option
                 short(high)
             )
         }
-        "13" => compare("Server response")?,
-        "14" => compare("Client connect")?,
-        "15" => compare("Proxy reply")?,
+        "13" => compared(figure, "Server response")?,
+        "14" => compared(figure, "Client connect")?,
+        "15" => compared(figure, "Proxy reply")?,
         "16" => format!(
             "Median of 304 hits {} ms, of 200 hits {} ms.",
             short(value("hit-304")?),
@@ -231,6 +257,14 @@ fn ours(figure: &Figure, of_day: &Day, concurrent_misses: Option<f64>) -> Option
             short(at_size(figure, "hit-200", 1 << 10)?),
             short(at_size(figure, "hit-200", 64 << 10)?)
         ),
+        _ => return None,
+    })
+}
+
+/// Figures 18 to 25.
+fn of_the_disk(figure: &Figure, of_day: &Day) -> Option<String> {
+    let value = |curve| value(figure, curve);
+    Some(match figure.id.as_str() {
         "18" => {
             let (reads, all) = (day(figure, "swap-in")?.sum, day(figure, "all")?.sum);
             format!(
