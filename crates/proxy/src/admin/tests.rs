@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::{cache::opening::Absent, health::pulse::Pulse};
-use std::time::Duration;
 
 fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {
     let request = Request {
