@@ -208,7 +208,7 @@ fn the_dashboard_needs_nothing_from_elsewhere_and_finds_its_places() {
     for outside in ["src=", "href=", "url(", "@import", "https://"] {
         assert!(!page.contains(outside), "{outside}");
     }
-    for call in ["$(\"", "list(\"", "table(\"", "bar(\""] {
+    for call in ["$(\"", "list(\"", "table(\"", "bar(\"", "choice(\""] {
         let mut found = page.split(call).skip(1).peekable();
         assert!(found.peek().is_some(), "{call}");
         for rest in found {
