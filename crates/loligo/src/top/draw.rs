@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Loligo 0.1.0  http://127.0.0.1:3129  running for 2 h     the proxy
-//! requests/s 1,234   hits 63.2 % ...                       three lines of figures
+//! req/s 1,234     hits 63.2 % ...                       three lines of figures
 //! ▁▂▃▅▂                                                    requests of the last two minutes
 //!  hosts  keys  origins  classes  stages                   tabs
 //! host                      requests v   misses   bytes    the table
@@ -31,6 +31,8 @@ const HEIGHT_MIN: u16 = 10;
 /// Lines above which there is a trend.
 const HEIGHT_OF_TREND: u16 = 18;
 const TREND_LINES: u16 = 3;
+/// Columns of a figure; a longer one takes twice as many.
+const FIGURE_WIDTH: usize = 16;
 /// The narrowest column of names.
 const NAME_MIN: usize = 12;
 
@@ -103,9 +105,11 @@ fn figure_lines(live: &Live) -> Vec<Line<'static>> {
                 "NOT STORING" => BAD,
                 _ => QUIET,
             };
+            // In columns, with a blank at least, so that the words do not jump about.
+            let used = name.len() + 1 + value.chars().count();
+            let width = (used + 1).next_multiple_of(FIGURE_WIDTH) - name.len() - 1;
             spans.push(Span::styled(format!("{name} "), style));
-            // Room for growth, so that the words do not jump about.
-            spans.push(Span::styled(format!("{value:<9} "), STRONG));
+            spans.push(Span::styled(format!("{value:<width$}"), STRONG));
         }
         Line::from(spans)
     };

@@ -240,8 +240,8 @@ pub fn summary(live: &Live) -> [Vec<(&'static str, String)>; 3] {
                 format!("{} + {} waiting", disk.reads_under_way, disk.reads_waiting),
             ),
             ("writes", count(disk.writes_under_way)),
-            ("read/s", rate(now.disk_reads_per_s)),
-            ("written/s", bytes(now.disk_write_bytes_per_s)),
+            ("reads/s", rate(now.disk_reads_per_s)),
+            ("write/s", bytes(now.disk_write_bytes_per_s)),
         ],
     };
     let halted = disk
@@ -250,11 +250,14 @@ pub fn summary(live: &Live) -> [Vec<(&'static str, String)>; 3] {
         .filter(|store| store.is_paused || store.is_aside)
         .count();
     if halted > 0 {
-        of_disk.push(("NOT STORING", format!("{halted} of {}", disk.stores.len())));
+        of_disk.insert(
+            0,
+            ("NOT STORING", format!("{halted} of {}", disk.stores.len())),
+        );
     }
     [
         vec![
-            ("requests/s", rate(now.requests_per_s)),
+            ("req/s", rate(now.requests_per_s)),
             ("hits", percent(minute.hit_ratio.documents)),
             ("of bytes", percent(minute.hit_ratio.bytes)),
             ("p50", latency(|l| l.p50)),
