@@ -127,7 +127,10 @@ fn draw_trend(live: &Live, area: Rect, frame: &mut Frame<'_>) {
     );
     // Whole numbers are wanted; a rate below one should still be seen.
     let scale = if most > 0.0 { 10_000.0 / most } else { 0.0 };
-    let heights: Vec<u64> = shown.iter().map(|n| (n.max(0.0) * scale) as u64).collect();
+    // Now is at the right edge, also when little is known.
+    let unknown = usize::from(area.width).saturating_sub(shown.len());
+    let heights = std::iter::repeat_n(0.0, unknown).chain(shown.iter().copied());
+    let heights: Vec<u64> = heights.map(|n| (n.max(0.0) * scale) as u64).collect();
     let [head, bars] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     frame.render_widget(Span::styled(title, QUIET), head);
     let trend = Sparkline::default()

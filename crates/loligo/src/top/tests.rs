@@ -107,7 +107,8 @@ fn a_screen_of_eighty_by_twenty_four_has_all_of_it() {
 
         By requests. Counts fade by half in ten minutes; share of all.
         q quit   tab or arrows: table   s sort   p pause   ? help
-    "#]].assert_eq(&screen(&state(), 80, 24));
+    "#]]
+    .assert_eq(&screen(&state(), 80, 24));
 }
 
 #[test]

@@ -65,6 +65,7 @@ use crate::{
     health::watch,
     listener::ListenerState,
     plan::host_fits,
+    record::metrics::Counters,
     record::origins::OriginBook,
     state::{Phase, Shared},
     worker,
@@ -133,6 +134,12 @@ struct Admin {
 
 impl Admin {
     fn new(shared: Arc<Shared>) -> Admin {
+        let (mut history, mut hour) = (History::default(), Hour::default());
+        // Nothing was counted when the process came up; requests may have been answered before this thread looks for the first time.
+        let nothing = [Arc::new(Counters::with_rows(shared.labels.len()))];
+        let nothing = Snapshot::of(&nothing, shared.began);
+        history.note(nothing.clone());
+        hour.note(nothing, Process::default());
         // A URL of the longest target must fit, with each byte percent-encoded.
         let target_bytes_max = shared.limits.target_bytes_max * 3 + AROUND_URL_BYTES_MAX;
         Admin {
@@ -142,8 +149,8 @@ impl Admin {
                 target_bytes_max,
                 ..http1::Limits::default()
             },
-            history: RefCell::default(),
-            hour: RefCell::default(),
+            history: RefCell::new(history),
+            hour: RefCell::new(hour),
             origins: RefCell::default(),
             origins_since: Cell::new(Instant::now()),
             purges: Cell::new(0),
