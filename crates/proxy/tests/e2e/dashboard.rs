@@ -80,10 +80,12 @@ fn live_tells_classes_stages_origins_and_names() {
     house.load();
     let live = eventually("all is counted", || {
         let live = house.json("/live");
+        let rows = live["origins"]["rows"].as_array()?;
+        let failures = rows.iter().filter_map(|row| row["failures"].as_u64());
         let seen = live["top"]["hosts"]["by_requests"].as_array()?.len() == 2
-            && live["origins"]["rows"].as_array()?.len() >= 1
+            && failures.sum::<u64>() == 1
             && live["minute"]["classes"].as_array()?.len() >= 3
-            && live["trend"]["requests_per_s"].as_array()?.len() >= 1;
+            && !live["trend"]["requests_per_s"].as_array()?.is_empty();
         seen.then_some(live)
     });
     let names = |of: &Value| -> Vec<String> {
@@ -121,12 +123,6 @@ fn live_tells_classes_stages_origins_and_names() {
         of_origin.unwrap()["requests"].as_u64().unwrap() >= 6,
         "{live}"
     );
-    let failures = origin
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| row["failures"].as_u64().unwrap());
-    assert_eq!(failures.sum::<u64>(), 1, "{live}");
     assert_eq!(live["disk"]["stores"].as_array().unwrap().len(), 1);
     house.proxy.stop();
 }
