@@ -88,9 +88,9 @@ fn a_screen_of_eighty_by_twenty_four_has_all_of_it() {
         sent/s 114 MiB  errors/s 0.4    clients 1,200   CPUs 1.43       RSS 812 MiB
         disk reads 12 + 3 waiting       writes 2        reads/s 400     write/s 3.15 MiB
         requests a second, the last 5 s, at most 800
-            █
-           ▄█
-         ▃▆██
+                                                                                       █
+                                                                                      ▄█
+                                                                                    ▃▆██
          hosts   keys   origins   classes   stages
         host                                   requests v    misses     bytes      share
         www.example:80                              4,000       120  8.58 MiB     25.0 %
