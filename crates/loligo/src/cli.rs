@@ -50,6 +50,9 @@ pub enum Command {
     /// Ask which layout a cache's disk should have: the storage lab, paper 002 again
     #[command(subcommand, after_help = LAB_HELP)]
     Lab(LabCommand),
+    /// Look on while a proxy runs: requests, hits, hosts, origins, stages, disk
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(TopFlags),
     /// Work with profile files (see: serve --profile)
     #[command(subcommand)]
     Profile(ProfileCommand),
@@ -97,6 +100,26 @@ Examples:
 
 A stage is printed as start+first/total in microseconds: when it started after the request began, how long
 until its first byte, how long until its last; - if the request did not pass through it.";
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  loligo top                                  the proxy of this machine
+  loligo top http://192.0.2.1:3129            another one, if it lets this machine (admin.allow)
+  loligo top --once | head -5                 one look, as text
+
+Keys: tab or arrows choose the table, s sorts it, p pauses, ? helps, q quits. Hosts and keys (URLs) are only counted with top = true
+under [admin] of the proxy's configuration.";
+
+/// The flags of `top`.
+#[derive(Args, Debug)]
+pub struct TopFlags {
+    /// The proxy's admin interface [default: http://127.0.0.1:3129]
+    #[arg(value_name = "URL")]
+    pub url: Option<String>,
+    /// Print one look as text and end; so it is wherever there is no terminal
+    #[arg(long)]
+    pub once: bool,
+}
 
 /// The flags of `serve` and `check`.
 #[derive(Args, Debug, Default)]

@@ -20,6 +20,7 @@ mod lab;
 mod lab_traces;
 mod serve;
 mod store_tool;
+mod top;
 mod units;
 
 use std::io::{self, Read as _, Write as _};
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Command::Store(command) => store_tool::run(&command),
         Command::Bench(command) => bench::run(&command),
         Command::Lab(command) => lab::run(&command),
+        Command::Top(flags) => top::run(&flags),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
     }
 }

@@ -34,6 +34,7 @@ fn help_teaches_by_examples() {
             &["profile", "dump", "--help"],
             "loligo profile dump requests.profile --json",
         ),
+        (&["top", "--help"], "loligo top http://192.0.2.1:3129"),
         (&["--help"], "curl -x http://127.0.0.1:3128"),
     ] {
         let output = loligo(command);
@@ -201,29 +202,39 @@ fn check_looks_where_serve_would() {
 /// A proxy of the binary itself, on ports of the system's choice.
 struct Serving {
     child: Child,
+    /// Where clients connect.
+    proxy: String,
     admin: String,
     stderr: Option<BufReader<ChildStderr>>,
 }
 
 impl Serving {
     fn start(store: &str) -> Self {
+        Self::with(&["--store", store])
+    }
+
+    fn with(more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_loligo"))
-            .args(["serve", "--store", store, "--listen", "127.0.0.1:0"])
+            .args(["serve", "--listen", "127.0.0.1:0"])
             .args(["--admin", "127.0.0.1:0", "--workers", "1"])
+            .args(more)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let (mut admin, mut line) = (String::new(), String::new());
+        let (mut proxy, mut admin, mut line) = (String::new(), String::new(), String::new());
         while !line.contains("ready, ") {
             line.clear();
             assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended");
             if let Some((_, address)) = line.trim().split_once("admin interface on http://") {
                 admin = address.to_owned();
+            } else if let Some((_, address)) = line.trim().split_once(" proxy on ") {
+                proxy = address.to_owned();
             }
         }
         Self {
             child,
+            proxy,
             admin,
             stderr: Some(stderr),
         }
@@ -301,4 +312,87 @@ fn a_load_on_nobody_says_so_at_once() {
         said.contains(&proxy) && said.contains("is the proxy running"),
         "{said}"
     );
+}
+
+/// What a server at this address answers to one request.
+fn ask(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// An origin that answers every connection once, until the test ends.
+fn origin() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut line = String::new();
+            while line != "\r\n" {
+                line.clear();
+                if stream.read_line(&mut line).unwrap() == 0 {
+                    break;
+                }
+            }
+            let answer = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n";
+            let body = "x".repeat(1000);
+            let _ = (stream.get_mut()).write_all((answer.to_owned() + &body).as_bytes());
+        }
+    });
+    address
+}
+
+#[test]
+fn top_without_a_terminal_is_one_look_of_a_running_proxy() {
+    let origin = format!("http://{}", origin());
+    let serving = Serving::with(&["--store", "none", "--reverse", &origin]);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let get = |path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        let answer = ask(&serving.proxy, &request);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer:?}");
+        answer
+    };
+    get("/b");
+    // It is stored shortly after it was answered.
+    while !get("/a").contains("; hit") {
+        assert!(std::time::Instant::now() < deadline);
+    }
+    let url = format!("http://{}", serving.admin);
+    // Origins are counted once a second.
+    let said = loop {
+        let output = loligo(&["top", &url]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let said = text(&output.stdout);
+        if said.contains(&origin) {
+            break said;
+        }
+        assert!(std::time::Instant::now() < deadline, "{said}");
+    };
+    // Each stands for a part of the document that is read as the proxy writes it.
+    for part in [
+        "running for ",
+        ", 1 workers",
+        "disk none",
+        "set top = true",
+        "  memory-hit\n",
+        "  server-reply\n",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    let lines = |name: &str| said.lines().find(|line| line.ends_with(name)).unwrap();
+    let of_origin: Vec<&str> = lines(&origin).split_whitespace().collect();
+    assert!(of_origin[0].parse::<u32>().unwrap() >= 2, "{said}");
+    assert_eq!(of_origin[1], "0", "{said}");
+    assert!(of_origin.len() == 7, "p50 and p99 with their units: {said}");
+    for unknown in ["hits -", "of bytes -", "p50 -", "p99 -", "CPUs -", "RSS -"] {
+        assert!(!said.contains(unknown), "{said}");
+    }
+    drop(serving);
+    let gone = loligo(&["top", &url]);
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(text(&gone.stderr).contains("does not answer"));
 }

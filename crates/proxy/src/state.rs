@@ -19,7 +19,9 @@ use std::{
 
 use device::Device;
 use httpcache::UnixMillis;
-use profile::{Class, Method, Names, Protocol, Record, access::Asking, access::Entry};
+use profile::{
+    Class, Flags, Hierarchy, Method, Names, Protocol, Record, access::Asking, access::Entry,
+};
 use replacement::Admission;
 use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::DurabilityHandles};
 use tokio::sync::watch;
@@ -472,6 +474,10 @@ impl Worker {
         self.counters.finish(done.class, done.bytes_out, us);
         let row = done.listener.rows.of(done.route);
         self.counters.answered(row, done.status, done.bytes_out);
+        self.counters.staged(done.class, &done.stages.0);
+        if done.facts.hierarchy != Hierarchy::None {
+            self.note_origin(done);
+        }
         if !self.journals() {
             return;
         }
@@ -550,6 +556,22 @@ impl Worker {
         }
         let name = server.as_host_and_port();
         (self.hasher.hash(name.as_bytes()).0 as u32).max(1)
+    }
+
+    /// Notes how long the origin of a finished request took. An origin that is not one of a route is told by name only where the
+    /// names of what is asked for are counted anyway.
+    fn note_origin(&self, done: &Finished<'_>) {
+        let name = match done.route() {
+            Some(route) => Some(&*route.origin),
+            None if self.shared.top.is_some() => std::str::from_utf8(done.peer).ok(),
+            None => None,
+        };
+        let has_failed = done.facts.flags.contains(Flags::ORIGIN_ABORTED)
+            || done.class == Class::Error && done.status >= 500;
+        let us = (!has_failed).then(|| done.stages.asked_us()).flatten();
+        if us.is_some() || has_failed {
+            self.counters.origins.note(name, us);
+        }
     }
 
     /// Once a second: clock, pool, log buffers, front table.

@@ -21,7 +21,8 @@ use store::Figures;
 
 use crate::{
     admin::{
-        facts::{Facts, Histogram, StoreFacts},
+        facts::{Facts, StoreFacts},
+        histogram::Histogram,
         process::Process,
     },
     record::metrics::STATUS_CLASSES,

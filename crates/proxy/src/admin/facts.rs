@@ -22,13 +22,13 @@ use std::{
     time::Duration,
 };
 
-use profile::Class;
+use profile::{Class, STAGES, StageName};
 use store::{Figures, Progress};
 
 use crate::{
-    admin::process::Process,
+    admin::{histogram::Histogram, process::Process},
     record::labels::Label,
-    record::metrics::{BUCKETS, CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX, bucket_edge_us},
+    record::metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
     state::{Phase, Shared},
 };
 
@@ -54,74 +54,6 @@ impl Simple {
     /// Is it a gauge?
     pub fn is_gauge(&self) -> bool {
         self.name.ends_with("_open")
-    }
-}
-
-/// A distribution of latencies.
-#[derive(Clone, Debug)]
-pub struct Histogram {
-    /// How many by bucket, see [`crate::record::metrics::bucket_of`].
-    counts: [u64; BUCKETS],
-    /// All added up, microseconds.
-    pub sum_us: u64,
-}
-
-impl Histogram {
-    fn new() -> Histogram {
-        Histogram {
-            counts: [0; BUCKETS],
-            sum_us: 0,
-        }
-    }
-
-    /// How many.
-    pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// How many in the buckets of this range.
-    pub fn count_in(&self, buckets: std::ops::Range<usize>) -> u64 {
-        self.counts[buckets].iter().sum()
-    }
-
-    /// The arithmetic mean, microseconds; `None` of nothing.
-    pub fn mean_us(&self) -> Option<f64> {
-        let count = self.count();
-        (count > 0).then(|| self.sum_us as f64 / count as f64)
-    }
-
-    /// The latency that a part `q` (0 to 1) of all stays below, microseconds, interpolated within its bucket, which
-    /// is a quarter of its lower edge wide at most; `None` of nothing.
-    pub fn quantile_us(&self, q: f64) -> Option<f64> {
-        let count = self.count();
-        if count == 0 {
-            return None;
-        }
-        let rank = q * count as f64;
-        let mut below = 0;
-        for (bucket, &here) in self.counts.iter().enumerate() {
-            if here > 0 && (below + here) as f64 >= rank {
-                let low = bucket.checked_sub(1).map_or(0.0, bucket_edge_us);
-                let part = (rank - below as f64).max(0.0) / here as f64;
-                return Some(low + part * (bucket_edge_us(bucket) - low));
-            }
-            below += here;
-        }
-        None
-    }
-
-    fn add(&mut self, other: &Histogram) {
-        for (ours, theirs) in self.counts.iter_mut().zip(other.counts) {
-            *ours += theirs;
-        }
-        self.sum_us = self.sum_us.wrapping_add(other.sum_us);
-    }
-
-    fn since(&self, earlier: &Histogram) -> Histogram {
-        Histogram {
-            counts: array::from_fn(|i| self.counts[i].wrapping_sub(earlier.counts[i])),
-            sum_us: self.sum_us.wrapping_sub(earlier.sum_us),
-        }
     }
 }
 
@@ -152,6 +84,8 @@ pub struct Snapshot {
     /// When.
     at: Instant,
     classes: Vec<ClassFigures>,
+    /// By [`StageName`].
+    stages: Vec<Histogram>,
     simple: Vec<Simple>,
     /// By row: see [`crate::record::labels`].
     rows: Vec<RowFigures>,
@@ -173,6 +107,7 @@ impl Snapshot {
     /// Adds up.
     pub fn of(counters: &[Arc<Counters>], at: Instant) -> Snapshot {
         let mut classes = vec![ClassFigures::new(); CLASSES];
+        let mut stages = vec![Histogram::new(); STAGES];
         let mut simple: Vec<Simple> = Vec::new();
         let mut rows =
             vec![RowFigures::default(); counters.first().map_or(0, |set| set.rows.len())];
@@ -185,6 +120,9 @@ impl Snapshot {
             }
             add_all(&mut statuses, &set.statuses.0);
             add_all(&mut causes, &set.causes);
+            for (sum, counts) in stages.iter_mut().zip(&set.stages.0) {
+                add_all(&mut sum.counts, counts);
+            }
             for (class, sum) in classes.iter_mut().enumerate() {
                 sum.requests += set.requests[class].load(Ordering::Relaxed);
                 sum.bytes += set.bytes[class].load(Ordering::Relaxed);
@@ -207,6 +145,7 @@ impl Snapshot {
         Snapshot {
             at,
             classes,
+            stages,
             simple,
             rows,
             statuses,
@@ -217,6 +156,11 @@ impl Snapshot {
     /// The classes with their figures, in the order of [`Class::ALL`].
     pub fn classes(&self) -> impl Iterator<Item = (Class, &ClassFigures)> {
         Class::ALL.into_iter().zip(&self.classes)
+    }
+
+    /// The stages with the times of those requests that had them, in the order of [`StageName::ALL`].
+    pub fn stages(&self) -> impl Iterator<Item = (StageName, &Histogram)> {
+        StageName::ALL.into_iter().zip(&self.stages)
     }
 
     /// Answers by listener and origin, in the order of their labels.
@@ -314,6 +258,8 @@ impl Snapshot {
             bytes: now.bytes.wrapping_sub(then.bytes),
             latency: now.latency.since(&then.latency),
         });
+        let pairs = self.stages.iter().zip(&earlier.stages);
+        let stages = pairs.map(|(now, then)| now.since(then));
         let pairs = self.simple.iter().zip(&earlier.simple);
         let simple = pairs.map(|(now, then)| Simple {
             value: if now.is_gauge() {
@@ -332,6 +278,7 @@ impl Snapshot {
         let passed = Snapshot {
             at: self.at,
             classes: classes.collect(),
+            stages: stages.collect(),
             simple: simple.collect(),
             rows: rows.collect(),
             // Saturating: 200 is a difference of sums that are not of one moment.
@@ -519,14 +466,23 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_right_to_a_bucket() {
-        let requests: Vec<_> = (1..=1000).map(|us| (Class::Miss, 0, us)).collect();
-        let latency = snapshot(Instant::now(), &requests).latency();
-        for (q, true_us) in [(0.5, 500.0), (0.9, 900.0), (0.99, 990.0), (1.0, 1000.0)] {
-            let us = latency.quantile_us(q).unwrap();
-            assert!((us / true_us - 1.0f64).abs() < 0.25, "{q}: {us}");
+    fn stages_are_counted_but_for_memory_hits() {
+        let mut stages = [None; STAGES];
+        stages[StageName::SwapIn as usize] = Some(profile::Stage {
+            start_us: 5,
+            first_us: 10,
+            total_us: 1000,
+        });
+        let workers = [Arc::new(Counters::default())];
+        let began = Snapshot::of(&workers, Instant::now());
+        for class in [Class::DiskHit, Class::MemoryHit, Class::DiskHit] {
+            workers[0].staged(class, &stages);
         }
-        assert_eq!(Histogram::new().quantile_us(0.5), None);
+        let (passed, _) = Snapshot::of(&workers, Instant::now()).since(&began);
+        for (name, times) in passed.stages() {
+            let expected = if name == StageName::SwapIn { 2 } else { 0 };
+            assert_eq!(times.count(), expected, "{name:?}");
+        }
     }
 
     #[test]

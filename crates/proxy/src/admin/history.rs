@@ -1,23 +1,30 @@
-//! `GET /history`: the last hour, one sample every [`STEP`].
+//! `GET /history`: the last hour, one sample every [`STEP`]; `GET /history?step=1`: the last minutes, one every [`FINE_STEP`].
 //!
 //! Columns of equal length, oldest first, ready to be drawn. Rates are for the time between two samples. A value
 //! without data (the latency of no requests) is `null`.
 //!
-//! The control thread keeps it. Limits: [`SAMPLES_MAX`] samples, about 100 bytes each.
+//! The control thread keeps both. Limits: [`SAMPLES_MAX`] and [`FINE_SAMPLES_MAX`] samples, about 300 bytes each.
 
 use std::{collections::VecDeque, time::Duration};
 
+use profile::Class;
 use serde::Serialize;
 
 use crate::{
-    admin::{facts::Snapshot, process::Process, rounded},
+    admin::{facts::Snapshot, process::Process, rounded, status::InOrder},
     record::metrics::STATUS_CLASSES,
 };
 
-/// Time between two samples.
+/// Time between two samples of the hour.
 pub const STEP: Duration = Duration::from_secs(10);
-/// Samples kept: an hour.
+/// Samples of the hour.
 pub const SAMPLES_MAX: usize = 360;
+/// Time between two samples of the last minutes.
+pub const FINE_STEP: Duration = Duration::from_secs(1);
+/// Samples of the last minutes: five.
+pub const FINE_SAMPLES_MAX: usize = 300;
+/// Fine steps to one of the hour.
+const FINE_STEPS: u32 = (STEP.as_secs() / FINE_STEP.as_secs()) as u32;
 
 /// A sample.
 #[derive(Clone, Copy)]
@@ -25,8 +32,13 @@ struct Sample {
     requests_per_s: f64,
     hits_per_s: f64,
     response_bytes_per_s: f64,
+    hit_ratio_documents: Option<f64>,
+    hit_ratio_bytes: Option<f64>,
+    class_per_s: [f64; Class::ALL.len()],
     status_per_s: [f64; STATUS_CLASSES.len()],
     origin_failures_per_s: f64,
+    disk_reads_per_s: f64,
+    disk_writes_per_s: f64,
     p50_us: Option<f64>,
     p99_us: Option<f64>,
     connections_open: u64,
@@ -34,22 +46,95 @@ struct Sample {
     resident_bytes: Option<u64>,
 }
 
-/// The samples, oldest first.
-#[derive(Default)]
-pub struct Hour {
+/// Samples of one step, oldest first.
+struct Ring {
+    step: Duration,
+    samples_max: usize,
     samples: VecDeque<Sample>,
     before: Option<(Snapshot, Process)>,
 }
 
+/// The last hour, and the last minutes in finer steps.
+pub struct Hour {
+    coarse: Ring,
+    fine: Ring,
+    /// The snapshot before the last one.
+    earlier: Option<Snapshot>,
+    notes: u32,
+}
+
+impl Default for Hour {
+    fn default() -> Hour {
+        Hour {
+            coarse: Ring::new(STEP, SAMPLES_MAX),
+            fine: Ring::new(FINE_STEP, FINE_SAMPLES_MAX),
+            earlier: None,
+            notes: 0,
+        }
+    }
+}
+
 impl Hour {
-    /// Takes a sample of what happened since the last one.
+    /// Takes a sample of what happened since the last one; to be called every [`FINE_STEP`].
     pub fn note(&mut self, now: Snapshot, process: Process) {
+        if self.notes.is_multiple_of(FINE_STEPS) {
+            self.coarse.note(now.clone(), process);
+        }
+        self.notes = self.notes.wrapping_add(1);
+        if let Some((before, _)) = &self.fine.before {
+            self.earlier = Some(before.clone());
+        }
+        self.fine.note(now, process);
+    }
+
+    /// The hour.
+    pub fn columns(&self) -> Columns {
+        self.coarse.columns()
+    }
+
+    /// The last minutes.
+    pub fn fine_columns(&self) -> Columns {
+        self.fine.columns()
+    }
+
+    /// What happened since the last fine sample but one, and in how many seconds; `None` before the first.
+    pub fn lately(&self, now: &Snapshot) -> Option<(Snapshot, f64)> {
+        let last = self.fine.before.as_ref().map(|(before, _)| before);
+        let (passed, seconds) = now.since(self.earlier.as_ref().or(last)?);
+        (seconds > 0.0).then_some((passed, seconds))
+    }
+
+    /// Processor time a second of the last fine sample.
+    pub fn cpu_cores(&self) -> Option<f64> {
+        self.fine.samples.back()?.cpu_cores
+    }
+
+    /// All requests and those answered from the cache, a second, of the last samples at most; oldest first.
+    pub fn trend(&self, samples: usize) -> (Vec<f64>, Vec<f64>) {
+        let all = &self.fine.samples;
+        let last = all.iter().skip(all.len().saturating_sub(samples));
+        last.map(|sample| (sample.requests_per_s, sample.hits_per_s))
+            .unzip()
+    }
+}
+
+impl Ring {
+    fn new(step: Duration, samples_max: usize) -> Ring {
+        Ring {
+            step,
+            samples_max,
+            samples: VecDeque::new(),
+            before: None,
+        }
+    }
+
+    fn note(&mut self, now: Snapshot, process: Process) {
         if let Some((before, process_before)) = &self.before {
             let (passed, seconds) = now.since(before);
             if seconds <= 0.0 {
                 return;
             }
-            if self.samples.len() >= SAMPLES_MAX {
+            if self.samples.len() >= self.samples_max {
                 self.samples.pop_front();
             }
             self.samples
@@ -58,23 +143,32 @@ impl Hour {
         self.before = Some((now, process));
     }
 
-    /// All of it.
-    pub fn columns(&self) -> Columns {
+    fn columns(&self) -> Columns {
         let of = |get: &dyn Fn(&Sample) -> f64| self.samples.iter().map(get).collect::<Vec<_>>();
         let maybe = |get: &dyn Fn(&Sample) -> Option<f64>| self.samples.iter().map(get).collect();
         let status = |class: usize| of(&|s| s.status_per_s[class]);
+        let class = |class: Class| {
+            let column = of(&|s| s.class_per_s[class as usize]);
+            let occurs = column.iter().any(|n| *n > 0.0);
+            occurs.then_some((class.as_str(), column))
+        };
         Columns {
-            step_s: STEP.as_secs(),
-            samples_max: SAMPLES_MAX,
+            step_s: self.step.as_secs(),
+            samples_max: self.samples_max,
             requests_per_s: of(&|s| s.requests_per_s),
             hits_per_s: of(&|s| s.hits_per_s),
             response_bytes_per_s: of(&|s| s.response_bytes_per_s),
+            hit_ratio_documents: maybe(&|s| s.hit_ratio_documents),
+            hit_ratio_bytes: maybe(&|s| s.hit_ratio_bytes),
+            class_per_s: InOrder(Class::ALL.into_iter().filter_map(class).collect()),
             status_none_per_s: status(0),
             status_2xx_per_s: status(2),
             status_3xx_per_s: status(3),
             status_4xx_per_s: status(4),
             status_5xx_per_s: status(5),
             origin_failures_per_s: of(&|s| s.origin_failures_per_s),
+            disk_reads_per_s: of(&|s| s.disk_reads_per_s),
+            disk_writes_per_s: of(&|s| s.disk_writes_per_s),
             p50_us: maybe(&|s| s.p50_us),
             p99_us: maybe(&|s| s.p99_us),
             connections_open: of(&|s| s.connections_open as f64),
@@ -90,12 +184,21 @@ impl Sample {
         let latency = passed.latency();
         let hits = passed.classes().filter(|(class, _)| class.is_hit());
         let cpu = process.cpu_s.zip(before.cpu_s);
+        let mut class_per_s = [0.0; Class::ALL.len()];
+        for (class, figures) in passed.classes() {
+            class_per_s[class as usize] = per_s(figures.requests);
+        }
         Sample {
             requests_per_s: per_s(passed.requests()),
             hits_per_s: per_s(hits.map(|(_, figures)| figures.requests).sum()),
             response_bytes_per_s: per_s(passed.bytes()),
+            hit_ratio_documents: passed.hit_ratio_documents().map(rounded),
+            hit_ratio_bytes: passed.hit_ratio_bytes().map(rounded),
+            class_per_s,
             status_per_s: passed.status_classes().map(per_s),
             origin_failures_per_s: per_s(passed.value("origin_errors")),
+            disk_reads_per_s: per_s(passed.value("disk_reads")),
+            disk_writes_per_s: per_s(passed.value("disk_writes")),
             p50_us: latency.quantile_us(0.5).map(rounded),
             p99_us: latency.quantile_us(0.99).map(rounded),
             connections_open: passed.value("client_connections_open"),
@@ -113,12 +216,19 @@ pub struct Columns {
     requests_per_s: Vec<f64>,
     hits_per_s: Vec<f64>,
     response_bytes_per_s: Vec<f64>,
+    /// Tunnels and errors are left out.
+    hit_ratio_documents: Vec<Option<f64>>,
+    hit_ratio_bytes: Vec<Option<f64>>,
+    /// The classes that occur.
+    class_per_s: InOrder<Vec<f64>>,
     status_none_per_s: Vec<f64>,
     status_2xx_per_s: Vec<f64>,
     status_3xx_per_s: Vec<f64>,
     status_4xx_per_s: Vec<f64>,
     status_5xx_per_s: Vec<f64>,
     origin_failures_per_s: Vec<f64>,
+    disk_reads_per_s: Vec<f64>,
+    disk_writes_per_s: Vec<f64>,
     /// All requests except tunnels.
     p50_us: Vec<Option<f64>>,
     p99_us: Vec<Option<f64>>,
@@ -133,8 +243,6 @@ mod tests {
     use crate::clock::Instant;
     use std::sync::Arc;
 
-    use profile::Class;
-
     use super::*;
     use crate::record::metrics::Counters;
 
@@ -143,7 +251,8 @@ mod tests {
         let counters = [Arc::new(Counters::with_rows(1))];
         let start = Instant::now();
         let mut hour = Hour::default();
-        for step in 0..SAMPLES_MAX as u32 + 100 {
+        let steps = SAMPLES_MAX as u32 * FINE_STEPS;
+        for step in 0..steps + 100 {
             // From the hundredth step on, 20 requests a step, a quarter of them hits, half of them with an error.
             for n in 0..20 {
                 let class = if n % 4 == 0 {
@@ -157,24 +266,37 @@ mod tests {
                 }
             }
             let process = Process {
-                cpu_s: Some(f64::from(step) * 5.0),
+                cpu_s: Some(f64::from(step) * 0.5),
                 ..Process::default()
             };
-            hour.note(Snapshot::of(&counters, start + STEP * step), process);
+            let now = start + FINE_STEP * step;
+            hour.note(Snapshot::of(&counters, now), process);
         }
-        let columns = serde_json::to_value(hour.columns()).unwrap();
-        for (name, column) in columns.as_object().unwrap() {
-            let len = column.as_array().map_or(SAMPLES_MAX, Vec::len);
-            assert_eq!(len, SAMPLES_MAX, "{name}");
+        for (columns, samples) in [
+            (hour.columns(), SAMPLES_MAX),
+            (hour.fine_columns(), FINE_SAMPLES_MAX),
+        ] {
+            let columns = serde_json::to_value(columns).unwrap();
+            for (name, column) in columns.as_object().unwrap() {
+                let len = column.as_array().map_or(samples, Vec::len);
+                assert_eq!(len, samples, "{name}");
+            }
+            let last = |name: &str| columns[name][samples - 1].clone();
+            assert_eq!(last("requests_per_s"), 20.0);
+            assert_eq!(last("hits_per_s"), 5.0);
+            assert_eq!(last("hit_ratio_documents"), 0.25);
+            assert_eq!(last("status_2xx_per_s"), 10.0);
+            assert_eq!(last("status_5xx_per_s"), 10.0);
+            assert_eq!(last("cpu_cores"), 0.5);
+            assert!(last("resident_bytes").is_null() && last("p99_us").is_f64());
+            let classes = columns["class_per_s"].as_object().unwrap();
+            assert_eq!(classes.len(), 2);
+            assert_eq!(classes["miss"][samples - 1], 15.0);
+            let text = serde_json::to_string(&columns).unwrap();
+            assert!(text.len() < 64 << 10, "{} bytes", text.len());
         }
-        let last = |name: &str| columns[name][SAMPLES_MAX - 1].clone();
-        assert_eq!(last("requests_per_s"), 2.0);
-        assert_eq!(last("hits_per_s"), 0.5);
-        assert_eq!(last("status_2xx_per_s"), 1.0);
-        assert_eq!(last("status_5xx_per_s"), 1.0);
-        assert_eq!(last("cpu_cores"), 0.5);
-        assert!(last("resident_bytes").is_null() && last("p99_us").is_f64());
-        let text = serde_json::to_string(&columns).unwrap();
-        assert!(text.len() < 64 << 10, "{} bytes", text.len());
+        let (requests, hits) = hour.trend(60);
+        assert_eq!((requests.len(), hits.len()), (60, 60));
+        assert_eq!(hour.cpu_cores(), Some(0.5));
     }
 }

@@ -3,9 +3,10 @@
 //! | request | answer |
 //! |---|---|
 //! | `GET /` | what there is |
-//! | `GET /dashboard` | a page that shows `/status` as it changes |
+//! | `GET /dashboard` | a page that shows `/live`, `/status` and `/history` as they change |
 //! | `GET /status` | JSON (`status`) |
-//! | `GET /history` | the last hour as JSON (`history`) |
+//! | `GET /live` | what goes on now, as JSON (`live`), for `loligo top` and the dashboard |
+//! | `GET /history`, `GET /history?step=1` | the last hour, the last minutes as JSON (`history`) |
 //! | `GET /profile` | the profile as it is written, without an end (`record::live`); 503 if too many listen |
 //! | `GET /metrics` | OpenMetrics text for Prometheus (`exposition`) |
 //! | `GET /healthz` | 200 while running, a line for each store that is of no use now; 503 while draining, or when something stands still |
@@ -25,8 +26,10 @@
 
 mod exposition;
 mod facts;
+mod histogram;
 mod history;
 mod http;
+mod live;
 mod process;
 pub(crate) mod purge;
 mod status;
@@ -37,6 +40,7 @@ use std::{
     net::IpAddr,
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 
 use http1::Target;
@@ -53,6 +57,7 @@ use crate::{
         facts::{Facts, HISTORY_STEP, History, Snapshot},
         history::Hour,
         http::{Answer, Request},
+        live::Live,
         process::Process,
         purge::Order,
         status::Status,
@@ -60,6 +65,8 @@ use crate::{
     health::watch,
     listener::ListenerState,
     plan::host_fits,
+    record::metrics::Counters,
+    record::origins::OriginBook,
     state::{Phase, Shared},
     worker,
 };
@@ -67,6 +74,8 @@ use crate::{
 /// The most connections at once. Further ones wait in the kernel's backlog, not for long, since idle ones are closed
 /// soon.
 const CONNECTIONS_MAX: usize = 64;
+/// The origins told are those of one to two such periods.
+const ORIGINS_PERIOD: Duration = Duration::from_secs(300);
 /// Room for the field lines of a request.
 const FIELD_BYTES_MAX: usize = 16 << 10;
 /// Room for the text around a URL in a target.
@@ -80,7 +89,7 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
     let mut connections = JoinSet::new();
     let mut step = interval(HISTORY_STEP);
     step.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut sample = interval(history::STEP);
+    let mut sample = interval(history::FINE_STEP);
     sample.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -100,7 +109,7 @@ pub async fn serve(shared: Arc<Shared>, socket: TcpListener) {
                 Err(error) => {
                     // Probably out of descriptors: wait for connections to end instead of spinning.
                     tracing::warn!(%error, "cannot accept a connection to the admin interface");
-                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
@@ -116,12 +125,21 @@ struct Admin {
     limits: http1::Limits,
     history: RefCell<History>,
     hour: RefCell<Hour>,
+    origins: RefCell<OriginBook>,
+    /// When the book's period began.
+    origins_since: Cell<Instant>,
     /// Purges by this interface. (The workers' counters have one writer each.)
     purges: Cell<u64>,
 }
 
 impl Admin {
     fn new(shared: Arc<Shared>) -> Admin {
+        let (mut history, mut hour) = (History::default(), Hour::default());
+        // Nothing was counted when the process came up; requests may have been answered before this thread looks for the first time.
+        let nothing = [Arc::new(Counters::with_rows(shared.labels.len()))];
+        let nothing = Snapshot::of(&nothing, shared.began);
+        history.note(nothing.clone());
+        hour.note(nothing, Process::default());
         // A URL of the longest target must fit, with each byte percent-encoded.
         let target_bytes_max = shared.limits.target_bytes_max * 3 + AROUND_URL_BYTES_MAX;
         Admin {
@@ -131,8 +149,10 @@ impl Admin {
                 target_bytes_max,
                 ..http1::Limits::default()
             },
-            history: RefCell::default(),
-            hour: RefCell::default(),
+            history: RefCell::new(history),
+            hour: RefCell::new(hour),
+            origins: RefCell::default(),
+            origins_since: Cell::new(Instant::now()),
             purges: Cell::new(0),
             shared,
         }
@@ -151,8 +171,35 @@ impl Admin {
     }
 
     fn note_hour(&self) {
-        let now = Snapshot::of(&self.shared.counters, Instant::now());
-        self.hour.borrow_mut().note(now, Process::now());
+        let now = Instant::now();
+        let counted = Snapshot::of(&self.shared.counters, now);
+        self.hour.borrow_mut().note(counted, Process::in_brief());
+        self.note_origins(now);
+    }
+
+    /// Takes what the workers have noted of origins.
+    fn note_origins(&self, now: Instant) {
+        let mut book = self.origins.borrow_mut();
+        if now.saturating_duration_since(self.origins_since.get()) >= ORIGINS_PERIOD {
+            self.origins_since.set(now);
+            book.turn();
+        }
+        for counters in &self.shared.counters {
+            book.add(&counters.origins.take());
+        }
+    }
+
+    /// The last hour, or the last minutes.
+    fn answer_history(&self, query: Option<&str>) -> Answer {
+        let hour = self.hour.borrow();
+        match query {
+            None | Some("" | "step=10") => Answer::json_in_a_line(&hour.columns()),
+            Some("step=1") => Answer::json_in_a_line(&hour.fine_columns()),
+            Some(_) => Answer::text(
+                400,
+                "say /history for the last hour, or /history?step=1 for the last five minutes, second by second",
+            ),
+        }
     }
 
     fn facts(&self) -> Facts {
@@ -200,7 +247,13 @@ impl Admin {
                 let status = Status::of(&self.shared, self.facts(), &self.history.borrow());
                 Answer::json(200, &status)
             }
-            "/history" if gets => Answer::json_in_a_line(&self.hour.borrow().columns()),
+            "/live" if gets => {
+                let (history, hour) = (self.history.borrow(), self.hour.borrow());
+                let origins = self.origins.borrow();
+                let live = Live::of(&self.shared, &self.facts(), &history, &hour, &origins);
+                Answer::json_in_a_line(&live)
+            }
+            "/history" if gets => self.answer_history(query),
             "/metrics" if gets => Answer {
                 content_type: exposition::CONTENT_TYPE,
                 body: exposition::render(self.facts()).into_bytes(),
@@ -220,7 +273,7 @@ impl Admin {
                 body: include_bytes!("dashboard.html").to_vec(),
                 ..Answer::text(200, "")
             },
-            "" | "/" | "/healthz" | "/status" | "/history" | "/profile" | "/metrics"
+            "" | "/" | "/healthz" | "/status" | "/live" | "/history" | "/profile" | "/metrics"
             | "/dashboard" => not_allowed(GET),
             _ => Answer::text(404, &format!("there is no {path} here\n\n{INDEX}")),
         }
@@ -320,7 +373,9 @@ const INDEX: &str = "Loligo, admin interface
 
 GET /dashboard             a page that shows what goes on
 GET /status                the same as JSON
+GET /live                  what goes on now as JSON; loligo top shows it
 GET /history               the last hour as JSON, a sample every 10 s
+GET /history?step=1        the last five minutes, a sample a second
 GET /profile               the profile of all requests as it is written, for loligo report --live
 GET /metrics               for Prometheus (OpenMetrics text)
 GET /healthz               200 while running, 503 while draining or at a standstill

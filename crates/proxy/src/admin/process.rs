@@ -33,6 +33,18 @@ pub struct Process {
 impl Process {
     /// Reads the state.
     pub fn now() -> Process {
+        Process {
+            // One of them is the directory being read.
+            open_fds: fs::read_dir("/proc/self/fd")
+                .ok()
+                .map(|files| (files.count() as u64).saturating_sub(1)),
+            max_fds: max_fds(&fs::read_to_string("/proc/self/limits").unwrap_or_default()),
+            ..Process::in_brief()
+        }
+    }
+
+    /// Reads the state without the open files, which take long where there are many.
+    pub fn in_brief() -> Process {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let field = |at| ticks(&stat, at);
         Process {
@@ -40,11 +52,8 @@ impl Process {
                 .zip(field(SYSTEM_TIME))
                 .map(|(user, system)| user + system),
             resident_bytes: resident(),
-            // One of them is the directory being read.
-            open_fds: fs::read_dir("/proc/self/fd")
-                .ok()
-                .map(|files| (files.count() as u64).saturating_sub(1)),
-            max_fds: max_fds(&fs::read_to_string("/proc/self/limits").unwrap_or_default()),
+            open_fds: None,
+            max_fds: None,
             started_unix_s: started(&stat),
         }
     }

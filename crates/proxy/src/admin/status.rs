@@ -10,9 +10,8 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     admin::{
-        facts::{
-            ClassFigures, Facts, Histogram, History, RowFigures, Simple, Snapshot, StoreFacts,
-        },
+        facts::{ClassFigures, Facts, History, RowFigures, Simple, Snapshot, StoreFacts},
+        histogram::Histogram,
         rounded,
     },
     plan::Role,
@@ -98,8 +97,9 @@ struct Connections {
     refused: u64,
 }
 
+/// Hits among requests, tunnels and errors left out; `null` of nothing.
 #[derive(Serialize)]
-struct HitRatio {
+pub struct HitRatio {
     documents: Option<f64>,
     bytes: Option<f64>,
 }
@@ -120,8 +120,9 @@ struct ByClass {
     latency_us: Option<Latency>,
 }
 
+/// What is told of a distribution of times, microseconds.
 #[derive(Serialize)]
-struct Latency {
+pub struct Latency {
     mean: f64,
     p50: f64,
     p90: f64,
@@ -181,7 +182,7 @@ struct Recovery {
 }
 
 /// A JSON object with its members in this order.
-struct InOrder<T>(Vec<(&'static str, T)>);
+pub struct InOrder<T>(pub Vec<(&'static str, T)>);
 
 impl<T: Serialize> Serialize for InOrder<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -195,11 +196,7 @@ impl Status {
         let counted = &facts.counted;
         Status {
             version: facts.version,
-            phase: match facts.phase {
-                Phase::Running => "running",
-                Phase::Draining => "draining",
-                Phase::Stopping => "stopping",
-            },
+            phase: word_of(facts.phase),
             uptime_s: rounded(facts.uptime.as_secs_f64()),
             listeners: shared.plan.listeners.iter().map(Listener::of).collect(),
             admin: shared.plan.admin.as_ref().map(|admin| admin.address),
@@ -253,6 +250,15 @@ impl Status {
     }
 }
 
+/// A phase as it is told.
+pub fn word_of(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Running => "running",
+        Phase::Draining => "draining",
+        Phase::Stopping => "stopping",
+    }
+}
+
 impl Listener {
     fn of(listener: &crate::plan::Listener) -> Listener {
         let (role, routes) = match &listener.role {
@@ -268,7 +274,8 @@ impl Listener {
 }
 
 impl HitRatio {
-    fn of(counted: &Snapshot) -> HitRatio {
+    /// Of what was counted.
+    pub fn of(counted: &Snapshot) -> HitRatio {
         HitRatio {
             documents: counted.hit_ratio_documents().map(rounded),
             bytes: counted.hit_ratio_bytes().map(rounded),
@@ -288,7 +295,7 @@ impl ByClass {
 
 impl Latency {
     /// `None` of nothing.
-    fn of(latency: &Histogram) -> Option<Latency> {
+    pub fn of(latency: &Histogram) -> Option<Latency> {
         let quantile = |q| latency.quantile_us(q).map(rounded);
         Some(Latency {
             mean: rounded(latency.mean_us()?),

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::{cache::opening::Absent, health::pulse::Pulse};
-use std::time::Duration;
 
 fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answer {
     let request = Request {
@@ -209,7 +208,7 @@ fn the_dashboard_needs_nothing_from_elsewhere_and_finds_its_places() {
     for outside in ["src=", "href=", "url(", "@import", "https://"] {
         assert!(!page.contains(outside), "{outside}");
     }
-    for call in ["$(\"", "list(\"", "table(\"", "bar(\""] {
+    for call in ["$(\"", "list(\"", "table(\"", "bar(\"", "choice(\""] {
         let mut found = page.split(call).skip(1).peekable();
         assert!(found.peek().is_some(), "{call}");
         for rest in found {

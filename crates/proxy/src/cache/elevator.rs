@@ -90,6 +90,11 @@ impl<T> Ask<T> {
 }
 
 impl<T> Elevator<T> {
+    /// Reads in it.
+    pub fn len(&self) -> usize {
+        self.asks.len()
+    }
+
     /// Adds a read.
     pub fn add(&mut self, ask: Ask<T>) {
         self.asks.insert((ask.offset, self.came), ask);

@@ -88,6 +88,11 @@ pub struct Brought {
 pub struct ReadQueue(Mutex<Elevator<Waiter>>);
 
 impl ReadQueue {
+    /// Reads that are due and not under way.
+    pub fn waiting(&self) -> usize {
+        self.lock().len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Elevator<Waiter>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -286,7 +286,8 @@ impl Hit<'_> {
         if sent.is_none() {
             metrics::add(&worker.counters.client_aborts, 1);
             facts.flag(Flags::CLIENT_ABORTED);
-        } else if worker.journals() {
+            // The stages of others than memory hits are counted too (`Counters::staged`).
+        } else if worker.journals() || class != Class::MemoryHit {
             stages.set(StageName::ProxyReply, began, started, ended, ended);
         }
         worker.finish(&Finished {
@@ -363,7 +364,7 @@ pub async fn from_disk(
     }
     let (seen, mut stages) = (incoming.began, Stages::default());
     let began = incoming.accepted.unwrap_or(seen);
-    if let (true, Some(accepted)) = (worker.journals(), incoming.accepted) {
+    if let Some(accepted) = incoming.accepted {
         stages.set(StageName::ClientConnect, began, accepted, seen, seen);
     }
     let kept;

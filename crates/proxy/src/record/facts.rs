@@ -191,6 +191,17 @@ impl Stages {
     }
 }
 
+impl Stages {
+    /// From asking an origin until its answer's head was there: name, connection, wait. `None` if no answer came.
+    pub fn asked_us(&self) -> Option<u32> {
+        let stage = |name: StageName| self.0[name as usize];
+        let total = |name| stage(name).map_or(0, |stage| stage.total_us);
+        let waited = stage(StageName::ServerReply)?.first_us;
+        let before = total(StageName::Dns).saturating_add(total(StageName::ProxyConnect));
+        Some(before.saturating_add(waited))
+    }
+}
+
 /// Microseconds from one moment to another, 0 when they are the other way round.
 pub fn us_between(from: Instant, to: Instant) -> u32 {
     u32::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u32::MAX)

@@ -5,7 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use profile::Class;
+use profile::{Class, STAGES, Stage};
+
+use crate::record::origins::Origins;
 
 use crate::record::lag::Lag;
 
@@ -27,6 +29,10 @@ macro_rules! counters {
             pub lag: Lag,
             /// Latencies by class added up, microseconds.
             pub latency_us: [AtomicU64; 11],
+            /// Times of the stages of all requests but memory hits: see [`Counters::staged`].
+            pub stages: Box<StageTimes>,
+            /// What the origins took.
+            pub origins: Origins,
             /// Answers by listener, origin and class of status; see `labels`.
             pub rows: Box<[Row]>,
             /// Answers by status except 200, which is the rest.
@@ -154,6 +160,17 @@ impl Default for Latency {
     }
 }
 
+/// Counts by latency bucket for each stage.
+pub struct StageTimes(pub [[AtomicU64; BUCKETS]; STAGES]);
+
+impl Default for StageTimes {
+    fn default() -> Self {
+        StageTimes(std::array::from_fn(|_| {
+            std::array::from_fn(|_| AtomicU64::new(0))
+        }))
+    }
+}
+
 /// Adds to a counter of which this thread is the only writer.
 #[inline]
 pub fn add(counter: &AtomicU64, n: u64) {
@@ -232,6 +249,20 @@ impl Counters {
         add(&self.bytes[class], bytes);
         add(&self.latency.0[class][bucket_of(us)], 1);
         add(&self.latency_us[class], u64::from(us));
+    }
+
+    /// Counts the stages of a finished request. Not those of a memory hit, which has hardly any: its class says how long it took, and
+    /// counting would make it dearer.
+    #[inline]
+    pub fn staged(&self, class: Class, stages: &[Option<Stage>; STAGES]) {
+        if class == Class::MemoryHit {
+            return;
+        }
+        for (counts, stage) in self.stages.0.iter().zip(stages) {
+            if let Some(stage) = stage {
+                add(&counts[bucket_of(stage.total_us)], 1);
+            }
+        }
     }
 }
 

@@ -9,5 +9,7 @@ pub mod lag;
 pub mod live;
 pub mod marks;
 pub mod metrics;
+pub mod origins;
 pub mod seconds;
+pub mod sketch;
 pub mod top;

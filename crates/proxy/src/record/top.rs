@@ -1,50 +1,33 @@
-//! The most requested hosts and URLs, with a fixed number of counters.
+//! The hosts and URLs that are asked for most, missed most, and take most bytes.
 //!
-//! A *space-saving* sketch: a name without a counter takes over the lowest one with its count. So a count is too high
-//! by at most what it took over ([`Share::over`]), and with n counters every name with more than one in n requests
-//! has one.
+//! Three sketches for each ([`crate::record::sketch`]), since who is heaviest by bytes may be rare among the requests. A *miss* here is
+//! any request that the cache did not answer and that was neither a tunnel nor refused.
 //!
-//! Every ten minutes all counts are halved, so a request an hour ago weighs a sixty-fourth.
+//! Every ten minutes all is halved, so a request an hour ago weighs a sixty-fourth.
 //!
-//! The journal thread feeds it with the entries of the access log, if wanted. Limits: [`HOSTS_MAX`], [`URLS_MAX`],
-//! [`NAME_BYTES_MAX`].
+//! The journal thread feeds it with the entries of the access log, if wanted. Limits: [`NAMES_MAX`] names in each of six sketches, of
+//! [`NAME_BYTES_MAX`](crate::record::sketch::NAME_BYTES_MAX): two megabytes together.
 
 use crate::clock::Instant;
 use std::{
-    collections::{BTreeSet, HashMap},
+    hash::{BuildHasher, RandomState},
     time::Duration,
 };
 
-use profile::access::Entry;
+use profile::{Class, access::Entry};
 use serde::Serialize;
 
-/// Hosts counted.
-const HOSTS_MAX: usize = 256;
-/// URLs counted.
-const URLS_MAX: usize = 1024;
-/// Longer names are cut, and counted together if they begin the same.
-const NAME_BYTES_MAX: usize = 256;
+use crate::record::sketch::{Heavy, Sketch, Tally, cut};
+
+/// Names counted in each sketch.
+const NAMES_MAX: usize = 1024;
 /// Counts are halved after this time.
 const HALF_LIFE: Duration = Duration::from_secs(600);
-/// How many are reported.
+/// How many are told in `/status`.
 const TOLD: usize = 10;
 
-/// A sketch with a fixed number of counters.
-struct Sketch {
-    max: usize,
-    slots: Vec<Slot>,
-    by_name: HashMap<Box<[u8]>, usize>,
-    /// Count and slot, lowest first.
-    order: BTreeSet<(u64, usize)>,
-    total: u64,
-}
-
-struct Slot {
-    name: Box<[u8]>,
-    count: u64,
-    /// The part of the count that it took over.
-    over: u64,
-}
+/// By what names are ranked.
+pub const MEASURES: usize = 3;
 
 /// A host or URL and its share.
 #[derive(Serialize, PartialEq, Debug)]
@@ -57,90 +40,118 @@ pub struct Share {
     pub over: f64,
 }
 
-impl Sketch {
-    fn new(max: usize) -> Sketch {
-        Sketch {
-            max,
-            slots: Vec::new(),
-            by_name: HashMap::new(),
-            order: BTreeSet::new(),
-            total: 0,
-        }
-    }
-
-    fn note(&mut self, name: &[u8]) {
-        let name = &name[..name.len().min(NAME_BYTES_MAX)];
-        self.total += 1;
-        if let Some(&at) = self.by_name.get(name) {
-            let slot = &mut self.slots[at];
-            self.order.remove(&(slot.count, at));
-            slot.count += 1;
-            self.order.insert((slot.count, at));
-            return;
-        }
-        if self.slots.len() < self.max {
-            self.put(name.into(), 1, 0);
-            return;
-        }
-        let Some((count, at)) = self.order.pop_first() else {
-            return;
-        };
-        let slot = &mut self.slots[at];
-        self.by_name.remove(&slot.name);
-        (slot.name, slot.count, slot.over) = (name.into(), count + 1, count);
-        self.by_name.insert(slot.name.clone(), at);
-        self.order.insert((slot.count, at));
-    }
-
-    fn put(&mut self, name: Box<[u8]>, count: u64, over: u64) {
-        let at = self.slots.len();
-        self.by_name.insert(name.clone(), at);
-        self.order.insert((count, at));
-        self.slots.push(Slot { name, count, over });
-    }
-
-    fn halve(&mut self) {
-        let slots = std::mem::take(&mut self.slots);
-        let total = self.total / 2;
-        *self = Sketch::new(self.max);
-        self.total = total;
-        for slot in slots.into_iter().filter(|slot| slot.count > 1) {
-            self.put(slot.name, slot.count / 2, slot.over / 2);
-        }
-    }
-
-    fn told(&self) -> Vec<Share> {
-        let part = |n: u64| (n as f64 / self.total.max(1) as f64 * 1e4).round() / 1e4;
-        let most = self.order.iter().rev().take(TOLD);
-        let share = most.map(|&(count, at)| Share {
-            name: String::from_utf8_lossy(&self.slots[at].name).into_owned(),
-            share: part(count),
-            over: part(self.slots[at].over),
-        });
-        share.collect()
-    }
+/// A host or URL of a ranking.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct Ranked {
+    /// Host or URL.
+    pub name: String,
+    /// Requests. In the ranking by requests at most `over` too high, in the others perhaps too low; so with the next two.
+    pub requests: u64,
+    /// Requests that the cache did not answer.
+    pub misses: u64,
+    /// Bytes sent to clients, heads included.
+    pub bytes: u64,
+    /// Its part of what is ranked, 0 to 1.
+    pub share: f64,
+    /// How much too high what is ranked may be.
+    pub over: u64,
 }
 
-/// What is asked for most.
-pub struct Top {
-    hosts: Sketch,
-    urls: Sketch,
-    halved: Instant,
+/// The three rankings of hosts, or of URLs.
+#[derive(Serialize, Default)]
+pub struct Rankings {
+    by_requests: Vec<Ranked>,
+    by_misses: Vec<Ranked>,
+    by_bytes: Vec<Ranked>,
 }
 
-/// The published result.
+/// What is told in `/status`.
 #[derive(Serialize)]
 pub struct Told {
     hosts: Vec<Share>,
     urls: Vec<Share>,
 }
 
+/// Hosts, or URLs, by each measure.
+struct Names([Sketch; MEASURES]);
+
+/// What is asked for most.
+pub struct Top {
+    hosts: Names,
+    urls: Names,
+    hasher: RandomState,
+    halved: Instant,
+}
+
+impl Names {
+    fn new() -> Names {
+        Names(std::array::from_fn(|_| Sketch::new(NAMES_MAX)))
+    }
+
+    fn note(&mut self, name: &[u8], hasher: &RandomState, tally: &Tally) {
+        let hash = hasher.hash_one(cut(name));
+        let weights = [tally.requests, tally.misses, tally.bytes];
+        for (sketch, weight) in self.0.iter_mut().zip(weights) {
+            sketch.note(name, hash, weight, tally);
+        }
+    }
+
+    fn halve(&mut self) {
+        self.0.iter_mut().for_each(Sketch::halve);
+    }
+
+    fn shares(&self) -> Vec<Share> {
+        let [requests, ..] = &self.0;
+        let share = |heavy: Heavy<'_>| Share {
+            name: text(heavy.name),
+            share: part(heavy.weight, requests),
+            over: part(heavy.over, requests),
+        };
+        requests.heaviest(TOLD).into_iter().map(share).collect()
+    }
+
+    fn rankings(&self, most: usize) -> Rankings {
+        let [requests, misses, bytes] = &self.0;
+        let ranked = |sketch: &Sketch, set: fn(&mut Ranked, u64)| {
+            let heaviest = sketch.heaviest(most).into_iter();
+            let ranked = heaviest.map(|heavy| {
+                let mut ranked = Ranked {
+                    name: text(heavy.name),
+                    requests: heavy.tally.requests,
+                    misses: heavy.tally.misses,
+                    bytes: heavy.tally.bytes,
+                    share: part(heavy.weight, sketch),
+                    over: heavy.over,
+                };
+                set(&mut ranked, heavy.weight);
+                ranked
+            });
+            ranked.collect()
+        };
+        Rankings {
+            by_requests: ranked(requests, |ranked, weight| ranked.requests = weight),
+            by_misses: ranked(misses, |ranked, weight| ranked.misses = weight),
+            by_bytes: ranked(bytes, |ranked, weight| ranked.bytes = weight),
+        }
+    }
+}
+
+/// A weight as a part of all, with four digits.
+fn part(weight: u64, of: &Sketch) -> f64 {
+    (weight as f64 / of.total().max(1) as f64 * 1e4).round() / 1e4
+}
+
+fn text(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
 impl Top {
     /// Nothing yet.
     pub fn new(now: Instant) -> Top {
         Top {
-            hosts: Sketch::new(HOSTS_MAX),
-            urls: Sketch::new(URLS_MAX),
+            hosts: Names::new(),
+            urls: Names::new(),
+            hasher: RandomState::new(),
             halved: now,
         }
     }
@@ -158,19 +169,34 @@ impl Top {
             rest = &rest[len..];
             // Not those that were not understood.
             if !entry.asking.method.is_empty() {
-                let uri = entry.uri();
-                self.hosts.note(&host_of(&uri));
-                self.urls.note(&uri);
+                let (uri, tally) = (entry.uri(), tally_of(&entry));
+                self.hosts.note(&host_of(&uri), &self.hasher, &tally);
+                self.urls.note(&uri, &self.hasher, &tally);
             }
         }
     }
 
-    /// The top of both.
+    /// The top of both by requests, as `/status` tells it.
     pub fn told(&self) -> Told {
         Told {
-            hosts: self.hosts.told(),
-            urls: self.urls.told(),
+            hosts: self.hosts.shares(),
+            urls: self.urls.shares(),
         }
+    }
+
+    /// The rankings of hosts and of URLs, each of so many names at most.
+    pub fn rankings(&self, most: usize) -> [Rankings; 2] {
+        [self.hosts.rankings(most), self.urls.rankings(most)]
+    }
+}
+
+fn tally_of(entry: &Entry<'_>) -> Tally {
+    let class = entry.record.class;
+    let is_miss = !class.is_hit() && !matches!(class, Class::Tunnel | Class::Error);
+    Tally {
+        requests: 1,
+        misses: is_miss.into(),
+        bytes: entry.record.bytes_out,
     }
 }
 
@@ -185,40 +211,63 @@ fn host_of(uri: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use profile::{Record, access::Asking};
 
-    #[test]
-    fn what_is_asked_for_often_is_found_among_any_number_of_others() {
-        let mut sketch = Sketch::new(16);
-        for n in 0..100_000u32 {
-            sketch.note(format!("rare {n}").as_bytes());
-            match n % 10 {
-                0..3 => sketch.note(b"often"),
-                3..5 => sketch.note(b"less"),
-                _ => {}
-            }
+    fn entry(class: Class, uri: &str, bytes_out: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut record = Record::begun(1);
+        (record.class, record.bytes_out) = (class, bytes_out);
+        Entry {
+            record,
+            client: "127.0.0.1".parse().unwrap(),
+            listener: b"",
+            asking: Asking {
+                method: b"GET",
+                target: uri.as_bytes(),
+                ..Asking::default()
+            },
+            content_type: b"",
+            peer: b"",
+            origin: b"",
+            cache_status: b"",
         }
-        assert_eq!((sketch.slots.len(), sketch.by_name.len()), (16, 16));
-        assert_eq!(sketch.total, 150_000);
-        let told = sketch.told();
-        let of = |at: usize| (&told[at].name[..], told[at].share);
-        assert_eq!(of(0), ("often", 0.2));
-        assert_eq!(of(1), ("less", 0.1333));
-        // The others have only what they took over, at most a sixteenth of all.
-        assert!(told[2].share < 1.0 / 16.0 && told[2].over > 0.0, "{told:?}");
+        .encode(&mut out);
+        out
     }
 
     #[test]
-    fn counts_are_halved_and_what_is_gone_leaves() {
-        let mut sketch = Sketch::new(16);
-        for _ in 0..4 {
-            sketch.note(b"a");
-        }
-        sketch.note(b"b");
-        sketch.halve();
-        let names: Vec<_> = sketch.told().into_iter().map(|s| s.name).collect();
-        assert_eq!((names, sketch.total), (vec!["a".to_owned()], 2));
-        sketch.note(b"b");
-        assert_eq!(sketch.told()[0].share, 0.6667);
+    fn each_measure_has_its_own_ranking() {
+        let now = Instant::now();
+        let mut top = Top::new(now);
+        let batch = [
+            entry(Class::MemoryHit, "http://often/", 10),
+            entry(Class::MemoryHit, "http://often/", 10),
+            entry(Class::MemoryHit, "http://often/", 10),
+            entry(Class::Miss, "http://missed/a", 10),
+            entry(Class::Collapsed, "http://missed/b", 10),
+            entry(Class::DiskHit, "http://large/", 1000),
+            entry(Class::Error, "http://refused/", 1),
+            entry(Class::Tunnel, "tunnel:443", 1),
+        ];
+        top.note(&batch.concat(), now);
+        let [hosts, urls] = top.rankings(2);
+        let names = |ranked: &[Ranked]| -> Vec<String> {
+            ranked.iter().map(|ranked| ranked.name.clone()).collect()
+        };
+        assert_eq!(names(&hosts.by_requests), ["often", "missed"]);
+        assert_eq!(names(&hosts.by_misses), ["missed"]);
+        assert_eq!(names(&hosts.by_bytes), ["large", "often"]);
+        assert_eq!(
+            names(&urls.by_misses),
+            ["http://missed/a", "http://missed/b"]
+        );
+        let missed = &hosts.by_misses[0];
+        assert_eq!((missed.requests, missed.misses, missed.bytes), (2, 2, 20));
+        assert_eq!((missed.share, missed.over), (1.0, 0));
+        assert_eq!(top.told().hosts[0].share, 0.375);
+        // An hour later they are gone.
+        top.note(&[], now + Duration::from_secs(3600));
+        assert!(top.rankings(9)[0].by_requests.is_empty());
     }
 
     #[test]

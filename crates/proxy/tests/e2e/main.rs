@@ -16,6 +16,7 @@
 //! | `records` | the profile's record of a request: stages, flags, names |
 //! | `events` | the profile: disk stages, device reads and writes, seconds, marks; listening to it |
 //! | `admin` | the admin interface: status, metrics, purges, draining |
+//! | `dashboard` | what the admin interface tells whoever looks on, and its page in a browser |
 //! | `rules` | the operator's cache rules |
 //! | `validation` | what is stale or doubted |
 //! | `sharing` | many requests, one fetch; purges racing fetches and reads |
@@ -44,6 +45,7 @@ mod admin;
 mod bodies;
 mod budgets;
 mod cache;
+mod dashboard;
 mod details;
 mod disk;
 mod downloads;

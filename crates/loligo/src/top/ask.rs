@@ -1,0 +1,219 @@
+//! Asks a proxy's admin interface for `/live`.
+//!
+//! One connection a question: HTTP/1.1 with `Connection: close`, read to the end. Every failure is a sentence for the person who looks.
+//!
+//! Limits: [`WAIT_MAX`] to connect and for each read, [`ANSWER_BYTES_MAX`].
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use crate::top::live::Live;
+use crate::top::words::harmless;
+
+/// Where the admin interface is if nobody says otherwise.
+pub const URL: &str = "http://127.0.0.1:3129";
+/// The longest wait for a connection, and for the next bytes.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// A longer answer is not read. The longest true one has 240 names and 256 origins of 256 bytes.
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
+/// Of a refusal that is shown.
+const REFUSAL_CHARS_MAX: usize = 120;
+
+/// A proxy's admin interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Host and port, as Host has it.
+    authority: String,
+}
+
+impl Place {
+    /// `http://HOST:PORT`, `HOST:PORT` or `HOST`.
+    ///
+    /// # Errors
+    /// A sentence: it is none of these.
+    pub fn parse(url: &str) -> Result<Place, String> {
+        let wrong = |why: &str| {
+            Err(format!(
+                "\"{}\" is no address of an admin interface: {why}; such as {URL}",
+                harmless(url)
+            ))
+        };
+        let rest = match url.split_once("://") {
+            Some(("http", rest)) => rest,
+            Some(_) => return wrong("it speaks http"),
+            None => url,
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if authority.is_empty() || authority.contains(['/', '?', '#', '@', ' ']) {
+            return wrong("host and port are wanted, and nothing else");
+        }
+        if authority.chars().any(char::is_control) {
+            return wrong("it holds a control character");
+        }
+        let behind_host = match authority.rsplit_once(']') {
+            Some((host, behind)) if host.starts_with('[') => behind,
+            Some(_) => return wrong("the brackets are not in order"),
+            None if authority.matches(':').count() > 1 => {
+                return wrong("an IPv6 address stands in brackets");
+            }
+            None => authority.find(':').map_or("", |at| &authority[at..]),
+        };
+        match behind_host.strip_prefix(':').map(str::parse::<u16>) {
+            Some(Ok(1..)) => Ok(Place {
+                authority: authority.to_owned(),
+            }),
+            None if behind_host.is_empty() => Ok(Place {
+                authority: format!("{authority}:3129"),
+            }),
+            _ => wrong("the port is no number from 1 to 65535"),
+        }
+    }
+
+    /// As it is shown.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.authority)
+    }
+
+    /// Asks.
+    ///
+    /// # Errors
+    /// A sentence that names the place.
+    pub fn ask(&self) -> Result<Live, String> {
+        let bytes = self
+            .exchange()
+            .map_err(|why| format!("{} does not answer: {why}", self.authority))?;
+        let body = body_of(&bytes).map_err(|why| format!("{}: {why}", self.authority))?;
+        serde_json::from_slice(body).map_err(|error| {
+            format!(
+                "{} answers with something else than a Loligo's /live: {error}",
+                self.authority
+            )
+        })
+    }
+
+    fn exchange(&self) -> std::io::Result<Vec<u8>> {
+        let mut stream = self.connect()?;
+        stream.set_read_timeout(Some(WAIT_MAX))?;
+        stream.set_write_timeout(Some(WAIT_MAX))?;
+        let request = format!(
+            "GET /live HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.authority
+        );
+        stream.write_all(request.as_bytes())?;
+        let mut answer = Vec::new();
+        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// Tries every address of the name.
+    fn connect(&self) -> std::io::Result<TcpStream> {
+        let addresses: Vec<SocketAddr> = self.authority.to_socket_addrs()?.collect();
+        let mut last = std::io::Error::other("the name has no address");
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, WAIT_MAX) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+/// The body of a 200, complete.
+fn body_of(answer: &[u8]) -> Result<&[u8], String> {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let Some(end) = end else {
+        return Err("this is no HTTP".to_owned());
+    };
+    let head = String::from_utf8_lossy(&answer[..end]);
+    let body = &answer[end + 4..];
+    let mut lines = head.split("\r\n");
+    let status = lines.next().unwrap_or_default();
+    let code = status
+        .strip_prefix("HTTP/1.1 ")
+        .or_else(|| status.strip_prefix("HTTP/1.0 "))
+        .and_then(|rest| rest.get(..3));
+    match code {
+        None => return Err("this is no HTTP".to_owned()),
+        Some("200") => {}
+        Some("404") => {
+            return Err("it has no /live; is it the admin interface of an older Loligo, or of something else?".to_owned());
+        }
+        Some(code) => {
+            let said: String = String::from_utf8_lossy(body)
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .chars()
+                .take(REFUSAL_CHARS_MAX)
+                .collect();
+            return Err(format!("it refuses with {code}: {}", harmless(&said)));
+        }
+    }
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_it = name.eq_ignore_ascii_case("content-length");
+        is_it.then(|| value.trim().parse::<usize>().ok()).flatten()
+    });
+    match length {
+        Some(length) if length > body.len() => Err("its answer was cut off".to_owned()),
+        Some(length) => Ok(&body[..length]),
+        None => Ok(body),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_understood_or_explained() {
+        for (url, shown) in [
+            ("http://127.0.0.1:3129", "http://127.0.0.1:3129"),
+            ("http://127.0.0.1:3129/", "http://127.0.0.1:3129"),
+            ("cache.example", "http://cache.example:3129"),
+            ("localhost:80", "http://localhost:80"),
+            ("http://[::1]:3129", "http://[::1]:3129"),
+            ("[::1]", "http://[::1]:3129"),
+        ] {
+            assert_eq!(Place::parse(url).unwrap().url(), shown, "{url}");
+        }
+        for (url, why) in [
+            ("https://h", "it speaks http"),
+            ("", "host and port"),
+            ("http://h/live", "nothing else"),
+            ("http://user@h", "nothing else"),
+            ("::1", "in brackets"),
+            ("a]b", "brackets"),
+            ("h:", "the port"),
+            ("h:0", "the port"),
+            ("h:65536", "the port"),
+            ("h\r\nX: y", "host and port"),
+            ("h\r\nX:y", "control"),
+        ] {
+            let said = Place::parse(url).unwrap_err();
+            assert!(said.contains(why) && said.contains(URL), "{url}: {said}");
+            assert!(!said.contains('\n'), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_none_is_told() {
+        let ok = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+        assert_eq!(body_of(ok).unwrap(), b"{}");
+        for (answer, why) in [
+            (&b""[..], "no HTTP"),
+            (b"220 smtp.example\r\n\r\n", "no HTTP"),
+            (b"HTTP/1.1 404 Not Found\r\n\r\n", "older Loligo"),
+            (
+                b"HTTP/1.1 421 x\r\n\r\nask by \x1b[2J name\nmore",
+                "421: ask by \u{fffd}[2J name",
+            ),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}", "cut off"),
+        ] {
+            let said = body_of(answer).unwrap_err();
+            assert!(said.contains(why), "{said}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What the screen shows, and how keys and answers change it.
+//!
+//! Not known here: terminals, sockets, time.
+
+use crate::top::live::Live;
+use crate::top::tables::Kind;
+
+/// A key, as far as it means something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Key {
+    /// A letter or sign.
+    Char(char),
+    /// To the next table.
+    Next,
+    /// To the table before.
+    Previous,
+    /// A line, or a page.
+    Up(usize),
+    /// A line, or a page.
+    Down(usize),
+    /// To the first line.
+    Home,
+    /// Away from the help.
+    Escape,
+}
+
+/// What the screen shows.
+pub struct State {
+    /// The proxy that is looked at.
+    pub url: String,
+    /// Which table.
+    pub shown: Kind,
+    /// How many lines of it are above the screen.
+    pub scrolled: usize,
+    /// Nothing changes until it is not.
+    pub is_paused: bool,
+    /// The help is shown.
+    pub helps: bool,
+    /// The last answer.
+    pub live: Option<Live>,
+    /// Why the last attempt had no answer, and how many in a row had none.
+    pub trouble: Option<(String, u32)>,
+    /// To be left.
+    pub is_over: bool,
+    sorts: [usize; Kind::ALL.len()],
+}
+
+impl State {
+    /// Nothing is known yet.
+    pub fn new(url: String) -> State {
+        State {
+            url,
+            shown: Kind::Hosts,
+            scrolled: 0,
+            is_paused: false,
+            helps: false,
+            live: None,
+            trouble: None,
+            is_over: false,
+            sorts: [0; Kind::ALL.len()],
+        }
+    }
+
+    /// Which of the shown table's sorts.
+    pub fn sort(&self) -> usize {
+        self.sorts[self.shown as usize]
+    }
+
+    /// Takes an answer, or why there is none.
+    pub fn answered(&mut self, answer: Result<Live, String>) {
+        match answer {
+            Ok(live) => {
+                self.trouble = None;
+                if self.is_paused && self.live.is_some() {
+                    return;
+                }
+                // Where names are not counted, begin with what there is; only before the first answer was seen.
+                if self.live.is_none() && self.shown == Kind::Hosts && live.top.is_none() {
+                    self.shown = Kind::Origins;
+                }
+                self.live = Some(live);
+            }
+            Err(why) => {
+                let tries = self.trouble.as_ref().map_or(0, |(_, tries)| *tries);
+                self.trouble = Some((why, tries.saturating_add(1)));
+            }
+        }
+    }
+
+    /// Takes a key.
+    pub fn pressed(&mut self, key: Key) {
+        if self.helps {
+            // Any key leaves the help, and q leaves altogether.
+            self.helps = false;
+            self.is_over = key == Key::Char('q');
+            return;
+        }
+        match key {
+            Key::Char('q') => self.is_over = true,
+            Key::Char('p' | ' ') => self.is_paused = !self.is_paused,
+            Key::Char('?' | 'h') => self.helps = true,
+            Key::Char('s') => {
+                self.sorts[self.shown as usize] += 1;
+                self.sorts[self.shown as usize] %= self.shown.sorts().len();
+                self.scrolled = 0;
+            }
+            Key::Char(digit @ '1'..='5') => self.show(digit as usize - '1' as usize),
+            Key::Next => self.show((self.shown as usize + 1) % Kind::ALL.len()),
+            Key::Previous => {
+                self.show((self.shown as usize + Kind::ALL.len() - 1) % Kind::ALL.len());
+            }
+            Key::Up(lines) => self.scrolled = self.scrolled.saturating_sub(lines),
+            // The drawing knows how many lines there are, and stops there.
+            Key::Down(lines) => self.scrolled = self.scrolled.saturating_add(lines),
+            Key::Home => self.scrolled = 0,
+            Key::Escape | Key::Char(_) => {}
+        }
+    }
+
+    fn show(&mut self, tab: usize) {
+        self.shown = Kind::ALL[tab];
+        self.scrolled = 0;
+    }
+}

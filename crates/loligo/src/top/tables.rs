@@ -1,0 +1,275 @@
+//! The five tables: their columns, what they may be sorted by, and their rows as text.
+//!
+//! Not known here: screens and keys.
+
+use std::cmp::Ordering;
+
+use crate::top::live::{Live, Origin, Ranked, Rankings};
+use crate::top::words::{NONE, bytes, count, harmless, percent, rate, time};
+
+/// A table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Hosts that are asked for.
+    Hosts,
+    /// URLs that are asked for: what the cache has keys for.
+    Keys,
+    /// Servers that are asked.
+    Origins,
+    /// Requests by class.
+    Classes,
+    /// Times by stage.
+    Stages,
+}
+
+impl Kind {
+    /// All, in the order of the tabs.
+    pub const ALL: [Kind; 5] = [
+        Kind::Hosts,
+        Kind::Keys,
+        Kind::Origins,
+        Kind::Classes,
+        Kind::Stages,
+    ];
+
+    /// What is on its tab.
+    pub fn title(self) -> &'static str {
+        match self {
+            Kind::Hosts => "hosts",
+            Kind::Keys => "keys",
+            Kind::Origins => "origins",
+            Kind::Classes => "classes",
+            Kind::Stages => "stages",
+        }
+    }
+
+    /// The columns that it may be sorted by.
+    pub fn sorts(self) -> &'static [usize] {
+        match self {
+            Kind::Hosts | Kind::Keys => &[1, 2, 3],
+            Kind::Origins => &[4, 3, 2, 1],
+            // First as requests are counted, or go through their stages.
+            Kind::Classes => &[0, 1, 4, 5],
+            Kind::Stages => &[0, 1, 2, 3],
+        }
+    }
+}
+
+/// A table as text.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Table {
+    /// Heads; the first column is a name, the others are numbers.
+    pub columns: Vec<&'static str>,
+    /// Cells.
+    pub rows: Vec<Vec<String>>,
+    /// The column it is sorted by.
+    pub sorted_by: usize,
+    /// What must be known to read it, or why it is empty.
+    pub note: String,
+}
+
+/// Puts a table together; `sort`: which of [`Kind::sorts`].
+pub fn table(kind: Kind, live: &Live, sort: usize) -> Table {
+    let sorts = kind.sorts();
+    let by = sorts[sort % sorts.len()];
+    match kind {
+        Kind::Hosts => ranking("host", live.top.as_ref().map(|top| &top.hosts), by),
+        Kind::Keys => ranking("URL", live.top.as_ref().map(|top| &top.urls), by),
+        Kind::Origins => origins(live, by),
+        Kind::Classes => classes(live, by),
+        Kind::Stages => stages(live, by),
+    }
+}
+
+fn ranking(what: &'static str, rankings: Option<&Rankings>, by: usize) -> Table {
+    let columns = vec![what, "requests", "misses", "bytes", "share"];
+    let Some(rankings) = rankings else {
+        return Table {
+            columns,
+            sorted_by: by,
+            note: "Not counted: set top = true under [admin] in the proxy's configuration. Whoever may use the admin \
+                   interface then sees what people ask for."
+                .to_owned(),
+            ..Table::default()
+        };
+    };
+    let (ranked, measure) = match by {
+        1 => (&rankings.by_requests, "requests"),
+        2 => (
+            &rankings.by_misses,
+            "misses: requests that the cache did not answer",
+        ),
+        _ => (&rankings.by_bytes, "bytes sent"),
+    };
+    let row = |ranked: &Ranked| {
+        let mut cells = vec![
+            harmless(&ranked.name),
+            count(ranked.requests),
+            count(ranked.misses),
+            bytes(ranked.bytes as f64),
+            percent(Some(ranked.share)),
+        ];
+        if ranked.over > 0 {
+            // The weight may be too high, what is counted beside it too low.
+            cells[4].insert_str(0, "<= ");
+        }
+        cells
+    };
+    Table {
+        columns,
+        rows: ranked.iter().map(row).collect(),
+        sorted_by: by,
+        note: format!("By {measure}. Counts fade by half in ten minutes; share of all."),
+    }
+}
+
+/// Descending; what has no value comes first, where that means "never answered".
+fn falling(a: Option<f64>, b: Option<f64>) -> Ordering {
+    let value = |x: Option<f64>| x.unwrap_or(f64::INFINITY);
+    value(b).total_cmp(&value(a))
+}
+
+fn origins(live: &Live, by: usize) -> Table {
+    let mut all: Vec<&Origin> = live.origins.rows.iter().collect();
+    all.sort_by(|a, b| {
+        let first = match by {
+            4 => falling(a.p99_us, b.p99_us),
+            3 => falling(a.p50_us, b.p50_us),
+            2 => b.failures.cmp(&a.failures),
+            _ => b.requests.cmp(&a.requests),
+        };
+        first.then_with(|| a.name.cmp(&b.name))
+    });
+    let rest = live.origins.rest.iter();
+    let row = |origin: &Origin| {
+        vec![
+            harmless(&origin.name),
+            count(origin.requests),
+            count(origin.failures),
+            time(origin.p50_us),
+            time(origin.p99_us),
+        ]
+    };
+    let mut note =
+        "The last five to ten minutes; time from asking to the head of the answer.".to_owned();
+    if !live.origins.are_named && live.origins.rest.is_some() {
+        note += " Origins without a route are told by name only with top = true under [admin].";
+    }
+    Table {
+        columns: vec!["origin", "requests", "failures", "p50", "p99"],
+        rows: all.into_iter().chain(rest).map(row).collect(),
+        sorted_by: by,
+        note,
+    }
+}
+
+fn classes(live: &Live, by: usize) -> Table {
+    let minute = live.minute.clone().unwrap_or_default();
+    let mut all = minute.classes;
+    let p50 = |class: &crate::top::live::Class| class.latency_us.as_ref().map_or(0.0, |l| l.p50);
+    let p99 = |class: &crate::top::live::Class| class.latency_us.as_ref().map_or(0.0, |l| l.p99);
+    match by {
+        0 => {}
+        1 => all.sort_by(|a, b| b.requests_per_s.total_cmp(&a.requests_per_s)),
+        4 => all.sort_by(|a, b| p50(b).total_cmp(&p50(a))),
+        _ => all.sort_by(|a, b| p99(b).total_cmp(&p99(a))),
+    }
+    let rows = all.iter().map(|class| {
+        let latency = class.latency_us.as_ref();
+        vec![
+            harmless(&class.name),
+            rate(class.requests_per_s),
+            percent(Some(class.share)),
+            bytes(class.response_bytes_per_s) + "/s",
+            time(latency.map(|latency| latency.p50)),
+            time(latency.map(|latency| latency.p99)),
+        ]
+    });
+    Table {
+        columns: vec!["class", "requests/s", "share", "sent", "p50", "p99"],
+        rows: rows.collect(),
+        sorted_by: by,
+        note: "The last minute; time from the first byte of the request to the last of the answer."
+            .to_owned(),
+    }
+}
+
+fn stages(live: &Live, by: usize) -> Table {
+    let minute = live.minute.clone().unwrap_or_default();
+    let mut all = minute.stages;
+    match by {
+        0 => {}
+        1 => all.sort_by(|a, b| b.requests_per_s.total_cmp(&a.requests_per_s)),
+        2 => all.sort_by(|a, b| falling(a.p50_us, b.p50_us)),
+        _ => all.sort_by(|a, b| falling(a.p99_us, b.p99_us)),
+    }
+    let rows = all.iter().map(|stage| {
+        vec![
+            harmless(&stage.name),
+            rate(stage.requests_per_s),
+            time(stage.p50_us),
+            time(stage.p99_us),
+        ]
+    });
+    Table {
+        columns: vec!["stage", "requests/s", "p50", "p99"],
+        rows: rows.collect(),
+        sorted_by: by,
+        note: "The last minute; of all requests but memory hits.".to_owned(),
+    }
+}
+
+/// The lines above the tables: what the whole proxy does.
+pub fn summary(live: &Live) -> [Vec<(&'static str, String)>; 3] {
+    let now = live.now.clone().unwrap_or_default();
+    let minute = live.minute.clone().unwrap_or_default();
+    let latency =
+        |get: fn(&crate::top::live::Latency) -> f64| time(minute.latency_us.as_ref().map(get));
+    let cores = live
+        .cpu_cores
+        .map_or_else(|| NONE.to_owned(), |n| format!("{n:.2}"));
+    let resident = live
+        .resident_bytes
+        .map_or_else(|| NONE.to_owned(), |n| bytes(n as f64));
+    let disk = &live.disk;
+    let mut of_disk = match disk.stores.is_empty() {
+        true => vec![("disk", "none".to_owned())],
+        false => vec![
+            (
+                "disk reads",
+                format!("{} + {} waiting", disk.reads_under_way, disk.reads_waiting),
+            ),
+            ("writes", count(disk.writes_under_way)),
+            ("reads/s", rate(now.disk_reads_per_s)),
+            ("write/s", bytes(now.disk_write_bytes_per_s)),
+        ],
+    };
+    let halted = disk
+        .stores
+        .iter()
+        .filter(|store| store.is_paused || store.is_aside)
+        .count();
+    if halted > 0 {
+        of_disk.insert(
+            0,
+            ("NOT STORING", format!("{halted} of {}", disk.stores.len())),
+        );
+    }
+    [
+        vec![
+            ("req/s", rate(now.requests_per_s)),
+            ("hits", percent(minute.hit_ratio.documents)),
+            ("of bytes", percent(minute.hit_ratio.bytes)),
+            ("p50", latency(|l| l.p50)),
+            ("p99", latency(|l| l.p99)),
+        ],
+        vec![
+            ("sent/s", bytes(now.response_bytes_per_s)),
+            ("errors/s", rate(now.errors_per_s)),
+            ("clients", count(live.connections_open)),
+            ("CPUs", cores),
+            ("RSS", resident),
+        ],
+        of_disk,
+    ]
+}

@@ -1,0 +1,396 @@
+//! `GET /live`: what goes on now, as JSON, for `loligo top` and the dashboard.
+//!
+//! Three spans of time, each told beside its figures: *now* is the last second or two, *minute* the last minute, *origins* the last five
+//! to ten minutes. The rankings of hosts and URLs (`top`) fade by half in ten minutes, and are only there where `admin.top` is on, since
+//! they tell what people ask for. For the same reason an origin that is not one of a route is told by name only there.
+//!
+//! Names carry their units; a value without data is `null`. Limits: [`RANKED_MAX`] names a ranking, 256 origins.
+
+use std::sync::PoisonError;
+
+use profile::Class;
+use serde::Serialize;
+
+use crate::{
+    admin::{
+        facts::{Facts, History, Snapshot, StoreFacts},
+        histogram::Histogram,
+        history::Hour,
+        rounded,
+        status::{HitRatio, Latency, word_of},
+    },
+    record::origins::{OriginBook, OriginTable, OriginTimes},
+    record::top::Rankings,
+    state::Shared,
+};
+
+/// The most names of a ranking that are told.
+pub const RANKED_MAX: usize = 40;
+/// The seconds of the trend.
+const TREND_SAMPLES: usize = 120;
+
+/// The whole document.
+#[derive(Serialize)]
+pub struct Live {
+    version: &'static str,
+    phase: &'static str,
+    uptime_s: f64,
+    workers: usize,
+    connections_open: u64,
+    connections_max: u64,
+    /// `None` in the first second.
+    now: Option<Now>,
+    /// `None` in the first seconds.
+    minute: Option<Minute>,
+    origins: OriginsTold,
+    disk: Disk,
+    memory_bytes: u64,
+    memory_bytes_max: u64,
+    cpu_cores: Option<f64>,
+    resident_bytes: Option<u64>,
+    top: Option<TopTold>,
+    trend: Trend,
+}
+
+/// The last second or two.
+#[derive(Serialize)]
+struct Now {
+    seconds: f64,
+    requests_per_s: f64,
+    response_bytes_per_s: f64,
+    errors_per_s: f64,
+    disk_reads_per_s: f64,
+    disk_writes_per_s: f64,
+    disk_write_bytes_per_s: f64,
+}
+
+/// The last minute.
+#[derive(Serialize)]
+struct Minute {
+    seconds: f64,
+    requests_per_s: f64,
+    response_bytes_per_s: f64,
+    hit_ratio: HitRatio,
+    latency_us: Option<Latency>,
+    /// Those that occurred.
+    classes: Vec<ClassRow>,
+    /// Those that occurred; memory hits are left out.
+    stages: Vec<StageRow>,
+}
+
+#[derive(Serialize)]
+struct ClassRow {
+    name: &'static str,
+    is_hit: bool,
+    requests_per_s: f64,
+    /// Of all requests, 0 to 1.
+    share: f64,
+    response_bytes_per_s: f64,
+    latency_us: Option<Latency>,
+}
+
+#[derive(Serialize)]
+struct StageRow {
+    name: &'static str,
+    requests_per_s: f64,
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct OriginsTold {
+    /// Are all told by name?
+    are_named: bool,
+    /// By p99, the slowest first.
+    rows: Vec<OriginRow>,
+    /// All that have no row.
+    rest: Option<OriginRow>,
+}
+
+/// Requests to an origin; times until the head of its answer.
+#[derive(Serialize)]
+struct OriginRow {
+    name: String,
+    requests: u64,
+    failures: u64,
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Disk {
+    /// Reads from devices under way.
+    reads_under_way: u64,
+    /// Reads that are due and wait for a slow device.
+    reads_waiting: u64,
+    /// Writes handed to devices and not completed.
+    writes_under_way: u64,
+    stores: Vec<StoreRow>,
+}
+
+#[derive(Serialize)]
+struct StoreRow {
+    path: String,
+    live_bytes: u64,
+    dead_bytes: u64,
+    never_written_bytes: u64,
+    reads_under_way: u64,
+    writes_under_way: u64,
+    is_paused: bool,
+    is_aside: bool,
+}
+
+#[derive(Serialize)]
+struct TopTold {
+    hosts: Rankings,
+    urls: Rankings,
+}
+
+/// The last two minutes, oldest first.
+#[derive(Serialize)]
+struct Trend {
+    step_s: u64,
+    requests_per_s: Vec<f64>,
+    hits_per_s: Vec<f64>,
+}
+
+impl Live {
+    /// Puts the document together.
+    pub fn of(
+        shared: &Shared,
+        facts: &Facts,
+        history: &History,
+        hour: &Hour,
+        origins: &OriginBook,
+    ) -> Live {
+        let counted = &facts.counted;
+        let (requests_per_s, hits_per_s) = hour.trend(TREND_SAMPLES);
+        let waiting = shared.read_queues.iter().map(|queue| queue.waiting());
+        let are_named = shared.top.is_some();
+        Live {
+            version: facts.version,
+            phase: word_of(facts.phase),
+            uptime_s: rounded(facts.uptime.as_secs_f64()),
+            workers: shared.counters.len(),
+            connections_open: counted.value("client_connections_open"),
+            connections_max: facts.connections_max,
+            now: hour.lately(counted).map(Now::of),
+            minute: history.recent(counted).and_then(Minute::of),
+            origins: OriginsTold::of(&origins.all(), are_named),
+            disk: Disk::of(&facts.stores, waiting.sum()),
+            memory_bytes: facts.memory.bytes,
+            memory_bytes_max: facts.memory.bytes_max,
+            cpu_cores: hour.cpu_cores(),
+            resident_bytes: facts.process.resident_bytes,
+            top: shared.top.as_ref().map(|top| {
+                let top = top.lock().unwrap_or_else(PoisonError::into_inner);
+                let [hosts, urls] = top.rankings(RANKED_MAX);
+                TopTold { hosts, urls }
+            }),
+            trend: Trend {
+                step_s: crate::admin::history::FINE_STEP.as_secs(),
+                requests_per_s,
+                hits_per_s,
+            },
+        }
+    }
+}
+
+impl Now {
+    fn of((passed, seconds): (Snapshot, f64)) -> Now {
+        let per_s = |n: u64| rounded(n as f64 / seconds);
+        let errors = passed.classes().filter(|(class, _)| *class == Class::Error);
+        Now {
+            seconds: rounded(seconds),
+            requests_per_s: per_s(passed.requests()),
+            response_bytes_per_s: per_s(passed.bytes()),
+            errors_per_s: per_s(errors.map(|(_, figures)| figures.requests).sum()),
+            disk_reads_per_s: per_s(passed.value("disk_reads")),
+            disk_writes_per_s: per_s(passed.value("disk_writes")),
+            disk_write_bytes_per_s: per_s(passed.value("disk_write_bytes")),
+        }
+    }
+}
+
+impl Minute {
+    fn of((passed, seconds): (Snapshot, f64)) -> Option<Minute> {
+        if seconds <= 0.0 {
+            return None;
+        }
+        let per_s = |n: u64| rounded(n as f64 / seconds);
+        let all = passed.requests().max(1) as f64;
+        let classes = passed.classes().filter(|(_, figures)| figures.requests > 0);
+        let stages = passed.stages().filter(|(_, times)| times.count() > 0);
+        Some(Minute {
+            seconds: rounded(seconds),
+            requests_per_s: per_s(passed.requests()),
+            response_bytes_per_s: per_s(passed.bytes()),
+            hit_ratio: HitRatio::of(&passed),
+            latency_us: Latency::of(&passed.latency()),
+            classes: classes
+                .map(|(class, figures)| ClassRow {
+                    name: class.as_str(),
+                    is_hit: class.is_hit(),
+                    requests_per_s: per_s(figures.requests),
+                    share: rounded(figures.requests as f64 / all),
+                    response_bytes_per_s: per_s(figures.bytes),
+                    latency_us: Latency::of(&figures.latency),
+                })
+                .collect(),
+            stages: stages
+                .map(|(stage, times)| StageRow {
+                    name: stage.as_str(),
+                    requests_per_s: per_s(times.count()),
+                    p50_us: times.quantile_us(0.5).map(rounded),
+                    p99_us: times.quantile_us(0.99).map(rounded),
+                })
+                .collect(),
+        })
+    }
+}
+
+impl OriginsTold {
+    fn of(table: &OriginTable, are_named: bool) -> OriginsTold {
+        let rows = table.by_name.iter();
+        let mut rows: Vec<_> = rows
+            .map(|(name, times)| OriginRow::of(name, times))
+            .collect();
+        // Those that never answered come first.
+        let slowness = |row: &OriginRow| row.p99_us.unwrap_or(f64::INFINITY);
+        rows.sort_by(|a, b| {
+            let slower = slowness(b).total_cmp(&slowness(a));
+            slower.then_with(|| a.name.cmp(&b.name))
+        });
+        let has_rest = table.rest.requests > 0;
+        OriginsTold {
+            are_named,
+            rows,
+            rest: has_rest.then(|| OriginRow::of("other", &table.rest)),
+        }
+    }
+}
+
+impl OriginRow {
+    fn of(name: &str, times: &OriginTimes) -> OriginRow {
+        let told = Histogram::of(times.counts);
+        OriginRow {
+            name: name.to_owned(),
+            requests: times.requests,
+            failures: times.failures,
+            p50_us: told.quantile_us(0.5).map(rounded),
+            p99_us: told.quantile_us(0.99).map(rounded),
+        }
+    }
+}
+
+impl Disk {
+    fn of(stores: &[StoreFacts], waiting: usize) -> Disk {
+        let rows = stores.iter().map(|store| StoreRow {
+            path: store.path.clone(),
+            live_bytes: store.figures.live_bytes,
+            dead_bytes: store.figures.dead_bytes,
+            never_written_bytes: store.figures.never_written_bytes,
+            reads_under_way: store.figures.reads_pinned,
+            writes_under_way: store.figures.clusters_in_flight,
+            is_paused: store.paused,
+            is_aside: store.aside,
+        });
+        let stores: Vec<_> = rows.collect();
+        Disk {
+            reads_under_way: stores.iter().map(|store| store.reads_under_way).sum(),
+            reads_waiting: waiting as u64,
+            writes_under_way: stores.iter().map(|store| store.writes_under_way).sum(),
+            stores,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::testing;
+    use profile::StageName;
+
+    fn json(live: &Live) -> serde_json::Value {
+        serde_json::from_str(&serde_json::to_string(live).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_document_is_complete_when_there_is_nothing_to_tell() {
+        let shared = testing::shared();
+        let facts = Facts::gather(&shared, 0);
+        let (history, hour) = (History::default(), Hour::default());
+        let live = json(&Live::of(
+            &shared,
+            &facts,
+            &history,
+            &hour,
+            &OriginBook::default(),
+        ));
+        assert!(live["now"].is_null() && live["minute"].is_null() && live["top"].is_null());
+        assert_eq!(live["phase"], "running");
+        assert_eq!(live["disk"]["reads_waiting"], 0);
+        assert!(live["origins"]["rest"].is_null());
+    }
+
+    #[test]
+    fn classes_stages_and_origins_are_told() {
+        let shared = testing::shared();
+        let (mut history, mut hour) = (History::default(), Hour::default());
+        let begin = Snapshot::of(&shared.counters, shared.began);
+        history.note(begin.clone());
+        hour.note(begin, crate::admin::process::Process::default());
+        let worker = &shared.counters[0];
+        let mut stages = [None; profile::STAGES];
+        stages[StageName::ServerReply as usize] = Some(profile::Stage {
+            start_us: 0,
+            first_us: 900,
+            total_us: 1000,
+        });
+        for _ in 0..3 {
+            worker.finish(Class::Miss, 1000, 2000);
+            worker.staged(Class::Miss, &stages);
+        }
+        worker.finish(Class::MemoryHit, 3000, 20);
+        worker.origins.note(Some("http://slow:80"), Some(9000));
+        worker.origins.note(Some("http://fast:80"), Some(90));
+        worker.origins.note(Some("http://fast:80"), None);
+        worker.origins.note(Some("http://dead:80"), None);
+        worker.origins.note(None, Some(100));
+        let mut book = OriginBook::default();
+        book.add(&worker.origins.take());
+        let facts = Facts::gather(&shared, 0);
+        let live = json(&Live::of(&shared, &facts, &history, &hour, &book));
+        let minute = &live["minute"];
+        assert_eq!(minute["hit_ratio"]["documents"], 0.25);
+        assert_eq!(minute["hit_ratio"]["bytes"], 0.5);
+        let classes = minute["classes"].as_array().unwrap();
+        assert_eq!(classes.len(), 2);
+        assert_eq!(
+            (&classes[1]["name"], &classes[1]["share"]),
+            (&"miss".into(), &0.75.into())
+        );
+        let stages = minute["stages"].as_array().unwrap();
+        assert_eq!(stages.len(), 1);
+        assert_eq!(stages[0]["name"], "server-reply");
+        let p50 = stages[0]["p50_us"].as_f64().unwrap();
+        assert!((750.0..1250.0).contains(&p50), "{p50}");
+        let rows = live["origins"]["rows"].as_array().unwrap();
+        let names: Vec<_> = rows
+            .iter()
+            .map(|row| row["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            names,
+            ["http://dead:80", "http://slow:80", "http://fast:80"]
+        );
+        assert_eq!(
+            (&rows[2]["requests"], &rows[2]["failures"]),
+            (&2.into(), &1.into())
+        );
+        assert!(rows[0]["p50_us"].is_null());
+        assert_eq!(live["origins"]["rest"]["requests"], 1);
+        assert_eq!(live["origins"]["are_named"], false);
+        assert!(live["now"]["requests_per_s"].as_f64().unwrap() > 0.0);
+    }
+}
