@@ -28,3 +28,8 @@ pub mod levels;
 pub mod probe;
 pub mod proxied;
 pub mod siblings;
+pub mod answers;
+pub mod digest;
+pub mod digest_serving;
+pub mod fetching;
+pub mod icp;
