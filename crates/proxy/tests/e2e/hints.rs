@@ -12,7 +12,7 @@ use ::proxy::plan::Plan;
 use store::Tracing;
 
 use crate::harness::{
-    running::{Disk, forward_plan, with_admin},
+    running::{forward_plan, local, with_admin},
     *,
 };
 
