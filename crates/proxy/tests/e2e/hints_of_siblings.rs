@@ -16,8 +16,12 @@ use crate::{
     hierarchy::at,
 };
 
+/// With Date: without one a Squid takes any answer for stale.
 fn origin() -> Origin {
-    Origin::start(|exchange| exchange.send(ok(&[FRESH], "origin")))
+    Origin::start(|exchange| {
+        let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+        exchange.send(ok(&[FRESH, &format!("Date: {date}")], "origin"));
+    })
 }
 
 fn url(origin: &Origin, path: &str) -> String {
@@ -155,18 +159,23 @@ impl Squid {
              acl all_here src 127.0.0.0/8\nhttp_access allow all_here\nicp_access allow all_here\n\
              cache_mem 16 MB\npinger_enable off\nnetdb_filename none\nvisible_hostname squid.test\n\
              shutdown_lifetime 0 seconds\ndigest_rebuild_period 10 seconds\n\
-             digest_rewrite_period 10 seconds\naccess_log stdio:{run}/access.log squid\n\
+             digest_rewrite_period 10 seconds\ncache_dir ufs {run}/cache 20 4 4\n\
+             debug_options ALL,1 72,5\naccess_log stdio:{run}/access.log squid\n\
              cache_log {run}/cache.log\npid_filename {run}/squid.pid\ncoredump_dir {run}\n{more}\n"
         );
         let conf = dir.path().join("squid.conf");
         std::fs::write(&conf, text).unwrap();
-        let process = Command::new("/usr/sbin/squid")
-            .args(["-N", "-n", &format!("e2e{http}"), "-f"])
-            .arg(&conf)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("Squid is installed");
+        let command = || {
+            let mut command = Command::new("/usr/sbin/squid");
+            let service = format!("e2e{http}");
+            command.args(["-N", "-n", &service, "-f"]).arg(&conf);
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            command
+        };
+        // Only what is in a cache_dir is in a Squid's digest.
+        let made = command().arg("-z").status();
+        assert!(made.expect("Squid is installed").success());
+        let process = command().spawn().expect("Squid is installed");
         let http = SocketAddr::from(([127, 0, 0, 1], http));
         let squid = Squid {
             process,
@@ -189,6 +198,10 @@ impl Squid {
 
 impl Drop for Squid {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self._dir.path().join("cache.log"));
+            eprintln!("{}\n{}", log.unwrap_or_default(), self.log());
+        }
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -208,10 +221,14 @@ fn a_squid_and_we_ask_each_other_by_icp() {
     let origin = origin();
     let (http, icp) = (free_port(), free_port());
     let address = SocketAddr::from(([127, 0, 0, 1], http));
-    let proxy = Proxy::start(with_icp(asking(address, Ask::Icp { port: icp })));
+    let mut plan = asking(address, Ask::Icp { port: icp });
+    // A Squid ignores queries from its own address, whatever their port.
+    plan.icp.listen = Some("127.0.0.2:0".parse().unwrap());
+    plan.listeners[0].address = "127.0.0.2:0".parse().unwrap();
+    let proxy = Proxy::start(plan);
     let (ours, our_icp) = (proxy.address().port(), proxy.icp().port());
     let peer = format!(
-        "cache_peer 127.0.0.1 sibling {ours} {our_icp} no-digest no-netdb-exchange name=loligo"
+        "cache_peer 127.0.0.2 sibling {ours} {our_icp} no-digest no-netdb-exchange name=loligo"
     );
     let squid = Squid::start(http, icp, &peer);
     assert_eq!(squid.icp, icp);
