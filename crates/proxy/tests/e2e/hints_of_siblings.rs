@@ -127,7 +127,7 @@ fn what_is_no_digest_is_counted_and_nobody_is_asked_by_it() {
     assert_eq!(proxy.counter("digest_yes"), 0);
 }
 
-/// An installed Squid.
+/// An installed Squid. It goes to near origins directly, unless it is told not to (`minimum_direct_rtt`, `minimum_direct_hops`).
 struct Squid {
     process: Child,
     _dir: tempfile::TempDir,
@@ -160,7 +160,7 @@ impl Squid {
              cache_mem 16 MB\npinger_enable off\nnetdb_filename none\nvisible_hostname squid.test\n\
              shutdown_lifetime 0 seconds\ndigest_rebuild_period 10 seconds\n\
              digest_rewrite_period 10 seconds\ncache_dir ufs {run}/cache 20 4 4\n\
-             debug_options ALL,1 72,5\naccess_log stdio:{run}/access.log squid\n\
+             minimum_direct_rtt 0\nminimum_direct_hops 0\nicp_query_timeout 2000\naccess_log stdio:{run}/access.log squid\n\
              cache_log {run}/cache.log\npid_filename {run}/squid.pid\ncoredump_dir {run}\n{more}\n"
         );
         let conf = dir.path().join("squid.conf");
