@@ -19,12 +19,6 @@ use crate::{
     request::exchange::{Exchange, Said},
 };
 
-/// Bytes of a field that brings the head of Squid's format to some 3,900. Squid (bug 5510) reads a page of 4,096 bytes, and after each of head
-/// and digest header moves only as many bytes forward as it took out, so that up to four kilobytes of the bit array are garbage. With a
-/// head that leaves 128 to 256 bytes of the page, what is moved is enough. Tried with Squid 5.7; from version 6 on the head is
-/// not in that page any more, and the start of the array is garbage in any case.
-const SQUID_PADDING_BYTES: usize = 3720;
-
 /// The format that is asked for, if a digest is.
 pub fn format_of(ex: &Exchange<'_>, head: &RequestHead) -> Option<Format> {
     if !head.target.starts_with('/') || matches!(ex.listener.listener.role, Role::Reverse(_)) {
@@ -69,12 +63,5 @@ pub async fn answer(ex: &mut Exchange<'_>, head: &RequestHead, format: Format) -
         age_s: None,
         cache_status: Vec::new(),
     };
-    let padding = [b'-'; SQUID_PADDING_BYTES];
-    let padded: [(&[u8], &[u8]); 1] = [(b"X-Padding", &padding)];
-    let extra = match format {
-        Format::Loligo => &[][..],
-        Format::Squid => &padded,
-    };
-    ex.own_body(said, 200, Some(content_type), extra, body)
-        .await
+    ex.own_body(said, 200, Some(content_type), &[], body).await
 }

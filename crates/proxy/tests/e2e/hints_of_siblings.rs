@@ -254,7 +254,8 @@ fn a_squid_and_we_read_each_others_digest() {
     let origin = origin();
     let (http, icp) = (free_port(), free_port());
     let address = SocketAddr::from(([127, 0, 0, 1], http));
-    let disk = Disk::of_mib(16);
+    // Squid spoils the first four kilobytes of a digest (bug 5510): one of twenty is good enough to see that it reads the rest.
+    let disk = Disk::of_mib(256);
     let proxy = Proxy::start(with_digest(&disk, asking(address, Ask::Digest)));
     let ours = proxy.address().port();
     for n in 0..100 {
