@@ -5,9 +5,9 @@
 //!
 //! | what may go wrong | what happens |
 //! |---|---|
-//! | no answer within `wait` | [`Answer::NoAnswer`]; after twenty in a row the sibling is not waited for, until an answer to one of the queries that are still sent now and then |
+//! | no answer within `wait` | [`Answer::Nothing`]; after twenty in a row the sibling is not waited for, until an answer to one of the queries that are still sent now and then |
 //! | an answer from another address, or to nothing that was asked, or a second one | ignored, counted |
-//! | more than [`table::QUERIES_MAX`] queries under way | [`Answer::NoAnswer`] at once |
+//! | more than [`table::QUERIES_MAX`] queries under way | [`Answer::Nothing`] at once |
 //! | the socket is full, the URL too long | the same |
 //! | the sibling's name has no address | the same, until it has one; it is looked up every minute |
 //!
@@ -45,7 +45,7 @@ pub enum Answer {
     /// It does not, or will not give it.
     Miss,
     /// It said nothing in time, or was not asked.
-    NoAnswer,
+    Nothing,
 }
 
 macro_rules! counters {
@@ -163,7 +163,7 @@ impl Icp {
     /// Waits at most `wait`.
     pub async fn ask(&self, sibling: usize, url: &[u8], wait: Duration) -> Answer {
         let Ok(random) = chance::u64() else {
-            return Answer::NoAnswer;
+            return Answer::Nothing;
         };
         let asked = self.table().ask(sibling, random as u32, Instant::now());
         let (request, to, answer) = match asked {
@@ -175,11 +175,11 @@ impl Icp {
             Asked::Probe { request, to } => (request, to, None),
             Asked::Silent => {
                 add(&self.counters.icp_queries_spared, 1);
-                return Answer::NoAnswer;
+                return Answer::Nothing;
             }
             Asked::Refused => {
                 add(&self.counters.icp_queries_unsent, 1);
-                return Answer::NoAnswer;
+                return Answer::Nothing;
             }
         };
         // Taken out of the table however this ends, also if the client goes away.
@@ -194,16 +194,16 @@ impl Icp {
         };
         if !self.send(&message, to) {
             add(&self.counters.icp_queries_unsent, 1);
-            return Answer::NoAnswer;
+            return Answer::Nothing;
         }
         add(&self.counters.icp_queries_sent, 1);
         let Some(answer) = answer else {
-            return Answer::NoAnswer;
+            return Answer::Nothing;
         };
         match tokio::time::timeout(wait, answer).await {
             Ok(Ok(Opcode::Hit)) => Answer::Hit,
             Ok(Ok(_)) => Answer::Miss,
-            Ok(Err(_)) => Answer::NoAnswer,
+            Ok(Err(_)) => Answer::Nothing,
             Err(_) => {
                 waiting.request = None;
                 add(&self.counters.icp_unanswered, 1);
@@ -213,7 +213,7 @@ impl Icp {
                         "does not answer ICP queries; it is not waited for until it does",
                     );
                 }
-                Answer::NoAnswer
+                Answer::Nothing
             }
         }
     }

@@ -177,7 +177,7 @@ async fn first_hit(icp: &Icp, live: &[(usize, &Sibling)], name: &[u8]) -> Option
         asking.retain_mut(|(number, answer)| match answer.as_mut().poll(cx) {
             Poll::Pending => true,
             Poll::Ready(answer) => {
-                if answer != Answer::NoAnswer {
+                if answer != Answer::Nothing {
                     first.get_or_insert_with(Instant::now);
                 }
                 if answer == Answer::Hit {

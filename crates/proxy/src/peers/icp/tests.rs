@@ -90,7 +90,7 @@ fn what_is_not_answered_in_time_is_no_answer_and_leaves_nothing_behind() {
     let (sibling, icp, _) = pair();
     runtime().block_on(async {
         let answer = icp.ask(0, b"http://a/", Duration::from_millis(1)).await;
-        assert_eq!(answer, Answer::NoAnswer);
+        assert_eq!(answer, Answer::Nothing);
         // A client that goes away takes its query along.
         let gone = tokio::time::timeout(Duration::from_millis(1), icp.ask(0, b"http://a/", LONG));
         assert!(gone.await.is_err());
@@ -107,9 +107,9 @@ fn what_is_not_answered_in_time_is_no_answer_and_leaves_nothing_behind() {
 fn what_cannot_be_asked_is_no_answer() {
     let (_sibling, icp, _) = pair();
     runtime().block_on(async {
-        assert_eq!(icp.ask(7, b"http://a/", LONG).await, Answer::NoAnswer);
-        assert_eq!(icp.ask(0, b"", LONG).await, Answer::NoAnswer);
-        assert_eq!(icp.ask(0, &[b'a'; 20_000], LONG).await, Answer::NoAnswer);
+        assert_eq!(icp.ask(7, b"http://a/", LONG).await, Answer::Nothing);
+        assert_eq!(icp.ask(0, b"", LONG).await, Answer::Nothing);
+        assert_eq!(icp.ask(0, &[b'a'; 20_000], LONG).await, Answer::Nothing);
     });
     assert_eq!(icp.table().under_way(), 0);
     assert_eq!(icp.counters.icp_queries_unsent.load(Ordering::Relaxed), 3);
