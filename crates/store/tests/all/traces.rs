@@ -35,10 +35,10 @@ impl Follower {
 
     fn collect(&mut self, shell: &Shell) {
         let mut changes = Vec::new();
-        let shards = 0..shell.store.tracing().shards;
-        let are_whole = shards
-            .map(|shard| shell.store.traced(shard, &mut changes))
-            .fold(true, |all, whole| all && whole);
+        let mut are_whole = true;
+        for shard in 0..shell.store.tracing().shards {
+            are_whole &= shell.store.traced(shard, &mut changes);
+        }
         if !are_whole {
             shell.store.untrace();
             *self = Follower {
