@@ -10,6 +10,7 @@
 //! Not known here: files, flags, sockets. Times are durations, sizes bytes.
 
 mod bounds;
+mod hints;
 mod peers;
 mod rules;
 mod setting;
@@ -24,6 +25,7 @@ pub use bounds::{
     CacheRules, Dns, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing, Timeouts,
 };
 
+pub use hints::{Digests, Icp};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use rules::{KeyRule, Rule, Then, When};
 pub use setting::{Bounds, Numeric, Setting, Unit};
@@ -72,6 +74,10 @@ pub struct Plan {
     pub parents: Vec<Parent>,
     /// Proxies that forward listeners ask for what they have, at most [`PEERS_MAX`].
     pub siblings: Vec<Sibling>,
+    /// Answers to ICP queries.
+    pub icp: Icp,
+    /// Digests of what the stores have, and how often those of siblings are fetched.
+    pub digests: Digests,
     /// Name resolution.
     pub dns: Dns,
     /// Connections to origins.
@@ -114,6 +120,8 @@ impl Plan {
             rules: Vec::new(),
             parents: Vec::new(),
             siblings: Vec::new(),
+            icp: Icp::default(),
+            digests: Digests::default(),
             dns: Dns::default(),
             pool: PoolLimits::default(),
             tls: OriginTls::default(),

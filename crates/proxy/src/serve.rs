@@ -40,6 +40,10 @@ use crate::{
     health::pulse::Pulse,
     health::watch,
     origin::Tls,
+    peers::answers,
+    peers::digest::{Digests, Unmakable},
+    peers::fetching,
+    peers::icp::Icp,
     peers::known::Peers,
     plan::{AdmissionKind, IoEngine, Plan},
     record::events::Events,
@@ -72,6 +76,9 @@ pub enum ServeError {
     /// The store.
     #[error("store: {0}; with `store.required = false` the proxy serves without it")]
     Store(#[from] StoreError),
+    /// Our digest.
+    #[error("{0}")]
+    Digest(#[from] Unmakable),
     /// A log file.
     #[error("log.access or log.profile: {0}")]
     Log(io::Error),
@@ -98,6 +105,8 @@ pub struct Ready {
     pub listeners: Vec<SocketAddr>,
     /// Where the admin interface is.
     pub admin: Option<SocketAddr>,
+    /// Where ICP queries are taken.
+    pub icp: Option<SocketAddr>,
     /// Each store in words: path, size, what was found.
     pub stores: Vec<String>,
     /// How the disk is read and written.
@@ -200,7 +209,9 @@ fn run(
         }
         None => None,
     };
+    let icp = open_icp(&mut plan)?;
     let (opened, absent) = candidates.open(&plan)?;
+    let digests = Digests::new(&plan, opened.as_ref().map(|opened| &*opened.set))?;
     let tls = tls(&plan)?;
     let store_words = opened.as_ref().map(describe).unwrap_or_default();
     let mut shared = shared(plan, clock, opened.as_ref(), absent, io_engine)?;
@@ -210,6 +221,7 @@ fn run(
     shared.top = journal.top();
     shared.events = Arc::new(Events::new(&journal, shared.clock.clone()));
     shared.events.open_with(marks::of_start(&shared));
+    (shared.icp, shared.digests) = (icp.map(Arc::new), Arc::new(digests));
     let shared = Arc::new(shared);
     let mut phases = shared.phase.subscribe();
     let stopper = Stopper(shared.phase.clone());
@@ -228,6 +240,7 @@ fn run(
     let ready = Ready {
         listeners: shared.plan.listeners.iter().map(|l| l.address).collect(),
         admin: shared.plan.admin.as_ref().map(|a| a.address),
+        icp: shared.plan.icp.listen,
         stores: store_words,
         io_engine,
         io_engine_reason,
@@ -238,6 +251,10 @@ fn run(
 
     runtime.block_on(async {
         tokio::task::spawn_local(watch::run(Arc::clone(&shared)));
+        if let Some(icp) = &shared.icp {
+            tokio::task::spawn_local(answers::serve(Arc::clone(&shared), Arc::clone(icp)));
+        }
+        fetching::start(&shared.digests, &shared.plan);
         if let Some(socket) = admin_socket {
             let shared = Arc::clone(&shared);
             tokio::task::spawn_local(admin::serve(shared, socket));
@@ -340,6 +357,8 @@ pub(crate) fn shared(
         events: Arc::default(),
         top: None,
         peers: Peers::new(&plan, own_addresses.clone(), &via_line),
+        icp: None,
+        digests: Arc::default(),
         own_addresses,
         predicates_refused: AtomicBool::new(false),
         connections: AtomicUsize::new(0),
@@ -419,6 +438,16 @@ fn listen(address: &mut SocketAddr, sockets: usize) -> Result<Vec<net::TcpListen
         *address = socket.local_addr()?;
     }
     Ok(listening)
+}
+
+/// The ICP socket; its address gets the port the system chose.
+fn open_icp(plan: &mut Plan) -> Result<Option<Icp>, ServeError> {
+    let icp =
+        Icp::open(plan).map_err(|(address, source)| ServeError::Listen { address, source })?;
+    if let (Some(listen), Some(icp)) = (&mut plan.icp.listen, &icp) {
+        *listen = icp.address()?;
+    }
+    Ok(icp)
 }
 
 /// Signals of the process.

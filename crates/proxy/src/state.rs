@@ -42,6 +42,8 @@ use crate::{
     listener::{ListenerState, RouteState},
     mistakes::{Mistake, makes},
     origin::{Connector, Destination},
+    peers::digest::Digests,
+    peers::icp::Icp,
     peers::known::Peers,
     plan::Plan,
     range::pass_list::RangePassList,
@@ -109,6 +111,10 @@ pub struct Shared {
     pub top: Option<Arc<Mutex<Top>>>,
     /// Other proxies that are asked.
     pub peers: Peers,
+    /// ICP, if siblings are asked by it or it is answered.
+    pub icp: Option<Arc<Icp>>,
+    /// Our digest, and those of siblings.
+    pub digests: Arc<Digests>,
     /// Addresses we listen on, the admin interface included.
     pub own_addresses: Vec<SocketAddr>,
     /// A purge by pattern was refused for want of room, and that was said.

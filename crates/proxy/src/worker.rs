@@ -223,7 +223,7 @@ fn disk_of(
         let of_device = LazyReads::new(engine, storing.lazy_reads, deadline, queue);
         reads.push(of_device.noted(Arc::clone(&shared.events), store));
     }
-    Ok(Some(DiskIo::new(
+    let disk = DiskIo::new(
         Arc::clone(&shared.store),
         reads,
         Arc::clone(&shared.counters[index]),
@@ -231,7 +231,8 @@ fn disk_of(
         storing,
         shared.clock.clone(),
         Arc::clone(&shared.events),
-    )))
+    );
+    Ok(Some(disk.telling(&shared.digests)))
 }
 
 /// The connections of a worker, and how they come in.

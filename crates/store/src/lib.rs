@@ -70,6 +70,7 @@ pub use index::key::{KeyHash, KeyHasher};
 pub use index::lists::LIST_BYTES_MAX;
 pub use index::marker::Marker;
 pub use index::reading::{Lookup, Read, ReadGuard, Renewal};
+pub use index::trace::{NOTES_MAX, Traced, Tracing};
 pub use inspect::{
     CheckpointSummary, Inspection, JournalSummary, LogSummary, Peek, Place, RecordHead, ScanRead,
     Summary,

@@ -626,7 +626,8 @@ impl Store {
         crate::lock(&self.shards[number])
     }
 
-    pub(crate) fn is_scanning(&self) -> bool {
+    /// Is it still looked through after an unclean stop? What is not in the index may be found yet.
+    pub fn is_scanning(&self) -> bool {
         self.scanning.load(Ordering::SeqCst)
     }
 

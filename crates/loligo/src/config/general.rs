@@ -3,6 +3,8 @@
 //! Rules kept here, and nowhere else:
 //!   G1  an admin interface beyond loopback says whom it serves
 //!   G2  no file is written as two things: access log, profile, store
+//!   G4  ICP beyond loopback says who may ask
+//!   G5  a digest has a store to tell of
 //!   G3  the number of connections fits the limit of open files
 //! `surroundings` checks them against the machine.
 
@@ -11,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use proxy::plan::{
-    AccessFormat, AccessLog, Admin, CacheRules, Dns, IoEngine, Limits, LogTarget, Plan, PoolLimits,
-    Setting, StorePlan, Storing, Timeouts,
+    self, AccessFormat, AccessLog, Admin, CacheRules, Dns, IoEngine, Limits, LogTarget, Plan,
+    PoolLimits, Setting, StorePlan, Storing, Timeouts,
 };
 
 use super::machine::Machine;
@@ -127,6 +129,13 @@ pub fn rows() -> Vec<Row<Draft>> {
         /// How much is said on standard error.
         "log.level": "`error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,proxy=debug`", "info"
             => log_level = values::log_level;
+        /// Where ICP queries of siblings are answered, UDP; queries to siblings are sent from there, too. The usual port is 3130.
+        "icp.listen": "`ADDRESS:PORT` or `none`", "none" => plan.icp.listen = values::socket_address_or_none;
+        /// Who may ask beside this machine: the siblings. Others are told that they may not, up to a point.
+        "icp.allow": "networks", "none: this machine only" => plan.icp.allow = values::networks;
+        /// Who may fetch the digest beside this machine: the siblings. It tells them with what seed keys are hashed, and with that
+        /// one could choose URLs that drive each other out of the cache.
+        "digest.allow": "networks", "none: this machine only" => plan.digests.allow = values::networks;
         /// Name servers, `ADDRESS` or `ADDRESS:PORT`, instead of those of /etc/resolv.conf.
         "dns.servers": "addresses", "the system's" => plan.dns.servers = values::name_servers;
         /// PEM file of certificates to trust for https origins beside the system's.
@@ -149,13 +158,19 @@ pub fn rows() -> Vec<Row<Draft>> {
     });
     part(&mut rows, "cache.", CacheRules::SETTINGS, |p| &mut p.cache);
     part(&mut rows, "dns.", Dns::SETTINGS, |p| &mut p.dns);
+    part(&mut rows, "icp.", plan::Icp::SETTINGS, |p| &mut p.icp);
+    part(&mut rows, "digest.", plan::Digests::SETTINGS, |p| {
+        &mut p.digests
+    });
     part(&mut rows, "pool.", PoolLimits::SETTINGS, |p| &mut p.pool);
     rows
 }
 
 /// The tables of a configuration file.
 pub fn sections() -> Vec<String> {
-    let mut names: Vec<String> = ["store", "listener", "rule"].map(str::to_owned).to_vec();
+    let mut names: Vec<String> = ["store", "listener", "rule", "parent", "sibling"]
+        .map(str::to_owned)
+        .to_vec();
     let of_rows = rows().into_iter();
     names.extend(of_rows.filter_map(|row| Some(row.key.split_once('.')?.0.to_owned())));
     names
@@ -216,6 +231,24 @@ fn check(draft: &Draft, whole: &Block, stores: &[StorePlan], problems: &mut Vec<
     {
         let how = "admin.allow = [\"10.0.0.0/8\"] (flag --admin-allow); whoever may use it may purge the cache";
         problems.push(whole.problem("admin.address", needs_allow(how)));
+    }
+    // G4
+    let plan = &draft.plan;
+    if let Some(address) = plan.icp.listen
+        && !address.ip().is_loopback()
+        && plan.icp.allow.is_empty()
+    {
+        let how = "icp.allow = [\"10.0.0.2\"], the siblings that may ask";
+        problems.push(whole.problem("icp.listen", needs_allow(how)));
+    }
+    // G5
+    if plan.digests.serve && stores.is_empty() {
+        let message = "needs a [[store]]: a digest tells what is on disk";
+        problems.push(whole.problem("digest.serve", message));
+    }
+    if plan.digests.squid && !plan.digests.serve {
+        let message = "needs digest.serve = true";
+        problems.push(whole.problem("digest.squid", message));
     }
     // G2
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

@@ -385,6 +385,10 @@ impl Facts {
         let now = Instant::now();
         let mut counted = Snapshot::of(&shared.counters, now);
         counted.add("purges", purges);
+        let icp = shared.icp.iter().flat_map(|icp| icp.counters.all());
+        let of_peers = icp.chain(shared.digests.figures());
+        let simple = of_peers.map(|(name, help, value)| Simple { name, help, value });
+        counted.simple.extend(simple);
         let stores = shared.store.stores().zip(&shared.devices);
         let stores = stores.map(|(store, device)| StoreFacts {
             path: device.path().display().to_string(),

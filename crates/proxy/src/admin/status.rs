@@ -14,6 +14,8 @@ use crate::{
         histogram::Histogram,
         rounded,
     },
+    clock::Instant,
+    peers::digest::theirs::Format,
     plan::Role,
     record::labels::Label,
     record::metrics::STATUS_CLASSES,
@@ -45,9 +47,21 @@ pub struct Status {
     /// Failures of origins by cause.
     origin_failures: InOrder<u64>,
     process: ProcessFigures,
+    /// The digests of siblings that are asked by digest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    digests: Vec<SiblingsDigest>,
     /// The most requested hosts and URLs, if `admin.top` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     top: Option<Told>,
+}
+
+#[derive(Serialize)]
+struct SiblingsDigest {
+    sibling: String,
+    /// `null`: there is none at present, because it could not be fetched, is too old, or is distrusted.
+    format: Option<&'static str>,
+    age_s: u64,
+    objects: u64,
 }
 
 #[derive(Serialize)]
@@ -237,6 +251,7 @@ impl Status {
                 open_fds: facts.process.open_fds,
                 max_fds: facts.process.max_fds,
             },
+            digests: siblings_digests(shared),
             top: shared.top.as_ref().map(|top| {
                 let top = top.lock().unwrap_or_else(PoisonError::into_inner);
                 top.told()
@@ -257,6 +272,21 @@ pub fn word_of(phase: Phase) -> &'static str {
         Phase::Draining => "draining",
         Phase::Stopping => "stopping",
     }
+}
+
+fn siblings_digests(shared: &Shared) -> Vec<SiblingsDigest> {
+    let digests = &shared.digests;
+    let numbered = digests.siblings().filter_map(|number| {
+        let standing = digests.theirs(number)?.standing(Instant::now());
+        let sibling = shared.plan.siblings.get(number)?;
+        Some(SiblingsDigest {
+            sibling: sibling.at.to_string(),
+            format: standing.format.map(Format::name),
+            age_s: standing.age_s,
+            objects: standing.objects,
+        })
+    });
+    numbered.collect()
 }
 
 impl Listener {
@@ -370,7 +400,7 @@ fn by_class<T>(counted: &Snapshot, of: impl Fn(&ClassFigures) -> T) -> InOrder<T
 }
 
 /// The group of a counter, by the beginning of its name, so that a new one finds its place.
-const GROUPS: [(&str, &[&str]); 4] = [
+const GROUPS: [(&str, &[&str]); 5] = [
     ("client", &["client_", "requests_", "tunnels", "body_"]),
     ("origin", &["origin_", "revalidations", "flights_"]),
     (
@@ -384,6 +414,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
         ],
     ),
     ("disk", &["disk_"]),
+    ("peers", &["icp_", "digest"]),
 ];
 const OTHER: &str = "other";
 

@@ -60,6 +60,8 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         labels,
         events: Arc::default(),
         top: None,
+        icp: None,
+        digests: Arc::default(),
         pulses: vec![Pulse::default(), Pulse::default()],
         peers: crate::peers::known::Peers::new(&plan, Vec::new(), b""),
         own_addresses: Vec::new(),

@@ -32,6 +32,7 @@ use crate::{
     cache::written,
     clock::{Clock, unix_ms},
     deadline::{Deadlines, Elapsed},
+    peers::digest::Digests,
     plan::{LocalityMode, Storing},
     record::events::{Events, number},
     record::facts::{Handed, SwapIn},
@@ -56,6 +57,8 @@ pub struct DiskIo {
     read_wait: Duration,
     clock: Clock,
     events: Arc<Events>,
+    /// Who is told of what is stored, and read again.
+    digests: Option<Arc<Digests>>,
 }
 
 struct Member {
@@ -185,6 +188,20 @@ impl DiskIo {
             read_wait: storing.read_wait,
             clock,
             events,
+            digests: None,
+        }
+    }
+
+    /// The same, and the digest is told of what is stored and of what is read again.
+    pub fn telling(mut self, digests: &Arc<Digests>) -> DiskIo {
+        let has_own = digests.own.is_some();
+        self.digests = has_own.then(|| Arc::clone(digests));
+        self
+    }
+
+    fn tell(&self, key: &[u8], stored_bytes: Option<u64>) {
+        if let Some(digests) = &self.digests {
+            digests.met(key, stored_bytes);
         }
     }
 
@@ -486,6 +503,7 @@ impl DiskIo {
             return Err(Unread::Other(found.parts.key));
         }
         let object = object_of(hash, found.parts.clone()).ok_or(Unread::Absent)?;
+        self.tell(key, None);
         let now = self.now();
         if object.standing.is_of_use(now) {
             self.renew(primary, found.renewal, &found.parts);
@@ -560,7 +578,7 @@ impl DiskIo {
             fragments: l.fragments,
             bytes: l.bytes,
         });
-        self.insert(&NewRecord {
+        let handed = self.insert(&NewRecord {
             hash: object.hash,
             primary: object.primary,
             key: &object.key,
@@ -570,7 +588,12 @@ impl DiskIo {
             total,
             began,
             server: self.server_of(object.primary, &object.key),
-        })
+        });
+        if handed.is_stored() {
+            let bytes = body.iter().map(|piece| piece.len()).sum::<usize>() + object.head.len();
+            self.tell(&object.key, Some(bytes as u64));
+        }
+        handed
     }
 
     /// Forgets an object whose successor is not stored on disk.

@@ -142,6 +142,13 @@ impl MemoryTier {
         Ok(resident)
     }
 
+    /// The object under exactly this key, without counting that as a use.
+    pub fn peek(&self, hash: KeyHash, key: &[u8]) -> Option<Arc<Resident>> {
+        let shard = self.shard(hash);
+        let resident = shard.slots[shard.find(hash)? as usize].as_ref()?;
+        (resident.object.key == key).then(|| Arc::clone(resident))
+    }
+
     /// Puts an object in, replacing what has the same hash, unless `still_valid` says that it was invalidated
     /// meanwhile. The question is asked under the shard's lock, which [`MemoryTier::remove`] takes after the
     /// invalidation was recorded: so either the question is answered no, or the removal comes later.

@@ -9,6 +9,8 @@
 //! | `levels` | at which level a response was a hit |
 //! | `proxied` | a request as it goes to another proxy |
 //! | `probe` | looks whether parents live, and dead peers are back |
+//! | `icp`, `answers` | ICP: asking siblings, and answering them |
+//! | `digest`, `fetching`, `digest_serving` | digests: ours and those of siblings |
 //! | `siblings` | asks siblings for what they have |
 //!
 //! A peer is known by its number: its place among the parents, or among the siblings, of the plan. `fetch/whom` puts all of it in
@@ -21,8 +23,13 @@
 //!
 //! Not known here: what is stored, what a client may have.
 
+pub mod answers;
 pub mod choice;
+pub mod digest;
+pub mod digest_serving;
+pub mod fetching;
 pub mod health;
+pub mod icp;
 pub mod known;
 pub mod levels;
 pub mod probe;

@@ -14,15 +14,17 @@
 //!
 //! Not known here: what is stored of the answer.
 
-use std::time::Duration;
+use std::{future::poll_fn, task::Poll, time::Duration};
 
 use fields::Fields;
 use http1::ResponseHead;
 use httpcache::RequestDirectives;
+use message::{Authority, Named, Scheme};
 use profile::Hierarchy;
 
 use super::{
     choice::{Candidate, choose},
+    icp::{Answer, Icp},
     known::hash_of_url,
     proxied,
 };
@@ -34,6 +36,7 @@ use crate::{
     origin::trip::Hop,
     origin::upstream::{self, Upstream},
     plan::{Ask, Order, Role, Sibling},
+    request::target,
     state::Worker,
 };
 
@@ -106,16 +109,91 @@ async fn one_that_has(worker: &Worker, wish: &Wish<'_>, url: &str) -> Option<Fou
         peer.health.is_alive() && sibling.is_for(host) && (!wish.varies || sibling.ask == Ask::Try)
     });
     let live: Vec<(usize, &Sibling)> = live.map(|(n, (sibling, _))| (n, sibling)).collect();
-    let tried: Vec<Candidate> = live
-        .iter()
-        .filter(|(_, sibling)| sibling.ask == Ask::Try)
-        .filter_map(|(number, _)| Some(shared.peers.sibling(*number)?.candidate(*number, 1)))
-        .collect();
-    let [number, _] = choose(Order::Hash, &tried, hash_of_url(url), 0);
-    number.map(|number| Found {
+    let one_of = |is_one: &dyn Fn(usize, &Sibling) -> bool| {
+        let ones = live
+            .iter()
+            .filter(|(number, sibling)| is_one(*number, sibling));
+        let candidates: Vec<Candidate> = ones
+            .filter_map(|(number, _)| Some(shared.peers.sibling(*number)?.candidate(*number, 1)))
+            .collect();
+        choose(Order::Hash, &candidates, hash_of_url(url), 0)[0]
+    };
+    let found = |number| Found {
         number: Some(number),
         first: None,
-    })
+    };
+    // A digest costs nothing to ask.
+    let name = name_of(wish.to.asked);
+    let says_yes = |number: usize, sibling: &Sibling| {
+        sibling.ask == Ask::Digest && shared.digests.may_have(number, &name)
+    };
+    if let Some(number) = one_of(&says_yes) {
+        return Some(found(number));
+    }
+    let by_icp = match &shared.icp {
+        Some(icp) => first_hit(icp, &live, &name).await,
+        None => None,
+    };
+    if by_icp.as_ref().is_some_and(|found| found.number.is_some()) {
+        return by_icp;
+    }
+    match one_of(&|_, sibling| sibling.ask == Ask::Try) {
+        Some(number) => Some(found(number)),
+        None => by_icp,
+    }
+}
+
+/// The URL in the normal form of keys: siblings know it by that.
+fn name_of(asked: &target::Asked) -> Vec<u8> {
+    let destination = &asked.destination;
+    let named = Named {
+        scheme: Scheme::of_tls(destination.tls),
+        authority: Authority {
+            host: &destination.host,
+            port: Some(destination.port),
+        },
+        path: &asked.target,
+    };
+    let mut name = Vec::with_capacity(64 + asked.target.len());
+    named.write(&mut name);
+    name
+}
+
+/// Asks all that know ICP at once, and waits for the first that says hit, or until all have answered or had their time. `None`: there
+/// are none.
+async fn first_hit(icp: &Icp, live: &[(usize, &Sibling)], name: &[u8]) -> Option<Found> {
+    let by_icp = live
+        .iter()
+        .filter(|(_, sibling)| matches!(sibling.ask, Ask::Icp { .. }));
+    let mut asking: Vec<(usize, _)> = by_icp
+        .map(|(number, sibling)| (*number, Box::pin(icp.ask(*number, name, sibling.wait))))
+        .collect();
+    if asking.is_empty() {
+        return None;
+    }
+    let mut first = None;
+    let number = poll_fn(|cx| {
+        let mut hit = None;
+        asking.retain_mut(|(number, answer)| match answer.as_mut().poll(cx) {
+            Poll::Pending => true,
+            Poll::Ready(answer) => {
+                if answer != Answer::Nothing {
+                    first.get_or_insert_with(Instant::now);
+                }
+                if answer == Answer::Hit {
+                    hit.get_or_insert(*number);
+                }
+                false
+            }
+        });
+        match (hit, asking.is_empty()) {
+            (Some(number), _) => Poll::Ready(Some(number)),
+            (None, true) => Poll::Ready(None),
+            (None, false) => Poll::Pending,
+        }
+    });
+    let number = number.await;
+    Some(Found { number, first })
 }
 
 /// Fetches from a sibling what it seems to have.
@@ -145,10 +223,12 @@ async fn fetch(
     match answer.unwrap_or(Err(UpstreamError::Timeout)) {
         Ok((upstream, head)) if is_from_its_cache(&head) => {
             peer.health.answered();
+            worker.shared.digests.tried(number, true);
             Some((upstream, head))
         }
         Ok((upstream, head)) => {
             peer.health.answered();
+            worker.shared.digests.tried(number, false);
             keep_connection(worker, watch, upstream, &head, limit).await;
             None
         }

@@ -32,6 +32,7 @@ use crate::{
     fetch::pass,
     fetch::response::{FetchError, Response},
     fetch::share::{self, Answer, Obtained},
+    peers::digest_serving,
     range::part::{self, Held, Outcome},
     reply::After,
     request::exchange::{Exchange, Incoming, forwarded},
@@ -63,6 +64,9 @@ pub async fn handle(ex: &mut Exchange<'_>, incoming: Incoming) -> After {
             }
         }
         _ => {}
+    }
+    if let Some(format) = digest_serving::format_of(ex, head) {
+        return Box::pin(digest_serving::answer(ex, head, format)).await;
     }
     let framing = head.framing;
     let wanted = match want(ex, incoming) {

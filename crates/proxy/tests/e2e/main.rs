@@ -32,6 +32,7 @@
 //! | `access` | where a client may make the proxy go, and what an origin is told of it |
 //! | `forward` | absolute targets, tunnels, upgrades, loops |
 //! | `hierarchy`, `hierarchy_siblings` | parents and siblings: who is asked, and when they fail |
+//! | `hints`, `hints_of_siblings` | ICP and digests: what siblings may ask of us beside objects, and what we ask of them |
 //! | `hostile` | origins that die, lie or babble; clients that leave |
 //! | `ranges` | parts of what is stored and of what arrives |
 //! | `parts` | parts of what is not stored, or not wholly |
@@ -59,6 +60,8 @@ mod head;
 mod herds;
 mod hierarchy;
 mod hierarchy_siblings;
+mod hints;
+mod hints_of_siblings;
 mod hostile;
 mod interim;
 mod keys;

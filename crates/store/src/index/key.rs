@@ -23,6 +23,10 @@ impl KeyHasher {
         Self { seed }
     }
 
+    pub(crate) fn seed(self) -> u64 {
+        self.seed
+    }
+
     /// The hash of a full key.
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         KeyHash(XxHash3_64::oneshot_with_seed(self.seed, key))

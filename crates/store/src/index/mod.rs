@@ -29,6 +29,7 @@ mod salts;
 mod segment;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 
 pub(crate) use entry::{CHUNKS_MAX, Entry, encodable_chunks};
 #[cfg(test)]

@@ -35,6 +35,7 @@
 use super::entry::{Entry, KEY_MASK, Mark, REMAINDER_BITS, REMAINDER_SHIFT, SECOND, is_sound};
 use super::salts::Salts;
 use crate::index::key::KeyHash;
+use crate::index::trace::Notes;
 
 /// Entries in a bucket: a cache line of them.
 const SLOTS: usize = 8;
@@ -222,6 +223,8 @@ pub(crate) struct Segment {
     chunks: u64,
     /// Which salts the markers have and may have next.
     pub salts: Salts,
+    /// Where changes are noted, if somebody follows them (`trace`).
+    pub notes: Option<Box<Notes>>,
 }
 
 impl Segment {
@@ -240,6 +243,7 @@ impl Segment {
             markers: 0,
             chunks: 0,
             salts: Salts::default(),
+            notes: None,
         }
     }
 
@@ -287,7 +291,9 @@ impl Segment {
 
     /// Bytes of memory, all counted but the allocator's rounding.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.pages.len() * (size_of::<Box<Page>>() + size_of::<Page>())
+        let notes = self.notes.as_ref().map_or(0, |notes| notes.memory_bytes());
+        let pages = self.pages.len() * (size_of::<Box<Page>>() + size_of::<Page>());
+        size_of::<Self>() + pages + notes
     }
 
     /// The entry of `short`, if there is one.
@@ -337,11 +343,18 @@ impl Segment {
         }
         self.chunks += chunks_of(entry);
         self.markers += u32::from(entry.is_marker());
+        if let Some(notes) = &mut self.notes {
+            notes.came(short);
+        }
     }
 
     /// Takes the entry at `place` out. The other places stay.
     pub(crate) fn remove(&mut self, place: Place) -> Entry {
         let entry = self.get(place);
+        if self.notes.is_some() {
+            let short = (self.shares()).short_of(place.bucket(), self.word(place));
+            self.notes.iter_mut().for_each(|notes| notes.left(short));
+        }
         *self.word_mut(place) = 0;
         self.len -= 1;
         self.chunks -= chunks_of(entry);
@@ -372,9 +385,11 @@ impl Segment {
         for (bucket, words) in (0..).zip(buckets) {
             for word in words.0.iter_mut().filter(|word| **word != 0) {
                 let entry = Entry::from_word(*word);
-                match change(shares.short_of(bucket, *word), entry) {
+                let short = shares.short_of(bucket, *word);
+                match change(short, entry) {
                     Some(entry) => *word = entry.word(*word & KEY_MASK),
                     None => {
+                        self.notes.iter_mut().for_each(|notes| notes.left(short));
                         *word = 0;
                         self.len -= 1;
                         self.chunks -= chunks_of(entry);
@@ -396,7 +411,7 @@ impl Segment {
     }
 
     /// All entries, in the order of their places.
-    fn entries(&self) -> impl Iterator<Item = (Short, Entry)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Short, Entry)> {
         let shares = self.shares();
         self.words()
             .map(move |(bucket, word)| (shares.short_of(bucket, word), Entry::from_word(word)))
@@ -511,6 +526,7 @@ impl Segment {
                 larger.chunks = self.chunks;
                 larger.markers = self.markers;
                 larger.salts = self.salts;
+                larger.notes = self.notes.take();
                 *self = larger;
                 return;
             }

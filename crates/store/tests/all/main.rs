@@ -18,5 +18,6 @@ mod scattered;
 mod slow_disk;
 mod starts;
 mod stress;
+mod traces;
 mod variants;
 mod window;

@@ -14,7 +14,15 @@ use crate::failure::{During, Result};
 
 /// Bottom first; crates of one layer know nothing of each other.
 const LAYERS: [&[&str]; 8] = [
-    &["fields", "extent", "replacement", "profile", "page", "wire"],
+    &[
+        "fields",
+        "extent",
+        "replacement",
+        "profile",
+        "hints",
+        "page",
+        "wire",
+    ],
     // The report computes from records alone.
     &["message", "report"],
     &["http1", "httpcache", "store", "device"],

@@ -69,6 +69,11 @@ impl Proxy {
         self.ready.listeners[0]
     }
 
+    /// Where it takes ICP queries.
+    pub fn icp(&self) -> SocketAddr {
+        self.ready.icp.expect("the plan has icp.listen")
+    }
+
     pub fn client(&self) -> Client {
         Client::connect(self.address())
     }

@@ -1,0 +1,29 @@
+//! What peers tell each other of what they hold, as bytes and as filters.
+//!
+//! | file | what |
+//! |---|---|
+//! | `bloom` | a Bloom filter: a bit array, and which of its bits belong to a number |
+//! | `counting` | the same with a counter for each bit, so that numbers can leave again |
+//! | `ages` | a filter that forgets: several bit arrays, the oldest of which is emptied when the next begins |
+//! | `digest` | the digest of one Loligo for another: filters over what its stores' indexes know of a key |
+//! | `squid` | Squid's Cache Digest: header, keys, bits |
+//! | `icp` | the messages of ICP version 2 |
+//! | `md5` | MD5, for the keys of Squid's digests |
+//!
+//! A filter errs on one side only: what is in it is always found; what is not in it is found now and then (*false hit*).
+//! Every decoder takes any bytes and answers with a value or an error; none panics.
+//!
+//! Not known here: sockets, time, URLs in normal form, the store.
+#![forbid(unsafe_code)]
+
+pub mod ages;
+pub mod bloom;
+pub mod counting;
+pub mod digest;
+pub mod icp;
+mod md5;
+pub mod squid;
+
+pub use ages::Ages;
+pub use bloom::{Bits, Shape};
+pub use counting::{Counting, Width};

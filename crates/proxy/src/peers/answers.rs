@@ -1,0 +1,193 @@
+//! The reader of the ICP socket: answers queries, and hands on the answers to ours.
+//!
+//! One task of the control thread; a query costs it a look into memory and index, and no read from disk.
+//!
+//! | the URL is | answer |
+//! |---|---|
+//! | in memory, and fresh | HIT |
+//! | not there, but in a store's index and not made stale by a soft purge | HIT |
+//! | not there, and a store is still looked through, or the proxy drains | MISS_NOFETCH |
+//! | none of these, or it has variants, or a rule keeps it from the cache | MISS |
+//! | none | ERR |
+//!
+//! What the index cannot know: whether the record on disk has grown stale, whether a purge by pattern is about it, and whether it
+//! is that of another key (one in 13,000). Such a HIT is not kept: the sibling's request says only-if-cached, and gets 504. A query has no
+//! request fields, so what has variants is never a HIT.
+//!
+//! A query counts as a request on the first forward listener: its rules about queries and bypassing hold.
+//!
+//! Not known here: who waits for answers (`icp`).
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hints::icp::{MESSAGE_BYTES_MAX, Opcode};
+use httpcache::{RequestDirectives, UnixMillis, Verdict, judge};
+use tokio::net::{UdpSocket, lookup_host};
+
+use crate::{
+    access::Clients,
+    clock::Instant,
+    listener::ListenerState,
+    peers::icp::{Icp, Manners, Treatment, add},
+    plan::Role,
+    request::target,
+    state::{Phase, Shared},
+    worker::listener_states,
+};
+
+/// How often the names of siblings are looked up.
+const LOOKED_UP_EVERY: Duration = Duration::from_secs(60);
+/// How long nothing is read after that has failed.
+const READ_PAUSE: Duration = Duration::from_millis(50);
+
+/// What answering takes.
+struct Answering {
+    shared: Arc<Shared>,
+    /// The first forward listener.
+    listener: Option<Rc<ListenerState>>,
+    manners: Manners,
+    /// Nobody is answered: the socket is for our own queries.
+    is_mute: bool,
+}
+
+/// Reads the socket until the proxy stops. Call it where tasks of one thread run; it starts another that looks up names.
+pub async fn serve(shared: Arc<Shared>, icp: Arc<Icp>) {
+    let socket = icp.reader().and_then(UdpSocket::from_std);
+    let socket = match socket {
+        Ok(socket) => socket,
+        Err(error) => {
+            tracing::error!(%error, "the ICP socket cannot be read; siblings are neither asked nor answered");
+            return;
+        }
+    };
+    tokio::task::spawn_local(look_up(Arc::clone(&icp)));
+    let plan = &shared.plan.icp;
+    let allow = plan.allow.clone();
+    let mut listeners = listener_states(&shared).into_iter();
+    let mut answering = Answering {
+        listener: listeners.find(|state| matches!(state.listener.role, Role::Forward(_))),
+        manners: Manners::new(Clients { allow }, plan.rate_max, Instant::now()),
+        is_mute: plan.listen.is_none(),
+        shared: Arc::clone(&shared),
+    };
+    let mut phase = shared.phase.subscribe();
+    // A longer datagram is cut, and its length is then not the one that it says.
+    let mut datagram = vec![0; MESSAGE_BYTES_MAX + 1];
+    loop {
+        let received = tokio::select! {
+            received = socket.recv_from(&mut datagram) => received,
+            _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return,
+        };
+        match received {
+            Ok((len, from)) => answering.take(&icp, &datagram[..len], from),
+            Err(error) => {
+                tracing::warn!(%error, "the ICP socket could not be read");
+                tokio::time::sleep(READ_PAUSE).await;
+            }
+        }
+    }
+}
+
+impl Answering {
+    fn take(&mut self, icp: &Icp, datagram: &[u8], from: SocketAddr) {
+        let Ok(message) = icp.receive(datagram) else {
+            return;
+        };
+        if message.opcode != Opcode::Query {
+            return icp.answered(from, &message);
+        }
+        if self.is_mute {
+            return add(&icp.counters.icp_denied_silently, 1);
+        }
+        let counters = &icp.counters;
+        let opcode = match self.manners.treat(from.ip().to_canonical(), Instant::now()) {
+            Treatment::Answer => self.say(message.url),
+            Treatment::Deny => Opcode::Denied,
+            Treatment::Ignore => return add(&counters.icp_denied_silently, 1),
+            Treatment::Drop => return add(&counters.icp_dropped, 1),
+        };
+        let is_sent = icp.send(&message.answer(opcode), from);
+        if !is_sent {
+            return add(&counters.icp_dropped, 1);
+        }
+        add(&counters.icp_queries_received, 1);
+        let counter = match opcode {
+            Opcode::Hit => &counters.icp_hits_sent,
+            Opcode::MissNoFetch => &counters.icp_no_fetch_sent,
+            Opcode::Denied => &counters.icp_denied_sent,
+            Opcode::Error => &counters.icp_errors_sent,
+            Opcode::Query | Opcode::Miss => &counters.icp_misses_sent,
+        };
+        add(counter, 1);
+    }
+
+    fn say(&self, url: &[u8]) -> Opcode {
+        let shared = &self.shared;
+        let has_it = match (&self.listener, std::str::from_utf8(url)) {
+            (Some(listener), Ok(url)) => has(shared, listener, url),
+            (None, Ok(_)) => Some(false),
+            (_, Err(_)) => None,
+        };
+        match has_it {
+            None => Opcode::Error,
+            Some(true) if !shared.is_draining() => Opcode::Hit,
+            Some(false) if !shared.is_draining() && !is_scanning(shared) => Opcode::Miss,
+            Some(_) => Opcode::MissNoFetch,
+        }
+    }
+}
+
+fn is_scanning(shared: &Shared) -> bool {
+    shared.store.stores().any(|store| store.is_scanning())
+}
+
+/// Would an ordinary GET for this URL be answered from the cache, as far as memory and index know? `None`: it is no URL.
+fn has(shared: &Shared, listener: &ListenerState, url: &str) -> Option<bool> {
+    let place = target::locate(listener, "GET", url, None).ok()?;
+    let ruled = place.ruled(&listener.book, "GET");
+    if ruled.bypass {
+        return Some(false);
+    }
+    let mut key = Vec::with_capacity(128);
+    let name_bytes = place.write_key(ruled.shape, &mut key);
+    let primary = shared.hasher().hash(&key[..name_bytes]);
+    if let Some(resident) = shared.memory.peek(primary, &key) {
+        let now = UnixMillis(shared.clock.now().as_millis() as u64);
+        let verdict = judge(
+            &resident.object.standing,
+            &RequestDirectives::default(),
+            now,
+        );
+        return Some(verdict == Verdict::Fresh);
+    }
+    Some(shared.has_disk && shared.store.of(primary).may_answer(primary))
+}
+
+/// Looks up the names of siblings, now and every minute.
+async fn look_up(icp: Arc<Icp>) {
+    let mut failed = vec![false; icp.siblings().map(|(n, _)| n + 1).max().unwrap_or(0)];
+    loop {
+        for (number, at) in icp.siblings() {
+            let found = lookup_host((at.host.as_str(), at.port)).await;
+            match found.map(|mut found| found.next()) {
+                Ok(Some(address)) => {
+                    icp.found(number, address);
+                    failed[number] = false;
+                }
+                // The address that it had stays.
+                _ if failed[number] => {}
+                other => {
+                    failed[number] = true;
+                    let reason = other
+                        .err()
+                        .map_or("no address".to_owned(), |e| e.to_string());
+                    tracing::warn!(sibling = %at, reason, "the sibling's name cannot be looked up; it is tried again every minute");
+                }
+            }
+        }
+        tokio::time::sleep(LOOKED_UP_EVERY).await;
+    }
+}
