@@ -18,6 +18,7 @@ mod dump;
 mod help;
 mod lab;
 mod lab_traces;
+mod profile_export;
 mod serve;
 mod store_tool;
 mod units;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(&command),
         Command::Lab(command) => lab::run(&command),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
+        Command::Profile(ProfileCommand::Export(flags)) => profile_export::export(&flags),
     }
 }
 
