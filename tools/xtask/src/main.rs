@@ -28,6 +28,7 @@ mod size;
 mod strace;
 mod tidy;
 mod torture;
+mod truths;
 mod workspace;
 mod wrk;
 
@@ -69,6 +70,8 @@ enum Task {
     Bench(bench::BenchCommand),
     /// Kill the proxy again and again, and compare every byte it serves
     Torture(torture::Options),
+    /// Known truths come back: what a report must say, because we put it there
+    Truths(truths::Options),
     /// Build the program laid out by how it runs (profile-guided)
     Release(release::Options),
     /// A fast origin server: `/size/BYTES/ID`, `/count`
@@ -88,7 +91,11 @@ impl Task {
     /// Is its own speed part of the result, or what makes it bearable?
     fn measures(&self) -> bool {
         match self {
-            Self::Bench(_) | Self::Torture(_) | Self::Origin { .. } | Self::IdleClient(_) => true,
+            Self::Bench(_)
+            | Self::Torture(_)
+            | Self::Truths(_)
+            | Self::Origin { .. }
+            | Self::IdleClient(_) => true,
             Self::Rivals(command) => command.measures(),
             Self::Sim(options) => options.measures(),
             _ => false,
@@ -138,6 +145,7 @@ fn run(task: Task) -> Result<()> {
         Task::Rivals(command) => rivals::commands::run(command),
         Task::Bench(command) => bench::run(command),
         Task::Torture(options) => torture::run(&options),
+        Task::Truths(options) => truths::run(&options),
         Task::Release(options) => release::run(&options),
         Task::Origin { port, threads } => {
             let origin = origin::Origin::start(port, threads)?;
