@@ -63,6 +63,9 @@ pub enum ProfileCommand {
     /// Print the records of a profile file, one a line
     #[command(after_help = DUMP_EXAMPLES)]
     Dump(DumpFlags),
+    /// Write profile files as one table, Parquet or CSV, for DuckDB, ClickHouse, Spark
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export(ExportFlags),
 }
 
 const SERVE_EXAMPLES: &str = "\
@@ -120,6 +123,17 @@ pub struct TopFlags {
     #[arg(long)]
     pub once: bool,
 }
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  loligo profile export requests.profile --parquet requests.parquet
+  duckdb -c \"SELECT class, count(*), median(total_us) FROM 'requests.parquet' GROUP BY ALL\"
+  loligo profile export monday.profile tuesday.profile --csv - | head
+  loligo profile export requests.profile --events --csv events.csv
+
+One row a request, with a column for each number of the record; null where the request had none. With --events the
+rows are the other things that a profile holds: writes and reads of the disk, the gauges of each second, marks.
+docs/profile-export.md describes the columns and has the SQL of five figures of `loligo report`.";
 
 /// The flags of `serve` and `check`.
 #[derive(Args, Debug, Default)]
@@ -206,6 +220,24 @@ pub struct DumpFlags {
     /// One JSON object a line, instead of columns
     #[arg(long)]
     pub json: bool,
+}
+
+/// The flags of `profile export`.
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("format").required(true).args(["parquet", "csv"]))]
+pub struct ExportFlags {
+    /// Profile files; - is standard input
+    #[arg(required = true, value_name = "PROFILE")]
+    pub files: Vec<PathBuf>,
+    /// Write Parquet to this file; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub parquet: Option<PathBuf>,
+    /// Write CSV (RFC 4180) to this file; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// The events instead of the requests
+    #[arg(long)]
+    pub events: bool,
 }
 
 /// The flags that stand for a setting.

@@ -18,6 +18,7 @@ mod dump;
 mod help;
 mod lab;
 mod lab_traces;
+mod profile_export;
 mod serve;
 mod store_tool;
 mod top;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::run(&command),
         Command::Top(flags) => top::run(&flags),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
+        Command::Profile(ProfileCommand::Export(flags)) => profile_export::export(&flags),
     }
 }
 

@@ -31,3 +31,4 @@ pub use names::{Class, Hierarchy, Method, Protocol, StageName};
 pub use record::{
     DEVICE_READS_MAX, Names, RECORD_BYTES_MAX, RECORD_VERSION, Record, STAGES, Stage, clamp_us,
 };
+pub use text::time as time_text;

@@ -38,8 +38,8 @@ pub(crate) fn address(ip: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-/// `2023-11-14T22:13:20.123456Z`, RFC 3339 in UTC.
-pub(crate) fn time(unix_us: u64, out: &mut Vec<u8>) {
+/// Appends microseconds since 1970 as `2023-11-14T22:13:20.123456Z`, RFC 3339 in UTC.
+pub fn time(unix_us: u64, out: &mut Vec<u8>) {
     let seconds = unix_us / 1_000_000;
     let (year, month, day) = civil(seconds / 86_400);
     decimal(year, 4, b'0', out);

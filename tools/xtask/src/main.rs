@@ -29,6 +29,7 @@ mod size;
 mod strace;
 mod tidy;
 mod torture;
+mod truths;
 mod workspace;
 mod wrk;
 
@@ -72,6 +73,8 @@ enum Task {
     Torture(torture::Options),
     /// Root, top and two sibling leaves under PolyMix: at which level the hits are
     Hierarchy(hierarchy::Options),
+    /// Known truths come back: what a report must say, because we put it there
+    Truths(truths::Options),
     /// Build the program laid out by how it runs (profile-guided)
     Release(release::Options),
     /// A fast origin server: `/size/BYTES/ID`, `/count`
@@ -91,7 +94,11 @@ impl Task {
     /// Is its own speed part of the result, or what makes it bearable?
     fn measures(&self) -> bool {
         match self {
-            Self::Bench(_) | Self::Torture(_) | Self::Origin { .. } | Self::IdleClient(_) => true,
+            Self::Bench(_)
+            | Self::Torture(_)
+            | Self::Truths(_)
+            | Self::Origin { .. }
+            | Self::IdleClient(_) => true,
             Self::Rivals(command) => command.measures(),
             Self::Sim(options) => options.measures(),
             _ => false,
@@ -142,6 +149,7 @@ fn run(task: Task) -> Result<()> {
         Task::Bench(command) => bench::run(command),
         Task::Torture(options) => torture::run(&options),
         Task::Hierarchy(options) => hierarchy::run(&options),
+        Task::Truths(options) => truths::run(&options),
         Task::Release(options) => release::run(&options),
         Task::Origin { port, threads } => {
             let origin = origin::Origin::start(port, threads)?;

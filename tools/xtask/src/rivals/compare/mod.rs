@@ -18,7 +18,7 @@ mod book;
 mod calls;
 mod ceiling;
 mod contest;
-mod disk;
+pub mod disk;
 mod held_port;
 mod load;
 mod options;

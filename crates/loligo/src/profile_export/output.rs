@@ -1,0 +1,87 @@
+//! Where an export goes: a file that is whole or not there, or a stream.
+//!
+//! A file is written as `NAME.part` beside its place and renamed at its end, so a program that finds `NAME` finds all of it. What is no
+//! plain file (a pipe, `/dev/stdout`) is written to directly; `-` is standard output.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+
+/// Where the bytes go; `out` is buffered.
+pub struct Output {
+    /// The bytes.
+    pub out: Box<dyn Write + Send>,
+    /// What to do at the end.
+    pub place: Place,
+}
+
+/// How an output ends.
+pub enum Place {
+    /// It is a stream; nothing is left to do.
+    Stream,
+    /// A file beside its place.
+    Part {
+        /// As it is now.
+        part: PathBuf,
+        /// As it will be.
+        whole: PathBuf,
+    },
+}
+
+impl Output {
+    /// Opens it. `is_binary`: not to be shown on a terminal.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    pub fn open(path: &Path, is_binary: bool) -> Result<Self, String> {
+        if path == Path::new("-") {
+            if is_binary && io::stdout().is_terminal() {
+                return Err("Parquet is not for a terminal; name a file".to_owned());
+            }
+            return Ok(Output {
+                out: Box::new(BufWriter::new(io::stdout())),
+                place: Place::Stream,
+            });
+        }
+        let is_plain = fs::metadata(path).map_or(true, |meta| meta.is_file());
+        let (opened, place) = if is_plain {
+            let mut name = path.file_name().unwrap_or_default().to_owned();
+            name.push(".part");
+            let part = path.with_file_name(name);
+            let whole = path.to_owned();
+            (part.clone(), Place::Part { part, whole })
+        } else {
+            (path.to_owned(), Place::Stream)
+        };
+        let file = match place {
+            Place::Part { .. } => File::create(&opened),
+            Place::Stream => File::options().write(true).open(&opened),
+        };
+        let file = file.map_err(|e| format!("{}: {e}", opened.display()))?;
+        Ok(Output {
+            out: Box::new(BufWriter::with_capacity(1 << 18, file)),
+            place,
+        })
+    }
+}
+
+impl Place {
+    /// All is written: the file takes its name.
+    ///
+    /// # Errors
+    /// The rename failed.
+    pub fn keep(self) -> io::Result<()> {
+        match self {
+            Place::Stream => Ok(()),
+            Place::Part { part, whole } => fs::rename(part, whole),
+        }
+    }
+
+    /// It is not whole: it goes.
+    pub fn drop(self) {
+        if let Place::Part { part, .. } = self {
+            // If it cannot be removed, its name still says that it is a part.
+            let _ = fs::remove_file(part);
+        }
+    }
+}
