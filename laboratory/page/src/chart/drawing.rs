@@ -272,7 +272,7 @@ impl Frame {
     }
 
     fn area(&self, y: &Span, area: &Curve, edges: &[Edge], out: &mut String) {
-        for run in edges.split(|edge| !edge.top.is_finite()) {
+        for run in edges.split(|edge| !edge.top.is_finite() || !self.x.takes(edge.x)) {
             // A single place is a bar of a few points, or it would not be seen.
             let wide = if run.len() == 1 { 2.0 } else { 0.0 };
             let mut path = String::new();
@@ -305,7 +305,7 @@ impl Frame {
     /// Strong points are joined where nothing lies between them; weak ones, and strong ones alone, are marks.
     fn curve(&self, y: &Span, curve: &Curve, layer: usize, out: &mut String) {
         let class = curve_class(curve);
-        let seen = |spot: &Spot| spot.x.is_finite() && y.takes(spot.y);
+        let seen = |spot: &Spot| self.x.takes(spot.x) && y.takes(spot.y);
         let spots = curve.layer(layer);
         for run in spots.split(|spot| spot.is_weak || !seen(spot)) {
             match run {
@@ -362,7 +362,10 @@ impl Frame {
     /// Strips without colour over the drawing, one for each x, that say the values there.
     fn strips(&self, chart: &Chart, panel: &Panel, scales: &Scales, out: &mut String) {
         let spots = panel.curves.iter().flat_map(|curve| curve.layer(0));
-        let mut xs: Vec<f64> = spots.filter(|s| s.y.is_finite()).map(|s| s.x).collect();
+        let mut xs: Vec<f64> = spots
+            .filter(|s| s.y.is_finite() && self.x.takes(s.x))
+            .map(|s| s.x)
+            .collect();
         xs.sort_by(f64::total_cmp);
         xs.dedup();
         if xs.is_empty() || xs.len() > STRIPS_MAX {
