@@ -11,6 +11,7 @@ use crate::config::problem::Place;
 use crate::config::raw::{Block, Given, Raw, Value};
 use crate::config::stores;
 use crate::lab::{LAB_HELP, LabCommand};
+use crate::report::{REPORT_HELP, ReportFlags};
 use crate::store_tool::{STORE_HELP, StoreCommand};
 
 #[derive(Parser, Debug)]
@@ -50,6 +51,9 @@ pub enum Command {
     /// Ask which layout a cache's disk should have: the storage lab, paper 002 again
     #[command(subcommand, after_help = LAB_HELP)]
     Lab(LabCommand),
+    /// The figures of a proxy's day, from its profile or Squid's log: text, page, JSON
+    #[command(after_help = REPORT_HELP)]
+    Report(ReportFlags),
     /// Work with profile files (see: serve --profile)
     #[command(subcommand)]
     Profile(ProfileCommand),

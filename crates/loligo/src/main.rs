@@ -18,6 +18,7 @@ mod dump;
 mod help;
 mod lab;
 mod lab_traces;
+mod report;
 mod serve;
 mod store_tool;
 mod units;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Command::Store(command) => store_tool::run(&command),
         Command::Bench(command) => bench::run(&command),
         Command::Lab(command) => lab::run(&command),
+        Command::Report(flags) => report::run(&flags),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
     }
 }

@@ -364,7 +364,7 @@ pub(crate) fn tick_text(value: f64) -> String {
 }
 
 /// A measured value in three digits or a few more: beside a bar, under the mouse.
-pub(crate) fn value_text(value: f64) -> String {
+pub fn value_text(value: f64) -> String {
     let size = value.abs();
     let (scaled, suffix) = match size {
         s if s >= 1e9 => (value / 1e9, "G"),

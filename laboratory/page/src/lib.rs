@@ -27,12 +27,12 @@ mod moments;
 pub mod plot;
 mod table;
 
-pub use axis::{Axis, bytes_text};
+pub use axis::{Axis, bytes_text, value_text};
 pub use moments::{clock_text, utc_text};
 pub use plot::{Plot, Series};
 pub use table::Table;
 
-use chart::{CHART_DARK, CHART_SCRIPT, CHART_STYLE, Chart};
+use chart::{CHART_DARK, CHART_DRAWING, CHART_SCRIPT, CHART_STYLE, Chart};
 
 /// What is light is dark for those who asked for it, but not on paper.
 const LIGHT: &str = "\
@@ -73,8 +73,7 @@ pub struct Page {
     title: String,
     body: String,
     plots: Vec<Plot>,
-    /// Anchors and titles, in order.
-    charts: Vec<(String, String)>,
+    charts: Vec<Chart>,
     /// Whether there is a table of contents.
     has_contents: bool,
 }
@@ -122,8 +121,28 @@ impl Page {
     /// A chart, in a figure with an anchor.
     pub fn chart(&mut self, chart: &Chart) -> &mut Page {
         chart.html(&mut self.body);
-        let entry = (chart.id().to_owned(), chart.title().to_owned());
-        self.charts.push(entry);
+        self.charts.push(chart.clone());
+        self
+    }
+
+    /// Tables that the reader has to unfold.
+    pub fn folded(&mut self, summary: &str, tables: &[Table]) -> &mut Page {
+        self.body.push_str(&format!(
+            "<details><summary>{}</summary>\n",
+            escaped(summary)
+        ));
+        tables.iter().for_each(|table| table.html(&mut self.body));
+        self.body.push_str("</details>\n");
+        self
+    }
+
+    /// A list of sentences.
+    pub fn list<S: AsRef<str>>(&mut self, items: &[S]) -> &mut Page {
+        let items = items
+            .iter()
+            .map(|item| format!("<li>{}</li>\n", escaped(item.as_ref())));
+        self.body
+            .push_str(&format!("<ul>\n{}</ul>\n", items.collect::<String>()));
         self
     }
 
@@ -137,7 +156,8 @@ impl Page {
         if !self.has_contents {
             return String::new();
         }
-        let links = self.charts.iter().map(|(id, title)| {
+        let links = self.charts.iter().map(|chart| {
+            let (id, title) = (chart.id(), chart.title());
             format!(
                 "<li><a href=\"#{}\">{}</a></li>\n",
                 escaped(id),
@@ -150,7 +170,7 @@ impl Page {
         )
     }
 
-    /// Each plot as a file of its own: its name, and SVG with a ground and style of its own.
+    /// Each plot and each chart as a file of its own: its name, and SVG with a ground and style of its own.
     pub fn svg_files(&self) -> Vec<(String, String)> {
         let mut files: Vec<(String, String)> = Vec::new();
         for plot in &self.plots {
@@ -163,6 +183,8 @@ impl Page {
             }
             files.push((name, plot.svg_file()));
         }
+        let charts = self.charts.iter();
+        files.extend(charts.map(|chart| (format!("{}.svg", chart.id()), chart.svg_file())));
         files
     }
 
@@ -177,10 +199,11 @@ impl Page {
         let title = escaped(&self.title);
         let contents = self.contents();
         let (class, style, dark, script) = if self.charts.is_empty() {
-            ("", "", "", String::new())
+            ("", String::new(), "", String::new())
         } else {
             let script = format!("<script>\n{CHART_SCRIPT}</script>\n");
-            (" class=\"charts\"", CHART_STYLE, CHART_DARK, script)
+            let style = format!("{CHART_DRAWING}{CHART_STYLE}");
+            (" class=\"charts\"", style, CHART_DARK, script)
         };
         format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\

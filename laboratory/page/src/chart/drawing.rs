@@ -12,7 +12,9 @@ use crate::axis::{Span, tick_text, value_text};
 use crate::escaped;
 
 const LEFT: f64 = 58.0;
-const RIGHT: f64 = 16.0;
+const RIGHT: f64 = 18.0;
+/// A tick's text nearer to the right edge than this ends there.
+const NEAR: f64 = 24.0;
 /// With a second axis.
 const RIGHT_COUNTS: f64 = 48.0;
 const TOP: f64 = 12.0;
@@ -21,12 +23,12 @@ const BOTTOM: f64 = 46.0;
 const TICK_ROOM: f64 = 52.0;
 const RADIUS: f64 = 2.8;
 
-/// Width and height of a panel, in user units of its drawing: the whole width of the page, or half of it.
-fn extent(panels: usize) -> (f64, f64) {
-    if panels == 1 {
-        (860.0, 340.0)
-    } else {
-        (480.0, 300.0)
+/// Width and height of a panel, in user units of its drawing: the whole width of the page, or half of it, or a third.
+pub(super) fn extent(panels: usize) -> (f64, f64) {
+    match panels {
+        0 | 1 => (860.0, 340.0),
+        2 => (480.0, 300.0),
+        _ => (430.0, 290.0),
     }
 }
 
@@ -118,8 +120,13 @@ fn stacked(panel: &Panel, layer: usize) -> Vec<(&Curve, Vec<Edge>)> {
     out
 }
 
-/// A panel's drawing.
-pub(super) fn svg(chart: &Chart, panel: &Panel, scales: &Scales, panels: usize) -> String {
+/// A panel's drawing, with so many layers.
+pub(super) fn svg(
+    chart: &Chart,
+    panel: &Panel,
+    scales: &Scales,
+    (panels, layers): (usize, usize),
+) -> String {
     let (width, height) = extent(panels);
     let right = if scales.counts.is_some() {
         RIGHT_COUNTS
@@ -142,8 +149,8 @@ pub(super) fn svg(chart: &Chart, panel: &Panel, scales: &Scales, panels: usize) 
         frame.counts(span, &panel.counts, &mut out);
     }
     frame.x_ticks(&chart.x, &mut out);
-    for (layer, y) in scales.y.iter().enumerate() {
-        if chart.layers() > 1 {
+    for (layer, y) in scales.y.iter().enumerate().take(layers) {
+        if layers > 1 {
             let _ = writeln!(out, "<g class=\"layer y{layer}\">");
         }
         frame.y_ticks(y, &chart.y, &mut out);
@@ -153,7 +160,7 @@ pub(super) fn svg(chart: &Chart, panel: &Panel, scales: &Scales, panels: usize) 
         for curve in panel.curves.iter().filter(|c| c.style != Style::Area) {
             frame.curve(y, curve, layer, &mut out);
         }
-        if chart.layers() > 1 {
+        if layers > 1 {
             out.push_str("</g>\n");
         }
     }
@@ -227,10 +234,15 @@ impl Frame {
         let stride = (ticks.len() as f64 / room).ceil().max(1.0) as usize;
         for (value, text) in ticks.iter().step_by(stride) {
             let x = self.x_at(*value);
+            let (text_x, anchor) = if self.right - x < NEAR {
+                (self.right + RIGHT - 2.0, "end")
+            } else {
+                (x, "middle")
+            };
             let _ = writeln!(
                 out,
                 "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>\
-                 <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                 <text class=\"tick\" x=\"{text_x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
                 self.bottom,
                 self.bottom + 5.0,
                 self.bottom + 18.0,

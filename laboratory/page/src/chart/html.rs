@@ -8,23 +8,27 @@ use super::drawing::{Scales, curve_class, svg};
 use super::{Chart, Panel, Style};
 use crate::escaped;
 
-/// Only on pages with charts. Colours of curves are those of Okabe and Ito, lighter on dark ground.
-pub(crate) const CHART_STYLE: &str = "\
+/// Of drawings. Colours of curves are those of Okabe and Ito, lighter on dark ground.
+pub(crate) const CHART_DRAWING: &str = "\
 .c0{--c:#0072b2}.c1{--c:#d55e00}.c2{--c:#009e73}.c3{--c:#b85c92}.c4{--c:#c98a00}.c5{--c:#3a97d4}.c6{--c:#8c510a}.c7{--c:#6f6f6f}
 .chart .curve{fill:none;stroke:var(--c);stroke-width:1.8;stroke-linejoin:round}.chart .dot{fill:var(--c)}
 .chart .hollow{fill:var(--paper);stroke:var(--c);stroke-width:1.3}.chart .area{fill:var(--c);fill-opacity:.78;stroke:var(--paper);stroke-width:.6}
-.dashed{stroke-dasharray:7 4}.dotted{stroke-dasharray:1.5 3.5;stroke-linecap:round}.chart .hollow{stroke-dasharray:none}
+.dashed{stroke-dasharray:7 4}.dotted{stroke-dasharray:1.5 3.5;stroke-linecap:round}.chart .hollow,.chart .dot{stroke-dasharray:none}
 .chart .band{fill:var(--ink);fill-opacity:.07}.chart .count{fill:var(--ink);fill-opacity:.1}.chart .faint{fill:var(--faint);font-size:11px}
-.chart .strip{fill:transparent}.chart .strip:hover{fill:var(--ink);fill-opacity:.08}.chart{min-width:0}
+.chart .strip{fill:transparent}.legend .curve{stroke:var(--c);fill:none;stroke-width:2}.legend .box{fill:var(--c);fill-opacity:.78}
+";
+/// Only on pages with charts.
+pub(crate) const CHART_STYLE: &str = "\
+.chart .strip:hover{fill:var(--ink);fill-opacity:.08}.chart{min-width:0}
 .layer:not(.y0){display:none}
 body.charts{max-width:72rem}.charts figure.figure{margin:2.4rem 0;padding-top:.6rem;border-top:1px solid var(--rule)}
 .charts figcaption{font-size:1.08rem;padding-bottom:.4rem}figcaption a{color:var(--faint);text-decoration:none;font-weight:400}
 .panels{display:grid;gap:.6rem 1rem;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr))}
+.panels.many{grid-template-columns:repeat(auto-fill,minmax(min(21rem,100%),1fr))}
 .panel h4{font-size:.92rem;font-weight:600;margin:.2rem 0 .1rem 3.4rem}.swatch{display:inline-block;width:.75em;height:.75em;background:var(--c);margin-right:.45em;border-radius:2px}
 .note{color:var(--faint);border:1px dashed var(--rule);padding:2.4rem 1rem;text-align:center;margin:.3rem 0}
 .legend{display:flex;flex-wrap:wrap;gap:.1rem 1.3rem;list-style:none;margin:.2rem 0 .4rem 3.4rem;padding:0;font-size:13px}
 .legend svg{display:inline-block;width:26px;height:10px;min-width:0;margin-right:.4em;vertical-align:middle}
-.legend .curve,.legend .dot{stroke:var(--c);fill:none;stroke-width:2}.legend .box{fill:var(--c);fill-opacity:.78}
 dl.remarks{display:grid;grid-template-columns:max-content 1fr;gap:.15rem .9rem;margin:.4rem 0 .4rem 3.4rem;font-size:14px;max-width:52rem}
 dl.remarks dt{color:var(--faint)}dl.remarks dd{margin:0}
 details{margin:.3rem 0 0 3.4rem;font-size:13px}summary{cursor:pointer;color:var(--faint)}details .wide{max-height:26rem;overflow:auto}details table{font-size:12px}
@@ -58,7 +62,8 @@ impl Chart {
             .filter(|panel| panel.is_drawn())
             .collect();
         let shared = Scales::of(self, &drawn);
-        out.push_str("<div class=\"panels\">\n");
+        let many = if self.panels.len() > 2 { " many" } else { "" };
+        let _ = writeln!(out, "<div class=\"panels{many}\">");
         for panel in &self.panels {
             self.panel(panel, &shared, out);
         }
@@ -104,15 +109,38 @@ impl Chart {
             }
             None if self.own_scales => {
                 let own = Scales::of(self, &[panel]);
-                out.push_str(&svg(self, panel, &own, self.panels.len()));
+                out.push_str(&svg(self, panel, &own, self.size()));
             }
-            None => out.push_str(&svg(self, panel, shared, self.panels.len())),
+            None => out.push_str(&svg(self, panel, shared, self.size())),
         }
         out.push_str("</div>\n");
     }
 
-    /// One entry for each name and look.
+    /// Panels and layers.
+    fn size(&self) -> (usize, usize) {
+        (self.panels.len(), self.layers())
+    }
+
     fn legend(&self, drawn: &[&Panel], out: &mut String) {
+        let entries = self.entries(drawn);
+        // The title says what a single curve is.
+        if entries.len() < 2 {
+            return;
+        }
+        out.push_str("<ul class=\"legend\">");
+        for entry in entries {
+            let _ = write!(
+                out,
+                "<li><svg viewBox=\"0 0 26 10\" aria-hidden=\"true\">{}</svg>{}</li>",
+                entry.sample,
+                escaped(&entry.name)
+            );
+        }
+        out.push_str("</ul>\n");
+    }
+
+    /// One entry for each name and look.
+    pub(super) fn entries(&self, drawn: &[&Panel]) -> Vec<Entry> {
         let mut entries: Vec<(&str, String, Style)> = Vec::new();
         for curve in drawn.iter().flat_map(|panel| &panel.curves) {
             let class = curve_class(curve);
@@ -123,24 +151,22 @@ impl Chart {
                 entries.push((&curve.name, class, curve.style));
             }
         }
-        // The title says what a single curve is.
-        if entries.len() < 2 {
-            return;
-        }
-        out.push_str("<ul class=\"legend\">");
-        for (name, class, style) in entries {
-            let sample = match style {
+        let entry = |(name, class, style): (&str, String, Style)| Entry {
+            name: name.to_owned(),
+            sample: match style {
                 Style::Area => {
                     format!("<rect class=\"box {class}\" x=\"6\" width=\"14\" height=\"10\"/>")
                 }
                 _ => format!("<line class=\"curve {class}\" x2=\"26\" y1=\"5\" y2=\"5\"/>"),
-            };
-            let _ = write!(
-                out,
-                "<li><svg viewBox=\"0 0 26 10\" aria-hidden=\"true\">{sample}</svg>{}</li>",
-                escaped(name)
-            );
-        }
-        out.push_str("</ul>\n");
+            },
+        };
+        entries.into_iter().map(entry).collect()
     }
+}
+
+/// Of the legend.
+pub(super) struct Entry {
+    pub name: String,
+    /// A drawing of 26 by 10.
+    pub sample: String,
 }

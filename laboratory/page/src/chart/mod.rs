@@ -18,9 +18,10 @@
 //! Limits: [`STRIPS_MAX`] places of a panel say their values under the mouse; tables are not cut.
 
 mod drawing;
+mod file;
 mod html;
 
-pub(crate) use self::html::{CHART_DARK, CHART_SCRIPT, CHART_STYLE};
+pub(crate) use self::html::{CHART_DARK, CHART_DRAWING, CHART_SCRIPT, CHART_STYLE};
 use crate::{Axis, Table};
 
 /// Places of a panel that say their values under the mouse; a panel with more places says none.

@@ -169,3 +169,36 @@ fn nothing_foreign_breaks_a_drawing() {
         assert!(!html.contains("NaN") && !html.contains("inf"), "{html}");
     }
 }
+
+#[test]
+fn a_chart_is_a_file_of_its_own() {
+    let panel = |name: &str| {
+        Panel::new(name)
+            .colour(1)
+            .curve(Curve::line(
+                "a",
+                0,
+                vec![spots(&[1.0, 2.0]), spots(&[7.0, 8.0])],
+            ))
+            .curve(Curve::area("b", 1, vec![spots(&[1.0, 2.0])]))
+    };
+    let chart = chart()
+        .statistics(&["p50", "p99"])
+        .with(panel("leaf"))
+        .with(Panel::new("squid").without("not <recorded>"));
+    let mut page = Page::new("t");
+    let files = page.chart(&chart).svg_files();
+    assert_eq!(files[0].0, "figure-1.svg");
+    let svg = &files[0].1;
+    assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());
+    assert!(!svg.contains("class=\"layer"), "only the first statistic");
+    for part in [
+        "not &lt;recorded&gt;",
+        ">leaf</text>",
+        ">Title</text>",
+        "class=\"box c1 area\"",
+        "--ink:",
+    ] {
+        assert!(svg.contains(part), "{part} in {svg}");
+    }
+}

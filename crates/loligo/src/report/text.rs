@@ -1,0 +1,114 @@
+//! The report for a terminal: tables, and the day's value of every curve; a comparison; the list of measures.
+//!
+//! Not known here: files, pages.   Limits: none but memory.
+
+use page::{Table, value_text};
+use report::Compared;
+use report::model::{Form, SourceReport};
+
+use super::draw::{about, called, cannot_tell, is_of_paper, tables, title};
+
+/// The summary.
+pub fn summary(sources: &[SourceReport]) -> String {
+    let mut out = String::new();
+    for source in sources {
+        out += &format!("{}\n", about(source, &called(source)));
+    }
+    for table in tables(sources) {
+        out += &format!("\n{}", table.text());
+    }
+    out += &format!("\n{}", day(sources).text());
+    let notes = cannot_tell(sources);
+    if !notes.is_empty() {
+        out += "\nWhat the sources could not tell\n";
+        for note in notes {
+            out += &format!("- {note}\n");
+        }
+    }
+    out
+}
+
+/// The day's value of the curves over time, a line each; the tail where there is one.
+fn day(sources: &[SourceReport]) -> Table {
+    let mut heads = vec!["figure".to_owned(), "curve".to_owned()];
+    for source in sources {
+        heads.push(called(source));
+        heads.push("p99".to_owned());
+    }
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let mut table = Table::new("Over the day", &heads);
+    let Some(first) = sources.first() else {
+        return table;
+    };
+    for figure in &first.figures {
+        if !matches!(figure.form, Form::Lines | Form::Stacked) {
+            continue;
+        }
+        let mut label = if is_of_paper(&figure.id) {
+            format!("{} {}, {}", figure.id, figure.title, figure.y.label)
+        } else {
+            title(figure)
+        };
+        for curve in &figure.curves {
+            let days = sources.iter().map(|source| {
+                let figure = source.figure(&figure.id)?;
+                figure.curve(&curve.id)?.day.clone()
+            });
+            let days: Vec<_> = days.collect();
+            if days.iter().all(Option::is_none) {
+                continue;
+            }
+            let mut cells = vec![std::mem::take(&mut label), curve.name.clone()];
+            for day in days {
+                let tail = day
+                    .as_ref()
+                    .and_then(|day| day.spread)
+                    .map(|spread| spread.p99);
+                cells.push(day.map_or("-".to_owned(), |day| value_text(day.value)));
+                cells.push(tail.map_or(String::new(), value_text));
+            }
+            table.row(cells);
+        }
+    }
+    table
+}
+
+/// A comparison, a line for each measure that one of the two has.
+pub fn compared(a: &str, b: &str, rows: &[Compared]) -> String {
+    let heads = [
+        "measure",
+        "unit",
+        a,
+        b,
+        "difference",
+        "quartiles",
+        "quartiles ",
+    ];
+    let mut table = Table::new(&format!("{b} against {a}"), &heads);
+    let quartiles =
+        |q: Option<[f64; 3]>| q.map_or(String::new(), |q| q.map(value_text).join(" / "));
+    for row in rows.iter().filter(|row| row.a.is_some() || row.b.is_some()) {
+        let value = |value: Option<f64>| value.map_or("-".to_owned(), value_text);
+        let difference = row.difference_percent;
+        table.row([
+            row.name.clone(),
+            row.unit.clone(),
+            value(row.a),
+            value(row.b),
+            difference.map_or(String::new(), |d| format!("{d:+.1} %")),
+            quartiles(row.quartiles_a),
+            quartiles(row.quartiles_b),
+        ]);
+    }
+    table.text()
+}
+
+/// The list of measures.
+pub fn list() -> String {
+    let mut table = Table::new("", &["id", "unit", "measure"]);
+    for measure in report::measures() {
+        let cells = [&measure.id, &measure.unit, &measure.name];
+        table.row(cells.map(|cell| cell.to_string()));
+    }
+    table.text().trim_start().to_owned()
+}
