@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use report::Grid;
+use report::model::Grid;
 use report::model::Level;
 
 use crate::units::{TIME_FORM, parse_time};

@@ -43,12 +43,12 @@ pub fn page(sources: &[SourceReport], layout: Layout) -> Page {
     }
     page.heading("The figures of the paper");
     let mut is_ours = false;
-    for id in figure_ids(sources) {
-        if !is_ours && !is_of_paper(&id) {
+    for figure in figures(sources) {
+        if !is_ours && !is_of_paper(&figure.id) {
             is_ours = true;
             page.heading("Besides the paper");
         }
-        page.chart(&chart(&id, sources, layout));
+        page.chart(&chart(&figure.id, sources, layout));
     }
     page.heading("All measures");
     page.folded("The numbers", &[measures(sources)]);
@@ -118,16 +118,13 @@ pub fn tables(sources: &[SourceReport]) -> Vec<Table> {
         .collect()
 }
 
-/// `None` if no source has a word to say.
+/// `None` if no source has a fact for it.
 fn table(id: &str, sources: &[SourceReport]) -> Option<Table> {
     let of = |source: &SourceReport| source.tables.iter().find(|table| table.id == id).cloned();
     let columns: Vec<Option<model::Table>> = sources.iter().map(of).collect();
-    let first = columns.iter().flatten().next()?;
-    let caption = if is_of_paper(id) {
-        format!("Table {id}. {}", first.title)
-    } else {
-        first.title.clone()
-    };
+    let has_facts = |table: &&model::Table| !table.facts.is_empty();
+    let first = columns.iter().flatten().find(has_facts)?;
+    let caption = caption(first);
     let names: Vec<String> = sources.iter().map(called).collect();
     let mut heads = vec![""];
     heads.extend(names.iter().map(String::as_str));
@@ -147,14 +144,15 @@ fn table(id: &str, sources: &[SourceReport]) -> Option<Table> {
         };
         out.row(std::iter::once(name.to_owned()).chain(columns.iter().map(value)));
     }
-    let missing: Vec<String> = (columns.iter())
-        .map(|table| table.as_ref().and_then(|t| t.not_recorded.clone()))
-        .map(Option::unwrap_or_default)
-        .collect();
-    if missing.iter().any(|why| !why.is_empty()) {
-        out.row(std::iter::once("not recorded".to_owned()).chain(missing));
-    }
     Some(out)
+}
+
+fn caption(table: &model::Table) -> String {
+    if is_of_paper(&table.id) {
+        format!("Table {}. {}", table.id, table.title)
+    } else {
+        table.title.clone()
+    }
 }
 
 /// Notes and troubles, in sentences.
@@ -163,6 +161,11 @@ pub fn cannot_tell(sources: &[SourceReport]) -> Vec<String> {
     for source in sources {
         let name = called(source);
         out.extend(source.notes.iter().map(|note| format!("{name}: {note}")));
+        for table in &source.tables {
+            if let Some(why) = &table.not_recorded {
+                out.push(format!("{name}: {}: {why}", caption(table)));
+            }
+        }
         let troubles = &source.troubles;
         if troubles.count > 0 {
             let more = troubles.count - troubles.first.len() as u64;
@@ -186,19 +189,19 @@ pub fn is_of_paper(id: &str) -> bool {
     id.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The figures of all sources, in order.
-fn figure_ids(sources: &[SourceReport]) -> Vec<String> {
-    let mut ids: Vec<String> = Vec::new();
+/// The figures of all sources, in order: each as the first source has it that has it.
+pub fn figures(sources: &[SourceReport]) -> Vec<&Figure> {
+    let mut out: Vec<&Figure> = Vec::new();
     for figure in sources.iter().flat_map(|source| &source.figures) {
-        if !ids.contains(&figure.id) {
-            ids.push(figure.id.clone());
+        if !out.iter().any(|other| other.id == figure.id) {
+            out.push(figure);
         }
     }
-    ids
+    out
 }
 
 /// `Figure 7. Document and byte hit ratio`.
-pub fn title(figure: &Figure) -> String {
+fn title(figure: &Figure) -> String {
     if is_of_paper(&figure.id) {
         format!("Figure {}. {}", figure.id, figure.title)
     } else {
@@ -494,10 +497,11 @@ fn remarks(with: &[(usize, &SourceReport, &Figure)], has_names: bool) -> Vec<(St
         if !figure.ours.is_empty() {
             out.push((name.clone(), figure.ours.clone()));
         }
-        for curve in &figure.curves {
-            if let Some(why) = &curve.not_recorded {
-                out.push((name.clone(), format!("{}: {why}", curve.name)));
-            }
+        let missing = figure.curves.iter().filter(|c| c.not_recorded.is_some());
+        let missing: Vec<&str> = missing.map(|curve| curve.name.as_str()).collect();
+        if !missing.is_empty() && figure.not_recorded.is_none() {
+            let text = format!("not recorded by this source: {}", missing.join(", "));
+            out.push((name, text));
         }
     }
     let mut notes: Vec<&String> = Vec::new();

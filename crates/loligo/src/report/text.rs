@@ -6,7 +6,7 @@ use page::{Table, value_text};
 use report::Compared;
 use report::model::{Form, SourceReport};
 
-use super::draw::{about, called, cannot_tell, is_of_paper, tables, title};
+use super::draw::{about, called, cannot_tell, figures, is_of_paper, tables};
 
 /// The summary.
 pub fn summary(sources: &[SourceReport]) -> String {
@@ -37,40 +37,46 @@ fn day(sources: &[SourceReport]) -> Table {
     }
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let mut table = Table::new("Over the day", &heads);
-    let Some(first) = sources.first() else {
-        return table;
-    };
-    for figure in &first.figures {
+    for figure in figures(sources) {
         if !matches!(figure.form, Form::Lines | Form::Stacked) {
             continue;
         }
         let mut label = if is_of_paper(&figure.id) {
             format!("{} {}, {}", figure.id, figure.title, figure.y.label)
         } else {
-            title(figure)
+            format!("{}, {}", figure.title, figure.y.label)
         };
-        for curve in &figure.curves {
+        for (id, name) in curves(sources, &figure.id) {
             let days = sources.iter().map(|source| {
                 let figure = source.figure(&figure.id)?;
-                figure.curve(&curve.id)?.day.clone()
+                figure.curve(id)?.day.clone()
             });
             let days: Vec<_> = days.collect();
             if days.iter().all(Option::is_none) {
                 continue;
             }
-            let mut cells = vec![std::mem::take(&mut label), curve.name.clone()];
+            let mut cells = vec![std::mem::take(&mut label), name.to_owned()];
             for day in days {
-                let tail = day
-                    .as_ref()
-                    .and_then(|day| day.spread)
-                    .map(|spread| spread.p99);
+                let spread = day.as_ref().and_then(|day| day.spread);
                 cells.push(day.map_or("-".to_owned(), |day| value_text(day.value)));
-                cells.push(tail.map_or(String::new(), value_text));
+                cells.push(spread.map_or(String::new(), |spread| value_text(spread.p99)));
             }
             table.row(cells);
         }
     }
     table
+}
+
+/// The curves of a figure, of all sources.
+fn curves<'a>(sources: &'a [SourceReport], figure: &str) -> Vec<(&'a str, &'a str)> {
+    let mut out: Vec<(&str, &str)> = Vec::new();
+    let figures = sources.iter().filter_map(|source| source.figure(figure));
+    for curve in figures.flat_map(|figure| &figure.curves) {
+        if !out.iter().any(|(id, _)| *id == curve.id) {
+            out.push((&curve.id, &curve.name));
+        }
+    }
+    out
 }
 
 /// A comparison, a line for each measure that one of the two has.
@@ -107,8 +113,8 @@ pub fn compared(a: &str, b: &str, rows: &[Compared]) -> String {
 pub fn list() -> String {
     let mut table = Table::new("", &["id", "unit", "measure"]);
     for measure in report::measures() {
-        let cells = [&measure.id, &measure.unit, &measure.name];
-        table.row(cells.map(|cell| cell.to_string()));
+        let cells = [measure.id.as_str(), measure.unit, measure.name.as_str()];
+        table.row(cells.map(str::to_owned));
     }
     table.text().trim_start().to_owned()
 }
