@@ -33,6 +33,8 @@ pub const STAGES: [StageName; 3] = [
 ];
 
 /// What a line says.
+// One at a time is on the stack; a box would be an allocation a line.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, PartialEq, Debug)]
 pub enum Line {
     /// A request.
@@ -129,11 +131,6 @@ pub fn parse(line: &[u8]) -> Result<Line, LineError> {
     record.flags = flags;
     record.hierarchy = hierarchy(split(server).map_or(server, |(code, _)| code));
     record.names = Some(names(url, client, record.hierarchy));
-    // The log has no size of what is stored; that of a whole answer is near enough.
-    let is_cut = flags.intersects(Flags::CLIENT_ABORTED | Flags::ORIGIN_ABORTED);
-    if status == 200 && method == Method::Get && !is_cut {
-        record.object_bytes = bytes_out;
-    }
     let has_stages = found == FIELDS && set_stages(&mut record, [more[0], more[1], more[2]]);
     Ok(Line::Request { record, has_stages })
 }

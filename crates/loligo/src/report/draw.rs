@@ -89,7 +89,7 @@ fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (n, digit) in digits.chars().enumerate() {
-        if n > 0 && (digits.len() - n) % 3 == 0 {
+        if n > 0 && (digits.len() - n).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -372,10 +372,10 @@ fn look(curve: &model::Curve, used: &mut Vec<Look>) -> Look {
 fn colour(role: Role) -> usize {
     match role {
         Role::All | Role::SwapAll | Role::Disk | Role::ProxyReply => 0,
-        Role::Miss | Role::SwapOut | Role::ServerReply => 1,
+        Role::Miss | Role::SwapOut | Role::ServerReply | Role::Memory => 1,
         Role::Hit | Role::SwapIn | Role::Ims => 2,
         Role::Collapsed | Role::Wait | Role::Aborted => 3,
-        Role::Memory | Role::ClientConnect | Role::Reused => 5,
+        Role::ClientConnect | Role::Reused => 5,
         Role::Uncachable | Role::ProxyConnect => 4,
         Role::Negative | Role::Dns | Role::Error => 6,
         Role::Other | Role::Tunnel | Role::Peer | Role::Device | Role::Rest => 7,

@@ -93,14 +93,10 @@ fn read(
     Ok(Gathered::Builder(Box::new(builder)))
 }
 
-/// Sizes of objects are those of whole answers (see `squid::parse`).
 fn known_of_squid(has_stages: bool) -> Known {
-    let native = Known::SQUID.and(Known::OBJECT_BYTES);
     match has_stages {
-        true => native
-            .with_stages(&squid::STAGES)
-            .and(Known::SERVER_RESPONSE),
-        false => native,
+        true => (Known::SQUID.with_stages(&squid::STAGES)).and(Known::SERVER_RESPONSE),
+        false => Known::SQUID,
     }
 }
 

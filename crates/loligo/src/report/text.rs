@@ -109,12 +109,16 @@ pub fn compared(a: &str, b: &str, rows: &[Compared]) -> String {
     table.text()
 }
 
-/// The list of measures.
+/// The list of measures: id, unit, name.
 pub fn list() -> String {
-    let mut table = Table::new("", &["id", "unit", "measure"]);
-    for measure in report::measures() {
-        let cells = [measure.id.as_str(), measure.unit, measure.name.as_str()];
-        table.row(cells.map(str::to_owned));
-    }
-    table.text().trim_start().to_owned()
+    let measures = report::measures();
+    let widest = measures.iter().map(|measure| measure.id.len()).max();
+    let width = widest.unwrap_or(0);
+    let line = |measure: &report::Measure| {
+        format!(
+            "{:<width$}  {:<6}  {}\n",
+            measure.id, measure.unit, measure.name
+        )
+    };
+    measures.iter().map(line).collect()
 }
