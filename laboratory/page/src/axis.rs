@@ -11,6 +11,8 @@ const TICKS: f64 = 6.0;
 
 /// Greatest over least, from where on an undecided axis is logarithmic: smaller values would be lost on the floor.
 const SPREAD: f64 = 30.0;
+/// How many times as long an axis of moments may be as what is shown there.
+const LOST: f64 = 1.5;
 /// Ticks of an axis of moments.
 const MOMENTS_MAX: f64 = 9.0;
 /// Ticks of an axis of sizes.
@@ -233,6 +235,11 @@ impl Span {
     /// Can this value be shown?
     pub(crate) fn takes(&self, value: f64) -> bool {
         value.is_finite() && (self.scale != Scale::Log || value > 0.0)
+    }
+
+    /// Would `own` be lost on this axis of moments: does it take only a small part of it?
+    pub(crate) fn dwarfs(&self, own: &Span) -> bool {
+        self.texts == Texts::Utc && self.high - self.low > LOST * (own.high - own.low)
     }
 
     /// Both ends.

@@ -1,7 +1,7 @@
 //! `loligo report`: the figures of a proxy's day, as text, as a page, as JSON.
 //!
 //! ```text
-//! profiles, logs, /profile --> sources --> ::report (computes) --> SourceReport --> draw --> page
+//! profiles, logs, /profile --> sources --> ::report (computes) --> SourceReport --> draw, chart --> page
 //! reports in JSON ----------------------------------------------->      |     \---> text
 //!                                                                       \---------> JSON
 //! ```
@@ -12,9 +12,11 @@
 //! Limits: all reports of a page are in memory at once; what they are computed from is in temporary files.
 
 mod args;
+mod chart;
 mod draw;
 mod lines;
 mod live;
+mod names;
 mod progress;
 mod sources;
 mod text;
@@ -30,7 +32,7 @@ use report::{Options, auto_slot};
 pub use args::{REPORT_HELP, ReportFlags};
 
 use self::args::{CompareFlags, JoinFlags, MakeFlags, Named, OutFlags, ReportCommand, named};
-use self::draw::Layout;
+use self::chart::Layout;
 use self::progress::Progress;
 use self::sources::Gathered;
 
@@ -168,7 +170,7 @@ fn compare(flags: &CompareFlags) -> Result<(), String> {
         ));
     };
     let rows = ::report::compare(a, b);
-    let text = || text::compared(&draw::called(a), &draw::called(b), &rows);
+    let text = || text::compared(&names::called(a), &names::called(b), &rows);
     let json = || serde_json::to_string(&rows).map_err(|e| e.to_string());
     match &flags.json {
         Some(path) if path == Path::new("-") => say(&(json()? + "\n")),

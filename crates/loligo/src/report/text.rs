@@ -6,7 +6,8 @@ use page::{Table, value_text};
 use report::Compared;
 use report::model::{Form, SourceReport};
 
-use super::draw::{about, called, cannot_tell, figures, is_of_paper, tables};
+use super::draw::{about, cannot_tell, tables};
+use super::names::{called, figures, is_of_paper};
 
 /// The summary.
 pub fn summary(sources: &[SourceReport]) -> String {

@@ -33,6 +33,7 @@ pub(super) fn extent(panels: usize) -> (f64, f64) {
 }
 
 /// The y axes of all layers; x is one.
+#[derive(Clone)]
 pub(super) struct Scales {
     x: Span,
     y: Vec<Span>,
@@ -41,6 +42,23 @@ pub(super) struct Scales {
 }
 
 impl Scales {
+    /// Those of one panel beside others: shared, but each its own x axis where they show different days.
+    pub(super) fn beside(shared: &Scales, chart: &Chart, panel: &Panel) -> Scales {
+        let own = Scales::of(chart, &[panel]);
+        if chart.own_scales {
+            return own;
+        }
+        let x = if shared.x.dwarfs(&own.x) {
+            own.x
+        } else {
+            shared.x
+        };
+        Scales {
+            x,
+            ..shared.clone()
+        }
+    }
+
     /// Those that hold what these panels show.
     pub(super) fn of(chart: &Chart, panels: &[&Panel]) -> Scales {
         let spots = |layer: usize| panels.iter().flat_map(move |panel| panel.spots(layer));

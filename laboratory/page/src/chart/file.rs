@@ -45,13 +45,8 @@ impl Chart {
                 );
                 continue;
             }
-            let own = self.own_scales.then(|| Scales::of(self, &[panel]));
-            let drawing = svg(
-                self,
-                panel,
-                own.as_ref().unwrap_or(&shared),
-                (self.panels.len(), 1),
-            );
+            let scales = Scales::beside(&shared, self, panel);
+            let drawing = svg(self, panel, &scales, (self.panels.len(), 1));
             let place = format!(
                 "<svg x=\"{x}\" y=\"{}\" width=\"{width}\" height=\"{height}\"",
                 y + TITLE

@@ -107,11 +107,10 @@ impl Chart {
             Some(why) => {
                 let _ = write!(out, "<p class=\"note\">{}</p>", escaped(why));
             }
-            None if self.own_scales => {
-                let own = Scales::of(self, &[panel]);
-                out.push_str(&svg(self, panel, &own, self.size()));
+            None => {
+                let scales = Scales::beside(shared, self, panel);
+                out.push_str(&svg(self, panel, &scales, self.size()));
             }
-            None => out.push_str(&svg(self, panel, shared, self.size())),
         }
         out.push_str("</div>\n");
     }

@@ -202,3 +202,25 @@ fn a_chart_is_a_file_of_its_own() {
         assert!(svg.contains(part), "{part} in {svg}");
     }
 }
+
+#[test]
+fn different_days_side_by_side_have_axes_of_their_own() {
+    let panel = |from: f64| {
+        let spots = [from, from + 3600.0].map(|x| Spot::new(x, 1.0)).to_vec();
+        Panel::new("p").curve(Curve::line("c", 0, vec![spots]))
+    };
+    let two = |second: f64| {
+        let chart = Chart::new("f", "t", Axis::utc("x"), Axis::linear("y"));
+        html(&chart.with(panel(0.0)).with(panel(second)))
+    };
+    let lines = |html: &str| -> Vec<String> {
+        let curves = html.split("class=\"curve c0\" points=\"").skip(1);
+        curves
+            .map(|rest| rest.split('"').next().unwrap().to_owned())
+            .collect()
+    };
+    let apart = lines(&two(10.0 * 86_400.0));
+    assert_eq!(apart[0], apart[1], "each fills its own axis");
+    let near = lines(&two(600.0));
+    assert_ne!(near[0], near[1], "one axis for both");
+}

@@ -203,6 +203,38 @@ fn the_fields_of_the_longer_format_are_stages() {
     ));
 }
 
+/// As Squid 5.7 wrote them, in the longer format: a connection refused, a client that went away, a connection used before.
+const WRITTEN: &str = "\
+1795348610.699      0 127.0.0.1 TCP_MISS/503 3440 GET http://127.0.0.1:1/refused - HIER_DIRECT/127.0.0.1 text/html - - 0
+1795348610.910     51 127.0.0.1 TCP_MISS_ABORTED/000 0 GET http://127.0.0.1:37099/aborted - HIER_DIRECT/127.0.0.1 - - 0 51
+1795348610.479     68 127.0.0.1 TCP_MISS/200 3296 GET http://127.0.0.1:37099/a - HIER_DIRECT/127.0.0.1 - - 67 68";
+
+#[test]
+fn lines_of_a_squid_are_read() {
+    let stages = |line: &str| {
+        let Ok(Line::Request { record, has_stages }) = parse(line.as_bytes()) else {
+            panic!("{line}");
+        };
+        assert!(has_stages, "{line}");
+        let us = |name| record.stage(name).map(|stage| stage.total_us);
+        [
+            StageName::Dns,
+            StageName::ProxyConnect,
+            StageName::ServerReply,
+        ]
+        .map(us)
+    };
+    let found: Vec<_> = WRITTEN.lines().map(stages).collect();
+    assert_eq!(
+        found,
+        [
+            [None, Some(0), None],
+            [None, Some(51_000), Some(0)],
+            [None, Some(1_000), Some(67_000)],
+        ]
+    );
+}
+
 #[test]
 fn what_is_no_line_says_why() {
     for (line, why) in [
