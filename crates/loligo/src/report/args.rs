@@ -33,7 +33,7 @@ Examples:
     loligo report compare before.json after.json
 
 The figures are those of Rousskov and Soloviev's study of Squid, with what they saw beside them. docs/report.md says how each is computed, and
-which line in squid.conf tells more. Much is kept in temporary files, in TMPDIR: about a third of a profile's size.
+which line in squid.conf tells more. Much is kept in temporary files, in TMPDIR: about as much as a profile is large.
 
 Exit status: 0 the report was made (what could not be used of a source is told), 1 a source cannot be read or nothing can be written, 2 the
 command line is not understood.";

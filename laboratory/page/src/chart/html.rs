@@ -31,7 +31,7 @@ body.charts{max-width:72rem}.charts figure.figure{margin:2.4rem 0;padding-top:.6
 .legend svg{display:inline-block;width:26px;height:10px;min-width:0;margin-right:.4em;vertical-align:middle}
 dl.remarks{display:grid;grid-template-columns:max-content 1fr;gap:.15rem .9rem;margin:.4rem 0 .4rem 3.4rem;font-size:14px;max-width:52rem}
 dl.remarks dt{color:var(--faint)}dl.remarks dd{margin:0}
-details{margin:.3rem 0 0 3.4rem;font-size:13px}summary{cursor:pointer;color:var(--faint)}details .wide{max-height:26rem;overflow:auto}details table{font-size:12px}
+.charts td:not(.l){white-space:nowrap}details{margin:.3rem 0 0 3.4rem;font-size:13px}summary{cursor:pointer;color:var(--faint)}details .wide{max-height:26rem;overflow:auto}details table{font-size:12px}
 nav ol{columns:20rem;list-style:none;padding:0;font-size:14px}nav a{color:inherit;text-decoration-color:var(--rule)}nav li{break-inside:avoid}
 .choice{display:inline-flex;gap:.25rem;font-size:12px;font-weight:400;margin-left:.8rem;vertical-align:middle}
 .choice button{font:inherit;color:inherit;background:none;border:1px solid var(--rule);border-radius:3px;padding:0 .5em;cursor:pointer}
