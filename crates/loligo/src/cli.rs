@@ -11,6 +11,7 @@ use crate::config::problem::Place;
 use crate::config::raw::{Block, Given, Raw, Value};
 use crate::config::stores;
 use crate::lab::{LAB_HELP, LabCommand};
+use crate::report::{REPORT_HELP, ReportFlags};
 use crate::store_tool::{STORE_HELP, StoreCommand};
 
 #[derive(Parser, Debug)]
@@ -53,6 +54,9 @@ pub enum Command {
     /// Look on while a proxy runs: requests, hits, hosts, origins, stages, disk
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopFlags),
+    /// The figures of a proxy's day, from its profile or Squid's log: text, page, JSON
+    #[command(after_help = REPORT_HELP)]
+    Report(ReportFlags),
     /// Work with profile files (see: serve --profile)
     #[command(subcommand)]
     Profile(ProfileCommand),

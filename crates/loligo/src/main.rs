@@ -19,6 +19,7 @@ mod help;
 mod lab;
 mod lab_traces;
 mod profile_export;
+mod report;
 mod serve;
 mod store_tool;
 mod top;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(&command),
         Command::Lab(command) => lab::run(&command),
         Command::Top(flags) => top::run(&flags),
+        Command::Report(flags) => report::run(&flags),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
         Command::Profile(ProfileCommand::Export(flags)) => profile_export::export(&flags),
     }

@@ -1,13 +1,34 @@
 //! Axes: what stretches where, and where the ticks are.
 //!
-//! An axis is linear, logarithmic, or decides for itself once it has seen the values ([`Axis::spread`]).
+//! An axis is linear, logarithmic, or decides for itself once it has seen the values ([`Axis::spread`]). Two kinds have ticks of
+//! their own: moments ([`Axis::utc`], [`Axis::of_day`]) and sizes ([`Axis::bytes`]).
 //!
 //! Not known here: points on the screen; a place is a share of the axis between 0 and 1.   Limits: about eight ticks.
+
+use crate::moments;
 
 const TICKS: f64 = 6.0;
 
 /// Greatest over least, from where on an undecided axis is logarithmic: smaller values would be lost on the floor.
 const SPREAD: f64 = 30.0;
+/// How many times as long an axis of moments may be as what is shown there.
+const LOST: f64 = 1.5;
+/// Ticks of an axis of moments.
+const MOMENTS_MAX: f64 = 9.0;
+/// Ticks of an axis of sizes.
+const SIZES_MAX: i32 = 11;
+
+/// What is written at the ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Texts {
+    Numbers,
+    /// Seconds since 1970.
+    Utc,
+    /// Seconds since midnight.
+    OfDay,
+    /// Powers of two.
+    Bytes,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scale {
@@ -22,6 +43,7 @@ enum Scale {
 pub struct Axis {
     pub(crate) label: String,
     scale: Scale,
+    texts: Texts,
     /// What must be in view whatever the points are.
     must_show: Vec<f64>,
 }
@@ -32,6 +54,7 @@ impl Axis {
         Axis {
             label: label.to_owned(),
             scale: Scale::Linear,
+            texts: Texts::Numbers,
             must_show: vec![0.0],
         }
     }
@@ -41,6 +64,7 @@ impl Axis {
         Axis {
             label: label.to_owned(),
             scale: Scale::Log,
+            texts: Texts::Numbers,
             must_show: Vec::new(),
         }
     }
@@ -50,7 +74,34 @@ impl Axis {
         Axis {
             label: label.to_owned(),
             scale: Scale::Either,
+            texts: Texts::Numbers,
             must_show: vec![0.0],
+        }
+    }
+
+    /// Moments as seconds since 1970, in UTC; the axis ends where the points do.
+    pub fn utc(label: &str) -> Axis {
+        Axis {
+            texts: Texts::Utc,
+            must_show: Vec::new(),
+            ..Axis::linear(label)
+        }
+    }
+
+    /// Seconds since midnight, all 24 hours: for days over each other.
+    pub fn of_day(label: &str) -> Axis {
+        Axis {
+            texts: Texts::OfDay,
+            must_show: vec![0.0, 86_400.0],
+            ..Axis::linear(label)
+        }
+    }
+
+    /// Sizes in bytes, logarithmic, with powers of two at the ticks.
+    pub fn bytes(label: &str) -> Axis {
+        Axis {
+            texts: Texts::Bytes,
+            ..Axis::log(label)
         }
     }
 
@@ -108,11 +159,21 @@ impl Axis {
         if low > high {
             (low, high) = (1.0, 2.0); // nothing to show
         }
+        let texts = self.texts;
         if self.scale == Scale::Log {
-            let low = round_down(low);
-            let high = round_up(high).max(low * 10.0);
+            let (low, high) = match texts {
+                Texts::Bytes => {
+                    let low = low.log2().floor();
+                    (low.exp2(), high.log2().ceil().max(low + 2.0).exp2())
+                }
+                _ => {
+                    let low = round_down(low);
+                    (low, round_up(high).max(low * 10.0))
+                }
+            };
             return Span {
                 scale: Scale::Log,
+                texts,
                 low,
                 high,
                 step: 0.0,
@@ -121,9 +182,19 @@ impl Axis {
         if high - low < f64::EPSILON * high.abs().max(1.0) {
             high = low + 1.0;
         }
+        if matches!(texts, Texts::Utc | Texts::OfDay) {
+            return Span {
+                scale: Scale::Linear,
+                texts,
+                low,
+                high,
+                step: 0.0,
+            };
+        }
         let step = step(high - low);
         Span {
             scale: Scale::Linear,
+            texts,
             low: ((low / step) + 1e-9).floor() * step,
             high: ((high / step) - 1e-9).ceil() * step,
             step,
@@ -135,6 +206,7 @@ impl Axis {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     scale: Scale,
+    texts: Texts,
     low: f64,
     high: f64,
     /// Between two ticks of a linear axis; both ends are ticks.
@@ -160,8 +232,63 @@ impl Span {
         }
     }
 
+    /// Can this value be shown?
+    pub(crate) fn takes(&self, value: f64) -> bool {
+        value.is_finite() && (self.scale != Scale::Log || value > 0.0)
+    }
+
+    /// Would `own` be lost on this axis of moments: does it take only a small part of it?
+    pub(crate) fn dwarfs(&self, own: &Span) -> bool {
+        self.texts == Texts::Utc && self.high - self.low > LOST * (own.high - own.low)
+    }
+
+    /// Both ends.
+    pub(crate) fn ends(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
+    /// Values with a line, and what is written there.
+    pub(crate) fn named_ticks(&self) -> Vec<(f64, String)> {
+        match self.texts {
+            Texts::Numbers => self
+                .ticks()
+                .into_iter()
+                .map(|v| (v, tick_text(v)))
+                .collect(),
+            Texts::Utc => moments::ticks(self.low, self.high, MOMENTS_MAX, true),
+            Texts::OfDay => moments::ticks(self.low, self.high, MOMENTS_MAX, false),
+            Texts::Bytes => {
+                let (first, last) = (
+                    self.low.log2().round() as i32,
+                    self.high.log2().round() as i32,
+                );
+                let stride = ((last - first) / SIZES_MAX + 1).max(1);
+                let stride = stride.unsigned_abs().next_power_of_two().cast_signed();
+                // At multiples of the stride, so that 1 KiB and 1 MiB are among them.
+                let powers = (first..=last).filter(|power| power.rem_euclid(stride) == 0);
+                powers
+                    .map(|power| f64::from(power).exp2())
+                    .map(|v| (v, bytes_text(v)))
+                    .collect()
+            }
+        }
+    }
+
+    /// A value as it is said under the mouse and in a table.
+    pub(crate) fn value_text(&self, value: f64) -> String {
+        match self.texts {
+            Texts::Numbers => value_text(value),
+            Texts::Utc => format!("{} UTC", moments::utc_text(value)),
+            Texts::OfDay => format!("{} UTC", moments::clock_text(value)),
+            Texts::Bytes => bytes_text(value),
+        }
+    }
+
     /// Values with a line and a number.
     pub(crate) fn ticks(&self) -> Vec<f64> {
+        if self.scale != Scale::Log && self.step <= 0.0 {
+            return vec![self.low, self.high];
+        }
         if self.scale != Scale::Log {
             let count = ((self.high - self.low) / self.step).round() as usize;
             return (0..=count)
@@ -218,6 +345,18 @@ fn step(length: f64) -> f64 {
     rounded * power
 }
 
+/// Bytes in the largest unit of 1024 that is not above them.
+pub fn bytes_text(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes;
+    let mut at = 0;
+    while value >= 1024.0 && at + 1 < units.len() {
+        value /= 1024.0;
+        at += 1;
+    }
+    format!("{} {}", value_text(value), units[at])
+}
+
 /// A number at a tick, as short as it can be said.
 pub(crate) fn tick_text(value: f64) -> String {
     let size = value.abs();
@@ -232,7 +371,7 @@ pub(crate) fn tick_text(value: f64) -> String {
 }
 
 /// A measured value in three digits or a few more: beside a bar, under the mouse.
-pub(crate) fn value_text(value: f64) -> String {
+pub fn value_text(value: f64) -> String {
     let size = value.abs();
     let (scaled, suffix) = match size {
         s if s >= 1e9 => (value / 1e9, "G"),
@@ -343,8 +482,46 @@ mod tests {
     }
 
     #[test]
+    fn sizes_have_powers_of_two_at_their_ticks() {
+        let named = |values: &[f64]| -> Vec<String> {
+            let span = Axis::bytes("size").span(values.iter().copied());
+            span.named_ticks()
+                .into_iter()
+                .map(|(_, text)| text)
+                .collect()
+        };
+        assert_eq!(
+            named(&[91.0, 4e7]),
+            [
+                "64 B", "256 B", "1 KiB", "4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB", "4 MiB",
+                "16 MiB", "64 MiB"
+            ]
+        );
+        assert_eq!(named(&[0.0, 1000.0]), ["512 B", "1 KiB", "2 KiB"]);
+        assert_eq!(named(&[1.0, 1e15]).first().unwrap(), "1 B");
+        assert_eq!(
+            (bytes_text(1536.0), bytes_text(0.0)),
+            ("1.5 KiB".into(), "0 B".into())
+        );
+    }
+
+    #[test]
+    fn an_axis_of_moments_ends_where_its_points_do() {
+        let span = Axis::utc("time").span([1000.0, 4600.0].into_iter());
+        assert_eq!(span.ends(), (1000.0, 4600.0));
+        let day = Axis::of_day("time").span([40_000.0].into_iter());
+        assert_eq!(day.ends(), (0.0, 86_400.0));
+        assert_eq!(day.value_text(3600.0), "01:00 UTC");
+    }
+
+    #[test]
     fn nothing_to_show_is_still_an_axis() {
-        for axis in [Axis::linear("x"), Axis::log("x")] {
+        for axis in [
+            Axis::linear("x"),
+            Axis::log("x"),
+            Axis::utc("x"),
+            Axis::bytes("x"),
+        ] {
             let span = axis.span([f64::NAN].into_iter());
             assert!(span.ticks().len() >= 2);
             assert!(span.place(1.0).is_finite());

@@ -1,7 +1,8 @@
 //! Reports to look at: tables and plots, as text for a terminal and as one HTML page for a browser.
 //!
 //! A [`Page`] is a heading and parts in order: paragraphs, tables ([`Table`]), plots ([`Plot`]). The page needs nothing
-//! besides itself: style and SVG are in it, there are no scripts, and it prints and reads well in light and dark.
+//! besides itself: style and SVG are in it, and it prints and reads well in light and dark. Only a page with charts
+//! ([`chart::Chart`]) has a script, which is in it too and without which nothing is missing but a choice.
 //!
 //! ```
 //! use page::{Axis, Page, Plot, Series, Table};
@@ -19,14 +20,19 @@
 #![forbid(unsafe_code)]
 
 mod axis;
+pub mod chart;
 mod drawing;
 mod legend;
+mod moments;
 pub mod plot;
 mod table;
 
-pub use axis::Axis;
+pub use axis::{Axis, bytes_text, value_text};
+pub use moments::{clock_text, utc_text};
 pub use plot::{Plot, Series};
 pub use table::Table;
+
+use chart::{CHART_DARK, CHART_DRAWING, CHART_SCRIPT, CHART_STYLE, Chart};
 
 /// What is light is dark for those who asked for it, but not on paper.
 const LIGHT: &str = "\
@@ -67,6 +73,9 @@ pub struct Page {
     title: String,
     body: String,
     plots: Vec<Plot>,
+    charts: Vec<Chart>,
+    /// Whether there is a table of contents.
+    has_contents: bool,
 }
 
 impl Page {
@@ -76,6 +85,8 @@ impl Page {
             title: title.to_owned(),
             body: String::new(),
             plots: Vec::new(),
+            charts: Vec::new(),
+            has_contents: false,
         }
     }
 
@@ -107,7 +118,59 @@ impl Page {
         self
     }
 
-    /// Each plot as a file of its own: its name, and SVG with a ground and style of its own.
+    /// A chart, in a figure with an anchor.
+    pub fn chart(&mut self, chart: &Chart) -> &mut Page {
+        chart.html(&mut self.body);
+        self.charts.push(chart.clone());
+        self
+    }
+
+    /// Tables that the reader has to unfold.
+    pub fn folded(&mut self, summary: &str, tables: &[Table]) -> &mut Page {
+        self.body.push_str(&format!(
+            "<details><summary>{}</summary>\n",
+            escaped(summary)
+        ));
+        tables.iter().for_each(|table| table.html(&mut self.body));
+        self.body.push_str("</details>\n");
+        self
+    }
+
+    /// A list of sentences.
+    pub fn list<S: AsRef<str>>(&mut self, items: &[S]) -> &mut Page {
+        let items = items
+            .iter()
+            .map(|item| format!("<li>{}</li>\n", escaped(item.as_ref())));
+        self.body
+            .push_str(&format!("<ul>\n{}</ul>\n", items.collect::<String>()));
+        self
+    }
+
+    /// A table of contents at the top, with a link to every chart.
+    pub fn with_contents(&mut self) -> &mut Page {
+        self.has_contents = true;
+        self
+    }
+
+    fn contents(&self) -> String {
+        if !self.has_contents {
+            return String::new();
+        }
+        let links = self.charts.iter().map(|chart| {
+            let (id, title) = (chart.id(), chart.title());
+            format!(
+                "<li><a href=\"#{}\">{}</a></li>\n",
+                escaped(id),
+                escaped(title)
+            )
+        });
+        format!(
+            "<nav aria-label=\"figures\"><ol>\n{}</ol></nav>\n",
+            links.collect::<String>()
+        )
+    }
+
+    /// Each plot and each chart as a file of its own: its name, and SVG with a ground and style of its own.
     pub fn svg_files(&self) -> Vec<(String, String)> {
         let mut files: Vec<(String, String)> = Vec::new();
         for plot in &self.plots {
@@ -120,6 +183,8 @@ impl Page {
             }
             files.push((name, plot.svg_file()));
         }
+        let charts = self.charts.iter();
+        files.extend(charts.map(|chart| (format!("{}.svg", chart.id()), chart.svg_file())));
         files
     }
 
@@ -132,10 +197,19 @@ impl Page {
     /// The whole document.
     pub fn html(&self) -> String {
         let title = escaped(&self.title);
+        let contents = self.contents();
+        let (class, style, dark, script) = if self.charts.is_empty() {
+            ("", String::new(), "", String::new())
+        } else {
+            let script = format!("<script>\n{CHART_SCRIPT}</script>\n");
+            let style = format!("{CHART_DRAWING}{CHART_STYLE}");
+            (" class=\"charts\"", style, CHART_DARK, script)
+        };
         format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>{title}</title>\n\
-             <style>\n{STYLE}{LIGHT}{DRAWING}{FOR_SCREENS}{DARK}}}</style></head>\n<body>\n<h1>{title}</h1>\n{}</body></html>\n",
+             <style>\n{STYLE}{LIGHT}{DRAWING}{style}{FOR_SCREENS}{DARK}{dark}}}</style></head>\n\
+             <body{class}>\n<h1>{title}</h1>\n{contents}{}{script}</body></html>\n",
             self.body
         )
     }

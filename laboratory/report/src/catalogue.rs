@@ -265,9 +265,8 @@ impl Timed {
 impl Count {
     fn needs(self) -> Known {
         match self {
-            Count::Aborted | Count::ClientAborted | Count::OriginAborted | Count::NotKept => {
-                Known::ABORTS
-            }
+            Count::Aborted | Count::ClientAborted | Count::OriginAborted => Known::ABORTS,
+            Count::NotKept => Known::WRITES,
             Count::Uncachable => Known::UNCACHABLE,
             Count::ServerBytes => Known::OBJECT_BYTES,
             Count::SwapIns => Known::stage(StageName::SwapIn),

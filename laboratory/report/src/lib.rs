@@ -40,6 +40,7 @@ mod points;
 mod sizes;
 mod slots;
 mod spill;
+pub mod squid;
 mod tables;
 mod uniques;
 mod values;

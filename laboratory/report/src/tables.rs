@@ -136,9 +136,8 @@ pub(crate) fn classes(report: &SourceReport, known: Known) -> Table {
     for (name, which) in rows {
         let is_known = match which {
             Count::Uncachable => known.has(Known::UNCACHABLE),
-            Count::ClientAborted | Count::OriginAborted | Count::NotKept => {
-                known.has(Known::ABORTS)
-            }
+            Count::ClientAborted | Count::OriginAborted => known.has(Known::ABORTS),
+            Count::NotKept => known.has(Known::WRITES),
             _ => true,
         };
         let value = match is_known {

@@ -1,0 +1,117 @@
+//! A chart as an SVG file of its own: panels, titles, legend, on a light ground.
+//!
+//! The first statistic is drawn; remarks and tables stay on the page.
+//!
+//! Not known here: where the file is put.   Limits: three panels a row.
+
+use std::fmt::Write as _;
+
+use super::drawing::{Scales, extent, svg};
+use super::html::CHART_DRAWING;
+use super::{COLOURS, Chart, Panel};
+use crate::escaped;
+
+const PANELS_A_ROW: usize = 3;
+const MARGIN: f64 = 10.0;
+/// Above the panels, for the caption; above each, for its title; below all, for a line of the legend.
+const CAPTION: f64 = 28.0;
+const TITLE: f64 = 20.0;
+const LINE: f64 = 20.0;
+/// A character of 12 px, roughly, in the wider of the usual fonts.
+const CHARACTER: f64 = 6.8;
+const INK: &str = "svg{--ink:#1b2733;--paper:#fff;--faint:#5c6773;--rule:#d5dbe1}";
+
+impl Chart {
+    /// The file.
+    pub fn svg_file(&self) -> String {
+        let drawn: Vec<&Panel> = self.panels.iter().filter(|p| p.is_drawn()).collect();
+        let shared = Scales::of(self, &drawn);
+        let (width, height) = extent(self.panels.len());
+        let columns = self.panels.len().clamp(1, PANELS_A_ROW);
+        let rows = self.panels.len().div_ceil(columns);
+        let all_width = columns as f64 * width + 2.0 * MARGIN;
+        let mut body = String::new();
+        for (n, panel) in self.panels.iter().enumerate() {
+            let x = MARGIN + (n % columns) as f64 * width;
+            let y = MARGIN + CAPTION + (n / columns) as f64 * (height + TITLE);
+            title(panel, x + 58.0, y + 12.0, &mut body);
+            if let Some(why) = &panel.note {
+                let _ = writeln!(
+                    body,
+                    "<text class=\"tick\" x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
+                    x + width / 2.0,
+                    y + height / 2.0,
+                    escaped(why)
+                );
+                continue;
+            }
+            let scales = Scales::beside(&shared, self, panel);
+            let drawing = svg(self, panel, &scales, (self.panels.len(), 1));
+            let place = format!(
+                "<svg x=\"{x}\" y=\"{}\" width=\"{width}\" height=\"{height}\"",
+                y + TITLE
+            );
+            body.push_str(&drawing.replacen("<svg", &place, 1));
+        }
+        let top = MARGIN + CAPTION + rows as f64 * (height + TITLE);
+        let bottom = self.legend_of_file(&drawn, (top, all_width), &mut body) + MARGIN;
+        let caption = escaped(&self.title);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{all_width:.0}\" height=\"{bottom:.0}\" \
+             viewBox=\"0 0 {all_width:.0} {bottom:.0}\" role=\"img\" aria-label=\"{caption}\">\n\
+             <style>{INK}{}{}{CHART_DRAWING}</style>\n\
+             <rect width=\"{all_width:.0}\" height=\"{bottom:.0}\" rx=\"6\" fill=\"#fff\"/>\n\
+             <text class=\"caption\" x=\"{MARGIN}\" y=\"{:.0}\">{caption}</text>\n{body}</svg>\n",
+            crate::LIGHT,
+            crate::DRAWING,
+            MARGIN + 14.0
+        )
+    }
+
+    /// Returns where it ends.
+    fn legend_of_file(&self, drawn: &[&Panel], (top, width): (f64, f64), out: &mut String) -> f64 {
+        let entries = self.entries(drawn);
+        if entries.len() < 2 {
+            return top;
+        }
+        let (mut x, mut y) = (MARGIN + 58.0, top);
+        out.push_str("<g class=\"legend\">");
+        for entry in entries {
+            let needed = 32.0 + CHARACTER * entry.name.chars().count() as f64 + 18.0;
+            if x + needed > width && x > MARGIN + 58.0 {
+                (x, y) = (MARGIN + 58.0, y + LINE);
+            }
+            let _ = writeln!(
+                out,
+                "<g transform=\"translate({x:.1} {:.1})\">{}<text x=\"32\" y=\"9\">{}</text></g>",
+                y + 5.0,
+                entry.sample,
+                escaped(&entry.name)
+            );
+            x += needed;
+        }
+        out.push_str("</g>\n");
+        y + LINE
+    }
+}
+
+/// The name of a panel, with its source's colour before it.
+fn title(panel: &Panel, x: f64, y: f64, out: &mut String) {
+    if panel.title.is_empty() {
+        return;
+    }
+    if let Some(colour) = panel.colour {
+        let _ = write!(
+            out,
+            "<rect class=\"c{}\" style=\"fill:var(--c)\" x=\"{x:.1}\" y=\"{:.1}\" width=\"9\" height=\"9\" rx=\"2\"/>",
+            colour % COLOURS,
+            y - 8.5
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<text x=\"{:.1}\" y=\"{y:.1}\" font-weight=\"600\">{}</text>",
+        if panel.colour.is_some() { x + 14.0 } else { x },
+        escaped(&panel.title)
+    );
+}
