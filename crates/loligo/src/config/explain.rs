@@ -8,7 +8,8 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    ClientDirectives, Destinations, Forward, Forwarded, Listener, Plan, Role, Route, StorePlan,
+    Ask, ClientDirectives, Destinations, Direct, Forward, Forwarded, Listener, Order, Plan, Role,
+    Route, StorePlan,
 };
 
 use super::machine::{Existing, OnDisk};
@@ -24,6 +25,7 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
     for listener in &plan.listeners {
         explain_listener(listener, &mut out);
     }
+    explain_peers(plan, &mut out);
     match &plan.admin {
         Some(admin) => {
             let title = format!("admin interface on {}", address(admin.address));
@@ -104,6 +106,46 @@ fn explain_listener(listener: &Listener, out: &mut String) {
         }
     }
     line(out, "tells origins", &forwarded(listener));
+}
+
+fn explain_peers(plan: &Plan, out: &mut String) {
+    let hosts = |domains: &[String]| match domains {
+        [] => "all hosts".to_owned(),
+        domains => domains.join(", "),
+    };
+    if !plan.parents.is_empty() {
+        head(out, "parents");
+    }
+    for parent in &plan.parents {
+        let order = match parent.order {
+            Order::First => "in this order",
+            Order::Hash => "by the hash of the URL",
+            Order::RoundRobin => "in turn",
+        };
+        let direct = match parent.direct {
+            Direct::Never => "never the origin",
+            Direct::Fallback => "the origin if none answers",
+            Direct::Prefer => "after the origin",
+        };
+        let text = format!(
+            "at {}, for {}, {order}; {direct}",
+            parent.at,
+            hosts(&parent.domains)
+        );
+        line(out, &parent.name, &text);
+    }
+    if !plan.siblings.is_empty() {
+        head(out, "siblings");
+    }
+    for sibling in &plan.siblings {
+        let ask = match sibling.ask {
+            Ask::Icp { port } => format!("asked by ICP on port {port}"),
+            Ask::Digest => "known by its digest".to_owned(),
+            Ask::Try => "tried".to_owned(),
+        };
+        let text = format!("at {}, for {}, {ask}", sibling.at, hosts(&sibling.domains));
+        line(out, &sibling.name, &text);
+    }
 }
 
 fn clients(allow: &[IpNet]) -> String {

@@ -62,6 +62,8 @@ impl Parser<'_> {
         for (key, value, place) in self.entries(root) {
             match key {
                 "listener" => self.raw.listeners = self.blocks("listener", value, place),
+                "parent" => self.raw.parents = self.blocks("parent", value, place),
+                "sibling" => self.raw.siblings = self.blocks("sibling", value, place),
                 "rule" => self.raw.rules = self.blocks("rule", value, place),
                 "store" => {
                     self.raw.stores = match value.get_ref() {

@@ -322,7 +322,7 @@ fn check_origins(
 
 /// Does the origin's address lead to a socket of ours? Names other than localhost are not resolved here; the data
 /// plane refuses its own addresses when it connects.
-fn is_own(origin: &OriginUrl, own: SocketAddr) -> bool {
+pub fn is_own(origin: &OriginUrl, own: SocketAddr) -> bool {
     if own.port() != origin.port || own.port() == 0 {
         return false;
     }

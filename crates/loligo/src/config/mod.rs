@@ -9,6 +9,7 @@
 //! | `listeners` | `[[listener]]` and `[[listener.route]]` |
 //! | `stores` | `[[store]]` |
 //! | `rules`, `shadowed` | `[[rule]]` |
+//! | `peers` | `[[parent]]`, `[[sibling]]` |
 //! | `surroundings` | checks that the machine has what the plan needs |
 //!
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
@@ -20,6 +21,7 @@ pub mod listeners;
 pub mod machine;
 #[cfg(test)]
 mod mistakes;
+mod peers;
 pub mod problem;
 pub mod raw;
 pub mod reference;
@@ -87,6 +89,9 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     let listeners = listeners::settle(&raw.listeners, &draft, &whole, &mut found.problems);
     let (stores, stores_on_disk) = stores::settle(&blocks, machine, &mut found);
     let rules = rules::settle(&raw.rules, &mut found);
+    let blocks_of_peers = [&raw.parents[..], &raw.siblings];
+    let problems = &mut found.problems;
+    let (parents, siblings) = peers::settle(blocks_of_peers, &listeners, &draft, problems);
     surroundings::look(&draft, &whole, machine, &mut found);
     let log_level = draft.log_level.clone();
     let general = general::settle(draft, &whole, &stores, machine, &mut found);
@@ -100,6 +105,8 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
             listeners,
             stores,
             rules,
+            parents,
+            siblings,
             ..general
         },
         log_level,

@@ -18,6 +18,16 @@ pub enum Place {
     Default,
 }
 
+impl Place {
+    /// Which one of several of a kind: ` in line 7`, if it stands in a file.
+    pub fn words(&self) -> String {
+        match self {
+            Place::Line(_, line) => format!(" in line {line}"),
+            Place::Flag(_) | Place::Default => String::new(),
+        }
+    }
+}
+
 /// One thing that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {

@@ -19,6 +19,10 @@ pub struct Raw {
     pub listeners: Vec<Block>,
     /// The `[[rule]]` blocks.
     pub rules: Vec<Block>,
+    /// The `[[parent]]` blocks.
+    pub parents: Vec<Block>,
+    /// The `[[sibling]]` blocks.
+    pub siblings: Vec<Block>,
     /// Settings of the file's stores that `--store` has replaced; they are checked all the same.
     pub replaced: Vec<Given>,
     /// Tables that do not exist, or are written with the wrong brackets; their content is left out.

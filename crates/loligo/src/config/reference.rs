@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::rows::Row;
-use super::{general, listeners, rules, stores};
+use super::{general, listeners, peers, rules, stores};
 use crate::cli::FLAGS;
 
 const INTRODUCTION: &str = "\
@@ -112,6 +112,19 @@ pub fn reference() -> String {
          makes up a key leaves what was stored under the old keys to be evicted. Lists may be one text with commas.",
         rules::rows().iter(),
     );
+    section(
+        &mut out,
+        "[[parent]]",
+        "Another proxy that forward listeners ask in place of origins; it fetches what it does not have. Repeat the block for several. A route \
+         of a reverse listener names its origin, which may be a proxy. See [hierarchy.md](hierarchy.md).",
+        peers::parent_rows().iter(),
+    );
+    section(
+        &mut out,
+        "[[sibling]]",
+        "Another proxy that forward listeners ask for what it has, before parents and origins are asked. It must allow this proxy as a client.",
+        peers::sibling_rows().iter(),
+    );
     let of_whole = general::rows();
     for (name, title, words) in [
         (
@@ -199,7 +212,8 @@ mod tests {
         let rows = text.lines().filter(|line| line.starts_with("| `")).count();
         let blocks = stores::rows().len() + rules::rows().len();
         let listeners = listeners::rows().len() + listeners::route_rows().len();
-        assert_eq!(rows, general::rows().len() + blocks + listeners);
+        let peers = peers::parent_rows().len() + peers::sibling_rows().len();
+        assert_eq!(rows, general::rows().len() + blocks + listeners + peers);
     }
 
     #[test]

@@ -136,7 +136,13 @@ pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Probl
     let message = match did_you_mean(&given.key, known) {
         Some(meant) => {
             // In a block that repeats, by the name it has there.
-            let scopes = ["listener.route.", "listener.", "rule."];
+            let scopes = [
+                "listener.route.",
+                "listener.",
+                "rule.",
+                "parent.",
+                "sibling.",
+            ];
             let short = scopes.iter().find_map(|scope| meant.strip_prefix(scope));
             let meant = short.unwrap_or(meant);
             format!("there is no such setting here; did you mean \"{meant}\"?")
@@ -151,6 +157,7 @@ mod tests {
     use super::*;
     use crate::config::general::{self, Draft};
     use crate::config::listeners;
+    use crate::config::peers::{self, ParentDraft, SiblingDraft};
     use crate::config::problem::Place;
     use crate::config::rules::{self, RuleDraft};
     use crate::config::stores::{self, StoreDraft};
@@ -177,6 +184,8 @@ mod tests {
         holds_its_bounds::<Draft>(&general::rows());
         holds_its_bounds::<StoreDraft>(&stores::rows());
         holds_its_bounds::<RuleDraft>(&rules::rows());
+        holds_its_bounds::<ParentDraft>(&peers::parent_rows());
+        holds_its_bounds::<SiblingDraft>(&peers::sibling_rows());
     }
 
     fn holds_its_bounds<T: Default>(rows: &[Row<T>]) {
@@ -251,6 +260,8 @@ mod tests {
         add(&mut keys, listeners::rows());
         add(&mut keys, listeners::route_rows());
         add(&mut keys, rules::rows());
+        add(&mut keys, peers::parent_rows());
+        add(&mut keys, peers::sibling_rows());
         let set: std::collections::HashSet<_> = keys.iter().collect();
         assert_eq!(set.len(), keys.len());
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use proxy::plan::{
     AdmissionKind, Bounds, ClientDirectives, Destinations, Dns, LazyMode, LogTarget, OriginUrl,
-    Plan, Replacement, Storing, Unit,
+    PeerAddress, Plan, Replacement, Storing, Unit,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -401,6 +401,36 @@ pub fn origin(given: &Given) -> Read<OriginUrl> {
     })
 }
 
+/// The port of a proxy, if none is named.
+const PEER_PORT: u16 = 3128;
+
+/// `HOST`, `HOST:PORT`
+pub fn peer_address(given: &Given) -> Read<PeerAddress> {
+    let text = text(given)?.trim();
+    if let Some((_, rest)) = text.split_once("://") {
+        let host = rest.trim_end_matches('/');
+        return Err(format!("is no URL; write \"{}\"", without_password(host)));
+    }
+    let Some((host, port)) = split_authority(text) else {
+        return expected(
+            "HOST or HOST:PORT, such as \"proxy.example:3128\" or \"[2001:db8::1]:3128\"",
+        );
+    };
+    Ok(PeerAddress {
+        host: host.to_ascii_lowercase(),
+        port: port.unwrap_or(PEER_PORT),
+    })
+}
+
+/// A word for logs.
+pub fn peer_name(given: &Given) -> Read<String> {
+    let text = text(given)?;
+    if text.is_empty() || text.len() > 64 || !text.bytes().all(|b| b.is_ascii_graphic()) {
+        return expected("a word of at most 64 characters, without blanks");
+    }
+    Ok(text.to_owned())
+}
+
 fn split_authority(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
@@ -438,6 +468,12 @@ fn is_host(text: &str) -> bool {
 pub fn is_token(text: &str) -> bool {
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !text.is_empty() && text.bytes().all(token)
+}
+
+/// A path that may have a query.
+pub fn is_path_and_query(text: &str) -> bool {
+    let (path, query) = text.split_once('?').unwrap_or((text, ""));
+    is_path(path) && is_path(&query.replace('?', ""))
 }
 
 /// Visible ASCII that may stand in a request target's path.
