@@ -11,6 +11,7 @@ mod chance;
 mod ci;
 mod failure;
 mod fuzz;
+mod hierarchy;
 mod http;
 mod idle_client;
 mod interrupt;
@@ -69,6 +70,8 @@ enum Task {
     Bench(bench::BenchCommand),
     /// Kill the proxy again and again, and compare every byte it serves
     Torture(torture::Options),
+    /// Root, top and two sibling leaves under PolyMix: at which level the hits are
+    Hierarchy(hierarchy::Options),
     /// Build the program laid out by how it runs (profile-guided)
     Release(release::Options),
     /// A fast origin server: `/size/BYTES/ID`, `/count`
@@ -138,6 +141,7 @@ fn run(task: Task) -> Result<()> {
         Task::Rivals(command) => rivals::commands::run(command),
         Task::Bench(command) => bench::run(command),
         Task::Torture(options) => torture::run(&options),
+        Task::Hierarchy(options) => hierarchy::run(&options),
         Task::Release(options) => release::run(&options),
         Task::Origin { port, threads } => {
             let origin = origin::Origin::start(port, threads)?;

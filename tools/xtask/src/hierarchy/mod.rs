@@ -1,0 +1,210 @@
+//! `cargo xtask hierarchy`: root, top and two sibling leaves under PolyMix, and at which level the hits were.
+//!
+//! ```text
+//! robots ─> leaf a ─┐              robots ask each leaf for half of one world, so that
+//!              │    ├─> top ─> root ─> origins      the leaves' objects overlap;
+//! robots ─> leaf b ─┘              a and b are siblings
+//! ```
+//!
+//! The robots compare every body with what the servers send, so a proxy that mixes something up fails the run. Each proxy writes a
+//! profile; from the four, one table is made (`levels`), and one page by `loligo report`. A request that goes round in a circle would be
+//! an answer 502 with `proxy_loop_detected`, and fails the run.
+//!
+//! With `--squid`, an installed Squid takes the place of one of them.
+//!
+//! Not known here: what a proxy does.   Limits: all of it on 127.0.0.0/8; the stores are in memory.
+
+mod configurations;
+mod levels;
+
+use std::{
+    fs,
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+
+use crate::failure::{During, Result, fail};
+use crate::process::{CommandLine, Server};
+use crate::rivals::build_loligo;
+use crate::{interrupt, ports, rivals, workspace};
+
+use configurations::{Ask, Level, Site};
+
+/// How to run.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Seconds of load, about
+    #[arg(long, default_value_t = 60)]
+    seconds: u32,
+    /// Requests a second of both leaves together
+    #[arg(long, default_value_t = 100)]
+    rate: u32,
+    /// How leaves know what their sibling has
+    #[arg(long, value_enum, default_value_t = Ask::Try)]
+    ask: Ask,
+    /// Put an installed Squid in this place
+    #[arg(long, value_enum)]
+    squid: Option<Squid>,
+}
+
+/// The place of a Squid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Squid {
+    /// The leaves' parent
+    Parent,
+    /// Leaf b
+    Sibling,
+    /// Leaf a, whose parent is a Loligo
+    Child,
+}
+
+impl Squid {
+    fn level(self) -> Level {
+        match self {
+            Squid::Parent => Level::Top,
+            Squid::Sibling => Level::B,
+            Squid::Child => Level::A,
+        }
+    }
+}
+
+/// Runs it, prints the table and writes the page; fails if an answer was wrong, or nothing was had from another proxy.
+pub fn run(options: &Options) -> Result<()> {
+    if options.squid.is_some() && workspace::program("squid").is_none() {
+        fail!("there is no squid on the PATH; install it, or leave --squid out");
+    }
+    build_loligo()?;
+    let dir = workspace::run_dir().join("hierarchy");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).during(|| format!("making {}", dir.display()))?;
+    let mut site = Site {
+        dir: dir.clone(),
+        ask: options.ask,
+        squid: options.squid.map(Squid::level),
+        ports: Vec::new(),
+    };
+    for _ in Level::ALL {
+        site.ports.push((ports::free()?, ports::free()?));
+    }
+    let mut servers = Vec::new();
+    // The parents first, so that no leaf finds its own dead.
+    for level in Level::ALL {
+        servers.push((level, start(&site, level)?));
+    }
+    let loaded = load(&site, options);
+    // Also after a failure: what they have written tells why.
+    for (_, server) in &mut servers {
+        server.stop()?;
+    }
+    loaded?;
+    let table = levels::read(&site, &rivals::loligo_binary())?;
+    println!("{}", levels::text(&table));
+    page(&site)?;
+    levels::check(&table, options.squid.is_some())
+}
+
+fn start(site: &Site, level: Level) -> Result<Server> {
+    let log = site.dir.join(format!("{}.log", level.name()));
+    let server = match site.is_squid(level) {
+        true => {
+            let conf = site.write(level, &site.squid_conf(level))?;
+            let args = [
+                "-N",
+                "-n",
+                &format!("hierarchy{}", site.http(level)),
+                "-f",
+                &conf,
+            ];
+            CommandLine::new("squid", args).spawn(&log)?
+        }
+        false => {
+            let conf = site.write(level, &site.loligo_toml(level))?;
+            let program = rivals::loligo_binary().display().to_string();
+            CommandLine::new(&program, ["serve", "-c", &conf]).spawn(&log)?
+        }
+    };
+    let address = (std::net::Ipv4Addr::LOCALHOST, site.http(level));
+    let is_up = || TcpStream::connect(address).is_ok();
+    match interrupt::wait_until(Duration::from_secs(30), is_up)? {
+        true => Ok(server),
+        false => fail!(
+            "the {} does not answer: see {}",
+            level.name(),
+            log.display()
+        ),
+    }
+}
+
+/// Half of the robots at each leaf, in two processes with one world.
+fn load(site: &Site, options: &Options) -> Result<()> {
+    // PolyMix's phases take 8 h and 15 min together; they are cut down to what was asked for.
+    let scale = f64::from(options.seconds) / (8.25 * 3600.0);
+    let parts = [(Level::A, "1/2"), (Level::B, "2/2")];
+    let mut robots = Vec::new();
+    for (level, share) in parts {
+        let output = site.dir.join(format!("robots-{}.txt", level.name()));
+        let file = fs::File::create(&output).during(|| format!("making {}", output.display()))?;
+        let child = Command::new(rivals::loligo_binary())
+            .args([
+                "bench",
+                "polymix",
+                "--quiet",
+                "--http",
+                "1.1",
+                "--one-address",
+            ])
+            .args(["--proxy", &format!("127.0.0.1:{}", site.http(level))])
+            .args(["--rate", &options.rate.to_string(), "--cache-size", "64MiB"])
+            .args(["--time-scale", &scale.to_string(), "--think-scale", "0.02"])
+            .args(["--world", "7", "--share", share])
+            .stdin(Stdio::null())
+            .stdout(file)
+            .spawn()
+            .during(|| "starting the robots".into())?;
+        robots.push((child, output));
+    }
+    for (mut child, output) in robots {
+        let status = child.wait().during(|| "waiting for the robots".into())?;
+        if !status.success() {
+            fail!(
+                "the robots were not content ({status}): see {}",
+                output.display()
+            );
+        }
+    }
+    interrupt::check()
+}
+
+/// One page of all sources, if this Loligo can make it.
+fn page(site: &Site) -> Result<()> {
+    let sources = Level::ALL.iter().map(|level| {
+        let place = if *level == Level::Top || *level == Level::Root {
+            level.name()
+        } else {
+            "leaf"
+        };
+        format!("{}@{place}", site.record(*level).display())
+    });
+    let html: PathBuf = site.dir.join("hierarchy.html");
+    let made = Command::new(rivals::loligo_binary())
+        .arg("report")
+        .args(sources)
+        .arg("--html")
+        .arg(&html)
+        .stdout(Stdio::null())
+        .status()
+        .during(|| "making the report".into())?;
+    match made.success() {
+        true => println!("the report: {}", shown(&html)),
+        false => fail!("no report could be made of the four sources"),
+    }
+    Ok(())
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
