@@ -82,6 +82,10 @@ impl Counts {
         let Some(status) = record["status"].as_u64() else {
             return;
         };
+        // What a sibling asked for in vain.
+        if status == 504 && word("forwarded") == "none" {
+            return;
+        }
         self.requests += 1;
         self.errors += u64::from(status >= 500);
         let flags = record["flags"].to_string();
