@@ -60,7 +60,8 @@ proptest! {
     ) {
         let opcode = Opcode::ALL[number];
         let mut bytes = Vec::new();
-        prop_assert!(Message { opcode, request, url: &url }.encode(&mut bytes));
+        let is_written = Message { opcode, request, url: &url }.encode(&mut bytes);
+        prop_assert!(is_written);
         let read = Message::decode(&bytes).unwrap();
         prop_assert_eq!((read.opcode, read.request, read.url), (opcode, request, &url[..]));
         message(&changed(bytes, &changes, cut));
