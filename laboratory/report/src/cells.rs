@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use profile::{Event, Flags, Gauge, Hierarchy, Record, Stage, StageName};
 
 use crate::gauges::{Courses, Gauges, is_lag};
-use crate::intervals::{Intervals, Levels};
+use crate::intervals::{GRID_US, Intervals, Levels};
 use crate::kinds::{Count, Group, Part, Presence, Timed};
 use crate::known::Known;
 use crate::values::{Union, Values};
@@ -216,11 +216,15 @@ impl OpenSlot {
         }
     }
 
-    /// Everything of it came: levels, courses and sorted values are there now.
-    pub(crate) fn close(&mut self) {
+    /// Everything of it came: levels, courses and sorted values are there now. Of the slot, `covered_us` are the source's; the rest, at
+    /// the source's ends, is no time with nothing in it.
+    pub(crate) fn close(&mut self, covered_us: u64) {
+        let outside_us = self.slot_us.saturating_sub(covered_us);
         for (set, levels) in SETS.iter().zip(&mut self.cells.levels) {
             let mut all = Intervals::union(set.iter().map(|&kind| &self.present[kind as usize]));
             *levels = all.levels(self.slot_us);
+            levels[0].leave_out(outside_us);
+            levels[1].leave_out(outside_us / GRID_US);
         }
         self.cells.courses = self.gauges.close();
         self.cells.sort();
@@ -575,7 +579,7 @@ mod tests {
                 if start / 1_000 == number {
                     slot.request(&record, &Writes::new());
                 }
-                slot.close();
+                slot.close(slot.slot_us);
                 there += slot.cells.levels[0][0].sum();
             }
             prop_assert_eq!(there as u64, length);

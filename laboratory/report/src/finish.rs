@@ -72,8 +72,9 @@ fn finish(mut builder: Builder) -> Result<SourceReport, SpillError> {
     for slot in &slots {
         let covered =
             slot.start_unix_us.max(began)..(slot.start_unix_us + slot_us).min(builder.ended);
-        pass.slot(&builder, slot, slot_us, &mut sizes)?;
-        let seconds = covered.end.saturating_sub(covered.start).max(1) as f64 / 1e6;
+        let covered_us = covered.end.saturating_sub(covered.start).max(1);
+        pass.slot(&builder, slot, (slot_us, covered_us), &mut sizes)?;
+        let seconds = covered_us as f64 / 1e6;
         day.all.add_counts(&pass.open.cells);
         if !slot.is_idle {
             day.busy.add(&pass.open.cells, seconds);
@@ -128,7 +129,7 @@ impl Pass {
         &mut self,
         builder: &Builder,
         slot: &Slot,
-        slot_us: u64,
+        (slot_us, covered_us): (u64, u64),
         sizes: &mut Sizes,
     ) -> Result<(), SpillError> {
         let within = slot.start_unix_us..slot.start_unix_us + slot_us;
@@ -158,7 +159,7 @@ impl Pass {
                 sizes.request(&record, group);
             }
         })?;
-        self.open.close();
+        self.open.close(covered_us);
         let cells = &self.open.cells;
         self.is_exact &= cells.is_exact();
         let x = slot.start_unix_us as f64 / 1e6;

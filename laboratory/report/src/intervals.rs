@@ -12,7 +12,7 @@ use crate::values::nearest_rank;
 
 /// The grid of the paper.
 //= paper 001 section 6.6.3   the measurements are done using 2 msec intervals
-const GRID_US: u64 = 2000;
+pub(crate) const GRID_US: u64 = 2000;
 /// One hour.
 pub(crate) const SLOT_US_MAX: u64 = 3_600_000_000;
 const _: () = assert!(SLOT_US_MAX <= u32::MAX as u64);
@@ -107,6 +107,16 @@ impl Levels {
     pub(crate) fn extend(&mut self, other: &Levels) {
         for (&level, &weight) in &other.0 {
             self.add(level, weight);
+        }
+    }
+
+    /// Leaves out time in which nobody looked; it was counted as a time with none.
+    pub(crate) fn leave_out(&mut self, weight: u64) {
+        if let Some(none) = self.0.get_mut(&0) {
+            *none = none.saturating_sub(weight);
+            if *none == 0 {
+                self.0.remove(&0);
+            }
         }
     }
 
