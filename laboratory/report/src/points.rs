@@ -155,7 +155,8 @@ fn share(cells: &Cells, (stage, all, groups): Stages<'_>, x: f64, manner: Manner
     let median = union.at_percent(50);
     let mut point = plain(
         x,
-        median as f64 / total as f64 * 100.0,
+        // All medians may be 0; the point is there all the same, so that a joined report knows of its requests.
+        median as f64 / total.max(1) as f64 * 100.0,
         count,
         median as f64,
     );
@@ -163,7 +164,7 @@ fn share(cells: &Cells, (stage, all, groups): Stages<'_>, x: f64, manner: Manner
     if manner.with_sketches {
         point.sketch = union.sketch();
     }
-    (count > 0 && total > 0).then_some(point)
+    (count > 0).then_some(point)
 }
 
 fn gauge(

@@ -388,7 +388,8 @@ fn what_is_short_is_seen_differently_by_the_paper_and_that_is_said() {
     let exact = report(Known::PROFILE, &records, &[], Some(Duration::from_secs(60)));
     let busy = exact.figure("20").unwrap();
     let day = busy.curve("swap-in").unwrap().day.as_ref().unwrap();
-    assert!((day.value - 0.06).abs() < 1e-9 && (day.other_grid.unwrap() - 2.0).abs() < 1e-9);
+    // Of the 59.9 s until the last answer.
+    assert!((day.value - 0.06).abs() < 2e-4 && (day.other_grid.unwrap() - 2.0).abs() < 1e-2);
     assert!(
         busy.notes
             .iter()
