@@ -146,6 +146,12 @@ pub fn reference() -> String {
         ("dns", "[dns]", ""),
         ("pool", "[pool]", "Connections to origins, for each worker."),
         (
+            "icp",
+            "[icp]",
+            "Answers to siblings that ask by ICP. See [hierarchy-icp.md](hierarchy-icp.md).",
+        ),
+        ("digest", "[digest]", "What siblings learn of the content."),
+        (
             "tls",
             "[tls]",
             "For https origins. Certificates are always checked.",
