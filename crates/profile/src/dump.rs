@@ -1,5 +1,7 @@
 //! Records as lines: columns for people, JSON for programs.
 
+use std::fmt::Write as _;
+
 use crate::text;
 use crate::{Event, Flags, Record, StageName};
 
@@ -21,7 +23,6 @@ pub fn dump_header() -> String {
 /// Appends one record in columns, with a line end. A stage is `start+first/total` in microseconds (`start`
 /// since the request began, the other two since the stage did), `-` if the request did not pass through it.
 pub fn dump_line(record: &Record, out: &mut String) {
-    use std::fmt::Write as _;
     let mut began = Vec::new();
     text::time(record.began_unix_us, &mut began);
     let mut line = || -> std::fmt::Result {
@@ -174,7 +175,11 @@ impl std::fmt::Display for Word<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Word::Number(number) => number.fmt(f),
-            Word::Text(text) => text.fmt(f),
+            // A foreign file may hold what moves a terminal's cursor.
+            Word::Text(text) => text
+                .chars()
+                .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+                .try_for_each(|c| f.write_char(c)),
         }
     }
 }

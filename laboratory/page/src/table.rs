@@ -59,7 +59,9 @@ impl Table {
                     line.push_str(&format!("  {cell:>width$}"));
                 }
             }
-            out.push_str(line.trim_end());
+            // Cells may hold names of foreign files, which must not move a terminal's cursor.
+            let safe = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+            out.extend(line.trim_end().chars().map(safe));
             out.push('\n');
         }
         out

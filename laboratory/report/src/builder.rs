@@ -206,6 +206,8 @@ impl Builder {
             .find(|moment| moment.at_unix_us == mark.at_unix_us && moment.kind == kind)
             .filter(|_| mark.kind != MarkKind::Purge);
         match same {
+            // Told once more, because the file was opened anew.
+            Some(moment) if is_complete(&moment.text) => {}
             Some(moment) if moment.text.len() + mark.text.len() <= MARK_TEXT_MAX => {
                 moment.text.push_str(&mark.text);
             }
@@ -286,4 +288,8 @@ fn write_bytes(write: &Write, out: &mut Vec<u8>) {
     for number in [write.cluster, write.start_unix_us, end] {
         out.extend_from_slice(&number.to_le_bytes());
     }
+}
+/// Is this JSON, to its end?
+fn is_complete(text: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(text).is_ok()
 }

@@ -86,7 +86,10 @@ impl Gauges {
             let seconds = last.0.saturating_sub(from.0) as f64 / 1e6;
             let mut rise = 0;
             for &(at, value) in &samples.all {
-                rise += value.checked_sub(from.1).unwrap_or(value);
+                rise = value
+                    .checked_sub(from.1)
+                    .unwrap_or(value)
+                    .saturating_add(rise);
                 from = (at, value);
             }
             let count = samples.all.len() as f64;

@@ -94,7 +94,7 @@ pub fn join(name: &str, reports: &[SourceReport]) -> Result<SourceReport, JoinEr
             .map(|report| report.ended_unix_us)
             .max()
             .unwrap_or(0),
-        requests: reports.iter().map(|report| report.requests).sum(),
+        requests: (reports.iter()).fold(0, |sum, report| sum.saturating_add(report.requests)),
         slot_us: first.slot_us,
         grid: first.grid,
         with_aborted: first.with_aborted,
@@ -150,7 +150,7 @@ fn slots(reports: &[SourceReport]) -> Result<Vec<Slot>, JoinError> {
     let mut requests: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
     for slot in reports.iter().flat_map(|report| &report.slots) {
         let of = requests.entry(slot.start_unix_us / slot_us).or_default();
-        of.0 += slot.requests;
+        of.0 = of.0.saturating_add(slot.requests);
         of.1 |= slot.is_partial;
     }
     let (Some((&first, _)), Some((&last, _))) =

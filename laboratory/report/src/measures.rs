@@ -223,7 +223,7 @@ fn totals(
     let share = |some, of| (count(of) > 0).then(|| count(some) as f64 / count(of) as f64 * 100.0);
     let known_only = |what: Known, value: f64| known.has(what).then_some(value);
     [
-        Some(report.requests as f64),
+        Some(count(Count::Documents) as f64),
         unique(uniques.documents),
         unique(uniques.clients),
         unique(uniques.servers),

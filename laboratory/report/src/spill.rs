@@ -161,9 +161,10 @@ impl Spill {
         bucket.buffer[begin..begin + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
         self.buffered += bucket.buffer.len() - begin;
         if bucket.buffer.len() >= BUCKET_BYTES {
-            self.buffered -= bucket.buffer.len();
-            bucket.written.push(self.scratch.append(&bucket.buffer)?);
-            bucket.buffer.clear();
+            // Taken, since a cleared buffer would keep room that nobody counts.
+            let full = std::mem::take(&mut bucket.buffer);
+            self.buffered -= full.len();
+            bucket.written.push(self.scratch.append(&full)?);
         } else if self.buffered >= BUFFER_BYTES {
             self.flush()?;
         }

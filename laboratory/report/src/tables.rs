@@ -91,7 +91,7 @@ fn flatten(name: &str, value: &Value, depth: usize, table: &mut Table) {
 
 pub(crate) fn traffic(report: &SourceReport, uniques: Uniques) -> Table {
     let mut table = table("3", "Traffic");
-    table.add("documents", report.requests.to_string());
+    table.add("documents", report.counted(Count::Documents).to_string());
     for (name, count) in [
         ("unique documents", uniques.documents),
         ("unique clients", uniques.clients),

@@ -395,7 +395,8 @@ const GOLDEN: &[(&str, &[f64])] = &[
     ("25.client-connect.value", &[100.0 / 3.0]),
     ("25.swap-in.value", &[0.0]),
     ("25.proxy-reply.value", &[200.0 / 3.0]),
-    ("table-3.documents", &[40.0]),
+    // All but the tunnel.
+    ("table-3.documents", &[39.0]),
     // 1 to 8, 11 to 19, 21 to 26, 30 to 34; a tunnel is no document.
     ("table-3.unique-documents", &[28.0]),
     ("table-3.unique-clients", &[3.0]),

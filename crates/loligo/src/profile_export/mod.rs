@@ -90,10 +90,12 @@ fn check(file: &Path, output: &Path) -> Result<(), String> {
         return Ok(());
     }
     let meta = std::fs::metadata(file).map_err(|e| e.to_string())?;
-    if let Ok(there) = std::fs::metadata(output)
-        && (there.dev(), there.ino()) == (meta.dev(), meta.ino())
-    {
-        return Err("the export would overwrite this profile; name another file".to_owned());
+    for written in [output.to_owned(), output::part_of(output)] {
+        if let Ok(there) = std::fs::metadata(written)
+            && (there.dev(), there.ino()) == (meta.dev(), meta.ino())
+        {
+            return Err("the export would overwrite this profile; name another file".to_owned());
+        }
     }
     // A pipe can be read only once.
     if meta.is_file() {

@@ -45,9 +45,7 @@ impl Output {
         }
         let is_plain = fs::metadata(path).map_or(true, |meta| meta.is_file());
         let (opened, place) = if is_plain {
-            let mut name = path.file_name().unwrap_or_default().to_owned();
-            name.push(".part");
-            let part = path.with_file_name(name);
+            let part = part_of(path);
             let whole = path.to_owned();
             (part.clone(), Place::Part { part, whole })
         } else {
@@ -63,6 +61,13 @@ impl Output {
             place,
         })
     }
+}
+
+/// What a file is called until it is whole.
+pub fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    path.with_file_name(name)
 }
 
 impl Place {

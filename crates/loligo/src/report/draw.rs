@@ -135,7 +135,7 @@ pub fn cannot_tell(sources: &[SourceReport]) -> Vec<String> {
         }
         let troubles = &source.troubles;
         if troubles.count > 0 {
-            let more = troubles.count - troubles.first.len() as u64;
+            let more = troubles.count.saturating_sub(troubles.first.len() as u64);
             let more = if more > 0 {
                 format!("; and {more} more")
             } else {

@@ -14,6 +14,21 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How often a read that waits looks at the clock.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The admin interface's port where none is said.
+const ADMIN_PORT: u16 = 3129;
+
+/// Tries all addresses of the name: `localhost` may have one where nobody listens.
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::other("the name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_MAX) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
 /// Asks for the profile. The source ends at `until` and when the proxy does.
 ///
 /// # Errors
@@ -34,11 +49,9 @@ pub fn open(url: &str, until: Instant) -> Result<impl Read + use<>, String> {
     {
         authority.to_owned()
     } else {
-        format!("{authority}:80")
+        format!("{authority}:{ADMIN_PORT}")
     };
-    let mut addresses = address.to_socket_addrs().map_err(|e| said(&e))?;
-    let address = addresses.next().ok_or_else(|| said(&"has no address"))?;
-    let mut stream = TcpStream::connect_timeout(&address, CONNECT_MAX).map_err(|e| {
+    let mut stream = connect(&address).map_err(|e| {
         said(&format_args!(
             "{e}; is the proxy running, and this its admin interface?"
         ))

@@ -90,6 +90,8 @@ fn read(
         Kind::Profile => profile(&mut builder, whole, &named.path.to_string_lossy(), progress)?,
         _ => log(&mut builder, whole, named, progress)?,
     }
+    // Other sources want the memory next.
+    builder.rest().map_err(|e| spilled(&e))?;
     Ok(Gathered::Builder(Box::new(builder)))
 }
 
@@ -145,6 +147,13 @@ fn json(named: &Named, source: impl Read) -> Result<Vec<SourceReport>, String> {
     }
     let report: Report = serde_json::from_slice(&text)
         .map_err(|e| format!("is no report that loligo report --json wrote: {e}"))?;
+    if report.format > report::model::FORMAT {
+        return Err(format!(
+            "is of format {}, made by a later loligo report; this one knows {}",
+            report.format,
+            report::model::FORMAT
+        ));
+    }
     let mut sources = report.sources;
     if sources.is_empty() {
         return Err("is a report without sources".to_owned());
@@ -271,6 +280,7 @@ pub fn listen(url: &str, lasts: Duration, options: &Options) -> Result<Builder, 
     if Instant::now() < until {
         builder.note("the proxy ended the connection before the time was over");
     }
+    builder.rest().map_err(|e| spilled(&e))?;
     Ok(builder)
 }
 
