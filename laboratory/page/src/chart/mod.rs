@@ -27,7 +27,7 @@ use crate::{Axis, Table};
 /// Places of a panel that say their values under the mouse; a panel with more places says none.
 pub const STRIPS_MAX: usize = 300;
 
-/// The first colours, in order, are those of [`Curve::colour`]; they come again after so many.
+/// The first colours, in order, are those of `Curve::colour`; they come again after so many.
 pub const COLOURS: usize = 8;
 
 /// A point of a curve.
