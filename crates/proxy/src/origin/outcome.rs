@@ -46,8 +46,7 @@ impl UpstreamError {
         match self {
             UpstreamError::Connect(error) => error.status(),
             UpstreamError::Timeout => 504,
-            UpstreamError::Closed(_) | UpstreamError::Malformed(_) => 502,
-            UpstreamError::Crowded => 503,
+            UpstreamError::Closed(_) | UpstreamError::Malformed(_) | UpstreamError::Crowded => 502,
             UpstreamError::Refused(status @ (403 | 503 | 504)) => *status,
             UpstreamError::Refused(_) => 502,
             UpstreamError::Peer { error, .. } => error.status(),
