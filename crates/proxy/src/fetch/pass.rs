@@ -286,6 +286,7 @@ async fn ask(
     let mut upstream = Upstream::new(lease, trip.clone());
     match converse(ex, wanted, &mut upstream, &watch, &request, upload).await {
         Ok(response) => {
+            whom::answered(worker, trip.hop());
             whom::note_levels(&upstream, &response);
             Ok((upstream, response))
         }

@@ -207,7 +207,8 @@ impl Fetch {
         }
         let wish = Wish {
             to,
-            fields: &fetch_request.request,
+            asker: fetch_request.asker(),
+            primary: self.flight.primary,
             varies: worker.shared.store.marker(self.flight.primary).is_some(),
         };
         Box::pin(siblings::ask(worker, &self.watch, &wish, request)).await

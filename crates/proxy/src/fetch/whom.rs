@@ -68,7 +68,7 @@ pub async fn ask(
     let first = first.unwrap_or(Way::Direct);
     let answer = ask_one(worker, watch, to, first, method, request).await;
     match (answer, second) {
-        (Err(error), Some(second)) if may_go_on(&error) => {
+        (Err(error), Some(second)) if may_go_on(&error, is_safe(method)) => {
             tracing::debug!(%error, "the next is asked");
             // Boxed, because it is rare and would double the future of every fetch.
             Box::pin(ask_one(worker, watch, to, second, method, request)).await
@@ -122,7 +122,7 @@ pub async fn connect(
     let [first, second] = ways(worker, to)?;
     let first = first.unwrap_or(Way::Direct);
     let (connected, way) = match (connect_one(worker, to, first).await, second) {
-        (Err(error), Some(second)) if may_go_on(&error) => {
+        (Err(error), Some(second)) if may_go_on(&error, true) => {
             (connect_one(worker, to, second).await, second)
         }
         (connected, _) => (connected, first),
@@ -152,7 +152,7 @@ pub async fn tunnel(
     let [first, second] = ways(worker, to)?;
     let first = first.unwrap_or(Way::Direct);
     match (tunnel_by(worker, to, first, head).await, second) {
-        (Err(error), Some(second)) if may_go_on(&error) => {
+        (Err(error), Some(second)) if may_go_on(&error, true) => {
             Box::pin(tunnel_by(worker, to, second, head)).await
         }
         (opened, _) => opened,
@@ -228,12 +228,29 @@ pub fn ways(worker: &Worker, to: To<'_>) -> Result<Ways, UpstreamError> {
     Ok(peers.ways(&worker.shared.plan, &destination.host, hash))
 }
 
-/// May another be asked? Not for what is forbidden here, nor after a parent has said no.
-fn may_go_on(error: &UpstreamError) -> bool {
+/// May another be asked? Not for what is forbidden here, for want of room here, nor after a parent has said no. After a silence only if
+/// the request changes nothing: it may still be carried out.
+fn may_go_on(error: &UpstreamError, is_safe: bool) -> bool {
     match error {
-        UpstreamError::Connect(ConnectError::Forbidden(_)) | UpstreamError::Refused(_) => false,
-        UpstreamError::Peer { error, .. } => may_go_on(error),
+        UpstreamError::Connect(ConnectError::Forbidden(_)) => false,
+        UpstreamError::Refused(_) | UpstreamError::Crowded => false,
+        UpstreamError::Timeout => is_safe,
+        UpstreamError::Peer { error, .. } => may_go_on(error, is_safe),
         _ => true,
+    }
+}
+
+/// Does a request with this method change nothing, among those that are repeated at all?
+fn is_safe(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD" | "OPTIONS")
+}
+
+/// Whoever was asked has answered: if that was a parent, its failures are forgotten.
+pub fn answered(worker: &Worker, hop: Hop) {
+    if hop.hierarchy == Hierarchy::Parent
+        && let Some(peer) = worker.shared.peers.parent(hop.number.into())
+    {
+        peer.health.answered();
     }
 }
 
@@ -301,9 +318,12 @@ fn proxied_request(worker: &Worker, asked: &Asked, request: &[u8]) -> Vec<u8> {
     proxied::request(asked, request, &[(b"CDN-Loop", loop_id)])
 }
 
-/// A parent gave no answer. It counts against its health, unless the reason is ours.
+/// A parent gave no answer. It counts against its health, unless the reason is ours, or may be a slow origin: a silence on a connection
+/// that was made.
 fn failed(peer: &Peer, error: UpstreamError) -> UpstreamError {
-    note_failure(peer, &error);
+    if !matches!(error, UpstreamError::Timeout) {
+        note_failure(peer, &error);
+    }
     UpstreamError::Peer {
         name: Arc::clone(&peer.name),
         error: Box::new(error),
@@ -312,12 +332,53 @@ fn failed(peer: &Peer, error: UpstreamError) -> UpstreamError {
 
 /// Counts a failure against the health of a peer, unless the reason is ours.
 pub fn note_failure(peer: &Peer, error: &UpstreamError) {
+    if !is_ours(error) && peer.health.failed(Instant::now()) == Change::Died {
+        tracing::warn!(peer = %peer.name, at = %peer.destination, %error, "does not answer, and is not asked until it does");
+    }
+}
+
+/// Is this proxy to blame, and not the one who was asked?
+pub fn is_ours(error: &UpstreamError) -> bool {
     use ConnectError::{Busy, Exhausted, Forbidden, Remembered};
-    let is_ours = matches!(
+    matches!(
         error,
         UpstreamError::Connect(Forbidden(_) | Busy | Exhausted | Remembered(_))
-    );
-    if !is_ours && peer.health.failed(Instant::now()) == Change::Died {
-        tracing::warn!(peer = %peer.name, at = %peer.destination, %error, "does not answer, and is not asked until it does");
+            | UpstreamError::Crowded
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_is_asked_only_where_nothing_is_done_twice_and_it_may_do_better() {
+        let of_peer = |error| UpstreamError::Peer {
+            name: "top".into(),
+            error: Box::new(error),
+        };
+        let closed = || UpstreamError::Closed(std::io::ErrorKind::UnexpectedEof.into());
+        for method in ["GET", "HEAD", "OPTIONS"] {
+            assert!(may_go_on(&of_peer(UpstreamError::Timeout), is_safe(method)));
+        }
+        for method in ["PUT", "DELETE"] {
+            assert!(!may_go_on(
+                &of_peer(UpstreamError::Timeout),
+                is_safe(method)
+            ));
+            assert!(may_go_on(&of_peer(closed()), is_safe(method)));
+        }
+        assert!(!may_go_on(&of_peer(UpstreamError::Crowded), true));
+        assert!(!may_go_on(&of_peer(UpstreamError::Refused(403)), true));
+    }
+
+    #[test]
+    fn only_what_is_a_peers_fault_is_laid_to_it() {
+        for error in [ConnectError::Busy, ConnectError::Exhausted] {
+            assert!(is_ours(&error.into()));
+        }
+        assert!(is_ours(&UpstreamError::Crowded));
+        assert!(!is_ours(&ConnectError::Refused.into()));
+        assert!(!is_ours(&UpstreamError::Timeout));
     }
 }

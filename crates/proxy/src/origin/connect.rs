@@ -11,6 +11,7 @@
 //! Not known here: requests, retries. Limits: `dns::ADDRESSES_MAX` attempts at once.
 
 use crate::clock::Instant;
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -115,17 +116,20 @@ impl Connector {
         self.open(slot, to, access, times).await
     }
 
-    /// A new connection, although it failed a moment ago: for a probe.
+    /// A new connection, although it failed a moment ago: for a probe. `has_place`: set when the wait for a place among our
+    /// connections is over; what takes long after that is not our fault.
     pub async fn connect_anew(
         &self,
         to: &Destination,
         access: &Destinations,
+        has_place: &Cell<bool>,
     ) -> Result<Lease, ConnectError> {
         let mut times = ConnectTimes::default();
         let slot = match self.wait_for_place(to, &mut times).await? {
             Grant::Warm(lease) => lease.into_slot(),
             Grant::Slot(slot) => slot,
         };
+        has_place.set(true);
         self.open(slot, to, access, &mut times).await
     }
 

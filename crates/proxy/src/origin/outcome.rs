@@ -24,6 +24,9 @@ pub enum UpstreamError {
     /// The answer breaks RFC 9112.
     #[error("the origin's answer is malformed: {0}")]
     Malformed(#[from] Reject),
+    /// There is no room here for the head of the answer, which is not to blame for it.
+    #[error("the proxy has no room for the head of the origin's answer")]
+    Crowded,
     /// A tunnel was refused, with this status.
     #[error("the origin refused a tunnel with status {0}")]
     Refused(u16),
@@ -43,7 +46,7 @@ impl UpstreamError {
         match self {
             UpstreamError::Connect(error) => error.status(),
             UpstreamError::Timeout => 504,
-            UpstreamError::Closed(_) | UpstreamError::Malformed(_) => 502,
+            UpstreamError::Closed(_) | UpstreamError::Malformed(_) | UpstreamError::Crowded => 502,
             UpstreamError::Refused(status @ (403 | 503 | 504)) => *status,
             UpstreamError::Refused(_) => 502,
             UpstreamError::Peer { error, .. } => error.status(),
@@ -57,6 +60,8 @@ impl UpstreamError {
             UpstreamError::Closed(_) => "connection_terminated",
             UpstreamError::Timeout => "connection_read_timeout",
             UpstreamError::Malformed(_) => "http_protocol_error",
+            //= rfc9209 §2.3.30   the intermediary's own limits
+            UpstreamError::Crowded => "proxy_internal_error",
             UpstreamError::Refused(_) => "http_request_denied",
             UpstreamError::Peer { error, .. } => error.token(),
         }

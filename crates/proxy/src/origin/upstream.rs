@@ -354,7 +354,7 @@ impl Upstream {
 /// There is no room for the head.
 fn crowded(worker: &Worker) -> UpstreamError {
     metrics::add(&worker.counters.heads_shed, 1);
-    UpstreamError::Malformed(Reject::Response(http1::Fault::HeadTooLarge))
+    UpstreamError::Crowded
 }
 
 async fn write_all(

@@ -172,7 +172,8 @@ async fn look_up(icp: Arc<Icp>) {
     loop {
         for (number, at) in icp.siblings() {
             let found = lookup_host((at.host.as_str(), at.port)).await;
-            match found.map(|mut found| found.next()) {
+            let at_hand = |address: &SocketAddr| icp.can_reach(address.ip());
+            match found.map(|mut found| found.find(at_hand)) {
                 Ok(Some(address)) => {
                     icp.found(number, address);
                     failed[number] = false;
@@ -181,10 +182,11 @@ async fn look_up(icp: Arc<Icp>) {
                 _ if failed[number] => {}
                 other => {
                     failed[number] = true;
-                    let reason = other
-                        .err()
-                        .map_or("no address".to_owned(), |e| e.to_string());
-                    tracing::warn!(sibling = %at, reason, "the sibling's name cannot be looked up; it is tried again every minute");
+                    let reason = other.err().map_or(
+                        "no address of the family of our ICP socket (icp.listen)".to_owned(),
+                        |e| e.to_string(),
+                    );
+                    tracing::warn!(sibling = %at, reason, "the sibling is not asked by ICP: its name leads to no address that can be asked; it is looked up again every minute");
                 }
             }
         }

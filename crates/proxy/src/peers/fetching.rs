@@ -2,7 +2,7 @@
 //!
 //! Tasks of the control thread. A sibling's digest is fetched at once, then every `digest.fetch-interval`, a tenth of that earlier or later
 //! so that siblings do not ask all at once; after a failure sooner ([`RETRIED_AFTER`], doubled up to the interval), and at once when it
-//! is distrusted, but not within a [`DISTRUST_PAUSE`]. Loligo's format is asked for first, then Squid's; the one that was found comes first from then on.
+//! is distrusted, but not within a [`DISTRUST_PAUSE`], which each distrust in a row doubles, up to eight intervals. Loligo's format is asked for first, then Squid's; the one that was found comes first from then on.
 //!
 //! The request is HTTP/1.0 on a connection of its own, so that the answer ends with its length or its connection.
 //!
@@ -31,8 +31,10 @@ use crate::{
 const FETCH_MAX: Duration = Duration::from_secs(30);
 /// When a failed fetch is tried again for the first time.
 const RETRIED_AFTER: Duration = Duration::from_secs(10);
-/// How long a digest that is distrusted is not fetched again.
+/// How long a digest that is distrusted for the first time is not fetched again,
 const DISTRUST_PAUSE: Duration = Duration::from_secs(30);
+/// and after how many intervals it is in any case, if that is longer.
+const DISTRUST_INTERVALS_MAX: u32 = 8;
 /// The longest head of an answer.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// How much is read at once.
@@ -66,6 +68,7 @@ async fn keep_theirs(digests: &Digests, number: usize, at: &PeerAddress, interva
     };
     let mut pause = RETRIED_AFTER;
     let mut was_well = true;
+    let mut distrusted = 0;
     loop {
         match fetch(theirs, at).await {
             Ok((content, bytes)) => {
@@ -93,13 +96,29 @@ async fn keep_theirs(digests: &Digests, number: usize, at: &PeerAddress, interva
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(jittered(pause)) => {}
+            // A failure says nothing of what the digest before it was worth.
+            () = tokio::time::sleep(jittered(pause)) => {
+                if was_well {
+                    distrusted = 0;
+                }
+            }
             () = theirs.wanted.notified() => {
-                tracing::warn!(sibling = %at, "the sibling lacked too much of what its digest said; it is fetched anew");
-                tokio::time::sleep(DISTRUST_PAUSE).await;
+                if distrusted == 0 {
+                    tracing::warn!(sibling = %at, "the sibling lacked too much of what its digest said; it is fetched anew, and less and less often while that goes on");
+                }
+                let pause = distrust_pause(distrusted, interval);
+                distrusted += 1;
+                tokio::time::sleep(pause).await;
             }
         }
     }
+}
+
+/// How long a digest that is distrusted is not fetched again. `before`: how often in a row it was distrusted before.
+fn distrust_pause(before: u32, interval: Duration) -> Duration {
+    let longest = DISTRUST_PAUSE.max(interval * DISTRUST_INTERVALS_MAX);
+    let factor = 1 << before.min(16);
+    (DISTRUST_PAUSE * factor).min(longest)
 }
 
 /// Up to a tenth more or less.
@@ -197,4 +216,19 @@ async fn get(at: &PeerAddress, format: Format) -> Result<Vec<u8>, String> {
 async fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<usize> {
     bytes.reserve(READ_BYTES);
     stream.read_buf(bytes).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_that_is_wrong_again_and_again_is_fetched_less_and_less_often() {
+        let seconds = |interval: u64| {
+            let pause = |before| distrust_pause(before, Duration::from_secs(interval)).as_secs();
+            [0, 1, 2, 3, 4, u32::MAX].map(pause)
+        };
+        assert_eq!(seconds(60), [30, 60, 120, 240, 480, 480]);
+        assert_eq!(seconds(1), [30; 6], "never more often than at first");
+    }
 }

@@ -281,10 +281,23 @@ impl Icp {
         numbered.filter_map(|(number, at)| Some((number, at.as_ref()?)))
     }
 
+    /// Can the socket send there? One for all addresses of IPv6 reaches those of IPv4 too, as mapped ones.
+    pub fn can_reach(&self, to: IpAddr) -> bool {
+        let from = self.socket.local_addr().map(|own| own.ip());
+        from.is_ok_and(|from| reaches(from, to))
+    }
+
     /// The address of a sibling is known now.
     pub fn found(&self, sibling: usize, address: SocketAddr) {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());
         self.table().set_address(sibling, address);
+    }
+}
+
+fn reaches(from: IpAddr, to: IpAddr) -> bool {
+    match from.to_canonical() {
+        IpAddr::V4(_) => to.to_canonical().is_ipv4(),
+        IpAddr::V6(from) => from.is_unspecified() || to.to_canonical().is_ipv6(),
     }
 }
 

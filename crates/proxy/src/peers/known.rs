@@ -19,6 +19,7 @@ use twox_hash::XxHash3_64;
 use super::{
     choice::{Candidate, choose},
     health::Health,
+    recent::Recent,
 };
 use crate::{
     access::Destinations,
@@ -111,6 +112,8 @@ pub struct Peers {
     parents: Vec<Peer>,
     siblings: Vec<Peer>,
     groups: Vec<Group>,
+    /// What siblings are not asked for, because it was purged lately.
+    pub recent: Recent,
     /// Where connections to peers may go: wherever the operator says, but not to ourselves.
     pub rules: Destinations,
     /// What we call ourselves in CDN-Loop.
@@ -142,6 +145,7 @@ impl Peers {
             parents: plan.parents.iter().map(of_parent).collect(),
             siblings: plan.siblings.iter().map(of_sibling).collect(),
             groups,
+            recent: Recent::default(),
             rules: Destinations {
                 loopback: true,
                 link_local: true,

@@ -11,6 +11,7 @@
 //! | `probe` | looks whether parents live, and dead peers are back |
 //! | `icp`, `answers` | ICP: asking siblings, and answering them |
 //! | `digest`, `fetching`, `digest_serving` | digests: ours and those of siblings |
+//! | `recent` | what was purged lately: siblings are not asked for it |
 //! | `siblings` | asks siblings for what they have |
 //!
 //! A peer is known by its number: its place among the parents, or among the siblings, of the plan. `fetch/whom` puts all of it in
@@ -34,4 +35,5 @@ pub mod known;
 pub mod levels;
 pub mod probe;
 pub mod proxied;
+pub mod recent;
 pub mod siblings;

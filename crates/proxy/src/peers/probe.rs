@@ -1,16 +1,17 @@
 //! Looks whether parents live, and whether dead peers are back.
 //!
 //! The first worker looks once a second which peers are due. A parent with a `health` path is asked for it every `health-interval`,
-//! dead or alive; an answer of 200 to 399 is health, everything else death. Another peer is looked at only when it is dead: if a
+//! dead or alive; an answer of 200 to 399 is health, everything else death, but for what this proxy is to blame for. Another peer is looked at only when it is dead: if a
 //! connection to it can be made, it is alive. A look that is under way is not begun again, and ends after [`LIMIT`].
 //!
 //! Not known here: what happens to requests.
 
-use std::{rc::Rc, time::Duration};
+use std::{cell::Cell, rc::Rc, time::Duration};
 
 use crate::{
     clock::Instant,
-    fetch::whom::whom_of,
+    fetch::whom::{is_ours, whom_of},
+    origin::outcome::UpstreamError,
     origin::trip::{Hop, Trip},
     origin::{Destination, upstream},
     peers::{
@@ -44,6 +45,7 @@ impl Probes {
     /// Nobody was looked at.
     pub fn new(worker: &Worker) -> Probes {
         let peers = &worker.shared.peers;
+        peers.recent.tick(&worker.shared.store, Instant::now());
         Probes {
             parents: vec![None; peers.parents().len()],
             siblings: vec![None; peers.siblings().len()],
@@ -53,6 +55,7 @@ impl Probes {
     /// Looks at whom it is due. To be called once a second.
     pub fn tick(&mut self, worker: &Rc<Worker>, now: Instant) {
         let shared = &worker.shared;
+        shared.peers.recent.tick(&shared.store, now);
         let is_due = |last: &Option<Instant>, interval: Duration| {
             last.is_none_or(|last| now.saturating_duration_since(last) >= interval)
         };
@@ -93,15 +96,22 @@ async fn look(worker: &Worker, which: Which) {
         Which::Sibling(n) => (peers.sibling(n), None),
     };
     let Some(peer) = peer else { return };
+    let has_place = Cell::new(false);
     let looked = match health {
-        Some(health) => tokio::time::timeout(LIMIT, ask(worker, peer, health)).await,
-        None => tokio::time::timeout(LIMIT, connect(worker, peer)).await,
+        Some(health) => tokio::time::timeout(LIMIT, ask(worker, peer, health, &has_place)).await,
+        None => tokio::time::timeout(LIMIT, connect(worker, peer, &has_place)).await,
     };
-    let change = match looked.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+    let in_vain = |_| {
+        Err(Fault {
+            is_ours: !has_place.get(),
+            why: "no answer in time".to_owned(),
+        })
+    };
+    let change = match looked.unwrap_or_else(in_vain) {
         Ok(()) => (peer.health.is_well(), String::new()),
-        Err(why) if health.is_some() => (peer.health.is_ill(), why),
-        // It was dead, and still is.
-        Err(why) => (Change::None, why),
+        Err(fault) if health.is_some() && !fault.is_ours => (peer.health.is_ill(), fault.why),
+        // It was dead, and still is; or nothing was learned of it.
+        Err(fault) => (Change::None, fault.why),
     };
     peer.health.end_probe();
     match change {
@@ -113,11 +123,28 @@ async fn look(worker: &Worker, which: Which) {
     }
 }
 
+/// Why a look has failed.
+struct Fault {
+    /// This proxy is to blame.
+    is_ours: bool,
+    /// In words.
+    why: String,
+}
+
+impl From<UpstreamError> for Fault {
+    fn from(error: UpstreamError) -> Fault {
+        Fault {
+            is_ours: is_ours(&error),
+            why: error.to_string(),
+        }
+    }
+}
+
 /// Can it be connected to?
-async fn connect(worker: &Worker, peer: &Peer) -> Result<(), String> {
+async fn connect(worker: &Worker, peer: &Peer, has_place: &Cell<bool>) -> Result<(), Fault> {
     let rules = &worker.shared.peers.rules;
     let connected = (worker.connector)
-        .connect_anew(&peer.destination, rules)
+        .connect_anew(&peer.destination, rules, has_place)
         .await;
     match connected {
         Ok(lease) => {
@@ -125,12 +152,17 @@ async fn connect(worker: &Worker, peer: &Peer) -> Result<(), String> {
             lease.reuse();
             Ok(())
         }
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(UpstreamError::from(error).into()),
     }
 }
 
 /// Does it say that it is well?
-async fn ask(worker: &Worker, peer: &Peer, health: &Health) -> Result<(), String> {
+async fn ask(
+    worker: &Worker,
+    peer: &Peer,
+    health: &Health,
+    has_place: &Cell<bool>,
+) -> Result<(), Fault> {
     let at: Destination = match &health.at {
         Some(at) => destination(at),
         None => peer.destination.clone(),
@@ -146,18 +178,21 @@ async fn ask(worker: &Worker, peer: &Peer, health: &Health) -> Result<(), String
         ..whom_of(worker, peer, Hop::default(), &trip)
     };
     let lease = (worker.connector)
-        .connect_anew(whom.destination, whom.rules)
+        .connect_anew(whom.destination, whom.rules, has_place)
         .await;
-    let lease = lease.map_err(|error| error.to_string())?;
+    let lease = lease.map_err(UpstreamError::from)?;
     let mut upstream = upstream::Upstream::new(lease, trip.clone());
     let watch = worker.deadlines.watch();
     let answer = async {
         (upstream.send(worker, &watch, request.as_bytes())).await?;
         upstream.head(worker, &watch, "GET").await
     };
-    let head = answer.await.map_err(|error| error.to_string())?;
+    let head = answer.await?;
     match head.status {
         200..=399 => Ok(()),
-        status => Err(format!("{} answers {status}", health.path)),
+        status => Err(Fault {
+            is_ours: false,
+            why: format!("{} answers {status}", health.path),
+        }),
     }
 }

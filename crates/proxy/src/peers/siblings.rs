@@ -4,23 +4,27 @@
 //! (all at once, the first that says hit), or by trying: of those that are tried, one a request, chosen by the hash of the URL. The one
 //! that seems to have it is asked by HTTP, with `Cache-Control: only-if-cached`. At most one such request is made for a fetch, within
 //! `head-wait`. Whatever but an answer from its cache comes of it, the fetch goes on as if there were no siblings: the client never sees
-//! a sibling's error, and nothing of it is stored.
+//! a sibling's error, and nothing of it is stored. An answer that is not fresh by the rules that hold here is no answer either.
 //!
 //! Not asked are siblings for
 //!   - what is not fetched to be shared: other methods, ranges, uploads, upgrades, requests with `no-store`;
 //!   - requests with Authorization, because what a sibling stored is not for one user, and ICP carries no field at all;
 //!   - revalidations and reloads (`no-cache`, `max-age`, `min-fresh`): they want the word of the origin;
+//!   - `https` URLs: the way to a sibling is not encrypted;
+//!   - what the listener may not reach, as far as its address can be seen here, and anything for a listener whose destination rules are
+//!     its own where others have other ones: an answer would be of a place that only others may reach;
+//!   - what was purged or written to lately (`recent`): they may not know;
 //!   - by ICP or digest, a URL whose stored response has Vary: both know URLs only. A sibling that is tried gets all fields.
 //!
 //! Not known here: what is stored of the answer.
 
 use std::{future::poll_fn, task::Poll, time::Duration};
 
-use fields::Fields;
 use http1::ResponseHead;
-use httpcache::RequestDirectives;
+use httpcache::{Request, RequestDirectives, Standing, UnixMillis};
 use message::{Authority, Named, Scheme};
 use profile::Hierarchy;
+use store::KeyHash;
 
 use super::{
     choice::{Candidate, choose},
@@ -31,24 +35,30 @@ use super::{
 use crate::{
     clock::Instant,
     deadline::Watch,
+    fetch::response::Asker,
     fetch::whom::{self, To, whom_of},
     origin::outcome::UpstreamError,
     origin::trip::Hop,
     origin::upstream::{self, Upstream},
-    plan::{Ask, Order, Role, Sibling},
+    plan::{Ask, Order, Plan, Role, Sibling},
+    record::metrics,
     request::target,
     state::Worker,
 };
 
 /// The longest body of a refusal that is read so that the connection can be used again.
 const REFUSAL_BYTES_MAX: u64 = 16 << 10;
+/// How long its end is waited for: a client waits meanwhile, and a new connection costs little more.
+const REFUSAL_WAIT: Duration = Duration::from_millis(5);
 
 /// What is wanted of siblings.
 pub struct Wish<'a> {
     /// What is asked for.
     pub to: To<'a>,
-    /// The client's fields.
-    pub fields: &'a Fields,
+    /// For whom.
+    pub asker: Asker<'a>,
+    /// The hash of its name.
+    pub primary: KeyHash,
     /// It is known that responses vary.
     pub varies: bool,
 }
@@ -58,15 +68,37 @@ fn may_ask(worker: &Worker, wish: &Wish<'_>) -> bool {
     if worker.shared.peers.siblings().is_empty() {
         return false;
     }
-    let directives = RequestDirectives::parse(wish.fields);
+    let fields = wish.asker.request;
+    let directives = RequestDirectives::parse(fields);
     let wants_origin = directives.no_cache
         || directives.no_store
         || directives.max_age_s.is_some()
         || directives.min_fresh_s.is_some();
-    matches!(wish.to.listener.listener.role, Role::Forward(_))
+    let To {
+        asked, listener, ..
+    } = wish.to;
+    let destination = &asked.destination;
+    let is_reachable = || {
+        let checked = (worker.connector).check_literal(destination, &listener.destinations);
+        checked.is_ok()
+    };
+    matches!(listener.listener.role, Role::Forward(_))
+        && !destination.tls
         && !wants_origin
-        && !wish.fields.contains(b"authorization")
-        && !wish.fields.contains(b"range")
+        && !fields.contains(b"authorization")
+        && !fields.contains(b"range")
+        && (listener.key_tag.is_empty() || have_same_rules(&worker.shared.plan))
+        && is_reachable()
+}
+
+/// Have all forward listeners the same destination rules? A sibling does not know by which of several a client came.
+fn have_same_rules(plan: &Plan) -> bool {
+    let mut rules = plan.listeners.iter().filter_map(|one| match &one.role {
+        Role::Forward(forward) => Some(&forward.destinations),
+        Role::Reverse(_) => None,
+    });
+    let first = rules.next();
+    rules.all(|other| Some(other) == first)
 }
 
 /// Asks siblings, if they may be asked; what one has is its answer. `request`: in the form for the origin.
@@ -77,6 +109,11 @@ pub async fn ask(
     request: &[u8],
 ) -> Option<(Upstream, ResponseHead)> {
     if !may_ask(worker, wish) {
+        return None;
+    }
+    let shared = &worker.shared;
+    if (shared.peers.recent).was_invalidated(&shared.store, wish.primary) {
+        metrics::add(&worker.counters.siblings_spared, 1);
         return None;
     }
     let url = proxied::url(wish.to.asked);
@@ -215,13 +252,17 @@ async fn fetch(
     let request = proxied::request(wish.to.asked, request, &more);
     let hop = Hop::to(Hierarchy::Sibling, number);
     let whom = whom_of(worker, peer, hop, wish.to.trip);
+    let asked_at = worker.now_ms();
     let answer = {
         let _waiting = peer.wait();
         let asking = upstream::ask_final(worker, watch, &whom, "GET", &request);
         tokio::time::timeout(limit, asking).await
     };
     match answer.unwrap_or(Err(UpstreamError::Timeout)) {
-        Ok((upstream, head)) if is_from_its_cache(&head) => {
+        Ok((upstream, head))
+            if is_from_its_cache(&head)
+                && is_fresh(wish.asker, &head, asked_at, worker.now_ms()) =>
+        {
             peer.health.answered();
             worker.shared.digests.tried(number, true);
             Some((upstream, head))
@@ -229,7 +270,7 @@ async fn fetch(
         Ok((upstream, head)) => {
             peer.health.answered();
             worker.shared.digests.tried(number, false);
-            keep_connection(worker, watch, upstream, &head, limit).await;
+            keep_connection(worker, watch, upstream, &head).await;
             None
         }
         Err(error) => {
@@ -251,20 +292,34 @@ fn is_from_its_cache(head: &ResponseHead) -> bool {
     }
 }
 
-/// Reads a short refusal to its end, so that the connection goes back to the pool.
-async fn keep_connection(
-    worker: &Worker,
-    watch: &Watch,
-    upstream: Upstream,
+/// Is it fresh by the rules that hold here? A cache may serve what is stale, by its own rules or because it has lost its clock; then the
+/// origin is to be asked.
+fn is_fresh(
+    asker: Asker<'_>,
     head: &ResponseHead,
-    limit: Duration,
-) {
+    asked_at: UnixMillis,
+    received: UnixMillis,
+) -> bool {
+    let request = Request {
+        method: "GET",
+        fields: asker.request,
+    };
+    let answer = httpcache::Response {
+        status: head.status,
+        fields: &head.fields,
+    };
+    let rules = asker.decide(head.status, &head.fields).rules;
+    Standing::of(&request, &answer, asked_at, received, &rules).is_fresh(received)
+}
+
+/// Reads a short refusal to its end, if that is there within [`REFUSAL_WAIT`], so that the connection goes back to the pool.
+async fn keep_connection(worker: &Worker, watch: &Watch, upstream: Upstream, head: &ResponseHead) {
     let is_short =
         matches!(head.framing, http1::Framing::Length(bytes) if bytes <= REFUSAL_BYTES_MAX);
     if is_short {
         let mut body = upstream.body(worker, head);
         let read = async { while let Ok(Some(_)) = body.next(worker, watch).await {} };
-        let _ = tokio::time::timeout(limit, read).await;
+        let _ = tokio::time::timeout(REFUSAL_WAIT, read).await;
     }
 }
 

@@ -59,6 +59,7 @@ counters! {
     heads_shed, "Heads given up, of clients with 408 or 431 and of origins, because those that are not complete took more than limits.head-buffer";
     client_connections_slow, "Clients disconnected because they took what they were sent too slowly (timeouts.client-write, limits.client-rate-min)";
     client_aborts, "Responses a client did not stay for";
+    siblings_spared, "Fetches for which no sibling was asked, because what they are for was purged or written to in the last five minutes, or there was a purge by pattern";
     origin_requests, "Requests sent to origins";
     origin_connections, "Connections opened to origins";
     origin_connections_idle_open, "Pooled connections to origins that wait for a request, a second ago at most";

@@ -68,6 +68,7 @@ mod keys;
 mod large;
 mod negative;
 mod parts;
+mod peers_review;
 mod purge;
 mod purge_port;
 mod purges;

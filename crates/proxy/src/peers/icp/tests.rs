@@ -184,3 +184,14 @@ fn queries_under_way_are_bounded_and_their_numbers_differ() {
     assert_eq!(table.under_way(), QUERIES_MAX);
     assert!(matches!(table.ask(0, 5, Instant::now()), Asked::Refused));
 }
+
+#[test]
+fn a_sibling_is_asked_at_an_address_of_the_sockets_family() {
+    let is_reached = |from: &str, to: &str| reaches(from.parse().unwrap(), to.parse().unwrap());
+    assert!(is_reached("0.0.0.0", "192.0.2.1"));
+    assert!(is_reached("0.0.0.0", "::ffff:192.0.2.1"));
+    assert!(!is_reached("0.0.0.0", "2001:db8::1"));
+    assert!(is_reached("::", "192.0.2.1") && is_reached("::", "2001:db8::1"));
+    assert!(is_reached("2001:db8::2", "2001:db8::1"));
+    assert!(!is_reached("2001:db8::2", "192.0.2.1"));
+}
