@@ -23,7 +23,9 @@ use profile::{
     Class, Flags, Hierarchy, Method, Names, Protocol, Record, access::Asking, access::Entry,
 };
 use replacement::Admission;
-use store::{KeyHash, KeyHasher, NotTaken, Pseudonyms, Sequence, Set, Settled, set::DurabilityHandles};
+use store::{
+    KeyHash, KeyHasher, NotTaken, Pseudonyms, Sequence, Set, Settled, set::DurabilityHandles,
+};
 use tokio::sync::watch;
 
 use crate::{
@@ -586,8 +588,11 @@ impl Worker {
             None => None,
         };
         let has_failed = done.facts.flags.contains(Flags::ORIGIN_ABORTED)
+            || done.facts.was_saved
             || done.class == Class::Error && done.status >= 500;
-        let us = (!has_failed).then(|| done.stages.asked_us()).flatten();
+        let us = (!has_failed)
+            .then(|| done.stages.asked_us(done.has_body))
+            .flatten();
         if us.is_some() || has_failed {
             self.counters.origins.note(name, us);
         }
@@ -650,6 +655,8 @@ pub struct Finished<'a> {
     pub route: Option<usize>,
     /// What was asked.
     pub asking: Asking<'a>,
+    /// Did a body come with it?
+    pub has_body: bool,
     /// The protocol it was asked in.
     pub http_client: Protocol,
     /// Content-Type of the answer.
