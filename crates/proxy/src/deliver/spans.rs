@@ -341,11 +341,7 @@ async fn next_of_flight(
             }
         }
         Next::End(trailers) => {
-            let shares = ex.record.shares();
-            ex.record.waits_no_more(reader.flight.last_byte());
-            if let Some(out) = reader.flight.swap_out().filter(|_| !shares) {
-                ex.record.swapped_out(out);
-            }
+            ex.record.reads_no_more(&reader.flight);
             Got::End(trailers)
         }
         Next::Broken(broken) => {

@@ -329,7 +329,10 @@ impl Fetching<'_> {
         });
         match arriving::response(ex, self.wanted, &answer.reader, response, class, status).await {
             Some(after) => after,
-            None => Box::pin(pass::exchange(ex, self.wanted, Forward::UriMiss)).await,
+            None => {
+                ex.record.asks_elsewhere();
+                Box::pin(pass::exchange(ex, self.wanted, Forward::UriMiss)).await
+            }
         }
     }
 
@@ -389,6 +392,7 @@ impl Fetching<'_> {
         disconnected: bool,
     ) -> Option<After> {
         let object = self.found?.object();
+        ex.record.waits_no_more(None);
         let failure = (status, disconnected);
         stored::on_error(ex, self.wanted, object, self.directives, self.why, failure).await
     }
