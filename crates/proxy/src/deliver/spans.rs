@@ -341,7 +341,8 @@ async fn next_of_flight(
             }
         }
         Next::End(trailers) => {
-            ex.record.reads_no_more(&reader.flight);
+            let is_anothers = ex.record.shares();
+            ex.record.reads_no_more(&reader.flight, is_anothers);
             Got::End(trailers)
         }
         Next::Broken(broken) => {

@@ -148,11 +148,9 @@ impl Notes {
         }
     }
 
-    /// It reads no more of this fetch, whosever it is.
-    pub fn reads_no_more(&mut self, flight: &Flight) {
-        if !self.shares()
-            && let Some(out) = flight.swap_out()
-        {
+    /// It reads no more of this fetch, which is its own or another's.
+    pub fn reads_no_more(&mut self, flight: &Flight, is_anothers: bool) {
+        if let Some(out) = flight.swap_out().filter(|_| !is_anothers) {
             self.swapped_out(out);
         }
         // While more is to come, its own part came until now: the wait ends with the request.
@@ -168,7 +166,7 @@ impl Notes {
     }
 
     /// Does it share another request's answer? Then what that does is not its own.
-    fn shares(&self) -> bool {
+    pub fn shares(&self) -> bool {
         self.waiting.is_some_and(|waiting| waiting.end.is_none())
     }
 
