@@ -185,7 +185,10 @@ async fn cached(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: bool) -> After
         let parts = part::answer(ex, wanted, directives, looked.held, why, may_wait);
         match Box::pin(parts).await {
             Outcome::Answered(after) => return after,
-            Outcome::Pass => return Box::pin(pass::exchange(ex, wanted, why)).await,
+            Outcome::Pass => {
+                ex.record.asks_elsewhere();
+                return Box::pin(pass::exchange(ex, wanted, why)).await;
+            }
             Outcome::LookAgain => return Box::pin(cached(ex, wanted, false)).await,
             Outcome::Fetch => {}
         }
