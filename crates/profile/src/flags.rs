@@ -71,6 +71,12 @@ impl Flags {
         }
     }
 
+    /// The same without `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// As they are kept.
     pub(crate) const fn bits(self) -> u16 {
         self.0

@@ -268,12 +268,15 @@ fn run(
     drop(_inside);
     drop(runtime);
     seconds.stop();
-    shared.events.mark(MarkKind::Stop, &marks::stop(&shared));
+    // Before the stores, whose devices may take long.
     shared.events.flush();
-    journal.stop();
     let closed = background_thread
         .map(BackgroundThread::close)
         .unwrap_or_default();
+    // Behind them: the last clusters are written while they are closed.
+    shared.events.mark(MarkKind::Stop, &marks::stop(&shared));
+    shared.events.flush();
+    journal.stop();
     tell_how_they_closed(&shared, closed);
     Ok(())
 }

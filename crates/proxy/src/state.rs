@@ -23,7 +23,9 @@ use profile::{
     Class, Flags, Hierarchy, Method, Names, Protocol, Record, access::Asking, access::Entry,
 };
 use replacement::Admission;
-use store::{KeyHash, KeyHasher, NotTaken, Sequence, Set, Settled, set::DurabilityHandles};
+use store::{
+    KeyHash, KeyHasher, NotTaken, Pseudonyms, Sequence, Set, Settled, set::DurabilityHandles,
+};
 use tokio::sync::watch;
 
 use crate::{
@@ -148,9 +150,10 @@ impl Shared {
         self.store.hasher()
     }
 
-    /// Tells two secrets apart that keys are hashed with, without giving either away: the hash of a constant.
+    /// Tells two secrets apart that the names of a profile are hashed with, without giving either away: the hash of a constant.
     pub fn keys_id(&self) -> u32 {
-        (self.hasher().hash(b"loligo: keys of a profile").0 as u32).max(1)
+        let pseudonyms = self.store.pseudonyms();
+        (pseudonyms.of(b"loligo: keys of a profile") as u32).max(1)
     }
 
     /// Forgets the object under `key` everywhere, now and for every fetch, read and promotion under way.
@@ -388,6 +391,8 @@ pub struct Worker {
     pub key: RefCell<Vec<u8>>,
     /// Hash function of the store.
     pub hasher: KeyHasher,
+    /// Hashes the names of a profile.
+    pseudonyms: Pseudonyms,
     /// Fetches under way on this worker: a drain waits for them, their readers may be elsewhere.
     pub fetches: Cell<usize>,
     /// Of what nothing could be kept in parts lately.
@@ -408,7 +413,7 @@ impl Worker {
         journal: JournalWriter,
     ) -> Worker {
         let counters = Arc::clone(&shared.counters[index]);
-        let hasher = shared.hasher();
+        let (hasher, pseudonyms) = (shared.hasher(), shared.store.pseudonyms());
         let logs_access = journal.wants_access();
         let clock = Cell::new(read_clock(&shared.clock));
         let heads = Heads::new(Arc::clone(&shared.heads));
@@ -426,6 +431,7 @@ impl Worker {
             output: RefCell::new(Vec::with_capacity(16 << 10)),
             key: RefCell::new(Vec::with_capacity(1 << 10)),
             hasher,
+            pseudonyms,
             fetches: Cell::new(0),
             range_pass_list: RangePassList::new(),
             logs_access,
@@ -533,8 +539,9 @@ impl Worker {
     /// Hashes of what the request is about, if the profile is to have them.
     fn names(&self, done: &Finished<'_>) -> Option<Names> {
         let logs = &self.shared.plan.logs;
-        logs.profile_keys.then(|| Names {
-            key: done.facts.key,
+        let is_wanted = logs.profile_keys && self.shared.events.are_wanted();
+        is_wanted.then(|| Names {
+            key: self.hash_of_key(done.facts.key),
             client: match logs.profile_clients {
                 true => self.hash_of_client(done.client.ip()),
                 false => 0,
@@ -543,7 +550,15 @@ impl Worker {
         })
     }
 
-    /// A client's address, hashed under the secret of the store; never 0, which stands for *not recorded*.
+    /// The primary hash of a resource, hashed once more, under a secret that no sibling is told; 0 stays 0, *there is none*.
+    fn hash_of_key(&self, primary: u64) -> u64 {
+        match primary {
+            0 => 0,
+            _ => self.pseudonyms.of(&primary.to_le_bytes()).max(1),
+        }
+    }
+
+    /// A client's address, hashed under the same secret; never 0, which stands for *not recorded*.
     fn hash_of_client(&self, client: IpAddr) -> u32 {
         let mut bytes = [0; 17];
         // So that no address has the hash of a key.
@@ -552,16 +567,16 @@ impl Worker {
             IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
             IpAddr::V6(v6) => v6.octets(),
         });
-        (self.hasher.hash(&bytes).0 as u32).max(1)
+        (self.pseudonyms.of(&bytes) as u32).max(1)
     }
 
-    /// Host and port of a server, hashed under the secret of the store; 0 if no record has it.
+    /// Host and port of a server, hashed under the same secret; 0 if no record has it.
     pub fn hash_of_server(&self, server: &Destination) -> u32 {
         if !self.journals() {
             return 0;
         }
         let name = server.as_host_and_port();
-        (self.hasher.hash(name.as_bytes()).0 as u32).max(1)
+        (self.pseudonyms.of(name.as_bytes()) as u32).max(1)
     }
 
     /// Notes how long the origin of a finished request took. An origin that is not one of a route is told by name only where the
@@ -573,8 +588,11 @@ impl Worker {
             None => None,
         };
         let has_failed = done.facts.flags.contains(Flags::ORIGIN_ABORTED)
+            || done.facts.was_saved
             || done.class == Class::Error && done.status >= 500;
-        let us = (!has_failed).then(|| done.stages.asked_us()).flatten();
+        let us = (!has_failed)
+            .then(|| done.stages.asked_us(done.has_body))
+            .flatten();
         if us.is_some() || has_failed {
             self.counters.origins.note(name, us);
         }
@@ -637,6 +655,8 @@ pub struct Finished<'a> {
     pub route: Option<usize>,
     /// What was asked.
     pub asking: Asking<'a>,
+    /// Did a body come with it?
+    pub has_body: bool,
     /// The protocol it was asked in.
     pub http_client: Protocol,
     /// Content-Type of the answer.

@@ -83,7 +83,7 @@ pub use record::{
 pub use recover::open::{Found, Identity, OpenPlan};
 pub use recover::rebuild::Recovered;
 pub use recover::superblock::{FORMAT_VERSION, IndexPlace, State, Superblock, SuperblockError};
-pub use secret::Secret;
+pub use secret::{Pseudonyms, Secret};
 pub use set::Set;
 pub use settings::{
     About, CLUSTERS_IN_FLIGHT_MIN, IN_FLIGHT_BYTES_MAX, LOCALITY_BUFFER_BYTES,

@@ -22,6 +22,7 @@ use crate::background::{DurabilityHandle, Invalidated, NotTaken, Settled};
 use crate::index::key::{KeyHash, KeyHasher};
 use crate::index::marker::Marker;
 use crate::recover::superblock::Superblock;
+use crate::secret::Pseudonyms;
 use crate::store::Store;
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
@@ -111,6 +112,11 @@ impl Set {
     /// Makes key hashes.
     pub fn hasher(&self) -> KeyHasher {
         self.members[0].store.hasher()
+    }
+
+    /// Makes pseudonyms, under the secret of the first member.
+    pub fn pseudonyms(&self) -> Pseudonyms {
+        self.members[0].store.pseudonyms()
     }
 
     /// See [`Store::sequence`]; of the member that owns the key.

@@ -33,7 +33,7 @@ use crate::recover::scan::Scan;
 use crate::recover::scan_reads::Reads;
 use crate::recover::snapshot;
 use crate::recover::superblock::Superblock;
-use crate::secret::Secret;
+use crate::secret::{Pseudonyms, Secret};
 use crate::settings::{Limits, Replacement};
 use crate::shard::Shard;
 use crate::write::buffer::Pool;
@@ -206,6 +206,11 @@ impl Store {
     /// Makes key hashes for this store.
     pub fn hasher(&self) -> KeyHasher {
         self.hasher
+    }
+
+    /// Makes pseudonyms, under a secret that no other proxy is told.
+    pub fn pseudonyms(&self) -> Pseudonyms {
+        self.secret.pseudonyms()
     }
 
     /// Where the parts of the store lie.

@@ -42,6 +42,8 @@ pub struct Request<'a> {
     pub target: &'a str,
     /// Value of Host.
     pub host: Option<&'a str>,
+    /// Value of Sec-Fetch-Site: a browser says from whose page the request comes.
+    pub site: Option<&'a [u8]>,
 }
 
 /// The answer to it.
@@ -297,6 +299,7 @@ async fn turn(
         method: view.method,
         target: view.target,
         host: view.host,
+        site: view.first(b"sec-fetch-site"),
     };
     Some(Turn {
         used: view.head_bytes,

@@ -259,6 +259,7 @@ impl Admin {
                 body: exposition::render(self.facts()).into_bytes(),
                 ..Answer::text(200, "")
             },
+            "/profile" if is_of_a_foreign_page(request) => Answer::text(403, FOREIGN_PAGE),
             "/profile" if request.method == "GET" => match self.shared.events.listen() {
                 Some(listening) => Answer::stream(listening),
                 None => Answer::text(503, "too many listen to the profile already"),
@@ -360,6 +361,14 @@ fn not_allowed(methods: &'static str) -> Answer {
         allow: Some(methods),
         ..Answer::text(405, &format!("only {methods} can be done here"))
     }
+}
+
+const FOREIGN_PAGE: &str = "a web page of another site may not listen to the profile: it would take the place of those who may";
+
+/// Does a browser ask for a page of another site? Its user has not asked for it.
+fn is_of_a_foreign_page(request: &Request<'_>) -> bool {
+    let site = request.site;
+    site.is_some_and(|site| !matches!(site, b"same-origin" | b"none"))
 }
 
 const FOREIGN_NAME: &str = "ask this interface by IP address, localhost or a name in admin.names: another name may be a web page's trick";

@@ -8,8 +8,31 @@ fn ask_as(admin: &Admin, host: Option<&str>, method: &str, target: &str) -> Answ
         method,
         target,
         host,
+        site: None,
     };
     testing::wait(admin.answer(&request))
+}
+
+#[test]
+fn a_page_of_another_site_does_not_listen() {
+    let admin = Admin::new(testing::shared());
+    // Without a journal there is nothing to listen to.
+    for (site, status) in [
+        (None, 503),
+        (Some("none"), 503),
+        (Some("same-origin"), 503),
+        (Some("same-site"), 403),
+        (Some("cross-site"), 403),
+    ] {
+        let request = Request {
+            method: "GET",
+            target: "/profile",
+            host: Some("127.0.0.1:3129"),
+            site: site.map(str::as_bytes),
+        };
+        let answer = testing::wait(admin.answer(&request));
+        assert_eq!(answer.status, status, "{site:?}");
+    }
 }
 
 fn ask(method: &str, target: &str) -> (u16, String) {

@@ -302,6 +302,7 @@ impl Hit<'_> {
             listener: &conn.listener,
             route: self.route,
             asking: self.asking,
+            has_body: false,
             http_client: Protocol::Http11,
             content_type,
             facts,

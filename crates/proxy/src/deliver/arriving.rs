@@ -93,6 +93,8 @@ pub async fn response(
     if !is_begun {
         return None;
     }
+    // Of a part, or of an answer that was broken off, the end was not seen.
+    ex.record.reads_no_more(&reader.flight, is_shared);
     if response.length.is_none() && reader.flight.last_byte().is_some() {
         let body = reader.flight.arrived_bytes();
         ex.record.is_of(response.stored_bytes(body));

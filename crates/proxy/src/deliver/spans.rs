@@ -341,11 +341,8 @@ async fn next_of_flight(
             }
         }
         Next::End(trailers) => {
-            let shares = ex.record.shares();
-            ex.record.waits_no_more(reader.flight.last_byte());
-            if let Some(out) = reader.flight.swap_out().filter(|_| !shares) {
-                ex.record.swapped_out(out);
-            }
+            let is_anothers = ex.record.shares();
+            ex.record.reads_no_more(&reader.flight, is_anothers);
             Got::End(trailers)
         }
         Next::Broken(broken) => {

@@ -95,6 +95,18 @@ impl Trip {
         Trip::default()
     }
 
+    /// One of its own for who asks again while whoever asked first goes on. What came until now is counted to it.
+    #[must_use]
+    pub fn apart(&self) -> Trip {
+        let times = self.0.borrow();
+        Trip(Rc::new(RefCell::new(Times {
+            flags: times.flags,
+            bytes_in: times.bytes_in,
+            siblings: times.siblings,
+            ..Times::default()
+        })))
+    }
+
     /// What is stored is validated.
     pub fn validates(&self) {
         self.0.borrow_mut().flags |= Flags::VALIDATED;

@@ -33,6 +33,8 @@ pub struct Facts {
     pub bytes_in: u64,
     /// Head and body of the response as it is stored, or would be; 0 when that is not known.
     pub object_bytes: u64,
+    /// The server broke off or did not answer, and something stored was sent instead.
+    pub was_saved: bool,
 }
 
 impl Facts {
@@ -192,13 +194,17 @@ impl Stages {
 }
 
 impl Stages {
-    /// From asking an origin until its answer's head was there: name, connection, wait. `None` if no answer came.
-    pub fn asked_us(&self) -> Option<u32> {
+    /// From asking an origin until its answer's head was there: name, connection, wait. `None` if no answer came. If the request has
+    /// a body, the connection counts until TCP was up: what follows lasts as long as the client takes to send the body.
+    pub fn asked_us(&self, has_body: bool) -> Option<u32> {
         let stage = |name: StageName| self.0[name as usize];
-        let total = |name| stage(name).map_or(0, |stage| stage.total_us);
         let waited = stage(StageName::ServerReply)?.first_us;
-        let before = total(StageName::Dns).saturating_add(total(StageName::ProxyConnect));
-        Some(before.saturating_add(waited))
+        let looked_up = stage(StageName::Dns).map_or(0, |stage| stage.total_us);
+        let connected = stage(StageName::ProxyConnect).map_or(0, |stage| match has_body {
+            true => stage.first_us,
+            false => stage.total_us,
+        });
+        Some(looked_up.saturating_add(connected).saturating_add(waited))
     }
 }
 
@@ -237,6 +243,19 @@ mod tests {
             facts.swapped_in(&mut stages, began, read(40, 90));
         }
         assert_eq!(facts.device_reads, u8::MAX);
+    }
+
+    #[test]
+    fn sending_a_body_is_not_the_origins_time() {
+        let began = Instant::now();
+        let at = |us| began + Duration::from_micros(us);
+        let mut stages = Stages::default();
+        assert_eq!(stages.asked_us(false), None);
+        stages.set(StageName::Dns, began, at(0), at(3), at(3));
+        stages.set(StageName::ProxyConnect, began, at(3), at(10), at(1000));
+        stages.set(StageName::ServerReply, began, at(1000), at(1020), at(1100));
+        assert_eq!(stages.asked_us(false), Some(1020));
+        assert_eq!(stages.asked_us(true), Some(30));
     }
 
     #[test]

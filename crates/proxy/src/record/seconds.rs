@@ -19,6 +19,7 @@ use std::{
 use profile::{Event, Gauge, Second, Subject};
 
 use crate::{
+    peers::icp,
     record::{
         events::number,
         kernel::{DeviceStat, NetworkCounts, ProcessCounts},
@@ -88,7 +89,8 @@ impl Watcher {
     fn look(&mut self) {
         let events = Arc::clone(&self.shared.events);
         if !events.are_wanted() {
-            return;
+            // What was noted last for those who have gone is not for those who come.
+            return events.flush();
         }
         let at_unix_us = events.unix_us();
         let note = |subject, number, gauges: Vec<(Gauge, u64)>| {
@@ -104,7 +106,11 @@ impl Watcher {
         for worker in 0..self.lags.len() {
             note(Subject::Worker, number(worker), self.worker(worker));
         }
-        note(Subject::Process, 0, self.process());
+        note(
+            Subject::Process,
+            0,
+            [self.process(), self.siblings()].concat(),
+        );
         for (store, device) in self.devices.iter().enumerate() {
             let gauges = device.as_ref().map(device_gauges).unwrap_or_default();
             note(Subject::Device, number(store), gauges);
@@ -153,6 +159,26 @@ impl Watcher {
             (Gauge::MajorFaults, counts.major_faults),
             (Gauge::VoluntarySwitches, counts.voluntary_switches),
             (Gauge::InvoluntarySwitches, counts.involuntary_switches),
+        ])
+    }
+
+    /// What talking with siblings took: of ICP if it is spoken, of digests if some are fetched.
+    fn siblings(&self) -> Vec<(Gauge, u64)> {
+        let icp = self.shared.icp.as_ref().map(|icp| &icp.counters);
+        let of_icp = |count: fn(&icp::Counters) -> &AtomicU64| Some(count(icp?).load(Relaxed));
+        let digests = &self.shared.digests;
+        let are_fetched = digests.siblings().next().is_some();
+        let of_digests = |count: &AtomicU64| are_fetched.then(|| count.load(Relaxed));
+        present([
+            (Gauge::IcpSent, of_icp(|it| &it.icp_sent)),
+            (Gauge::IcpReceived, of_icp(|it| &it.icp_received)),
+            (Gauge::IcpSentBytes, of_icp(|it| &it.icp_sent_bytes)),
+            (Gauge::IcpReceivedBytes, of_icp(|it| &it.icp_received_bytes)),
+            (Gauge::DigestsFetched, of_digests(&digests.counters.fetched)),
+            (
+                Gauge::DigestFetchedBytes,
+                of_digests(&digests.counters.fetched_bytes),
+            ),
         ])
     }
 }

@@ -283,6 +283,7 @@ impl<'c> Exchange<'c> {
             listener: &self.listener,
             route: record.route,
             asking: record.asking.with_body(self.body.received),
+            has_body: self.body.received > 0,
             http_client: record.asking.protocol(),
             content_type: &record.content_type,
             peer: match (worker.shared.peers).name_of(record.facts.hierarchy, record.facts.peer) {

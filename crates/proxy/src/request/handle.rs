@@ -185,7 +185,10 @@ async fn cached(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: bool) -> After
         let parts = part::answer(ex, wanted, directives, looked.held, why, may_wait);
         match Box::pin(parts).await {
             Outcome::Answered(after) => return after,
-            Outcome::Pass => return Box::pin(pass::exchange(ex, wanted, why)).await,
+            Outcome::Pass => {
+                ex.record.asks_elsewhere();
+                return Box::pin(pass::exchange(ex, wanted, why)).await;
+            }
             Outcome::LookAgain => return Box::pin(cached(ex, wanted, false)).await,
             Outcome::Fetch => {}
         }
@@ -329,7 +332,10 @@ impl Fetching<'_> {
         });
         match arriving::response(ex, self.wanted, &answer.reader, response, class, status).await {
             Some(after) => after,
-            None => Box::pin(pass::exchange(ex, self.wanted, Forward::UriMiss)).await,
+            None => {
+                ex.record.asks_elsewhere();
+                Box::pin(pass::exchange(ex, self.wanted, Forward::UriMiss)).await
+            }
         }
     }
 
@@ -389,6 +395,7 @@ impl Fetching<'_> {
         disconnected: bool,
     ) -> Option<After> {
         let object = self.found?.object();
+        ex.record.waits_no_more(None);
         let failure = (status, disconnected);
         stored::on_error(ex, self.wanted, object, self.directives, self.why, failure).await
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use profile::{Class, Flags, StageName};
 
 use crate::{
+    fetch::flight::Flight,
     origin::trip::Trip,
     record::facts::{Facts, Stages, SwapIn, SwapOut},
     reply::Sent,
@@ -147,6 +148,23 @@ impl Notes {
         }
     }
 
+    /// It reads no more of this fetch, which is its own or another's.
+    pub fn reads_no_more(&mut self, flight: &Flight, is_anothers: bool) {
+        if let Some(out) = flight.swap_out().filter(|_| !is_anothers) {
+            self.swapped_out(out);
+        }
+        // While more is to come, its own part came until now: the wait ends with the request.
+        if let Some(at) = flight.last_byte() {
+            self.waits_no_more(Some(at));
+        }
+    }
+
+    /// What was asked for so far was in vain, and is left to others; whoever is asked next is asked anew.
+    pub fn asks_elsewhere(&mut self) {
+        self.waits_no_more(None);
+        self.trip = self.trip.take().map(|trip| trip.apart());
+    }
+
     /// Does it share another request's answer? Then what that does is not its own.
     pub fn shares(&self) -> bool {
         self.waiting.is_some_and(|waiting| waiting.end.is_none())
@@ -176,8 +194,17 @@ impl Notes {
     /// The request has ended: notes the stages that others have measured, and those that were going on.
     pub fn close(&mut self, sent: &Sent, ended: Instant) {
         let began = self.began;
+        let is_whole = !self.facts.flags.contains(Flags::ORIGIN_ABORTED);
         if let Some(trip) = &self.trip {
             trip.note(began, ended, &mut self.stages, &mut self.facts);
+        }
+        if self.class == Class::Stale
+            && is_whole
+            && self.facts.flags.contains(Flags::ORIGIN_ABORTED)
+        {
+            // It was answered from what is stored, because the origin failed: this answer is whole.
+            self.facts.was_saved = true;
+            self.facts.flags = self.facts.flags.without(Flags::ORIGIN_ABORTED);
         }
         if let Some(Waiting { start, head, end }) = self.waiting {
             let end = end.unwrap_or(ended).min(ended);

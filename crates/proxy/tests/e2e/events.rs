@@ -220,6 +220,23 @@ fn swap_out_names_the_write_that_holds_the_last_byte() {
 }
 
 #[test]
+fn what_is_written_at_the_stop_is_in_the_profile() {
+    let origin = Origin::sending(ok(&[FRESH], pattern(5000)));
+    let (profile, disk) = (Profile::new(), Disk::of_mib(16));
+    let mut plan = profile.under(disk.under(plan_for(&origin)));
+    plan.storing.cluster_deadline = Duration::from_secs(600);
+    let proxy = Proxy::start(plan);
+    proxy.get("/a");
+    let items = profile.items(proxy);
+    let cluster = requests(&items)[0].cluster;
+    assert!(cluster > 0);
+    let written: Vec<_> = writes(&items).iter().map(|it| it.cluster).collect();
+    assert_eq!(written, [cluster]);
+    let last = items.last();
+    assert!(matches!(last, Some(Item::Event(Event::Mark(it))) if it.kind == MarkKind::Stop));
+}
+
+#[test]
 fn what_the_store_refuses_or_loses_has_no_write() {
     let origin = Origin::start(|exchange| {
         let len = if exchange.path() == "/long" {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use ::proxy::plan::{Ask, PeerAddress, Plan, Sibling};
+use profile::{Event, Gauge, Item, Reader};
 
 use crate::{
     harness::{
@@ -79,6 +80,9 @@ fn a_sibling_without_ears_costs_a_wait_and_no_error() {
     let port = deaf.local_addr().unwrap().port();
     let mut plan = asking(origin.address, Ask::Icp { port });
     plan.siblings[0].wait = Duration::from_millis(5);
+    let folder = tempfile::tempdir().unwrap();
+    let profile = folder.path().join("profile");
+    plan.logs.profile = Some(profile.clone());
     let proxy = Proxy::start(plan);
     let mut asked = 0;
     eventually("it is not waited for any more", || {
@@ -88,6 +92,16 @@ fn a_sibling_without_ears_costs_a_wait_and_no_error() {
         (proxy.counter("icp_queries_spared") > 0).then_some(())
     });
     assert_eq!(proxy.counter("icp_unanswered"), 20);
+    let sent = proxy.counter("icp_sent");
+    eventually("the profile tells", || {
+        // It is being written: behind what is whole may be a beginning.
+        let file = std::fs::read(&profile).unwrap();
+        let mut items = Reader::new(&file[..]).ok()?.map_while(Result::ok);
+        items.find_map(|item| match item {
+            Item::Event(Event::Second(it)) => it.get(Gauge::IcpSent).filter(|it| *it >= sent),
+            _ => None,
+        })
+    });
 }
 
 #[test]

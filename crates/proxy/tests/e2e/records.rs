@@ -273,6 +273,24 @@ fn who_broke_an_answer_off_is_told() {
     assert_eq!(seen, expected);
 }
 
+#[test]
+fn a_stale_answer_that_is_whole_was_not_broken_off() {
+    let profile = Profile::new();
+    let stale = ["Cache-Control: max-age=60, stale-if-error=1000", "Age: 100"];
+    let origin = Origin::start(move |exchange| match exchange.nth() {
+        1 => exchange.send(ok(&stale, "hello")),
+        _ => exchange.close(),
+    });
+    let proxy = Proxy::start(profile.under(plan_for(&origin)));
+    proxy.get("/a");
+    assert_eq!(proxy.get("/a").text(), "hello");
+    let record = profile.records(proxy)[1];
+    assert_eq!((record.class, record.status), (Class::Stale, 200));
+    assert_eq!(record.hierarchy, Hierarchy::Direct);
+    assert!(record.flags.contains(Flags::VALIDATED));
+    assert!(!record.flags.contains(Flags::ORIGIN_ABORTED));
+}
+
 fn aborts(record: &Record) -> (Class, u16, Flags) {
     (record.class, record.status, record.flags)
 }
