@@ -485,14 +485,22 @@ fn a_reload_reaches_the_origin_and_what_its_304_says_comes_back() {
     };
     let first = number(leaf.get(&url));
     assert_eq!(number(leaf.get(&url)), first, "a hit");
-    for reload in ["Cache-Control: no-cache", "Pragma: no-cache", "Cache-Control: max-age=0"] {
+    for reload in [
+        "Cache-Control: no-cache",
+        "Pragma: no-cache",
+        "Cache-Control: max-age=0",
+    ] {
         let asked = origin.requests().len();
         let reloaded = number(leaf.ask("GET", &url, &[reload]));
         assert_eq!(origin.requests().len(), asked + 1, "{reload}");
         assert_eq!(origin.last().field("if-none-match"), Some("\"1\""));
         assert_ne!(reloaded, first, "{reload}");
         for proxy in [&leaf, &middle, &top] {
-            assert_eq!(number(proxy.get(&url)), reloaded, "{reload}: each has it now");
+            assert_eq!(
+                number(proxy.get(&url)),
+                reloaded,
+                "{reload}: each has it now"
+            );
         }
     }
 }
