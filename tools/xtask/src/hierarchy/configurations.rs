@@ -94,12 +94,15 @@ impl Site {
 
     /// Its profile, or its access log if it is a Squid.
     pub fn record(&self, level: Level) -> PathBuf {
-        let kind = if self.is_squid(level) {
-            "access.log"
-        } else {
-            "profile"
-        };
-        self.dir.join(format!("{}.{kind}", level.name()))
+        match self.is_squid(level) {
+            true => self.log(level),
+            false => self.dir.join(format!("{}.profile", level.name())),
+        }
+    }
+
+    /// Its access log, in Squid's format.
+    pub fn log(&self, level: Level) -> PathBuf {
+        self.dir.join(format!("{}.access.log", level.name()))
     }
 
     /// Writes a configuration, and says where.
@@ -111,17 +114,18 @@ impl Site {
 
     /// A Loligo's.
     pub fn loligo_toml(&self, level: Level) -> String {
-        // A root has more room than a leaf, else nothing would be left for it to hit.
-        let memory = if level.sibling().is_some() {
-            "8MiB"
-        } else {
-            "32MiB"
+        // Each has more room than those below it, else nothing would be left for it to hit.
+        let memory = match level {
+            Level::Root => "64MiB",
+            Level::Top => "8MiB",
+            Level::A | Level::B => "2MiB",
         };
         let mut out = format!(
             "name = \"{name}\"\nworkers = 1\nmemory = \"{memory}\"\nadmin.address = \"none\"\n\
-             log.profile = \"{record}\"\nlog.level = \"info\"\n",
+             log.profile = \"{record}\"\nlog.access = \"{log}\"\nlog.level = \"info\"\n",
             name = level.name(),
             record = self.record(level).display(),
+            log = self.log(level).display(),
         );
         let digests = self.ask == Ask::Digest && level.sibling().is_some();
         out += &match digests {
@@ -175,7 +179,7 @@ impl Site {
             http = self.http(level),
             digests = if self.ask == Ask::Digest { "on" } else { "off" },
             name = level.name(),
-            log = self.record(level).display(),
+            log = self.log(level).display(),
         );
         if rustix::process::geteuid().is_root() {
             out += "cache_effective_user root\n";
