@@ -20,6 +20,7 @@ mod levels;
 use std::{
     fs,
     net::TcpStream,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -87,6 +88,11 @@ pub fn run(options: &Options) -> Result<()> {
     let dir = workspace::run_dir().join("hierarchy");
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).during(|| format!("making {}", dir.display()))?;
+    if options.squid.is_some() {
+        // A Squid that root starts becomes a user of its own, who writes here too.
+        let everybody = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(&dir, everybody).during(|| format!("opening {}", dir.display()))?;
+    }
     let mut site = Site {
         dir: dir.clone(),
         ask: options.ask,
@@ -118,13 +124,12 @@ fn start(site: &Site, level: Level) -> Result<Server> {
     let server = match site.is_squid(level) {
         true => {
             let conf = site.write(level, &site.squid_conf(level))?;
-            let args = [
-                "-N",
-                "-n",
-                &format!("hierarchy{}", site.http(level)),
-                "-f",
-                &conf,
-            ];
+            // Two of one name cannot run on one machine.
+            let name = format!("hierarchy{}", site.http(level));
+            if site.ask == Ask::Digest {
+                make_directories(&name, &conf)?;
+            }
+            let args = ["-N", "-n", &name, "-f", &conf];
             CommandLine::new("squid", args).spawn(&log)?
         }
         false => {
@@ -133,7 +138,7 @@ fn start(site: &Site, level: Level) -> Result<Server> {
             CommandLine::new(&program, ["serve", "-c", &conf]).spawn(&log)?
         }
     };
-    let address = (std::net::Ipv4Addr::LOCALHOST, site.http(level));
+    let address = (site.host(level), site.http(level));
     let is_up = || TcpStream::connect(address).is_ok();
     match interrupt::wait_until(Duration::from_secs(30), is_up)? {
         true => Ok(server),
@@ -142,6 +147,21 @@ fn start(site: &Site, level: Level) -> Result<Server> {
             level.name(),
             log.display()
         ),
+    }
+}
+
+/// What a Squid with a `cache_dir` needs before it starts.
+fn make_directories(name: &str, conf: &str) -> Result<()> {
+    let squid = workspace::program("squid").unwrap_or_else(|| "squid".into());
+    let made = Command::new(squid)
+        .args(["-N", "-z", "-n", name, "-f", conf])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .during(|| "making the directories of Squid's cache".into())?;
+    match made.success() {
+        true => Ok(()),
+        false => fail!("squid -z failed: {made}"),
     }
 }
 
@@ -195,7 +215,10 @@ fn robots(site: &Site, workload: &[&str], filled_kib: u64) -> Result<()> {
         let child = Command::new(rivals::loligo_binary())
             .args(["bench", "robots", "--quiet"])
             .args(workload)
-            .args(["--proxy", &format!("127.0.0.1:{}", site.http(level))])
+            .args([
+                "--proxy",
+                &format!("{}:{}", site.host(level), site.http(level)),
+            ])
             .args(["--cache-size", &cache_size, "--world", "7", "--seed", seed])
             .stdin(Stdio::null())
             .stdout(file)
