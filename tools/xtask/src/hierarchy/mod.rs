@@ -104,12 +104,11 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let mut servers = Vec::new();
     // The parents first, so that no leaf finds its own dead.
-    for level in Level::ALL {
-        servers.push((level, start(&site, level)?));
-    }
-    let loaded = load(&site, options);
-    // Also after a failure: what they have written tells why.
-    for (_, server) in &mut servers {
+    let mut each = Level::ALL.iter();
+    let started = each.try_for_each(|level| start(&site, *level, &mut servers));
+    let loaded = started.and_then(|()| load(&site, options));
+    // Also after a failure: none is left behind, and what they have written tells why.
+    for server in &mut servers {
         server.stop()?;
     }
     loaded?;
@@ -119,7 +118,7 @@ pub fn run(options: &Options) -> Result<()> {
     levels::check(&table, options.squid.is_some())
 }
 
-fn start(site: &Site, level: Level) -> Result<Server> {
+fn start(site: &Site, level: Level, started: &mut Vec<Server>) -> Result<()> {
     let log = site.dir.join(format!("{}.log", level.name()));
     let server = match site.is_squid(level) {
         true => {
@@ -138,10 +137,11 @@ fn start(site: &Site, level: Level) -> Result<Server> {
             CommandLine::new(&program, ["serve", "-c", &conf]).spawn(&log)?
         }
     };
+    started.push(server);
     let address = (site.host(level), site.http(level));
     let is_up = || TcpStream::connect(address).is_ok();
     match interrupt::wait_until(Duration::from_secs(30), is_up)? {
-        true => Ok(server),
+        true => Ok(()),
         false => fail!(
             "the {} does not answer: see {}",
             level.name(),
