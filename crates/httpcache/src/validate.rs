@@ -62,26 +62,33 @@ pub fn evaluate(request: &Fields, stored: &Fields) -> Condition {
     }
 }
 
-/// The fields of a 304 made from a stored 200. Age is the caller's.
-//= rfc9110 §15.4.5   Content-Location, Date, ETag, Vary, Cache-Control, Expires; Last-Modified in place of an ETag
+/// The fields of a 304 made from a stored 200: what is not about the content that is left out. Age is the caller's.
+///
+/// Whoever asked may be a cache, and updates with them what it has stored. What the origin says anew in a 304 (a targeted field, a
+/// policy, a member of Cache-Status) would otherwise get no farther than to the first of two caches.
+//= rfc9110 §15.4.5   Content-Location, Date, ETag, Vary, Cache-Control, Expires; no other representation metadata; Last-Modified in place of an ETag
 pub fn not_modified_fields(stored: &Fields) -> Fields {
-    const KEPT: [&[u8]; 6] = [
-        b"Content-Location",
-        b"Date",
-        b"ETag",
-        b"Vary",
-        b"Cache-Control",
-        b"Expires",
+    const OF_THE_CONTENT: [&[u8]; 12] = [
+        b"Content-Digest",
+        b"Content-Disposition",
+        b"Content-Encoding",
+        b"Content-Language",
+        b"Content-Length",
+        b"Content-MD5",
+        b"Content-Range",
+        b"Content-Type",
+        b"Digest",
+        b"Repr-Digest",
+        b"Trailer",
+        // Not of the content, but for one client, or given with the content.
+        b"Set-Cookie",
     ];
     let has_etag = stored.contains(b"etag");
-    let mut kept = Fields::new();
-    for (name, value) in stored.iter() {
-        let is_last_modified = name.eq_ignore_ascii_case(b"last-modified");
-        if KEPT.iter().any(|one| name.eq_ignore_ascii_case(one)) || (is_last_modified && !has_etag)
-        {
-            kept.push(name, value);
-        }
-    }
+    let mut kept = stored.clone();
+    kept.retain(|name, _| {
+        let is = |one: &[u8]| name.eq_ignore_ascii_case(one);
+        !OF_THE_CONTENT.iter().any(|one| is(one)) && !(has_etag && is(b"Last-Modified"))
+    });
     kept
 }
 

@@ -1,7 +1,8 @@
 //! At which level a response was a hit, by its Cache-Status (RFC 9211).
 //!
 //! Each cache on the way adds a member behind those of the caches nearer to the origin. So the last member is that of the peer that
-//! was asked, the others are those of proxies beyond it. A peer that writes none, as Squid before version 6, may say so in X-Cache.
+//! was asked, the others are those of proxies beyond it. A peer that writes none, as Squid before version 6, may say so in X-Cache; it is
+//! the peer's own word if the name in it is the last in Via, and then all members of Cache-Status are of those beyond.
 //!
 //! Not known here: who was asked.
 
@@ -11,17 +12,31 @@ use profile::Flags;
 /// What the fields of a peer's response say: [`Flags::PEER_HIT`], [`Flags::FARTHER_HIT`], or neither.
 pub fn of(fields: &Fields) -> Flags {
     let mut levels = Flags::NONE;
+    let x_cache = fields.members(b"x-cache").last();
+    let x_hit = x_cache.is_some_and(|last| last.starts_with(b"HIT "));
+    let is_own = x_cache.is_some_and(|last| is_of_last_in_via(last, fields));
     let mut peer = None;
     for member in fields.members(b"cache-status") {
         if let Some(farther) = peer.replace(says_hit(member)) {
             levels = levels.with(Flags::FARTHER_HIT, farther);
         }
     }
-    let is_hit = peer.unwrap_or_else(|| {
-        let last = fields.members(b"x-cache").last();
-        last.is_some_and(|last| last.starts_with(b"HIT "))
-    });
+    if is_own && let Some(farther) = peer.replace(x_hit) {
+        levels = levels.with(Flags::FARTHER_HIT, farther);
+    }
+    let is_hit = peer.unwrap_or(x_hit);
     levels.with(Flags::PEER_HIT, is_hit)
+}
+
+/// Is the X-Cache (`HIT from NAME`) by the proxy that wrote the last member of Via (`1.1 NAME (comment)`)?
+fn is_of_last_in_via(x_cache: &[u8], fields: &Fields) -> bool {
+    let mut words = x_cache.split(|&byte| byte == b' ').skip(1);
+    let name = (words.next() == Some(b"from"))
+        .then(|| words.next())
+        .flatten();
+    let via = fields.members(b"via").last();
+    let by = via.and_then(|via| via.split(|&byte| byte == b' ').nth(1));
+    name.is_some() && name == by
 }
 
 /// Has the member the parameter `hit`, which is true without a value?
@@ -69,5 +84,31 @@ mod tests {
         };
         assert_eq!(of_line(b"X-Cache", b"HIT from top"), Flags::PEER_HIT);
         assert_eq!(of_line(b"X-Cache", b"MISS from top"), Flags::NONE);
+    }
+
+    #[test]
+    fn a_squid_between_two_that_write_cache_status_is_known_by_via() {
+        let of_lines = |x_cache: &str, via: &str, status: &str| {
+            let mut fields = Fields::new();
+            fields.push(b"X-Cache", x_cache.as_bytes());
+            fields.push(b"Via", via.as_bytes());
+            fields.push(b"Cache-Status", status.as_bytes());
+            of(&fields)
+        };
+        let (squid, root) = (
+            "1.1 root (loligo), 1.1 top (squid/5.7)",
+            "root; fwd=uri-miss",
+        );
+        assert_eq!(of_lines("HIT from top", squid, root), Flags::PEER_HIT);
+        assert_eq!(
+            of_lines("MISS from top", squid, "root; hit"),
+            Flags::FARTHER_HIT
+        );
+        // Beyond the peer.
+        let loligo = "1.1 root (squid/5.7), 1.1 top";
+        assert_eq!(
+            of_lines("HIT from root", loligo, "top; fwd=uri-miss"),
+            Flags::NONE
+        );
     }
 }

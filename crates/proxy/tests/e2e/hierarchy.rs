@@ -462,3 +462,45 @@ fn each_level_adds_what_it_knows() {
     assert!(!has(3, "peer_hit") && !has(3, "farther_hit"), "its own hit");
     assert_eq!(origin.requests().len(), 3);
 }
+
+/// Leaf, middle, top, origin; all have the object. The origin is asked in each client's words, and what its 304 says gets to the client:
+/// each proxy on the way answers the one below it with a 304 of its own.
+#[test]
+fn a_reload_reaches_the_origin_and_what_its_304_says_comes_back() {
+    let origin = Origin::start(|exchange| {
+        let number = format!("X-Number: {}", exchange.request.nth);
+        let fields = [FRESH, "ETag: \"1\"", &number];
+        match exchange.request.field("if-none-match") {
+            Some(_) => exchange.send(head("304 Not Modified", &fields)),
+            None => exchange.send(ok(&fields, "hello")),
+        }
+    });
+    let top = Proxy::start(forward_plan(&[]));
+    let middle = Proxy::start(leaf(vec![parent("top", top.address())]));
+    let leaf = Proxy::start(leaf(vec![parent("middle", middle.address())]));
+    let url = format!("http://{}/a", origin.address);
+    let number = |answer: Response| -> Option<String> {
+        assert_eq!((answer.status, answer.text()), (200, "hello"));
+        answer.field("x-number").map(str::to_owned)
+    };
+    let first = number(leaf.get(&url));
+    assert_eq!(number(leaf.get(&url)), first, "a hit");
+    for reload in [
+        "Cache-Control: no-cache",
+        "Pragma: no-cache",
+        "Cache-Control: max-age=0",
+    ] {
+        let asked = origin.requests().len();
+        let reloaded = number(leaf.ask("GET", &url, &[reload]));
+        assert_eq!(origin.requests().len(), asked + 1, "{reload}");
+        assert_eq!(origin.last().field("if-none-match"), Some("\"1\""));
+        assert_ne!(reloaded, first, "{reload}");
+        for proxy in [&leaf, &middle, &top] {
+            assert_eq!(
+                number(proxy.get(&url)),
+                reloaded,
+                "{reload}: each has it now"
+            );
+        }
+    }
+}

@@ -312,10 +312,11 @@ fn a_sibling_may_be_named() {
     let PeerAddress { host, .. } = &mut plan.siblings[0].at;
     *host = "localhost".to_owned();
     let proxy = Proxy::start(plan);
-    let mut n = 0;
+    // Until the name is resolved nobody is asked; each try wants what is not stored yet.
+    let mut tries = 0;
     eventually("it is asked", || {
-        n += 1;
-        proxy.get(&url(&origin, &format!("/{n}")));
+        tries += 1;
+        proxy.get(&url(&origin, &format!("/{tries}")));
         (proxy.counter("icp_queries_sent") > 0).then_some(())
     });
 }

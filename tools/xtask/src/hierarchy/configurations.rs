@@ -88,18 +88,29 @@ impl Site {
         self.ports[level as usize].0
     }
 
+    /// Its address without the port. A Squid ignores ICP from its own address, whatever the port, so it has one of its own.
+    pub fn host(&self, level: Level) -> &'static str {
+        match self.is_squid(level) {
+            true => "127.0.0.2",
+            false => "127.0.0.1",
+        }
+    }
+
     fn icp(&self, level: Level) -> u16 {
         self.ports[level as usize].1
     }
 
     /// Its profile, or its access log if it is a Squid.
     pub fn record(&self, level: Level) -> PathBuf {
-        let kind = if self.is_squid(level) {
-            "access.log"
-        } else {
-            "profile"
-        };
-        self.dir.join(format!("{}.{kind}", level.name()))
+        match self.is_squid(level) {
+            true => self.log(level),
+            false => self.dir.join(format!("{}.profile", level.name())),
+        }
+    }
+
+    /// Its access log, in Squid's format.
+    pub fn log(&self, level: Level) -> PathBuf {
+        self.dir.join(format!("{}.access.log", level.name()))
     }
 
     /// Writes a configuration, and says where.
@@ -111,17 +122,18 @@ impl Site {
 
     /// A Loligo's.
     pub fn loligo_toml(&self, level: Level) -> String {
-        // A root has more room than a leaf, else nothing would be left for it to hit.
-        let memory = if level.sibling().is_some() {
-            "8MiB"
-        } else {
-            "32MiB"
+        // Each has more room than those below it, else nothing would be left for it to hit.
+        let memory = match level {
+            Level::Root => "64MiB",
+            Level::Top => "8MiB",
+            Level::A | Level::B => "2MiB",
         };
         let mut out = format!(
             "name = \"{name}\"\nworkers = 1\nmemory = \"{memory}\"\nadmin.address = \"none\"\n\
-             log.profile = \"{record}\"\nlog.level = \"info\"\n",
+             log.profile = \"{record}\"\nlog.access = \"{log}\"\nlog.level = \"info\"\n",
             name = level.name(),
             record = self.record(level).display(),
+            log = self.log(level).display(),
         );
         let digests = self.ask == Ask::Digest && level.sibling().is_some();
         out += &match digests {
@@ -139,9 +151,9 @@ impl Site {
             self.http(level)
         );
         if let Some(parent) = level.parent() {
-            let (name, port) = (parent.name(), self.http(parent));
+            let (name, host, port) = (parent.name(), self.host(parent), self.http(parent));
             out += &format!(
-                "[[parent]]\nname = \"{name}\"\naddress = \"127.0.0.1:{port}\"\ndirect = \"never\"\n"
+                "[[parent]]\nname = \"{name}\"\naddress = \"{host}:{port}\"\ndirect = \"never\"\n"
             );
         }
         if let Some(sibling) = level.sibling() {
@@ -150,9 +162,9 @@ impl Site {
                 Ask::Icp => format!("icp={}", self.icp(sibling)),
                 Ask::Digest => "digest".to_owned(),
             };
-            let (name, port) = (sibling.name(), self.http(sibling));
+            let (name, host, port) = (sibling.name(), self.host(sibling), self.http(sibling));
             out += &format!(
-                "[[sibling]]\nname = \"{name}\"\naddress = \"127.0.0.1:{port}\"\nask = \"{ask}\"\n"
+                "[[sibling]]\nname = \"{name}\"\naddress = \"{host}:{port}\"\nask = \"{ask}\"\n"
             );
         }
         out
@@ -167,18 +179,23 @@ impl Site {
             0
         };
         let mut out = format!(
-            "http_port 127.0.0.1:{http}\nicp_port {icp}\nicp_access allow all\nhttp_access allow all\nworkers 1\n\
+            "http_port {host}:{http}\nicp_port {icp}\nudp_incoming_address {host}\nicp_access allow all\nhttp_access allow all\nworkers 1\n\
              cache_mem 32 MB\nmaximum_object_size_in_memory 4 MB\nshutdown_lifetime 0 seconds\npinger_enable off\n\
              digest_generation {digests}\nnetdb_filename none\nvisible_hostname {name}\nmax_filedescriptors 4096\n\
              access_log stdio:{log} squid\ncache_store_log none\ncache_log {dir}/{name}.cache.log\n\
              pid_filename {dir}/{name}.pid\ncoredump_dir {dir}\nlogfile_rotate 0\n",
+            host = self.host(level),
             http = self.http(level),
             digests = if self.ask == Ask::Digest { "on" } else { "off" },
             name = level.name(),
-            log = self.record(level).display(),
+            log = self.log(level).display(),
         );
-        if rustix::process::geteuid().is_root() {
-            out += "cache_effective_user root\n";
+        // A Squid built with ICMP goes past its peers to origins that are near.
+        out += "minimum_direct_rtt 0\nminimum_direct_hops 0\n";
+        // Its digest is of what is in a cache_dir.
+        if self.ask == Ask::Digest {
+            out += &format!("cache_dir ufs {dir}/{} 64 16 16\n", level.name());
+            out += "digest_rebuild_period 5 seconds\ndigest_rewrite_period 5 seconds\n";
         }
         if let Some(parent) = level.parent() {
             let port = self.http(parent);
@@ -234,6 +251,9 @@ mod tests {
     #[test]
     fn a_squid_has_the_same_neighbours() {
         let conf = site(Ask::Icp, Some(Level::B)).squid_conf(Level::B);
+        assert!(conf.starts_with("http_port 127.0.0.2:7\n"));
+        let toml = site(Ask::Icp, Some(Level::B)).loligo_toml(Level::A);
+        assert!(toml.contains("address = \"127.0.0.2:7\""));
         assert!(conf.contains("cache_peer 127.0.0.1 parent 3 0 no-query"));
         assert!(conf.contains("cache_peer 127.0.0.1 sibling 5 6 no-digest"));
         assert!(conf.contains("\nicp_port 8\n"));

@@ -109,8 +109,8 @@ impl Counts {
             return;
         };
         let (result, status) = code.split_once('/').unwrap_or((code, ""));
-        // ICP queries are no requests.
-        if result.starts_with("UDP_") {
+        // ICP queries are no requests; nor is what a sibling asked for in vain.
+        if result.starts_with("UDP_") || (status == "504" && hierarchy.starts_with("HIER_NONE")) {
             return;
         }
         self.requests += 1;
@@ -204,6 +204,7 @@ mod tests {
             "1.0 1 127.0.0.1 TCP_MEM_HIT/200 10 GET http://a/ - HIER_NONE/- text/html",
             "1.0 1 127.0.0.1 TCP_MISS/200 10 GET http://a/ - DEFAULT_PARENT/127.0.0.1 text/html",
             "1.0 1 127.0.0.1 TCP_MISS/200 10 GET http://a/ - SIBLING_HIT/127.0.0.1 text/html",
+            "1.0 0 127.0.0.1 TCP_MISS/504 10 GET http://a/ - HIER_NONE/- text/html",
             "1.0 0 127.0.0.1 UDP_HIT/000 10 ICP_QUERY http://a/ - HIER_NONE/- -",
         ] {
             squid.add_squid(line);
