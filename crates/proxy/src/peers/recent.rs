@@ -106,7 +106,7 @@ mod tests {
         recent.tick(&stores, Instant::now());
         let other = stores.hasher().hash(b"GET http://b/");
         assert!(!recent.was_invalidated(&stores, other));
-        let about = crate::cache::predicate::About::Tag(b"news".to_vec().into());
+        let about = crate::cache::predicate::About::Tag(b"news".to_vec());
         let (kind, pattern) = crate::cache::predicate::Predicate { about, soft: false }.encode();
         let _ = stores.invalidate_matching(kind, &pattern).unwrap();
         assert!(recent.was_invalidated(&stores, other));
