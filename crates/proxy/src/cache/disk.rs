@@ -5,9 +5,8 @@
 //! A disk hit: a look-up under a short lock pins the extent; one read (`lazy`); the pin is released; header, key and
 //! checksum are verified; the read's own buffer becomes the object's head and body. A record near the hand is written
 //! again. Where reads take long, a read reaches beyond its record ([`Storing::group_bytes`](crate::plan::Storing)).
-//! The companions of the same server, such as a page's images, go to memory before they are asked for. A stored miss:
-//! the record is copied into the cluster buffer; the insert that fills the buffer starts a task that carries out the
-//! write.
+//! The companions of the same server, such as a page's images, go to memory before they are asked for. What is given
+//! to the stores, and how long that waits for room: `keeping`.
 //!
 //! Every failure here becomes a counted miss. No request fails because of the disk, and none waits for it without a
 //! limit. A device that is set aside (`watch`) gets no operations: its records count as absent, and nothing is stored
@@ -20,8 +19,7 @@ use bytes::Bytes;
 use device::IoFault;
 use httpcache::UnixMillis;
 use store::{
-    Companion, Corrupt, Fragment, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, Read,
-    ReadGuard, RecordParts, Renewal, Sequence, Set, Store, Writes,
+    Companion, Corrupt, KeyHash, Lookup, Read, ReadGuard, RecordParts, Renewal, Set, Store, Writes,
 };
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
@@ -35,7 +33,7 @@ use crate::{
     peers::digest::Digests,
     plan::{LocalityMode, Storing},
     record::events::{Events, number},
-    record::facts::{Handed, SwapIn},
+    record::facts::SwapIn,
     record::metrics::{self, Counters},
     request::key::{fragment_key, server_of_key},
 };
@@ -43,14 +41,14 @@ use crate::{
 /// The stores on this worker's rings.
 #[derive(Clone)]
 pub struct DiskIo {
-    set: Arc<Set>,
+    pub(super) set: Arc<Set>,
     /// In the set's order.
-    members: Rc<[Member]>,
-    counters: Arc<Counters>,
-    wake_up: Arc<WakeUp>,
-    writes: Rc<WritesUnderWay>,
+    pub(super) members: Rc<[Member]>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) wake_up: Arc<WakeUp>,
+    pub(super) writes: Rc<WritesUnderWay>,
     /// Whether records are gathered by origin server.
-    locality: LocalityMode,
+    pub(super) locality: LocalityMode,
     /// How far a read may reach where reads take long; 0: no further than its record.
     group_bytes: usize,
     /// How long an answer waits for the disk.
@@ -61,11 +59,11 @@ pub struct DiskIo {
     digests: Option<Arc<Digests>>,
 }
 
-struct Member {
+pub(super) struct Member {
     /// Which of the set.
-    place: written::Member,
-    store: Arc<Store>,
-    reads: LazyReads,
+    pub(super) place: written::Member,
+    pub(super) store: Arc<Store>,
+    pub(super) reads: LazyReads,
     /// Permits to read a fragment; see [`FRAGMENTS_AT_ONCE`].
     fragments: Semaphore,
     /// The deadlines of waits for reads.
@@ -133,11 +131,15 @@ enum IsNeeded {
     No,
 }
 
+/// The writes of this worker.
 #[derive(Default)]
-struct WritesUnderWay {
-    count: Cell<usize>,
-    one_done: Notify,
-    waited_in_vain: Cell<Option<Instant>>,
+pub(super) struct WritesUnderWay {
+    /// How many are under way.
+    pub(super) count: Cell<usize>,
+    /// One more is over.
+    pub(super) one_done: Notify,
+    /// When an object last waited for room and got none.
+    pub(super) waited_in_vain: Cell<Option<Instant>>,
 }
 
 /// A fragment that was looked up.
@@ -150,7 +152,7 @@ pub struct LoadedFragment {
 
 impl Member {
     /// Must its device get no operations now?
-    fn is_shut(&self) -> bool {
+    pub(super) fn is_shut(&self) -> bool {
         let health = self.reads.engine().device().health();
         health.is_aside() || health.abandoned_bytes() >= ABANDONED_BYTES_MAX
     }
@@ -199,7 +201,7 @@ impl DiskIo {
         self
     }
 
-    fn tell(&self, key: &[u8], stored_bytes: Option<u64>) {
+    pub(super) fn tell(&self, key: &[u8], stored_bytes: Option<u64>) {
         if let Some(digests) = &self.digests {
             digests.met(key, stored_bytes);
         }
@@ -209,7 +211,7 @@ impl DiskIo {
         UnixMillis(self.clock.now().as_millis() as u64)
     }
 
-    fn member(&self, primary: KeyHash) -> &Member {
+    pub(super) fn member(&self, primary: KeyHash) -> &Member {
         &self.members[self.set.owner(primary)]
     }
 
@@ -570,116 +572,6 @@ impl DiskIo {
         }
     }
 
-    /// Hands a whole object to the store. `body` may be in pieces.
-    pub fn store_object(&self, object: &Object, body: &[&[u8]], began: Sequence) -> Handed {
-        let meta = object.encode_meta();
-        let total = object.large.map(|l| ObjectTotal {
-            fetch_id: l.fetch_id,
-            fragments: l.fragments,
-            bytes: l.bytes,
-        });
-        let handed = self.insert(&NewRecord {
-            hash: object.hash,
-            primary: object.primary,
-            key: &object.key,
-            meta: &meta,
-            body,
-            fragment: None,
-            total,
-            began,
-            server: self.server_of(object.primary, &object.key),
-        });
-        if handed.is_stored() {
-            let bytes = body.iter().map(|piece| piece.len()).sum::<usize>() + object.head.len();
-            self.tell(&object.key, Some(bytes as u64));
-        }
-        handed
-    }
-
-    /// Forgets an object whose successor is not stored on disk.
-    pub fn forget(&self, object: &Object) {
-        self.member(object.primary).store.forget(object.hash);
-    }
-
-    /// Hands one fragment to the store.
-    pub fn store_fragment(
-        &self,
-        key: &[u8],
-        primary: KeyHash,
-        fragment: Fragment,
-        body: &[&[u8]],
-        began: Sequence,
-    ) -> Handed {
-        let server = self.server_of(primary, key);
-        let key = fragment_key(key, fragment.fetch_id, fragment.number);
-        self.insert(&NewRecord {
-            hash: self.set.hasher().hash(&key),
-            primary,
-            key: &key,
-            meta: &[],
-            body,
-            fragment: Some(fragment),
-            total: None,
-            began,
-            server,
-        })
-    }
-
-    /// A number for the server that a key names; 0 if nothing is gathered.
-    fn server_of(&self, primary: KeyHash, key: &[u8]) -> u64 {
-        let is_gathered = match self.locality {
-            LocalityMode::Servers(servers) => servers > 0,
-            LocalityMode::Measured => self.member(primary).reads.is_lazy(),
-        };
-        if !is_gathered {
-            return 0;
-        }
-        // A 0 would mean none.
-        self.set.hasher().hash(server_of_key(key)).0 | 1
-    }
-
-    fn insert(&self, record: &NewRecord<'_>) -> Handed {
-        let member = self.member(record.primary);
-        let handed = match member.is_shut() {
-            true => Handed::Refused,
-            false => {
-                let inserted = member.store.insert(record, unix_ms());
-                self.carry_out(member, inserted.writes);
-                let cluster = inserted.cluster.map(|id| member.place.number_of(id));
-                match inserted.outcome {
-                    Outcome::Stored => Handed::Stored(cluster.unwrap_or(0)),
-                    _ => Handed::Refused,
-                }
-            }
-        };
-        if handed.is_stored() {
-            let bytes: usize = record.body.iter().map(|p| p.len()).sum();
-            metrics::add(&self.counters.stored_objects, 1);
-            metrics::add(&self.counters.stored_bytes, bytes as u64);
-        } else {
-            metrics::add(&self.counters.not_stored, 1);
-            // The object that it should replace is out of date. But if it came too late because of a purge, the
-            // stored one is newer.
-            if !self.is_too_late(record) {
-                member.store.forget(record.hash);
-            }
-        }
-        handed
-    }
-
-    /// Was it purged, or made stale, since its fill began?
-    fn is_too_late(&self, record: &NewRecord<'_>) -> bool {
-        let &NewRecord {
-            primary,
-            began,
-            key,
-            meta,
-            ..
-        } = record;
-        self.set.is_purged_since(primary, began, key, meta)
-            || self.set.is_doubted(primary, began, key, meta)
-    }
-
     /// How many reads were gathered so far (`lazy`), over all stores.
     pub fn gathered(&self) -> Gathered {
         let all = self.members.iter().map(|member| member.reads.gathered());
@@ -703,85 +595,8 @@ impl DiskIo {
         }
     }
 
-    /// Writes out all buffers and open clusters, and waits for all writes of this worker.
-    pub async fn settle(&self) {
-        for member in &*self.members {
-            self.carry_out(member, member.store.flush());
-        }
-        let begun = Instant::now();
-        loop {
-            let one_done = self.writes.one_done.notified();
-            let longest = match self.members.iter().any(Member::is_shut) {
-                true => SETTLE_SHUT_MAX,
-                false => SETTLE_MAX,
-            };
-            let writes = self.writes.count.get();
-            if writes == 0 {
-                return;
-            }
-            if begun.elapsed() >= longest {
-                tracing::warn!(writes, "the disk does not take what is left to write");
-                return;
-            }
-            let _ = tokio::time::timeout(SETTLE_STEP, one_done).await;
-        }
-    }
-
-    /// Waits, with a limit, while many writes are under way or while there is no room for a fragment.
-    pub async fn room_for_fragment(&self, primary: KeyHash) {
-        let member = self.member(primary);
-        let store = &member.store;
-        let bytes = u64::from(store.fragment_bytes());
-        let is_full = || {
-            !member.is_shut()
-                && (self.writes.count.get() >= WRITES_BEFORE_WAIT
-                    || store.is_behind()
-                    || !store.has_room_for(bytes))
-        };
-        self.wait_while(is_full, ROOM_WAIT).await;
-    }
-
-    /// Waits a short time while the disk is behind, so that the object can be stored; not repeatedly on a disk that
-    /// takes nothing.
-    pub async fn room_for_object(&self, primary: KeyHash, bytes: u64) {
-        let member = self.member(primary);
-        let store = &member.store;
-        let is_full = || !member.is_shut() && (store.is_behind() || !store.has_room_for(bytes));
-        if !is_full() {
-            self.writes.waited_in_vain.set(None);
-            return;
-        }
-        if store.is_paused(unix_ms()) {
-            return;
-        }
-        let in_vain = self.writes.waited_in_vain.get();
-        if in_vain.is_some_and(|at: Instant| at.elapsed() < NOT_AGAIN_FOR) {
-            return;
-        }
-        metrics::add(&self.counters.disk_waits, 1);
-        let has_room = self.wait_while(is_full, OBJECT_WAIT).await;
-        let in_vain = (!has_room).then(Instant::now);
-        self.writes.waited_in_vain.set(in_vain);
-    }
-
-    /// False if the disk is still behind after the longest wait.
-    async fn wait_while(&self, is_full: impl Fn() -> bool, longest: Duration) -> bool {
-        let deadline = Instant::now() + longest;
-        while is_full() {
-            if Instant::now() >= deadline {
-                return false;
-            }
-            let one_done = self.writes.one_done.notified();
-            tokio::select! {
-                biased;
-                () = one_done => {}
-                () = self.wake_up.work_done(ROOM_STEP) => {}
-            }
-        }
-        true
-    }
-
-    fn carry_out(&self, member: &Member, writes: Writes) {
+    /// Carries out what a store has asked to be written, each write in a task of its own.
+    pub(super) fn carry_out(&self, member: &Member, writes: Writes) {
         if writes.is_empty() {
             return;
         }
@@ -823,21 +638,6 @@ impl DiskIo {
 const PATIENCE: u32 = 12;
 /// A device with this many bytes of abandoned reads gets no more reads, because each holds its memory until it ends.
 const ABANDONED_BYTES_MAX: u64 = 64 << 20;
-/// How long a worker waits for its writes when it ends; the same if a device is set aside; how often it looks.
-const SETTLE_MAX: Duration = Duration::from_secs(30);
-const SETTLE_SHUT_MAX: Duration = Duration::from_secs(2);
-const SETTLE_STEP: Duration = Duration::from_millis(100);
-/// Writes of one worker under way before a long body has to wait.
-const WRITES_BEFORE_WAIT: usize = 4;
-/// The interval between two looks.
-const ROOM_STEP: Duration = Duration::from_millis(10);
-/// The longest wait of a whole object for a disk that is behind. Its reader waits with it.
-const OBJECT_WAIT: Duration = Duration::from_secs(1);
-/// After a wait that was too short, no object waits again for this long, unless there was room meanwhile.
-const NOT_AGAIN_FOR: Duration = Duration::from_secs(5);
-/// The longest wait for room; then the store decides whether it takes more.
-const ROOM_WAIT: Duration = Duration::from_secs(1);
-
 /// The object in a record.
 fn object_of(hash: KeyHash, parts: RecordParts) -> Option<Object> {
     let large = parts.total.map(|t| Large {

@@ -1,6 +1,7 @@
 //! A disk that takes nothing, and a store whose keys another store owns by now.
 
 use super::*;
+use crate::cache::keeping::{NOT_AGAIN_FOR, OBJECT_WAIT};
 use crate::{cache::background::BackgroundThread, plan::LazyMode, request::key::KEY_PREFIX};
 use device::{Device, Engine, EngineKind, FaultPlan, Operation};
 use httpcache::{Standing, StandingFlags};

@@ -5,6 +5,7 @@ pub mod disk;
 pub mod elevator;
 pub mod find;
 pub mod holding;
+mod keeping;
 pub mod lazy;
 pub mod memory;
 pub mod object;
