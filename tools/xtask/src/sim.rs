@@ -62,7 +62,8 @@ impl Options {
         !self.proxy
     }
 
-    /// What every change must pass: a few hundred seeds of each, and then each mistake noticed by one of them.
+    /// What every change must pass: a few hundred seeds of the store, a few dozen of the proxy, which take a second each, and then each
+    /// mistake noticed by one of them.
     pub fn for_every_change() -> [Options; 4] {
         let seeds = Options {
             proxy: false,
@@ -85,11 +86,12 @@ impl Options {
         };
         let of_proxy = Options {
             proxy: true,
-            seeds: 200,
+            seeds: 60,
             ..seeds.clone()
         };
         let mistakes_of_proxy = Options {
             mistakes: true,
+            seeds: 200,
             ..of_proxy.clone()
         };
         [seeds, mistakes, of_proxy, mistakes_of_proxy]
