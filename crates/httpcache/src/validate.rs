@@ -87,7 +87,7 @@ pub fn not_modified_fields(stored: &Fields) -> Fields {
     let mut kept = stored.clone();
     kept.retain(|name, _| {
         let is = |one: &[u8]| name.eq_ignore_ascii_case(one);
-        !OF_THE_CONTENT.iter().any(|one| is(one)) && !(has_etag && is(b"Last-Modified"))
+        !(OF_THE_CONTENT.iter().any(|one| is(one)) || has_etag && is(b"Last-Modified"))
     });
     kept
 }
