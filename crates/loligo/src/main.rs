@@ -18,6 +18,7 @@ mod dump;
 mod help;
 mod lab;
 mod lab_traces;
+mod out;
 mod profile_export;
 mod report;
 mod serve;

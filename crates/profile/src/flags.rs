@@ -14,6 +14,7 @@ impl Flags {
     /// The client went away before the end of the answer, or was sent away because it did not read.
     pub const CLIENT_ABORTED: Self = Self(1 << 2);
     /// The server's answer broke off, or did not come though there was a connection. (Where there was none, a stage says so.)
+    /// Not set where a stale answer took its place, whole.
     pub const ORIGIN_ABORTED: Self = Self(1 << 3);
     /// The server was asked whether the stored response is still valid.
     pub const VALIDATED: Self = Self(1 << 4);

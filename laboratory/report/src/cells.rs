@@ -19,9 +19,9 @@ use crate::values::{Union, Values};
 pub(crate) const SLOT_VALUES_MAX: usize = 1_000_000;
 /// The same for the whole day, and for a size class.
 pub(crate) const DAY_VALUES_MAX: usize = 32_768;
-/// Intervals of all kinds in a slot: 32 MB, and as much again where several kinds are put together. More are left out of concurrency,
-/// and counted.
-const INTERVALS_MAX: usize = 4_000_000;
+/// Intervals of all kinds in a slot: 64 MB, and as much again where several kinds are put together. A request has up to three, so that
+/// a slot of 20 minutes takes 2,000 requests a second. More are left out of concurrency, and counted.
+const INTERVALS_MAX: usize = 8_000_000;
 /// Intervals that reach into later slots. More are cut at the slot's end, and counted.
 const CARRIED_MAX: usize = 1_000_000;
 

@@ -62,8 +62,8 @@ impl Options {
         !self.proxy
     }
 
-    /// What every change must pass: a few hundred seeds of the store, a few dozen of the proxy, which take a second each, and then each
-    /// mistake noticed by one of them.
+    /// What every change must pass: a few hundred seeds of the store, a few dozen of the proxy, whose runs are
+    /// longer, and then each mistake noticed by one.
     pub fn for_every_change() -> [Options; 4] {
         let seeds = Options {
             proxy: false,

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use crate::out::OutFlags;
 use clap::{Args, ValueEnum};
 use polymix::Mix;
 use polymix::phases::{Sizing, phases};
@@ -78,22 +79,6 @@ pub struct RobotFlags {
     /// Share of plain requests that ask for a part of the object: an addition, PolyMix has none
     #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share_of_one)]
     pub ranges: f64,
-}
-
-/// Where the report goes, besides standard output.
-#[derive(Args, Debug)]
-pub struct OutFlags {
-    /// Write the report as JSON; - is standard output, in place of the text
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Write the report as a page that needs nothing besides itself
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-
-    /// Write each plot as an SVG file of its own to this directory
-    #[arg(long, value_name = "DIR")]
-    pub svg: Option<PathBuf>,
 }
 
 /// `bench polymix` and `bench robots`.

@@ -2,14 +2,10 @@
 //!
 //! Not known here: what is in them.   Limits: none but memory.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use page::Page;
 use polymix::report::Report;
 use polymix::search::SearchReport;
-
-use super::args::OutFlags;
 
 /// What `--json` may have written.
 #[derive(Debug)]
@@ -59,42 +55,5 @@ fn call(label: &mut String, path: &Path) {
         && let Some(stem) = path.file_stem()
     {
         *label = stem.to_string_lossy().into_owned();
-    }
-}
-
-impl OutFlags {
-    /// Writes what was asked for; the text, unless the JSON takes its place.
-    pub fn write(
-        &self,
-        text: &str,
-        json: impl FnOnce() -> String,
-        page: impl FnOnce() -> Page,
-    ) -> Result<(), String> {
-        let put = |path: &Path, content: &str| {
-            std::fs::write(path, content).map_err(|e| format!("{}: {e}", path.display()))
-        };
-        // A reader that has seen enough is no failure.
-        let say = |content: &str| {
-            let _ = std::io::stdout().lock().write_all(content.as_bytes());
-        };
-        match &self.json {
-            Some(path) if path.as_os_str() == "-" => say(&json()),
-            Some(path) => {
-                say(text);
-                put(path, &json())?;
-            }
-            None => say(text),
-        }
-        if self.html.is_none() && self.svg.is_none() {
-            return Ok(());
-        }
-        let page = page();
-        if let Some(dir) = &self.svg {
-            crate::drawings::write(dir, &page)?;
-        }
-        match &self.html {
-            Some(path) => put(path, &page.html()),
-            None => Ok(()),
-        }
     }
 }

@@ -22,11 +22,12 @@ use polymix::search::{self, Found, SearchReport};
 
 pub use command::{BENCH_HELP, BenchCommand};
 
-use self::args::{LoadFlags, OutFlags, ReportFlags};
+use self::args::{LoadFlags, ReportFlags};
 use self::files::Read;
 use self::live::Live;
 use self::search_args::SearchFlags;
 use crate::config::machine;
+use crate::out::OutFlags;
 
 /// The run could not be made.
 const EXIT_NO_RUN: u8 = 2;

@@ -7,7 +7,8 @@ use polymix::phases::Sizing;
 use polymix::run::Test;
 use polymix::search::{Bounds, Conditions};
 
-use super::args::{OutFlags, RobotFlags, new_world, positive, size};
+use super::args::{RobotFlags, new_world, positive, size};
+use crate::out::OutFlags;
 
 /// The phases of a step: the cache is filled, the peak held once.
 const PHASES: [&str; 5] = ["framp", "fill", "fexit", "inc1", "top1"];

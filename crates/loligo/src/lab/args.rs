@@ -124,18 +124,9 @@ impl From<DiskName> for Model {
 
 /// Where the report goes, and how it is made.
 #[derive(Args, Debug)]
-pub struct OutFlags {
-    /// Write the report as JSON to this file; - is standard output, in place of the text
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Write the report as one HTML page with plots to this file
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-
-    /// Write each plot as an SVG file of its own to this directory
-    #[arg(long, value_name = "DIR")]
-    pub svg: Option<PathBuf>,
+pub struct LabOutFlags {
+    #[command(flatten)]
+    pub files: crate::out::OutFlags,
 
     /// No progress on standard error
     #[arg(short, long)]
@@ -161,7 +152,7 @@ pub struct PaperFlags {
     pub keep: Option<PathBuf>,
 
     #[command(flatten)]
-    pub out: OutFlags,
+    pub out: LabOutFlags,
 }
 
 #[derive(Args, Debug)]
@@ -212,7 +203,7 @@ pub struct RealFlags {
     pub seed: u64,
 
     #[command(flatten)]
-    pub out: OutFlags,
+    pub out: LabOutFlags,
 }
 
 #[derive(Args, Debug)]
@@ -222,7 +213,7 @@ pub struct BesideFlags {
     pub files: Vec<PathBuf>,
 
     #[command(flatten)]
-    pub out: OutFlags,
+    pub out: LabOutFlags,
 }
 
 #[derive(Args, Debug)]
@@ -235,7 +226,7 @@ pub struct RunFlags {
     pub keep: Option<PathBuf>,
 
     #[command(flatten)]
-    pub out: OutFlags,
+    pub out: LabOutFlags,
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -7,7 +7,6 @@
 
 mod args;
 
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
@@ -27,7 +26,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::lab_traces;
 
-use args::{BesideFlags, OutFlags, PaperFlags, RealFlags, RunFlags};
+use args::{BesideFlags, LabOutFlags, PaperFlags, RealFlags, RunFlags};
 pub use args::{LAB_HELP, LabCommand};
 
 /// Runs what was typed.
@@ -172,25 +171,8 @@ fn side_by_side(flags: &BesideFlags) -> Result<(), String> {
     tell(&beside(&runs)?, &flags.out)
 }
 
-fn tell(report: &Report, out: &OutFlags) -> Result<(), String> {
-    if let Some(dir) = &out.svg {
-        crate::drawings::write(dir, &report.page())?;
-    }
-    if let Some(path) = &out.html {
-        std::fs::write(path, report.html()).map_err(|e| format!("{}: {e}", path.display()))?;
-    }
-    let to_stdout = out.json.as_deref() == Some(Path::new("-"));
-    let text = if to_stdout {
-        report.json()
-    } else {
-        report.text()
-    };
-    if let Some(path) = out.json.as_deref().filter(|_| !to_stdout) {
-        std::fs::write(path, report.json()).map_err(|e| format!("{}: {e}", path.display()))?;
-    }
-    // A reader that has seen enough is no failure.
-    let _ = io::stdout().lock().write_all(text.as_bytes());
-    Ok(())
+fn tell(report: &Report, out: &LabOutFlags) -> Result<(), String> {
+    (out.files).write(&report.text(), || report.json(), || report.page())
 }
 
 /// A bar of disk requests on standard error, with the time left; nothing unless that is a terminal.

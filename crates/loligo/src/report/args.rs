@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::out::OutFlags;
 use clap::{Args, Subcommand};
 use report::model::Grid;
 use report::model::Level;
@@ -146,22 +147,6 @@ pub struct JoinFlags {
 
     #[command(flatten)]
     pub out: OutFlags,
-}
-
-/// What is written beside the text.
-#[derive(Args, Debug)]
-pub struct OutFlags {
-    /// Write the report as JSON; - is standard output, in place of the text
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-
-    /// Write the report as a page that needs nothing besides itself
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
-
-    /// Write each figure as an SVG file of its own to this directory
-    #[arg(long, value_name = "DIR")]
-    pub svg: Option<PathBuf>,
 }
 
 /// The length of a slot: none is chosen.

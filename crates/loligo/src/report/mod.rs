@@ -31,10 +31,11 @@ use report::{Options, auto_slot};
 
 pub use args::{REPORT_HELP, ReportFlags};
 
-use self::args::{CompareFlags, JoinFlags, MakeFlags, Named, OutFlags, ReportCommand, named};
+use self::args::{CompareFlags, JoinFlags, MakeFlags, Named, ReportCommand, named};
 use self::chart::Layout;
 use self::progress::Progress;
 use self::sources::Gathered;
+use crate::out::OutFlags;
 
 /// How long a running proxy is listened to.
 const LISTEN_DEFAULT: Duration = Duration::from_secs(60);
@@ -193,29 +194,11 @@ fn join(flags: &JoinFlags) -> Result<(), String> {
     write(vec![joined], &flags.out, Layout::default())
 }
 
-/// Writes what was asked for; the text, unless the JSON takes its place.
 fn write(sources: Vec<SourceReport>, out: &OutFlags, layout: Layout) -> Result<(), String> {
     let report = Report::new(sources);
-    let json = || serde_json::to_string(&report).map_err(|e| e.to_string());
-    match &out.json {
-        Some(path) if path == Path::new("-") => say(&(json()? + "\n")),
-        Some(path) => {
-            say(&text::summary(&report.sources));
-            put(path, &json()?)?;
-        }
-        None => say(&text::summary(&report.sources)),
-    }
-    if out.html.is_none() && out.svg.is_none() {
-        return Ok(());
-    }
-    let page = draw::page(&report.sources, layout);
-    if let Some(dir) = &out.svg {
-        crate::drawings::write(dir, &page)?;
-    }
-    match &out.html {
-        Some(path) => put(path, &page.html()),
-        None => Ok(()),
-    }
+    let json = || serde_json::to_string(&report).expect("a report has only text for keys") + "\n";
+    let page = || draw::page(&report.sources, layout);
+    out.write(&text::summary(&report.sources), json, page)
 }
 
 fn put(path: &Path, content: &str) -> Result<(), String> {

@@ -24,6 +24,7 @@ use crate::{
     cache::preloaded::Preloaded,
     conn::socket::Conn,
     record::facts::{Facts, Stages},
+    record::finish::Finished,
     record::metrics,
     reply::h1::H1,
     reply::{After, Reply},
@@ -34,7 +35,7 @@ use crate::{
     request::notes::Notes,
     request::rulebook::Shape,
     request::target,
-    state::{Finished, Worker},
+    state::Worker,
 };
 
 /// Bodies up to this are copied behind the head and sent as one buffer: cheaper than a vectored write.

@@ -485,7 +485,7 @@ fn set_marker(
         SAID.call_once(|| {
             tracing::warn!(
                 "too many different Vary fields are in use: answers with one more are not stored \
-                 (lists_refused counts them)"
+                 (lists_refused counts them); have the origins name fewer fields in Vary"
             );
         });
     }

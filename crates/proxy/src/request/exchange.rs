@@ -26,12 +26,13 @@ use profile::{Class, StageName};
 use crate::{
     cache::preloaded::Preloaded,
     listener::ListenerState,
+    record::finish::Finished,
     record::metrics,
     reply::{After, Length, Reply, ReplyHead},
     request::asking::Kept,
     request::body::RequestBody,
     request::notes::Notes,
-    state::{Finished, Worker},
+    state::Worker,
 };
 
 /// A request whose head was parsed.

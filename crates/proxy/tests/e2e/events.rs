@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use super::disk::send_tagged;
 use super::harness::{
-    Child, Disk, FRESH, Origin, PATIENCE, Proxy, assert_same, eventually, ok, pattern, plan_for,
-    running::with_admin,
+    Child, Disk, FRESH, Origin, PATIENCE, Proxy, assert_same, await_hit_by_read, eventually, ok,
+    pattern, plan_for, running::with_admin,
 };
 
 /// A folder for a profile.
@@ -98,15 +98,6 @@ fn marks(items: &[Item], kind: MarkKind) -> Vec<Value> {
     }
     let json = |(_, text): &(u64, String)| serde_json::from_str(text).expect(text);
     texts.iter().map(json).collect()
-}
-
-/// Until it is read from the device, and not from a buffer.
-fn await_hit_by_read(proxy: &Proxy, path: &str) {
-    eventually("it is read from the device", || {
-        let before = proxy.counter("disk_reads");
-        let hit = proxy.get(path).is_hit();
-        (hit && proxy.counter("disk_reads") > before).then_some(())
-    });
 }
 
 #[test]

@@ -15,7 +15,8 @@ use proxy::{
 
 use super::disk::send_tagged;
 use super::harness::{
-    Disk, FRESH, Origin, Proxy, assert_same, eventually, ok, pattern, plan_for, running::with_admin,
+    Disk, FRESH, Origin, Proxy, assert_same, await_hit_by_read, eventually, ok, pattern, plan_for,
+    running::with_admin,
 };
 
 const STORE_BYTES: usize = 64 << 20;
@@ -33,15 +34,6 @@ fn hasty(origin: &Origin) -> Plan {
 fn health(proxy: &Proxy) -> (u16, String) {
     let answer = proxy.admin("GET", "/healthz");
     (answer.status, answer.text().trim_end().to_owned())
-}
-
-/// Until what was stored is on the device and not in a buffer any more: then a hit is a read.
-fn await_hit_by_read(proxy: &Proxy, path: &str) {
-    eventually("it is read from the device", || {
-        let before = proxy.counter("disk_reads");
-        let hit = proxy.get(path).is_hit();
-        (hit && proxy.counter("disk_reads") > before).then_some(())
-    });
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests from outside, in one program: it is linked once, and what waits in one of them holds up no other.
 
+mod clusters;
 mod common;
 mod companions;
 mod doubts;

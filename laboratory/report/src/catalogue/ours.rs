@@ -1,7 +1,7 @@
 //! Figures that paper 001 has not, most of which its section 7 regrets.
 
 use super::How::{Level, Mean, Megabytes, Percent, Rise, Time};
-use super::{CurveSpec, FigureSpec, curve};
+use super::{CurveSpec, FigureSpec, curve, figure};
 use crate::kinds::{ALL, Count, Timed};
 use crate::model::{AxisKind, Form, Role};
 use profile::Gauge;
@@ -13,16 +13,15 @@ const fn lines(
     notes: &'static [&'static str],
     curves: &'static [CurveSpec],
 ) -> FigureSpec {
-    FigureSpec {
+    figure(
         id,
         title,
-        form: Form::Lines,
-        label,
-        kind: AxisKind::Linear,
-        paper_saw: "",
+        Form::Lines,
+        (label, AxisKind::Linear),
+        "",
         notes,
         curves,
-    }
+    )
 }
 
 //= paper 001 section 7   not measured there: the system's own counters, ICP, DNS, the delay of the select loop

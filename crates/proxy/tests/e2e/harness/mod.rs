@@ -99,6 +99,15 @@ pub fn until_elapsed(since: Instant, span: Duration) {
     eventually("time goes by", || (since.elapsed() >= span).then_some(()));
 }
 
+/// Until what was stored is on the device and not in a buffer any more: then a hit is a read.
+pub fn await_hit_by_read(proxy: &Proxy, path: &str) {
+    eventually("it is read from the device", || {
+        let before = proxy.counter("disk_reads");
+        let hit = proxy.get(path).is_hit();
+        (hit && proxy.counter("disk_reads") > before).then_some(())
+    });
+}
+
 /// Asks again and again until the answer is `Some`.
 #[track_caller]
 pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {

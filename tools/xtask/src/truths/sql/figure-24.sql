@@ -6,6 +6,6 @@ WITH medians AS (
            quantile_disc(coalesce(server_reply_total_us, 0), 0.5) AS server_reply,
            quantile_disc(coalesce(proxy_reply_total_us, 0), 0.5) AS proxy_reply
     FROM timed WHERE curve = 'miss' GROUP BY ALL)
-SELECT slot, curve, 100 * us / nullif(sum(us) OVER (PARTITION BY slot), 0) AS value, count
+SELECT slot, curve, 100 * us / greatest(sum(us) OVER (PARTITION BY slot), 1) AS value, count
 FROM (UNPIVOT medians ON client_connect, proxy_connect, server_reply, proxy_reply INTO NAME curve VALUE us)
 ORDER BY ALL;

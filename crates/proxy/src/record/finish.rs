@@ -1,0 +1,185 @@
+//! What is made of a finished request: counters, the profile's record, the access log's entry.
+//!
+//! The one exit of every request. The names in a record are hashed here, under a key that no sibling is told.
+//!
+//! Not known here: how the request was answered, how a record is written.
+
+use crate::clock::Instant;
+use std::net::{IpAddr, SocketAddr};
+
+use profile::{
+    Class, Flags, Hierarchy, Method, Names, Protocol, Record, access::Asking, access::Entry,
+};
+
+use crate::{
+    listener::{ListenerState, RouteState},
+    origin::Destination,
+    record::facts::{Facts, Stages, us_between},
+    record::metrics,
+    state::Worker,
+};
+
+/// A finished request, for counters and logs.
+pub struct Finished<'a> {
+    /// When it began: when its connection was accepted, or, for a later request on it, when its first byte was seen.
+    pub began: Instant,
+    /// When its first byte was seen: latencies are counted from here.
+    pub seen: Instant,
+    /// When the last byte of the answer was written.
+    pub ended: Instant,
+    /// What became of it.
+    pub class: Class,
+    /// Status sent, 0 if none.
+    pub status: u16,
+    /// Bytes sent to the client.
+    pub bytes_out: u64,
+    /// Its stages.
+    pub stages: Stages,
+    /// Who asked.
+    pub client: SocketAddr,
+    /// Where it came in.
+    pub listener: &'a ListenerState,
+    /// The number of the route that took it, on a reverse listener.
+    pub route: Option<usize>,
+    /// What was asked.
+    pub asking: Asking<'a>,
+    /// Did a body come with it?
+    pub has_body: bool,
+    /// The protocol it was asked in.
+    pub http_client: Protocol,
+    /// Content-Type of the answer.
+    pub content_type: &'a [u8],
+    /// Further facts for the profile, and whom it was forwarded to.
+    pub facts: Facts,
+    /// The origin asked, or empty.
+    pub peer: &'a [u8],
+    /// Our Cache-Status value.
+    pub cache_status: &'a [u8],
+}
+
+impl Finished<'_> {
+    /// The route that took it.
+    fn route(&self) -> Option<&RouteState> {
+        self.listener.routes.get(self.route?)
+    }
+}
+
+impl Worker {
+    /// Counts and logs a finished request.
+    pub fn finish(&self, done: &Finished<'_>) {
+        let us = us_between(done.seen, done.ended);
+        self.counters.finish(done.class, done.bytes_out, us);
+        let row = done.listener.rows.of(done.route);
+        self.counters.answered(row, done.status, done.bytes_out);
+        self.counters.staged(done.class, &done.stages.0);
+        if done.facts.hierarchy != Hierarchy::None {
+            self.note_origin(done);
+        }
+        if !self.journals() {
+            return;
+        }
+        let (asking, route) = (&done.asking, done.route());
+        let facts = &done.facts;
+        let record = Record {
+            flags: facts.flags,
+            http_client: done.http_client,
+            http_server: facts.http_server,
+            hierarchy: facts.hierarchy,
+            total_us: us_between(done.began, done.ended),
+            class: done.class,
+            status: done.status,
+            method: Method::of(asking.method),
+            bytes_out: done.bytes_out,
+            bytes_in: facts.bytes_in,
+            object_bytes: facts.object_bytes,
+            device_reads: facts.device_reads,
+            names: self.names(done),
+            worker: u8::try_from(self.index).unwrap_or(u8::MAX),
+            peer: facts.peer,
+            store: facts.store,
+            cluster: facts.cluster,
+            stages: done.stages.0,
+            ..Record::begun(self.unix_us(done.began))
+        };
+        let mut journal = self.journal.borrow_mut();
+        let lost = if self.logs_access {
+            journal.note(&Entry {
+                record,
+                client: done.client.ip(),
+                listener: done.listener.name.as_bytes(),
+                asking: done.asking,
+                content_type: done.content_type,
+                peer: done.peer,
+                origin: route.map_or(b"", |route| route.origin.as_bytes()),
+                cache_status: done.cache_status,
+            })
+        } else {
+            journal.note_record(&record)
+        };
+        if lost > 0 {
+            metrics::add(&self.counters.log_records_lost, lost);
+        }
+    }
+
+    /// Hashes of what the request is about, if the profile is to have them.
+    fn names(&self, done: &Finished<'_>) -> Option<Names> {
+        let logs = &self.shared.plan.logs;
+        let is_wanted = logs.profile_keys && self.shared.events.are_wanted();
+        is_wanted.then(|| Names {
+            key: self.hash_of_key(done.facts.key),
+            client: match logs.profile_clients {
+                true => self.hash_of_client(done.client.ip()),
+                false => 0,
+            },
+            server: done.facts.server,
+        })
+    }
+
+    /// The primary hash of a resource, hashed once more, under a secret that no sibling is told; 0 stays 0, *there is none*.
+    fn hash_of_key(&self, primary: u64) -> u64 {
+        match primary {
+            0 => 0,
+            _ => self.pseudonyms.of(&primary.to_le_bytes()).max(1),
+        }
+    }
+
+    /// A client's address, hashed under the same secret; never 0, which stands for *not recorded*.
+    fn hash_of_client(&self, client: IpAddr) -> u32 {
+        let mut bytes = [0; 17];
+        // So that no address has the hash of a key.
+        bytes[0] = b'@';
+        bytes[1..].copy_from_slice(&match client.to_canonical() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            IpAddr::V6(v6) => v6.octets(),
+        });
+        (self.pseudonyms.of(&bytes) as u32).max(1)
+    }
+
+    /// Host and port of a server, hashed under the same secret; 0 if no record has it.
+    pub fn hash_of_server(&self, server: &Destination) -> u32 {
+        if !self.journals() {
+            return 0;
+        }
+        let name = server.as_host_and_port();
+        (self.pseudonyms.of(name.as_bytes()) as u32).max(1)
+    }
+
+    /// Notes how long the origin of a finished request took. An origin that is not one of a route is told by name only where the
+    /// names of what is asked for are counted anyway.
+    fn note_origin(&self, done: &Finished<'_>) {
+        let name = match done.route() {
+            Some(route) => Some(&*route.origin),
+            None if self.shared.top.is_some() => std::str::from_utf8(done.peer).ok(),
+            None => None,
+        };
+        let has_failed = done.facts.flags.contains(Flags::ORIGIN_ABORTED)
+            || done.facts.was_saved
+            || done.class == Class::Error && done.status >= 500;
+        let us = (!has_failed)
+            .then(|| done.stages.asked_us(done.has_body))
+            .flatten();
+        if us.is_some() || has_failed {
+            self.counters.origins.note(name, us);
+        }
+    }
+}
