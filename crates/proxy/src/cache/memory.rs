@@ -10,7 +10,8 @@
 //! front never serves a marked one; the mark is set before a purge is acknowledged.
 //!
 //! Limits: an object larger than an eighth of a shard, or than `limits.memory-object-max`, is not admitted: a few
-//! large ones would push out everything.
+//! large ones would push out everything. With a *replacement burst* ([`MemoryTier::with_burst`]), neither is a newcomer that
+//! would drive out more objects than that.
 //!
 //! Not known here: freshness, HTTP, the disk.
 
@@ -80,9 +81,12 @@ pub struct MemoryTier {
     shards: Box<[Mutex<Shard>]>,
     shard_bytes_max: u64,
     object_bytes_max: u64,
+    /// The most objects that a newcomer may drive out; `None` without bound.
+    burst_max: Option<usize>,
     bytes: AtomicU64,
     objects: AtomicU64,
     evicted: AtomicU64,
+    burst_refused: AtomicU64,
 }
 
 impl MemoryTier {
@@ -103,10 +107,18 @@ impl MemoryTier {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             shard_bytes_max: bytes_max / SHARDS as u64,
             object_bytes_max: object_bytes_max.min(bytes_max / SHARDS as u64 / 8),
+            burst_max: None,
             bytes: AtomicU64::new(0),
             objects: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
+            burst_refused: AtomicU64::new(0),
         }
+    }
+
+    /// The same tier, in which a newcomer drives out at most so many objects, or is not kept; `None` without bound.
+    //= paper 003 section 4   LRU with bounded replacement burst
+    pub fn with_burst(self, burst_max: Option<usize>) -> MemoryTier {
+        MemoryTier { burst_max, ..self }
     }
 
     fn shard(&self, hash: KeyHash) -> MutexGuard<'_, Shard> {
@@ -173,6 +185,13 @@ impl MemoryTier {
         let hash = object.hash;
         if let Some(slot) = shard.find(hash) {
             self.drop_slot(&mut shard, slot);
+        }
+        if self.burst_max.is_some_and(|most| {
+            let excess = (shard.bytes + cost).saturating_sub(self.shard_bytes_max);
+            !shard.frees_with(excess, most)
+        }) {
+            self.burst_refused.fetch_add(1, Ordering::Relaxed);
+            return false;
         }
         while shard.bytes + cost > self.shard_bytes_max {
             let prefetched_bytes =
@@ -349,6 +368,11 @@ impl MemoryTier {
         self.evicted.load(Ordering::Relaxed)
     }
 
+    /// Newcomers since the start that were not kept because they would have driven out too many objects.
+    pub fn burst_refused(&self) -> u64 {
+        self.burst_refused.load(Ordering::Relaxed)
+    }
+
     /// The bound on `bytes`.
     pub fn bytes_max(&self) -> u64 {
         self.shard_bytes_max * SHARDS as u64
@@ -375,6 +399,13 @@ impl Shard {
         } else {
             wanted.or(prefetched)
         }
+    }
+
+    /// Do the `most` coldest objects have so many bytes? Counts those that a second chance would spare, too.
+    fn frees_with(&self, excess_bytes: u64, most: usize) -> bool {
+        let coldest = (self.lru.iter_coldest_first()).chain(self.prefetched.iter_coldest_first());
+        let cost = |slot: u32| (self.slots[slot as usize].as_ref()).map_or(0, |r| r.object.memory_bytes());
+        coldest.take(most).map(cost).sum::<u64>() >= excess_bytes
     }
 
     fn find(&self, hash: KeyHash) -> Option<u32> {

@@ -97,3 +97,40 @@ fn what_each_is_charged_is_given_back() {
     );
     assert!(shard.prefetched.is_empty() && shard.lru.is_empty());
 }
+
+/// Does a tier full of small objects take one that is as large as `size` of them?
+fn takes(burst_max: Option<usize>, size: usize) -> bool {
+    let tier = tier().with_burst(burst_max);
+    for n in 0..EACH_SHARD {
+        assert!(tier.insert(object(n), |_| true));
+    }
+    let mut large = object(EACH_SHARD);
+    let beside = large.memory_bytes() as usize - BODY_BYTES;
+    large.body = vec![0; size * (BODY_BYTES + beside) - beside].into();
+    tier.insert(large, |_| true)
+}
+
+#[test]
+fn a_newcomer_drives_out_as_many_as_the_burst_allows() {
+    assert!(takes(Some(3), 3));
+    assert!(!takes(Some(2), 3));
+    assert!(takes(None, 3));
+}
+
+#[test]
+fn where_there_is_room_the_burst_does_not_matter() {
+    let tier = tier().with_burst(Some(0));
+    assert!((0..EACH_SHARD).all(|n| tier.insert(object(n), |_| true)));
+    assert!(!tier.insert(object(EACH_SHARD), |_| true));
+    assert_eq!((tier.evicted(), tier.burst_refused()), (0, 1));
+}
+
+#[test]
+fn a_refused_version_takes_the_one_before_with_it() {
+    let tier = tier().with_burst(Some(0));
+    (0..EACH_SHARD).for_each(|n| assert!(tier.insert(object(n), |_| true)));
+    let mut longer = object(3);
+    longer.body = vec![0; 2 * BODY_BYTES].into();
+    assert!(!tier.insert(longer, |_| true));
+    assert!(!is_here(&tier, 3));
+}
