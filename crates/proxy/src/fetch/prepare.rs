@@ -5,7 +5,6 @@
 //!
 //! Not known here: bodies, readers.
 
-use crate::clock::Instant;
 use crate::mistakes::{Mistake, makes};
 use std::sync::Arc;
 
@@ -57,15 +56,15 @@ pub fn interim(worker: &Worker, head: &ResponseHead) -> ResponseHead {
     head
 }
 
-/// The response as it is sent and stored, and what the rules say of it.
+/// The response as it is sent and stored, and what the rules say of it. `asked_at`, `received`: when it was asked for, and when its head
+/// came.
 pub fn response(
     worker: &Worker,
     fetch_request: &FetchRequest,
     head: &ResponseHead,
     asked_at: UnixMillis,
-    received: Instant,
+    received: UnixMillis,
 ) -> Response {
-    let received = worker.unix_ms(received);
     let decision = fetch_request.asker().decide(head.status, &head.fields);
     let request = Request {
         method: "GET",

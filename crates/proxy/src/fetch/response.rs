@@ -12,6 +12,7 @@ use store::Sequence;
 
 use crate::{
     cache::object::Object,
+    cluster::push::Copied,
     listener::ListenerState,
     origin::outcome::UpstreamError,
     origin::trip::Trip,
@@ -142,6 +143,10 @@ pub struct FetchRequest {
     pub stale: Option<Object>,
     /// The invalidation sequence at which it was looked up.
     pub stale_began: Sequence,
+    /// The head of the client's request as a member of our cluster would read it, if what is fetched may be pushed to one.
+    pub as_sent: Option<Bytes>,
+    /// A member of our cluster answers it, and a copy is kept here, because it is hot.
+    pub copied: Option<Copied>,
     /// Where what it takes is noted, for the request's record.
     pub trip: Trip,
 }

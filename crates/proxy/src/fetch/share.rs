@@ -21,6 +21,7 @@ use httpcache::{Request, RequestDirectives, Rules, Terms, VaryList, Verdict, jud
 
 use crate::{
     cache::find::Found,
+    cluster::push,
     fetch::flight::{FirstEvent, FlightReader, Heard, Join},
     fetch::hit_for_pass::Party,
     fetch::response::FetchRequest,
@@ -99,6 +100,7 @@ pub async fn obtain(
         let fetch_request = |is_conditional| {
             let trip = trip.clone();
             fetch_request(
+                worker,
                 &ex.listener,
                 wanted,
                 valid(worker, found),
@@ -163,7 +165,7 @@ pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     let key = flight_key(worker, wanted);
     let directives = RequestDirectives::default();
     if let Join::Started(reader) = join_or_start(worker, wanted, &key, &directives, true) {
-        let fetch_request = fetch_request(&ex.listener, wanted, Some(stale), false, Trip::new());
+        let fetch_request = fetch_request(worker, &ex.listener, wanted, Some(stale), false, Trip::new());
         task::start(worker, Arc::clone(&reader.flight), fetch_request);
     }
 }
@@ -283,6 +285,7 @@ pub fn is_conditional(request: &Fields) -> bool {
 
 /// What to fetch for a request that came by this listener. `stale`: what is to be validated. `trip`: where it is noted what that takes.
 pub fn fetch_request(
+    worker: &Worker,
     listener: &Rc<ListenerState>,
     wanted: &Wanted,
     stale: Option<&Found>,
@@ -301,6 +304,8 @@ pub fn fetch_request(
         is_contested: wanted.is_contested.get(),
         stale: stale.map(|f| f.stored.object().clone()),
         stale_began: stale.map_or(0, |f| f.began),
+        copied: None,
+        as_sent: push::as_sent(worker, wanted),
         trip,
     }
 }

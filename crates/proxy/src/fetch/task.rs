@@ -19,6 +19,7 @@ use httpcache::{NotStorable, UnixMillis};
 
 use crate::{
     cache::object::Object,
+    cluster::push::{Began, Came, Collecting},
     deadline::Watch,
     fetch::flight::{Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, Validated},
     fetch::hit_for_pass::{Noted, Party},
@@ -75,7 +76,10 @@ pub fn adopt(
     asked_at: UnixMillis,
 ) {
     let fetch = Fetch::new(worker, flight, fetch_request);
-    tokio::task::spawn_local(async move { fetch.deliver(upstream, &head, asked_at).await });
+    tokio::task::spawn_local(async move {
+        let purges = fetch.fetch_request.copied.as_ref().map(|copied| copied.began.clone());
+        fetch.deliver(upstream, &head, asked_at, purges).await;
+    });
 }
 
 /// A fetch under way. However its task ends, its flight leaves the table, and the readers are told.
@@ -111,6 +115,7 @@ impl Fetch {
 
     async fn run(&self) {
         let asked_at = self.worker.now_ms();
+        let purges = self.purges_now();
         let mut validating = self.fetch_request.stale.as_ref();
         loop {
             let (upstream, head) = match self.ask(validating).await {
@@ -124,7 +129,7 @@ impl Fetch {
                     let reject = Reject::Response(Fault::StatusCode);
                     return self.fail(UpstreamError::Malformed(reject));
                 }
-                return self.deliver(upstream, &head, asked_at).await;
+                return self.deliver(upstream, &head, asked_at, purges).await;
             };
             // A 304 has no body: at its end the connection goes back.
             let body = &mut upstream.body(&self.worker, &head);
@@ -135,6 +140,13 @@ impl Fetch {
             validating = None;
             //= rfc9111 §4.3.3   a 304 that speaks of something else: ask again without conditions
         }
+    }
+
+    /// How purges stand in the cluster now, if what is fetched may be pushed to a member of it.
+    fn purges_now(&self) -> Option<Began> {
+        let cluster = self.worker.shared.cluster.as_ref()?;
+        let is_pushed = self.fetch_request.as_sent.is_some();
+        is_pushed.then(|| Began::now(cluster, self.flight.began))
     }
 
     /// There is no answer.
@@ -214,10 +226,16 @@ impl Fetch {
         Box::pin(siblings::ask(worker, &self.watch, &wish, request)).await
     }
 
-    /// Publishes the response and moves its body.
-    async fn deliver(&self, upstream: Upstream, head: &ResponseHead, asked_at: UnixMillis) {
+    /// Publishes the response and moves its body. `purges`: how they stood when it was asked for.
+    async fn deliver(
+        &self,
+        upstream: Upstream,
+        head: &ResponseHead,
+        asked_at: UnixMillis,
+        purges: Option<Began>,
+    ) {
         let (worker, flight) = (&self.worker, &self.flight);
-        let received = upstream.received;
+        let received = worker.unix_ms(upstream.received);
         let mut response = prepare::response(worker, &self.fetch_request, head, asked_at, received);
         let mut storing = self.begin_storing(&mut response);
         self.note_sharing(&response);
@@ -229,6 +247,14 @@ impl Fetch {
                 .flights
                 .rename(flight, &party.key(key.to_vec()));
         }
+        let came = Came {
+            head,
+            response: &response,
+            primary: flight.primary,
+            key: worker.hasher.hash(storing.key().map_or(&self.fetch_request.key, |key| key)),
+            asked: asked_at,
+        };
+        let mut collecting = Collecting::begin(worker, &self.fetch_request, &came, purges);
         let (joinable, length) = (response.storable.is_ok(), response.length);
         if !joinable {
             worker.shared.flights.remove(flight);
@@ -237,7 +263,7 @@ impl Fetch {
         flight.publish(first_event, joinable, storing.keeping(), self.window());
 
         let mut body = upstream.body(worker, head);
-        let moved = self.move_body(&mut body, &mut storing).await;
+        let moved = self.move_body(&mut body, &mut storing, &mut collecting).await;
         flight.note_last_byte(self.fetch_request.trip.last_byte());
         // Published before the flight leaves the table: a request that comes later finds the object.
         if moved.is_ok() && !matches!(storing, Storing::No) {
@@ -245,6 +271,9 @@ impl Fetch {
                 disk.room_for_object(flight.primary, bytes).await;
             }
             storing.complete(worker, flight, length);
+        }
+        if let (Ok(()), Some(collecting)) = (&moved, collecting) {
+            collecting.complete(worker, length);
         }
         worker.shared.flights.remove(flight);
         flight.finish(moved.map(|()| body.take_trailers().map(Arc::new)));
@@ -300,8 +329,13 @@ impl Fetch {
         );
     }
 
-    /// Moves the body to the readers and into the store.
-    async fn move_body(&self, body: &mut Body, storing: &mut Storing) -> Result<(), Broken> {
+    /// Moves the body to the readers, into the store, and to where it waits to be pushed.
+    async fn move_body(
+        &self,
+        body: &mut Body,
+        storing: &mut Storing,
+        collecting: &mut Option<Collecting>,
+    ) -> Result<(), Broken> {
         let (worker, flight) = (&self.worker, &self.flight);
         loop {
             // The budget is shared: when all transfers together use it up, each gets a small window.
@@ -319,6 +353,9 @@ impl Fetch {
             match body.next(worker, &self.watch).await {
                 Ok(Some(piece)) => {
                     storing.take(worker, flight, &piece);
+                    if let Some(collecting) = collecting {
+                        collecting.take(&piece);
+                    }
                     if !flight.push(piece, window) {
                         return Err(Broken::Origin);
                     }

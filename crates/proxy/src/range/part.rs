@@ -120,7 +120,7 @@ pub async fn answer(
     let store = worker.shared.store.of(wanted.primary);
     let mut parts = Parts {
         wanted,
-        fetch_request: share::fetch_request(&ex.listener, wanted, None, false, ex.record.trip()),
+        fetch_request: share::fetch_request(ex.worker, &ex.listener, wanted, None, false, ex.record.trip()),
         why,
         began: store.sequence(),
         asked_at: worker.now_ms(),
@@ -437,7 +437,7 @@ impl Parts<'_, '_> {
             ByteRange::Whole if wanted.request.contains(b"if-range") => return Outcome::Fetch,
             _ => return self.passed_from_now_on(),
         };
-        let (received, asked_at) = (upstream.received, self.asked_at);
+        let (received, asked_at) = (worker.unix_ms(upstream.received), self.asked_at);
         let response = prepare::response(worker, &self.fetch_request, &whole, asked_at, received);
         let object = match self.keep(&response, span, total).await {
             Ok(object) => object,

@@ -57,10 +57,18 @@ impl Incoming {
     /// A head that was parsed; its first byte was seen at `began`.
     pub fn new(view: &RequestView<'_, '_>, began: Instant, accepted: Option<Instant>) -> Incoming {
         Incoming {
-            head: view.to_owned(),
-            head_bytes: view.head_bytes,
-            began,
             accepted,
+            ..Incoming::of_head(view.to_owned(), view.head_bytes, began)
+        }
+    }
+
+    /// A head of its own, which was so many bytes long.
+    pub fn of_head(head: RequestHead, head_bytes: usize, began: Instant) -> Incoming {
+        Incoming {
+            head,
+            head_bytes,
+            began,
+            accepted: None,
             skips_disk: false,
             other: None,
             loaded: None,

@@ -102,7 +102,7 @@ pub async fn handle(ex: &mut Exchange<'_>, incoming: Incoming) -> After {
 }
 
 /// What a request wants: the resource it names, and what the operator's rules say of it.
-fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> {
+pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> {
     let mut head = incoming.head;
     let listener = &ex.listener;
     let place = target::locate(listener, &head.method, &head.target, head.host.as_deref())?;

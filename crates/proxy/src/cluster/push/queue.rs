@@ -1,0 +1,281 @@
+//! What waits to be pushed to members, and what is on its way to them.
+//!
+//! A push takes room from when its first byte is collected until a member has answered: [`Queue::reserve`], then [`Queue::put`] or
+//! [`Queue::release`], then [`Queue::take`], then [`Queue::done`]. A newer version of what waits takes its place. While a version is
+//! on its way the next one waits, so that a member never gets the older one last.
+//!
+//! Not known here: what is pushed, how a member is chosen, sockets, the time.
+//! Limits: `bytes_max`: the oldest is dropped to make room for what comes, since nobody has asked for it for the longest time.
+//! [`AGE_MAX`]: what has waited longer is dropped. [`UNDER_WAY_MAX`] pushes at a time to a member. All are counted ([`Counts`]).
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use crate::clock::Instant;
+
+/// How long a push may wait.
+pub const AGE_MAX: Duration = Duration::from_secs(10);
+/// Pushes at a time to a member.
+pub const UNDER_WAY_MAX: usize = 8;
+/// So many of those that wait are looked at for one that may go.
+const LOOKED_AT_MAX: usize = 64;
+
+/// What was dropped since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// For want of room.
+    pub full: u64,
+    /// It had waited for too long.
+    pub old: u64,
+    /// A newer version came.
+    pub replaced: u64,
+}
+
+/// Pushes of a front.
+pub struct Queue<T> {
+    bytes_max: u64,
+    /// Taken by what is collected, waits and is on its way.
+    bytes: u64,
+    /// Of these by what waits.
+    waiting_bytes: u64,
+    /// In the order in which they came.
+    waiting: BTreeMap<u64, Waiting<T>>,
+    /// What waits, by the hash of its key.
+    by_key: HashMap<u64, u64>,
+    /// What is on its way: member, key.
+    under_way: Vec<(usize, u64)>,
+    next_ticket: u64,
+    counts: Counts,
+}
+
+struct Waiting<T> {
+    key: u64,
+    bytes: u64,
+    since: Instant,
+    push: T,
+}
+
+/// A push that goes on its way.
+#[derive(Debug)]
+pub struct Taken<T> {
+    /// To which member.
+    pub member: usize,
+    /// The hash of its key.
+    pub key: u64,
+    /// The room that it takes.
+    pub bytes: u64,
+    /// The push.
+    pub push: T,
+}
+
+impl<T> Queue<T> {
+    /// An empty queue.
+    pub fn new(bytes_max: u64) -> Queue<T> {
+        Queue {
+            bytes_max,
+            bytes: 0,
+            waiting_bytes: 0,
+            waiting: BTreeMap::new(),
+            by_key: HashMap::new(),
+            under_way: Vec::new(),
+            next_ticket: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Takes room for so many bytes more of what is being collected. `false`: there is none, even without what waits.
+    pub fn reserve(&mut self, bytes: u64) -> bool {
+        if self.bytes - self.waiting_bytes + bytes > self.bytes_max {
+            self.counts.full += 1;
+            return false;
+        }
+        while self.bytes + bytes > self.bytes_max
+            && let Some((&oldest, _)) = self.waiting.first_key_value()
+        {
+            self.remove(oldest);
+            self.counts.full += 1;
+        }
+        self.bytes += bytes;
+        true
+    }
+
+    /// Gives room back that [`Self::reserve`] took.
+    pub fn release(&mut self, bytes: u64) {
+        self.bytes -= bytes;
+    }
+
+    /// A push that is complete. `bytes`: all that was reserved for it.
+    pub fn put(&mut self, key: u64, bytes: u64, push: T, now: Instant) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        if let Some(before) = self.by_key.get(&key) {
+            self.remove(*before);
+            self.counts.replaced += 1;
+        }
+        let since = now;
+        let waiting = Waiting {
+            key,
+            bytes,
+            since,
+            push,
+        };
+        self.waiting_bytes += bytes;
+        self.waiting.insert(ticket, waiting);
+        self.by_key.insert(key, ticket);
+    }
+
+    /// The oldest push that may go now. `choose`: the member for it; `None` if it has to wait.
+    pub fn take(
+        &mut self,
+        now: Instant,
+        mut choose: impl FnMut(&T, &Loads<'_>) -> Option<usize>,
+    ) -> Option<Taken<T>> {
+        self.drop_old(now);
+        let loads = Loads(&self.under_way);
+        let may_go = |(ticket, waiting): (&u64, &Waiting<T>)| {
+            let is_on_its_way = self.under_way.iter().any(|&(_, key)| key == waiting.key);
+            let member = choose(&waiting.push, &loads).filter(|_| !is_on_its_way)?;
+            Some((*ticket, member))
+        };
+        let (ticket, member) = (self.waiting.iter().take(LOOKED_AT_MAX)).find_map(may_go)?;
+        let waiting = self.waiting.remove(&ticket)?;
+        self.by_key.remove(&waiting.key);
+        self.waiting_bytes -= waiting.bytes;
+        self.under_way.push((member, waiting.key));
+        Some(Taken {
+            member,
+            key: waiting.key,
+            bytes: waiting.bytes,
+            push: waiting.push,
+        })
+    }
+
+    /// A push that was taken has ended, however it did.
+    pub fn done(&mut self, member: usize, key: u64, bytes: u64) {
+        if let Some(at) = self.under_way.iter().position(|&way| way == (member, key)) {
+            self.under_way.swap_remove(at);
+        }
+        self.bytes -= bytes;
+    }
+
+    /// Bytes held now.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Pushes that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// What was dropped.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn drop_old(&mut self, now: Instant) {
+        while let Some((&oldest, waiting)) = self.waiting.first_key_value()
+            && now.saturating_duration_since(waiting.since) > AGE_MAX
+        {
+            self.remove(oldest);
+            self.counts.old += 1;
+        }
+    }
+
+    fn remove(&mut self, ticket: u64) {
+        if let Some(waiting) = self.waiting.remove(&ticket) {
+            self.by_key.remove(&waiting.key);
+            self.waiting_bytes -= waiting.bytes;
+            self.bytes -= waiting.bytes;
+        }
+    }
+}
+
+/// How much is on its way to whom.
+pub struct Loads<'a>(&'a [(usize, u64)]);
+
+impl Loads<'_> {
+    /// Pushes on their way to a member.
+    pub fn of(&self, member: usize) -> usize {
+        self.0.iter().filter(|(to, _)| *to == member).count()
+    }
+
+    /// May one more go there?
+    pub fn has_room(&self, member: usize) -> bool {
+        self.of(member) < UNDER_WAY_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(pushes: &[(u64, u64)]) -> Queue<u64> {
+        let mut queue = Queue::new(100);
+        for &(key, bytes) in pushes {
+            assert!(queue.reserve(bytes));
+            queue.put(key, bytes, key, Instant::now());
+        }
+        queue
+    }
+
+    fn take(queue: &mut Queue<u64>) -> Option<u64> {
+        let any = |_: &u64, loads: &Loads<'_>| (0..2).find(|&m| loads.has_room(m));
+        queue.take(Instant::now(), any).map(|taken| taken.key)
+    }
+
+    #[test]
+    fn the_oldest_goes_first() {
+        let mut queue = queue(&[(1, 10), (2, 10)]);
+        assert_eq!([take(&mut queue), take(&mut queue), take(&mut queue)], [Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn a_full_queue_drops_the_oldest_but_nothing_for_what_never_fits() {
+        let mut queue = queue(&[(1, 40), (2, 40)]);
+        assert!(!queue.reserve(101));
+        assert_eq!(queue.waiting(), 2);
+        assert!(queue.reserve(30));
+        assert_eq!((queue.waiting(), queue.bytes()), (1, 70));
+        assert_eq!(queue.counts().full, 2);
+        assert_eq!(take(&mut queue), Some(2));
+        assert!(!queue.reserve(40), "what is on its way keeps its room");
+        queue.done(0, 2, 40);
+        assert!(queue.reserve(40));
+    }
+
+    #[test]
+    fn a_newer_version_takes_the_place_of_the_one_that_waits() {
+        let mut queue = queue(&[(1, 10), (1, 20)]);
+        assert_eq!((queue.waiting(), queue.bytes(), queue.counts().replaced), (1, 20, 1));
+    }
+
+    #[test]
+    fn a_newer_version_waits_until_the_one_before_has_arrived() {
+        let mut queue = queue(&[(1, 10)]);
+        assert_eq!(take(&mut queue), Some(1));
+        assert!(queue.reserve(10));
+        queue.put(1, 10, 1, Instant::now());
+        assert_eq!(take(&mut queue), None);
+        queue.done(0, 1, 10);
+        assert_eq!(take(&mut queue), Some(1));
+    }
+
+    #[test]
+    fn what_has_waited_too_long_is_dropped() {
+        let mut queue = queue(&[(1, 10)]);
+        let later = Instant::now() + AGE_MAX + Duration::from_secs(1);
+        assert!(queue.take(later, |_, _| Some(0)).is_none());
+        assert_eq!((queue.bytes(), queue.counts().old), (0, 1));
+    }
+
+    #[test]
+    fn a_member_gets_so_many_at_a_time() {
+        let pushes: Vec<_> = (0..2 * UNDER_WAY_MAX as u64 + 1).map(|key| (key, 1)).collect();
+        let mut queue = queue(&pushes);
+        let taken = std::iter::from_fn(|| take(&mut queue)).count();
+        assert_eq!(taken, 2 * UNDER_WAY_MAX);
+        queue.done(1, 8, 1);
+        assert!(take(&mut queue).is_some());
+    }
+}

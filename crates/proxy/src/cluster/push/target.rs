@@ -1,0 +1,111 @@
+//! To which member a push goes.
+//!
+//! One that holds an older version gets the newer one. Otherwise, of two that chance has picked, the one with less to do, and of
+//! two equal ones the one with more free space: nearly as even as asking all, and fronts that know the same do not all run to the
+//! same member. Or, to have the objects of a server together (`spread = "hash"`), the one that the server belongs to.
+//!
+//! Not known here: how members are, what is pushed.
+//! Source: Mitzenmacher, *The power of two choices in randomized load balancing*, 2001.
+
+use crate::plan::Spread;
+
+/// A member that may get a push.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// Its number.
+    pub member: usize,
+    /// How much it has to do.
+    pub busyness: u64,
+    /// Its free space, MiB.
+    pub free_mib: u64,
+    /// Does it hold a version, as far as its hints say?
+    pub holds: bool,
+    /// How much the server of the URL belongs to it; the highest has it.
+    pub belonging: u64,
+}
+
+/// The member for a push. `chance`: any number.
+pub fn choose(candidates: &[Candidate], spread: Spread, chance: u64) -> Option<usize> {
+    let holders = candidates.iter().filter(|candidate| candidate.holds);
+    if let Some(holder) = holders.min_by_key(|holder| holder.busyness) {
+        return Some(holder.member);
+    }
+    if spread == Spread::Hash {
+        let owner = candidates.iter().max_by_key(|candidate| candidate.belonging);
+        return owner.map(|owner| owner.member);
+    }
+    let count = candidates.len() as u64;
+    if count < 2 {
+        return candidates.first().map(|only| only.member);
+    }
+    // Two different ones: the second is so many steps after the first.
+    let first = (chance >> 32) % count;
+    let second = (first + 1 + (chance & 0xffff_ffff) % (count - 1)) % count;
+    let picked = [first, second].map(|at| &candidates[at as usize]);
+    let better = |one: &&&Candidate| (one.busyness, u64::MAX - one.free_mib);
+    picked.iter().min_by_key(better).map(|one| one.member)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(member: usize) -> Candidate {
+        Candidate {
+            member,
+            busyness: 1,
+            free_mib: 0,
+            holds: false,
+            belonging: 0,
+        }
+    }
+
+    /// How often each of four gets a push.
+    fn shares(candidates: &[Candidate]) -> [usize; 4] {
+        let mut shares = [0; 4];
+        let mut chance = 1_u64;
+        for _ in 0..4000 {
+            chance = chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let member = choose(candidates, Spread::Load, chance.rotate_left(29)).unwrap();
+            shares[member] += 1;
+        }
+        shares
+    }
+
+    #[test]
+    fn equal_ones_get_equal_shares() {
+        let all = shares(&[0, 1, 2, 3].map(candidate));
+        assert!(all.iter().all(|share| (800..1200).contains(share)), "{all:?}");
+    }
+
+    #[test]
+    fn the_busiest_gets_nothing_and_the_emptiest_more() {
+        let mut all = [0, 1, 2, 3].map(candidate);
+        all[0].busyness = 9;
+        all[3].free_mib = 1;
+        let shares = shares(&all);
+        assert_eq!(shares[0], 0);
+        assert!(shares[3] > shares[1] && shares[3] > shares[2], "{shares:?}");
+    }
+
+    #[test]
+    fn who_holds_an_older_version_gets_the_newer_one() {
+        let mut all = [0, 1, 2, 3].map(candidate);
+        (all[2].holds, all[2].busyness) = (true, 9);
+        assert_eq!(choose(&all, Spread::Load, 0), Some(2));
+        assert_eq!(choose(&all, Spread::Hash, 0), Some(2));
+    }
+
+    #[test]
+    fn with_hash_the_one_that_the_server_belongs_to() {
+        let mut all = [0, 1, 2, 3].map(candidate);
+        all[1].belonging = 5;
+        assert_eq!(choose(&all, Spread::Hash, 77), Some(1));
+    }
+
+    #[test]
+    fn one_is_enough_and_none_is_none() {
+        assert_eq!(choose(&[candidate(3)], Spread::Load, 77), Some(3));
+        assert_eq!(choose(&[], Spread::Load, 77), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! A member that takes what a front pushes to it.
+//!
+//! What is pushed is a request of a client and the response to it, with the times at which the front asked and was answered. Of these the
+//! member makes what it would have made of the response to a fetch of its own: key, variant, rules, admission, record. Its fetch
+//! counts as begun at the mark that the front had heard when its own fetch began ([`Marks`](super::marks::Marks)).
+//!
+//! Not known here: how a push comes to be (`push`).
+//! Limits: a push is read whole, up to `push-max` and two heads; what is being read counts against `limits.transfer-buffer`. When that
+//! is used up, or the store is paused, pushes are refused, and the front tries another member.
+
+use bytes::{Bytes, BytesMut};
+use http1::{Framing, RequestHead};
+
+use crate::{
+    clock::Instant,
+    cluster::Cluster,
+    cluster::push::message::{self, Pushed, Terms, Verdict},
+    fetch::prepare,
+    fetch::share,
+    fetch::storing::Storing,
+    origin::trip::Trip,
+    reply::After,
+    request::body::Part,
+    request::exchange::{Exchange, Incoming},
+    request::handle,
+};
+
+/// Answers a push. `cluster`: the one that we and the front are members of.
+pub async fn answer(ex: &mut Exchange<'_>, cluster: &Cluster, head: &RequestHead) -> After {
+    let verdict = match read(ex, cluster, head).await {
+        Ok((terms, message)) => store(ex, cluster, &terms, &message).await,
+        Err(verdict) => verdict,
+    };
+    cluster.receiving.count(verdict);
+    ex.reply.keep_open_if(ex.body.is_through());
+    ex.own(verdict.status(), "", &[], Vec::new()).await
+}
+
+/// Reads terms and message.
+async fn read(
+    ex: &mut Exchange<'_>,
+    cluster: &Cluster,
+    head: &RequestHead,
+) -> Result<(Terms, Bytes), Verdict> {
+    let shared = &ex.worker.shared;
+    let terms = head.fields.first(message::FIELD).and_then(Terms::decode);
+    let terms = terms.ok_or(Verdict::Malformed)?;
+    let Framing::Length(length) = head.framing else {
+        return Err(Verdict::Malformed);
+    };
+    let heads = shared.limits.head_bytes_max + shared.response_limits.head_bytes_max;
+    if length > cluster.plan.push_max_bytes + heads as u64 {
+        return Err(Verdict::Size);
+    }
+    if shared.is_crowded() {
+        return Err(Verdict::Paused);
+    }
+    let mut held = shared.flights.hold();
+    held.set(length);
+    let mut message = BytesMut::with_capacity(length as usize);
+    let limit = shared.plan.timeouts.request_body;
+    while let Some(part) = ex.body.next(&mut ex.reply, limit).await.map_err(|_| Verdict::Malformed)? {
+        if let Part::Data(data) = part {
+            message.extend_from_slice(&data);
+        }
+        ex.body.taken();
+    }
+    Ok((terms, message.freeze()))
+}
+
+/// Stores what was pushed, if it may be stored.
+async fn store(
+    ex: &mut Exchange<'_>,
+    cluster: &Cluster,
+    terms: &Terms,
+    message: &Bytes,
+) -> Verdict {
+    let worker = ex.worker;
+    let shared = &worker.shared;
+    let read = message::read(message, &shared.limits, &shared.response_limits);
+    let Ok(Pushed {
+        request,
+        response,
+        body,
+    }) = read
+    else {
+        return Verdict::Malformed;
+    };
+    let incoming = Incoming::of_head(request, 0, Instant::now());
+    let Ok(wanted) = handle::want(ex, incoming) else {
+        return Verdict::Policy;
+    };
+    if wanted.bypass || !shared.has_disk {
+        return Verdict::Policy;
+    }
+    let primary = wanted.primary;
+    let Some(began) = cluster.marks.sequence_at(terms.began, shared.store.owner(primary)) else {
+        return Verdict::Invalidated;
+    };
+    let fetch_request = share::fetch_request(worker, &ex.listener, &wanted, None, false, Trip::new());
+    let (asked_at, received) = terms.by_clock(worker.now_ms());
+    let response = prepare::response(worker, &fetch_request, &response, asked_at, received);
+    if response.storable.is_err() {
+        return Verdict::Policy;
+    }
+    // A flight of its own, which nobody joins: it carries the sequence.
+    let flight = shared.flights.start_alone(primary, began).flight.clone();
+    if shared.store.invalidated_since(primary, began) {
+        return Verdict::Invalidated;
+    }
+    let mut storing = match Storing::begin(worker, &flight, &fetch_request, &response) {
+        Ok(storing) => storing,
+        Err(why) => return refusal(why),
+    };
+    let length = body.len() as u64;
+    if !body.is_empty() {
+        storing.take(worker, &flight, &body);
+    }
+    if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.disk) {
+        disk.room_for_object(primary, bytes).await;
+    }
+    storing.complete(worker, &flight, Some(length));
+    match flight.swap_out() {
+        Some(out) if out.is_kept => Verdict::Stored,
+        _ if shared.store.invalidated_since(primary, began) => Verdict::Invalidated,
+        _ if shared.store.of(primary).is_paused(crate::clock::unix_ms()) => Verdict::Paused,
+        _ => Verdict::Disk,
+    }
+}
+
+/// What a refusal of [`Storing::begin`] means for the front.
+fn refusal(why: &str) -> Verdict {
+    match why {
+        "too-large" => Verdict::Size,
+        "store-paused" | "no-room" => Verdict::Paused,
+        _ => Verdict::Policy,
+    }
+}
