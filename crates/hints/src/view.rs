@@ -383,7 +383,8 @@ impl View {
         };
         let last = following.label.filter(|_| following.filling.is_none());
         let is_next = last.is_some_and(|last| last + 1 == update.label);
-        if !is_next && !(makes(Mistake::IgnoreGap) && following.label.is_some()) {
+        let is_taken = is_next || makes(Mistake::IgnoreGap) && following.label.is_some();
+        if !is_taken {
             return Err(Broken::Gap {
                 column: update.column,
                 last: following.label.unwrap_or(0),
