@@ -353,7 +353,8 @@ pub(crate) fn shared(
         limits: head_limits(&plan, plan.limits.head_bytes_max),
         response_limits: head_limits(&plan, plan.limits.response_head_bytes_max),
         heads: Arc::new(HeadBudget::new(plan.limits.head_buffer_bytes, plan.workers)),
-        memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max),
+        memory: MemoryTier::new(plan.memory_bytes, plan.limits.memory_object_bytes_max)
+            .with_burst(burst_max(&plan)),
         tags: tags_in_use(&plan, store.hasher()),
         store,
         wake_up: Arc::default(),
@@ -433,6 +434,12 @@ fn start_workers(
         Ok::<_, ServeError>(())
     })?;
     Ok((threads, dealers))
+}
+
+/// The most objects that a newcomer may drive out of memory: a front has a bound.
+fn burst_max(plan: &Plan) -> Option<usize> {
+    let cluster = plan.cluster.as_ref().filter(|cluster| cluster.front)?;
+    cluster.replacement_burst.map(|most| most as usize)
 }
 
 /// The thread of our cluster, if there is one.

@@ -498,6 +498,9 @@ impl Worker {
             store(&self.counters.disk_lazy_batches, gathered.batches);
             store(&self.counters.disk_lazy_along, gathered.along);
         }
+        if let Some(cluster) = self.shared.cluster.as_ref().filter(|_| self.index == 0) {
+            cluster.every_second(&self.shared.store, now);
+        }
         self.front.borrow_mut().sweep(now);
         let lost = self.journal.borrow_mut().flush();
         if lost > 0 {

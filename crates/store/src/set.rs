@@ -93,14 +93,12 @@ impl Set {
         if self.members.len() == 1 {
             return 0;
         }
-        let mut best = (0, f64::MIN);
-        for (number, member) in self.members.iter().enumerate() {
-            let score = score(primary, member.id, member.weight);
-            if score > best.1 {
-                best = (number, score);
-            }
-        }
-        best.0
+        owner_of(primary, self.members.iter().map(|m| (m.id, m.weight))).unwrap_or(0)
+    }
+
+    /// The ids and weights of the members, from which others can tell the owner of a key: [`owner_among`].
+    pub fn ids_and_weights(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.members.iter().map(|m| (m.id, m.weight as u32))
     }
 
     /// The member that has everything of a primary key.
@@ -251,6 +249,25 @@ fn score(primary: KeyHash, id: u64, weight: f64) -> f64 {
     // Uniform in (0, 1): 53 bits are what a double holds.
     let uniform = ((drawn >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     -weight / uniform.ln()
+}
+
+fn owner_of(primary: KeyHash, members: impl Iterator<Item = (u64, f64)>) -> Option<usize> {
+    let mut best = (None, f64::MIN);
+    for (number, (id, weight)) in members.enumerate() {
+        let score = score(primary, id, weight);
+        if score > best.1 {
+            best = (Some(number), score);
+        }
+    }
+    best.0
+}
+
+/// The number of the member that has everything of a primary key, in a set of members with these ids and weights.
+pub fn owner_among(primary: KeyHash, members: impl Iterator<Item = (u64, u32)>) -> Option<usize> {
+    owner_of(
+        primary,
+        members.map(|(id, weight)| (id, f64::from(weight.max(1)))),
+    )
 }
 
 /// The id of a store with that uuid in a set.

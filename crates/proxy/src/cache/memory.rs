@@ -404,7 +404,8 @@ impl Shard {
     /// Do the `most` coldest objects have so many bytes? Counts those that a second chance would spare, too.
     fn frees_with(&self, excess_bytes: u64, most: usize) -> bool {
         let coldest = (self.lru.iter_coldest_first()).chain(self.prefetched.iter_coldest_first());
-        let cost = |slot: u32| (self.slots[slot as usize].as_ref()).map_or(0, |r| r.object.memory_bytes());
+        let cost =
+            |slot: u32| (self.slots[slot as usize].as_ref()).map_or(0, |r| r.object.memory_bytes());
         coldest.take(most).map(cost).sum::<u64>() >= excess_bytes
     }
 

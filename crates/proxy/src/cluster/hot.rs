@@ -113,9 +113,14 @@ mod tests {
     #[test]
     fn many_cold_keys_do_not_look_hot() {
         let hot = Hot::new(100);
-        let cold: Vec<_> = (0..50_000).map(|n: u64| (n.wrapping_mul(0xd134_2543_de82_ef95), 1)).collect();
+        let cold: Vec<_> = (0..50_000)
+            .map(|n: u64| (n.wrapping_mul(0xd134_2543_de82_ef95), 1))
+            .collect();
         after(&hot, 3, &cold);
-        let look_hot = cold.iter().filter(|(key, _)| hot.is_hot(KeyHash(*key))).count();
+        let look_hot = cold
+            .iter()
+            .filter(|(key, _)| hot.is_hot(KeyHash(*key)))
+            .count();
         assert_eq!(look_hot, 0);
     }
 

@@ -86,7 +86,8 @@ impl Marks {
         let noted = self.lock();
         let is_old = |mark: &&Mark| now.saturating_duration_since(mark.at) >= HEARD_AFTER;
         let mark = noted.marks.iter().rev().find(is_old);
-        mark.and_then(|mark| mark.sequences.get(store).copied()).unwrap_or(0)
+        mark.and_then(|mark| mark.sequences.get(store).copied())
+            .unwrap_or(0)
     }
 
     fn lock(&self) -> MutexGuard<'_, Noted> {
@@ -108,7 +109,11 @@ mod tests {
         assert_eq!(marks.sequence_at(second, 0), Some(11));
         assert_eq!(marks.sequence_at(first, 2), None);
         assert_eq!(Marks::new(8).mark(start, || Box::new([])), 8 << 32 | 1);
-        assert_eq!(marks.sequence_at(8 << 32 | 1, 0), None, "of another process");
+        assert_eq!(
+            marks.sequence_at(8 << 32 | 1, 0),
+            None,
+            "of another process"
+        );
     }
 
     #[test]

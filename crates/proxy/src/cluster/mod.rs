@@ -13,6 +13,10 @@
 //! | `forwarded` | the fields by which a forwarded request says whom it is from |
 //! | `framing` | frames on a link |
 //! | `thread` | the thread that all of this runs on, and the socket that members connect to |
+//! | `marks` | how purges stood at moments of the past |
+//! | `push` | what a front fetched goes to a member |
+//! | `receive` | a member takes what is pushed to it |
+//! | `hot` | which keys are asked for often |
 //! | `link` | a link that we opened |
 //! | `linked` | a link that another opened |
 //!
@@ -24,17 +28,23 @@
 pub mod forwarded;
 pub mod framing;
 mod handshake;
+pub mod hot;
 mod link;
 mod linked;
+pub mod marks;
 pub mod member;
 mod proof;
+pub mod push;
+pub mod receive;
 mod shaking;
+mod shim;
 mod thread;
 
 use std::sync::atomic::AtomicU64;
 
 use crate::{
     clock::Instant,
+    cluster::{marks::Marks, push::Pushing, receive::Receiving},
     origin::Destination,
     plan::{self, Plan},
 };
@@ -55,6 +65,12 @@ pub struct Cluster {
     pub incarnation: u64,
     /// When it began; times of members are counted from here.
     pub began: Instant,
+    /// How purges stood at moments of the past.
+    pub marks: Marks,
+    /// What we push.
+    pub pushing: Pushing,
+    /// What is pushed to us.
+    pub receiving: Receiving,
     /// What is counted.
     pub counters: Counters,
 }
@@ -98,11 +114,15 @@ impl Cluster {
         let Some(settings) = &plan.cluster else {
             return Ok(None);
         };
+        let incarnation = crate::chance::u64()?;
         let names = (0..plan.listeners.len()).map(|number| plan.listener_name(number).into());
         Ok(Some(Cluster {
             members: settings.members.iter().map(Member::new).collect(),
             listeners: names.collect(),
-            incarnation: crate::chance::u64()?,
+            incarnation,
+            marks: Marks::new(incarnation),
+            pushing: Pushing::new(plan, settings),
+            receiving: Receiving::default(),
             began: Instant::now(),
             counters: Counters::default(),
             plan: settings.clone(),
@@ -112,6 +132,18 @@ impl Cluster {
     /// Milliseconds since it began.
     pub fn now_ms(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
+    }
+
+    /// A second has passed.
+    pub fn every_second(&self, store: &store::Set, now: Instant) {
+        self.mark(store, now);
+        self.pushing.every_second(self, now);
+    }
+
+    /// The mark of this moment, to be told in a beat.
+    pub fn mark(&self, store: &store::Set, now: Instant) -> u64 {
+        let sequences = || store.stores().map(|store| store.sequence()).collect();
+        self.marks.mark(now, sequences)
     }
 
     /// Where a member is reached: its link, or requests for its listener that is called as ours of this number.

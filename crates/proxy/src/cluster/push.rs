@@ -17,12 +17,14 @@
 //! |---|---|
 //! | `message` | what a push looks like, and the verdicts |
 //! | `queue` | what waits, and what is on its way |
+//! | `eager` | hints of what is pushed |
 //! | `target` | to which member a push goes |
 //! | `large` | what is too long to be pushed |
 //!
 //! Not known here: what the member does with it.
 //! Limits: `queue`; a push is given up after [`PUSH_MAX`]; a member that does not take one is followed by another, each tried once.
 
+mod eager;
 pub mod large;
 pub mod message;
 pub mod queue;
@@ -54,11 +56,13 @@ use crate::{
     origin::trip::{Hop, Trip},
     origin::upstream::{self, Whom},
     peers::siblings,
+    plan::{self, Plan},
     request::key::{name_of_key, server_of_key},
     request::wanted::Wanted,
     state::Worker,
 };
 
+use eager::{Registered, withdraw};
 use large::Large;
 use message::{Terms, Verdict};
 use queue::{Loads, Queue, Taken};
@@ -66,6 +70,10 @@ use target::Candidate;
 
 /// The longest that a push may take.
 const PUSH_MAX: Duration = Duration::from_secs(5);
+/// The queue gets one of so many parts of the memory for objects, and that beside it;
+const QUEUE_PART: u64 = 8;
+/// so much at least.
+const QUEUE_BYTES_MIN: u64 = 8 << 20;
 /// What members told is noted once a second; so many seconds are kept.
 const TOLD_MAX: usize = HEARD_AFTER.as_secs() as usize + 2;
 
@@ -128,11 +136,12 @@ pub struct Began {
 }
 
 impl Pushing {
-    /// Nothing to push yet. `bytes_max`: what is collected, waits and is on its way takes no more.
-    pub fn new(is_on: bool, bytes_max: u64, hot_rate: u32) -> Pushing {
+    /// Nothing to push yet.
+    pub fn new(plan: &Plan, cluster: &plan::Cluster) -> Pushing {
+        let bytes_max = (plan.memory_bytes / QUEUE_PART).max(QUEUE_BYTES_MIN);
         Pushing {
-            is_on,
-            hot: Hot::new(hot_rate),
+            is_on: cluster.front && plan.stores.is_empty() && cluster.push_max_bytes > 0,
+            hot: Hot::new(if cluster.front { cluster.hot_rate } else { 0 }),
             large: Large::new(),
             counters: PushCounters::default(),
             queue: Mutex::new(Queue::new(bytes_max)),
@@ -176,11 +185,15 @@ impl Began {
     /// Without marks of then, no member takes what is pushed.
     pub fn long_ago(cluster: &Cluster, store: usize, now: Instant) -> Began {
         let told = cluster.pushing.told();
-        let is_old = |(at, _): &&(Instant, Arc<[u64]>)| now.saturating_duration_since(*at) >= HEARD_AFTER;
+        let is_old =
+            |(at, _): &&(Instant, Arc<[u64]>)| now.saturating_duration_since(*at) >= HEARD_AFTER;
         let old = told.iter().rev().find(is_old);
         Began {
             own: cluster.marks.long_ago(now, store),
-            marks: old.map_or_else(|| cluster.members.iter().map(|_| 0).collect(), |(_, marks)| Arc::clone(marks)),
+            marks: old.map_or_else(
+                || cluster.members.iter().map(|_| 0).collect(),
+                |(_, marks)| Arc::clone(marks),
+            ),
         }
     }
 
@@ -206,7 +219,12 @@ pub struct Copied {
 
 impl Copied {
     /// For the resource of this name, if it is hot now that it is asked for once more.
-    pub fn of_hot(worker: &Worker, cluster: &Cluster, name: &[u8], primary: KeyHash) -> Option<Copied> {
+    pub fn of_hot(
+        worker: &Worker,
+        cluster: &Cluster,
+        name: &[u8],
+        primary: KeyHash,
+    ) -> Option<Copied> {
         if !cluster.pushing.hot.asked(primary) {
             return None;
         }
@@ -225,8 +243,14 @@ pub fn as_sent(worker: &Worker, wanted: &Wanted) -> Option<Bytes> {
     let cluster = worker.shared.cluster.as_ref()?;
     let head = &wanted.head;
     (cluster.pushing.is_on).then(|| {
-        let fields = wanted.request.iter().chain(wanted.withheld.iter());
-        message::write_request(&head.method, &head.target, head.host.as_deref(), head.version, fields)
+        let fields = wanted.request.iter();
+        message::write_request(
+            &head.method,
+            &head.target,
+            head.host.as_deref(),
+            head.version,
+            fields,
+        )
     })
 }
 
@@ -267,16 +291,29 @@ impl Collecting {
         came: &Came<'_>,
         began: Option<Began>,
     ) -> Option<Collecting> {
-        let Came { head, response, primary, key, asked } = *came;
+        let Came {
+            head,
+            response,
+            primary,
+            key,
+            asked,
+        } = *came;
         let cluster = worker.shared.cluster.as_ref()?;
         let pushing = &cluster.pushing;
-        let is_for_all = response.storable.is_ok() && !fetch_request.request.contains(b"authorization");
-        let not_to = fetch_request.copied.as_ref().map_or(0, |copied| copied.not_to);
+        let is_for_all =
+            response.storable.is_ok() && !fetch_request.request.contains(b"authorization");
+        let not_to = fetch_request
+            .copied
+            .as_ref()
+            .map_or(0, |copied| copied.not_to);
         if !pushing.is_on || !is_for_all || not_to == u64::MAX {
             return None;
         }
         let request = fetch_request.as_sent.clone()?;
-        if response.length.is_some_and(|length| length > cluster.plan.push_max_bytes) {
+        if response
+            .length
+            .is_some_and(|length| length > cluster.plan.push_max_bytes)
+        {
             pushing.too_long(primary);
             return None;
         }
@@ -323,7 +360,8 @@ impl Collecting {
     /// The body is complete: it goes to a member. `length`: as promised by the head.
     pub fn complete(mut self, worker: &Rc<Worker>, length: Option<u64>) {
         let push = self.push.take();
-        let Some(push) = push.filter(|push| length.is_none_or(|length| length == push.body_bytes)) else {
+        let Some(push) = push.filter(|push| length.is_none_or(|length| length == push.body_bytes))
+        else {
             return;
         };
         let bytes = std::mem::take(&mut self.reserved);
@@ -366,14 +404,33 @@ fn start(worker: &Rc<Worker>, cluster: &Arc<Cluster>) {
     let (worker, cluster) = (Rc::clone(worker), Arc::clone(cluster));
     tokio::task::spawn_local(async move {
         let mut taken = Some(taken);
-        while let Some(Taken { member, key, bytes, push }) = taken {
-            let under_way = UnderWay { cluster: &cluster, member, key, bytes };
-            let sent = send(&worker, &cluster, member, &push).await;
+        while let Some(Taken {
+            member,
+            key,
+            bytes,
+            push,
+        }) = taken
+        {
+            let under_way = UnderWay {
+                cluster: &cluster,
+                member,
+                key,
+                bytes,
+            };
+            let registered = register(&worker, member, &push);
+            let sent = send(&worker, &cluster, member, &push, registered).await;
+            if sent.is_err() {
+                // Whether the member has it is not known; if not, its hints must not say so.
+                withdraw(&cluster.members[member], registered);
+            }
             drop(under_way);
             if let Some(push) = after(&cluster, member, push, sent)
                 && cluster.pushing.queue().reserve(bytes)
             {
-                cluster.pushing.queue().put(key, bytes, push, Instant::now());
+                cluster
+                    .pushing
+                    .queue()
+                    .put(key, bytes, push, Instant::now());
             }
             taken = next(&worker, &cluster);
         }
@@ -404,9 +461,21 @@ fn next(worker: &Worker, cluster: &Cluster) -> Option<Taken<Push>> {
         if !store.invalidated_since(taken.push.primary, taken.push.began.own) {
             return Some(taken);
         }
-        cluster.pushing.counters.purged.fetch_add(1, Ordering::Relaxed);
+        cluster
+            .pushing
+            .counters
+            .purged
+            .fetch_add(1, Ordering::Relaxed);
         (cluster.pushing.queue()).done(taken.member, taken.key, taken.bytes);
     }
+}
+
+/// Registers a push with the member that it goes to.
+fn register(worker: &Worker, member: usize, push: &Push) -> Registered {
+    let groups = super::shim::groups(worker);
+    groups.map_or_else(Registered::default, |groups| {
+        eager::register(&groups, member as u8, &push.name)
+    })
 }
 
 /// The member for a push, among those that may get one more now.
@@ -424,8 +493,17 @@ fn choose(cluster: &Cluster, push: &Push, loads: &Loads<'_>) -> Option<usize> {
             belonging: belonging(server_of_key(&push.name), &member.name),
         })
     };
-    let candidates: Vec<_> = cluster.members.iter().enumerate().filter_map(candidate).collect();
-    target::choose(&candidates, cluster.plan.spread, crate::chance::u64().unwrap_or(now_ms))
+    let candidates: Vec<_> = cluster
+        .members
+        .iter()
+        .enumerate()
+        .filter_map(candidate)
+        .collect();
+    target::choose(
+        &candidates,
+        cluster.plan.spread,
+        crate::chance::u64().unwrap_or(now_ms),
+    )
 }
 
 /// How much a server belongs to a member: the same at all fronts.
@@ -439,17 +517,22 @@ async fn send(
     cluster: &Cluster,
     member: usize,
     push: &Push,
+    registered: Registered,
 ) -> Result<Verdict, UpstreamError> {
     let id = MemberId(member as u8);
-    let Push { name, listener, request, response, .. } = push;
-    // First: what goes to the member from now on finds it, or has the member fetch it.
-    let known = cluster.register(id, name).await;
+    let Push {
+        listener,
+        request,
+        response,
+        ..
+    } = push;
     let terms = Terms {
         asked: push.asked,
         received: push.received,
         sent: worker.now_ms().max(push.received),
         began: push.began.marks[member],
-        known,
+        column: registered.column,
+        known: registered.known,
     };
     let heads = (request.len() + response.len()) as u64;
     let host = &cluster.members[member].name;
@@ -468,8 +551,7 @@ async fn send(
     };
     let (watch, limit) = (worker.deadlines.watch(), worker.deadlines.watch());
     let exchange = async {
-        let (upstream, head) =
-            upstream::ask_final(worker, &watch, &whom, "POST", &message).await?;
+        let (upstream, head) = upstream::ask_final(worker, &watch, &whom, "POST", &message).await?;
         siblings::keep_connection(worker, &watch, upstream, &head).await;
         Ok(Verdict::of_status(head.status))
     };
@@ -496,10 +578,7 @@ fn after(
         }
         Err(error) => {
             one_more(&pushing.counters.failed);
-            let id = MemberId(member as u8);
             tracing::debug!(member = %cluster.members[member].name, %error, "took no push");
-            // Whether it has it is not known; if not, its hints must not say so.
-            cluster.withdraw(id, &push.name);
             cluster.members[member].failed(cluster.now_ms());
         }
     }

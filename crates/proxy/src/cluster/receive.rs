@@ -4,17 +4,26 @@
 //! member makes what it would have made of the response to a fetch of its own: key, variant, rules, admission, record. Its fetch
 //! counts as begun at the mark that the front had heard when its own fetch began ([`Marks`](super::marks::Marks)).
 //!
+//! The thread of the cluster is told of a push before it is stored, so that it does not tell the front what that knows already
+//! ([`Receiving`], [`hints::Registrar::expect`]).
+//!
 //! Not known here: how a push comes to be (`push`).
 //! Limits: a push is read whole, up to `push-max` and two heads; what is being read counts against `limits.transfer-buffer`. When that
-//! is used up, or the store is paused, pushes are refused, and the front tries another member.
+//! is used up, or the store is paused, pushes are refused, and the front tries another member. [`EXPECTED_MAX`].
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 use bytes::{Bytes, BytesMut};
-use http1::{Framing, RequestHead};
+use hints::frames::Known;
+use http1::{Framing, RequestHead, ResponseHead};
 
 use crate::{
     clock::Instant,
-    cluster::Cluster,
     cluster::push::message::{self, Pushed, Terms, Verdict},
+    cluster::{Cluster, MemberId},
     fetch::prepare,
     fetch::share,
     fetch::storing::Storing,
@@ -23,15 +32,58 @@ use crate::{
     request::body::Part,
     request::exchange::{Exchange, Incoming},
     request::handle,
+    request::key::name_of_key,
+    request::wanted::Wanted,
 };
+
+/// Pushes that the thread of the cluster has not been told of yet; further ones are forgotten, and their fronts told what they know.
+const EXPECTED_MAX: usize = 1 << 16;
+
+/// Pushes to us.
+#[derive(Default)]
+pub struct Receiving {
+    /// By verdict, in the order of [`Verdict::ALL`].
+    pub verdicts: [AtomicU64; Verdict::ALL.len()],
+    expected: Mutex<Vec<Expected>>,
+}
+
+/// A push, for the registrar of a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expected {
+    /// The number of the store.
+    pub store: usize,
+    /// The trace of the resource's name there.
+    pub trace: u64,
+    /// The member that pushes; `None`: it is not stored, so that whoever has registered it is to be told.
+    pub from: Option<(MemberId, Known)>,
+}
+
+impl Receiving {
+    /// What was pushed since the last call, in order. To be called after what has come to the stores was collected: then that which
+    /// was pushed is among it.
+    pub fn take_expected(&self) -> Vec<Expected> {
+        std::mem::take(&mut *self.expected())
+    }
+
+    fn expect(&self, expected: Expected) {
+        let mut all = self.expected();
+        if all.len() < EXPECTED_MAX {
+            all.push(expected);
+        }
+    }
+
+    fn expected(&self) -> MutexGuard<'_, Vec<Expected>> {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Answers a push. `cluster`: the one that we and the front are members of.
 pub async fn answer(ex: &mut Exchange<'_>, cluster: &Cluster, head: &RequestHead) -> After {
     let verdict = match read(ex, cluster, head).await {
-        Ok((terms, message)) => store(ex, cluster, &terms, &message).await,
+        Ok((terms, message)) => take(ex, cluster, &terms, &message).await,
         Err(verdict) => verdict,
     };
-    cluster.receiving.count(verdict);
+    cluster.receiving.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
     ex.reply.keep_open_if(ex.body.is_through());
     ex.own(verdict.status(), "", &[], Vec::new()).await
 }
@@ -58,8 +110,13 @@ async fn read(
     let mut held = shared.flights.hold();
     held.set(length);
     let mut message = BytesMut::with_capacity(length as usize);
-    let limit = shared.plan.timeouts.request_body;
-    while let Some(part) = ex.body.next(&mut ex.reply, limit).await.map_err(|_| Verdict::Malformed)? {
+    let limit = shared.plan.timeouts.client_body;
+    while let Some(part) = ex
+        .body
+        .next(&mut ex.reply, limit)
+        .await
+        .map_err(|_| Verdict::Malformed)?
+    {
         if let Part::Data(data) = part {
             message.extend_from_slice(&data);
         }
@@ -68,36 +125,70 @@ async fn read(
     Ok((terms, message.freeze()))
 }
 
-/// Stores what was pushed, if it may be stored.
-async fn store(
-    ex: &mut Exchange<'_>,
-    cluster: &Cluster,
-    terms: &Terms,
-    message: &Bytes,
-) -> Verdict {
-    let worker = ex.worker;
-    let shared = &worker.shared;
+/// Stores what was pushed, and sees to it that hints are right.
+async fn take(ex: &mut Exchange<'_>, cluster: &Cluster, terms: &Terms, message: &Bytes) -> Verdict {
+    let shared = &ex.worker.shared;
     let read = message::read(message, &shared.limits, &shared.response_limits);
-    let Ok(Pushed {
+    let Ok(pushed) = read else {
+        return Verdict::Malformed;
+    };
+    let Pushed {
         request,
         response,
         body,
-    }) = read
-    else {
-        return Verdict::Malformed;
-    };
+    } = pushed;
     let incoming = Incoming::of_head(request, 0, Instant::now());
     let Ok(wanted) = handle::want(ex, incoming) else {
         return Verdict::Policy;
     };
+    let store = shared.store.owner(wanted.primary);
+    let expect = |store: usize, from| {
+        if let Some(of) = shared.store.stores().nth(store) {
+            let trace = of.tracing().trace(name_of_key(&wanted.key));
+            cluster.receiving.expect(Expected { store, trace, from });
+        }
+    };
+    // A front that takes another store for the right one is told of it as everybody else.
+    let is_right = usize::from(terms.column) == store;
+    let known = if is_right {
+        terms.known
+    } else {
+        Known::default()
+    };
+    expect(store, ex.member.map(|member| (member, known)));
+    let verdict = keep(ex, cluster, terms, &wanted, response, body).await;
+    if verdict != Verdict::Stored {
+        expect(store, None);
+    }
+    if !is_right {
+        expect(terms.column.into(), None);
+    }
+    verdict
+}
+
+/// Stores what was pushed, if it may be stored.
+async fn keep(
+    ex: &Exchange<'_>,
+    cluster: &Cluster,
+    terms: &Terms,
+    wanted: &Wanted,
+    response: ResponseHead,
+    body: Bytes,
+) -> Verdict {
+    let worker = ex.worker;
+    let shared = &worker.shared;
     if wanted.bypass || !shared.has_disk {
         return Verdict::Policy;
     }
     let primary = wanted.primary;
-    let Some(began) = cluster.marks.sequence_at(terms.began, shared.store.owner(primary)) else {
+    let Some(began) = cluster
+        .marks
+        .sequence_at(terms.began, shared.store.owner(primary))
+    else {
         return Verdict::Invalidated;
     };
-    let fetch_request = share::fetch_request(worker, &ex.listener, &wanted, None, false, Trip::new());
+    let fetch_request =
+        share::fetch_request(worker, &ex.listener, wanted, None, false, Trip::new());
     let (asked_at, received) = terms.by_clock(worker.now_ms());
     let response = prepare::response(worker, &fetch_request, &response, asked_at, received);
     if response.storable.is_err() {

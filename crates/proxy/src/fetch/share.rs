@@ -165,7 +165,14 @@ pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     let key = flight_key(worker, wanted);
     let directives = RequestDirectives::default();
     if let Join::Started(reader) = join_or_start(worker, wanted, &key, &directives, true) {
-        let fetch_request = fetch_request(worker, &ex.listener, wanted, Some(stale), false, Trip::new());
+        let fetch_request = fetch_request(
+            worker,
+            &ex.listener,
+            wanted,
+            Some(stale),
+            false,
+            Trip::new(),
+        );
         task::start(worker, Arc::clone(&reader.flight), fetch_request);
     }
 }

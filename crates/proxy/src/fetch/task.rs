@@ -77,7 +77,11 @@ pub fn adopt(
 ) {
     let fetch = Fetch::new(worker, flight, fetch_request);
     tokio::task::spawn_local(async move {
-        let purges = fetch.fetch_request.copied.as_ref().map(|copied| copied.began.clone());
+        let purges = fetch
+            .fetch_request
+            .copied
+            .as_ref()
+            .map(|copied| copied.began.clone());
         fetch.deliver(upstream, &head, asked_at, purges).await;
     });
 }
@@ -251,7 +255,9 @@ impl Fetch {
             head,
             response: &response,
             primary: flight.primary,
-            key: worker.hasher.hash(storing.key().map_or(&self.fetch_request.key, |key| key)),
+            key: worker
+                .hasher
+                .hash(storing.key().map_or(&self.fetch_request.key, |key| key)),
             asked: asked_at,
         };
         let mut collecting = Collecting::begin(worker, &self.fetch_request, &came, purges);
@@ -263,7 +269,9 @@ impl Fetch {
         flight.publish(first_event, joinable, storing.keeping(), self.window());
 
         let mut body = upstream.body(worker, head);
-        let moved = self.move_body(&mut body, &mut storing, &mut collecting).await;
+        let moved = self
+            .move_body(&mut body, &mut storing, &mut collecting)
+            .await;
         flight.note_last_byte(self.fetch_request.trip.last_byte());
         // Published before the flight leaves the table: a request that comes later finds the object.
         if moved.is_ok() && !matches!(storing, Storing::No) {

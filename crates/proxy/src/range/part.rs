@@ -120,7 +120,14 @@ pub async fn answer(
     let store = worker.shared.store.of(wanted.primary);
     let mut parts = Parts {
         wanted,
-        fetch_request: share::fetch_request(ex.worker, &ex.listener, wanted, None, false, ex.record.trip()),
+        fetch_request: share::fetch_request(
+            ex.worker,
+            &ex.listener,
+            wanted,
+            None,
+            false,
+            ex.record.trip(),
+        ),
         why,
         began: store.sequence(),
         asked_at: worker.now_ms(),

@@ -26,6 +26,7 @@ use crate::{
     cache::find::{Found, find},
     cache::object::Object,
     cluster::forwarded as of_members,
+    cluster::{push, receive},
     conn::port_purge,
     conn::switch,
     deliver::{arriving, stored},
@@ -57,6 +58,12 @@ pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
             ex.reply.keep_open_if(false);
         }
         return ex.refuse(502, reason, Some("proxy_loop_detected")).await;
+    }
+    if let Some(cluster) = &ex.worker.shared.cluster
+        && ex.member.is_some()
+        && head.fields.contains(push::message::FIELD)
+    {
+        return Box::pin(receive::answer(ex, cluster, head)).await;
     }
     // The ways less travelled are boxed, so that the future of every request stays small.
     match head.method.as_str() {

@@ -32,7 +32,12 @@ pub struct Tracing {
 impl Tracing {
     /// The trace of a key.
     pub fn trace(&self, key: &[u8]) -> u64 {
-        self.trace_of(KeyHasher::new(self.seed).hash(key))
+        self.trace_of(self.hash(key))
+    }
+
+    /// The hash of a key in the store.
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        KeyHasher::new(self.seed).hash(key)
     }
 
     fn trace_of(&self, hash: KeyHash) -> u64 {

@@ -227,7 +227,10 @@ mod tests {
     #[test]
     fn the_oldest_goes_first() {
         let mut queue = queue(&[(1, 10), (2, 10)]);
-        assert_eq!([take(&mut queue), take(&mut queue), take(&mut queue)], [Some(1), Some(2), None]);
+        assert_eq!(
+            [take(&mut queue), take(&mut queue), take(&mut queue)],
+            [Some(1), Some(2), None]
+        );
     }
 
     #[test]
@@ -247,7 +250,10 @@ mod tests {
     #[test]
     fn a_newer_version_takes_the_place_of_the_one_that_waits() {
         let mut queue = queue(&[(1, 10), (1, 20)]);
-        assert_eq!((queue.waiting(), queue.bytes(), queue.counts().replaced), (1, 20, 1));
+        assert_eq!(
+            (queue.waiting(), queue.bytes(), queue.counts().replaced),
+            (1, 20, 1)
+        );
     }
 
     #[test]
@@ -271,7 +277,9 @@ mod tests {
 
     #[test]
     fn a_member_gets_so_many_at_a_time() {
-        let pushes: Vec<_> = (0..2 * UNDER_WAY_MAX as u64 + 1).map(|key| (key, 1)).collect();
+        let pushes: Vec<_> = (0..2 * UNDER_WAY_MAX as u64 + 1)
+            .map(|key| (key, 1))
+            .collect();
         let mut queue = queue(&pushes);
         let taken = std::iter::from_fn(|| take(&mut queue)).count();
         assert_eq!(taken, 2 * UNDER_WAY_MAX);

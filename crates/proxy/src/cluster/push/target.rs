@@ -31,7 +31,9 @@ pub fn choose(candidates: &[Candidate], spread: Spread, chance: u64) -> Option<u
         return Some(holder.member);
     }
     if spread == Spread::Hash {
-        let owner = candidates.iter().max_by_key(|candidate| candidate.belonging);
+        let owner = candidates
+            .iter()
+            .max_by_key(|candidate| candidate.belonging);
         return owner.map(|owner| owner.member);
     }
     let count = candidates.len() as u64;
@@ -75,7 +77,10 @@ mod tests {
     #[test]
     fn equal_ones_get_equal_shares() {
         let all = shares(&[0, 1, 2, 3].map(candidate));
-        assert!(all.iter().all(|share| (800..1200).contains(share)), "{all:?}");
+        assert!(
+            all.iter().all(|share| (800..1200).contains(share)),
+            "{all:?}"
+        );
     }
 
     #[test]
