@@ -239,6 +239,11 @@ impl Exposition {
             "Objects pushed out of the memory tier for want of room",
             memory.evicted,
         )?;
+        e.counter(
+            "memory_burst_refused",
+            "Objects not kept in memory because they would have driven out too many (cluster.replacement-burst)",
+            memory.burst_refused,
+        )?;
         e.gauge(
             "head_bytes",
             "Bytes kept of heads that are not complete, and behind requests",

@@ -26,7 +26,7 @@ use profile::{Class, STAGES, StageName};
 use store::{Figures, Progress};
 
 use crate::{
-    admin::{histogram::Histogram, process::Process},
+    admin::{histogram::Histogram, process::Process, pushes},
     record::labels::Label,
     record::metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
     state::{Phase, Shared},
@@ -325,6 +325,8 @@ pub struct MemoryFacts {
     pub objects: u64,
     /// Objects evicted since the start.
     pub evicted: u64,
+    /// Objects not kept because they would have driven out too many.
+    pub burst_refused: u64,
 }
 
 /// One store.
@@ -386,7 +388,9 @@ impl Facts {
         let mut counted = Snapshot::of(&shared.counters, now);
         counted.add("purges", purges);
         let icp = shared.icp.iter().flat_map(|icp| icp.counters.all());
-        let of_peers = icp.chain(shared.digests.figures());
+        let cluster = shared.cluster.iter();
+        let of_cluster = cluster.flat_map(|cluster| pushes::figures(cluster));
+        let of_peers = icp.chain(shared.digests.figures()).chain(of_cluster);
         let simple = of_peers.map(|(name, help, value)| Simple { name, help, value });
         counted.simple.extend(simple);
         let stores = shared.store.stores().zip(&shared.devices);
@@ -410,6 +414,7 @@ impl Facts {
                 bytes_max: shared.memory.bytes_max(),
                 objects: shared.memory.objects(),
                 evicted: shared.memory.evicted(),
+                burst_refused: shared.memory.burst_refused(),
             },
             head_bytes: shared.heads.bytes(),
             transfer_bytes: shared.flights.kept_bytes() + shared.flights.sent_bytes(),

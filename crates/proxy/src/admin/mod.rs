@@ -31,6 +31,7 @@ mod history;
 mod http;
 mod live;
 mod process;
+mod pushes;
 pub(crate) mod purge;
 mod status;
 

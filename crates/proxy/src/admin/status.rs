@@ -160,6 +160,7 @@ struct Memory {
     bytes_max: u64,
     objects: u64,
     evicted: u64,
+    burst_refused: u64,
 }
 
 #[derive(Serialize)]
@@ -234,6 +235,7 @@ impl Status {
                 bytes_max: facts.memory.bytes_max,
                 objects: facts.memory.objects,
                 evicted: facts.memory.evicted,
+                burst_refused: facts.memory.burst_refused,
             },
             transfers: Transfers {
                 bytes: facts.transfer_bytes,

@@ -36,45 +36,11 @@ use crate::{
     request::wanted::Wanted,
 };
 
-/// Pushes that the thread of the cluster has not been told of yet; further ones are forgotten, and their fronts told what they know.
-const EXPECTED_MAX: usize = 1 << 16;
-
 /// Pushes to us.
 #[derive(Default)]
 pub struct Receiving {
     /// By verdict, in the order of [`Verdict::ALL`].
     pub verdicts: [AtomicU64; Verdict::ALL.len()],
-    expected: Mutex<Vec<Expected>>,
-}
-
-/// A push, for the registrar of a store.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Expected {
-    /// The number of the store.
-    pub store: usize,
-    /// The trace of the resource's name there.
-    pub trace: u64,
-    /// The member that pushes; `None`: it is not stored, so that whoever has registered it is to be told.
-    pub from: Option<(MemberId, Known)>,
-}
-
-impl Receiving {
-    /// What was pushed since the last call, in order. To be called after what has come to the stores was collected: then that which
-    /// was pushed is among it.
-    pub fn take_expected(&self) -> Vec<Expected> {
-        std::mem::take(&mut *self.expected())
-    }
-
-    fn expect(&self, expected: Expected) {
-        let mut all = self.expected();
-        if all.len() < EXPECTED_MAX {
-            all.push(expected);
-        }
-    }
-
-    fn expected(&self) -> MutexGuard<'_, Vec<Expected>> {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Answers a push. `cluster`: the one that we and the front are members of.

@@ -19,7 +19,7 @@ use httpcache::{NotStorable, UnixMillis};
 
 use crate::{
     cache::object::Object,
-    cluster::push::{Began, Came, Collecting},
+    cluster::push::{self, Began, Came, Collecting},
     deadline::Watch,
     fetch::flight::{Broken, FirstEvent, Flight, FlightReader, Hint, Keeping, Validated},
     fetch::hit_for_pass::{Noted, Party},
@@ -119,7 +119,7 @@ impl Fetch {
 
     async fn run(&self) {
         let asked_at = self.worker.now_ms();
-        let purges = self.purges_now();
+        let purges = push::began(&self.worker, &self.fetch_request, self.flight.began);
         let mut validating = self.fetch_request.stale.as_ref();
         loop {
             let (upstream, head) = match self.ask(validating).await {
@@ -144,13 +144,6 @@ impl Fetch {
             validating = None;
             //= rfc9111 §4.3.3   a 304 that speaks of something else: ask again without conditions
         }
-    }
-
-    /// How purges stand in the cluster now, if what is fetched may be pushed to a member of it.
-    fn purges_now(&self) -> Option<Began> {
-        let cluster = self.worker.shared.cluster.as_ref()?;
-        let is_pushed = self.fetch_request.as_sent.is_some();
-        is_pushed.then(|| Began::now(cluster, self.flight.began))
     }
 
     /// There is no answer.

@@ -11,9 +11,12 @@ use hints::{
     frames::{Frame, Known, Withdrawn},
     view::{Followed, Groups, Naming},
 };
-use store::{Tracing, set};
+use store::set;
 
-use crate::cluster::Member;
+use crate::cluster::{
+    Member,
+    following::{trace_of, tracing},
+};
 
 /// A push that is registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,34 +35,21 @@ pub fn register(groups: &Groups, member: u8, name: &[u8]) -> Registered {
     let Some(first) = columns().next() else {
         return Registered::default();
     };
-    // The stores of a member are a set: they share a seed.
-    let naming = |followed: &Followed| {
-        tracing(Naming {
-            seed: followed.column.seed,
-            index: followed.column.index,
-        })
+    let naming = |followed: &Followed| Naming {
+        seed: followed.column.seed,
+        index: followed.column.index,
     };
-    let primary = naming(first).hash(name);
+    // The stores of a member are a set: they share a seed.
+    let primary = tracing(naming(first)).hash(name);
     let weights = columns().map(|followed| (followed.column.store, followed.column.weight));
     let owner = set::owner_among(primary, weights).and_then(|number| columns().nth(number));
     let Some(owner) = owner else {
         return Registered::default();
     };
-    let column = owner.number;
     Registered {
-        column,
-        known: groups.register(member, column, |naming| tracing(naming).trace(name)),
-        trace: naming(owner).trace(name),
-    }
-}
-
-fn tracing(naming: Naming) -> Tracing {
-    let Naming { seed, index } = naming;
-    let (shards, segments) = (index.shards, index.segments);
-    Tracing {
-        seed,
-        shards,
-        segments,
+        column: owner.number,
+        known: groups.register(member, owner.number, trace_of(name)),
+        trace: trace_of(name)(naming(owner)),
     }
 }
 

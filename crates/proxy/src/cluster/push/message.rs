@@ -4,7 +4,7 @@
 //! POST /.loligo/push HTTP/1.1
 //! Content-Type: application/http
 //! Content-Length: ...
-//! Loligo-Push: asked=1700000000000;received=1700000000120;sent=1700000000125;began=30064771073;column=0;known=5.7
+//! Loligo-Push: asked=1700000000000;received=1700000000120;sent=1700000000125;column=0;incarnation=5;began=12;known=5.7
 //!
 //! GET http://www.example.org/a HTTP/1.1          the request as the client sent it: key, variant and rules come from it
 //! ...
@@ -24,6 +24,7 @@ use hints::frames::Known;
 use http1::{Framing, Limits, Reject, RequestHead, ResponseHead, Scratch};
 use httpcache::UnixMillis;
 use message::Version;
+use store::Sequence;
 
 use crate::reply::lines;
 
@@ -43,11 +44,13 @@ pub struct Terms {
     pub received: UnixMillis,
     /// When the push was sent, by the front's clock.
     pub sent: UnixMillis,
-    /// The last mark that the member had told when the fetch began (`marks`).
-    pub began: u64,
-    /// The member's store in which the front has registered it,
+    /// The number of the member's store that it belongs to,
     pub column: u8,
-    /// and how far it had followed that.
+    /// the life of that column,
+    pub incarnation: u64,
+    /// the invalidation sequence that the member had told of it when the fetch began,
+    pub began: Sequence,
+    /// and how far the front had followed it when it registered the name.
     pub known: Known,
 }
 
@@ -56,14 +59,15 @@ impl Terms {
     pub fn encode(&self) -> String {
         let (asked, received, sent) = (self.asked.0, self.received.0, self.sent.0);
         let Terms {
-            began,
             column,
+            incarnation,
+            began,
             known,
             ..
         } = self;
-        let Known { incarnation, label } = known;
+        let known = format!("{}.{}", known.incarnation, known.label);
         format!(
-            "asked={asked};received={received};sent={sent};began={began};column={column};known={incarnation}.{label}"
+            "asked={asked};received={received};sent={sent};column={column};incarnation={incarnation};began={began};known={known}"
         )
     }
 
@@ -75,8 +79,9 @@ impl Terms {
             asked: UnixMillis(item("asked")?.parse().ok()?),
             received: UnixMillis(item("received")?.parse().ok()?),
             sent: UnixMillis(item("sent")?.parse().ok()?),
-            began: item("began")?.parse().ok()?,
             column: item("column")?.parse().ok()?,
+            incarnation: item("incarnation")?.parse().ok()?,
+            began: item("began")?.parse().ok()?,
             known: known(item("known")?)?,
         };
         let is_whole = items.next().is_none();
@@ -296,8 +301,9 @@ mod tests {
             asked: UnixMillis(10_000),
             received: UnixMillis(10_200),
             sent: UnixMillis(10_300),
-            began: 9 << 32 | 1,
             column: 1,
+            incarnation: 5,
+            began: 9,
             known: known("5.12").unwrap(),
         }
     }

@@ -151,11 +151,26 @@ impl<T> Queue<T> {
     }
 
     /// A push that was taken has ended, however it did.
-    pub fn done(&mut self, member: usize, key: u64, bytes: u64) {
-        if let Some(at) = self.under_way.iter().position(|&way| way == (member, key)) {
+    pub fn done(&mut self, taken: &Taken<T>) {
+        self.arrived(taken);
+        self.bytes -= taken.bytes;
+    }
+
+    /// A push that was taken waits again, unless a newer version has come.
+    pub fn put_back(&mut self, taken: Taken<T>, now: Instant) {
+        if self.by_key.contains_key(&taken.key) {
+            self.counts.replaced += 1;
+            return self.done(&taken);
+        }
+        self.arrived(&taken);
+        self.put(taken.key, taken.bytes, taken.push, now);
+    }
+
+    fn arrived(&mut self, taken: &Taken<T>) {
+        let way = (taken.member, taken.key);
+        if let Some(at) = self.under_way.iter().position(|under| *under == way) {
             self.under_way.swap_remove(at);
         }
-        self.bytes -= bytes;
     }
 
     /// Bytes held now.
@@ -219,9 +234,13 @@ mod tests {
         queue
     }
 
-    fn take(queue: &mut Queue<u64>) -> Option<u64> {
+    fn take_one(queue: &mut Queue<u64>) -> Option<Taken<u64>> {
         let any = |_: &u64, loads: &Loads<'_>| (0..2).find(|&m| loads.has_room(m));
-        queue.take(Instant::now(), any).map(|taken| taken.key)
+        queue.take(Instant::now(), any)
+    }
+
+    fn take(queue: &mut Queue<u64>) -> Option<u64> {
+        take_one(queue).map(|taken| taken.key)
     }
 
     #[test]
@@ -241,9 +260,10 @@ mod tests {
         assert!(queue.reserve(30));
         assert_eq!((queue.waiting(), queue.bytes()), (1, 70));
         assert_eq!(queue.counts().full, 2);
-        assert_eq!(take(&mut queue), Some(2));
+        let taken = take_one(&mut queue).unwrap();
+        assert_eq!(taken.key, 2);
         assert!(!queue.reserve(40), "what is on its way keeps its room");
-        queue.done(0, 2, 40);
+        queue.done(&taken);
         assert!(queue.reserve(40));
     }
 
@@ -259,12 +279,24 @@ mod tests {
     #[test]
     fn a_newer_version_waits_until_the_one_before_has_arrived() {
         let mut queue = queue(&[(1, 10)]);
-        assert_eq!(take(&mut queue), Some(1));
+        let older = take_one(&mut queue).unwrap();
         assert!(queue.reserve(10));
         queue.put(1, 10, 1, Instant::now());
         assert_eq!(take(&mut queue), None);
-        queue.done(0, 1, 10);
+        queue.put_back(older, Instant::now());
+        assert_eq!((queue.waiting(), queue.bytes(), queue.counts().replaced), (1, 10, 1));
         assert_eq!(take(&mut queue), Some(1));
+    }
+
+    #[test]
+    fn what_a_member_did_not_take_waits_again() {
+        let mut queue = queue(&[(1, 10)]);
+        let taken = take_one(&mut queue).unwrap();
+        queue.put_back(taken, Instant::now());
+        assert_eq!((queue.waiting(), queue.bytes()), (1, 10));
+        let taken = take_one(&mut queue).unwrap();
+        queue.done(&taken);
+        assert_eq!(queue.bytes(), 0);
     }
 
     #[test]
@@ -281,9 +313,9 @@ mod tests {
             .map(|key| (key, 1))
             .collect();
         let mut queue = queue(&pushes);
-        let taken = std::iter::from_fn(|| take(&mut queue)).count();
-        assert_eq!(taken, 2 * UNDER_WAY_MAX);
-        queue.done(1, 8, 1);
+        let taken: Vec<_> = std::iter::from_fn(|| take_one(&mut queue)).collect();
+        assert_eq!(taken.len(), 2 * UNDER_WAY_MAX);
+        queue.done(&taken[UNDER_WAY_MAX]);
         assert!(take(&mut queue).is_some());
     }
 }

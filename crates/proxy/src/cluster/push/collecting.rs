@@ -1,0 +1,181 @@
+//! What a fetch brings, collected for a push while clients get it.
+//!
+//! The pieces are shared with the flight. What is collected counts against the queue's room from the first byte.
+//!
+//! Not known here: fetching, how a push is sent.
+
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+};
+
+use bytes::Bytes;
+use http1::ResponseHead;
+use httpcache::UnixMillis;
+use store::{KeyHash, Sequence};
+
+use crate::{
+    clock::Instant,
+    cluster::Cluster,
+    fetch::response::{FetchRequest, Response},
+    request::key::name_of_key,
+    request::wanted::Wanted,
+    state::Worker,
+};
+
+use super::{Began, Push, groups, message, sending};
+
+/// The head of a request as a member would read it, if what is fetched for it may be pushed.
+pub fn as_sent(worker: &Worker, wanted: &Wanted) -> Option<Bytes> {
+    let cluster = worker.shared.cluster.as_ref()?;
+    let head = &wanted.head;
+    (cluster.pushing.is_on).then(|| {
+        let fields = wanted.request.iter().chain(wanted.withheld.iter());
+        message::write_request(
+            &head.method,
+            &head.target,
+            head.host.as_deref(),
+            head.version,
+            fields,
+        )
+    })
+}
+
+/// How purges stand now, if what this fetch brings may be pushed. `own`: the sequence here.
+pub fn began(worker: &Worker, fetch_request: &FetchRequest, own: Sequence) -> Option<Began> {
+    fetch_request.as_sent.as_ref()?;
+    Some(Began::now(own, &*groups(worker)?))
+}
+
+/// What came as the answer to a fetch.
+pub struct Came<'a> {
+    /// Its head, as it came.
+    pub head: &'a ResponseHead,
+    /// What was made of that.
+    pub response: &'a Response,
+    /// The hash of the resource's name.
+    pub primary: KeyHash,
+    /// What tells versions of one thing from others: the hash of the key that it is stored under.
+    pub key: KeyHash,
+    /// When it was asked for.
+    pub asked: UnixMillis,
+}
+
+/// What a fetch brings, while it comes.
+pub struct Collecting {
+    cluster: Arc<Cluster>,
+    push: Option<Push>,
+    /// What it has reserved of the queue.
+    reserved: u64,
+    key: u64,
+}
+
+impl Drop for Collecting {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+impl Collecting {
+    /// Begins to collect what goes to a member; `None`: nothing does. `began`: how purges stood when it was asked for.
+    pub fn begin(
+        worker: &Worker,
+        fetch_request: &FetchRequest,
+        came: &Came<'_>,
+        began: Option<Began>,
+    ) -> Option<Collecting> {
+        let Came {
+            head,
+            response,
+            primary,
+            key,
+            asked,
+        } = *came;
+        let cluster = worker.shared.cluster.as_ref()?;
+        let pushing = &cluster.pushing;
+        let is_for_all =
+            response.storable.is_ok() && !fetch_request.request.contains(b"authorization");
+        let copied = fetch_request.copied.as_ref();
+        let not_to = copied.map_or(0, |copied| copied.not_to);
+        if !pushing.is_on || !is_for_all || not_to == u64::MAX {
+            return None;
+        }
+        let request = fetch_request.as_sent.clone()?;
+        if response
+            .length
+            .is_some_and(|length| length > cluster.plan.push_max_bytes)
+        {
+            pushing.too_long(primary);
+            return None;
+        }
+        let received = response.standing.received;
+        let mut collecting = Collecting {
+            cluster: Arc::clone(cluster),
+            reserved: 0,
+            key: key.0,
+            push: Some(Push {
+                response: message::write_response(head, !response.decision.rules.store_set_cookie),
+                request,
+                body: Vec::new(),
+                body_bytes: 0,
+                primary,
+                name: name_of_key(&fetch_request.key).into(),
+                listener: fetch_request.listener.number,
+                asked,
+                received,
+                began: began?,
+                not_to,
+            }),
+        };
+        let push = collecting.push.as_ref()?;
+        let bytes = (push.request.len() + push.response.len()) as u64;
+        collecting.reserve(bytes).then_some(collecting)
+    }
+
+    /// Takes the next piece of the body.
+    pub fn take(&mut self, piece: &Bytes) {
+        let bytes = piece.len() as u64;
+        let Some(push) = &self.push else { return };
+        let most = self.cluster.plan.push_max_bytes;
+        if push.body_bytes + bytes > most {
+            self.cluster.pushing.too_long(push.primary);
+            self.give_up();
+        } else if self.reserve(bytes)
+            && let Some(push) = &mut self.push
+        {
+            push.body.push(piece.clone());
+            push.body_bytes += bytes;
+        }
+    }
+
+    /// The body is complete: it goes to a member. `length`: as promised by the head.
+    pub fn complete(mut self, worker: &Rc<Worker>, length: Option<u64>) {
+        let push = self.push.take();
+        let Some(push) = push.filter(|push| length.is_none_or(|length| length == push.body_bytes))
+        else {
+            return;
+        };
+        let bytes = std::mem::take(&mut self.reserved);
+        let pushing = &self.cluster.pushing;
+        pushing.large.forget(push.primary);
+        pushing.queue().put(self.key, bytes, push, Instant::now());
+        sending::start(worker, &self.cluster);
+    }
+
+    fn reserve(&mut self, bytes: u64) -> bool {
+        let has_room = self.cluster.pushing.queue().reserve(bytes);
+        match has_room {
+            true => self.reserved += bytes,
+            false => self.give_up(),
+        }
+        has_room
+    }
+
+    fn give_up(&mut self) {
+        self.push = None;
+        let reserved = std::mem::take(&mut self.reserved);
+        if reserved > 0 {
+            self.cluster.pushing.queue().release(reserved);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Carrying pushes to members: tasks of the workers that take from the queue.
+//!
+//! A worker whose fetch is complete starts one. It goes on with whatever may go next, whoever has fetched it, and ends when nothing may: what
+//! waits for room at a member is taken by the task that makes this room.
+//!
+//! Not known here: where pushes come from.
+
+use std::{
+    pin::pin,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use hints::view::Groups;
+use profile::Hierarchy;
+use twox_hash::XxHash3_64;
+
+use crate::{
+    chance,
+    clock::Instant,
+    cluster::{Cluster, Member, MemberId, following::trace_of},
+    origin::outcome::UpstreamError,
+    origin::trip::{Hop, Trip},
+    origin::upstream::{self, Whom},
+    peers::siblings,
+    request::key::server_of_key,
+    state::Worker,
+};
+
+use super::{
+    Push,
+    eager::{self, Registered},
+    groups,
+    message::{self, Terms, Verdict},
+    queue::{Loads, Taken},
+    target::{self, Candidate},
+};
+
+/// The longest that a push may take.
+const PUSH_MAX: Duration = Duration::from_secs(5);
+
+/// Sends what may go now, as a task of this worker, until nothing may.
+pub fn start(worker: &Rc<Worker>, cluster: &Arc<Cluster>) {
+    let Some(mut taken) = next(worker, cluster) else {
+        return;
+    };
+    let (worker, cluster) = (Rc::clone(worker), Arc::clone(cluster));
+    tokio::task::spawn_local(async move {
+        loop {
+            carry(&worker, &cluster, taken).await;
+            match next(&worker, &cluster) {
+                Some(another) => taken = another,
+                None => return,
+            }
+        }
+    });
+}
+
+/// A push on its way. However that ends, its place in the queue is given back.
+struct UnderWay<'a> {
+    cluster: &'a Cluster,
+    taken: Option<Taken<Push>>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(taken) = self.taken.take() {
+            self.cluster.pushing.queue().done(&taken);
+        }
+    }
+}
+
+/// Carries a push to its member, and puts it back if another one is to be tried.
+async fn carry(worker: &Rc<Worker>, cluster: &Cluster, taken: Taken<Push>) {
+    let mut under_way = UnderWay {
+        cluster,
+        taken: Some(taken),
+    };
+    let Some(taken) = &under_way.taken else { return };
+    let (number, push) = (taken.member, &taken.push);
+    let member = &cluster.members[number];
+    // First: requests that go to the member from now on find it there, or have the member fetch it.
+    let registered = register(worker, number, push);
+    let sent = send(worker, cluster, number, push, registered).await;
+    if sent.is_err() {
+        // Whether the member has it is not known; if not, its hints must not say so.
+        eager::withdraw(member, registered);
+    }
+    if !is_for_another(cluster, number, sent) {
+        return;
+    }
+    let Some(mut taken) = under_way.taken.take() else { return };
+    taken.push.not_to |= MemberId(number as u8).bit();
+    let mut queue = cluster.pushing.queue();
+    if may_go_on(cluster, &taken.push) {
+        queue.put_back(taken, Instant::now());
+    } else {
+        queue.done(&taken);
+        (cluster.pushing.counters.given_up).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The next push that may go, and where to.
+fn next(worker: &Worker, cluster: &Cluster) -> Option<Taken<Push>> {
+    let store = &worker.shared.store;
+    let groups = groups(worker)?;
+    let pushing = &cluster.pushing;
+    loop {
+        let choose = |push: &Push, loads: &Loads<'_>| choose(cluster, &groups, push, loads);
+        let taken = pushing.queue().take(Instant::now(), choose)?;
+        if !store.invalidated_since(taken.push.primary, taken.push.began.own) {
+            return Some(taken);
+        }
+        pushing.counters.purged.fetch_add(1, Ordering::Relaxed);
+        pushing.queue().done(&taken);
+    }
+}
+
+/// The member for a push, among those that may get one more now.
+fn choose(cluster: &Cluster, groups: &Groups, push: &Push, loads: &Loads<'_>) -> Option<usize> {
+    let now_ms = cluster.now_ms();
+    let holders = groups.nodes(trace_of(&push.name));
+    let candidate = |(number, member): (u8, &Member)| {
+        let (bit, at) = (MemberId(number).bit(), usize::from(number));
+        (may_get(member, number, push, now_ms) && loads.has_room(at)).then(|| Candidate {
+            member: at,
+            busyness: member.busyness(now_ms) + loads.of(at) as u64,
+            free_mib: member.load.free_mib.load(Ordering::Relaxed),
+            holds: holders & bit != 0,
+            belonging: belonging(server_of_key(&push.name), &member.name),
+        })
+    };
+    let candidates = (0..).zip(&cluster.members).filter_map(candidate);
+    let candidates: Vec<_> = candidates.collect();
+    let chance = chance::u64().unwrap_or(now_ms);
+    target::choose(&candidates, cluster.plan.spread, chance)
+}
+
+/// May this member get it, as soon as there is room?
+fn may_get(member: &Member, number: u8, push: &Push, now_ms: u64) -> bool {
+    push.not_to & MemberId(number).bit() == 0
+        && member.load.has_store.load(Ordering::Relaxed)
+        && member.takes_new(now_ms)
+        && push.began.knows(number)
+}
+
+fn may_go_on(cluster: &Cluster, push: &Push) -> bool {
+    let now_ms = cluster.now_ms();
+    let mut members = (0..).zip(&cluster.members);
+    members.any(|(number, member)| may_get(member, number, push, now_ms))
+}
+
+/// How much a server belongs to a member: the same at all fronts.
+fn belonging(server: &[u8], member: &str) -> u64 {
+    XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(member.as_bytes()), server)
+}
+
+/// Registers a push with the member that it goes to.
+fn register(worker: &Worker, member: usize, push: &Push) -> Registered {
+    let registered = groups(worker).map(|groups| eager::register(&groups, member as u8, &push.name));
+    registered.unwrap_or_default()
+}
+
+/// Sends a push to a member, and hears its verdict.
+async fn send(
+    worker: &Rc<Worker>,
+    cluster: &Cluster,
+    member: usize,
+    push: &Push,
+    registered: Registered,
+) -> Result<Verdict, UpstreamError> {
+    let id = MemberId(member as u8);
+    let Some(told) = push.began.of(id.0, registered.column) else {
+        return Ok(Verdict::Invalidated);
+    };
+    let terms = Terms {
+        asked: push.asked,
+        received: push.received,
+        sent: worker.now_ms().max(push.received),
+        column: registered.column,
+        incarnation: told.incarnation,
+        began: told.sequence,
+        known: registered.known,
+    };
+    let message = push.message(&cluster.members[member].name, &terms);
+    let destination = cluster.destination(id, Some(push.listener));
+    let trip = Trip::new();
+    let whom = Whom {
+        destination: &destination,
+        rules: &worker.shared.peers.rules,
+        hop: Hop::to(Hierarchy::Node, member),
+        trip: &trip,
+    };
+    let (watch, limit) = (worker.deadlines.watch(), worker.deadlines.watch());
+    let exchange = async {
+        let (upstream, head) = upstream::ask_final(worker, &watch, &whom, "POST", &message).await?;
+        siblings::keep_connection(worker, &watch, upstream, &head).await;
+        Ok(Verdict::of_status(head.status))
+    };
+    let verdict = limit.limit(PUSH_MAX, pin!(exchange)).await;
+    verdict.unwrap_or(Err(UpstreamError::Timeout))
+}
+
+impl Push {
+    /// The whole message.
+    fn message(&self, host: &str, terms: &Terms) -> Vec<u8> {
+        let heads = (self.request.len() + self.response.len()) as u64;
+        let bytes = heads + self.body_bytes;
+        let mut message = message::write_head(host, terms, bytes);
+        message.reserve(bytes as usize);
+        for piece in [&self.request, &self.response].into_iter().chain(&self.body) {
+            message.extend_from_slice(piece);
+        }
+        message
+    }
+}
+
+/// Counts what became of a push. Is another member to be tried?
+fn is_for_another(
+    cluster: &Cluster,
+    member: usize,
+    sent: Result<Verdict, UpstreamError>,
+) -> bool {
+    let counters = &cluster.pushing.counters;
+    let member = &cluster.members[member];
+    match sent {
+        Ok(verdict) => {
+            counters.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
+            member.answered();
+            matches!(verdict, Verdict::Paused | Verdict::Disk)
+        }
+        Err(error) => {
+            tracing::debug!(member = %member.name, %error, "took no push");
+            counters.failed.fetch_add(1, Ordering::Relaxed);
+            member.failed(cluster.now_ms());
+            true
+        }
+    }
+}
