@@ -35,6 +35,14 @@ pub enum Objects {
     },
     /// `<prefix>0`, `<prefix>1` and so on, each once.
     Unique { prefix: String },
+    /// Of `fresh_percent` of the requests each another object, `<prefix>f0` and so on; the others are for `<prefix>0` to
+    /// `<prefix><count - 1>`, at random.
+    Mixed {
+        prefix: String,
+        count: u64,
+        fresh_percent: u64,
+        seed: u64,
+    },
 }
 
 /// One run of wrk.
@@ -91,6 +99,29 @@ function init(args)
 end
 function request()
   return head .. math.random(0, {last}) .. tail
+end
+{DONE}"#,
+            last = count.saturating_sub(1)
+        ),
+        Objects::Mixed {
+            prefix,
+            count,
+            fresh_percent,
+            seed,
+        } => format!(
+            r#"local head
+local n = -1
+function init(args)
+  math.randomseed({seed})
+  head = "GET /size/{bytes}/{prefix}"
+  tail = " HTTP/1.1\r\nHost: " .. wrk.headers["Host"] .. "\r\n\r\n"
+end
+function request()
+  if math.random(100) > {fresh_percent} then
+    return head .. math.random(0, {last}) .. tail
+  end
+  n = n + 1
+  return head .. "f" .. n .. tail
 end
 {DONE}"#,
             last = count.saturating_sub(1)
@@ -266,5 +297,13 @@ mod tests {
             seed: 7,
         };
         assert!(script(&random, 10).contains("math.random(0, 99)"));
+        let mixed = Objects::Mixed {
+            prefix: "x".into(),
+            count: 10,
+            fresh_percent: 75,
+            seed: 7,
+        };
+        let text = script(&mixed, 10);
+        assert!(text.contains("math.random(100) > 75") && text.contains("math.random(0, 9)"));
     }
 }
