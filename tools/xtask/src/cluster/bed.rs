@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::crowd::{Crowd, Demand, Door};
+use super::crowd::{Crowd, Demand, Door, Object};
 use super::member::{Counts, Member};
 use super::network::{Moved, Network};
 use super::site::{self, ADMIN, Role, Route, SITE, Shape, Site, Spec};
 use crate::failure::{During, Result, fail};
-use crate::http::Client;
+use crate::http::{self, Client};
 use crate::interrupt;
 use crate::origin::Origin;
 use crate::rivals;
@@ -22,6 +22,7 @@ use crate::workspace;
 
 /// How long members may take to find each other.
 const JOINED_MAX: Duration = Duration::from_secs(20);
+const FILL_CONNECTIONS: usize = 8;
 /// So that each bed has a directory of its own.
 static BEDS: AtomicU32 = AtomicU32::new(0);
 
@@ -174,6 +175,26 @@ impl Bed {
         all.filter(|(_, member)| member.spec.role.has_store())
             .map(|(n, _)| n)
             .collect()
+    }
+
+    /// Asks for everything once that a crowd will ask for again, so that its hit ratio is steady from the start.
+    pub fn fill(&self, demand: Demand) -> Result<()> {
+        let doors = self.doors();
+        let object = |n: u64| Object::of(format!("o{n}"), n, demand.body_bytes);
+        for (nth, door) in doors.iter().enumerate() {
+            let share = |n: u64| object(n * doors.len() as u64 + nth as u64);
+            let count = demand.objects / doors.len() as u64;
+            let is_right = |n: u64, answer: &http::Answer| share(n).is_right(answer);
+            http::load(
+                door.site,
+                "filling",
+                count,
+                FILL_CONNECTIONS,
+                |n| share(n).path,
+                is_right,
+            )?;
+        }
+        Ok(())
     }
 
     /// Clients at all doors.

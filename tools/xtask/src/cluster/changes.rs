@@ -61,6 +61,7 @@ pub fn run(bed: &mut Bed, demand: Demand, warm: Duration) -> Result<Story> {
     let Some(joiner) = bed.nodes().pop().filter(|n| !bed.members[*n].is_running()) else {
         fail!("the last node runs already");
     };
+    bed.fill(demand)?;
     let crowd = bed.crowd(demand)?;
     interrupt::pause(warm)?;
     let (costs, from) = (bed.costs(), crowd.now());

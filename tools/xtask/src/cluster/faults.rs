@@ -85,6 +85,7 @@ pub fn run(
             .push("not tried: members have no network of their own (this needs root)".into());
         return Ok(section);
     }
+    bed.fill(demand)?;
     let crowd = bed.crowd(demand)?;
     interrupt::pause(warm + Duration::from_secs(BEFORE_S as u64))?;
     bed.check_alive()?;

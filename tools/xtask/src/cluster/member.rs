@@ -234,7 +234,7 @@ impl Counts {
             let (bare, rest) = key.split_once('{').unwrap_or((key, ""));
             bare == name && labels.iter().all(|label| rest.contains(label))
         });
-        of_it.map(|(_, value)| value).sum()
+        of_it.fold(0.0, |sum, (_, value)| sum + value)
     }
 
     /// What came since `before`, which may be of an earlier life.

@@ -28,7 +28,7 @@ pub fn tell(bed: &Bed, gained: &[Counts], section: &mut Section) {
             continue;
         }
         let requests = counts.sum(REQUESTS, &[]);
-        let hits = counts.sum(REQUESTS, &["_hit\""]);
+        let hits = counts.sum(REQUESTS, &["-hit\""]);
         grid.row([
             member.name().to_owned(),
             format!("{requests:.0}"),

@@ -15,18 +15,18 @@
 //!
 //! Not known here: how members find and tell each other.   Limits: one machine, so members share its cores and its disk.
 
-mod bed;
+pub mod bed;
 mod changes;
 mod compare;
 mod crowd;
 mod faults;
-mod member;
+pub mod member;
 mod misses;
 mod network;
 mod purges;
 mod report;
 mod robots;
-mod site;
+pub mod site;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -64,12 +64,9 @@ pub fn run(bed: &mut Bed, fault: Fault) -> Result<Section> {
         return Ok(section);
     }
     fill(bed, nth, &mut section)?;
-    let mut said = Grid::new(
-        "What purges were answered while it was away",
-        ["purge", "status", "answer", "ms"],
-    );
+    let mut said = Vec::new();
     super::faults::away(bed, fault, nth, AWAY, |bed| purge(bed, nth, &mut said))?;
-    section.grids.push(said);
+    section.grids.push(answers(&said));
     ask(bed, nth, &mut section)?;
     Ok(section)
 }
@@ -111,8 +108,35 @@ fn is_cached(bed: &Bed, client: &mut Client, object: &Object) -> Option<bool> {
         .then(|| bed.origin.served() == before)
 }
 
+/// Purges that were answered alike.
+struct Said {
+    what: String,
+    by: String,
+    status: u16,
+    answer: String,
+    ms: Vec<f64>,
+}
+
+fn answers(said: &[Said]) -> Grid {
+    let mut grid = Grid::new(
+        "What purges were answered while it was away",
+        ["purge", "at", "status", "times", "longest ms", "answer"],
+    );
+    for it in said {
+        grid.row([
+            it.what.clone(),
+            it.by.clone(),
+            it.status.to_string(),
+            it.ms.len().to_string(),
+            format!("{:.0}", it.ms.iter().fold(0.0, |a: f64, b| a.max(*b))),
+            it.answer.clone(),
+        ]);
+    }
+    grid
+}
+
 /// Purges at a member that is not away.
-fn purge(bed: &Bed, away: usize, said: &mut Grid) -> Result<()> {
+fn purge(bed: &Bed, away: usize, said: &mut Vec<Said>) -> Result<()> {
     let is_able =
         |n: &usize| *n != away && bed.members[*n].spec.role != super::site::Role::Balancer;
     // Behind HAProxy no node tells another, so each has to be told.
@@ -128,15 +152,24 @@ fn purge(bed: &Bed, away: usize, said: &mut Grid) -> Result<()> {
             let (status, answer) =
                 member.admin("DELETE", &format!("/cache?{what}={}", encoded(&value)))?;
             let ms = begun.elapsed().as_secs_f64() * 1000.0;
-            let row = [
-                format!("{what} at {}", member.name()),
-                status.to_string(),
-                answer.trim().to_owned(),
-                format!("{ms:.0}"),
-            ];
-            // All by URL are answered alike, or shown.
-            if said.rows.iter().all(|other| other[..3] != row[..3]) {
-                said.row(row);
+            // Answers that differ in the URL only are one row.
+            let answer = answer
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+                .replace(&value, "...");
+            let found = said
+                .iter_mut()
+                .find(|it| it.what == what && it.by == member.name() && it.answer == answer);
+            match found {
+                Some(row) => row.ms.push(ms),
+                None => said.push(Said {
+                    what: what.to_owned(),
+                    by: member.name().to_owned(),
+                    status,
+                    answer: answer.clone(),
+                    ms: vec![ms],
+                }),
             }
             match status {
                 200 | 503 => Ok(()),
@@ -178,6 +211,7 @@ fn ask(bed: &Bed, nth: usize, section: &mut Section) -> Result<()> {
             "wrong",
         ],
     );
+    let mut errors = 0;
     for fate in [Fate::PurgedByUrl, Fate::PurgedByPrefix, Fate::Kept] {
         let doors = bed.doors();
         let mut counted = [[0_u64; 3]; 2];
@@ -196,20 +230,15 @@ fn ask(bed: &Bed, nth: usize, section: &mut Section) -> Result<()> {
             };
             counted[at_doors][column] += 1;
         }
+        let sum = |column: usize| counted[0][column] + counted[1][column];
+        if fate != Fate::Kept {
+            let what = format!("purged and served from a cache: {}", fate.prefix());
+            section
+                .verdicts
+                .push(Verdict::none(what, sum(0), "see the table"));
+        }
+        errors += sum(2);
         for (place, [cached, fetched, wrong]) in ["the node", "the doors"].iter().zip(counted) {
-            let what = format!("{} ({place})", fate.prefix());
-            if fate != Fate::Kept {
-                section.verdicts.push(Verdict::none(
-                    format!("purged and served: {what}"),
-                    cached,
-                    "see the table",
-                ));
-            }
-            section.verdicts.push(Verdict::none(
-                format!("errors: {what}"),
-                wrong,
-                "see the table",
-            ));
             grid.row([
                 fate.prefix().to_owned(),
                 (*place).to_owned(),
@@ -219,6 +248,9 @@ fn ask(bed: &Bed, nth: usize, section: &mut Section) -> Result<()> {
             ]);
         }
     }
+    section
+        .verdicts
+        .push(Verdict::none("errors", errors, "see the table"));
     section.grids.push(grid);
     Ok(())
 }

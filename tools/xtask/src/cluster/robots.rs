@@ -75,7 +75,9 @@ pub fn run(bed: &mut Bed, seconds: u32, rate: u32) -> Result<Section> {
     .into();
     let before = bed.counts()?;
     let program = rivals::loligo_binary().display().to_string();
-    let line = ["bench", "origin"].map(str::to_owned).into_iter();
+    let line = ["bench", "origin", "--remote"]
+        .map(str::to_owned)
+        .into_iter();
     let line = CommandLine::new(&program, line.chain(workload.iter().cloned()));
     let mut processes = Processes {
         origin: Some(line.spawn(&bed.site.dir.join("polymix-origin.log"))?),

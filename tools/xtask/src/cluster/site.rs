@@ -22,6 +22,8 @@ pub const SITE: u16 = 8080;
 /// `/metrics`, `/healthz`, purges.
 pub const ADMIN: u16 = 3129;
 const CLUSTER: u16 = 3130;
+/// Objects of the bench's origin whose names begin so are passed on and never stored.
+pub const PASSED: &str = "pass";
 
 /// What members are to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -201,6 +203,7 @@ impl Site {
              [[listener]]\naddress = \"{address}:{SITE}\"\nallow = [\"{range}\"]\n\
              origin = \"http://{origin}\"\npass-host = false\n"
         );
+        out += &format!("[[rule]]\npath = [\"/size/*/{PASSED}*\"]\nbypass = true\n");
         if spec.role.has_store() {
             let path = self.store_of(spec);
             out += &format!(
