@@ -56,7 +56,7 @@ pub struct Story {
     pub examples: Vec<String>,
 }
 
-/// The last node of the bed, which must be absent, joins after `warm`; later it leaves.
+/// The last node of the bed, which must be absent, joins after `warm`; later the first one leaves.
 pub fn run(bed: &mut Bed, demand: Demand, warm: Duration) -> Result<Story> {
     let Some(joiner) = bed.nodes().pop().filter(|n| !bed.members[*n].is_running()) else {
         fail!("the last node runs already");
@@ -72,7 +72,9 @@ pub fn run(bed: &mut Bed, demand: Demand, warm: Duration) -> Result<Story> {
     interrupt::pause(Duration::from_secs((WATCHED_S + STEADY_S) as u64))?;
     bed.check_alive()?;
     let left = crowd.now();
-    bed.members[joiner].stop()?;
+    // Not the one that has just come: the others still hold what it was given.
+    let leaver = bed.nodes()[0];
+    bed.members[leaver].stop()?;
     interrupt::pause(Duration::from_secs(WATCHED_S as u64 + 1))?;
     bed.check_alive()?;
     let examples = crowd.examples();

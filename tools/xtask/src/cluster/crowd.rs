@@ -65,8 +65,9 @@ pub struct Second {
     pub cut: u64,
     /// Asked again at another door.
     pub again: u64,
+    /// How long each answer took.
     #[serde(skip)]
-    waits_us: Vec<u32>,
+    pub waits_us: Vec<u32>,
 }
 
 impl Second {
