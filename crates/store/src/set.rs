@@ -87,6 +87,11 @@ impl Set {
         self.members.iter().map(|member| &member.store)
     }
 
+    /// The members as they are placed: store, id, weight.
+    pub fn placed(&self) -> impl Iterator<Item = (&Arc<Store>, u64, u32)> {
+        (self.members.iter()).map(|member| (&member.store, member.id, member.weight as u32))
+    }
+
     /// The number of the member that has everything of a primary key.
     #[inline]
     pub fn owner(&self, primary: KeyHash) -> usize {
@@ -94,11 +99,6 @@ impl Set {
             return 0;
         }
         owner_of(primary, self.members.iter().map(|m| (m.id, m.weight))).unwrap_or(0)
-    }
-
-    /// The ids and weights of the members, from which others can tell the owner of a key: [`owner_among`].
-    pub fn ids_and_weights(&self) -> impl Iterator<Item = (u64, u32)> {
-        self.members.iter().map(|m| (m.id, m.weight as u32))
     }
 
     /// The member that has everything of a primary key.

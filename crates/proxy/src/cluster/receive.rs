@@ -2,28 +2,24 @@
 //!
 //! What is pushed is a request of a client and the response to it, with the times at which the front asked and was answered. Of these the
 //! member makes what it would have made of the response to a fetch of its own: key, variant, rules, admission, record. Its fetch
-//! counts as begun at the mark that the front had heard when its own fetch began ([`Marks`](super::marks::Marks)).
+//! counts as begun at the invalidation sequence that we had told the front when its own fetch began.
 //!
-//! The thread of the cluster is told of a push before it is stored, so that it does not tell the front what that knows already
-//! ([`Receiving`], [`hints::Registrar::expect`]).
+//! The registrar of the store is told of a push before that is stored, so that it does not tell the front what that knows already
+//! ([`hints::Registrar::expect`]).
 //!
 //! Not known here: how a push comes to be (`push`).
 //! Limits: a push is read whole, up to `push-max` and two heads; what is being read counts against `limits.transfer-buffer`. When that
 //! is used up, or the store is paused, pushes are refused, and the front tries another member. [`EXPECTED_MAX`].
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use hints::frames::Known;
 use http1::{Framing, RequestHead, ResponseHead};
 
 use crate::{
     clock::Instant,
     cluster::push::message::{self, Pushed, Terms, Verdict},
-    cluster::{Cluster, MemberId},
+    cluster::Cluster,
     fetch::prepare,
     fetch::share,
     fetch::storing::Storing,
@@ -107,27 +103,29 @@ async fn take(ex: &mut Exchange<'_>, cluster: &Cluster, terms: &Terms, message: 
     let Ok(wanted) = handle::want(ex, incoming) else {
         return Verdict::Policy;
     };
-    let store = shared.store.owner(wanted.primary);
-    let expect = |store: usize, from| {
-        if let Some(of) = shared.store.stores().nth(store) {
-            let trace = of.tracing().trace(name_of_key(&wanted.key));
-            cluster.receiving.expect(Expected { store, trace, from });
+    let (store, column) = (shared.store.owner(wanted.primary), usize::from(terms.column));
+    let trace = |store: usize| {
+        let of = shared.store.stores().nth(store);
+        of.map(|of| of.tracing().trace(name_of_key(&wanted.key)))
+    };
+    let refused = |store: usize| {
+        if let (Some(trace), Some(publishing)) = (trace(store), &mut *cluster.publishing()) {
+            publishing.refused(store, trace);
         }
     };
-    // A front that takes another store for the right one is told of it as everybody else.
-    let is_right = usize::from(terms.column) == store;
-    let known = if is_right {
-        terms.known
-    } else {
-        Known::default()
-    };
-    expect(store, ex.member.map(|member| (member, known)));
+    if store != column {
+        // The front does not know our stores as they are now.
+        refused(column);
+        return Verdict::Invalidated;
+    }
+    if let (Some(trace), Some(front), Some(publishing)) =
+        (trace(store), ex.member, &mut *cluster.publishing())
+    {
+        publishing.expect(store, trace, front, terms.known);
+    }
     let verdict = keep(ex, cluster, terms, &wanted, response, body).await;
     if verdict != Verdict::Stored {
-        expect(store, None);
-    }
-    if !is_right {
-        expect(terms.column.into(), None);
+        refused(store);
     }
     verdict
 }
@@ -147,12 +145,11 @@ async fn keep(
         return Verdict::Policy;
     }
     let primary = wanted.primary;
-    let Some(began) = cluster
-        .marks
-        .sequence_at(terms.began, shared.store.owner(primary))
-    else {
+    let column = cluster.publishing().as_ref().and_then(|p| p.incarnation(terms.column));
+    if column != Some(terms.incarnation) {
         return Verdict::Invalidated;
-    };
+    }
+    let began = terms.began;
     let fetch_request =
         share::fetch_request(worker, &ex.listener, wanted, None, false, Trip::new());
     let (asked_at, received) = terms.by_clock(worker.now_ms());
