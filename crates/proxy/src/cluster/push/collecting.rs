@@ -6,7 +6,7 @@
 
 use std::{
     rc::Rc,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -30,7 +30,7 @@ pub fn as_sent(worker: &Worker, wanted: &Wanted) -> Option<Bytes> {
     let cluster = worker.shared.cluster.as_ref()?;
     let head = &wanted.head;
     (cluster.pushing.is_on).then(|| {
-        let fields = wanted.request.iter().chain(wanted.withheld.iter());
+        let fields = wanted.request.iter();
         message::write_request(
             &head.method,
             &head.target,
