@@ -11,6 +11,7 @@ use crate::config::problem::Place;
 use crate::config::raw::{Block, Given, Raw, Value};
 use crate::config::stores;
 use crate::lab::{LAB_HELP, LabCommand};
+use crate::model::{MODEL_HELP, ModelCommand};
 use crate::report::{REPORT_HELP, ReportFlags};
 use crate::store_tool::{STORE_HELP, StoreCommand};
 
@@ -51,6 +52,9 @@ pub enum Command {
     /// Ask which layout a cache's disk should have: the storage lab, paper 002 again
     #[command(subcommand, after_help = LAB_HELP)]
     Lab(LabCommand),
+    /// Ask what a cluster of caches with fronts can carry: the model of paper 003, and Loligo's own costs
+    #[command(subcommand, after_help = MODEL_HELP)]
+    Model(ModelCommand),
     /// Look on while a proxy runs: requests, hits, hosts, origins, stages, disk
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopFlags),
