@@ -227,6 +227,10 @@ pub struct Flags {
     /// How much is logged on standard error: error, warn, info, debug, trace [default: info]
     #[arg(long, value_name = "LEVEL", help_heading = "What is written")]
     pub log_level: Option<String>,
+
+    /// Name of this member of the cluster, so that all members can have one file
+    #[arg(long, value_name = "NAME")]
+    pub cluster_name: Option<String>,
 }
 
 /// The flags of `profile dump`.
@@ -258,7 +262,7 @@ pub struct ExportFlags {
 }
 
 /// The flags that stand for a setting.
-pub const FLAGS: [(&str, &str); 15] = [
+pub const FLAGS: [(&str, &str); 16] = [
     ("--admin", "admin.address"),
     ("--admin-allow", "admin.allow"),
     ("--memory", "memory"),
@@ -268,6 +272,7 @@ pub const FLAGS: [(&str, &str); 15] = [
     ("--access-log-format", "log.access-format"),
     ("--profile", "log.profile"),
     ("--log-level", "log.level"),
+    ("--cluster-name", "cluster.name"),
     ("--store", "store.path"),
     ("--store-size", "store.size"),
     ("--listen", "listener.address"),
@@ -299,6 +304,10 @@ impl Flags {
         ] {
             let one = text.as_ref().map(|text| given(flag, text));
             raw.whole.given.extend(one);
+        }
+        if let Some(name) = &self.cluster_name {
+            let cluster = raw.cluster.get_or_insert_default();
+            cluster.given.push(given("--cluster-name", name));
         }
         self.add_stores(raw);
         self.add_listeners(raw);
