@@ -340,6 +340,17 @@ impl Shared {
         }
     }
 
+    /// The name of the proxy that was asked in place of the origin.
+    pub fn name_of_peer(&self, hierarchy: Hierarchy, number: u8) -> Option<&str> {
+        match hierarchy {
+            Hierarchy::Node => {
+                let member = self.cluster.as_ref()?.member(MemberId(number))?;
+                Some(&member.name)
+            }
+            hierarchy => self.peers.name_of(hierarchy, number),
+        }
+    }
+
     /// Do the bodies that are on their way take more than they may? Fragments that are being sent count for half of it at most, so
     /// that clients who stand still do not keep everything else out of the store.
     pub fn is_crowded(&self) -> bool {
