@@ -18,7 +18,9 @@ use std::{
 };
 
 use device::Device;
+use hints::view::Reader;
 use httpcache::UnixMillis;
+use profile::Hierarchy;
 use replacement::Admission;
 use store::{
     KeyHash, KeyHasher, NotTaken, Pseudonyms, Sequence, Set, Settled, set::DurabilityHandles,
@@ -34,6 +36,7 @@ use crate::{
     cache::opening::Absent,
     cache::predicate::Predicate,
     clock::Clock,
+    cluster::{Cluster, MemberId},
     conn::heads::{HeadBudget, Heads},
     deadline::Deadlines,
     fetch::flight::Flights,
@@ -110,6 +113,8 @@ pub struct Shared {
     pub peers: Peers,
     /// ICP, if siblings are asked by it or it is answered.
     pub icp: Option<Arc<Icp>>,
+    /// The cluster that we are a member of.
+    pub cluster: Option<Arc<Cluster>>,
     /// Our digest, and those of siblings.
     pub digests: Arc<Digests>,
     /// Addresses we listen on, the admin interface included.
@@ -389,6 +394,8 @@ pub struct Worker {
     pub journal: RefCell<JournalWriter>,
     /// Memory-tier front.
     pub front: RefCell<Front>,
+    /// What other members of our cluster hold.
+    pub hints: RefCell<Option<Reader>>,
     /// Where a read from a client first lands.
     pub input: RefCell<Box<[u8]>>,
     /// Where a response head is put together.
@@ -424,6 +431,7 @@ impl Worker {
         let clock = Cell::new(read_clock(&shared.clock));
         let heads = Heads::new(Arc::clone(&shared.heads));
         Worker {
+            hints: RefCell::new(shared.cluster.as_ref().map(|cluster| cluster.reader())),
             shared,
             index,
             disk,

@@ -6,6 +6,8 @@
 
 use std::sync::atomic::Ordering;
 
+use hints::view::Groups;
+use store::Tracing;
 use twox_hash::XxHash3_64;
 
 use super::{
@@ -29,12 +31,29 @@ pub struct Route {
     pub reason: Reason,
 }
 
+/// The members that seem to have the resource of this name (`GET http://...`), a bit for each.
+pub fn holders(hints: &Groups, name: &[u8]) -> u64 {
+    hints.nodes(|naming| {
+        let tracing = Tracing {
+            seed: naming.seed,
+            shards: naming.index.shards,
+            segments: naming.index.segments,
+        };
+        tracing.trace(name)
+    })
+}
+
+/// Has this member a store that others are told of?
+pub fn is_node(hints: &Groups, id: MemberId) -> bool {
+    hints.columns_of(id.0).next().is_some()
+}
+
 impl Cluster {
-    /// The members to ask for the resource of this name (`GET http://...`); `None`: this member fetches for itself.
-    pub fn route(&self, name: &[u8]) -> Option<Route> {
+    /// The members to ask for the resource of this name; `None`: this member fetches for itself.
+    pub fn route(&self, hints: &Groups, name: &[u8]) -> Option<Route> {
         let Policy { route, miss } = self.policy();
         let mask = match route {
-            ClusterRoute::Hints => self.holders(name),
+            ClusterRoute::Hints => holders(hints, name),
             ClusterRoute::Hash | ClusterRoute::RoundRobin | ClusterRoute::Least => 0,
         };
         if route == ClusterRoute::Hints && mask == 0 && miss == ClusterMiss::Own {
@@ -45,12 +64,12 @@ impl Cluster {
         let others = self.members.iter().zip(0..).filter_map(|(member, number)| {
             let can_be_asked = match has_hint {
                 true => mask & MemberId(number).bit() != 0 && member.is_usable(now_ms),
-                false => member.is_node() && member.takes_new(now_ms),
+                false => member.takes_new(now_ms) && is_node(hints, MemberId(number)),
             };
             can_be_asked.then(|| candidate(member, usize::from(number), now_ms))
         });
         let mut candidates: Vec<Candidate> = others.collect();
-        if !has_hint && self.is_node() {
+        if !has_hint && self.has_store {
             candidates.push(self.own_candidate(&candidates));
         }
         let known = Known {

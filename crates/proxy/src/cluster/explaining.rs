@@ -6,7 +6,9 @@
 
 use std::{fmt::Write as _, rc::Rc};
 
-use super::{Cluster, Member, MemberId, routing::Reason};
+use hints::view::Groups;
+
+use super::{Cluster, Member, MemberId, choosing, routing::Reason};
 use crate::{
     listener::ListenerState,
     plan::{ClusterMiss, ClusterRoute},
@@ -28,6 +30,8 @@ pub fn explain(
     let Some(cluster) = cluster else {
         return Err("this proxy is no front: [cluster] with front = true, or loligo accelerate");
     };
+    let mut reader = cluster.reader();
+    let hints = reader.groups();
     let mut out = String::new();
     for (listener, name) in listeners.iter().zip(&cluster.listeners) {
         let Ok(place) = target::locate(listener, "GET", url, None) else {
@@ -39,7 +43,7 @@ pub fn explain(
         let _ = writeln!(out, "listener {name} ({}):", listener.name);
         match ruled.bypass {
             true => out += "  a rule says that the cache is passed by: the origin is asked\n",
-            false => one(shared, cluster, &key, &mut out),
+            false => one(shared, (cluster, hints), &key, &mut out),
         }
     }
     match out.is_empty() {
@@ -49,7 +53,7 @@ pub fn explain(
 }
 
 /// The same for one key.
-fn one(shared: &Shared, cluster: &Cluster, key: &[u8], out: &mut String) {
+fn one(shared: &Shared, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: &mut String) {
     let name = name_of_key(key);
     let primary = shared.hasher().hash(name);
     let uri = String::from_utf8_lossy(name.strip_prefix(KEY_PREFIX).unwrap_or(name));
@@ -59,28 +63,31 @@ fn one(shared: &Shared, cluster: &Cluster, key: &[u8], out: &mut String) {
         return;
     }
     *out += "  is not stored here\n";
-    let holders = cluster.holders(name);
+    let holders = choosing::holders(hints, name);
     for (member, number) in cluster.members.iter().zip(0..) {
-        let has_it = holders & MemberId(number).bit() != 0;
-        let _ = writeln!(out, "  member {}: {}", member.name, state(cluster, member, has_it));
+        let id = MemberId(number);
+        let holding = choosing::is_node(hints, id).then_some(holders & id.bit() != 0);
+        let state = state(cluster, member, holding);
+        let _ = writeln!(out, "  member {}: {state}", member.name);
     }
-    let _ = writeln!(out, "  so {}", decision(cluster, name));
+    let _ = writeln!(out, "  so {}", decision(cluster, hints, name));
 }
 
-fn state(cluster: &Cluster, member: &Member, has_it: bool) -> &'static str {
-    let now_ms = cluster.now_ms();
-    match (member.is_trusted(), member.is_usable(now_ms)) {
-        (false, _) => "cannot be asked: its link is down, or it says nothing",
-        (true, false) => "is not asked for a moment: requests to it failed",
-        (true, true) if has_it => "seems to have it",
-        (true, true) if !member.is_node() => "has no store",
-        (true, true) if member.is_draining() => "does not seem to have it, and is about to end",
-        (true, true) => "does not seem to have it",
+/// How a member is. `holding`: does it seem to have it, if it has a store?
+fn state(cluster: &Cluster, member: &Member, holding: Option<bool>) -> &'static str {
+    let is_usable = member.is_usable(cluster.now_ms());
+    match holding {
+        _ if !member.is_trusted() => "cannot be asked: its link is down, or it says nothing",
+        _ if !is_usable => "is not asked for a moment: requests to it failed",
+        None => "has no store, or has not said yet what is in it",
+        Some(true) => "seems to have it",
+        Some(false) if member.is_draining() => "does not seem to have it, and is about to end",
+        Some(false) => "does not seem to have it",
     }
 }
 
-fn decision(cluster: &Cluster, name: &[u8]) -> String {
-    let Some(route) = cluster.route(name) else {
+fn decision(cluster: &Cluster, hints: &Groups, name: &[u8]) -> String {
+    let Some(route) = cluster.route(hints, name) else {
         return match (cluster.plan.route, cluster.plan.miss) {
             (ClusterRoute::Hints, ClusterMiss::Own) => "this proxy fetches it itself".to_owned(),
             _ => "this proxy fetches it itself, for it is its home or nobody else can be asked"

@@ -106,7 +106,7 @@ pub async fn answer(
     why: Forward,
 ) -> Option<After> {
     let cluster = front(ex)?;
-    let route = route(cluster, wanted, directives)?;
+    let route = route(ex.worker, cluster, wanted, directives)?;
     if is_plain(wanted) && is_under_way(ex.worker, wanted) {
         return None;
     }
@@ -143,7 +143,7 @@ pub async fn ask(
     fields: &Fields,
 ) -> Option<(Upstream, ResponseHead)> {
     let cluster = front(ex)?;
-    let route = route(cluster, wanted, &RequestDirectives::default())?;
+    let route = route(ex.worker, cluster, wanted, &RequestDirectives::default())?;
     let request = request_bytes(ex, wanted, cluster, fields, route.reason);
     for id in route.members.into_iter().flatten() {
         let member = cluster.member(id)?;
@@ -164,6 +164,7 @@ fn front<'c>(ex: &Exchange<'c>) -> Option<&'c Cluster> {
 
 /// Where it goes, if it goes to a member.
 fn route(
+    worker: &Worker,
     cluster: &Cluster,
     wanted: &Wanted,
     directives: &RequestDirectives,
@@ -173,7 +174,8 @@ fn route(
     if is_by_name && (directives.no_store || wanted.request.contains(b"authorization")) {
         return None;
     }
-    cluster.route(name_of_key(&wanted.key))
+    let mut hints = worker.hints.borrow_mut();
+    cluster.route(hints.as_mut()?.groups(), name_of_key(&wanted.key))
 }
 
 /// Is it for the whole, without a condition, so that others may ask for the same?
@@ -228,7 +230,7 @@ async fn ask_one(
     let worker = ex.worker;
     let cluster = front(ex)?;
     let trip = ex.record.trip();
-    let destination = member.destination(id, &ex.listener);
+    let destination = cluster.destination(id, Some(ex.listener.number));
     let whom = Whom {
         destination: &destination,
         rules: &worker.shared.peers.rules,

@@ -27,7 +27,7 @@ use store::Sequence;
 use crate::{
     cache::find::{Found, find},
     cache::object::Object,
-    cluster::{answered, forwarding as to_members},
+    cluster::{answered, forwarded as of_members, forwarding as to_members},
     conn::port_purge,
     conn::switch,
     deliver::{arriving, stored},
@@ -47,7 +47,10 @@ use crate::{
 };
 
 /// Answers one request.
-pub async fn handle(ex: &mut Exchange<'_>, incoming: Incoming) -> After {
+pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
+    if ex.worker.shared.cluster.is_some() {
+        of_members::take_out(&mut incoming.head.fields, ex.member.is_some());
+    }
     let head = &incoming.head;
     if onward::is_back(ex.worker, head) {
         let reason = "the request goes round in a circle";
@@ -202,8 +205,8 @@ async fn cached(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: bool) -> After
             let reason = "the object is not stored here, and was to be fetched by who has asked";
             return ex.refuse(504, reason, Some(answered::LACKING)).await;
         }
-        let works = (ex.reply).interim(to_members::WORKS_ON_IT, "", &Fields::new());
-        if works.await.is_err() {
+        let (status, fields) = (to_members::WORKS_ON_IT, Fields::new());
+        if ex.reply.interim(status, "", &fields).await.is_err() {
             return ex.abandon(Class::Error);
         }
     }
