@@ -51,10 +51,11 @@ pub fn member(plan: Plan, number: usize, all: &[SocketAddr]) -> Plan {
     })
 }
 
-/// The same as a front; with no memory, so that what it has is what members have.
+/// The same as a front; with no memory, so that what it has is what members have, and pushing nothing.
 pub fn front(plan: Plan, number: usize, all: &[SocketAddr]) -> Plan {
     let mut plan = member(plan, number, all);
-    cluster(&mut plan).front = true;
+    let settings = cluster(&mut plan);
+    (settings.front, settings.push_max_bytes) = (true, 0);
     Plan {
         memory_bytes: 0,
         ..plan
