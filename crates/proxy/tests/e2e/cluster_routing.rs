@@ -208,7 +208,7 @@ fn what_a_member_lacks_is_returned_where_the_front_wants_to_fetch() {
         let field = format!("Accept-Language: {language}");
         let answer = pair.front.ask("GET", "/v", &[&field]);
         assert_eq!((answer.status, answer.text()), (200, language));
-        let hops = answer.fields.all("via").count();
+        let hops = answer.fields.all("via").len();
         assert_eq!(hops, via, "{language}: {}", answer.cache());
     }
     assert_eq!(pair.origin.count("/v"), 3, "the member fetches nothing");
@@ -227,9 +227,9 @@ fn a_forwarded_request_is_the_clients_and_not_the_fronts() {
     // The member has asked, for the client, and says nothing of the way between us.
     let asked = pair.origin.last();
     assert_eq!(asked.field("via").unwrap().matches("loligo (").count(), 1);
-    assert_eq!(asked.fields.all("via").count(), 2);
+    assert_eq!(asked.fields.all("via").len(), 2);
     assert_eq!(asked.field("x-forwarded-for"), Some("127.0.0.1"));
-    assert!(!asked.fields.iter().any(|(name, _)| name.to_ascii_lowercase().starts_with("loligo-")));
+    assert!(!asked.fields.0.iter().any(|(name, _)| name.to_ascii_lowercase().starts_with("loligo-")));
 }
 
 #[test]
