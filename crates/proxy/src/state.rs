@@ -18,7 +18,6 @@ use std::{
 };
 
 use device::Device;
-use hints::view::Reader;
 use httpcache::UnixMillis;
 use profile::Hierarchy;
 use replacement::Admission;
@@ -390,12 +389,12 @@ pub struct Worker {
     pub heads: Rc<Heads>,
     /// Counters.
     pub counters: Arc<Counters>,
+    /// What other members hold, if we are a front.
+    pub hints: Option<RefCell<hints::view::Reader>>,
     /// Log buffers.
     pub journal: RefCell<JournalWriter>,
     /// Memory-tier front.
     pub front: RefCell<Front>,
-    /// What other members of our cluster hold.
-    pub hints: RefCell<Option<Reader>>,
     /// Where a read from a client first lands.
     pub input: RefCell<Box<[u8]>>,
     /// Where a response head is put together.
@@ -430,8 +429,11 @@ impl Worker {
         let logs_access = journal.wants_access();
         let clock = Cell::new(read_clock(&shared.clock));
         let heads = Heads::new(Arc::clone(&shared.heads));
+        let cluster = shared.cluster.as_ref();
+        let hints = cluster
+            .and_then(|cluster| cluster.reader())
+            .map(RefCell::new);
         Worker {
-            hints: RefCell::new(shared.cluster.as_ref().map(|cluster| cluster.reader())),
             shared,
             index,
             disk,
@@ -439,6 +441,7 @@ impl Worker {
             deadlines: Deadlines::new(),
             heads,
             counters,
+            hints,
             journal: RefCell::new(journal),
             front: RefCell::new(Front::new()),
             input: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),

@@ -7,11 +7,11 @@
 use std::sync::atomic::Ordering;
 
 use hints::view::Groups;
-use store::Tracing;
 use twox_hash::XxHash3_64;
 
 use super::{
     Cluster, Member, MemberId,
+    following::trace_of,
     routing::{self, Known, Policy, Reason, TRIED_MAX},
 };
 use crate::{
@@ -31,29 +31,17 @@ pub struct Route {
     pub reason: Reason,
 }
 
-/// The members that seem to have the resource of this name (`GET http://...`), a bit for each.
-pub fn holders(hints: &Groups, name: &[u8]) -> u64 {
-    hints.nodes(|naming| {
-        let tracing = Tracing {
-            seed: naming.seed,
-            shards: naming.index.shards,
-            segments: naming.index.segments,
-        };
-        tracing.trace(name)
-    })
-}
-
 /// Has this member a store that others are told of?
 pub fn is_node(hints: &Groups, id: MemberId) -> bool {
     hints.columns_of(id.0).next().is_some()
 }
 
 impl Cluster {
-    /// The members to ask for the resource of this name; `None`: this member fetches for itself.
+    /// The members to ask for the resource of this name (`GET http://...`); `None`: this member fetches for itself.
     pub fn route(&self, hints: &Groups, name: &[u8]) -> Option<Route> {
         let Policy { route, miss } = self.policy();
         let mask = match route {
-            ClusterRoute::Hints => holders(hints, name),
+            ClusterRoute::Hints => hints.nodes(trace_of(name)),
             ClusterRoute::Hash | ClusterRoute::RoundRobin | ClusterRoute::Least => 0,
         };
         if route == ClusterRoute::Hints && mask == 0 && miss == ClusterMiss::Own {

@@ -8,7 +8,7 @@ use std::{fmt::Write as _, rc::Rc};
 
 use hints::view::Groups;
 
-use super::{Cluster, Member, MemberId, choosing, routing::Reason};
+use super::{Cluster, Member, MemberId, choosing, following::trace_of, routing::Reason};
 use crate::{
     listener::ListenerState,
     plan::{ClusterMiss, ClusterRoute},
@@ -16,6 +16,9 @@ use crate::{
     request::target,
     state::Shared,
 };
+
+const NO_FRONT: &str =
+    "this proxy is no front: [cluster] with front = true, or loligo accelerate";
 
 /// What would become of a plain GET of this URL, listener by listener.
 ///
@@ -26,11 +29,11 @@ pub fn explain(
     listeners: &[Rc<ListenerState>],
     url: &str,
 ) -> Result<String, &'static str> {
-    let cluster = shared.cluster.as_deref().filter(|cluster| cluster.plan.front);
+    let cluster = shared.cluster.as_deref();
     let Some(cluster) = cluster else {
-        return Err("this proxy is no front: [cluster] with front = true, or loligo accelerate");
+        return Err(NO_FRONT);
     };
-    let mut reader = cluster.reader();
+    let mut reader = cluster.reader().ok_or(NO_FRONT)?;
     let hints = reader.groups();
     let mut out = String::new();
     for (listener, name) in listeners.iter().zip(&cluster.listeners) {
@@ -63,7 +66,7 @@ fn one(shared: &Shared, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: 
         return;
     }
     *out += "  is not stored here\n";
-    let holders = choosing::holders(hints, name);
+    let holders = hints.nodes(trace_of(name));
     for (member, number) in cluster.members.iter().zip(0..) {
         let id = MemberId(number);
         let holding = choosing::is_node(hints, id).then_some(holders & id.bit() != 0);

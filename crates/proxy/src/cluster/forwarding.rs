@@ -174,8 +174,8 @@ fn route(
     if is_by_name && (directives.no_store || wanted.request.contains(b"authorization")) {
         return None;
     }
-    let mut hints = worker.hints.borrow_mut();
-    cluster.route(hints.as_mut()?.groups(), name_of_key(&wanted.key))
+    let mut hints = worker.hints.as_ref()?.borrow_mut();
+    cluster.route(hints.groups(), name_of_key(&wanted.key))
 }
 
 /// Is it for the whole, without a condition, so that others may ask for the same?
