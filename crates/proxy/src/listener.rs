@@ -16,7 +16,7 @@ use crate::{
 pub struct ListenerState {
     /// Settings.
     pub listener: Listener,
-    /// Its number among the listeners.
+    /// Its number in the plan.
     pub number: usize,
     /// Its address, as it is logged.
     pub name: Box<str>,

@@ -49,11 +49,6 @@ impl Hot {
         least >= self.threshold
     }
 
-    /// Is a key hot?
-    pub fn is_hot(&self, key: KeyHash) -> bool {
-        self.threshold > 0 && self.estimate(key) >= self.threshold
-    }
-
     /// A second has passed.
     pub fn fade(&self) {
         for counter in &self.counters {
@@ -82,6 +77,12 @@ impl Hot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Hot {
+        fn is_hot(&self, key: KeyHash) -> bool {
+            self.threshold > 0 && self.estimate(key) >= self.threshold
+        }
+    }
 
     /// Asks for each key so many times a second, for some seconds.
     fn after(hot: &Hot, seconds: u32, rates: &[(u64, u32)]) {

@@ -78,6 +78,8 @@ pub struct Response {
     pub asked_with: Arc<Fields>,
     /// What the operator's rules say of it.
     pub decision: Decision,
+    /// A member of our cluster sends it: as in [`FetchRequest`].
+    pub is_forwarded: bool,
 }
 
 impl Response {
@@ -143,6 +145,8 @@ pub struct FetchRequest {
     pub stale: Option<Object>,
     /// The invalidation sequence at which it was looked up.
     pub stale_began: Sequence,
+    /// A member of our cluster answers it, and keeps what it answers: it is not kept here.
+    pub is_forwarded: bool,
     /// The head of the client's request as a member of our cluster would read it, if what is fetched may be pushed to one.
     pub as_sent: Option<Bytes>,
     /// A member of our cluster answers it, and a copy is kept here, because it is hot.

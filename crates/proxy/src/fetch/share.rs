@@ -311,6 +311,7 @@ pub fn fetch_request(
         is_contested: wanted.is_contested.get(),
         stale: stale.map(|f| f.stored.object().clone()),
         stale_began: stale.map_or(0, |f| f.began),
+        is_forwarded: false,
         copied: None,
         as_sent: push::as_sent(worker, wanted),
         trip,

@@ -294,6 +294,7 @@ impl Fetch {
             response.storable = Err(NotStorable::Status);
         }
         let storing = match response.storable {
+            Ok(()) if fetch_request.is_forwarded && fetch_request.copied.is_none() => Storing::No,
             Ok(()) => {
                 Storing::begin(worker, flight, fetch_request, response).unwrap_or_else(|why| {
                     response.not_stored = Some(why);

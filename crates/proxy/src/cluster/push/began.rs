@@ -61,6 +61,11 @@ impl Began {
         self.told.iter().find(is_it).copied()
     }
 
+    /// Has no member told anything?
+    pub fn knows_nothing(&self) -> bool {
+        self.told.is_empty()
+    }
+
     /// Has this member told anything?
     pub fn knows(&self, member: u8) -> bool {
         self.told.iter().any(|told| told.member == member)

@@ -30,7 +30,7 @@ pub fn as_sent(worker: &Worker, wanted: &Wanted) -> Option<Bytes> {
     let cluster = worker.shared.cluster.as_ref()?;
     let head = &wanted.head;
     (cluster.pushing.is_on).then(|| {
-        let fields = wanted.request.iter();
+        let fields = wanted.request.iter().chain(wanted.withheld.iter());
         message::write_request(
             &head.method,
             &head.target,
@@ -101,6 +101,7 @@ impl Collecting {
             return None;
         }
         let request = fetch_request.as_sent.clone()?;
+        let began = began.filter(|began| !began.knows_nothing())?;
         if response
             .length
             .is_some_and(|length| length > cluster.plan.push_max_bytes)
@@ -123,7 +124,7 @@ impl Collecting {
                 listener: fetch_request.listener.number,
                 asked,
                 received,
-                began: began?,
+                began,
                 not_to,
             }),
         };

@@ -247,15 +247,15 @@ pub enum Verdict {
     Malformed,
 }
 
-/// Each verdict with its status code and its name in metrics.
-const VERDICTS: [(Verdict, u16, &str); 7] = [
-    (Verdict::Stored, 204, "stored"),
-    (Verdict::Policy, 403, "policy"),
-    (Verdict::Invalidated, 409, "invalidated"),
-    (Verdict::Size, 413, "size"),
-    (Verdict::Paused, 503, "paused"),
-    (Verdict::Disk, 507, "disk"),
-    (Verdict::Malformed, 400, "malformed"),
+/// Each verdict with its status code.
+const VERDICTS: [(Verdict, u16); 7] = [
+    (Verdict::Stored, 204),
+    (Verdict::Policy, 403),
+    (Verdict::Invalidated, 409),
+    (Verdict::Size, 413),
+    (Verdict::Paused, 503),
+    (Verdict::Disk, 507),
+    (Verdict::Malformed, 400),
 ];
 
 impl Verdict {
@@ -275,18 +275,13 @@ impl Verdict {
         self.row().1
     }
 
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        self.row().2
-    }
-
     /// What a status code says; codes that no member sends mean that it could not be read.
     pub fn of_status(status: u16) -> Verdict {
         let row = VERDICTS.iter().find(|row| row.1 == status);
         row.map_or(Verdict::Malformed, |row| row.0)
     }
 
-    fn row(self) -> &'static (Verdict, u16, &'static str) {
+    fn row(self) -> &'static (Verdict, u16) {
         let row = VERDICTS.iter().find(|row| row.0 == self);
         row.expect("each verdict has its row")
     }
