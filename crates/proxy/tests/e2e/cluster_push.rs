@@ -72,8 +72,14 @@ fn await_member(front: &Proxy, members: usize) {
 #[track_caller]
 fn await_count(proxy: &Proxy, name: &str, count: u64) {
     let mut is = 0;
+    let deadline = std::time::Instant::now() + Duration::from_secs(5);
     eventually(&format!("{name} {count}"), || {
         is = proxy.counter(name);
+        if std::time::Instant::now() > deadline {
+            let m = proxy.admin("GET", "/metrics");
+            for l in m.text().lines().filter(|l| l.contains("cluster") && !l.starts_with('#')) { println!("{l}"); }
+            panic!();
+        }
         (is >= count).then_some(())
     });
     assert_eq!(is, count, "{name}");
