@@ -20,6 +20,7 @@ use page::{Page, Table};
 use serde_json::json;
 
 pub use args::TracesCommand;
+pub use streams::{Scaled, scaled_stream};
 use args::{GenerateFlags, LayoutsFlags, MethodFlags, PoliciesFlags, ReportFlags, TraceFlags};
 
 /// Runs what was typed.
