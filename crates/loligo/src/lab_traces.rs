@@ -20,8 +20,8 @@ use page::{Page, Table};
 use serde_json::json;
 
 pub use args::TracesCommand;
-pub use streams::{Scaled, scaled_stream};
 use args::{GenerateFlags, LayoutsFlags, MethodFlags, PoliciesFlags, ReportFlags, TraceFlags};
+pub use streams::{Scaled, scaled_stream};
 
 /// Runs what was typed.
 pub fn run(command: &TracesCommand) -> ExitCode {

@@ -133,8 +133,52 @@ fn say_how_long(study: &Study, stream: &Stream) {
         let (name, runs) = (&stream.name, study.runs());
         let requests = stream.measure.requests;
         let minutes = time.as_secs_f64() / 60.0;
-        eprintln!(
-            "loligo: {name}: {runs} runs of {requests} requests, about {minutes:.1} minutes"
-        );
+        eprintln!("loligo: {name}: {runs} runs of {requests} requests, about {minutes:.1} minutes");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: HintsFlags,
+    }
+
+    fn flags(words: &[&str]) -> HintsFlags {
+        let line = Line::try_parse_from([&["hints"], words].concat());
+        line.map_err(|e| e.to_string()).unwrap().flags
+    }
+
+    #[test]
+    fn a_figure_of_two_streams_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        let (json, html, svg) = (path("out.json"), path("out.html"), path("svg"));
+        let words = ["figure15", "ucb", "polymix", "--scale", "0.002", "--quiet"];
+        let out = ["--json", &json, "--html", &html, "--svg", &svg];
+        run(&flags(&[&words[..], &out].concat())).unwrap();
+        let report: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+        assert_eq!(report["sections"][1]["name"], "figure15");
+        // Two readings of each of two streams.
+        assert_eq!(report["sections"][1]["plots"].as_array().unwrap().len(), 4);
+        assert_eq!(std::fs::read_dir(&svg).unwrap().count(), 4);
+        assert!(std::fs::read_to_string(&html).unwrap().contains("(a)"));
+    }
+
+    #[test]
+    fn all_are_all_and_the_usual_streams_are_two() {
+        assert_eq!(flags(&["all"]).item.items(), Item::ALL);
+        assert_eq!(flags(&["table1"]).streams, ["ucb", "polymix"]);
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_said() {
+        let missing = flags(&["figure8", "/nowhere", "--quiet"]);
+        assert!(run(&missing).unwrap_err().contains("/nowhere"));
     }
 }

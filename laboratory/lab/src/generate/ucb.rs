@@ -154,9 +154,21 @@ mod tests {
             assert!(off.abs() < 0.03, "{what}: {found} for {printed}");
         };
         assert_eq!(summary.requests, UcbLike::REQUESTS / 10);
-        near("objects", summary.objects as f64, UcbLike::OBJECTS as f64 / 10.0);
-        near("bytes", summary.object_bytes as f64, UcbLike::OBJECT_BYTES as f64 / 10.0);
-        near("days", summary.span_ms as f64 / 1000.0 / DAY_S, UcbLike::DAYS);
+        near(
+            "objects",
+            summary.objects as f64,
+            UcbLike::OBJECTS as f64 / 10.0,
+        );
+        near(
+            "bytes",
+            summary.object_bytes as f64,
+            UcbLike::OBJECT_BYTES as f64 / 10.0,
+        );
+        near(
+            "days",
+            summary.span_ms as f64 / 1000.0 / DAY_S,
+            UcbLike::DAYS,
+        );
     }
 
     #[test]

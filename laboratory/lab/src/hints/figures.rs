@@ -3,9 +3,7 @@
 //! Not known here: streams.   Source: paper 003, section 4, captions.
 
 use super::hinting::Family;
-use super::printed::{
-    LARGE_FRONT_BYTES, LARGE_SPACE_MIB, NODE_GB, PERIODS_S, SPACES_MIB,
-};
+use super::printed::{LARGE_FRONT_BYTES, LARGE_SPACE_MIB, NODE_GB, PERIODS_S, SPACES_MIB};
 use super::setup::{Paid, Represented, Setup};
 use super::site::Counts;
 use super::statements::{
@@ -122,7 +120,10 @@ pub(super) fn bound_setup(burst_max: Option<u32>) -> Setup {
     }
 }
 
-fn lines_of<const N: usize>(x: &[f64], of: impl Fn(f64) -> [(&'static str, Setup); N]) -> Vec<Line> {
+fn lines_of<const N: usize>(
+    x: &[f64],
+    of: impl Fn(f64) -> [(&'static str, Setup); N],
+) -> Vec<Line> {
     let names = of(x[0]).map(|(name, _)| name);
     let line = |at: usize| Line {
         name: names[at].to_owned(),
@@ -206,8 +207,14 @@ pub(super) fn figure10() -> Figure {
     let of = |node_gb| {
         [
             ("hints cost no memory", paid_setup(node_gb, Paid::Nowhere)),
-            ("counters taken from the node's cache", paid_setup(node_gb, Paid::AtNode)),
-            ("and the filter from the front's", paid_setup(node_gb, Paid::Everywhere)),
+            (
+                "counters taken from the node's cache",
+                paid_setup(node_gb, Paid::AtNode),
+            ),
+            (
+                "and the filter from the front's",
+                paid_setup(node_gb, Paid::Everywhere),
+            ),
         ]
     };
     Figure {
@@ -277,7 +284,10 @@ pub(super) fn figure13() -> Figure {
             ("5 functions", functions_setup(mib, 5)),
             ("Loligo's, 4", family_setup(mib, 4, Family::Ours)),
             ("Loligo's, 7", family_setup(mib, 7, Family::Ours)),
-            ("the implementation's 4 + 2", family_setup(mib, 6, Family::Implementation)),
+            (
+                "the implementation's 4 + 2",
+                family_setup(mib, 6, Family::Implementation),
+            ),
         ]
     };
     Figure {
@@ -320,7 +330,16 @@ pub(super) fn figure14() -> Figure {
 }
 
 pub(super) fn figure15() -> Figure {
-    const BOUNDS: [Option<u32>; 8] = [None, Some(0), Some(1), Some(3), Some(10), Some(30), Some(100), Some(300)];
+    const BOUNDS: [Option<u32>; 8] = [
+        None,
+        Some(0),
+        Some(1),
+        Some(3),
+        Some(10),
+        Some(30),
+        Some(100),
+        Some(300),
+    ];
     let name = |bound: Option<u32>| bound.map_or("-1".to_owned(), |bound| bound.to_string());
     let runs = BOUNDS.iter().enumerate();
     Figure {

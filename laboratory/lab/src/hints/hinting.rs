@@ -247,9 +247,10 @@ impl<'a, N: Name + Copy> Hinting<'a, N> {
         entries
     }
 
-    /// Bytes of memory of hints: at the front, and at the node.
-    pub(super) fn memory_bytes(&self) -> (u64, u64) {
+    /// Bytes of memory of hints at the end: at the front, and at the node, without updates that it keeps for fronts that are behind.
+    pub(super) fn memory_bytes(mut self) -> (u64, u64) {
         let front = self.view.memory_bytes();
+        self.registrar.unsubscribe(FRONT);
         (front as u64, self.registrar.memory_bytes() as u64)
     }
 }

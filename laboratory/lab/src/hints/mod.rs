@@ -142,8 +142,8 @@ impl Study {
 
     /// Makes one run over no more than so many requests, to see how long that takes.
     pub fn try_out(&self, stream: &Stream, requests: usize) {
-        let mut part = stream.clone();
-        part.accesses.truncate(requests);
+        let requests = requests.min(stream.accesses.len());
+        let part = Stream::new(&stream.name, stream.accesses[..requests].to_vec());
         let _ = Runs::make(&part, &self.setups[..1], |_| true);
     }
 
@@ -173,10 +173,12 @@ impl Study {
 }
 
 fn figure_section(figure: &Figure, studied: &[Studied]) -> Section {
+    let mut text = vec![figure.text.to_owned()];
+    text.extend(said(figure.statements));
     let mut section = Section {
         name: figure.name.to_owned(),
         title: figure.title.to_owned(),
-        text: vec![figure.text.to_owned()],
+        text,
         tables: vec![verdicts(figure.statements, studied)],
         plots: Vec::new(),
     };
@@ -189,19 +191,30 @@ fn figure_section(figure: &Figure, studied: &[Studied]) -> Section {
     section
 }
 
-/// What the paper says, and of each stream whether it is so.
+/// What the paper says, each statement with its letter.
+fn said(statements: &[Statement]) -> Vec<String> {
+    let lines = LETTERS.iter().zip(statements);
+    lines
+        .map(|(letter, statement)| format!("({letter}) The paper says: {}.", statement.words))
+        .collect()
+}
+
+/// Of statements.
+const LETTERS: [char; 6] = ['a', 'b', 'c', 'd', 'e', 'f'];
+
+/// Of each statement, and of each stream, whether it is so.
 fn verdicts(statements: &[Statement], studied: &[Studied]) -> Rows {
-    let mut columns = vec!["the paper says that"];
+    let mut columns = vec!["statement"];
     columns.extend(studied.iter().map(|stream| stream.name.as_str()));
-    let mut rows = Rows::new("Statements", &columns);
-    for statement in statements {
+    let mut rows = Rows::new("What the paper says, and what was found", &columns);
+    for (letter, statement) in LETTERS.iter().zip(statements) {
         let cell = |stream: &Studied| {
             let verdict = (statement.judge)(&stream.runs);
             let met = if verdict.is_met { "met" } else { "not met" };
             format!("{met}: {}", verdict.found)
         };
         let cells = studied.iter().map(cell);
-        rows.row(std::iter::once(statement.words.to_owned()).chain(cells));
+        rows.row(std::iter::once(format!("({letter})")).chain(cells));
     }
     rows
 }

@@ -16,7 +16,7 @@
 //! Source: paper 003, sections 2 and 4.
 
 use hints::name::Name;
-use polymix::random::Chance;
+use polymix::random::{mix, unit};
 
 use super::cache::Cache;
 use super::hinting::{Family, Hinting, Kind, Names};
@@ -110,9 +110,6 @@ impl Counts {
     }
 }
 
-/// Repeats which hits are copied.
-const SEED: u64 = 3;
-
 /// A front and a node in the middle of a stream.
 #[derive(Debug)]
 struct Site<'a, N> {
@@ -122,7 +119,6 @@ struct Site<'a, N> {
     node: Cache,
     hints: Hinting<'a, N>,
     copied: f64,
-    chance: Chance,
     counts: Counts,
 }
 
@@ -154,7 +150,6 @@ fn run_named<N: Name + Copy>(
         node: Cache::new(settings.node_bytes, None, objects),
         hints: Hinting::new(settings.kind, settings.is_eager, names),
         copied: settings.copied,
-        chance: Chance::new(SEED),
         counts: Counts::default(),
     };
     let period_ms = settings.period_ms.max(1);
@@ -213,7 +208,8 @@ impl<N: Name + Copy> Site<'_, N> {
             Some(size) if size == size_bytes => {
                 self.node.touch(object);
                 self.counts.true_hits += 1;
-                if self.chance.event(self.copied) {
+                // By the request's number, so that all runs copy alike and differ only in what they are about.
+                if unit(mix(self.counts.requests)) < self.copied {
                     self.counts.copies += 1;
                     self.keep_in_front(object, size_bytes, false);
                 }

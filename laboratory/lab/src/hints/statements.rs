@@ -4,7 +4,7 @@
 //!
 //! Not known here: streams, tables.   Source: paper 003, section 4.
 
-use super::figures::{four, node_setup, period_setup};
+use super::figures::{self, four, node_setup, period_setup};
 use super::printed::{
     BOUND_PERCENT, BURST_MAX, BURST_MEAN, NODE_GB, PERIOD_POINTS, PERIODS_S, SPACES_MIB,
 };
@@ -85,7 +85,10 @@ pub(super) const FIGURE_8: &[Statement] = &[
     Statement {
         words: "the largest burst drives about 2,300 objects out of the node (met: half to twice; largest of all sizes)",
         judge: |runs| {
-            let of = |gb| runs.of(&node_setup(gb, Represented::BLOOM, true)).node_burst_max;
+            let of = |gb| {
+                runs.of(&node_setup(gb, Represented::BLOOM, true))
+                    .node_burst_max
+            };
             let largest = NODE_GB.map(of).into_iter().max().unwrap_or(0);
             verdict(is_near(largest as f64, BURST_MAX), largest.to_string())
         },
@@ -120,7 +123,7 @@ pub(super) const FIGURE_9: &[Statement] = &[
 /// Points of hits that hints cost at a node of so many GB.
 fn points_paid(runs: &Runs, node_gb: f64, from: Paid, to: Paid) -> f64 {
     let hits = |paid| {
-        let counts = runs.of(&super::figures::paid_setup(node_gb, paid));
+        let counts = runs.of(&figures::paid_setup(node_gb, paid));
         counts.percent(counts.hits())
     };
     hits(from) - hits(to)
@@ -149,12 +152,7 @@ pub(super) const FIGURE_10: &[Statement] = &[
 ];
 
 /// Percent of the requests, with the shortest period less with the longest.
-fn fall(
-    runs: &Runs,
-    represented: Represented,
-    is_eager: bool,
-    of: fn(&Counts) -> u64,
-) -> f64 {
+fn fall(runs: &Runs, represented: Represented, is_eager: bool, of: fn(&Counts) -> u64) -> f64 {
     let at = |period_s| {
         let counts = runs.of(&period_setup(period_s, represented, is_eager));
         counts.percent(of(counts))
@@ -189,13 +187,17 @@ pub(super) const FIGURE_11: &[Statement] = &[
         },
     },
     Statement {
-        words: "with eager registration as many go to it whatever the period (met: within 0.1 points, for both kinds)",
+        words: "with eager registration as many go to it whatever the period (met: within 1 % of them from 1 s to 2 h, for both kinds)",
         judge: |runs| {
-            let of = |represented| fall(runs, represented, true, Counts::sent);
+            let of = |represented| {
+                let sent = runs.of(&period_setup(PERIODS_S[0], represented, true));
+                let fall = fall(runs, represented, true, Counts::sent);
+                -100.0 * fall / sent.percent(sent.sent()).max(0.01)
+            };
             let (directory, bloom) = (of(Represented::Directory), of(Represented::BLOOM));
             verdict(
-                directory.abs() <= 0.1 && bloom.abs() <= 0.1,
-                format!("directory {directory:+.2}, filter {bloom:+.2} points"),
+                directory.abs() <= 1.0 && bloom.abs() <= 1.0,
+                format!("directory {directory:+.2}, filter {bloom:+.2} %"),
             )
         },
     },
@@ -224,11 +226,11 @@ pub(super) const FIGURE_12: &[Statement] = &[
         words: "false hits fall as the hint space grows, steeply at first (met: from 0.5 to 2 MiB by more than from 2 to 10, at 4 GB and above)",
         judge: |runs| {
             let mut is_met = true;
-            for node_gb in super::figures::SPACE_NODES_GB {
-                let at = |mib| false_hits(runs, &super::figures::space_setup(mib, node_gb));
+            for node_gb in figures::SPACE_NODES_GB {
+                let at = |mib| false_hits(runs, &figures::space_setup(mib, node_gb));
                 is_met &= node_gb < 4.0 || at(0.5) - at(2.0) > (at(2.0) - at(10.0)).max(0.0);
             }
-            let at = |mib| false_hits(runs, &super::figures::space_setup(mib, 4.0));
+            let at = |mib| false_hits(runs, &figures::space_setup(mib, 4.0));
             verdict(
                 is_met,
                 format!("{:.2}, {:.2}, {:.2} % at 4 GB", at(0.5), at(2.0), at(10.0)),
@@ -238,8 +240,8 @@ pub(super) const FIGURE_12: &[Statement] = &[
     Statement {
         words: "the ratio is constant beyond a threshold of the space (met: 8 and 10 MiB within 0.02 points, at all sizes)",
         judge: |runs| {
-            let points = super::figures::SPACE_NODES_GB.map(|gb| {
-                let at = |mib| false_hits(runs, &super::figures::space_setup(mib, gb));
+            let points = figures::SPACE_NODES_GB.map(|gb| {
+                let at = |mib| false_hits(runs, &figures::space_setup(mib, gb));
                 (at(8.0) - at(10.0)).abs()
             });
             let (low, high) = range(&points);
@@ -249,9 +251,12 @@ pub(super) const FIGURE_12: &[Statement] = &[
     Statement {
         words: "larger nodes have more false hits where the space is small (met: rising with the node at 0.5 MiB)",
         judge: |runs| {
-            let at = |gb| false_hits(runs, &super::figures::space_setup(SPACES_MIB[0], gb));
-            let found = super::figures::SPACE_NODES_GB.map(at);
-            verdict(found.is_sorted(), format!("{:.2} to {:.2} %", found[0], found[found.len() - 1]))
+            let at = |gb| false_hits(runs, &figures::space_setup(SPACES_MIB[0], gb));
+            let found = figures::SPACE_NODES_GB.map(at);
+            verdict(
+                found.is_sorted(),
+                format!("{:.2} to {:.2} %", found[0], found[found.len() - 1]),
+            )
         },
     },
 ];
@@ -260,17 +265,18 @@ pub(super) const FIGURE_13: &[Statement] = &[
     Statement {
         words: "more functions make fewer false hits where there is space (met: 5 fewer than 3 at 10 MiB, or both below 0.01 % apart)",
         judge: |runs| {
-            let at = |k| false_hits(runs, &super::figures::functions_setup(10.0, k));
+            let at = |k| false_hits(runs, &figures::functions_setup(10.0, k));
             let (three, five) = (at(3), at(5));
             verdict(five <= three + 0.01, format!("{three:.4} and {five:.4} %"))
         },
     },
     Statement {
-        words: "it may be the other way round where the space is nearly full (met: 5 more than 3 at 0.5 MiB)",
+        words: "it may be the other way round where the space is nearly full (met: 4 or 5 more than 3 at 0.5 MiB)",
         judge: |runs| {
-            let at = |k| false_hits(runs, &super::figures::functions_setup(0.5, k));
-            let (three, five) = (at(3), at(5));
-            verdict(five > three, format!("{three:.2} and {five:.2} %"))
+            let at = |k| false_hits(runs, &figures::functions_setup(0.5, k));
+            let (three, four, five) = (at(3), at(4), at(5));
+            let found = format!("{three:.2}, {four:.2} and {five:.2} %");
+            verdict(four.max(five) > three, found)
         },
     },
 ];
@@ -338,7 +344,7 @@ pub(super) const FIGURE_15: &[Statement] = &[
     Statement {
         words: "a bound of 10 brings the front more than 5 % more hits than none (met: so it is)",
         judge: |runs| {
-            let of = |bound| runs.of(&super::figures::bound_setup(bound)).front_hits as f64;
+            let of = |bound| runs.of(&figures::bound_setup(bound)).front_hits as f64;
             let more = 100.0 * (of(Some(BURST_BOUND)) / of(None).max(1.0) - 1.0);
             verdict(more > BOUND_PERCENT, format!("{more:+.2} %"))
         },
@@ -347,7 +353,7 @@ pub(super) const FIGURE_15: &[Statement] = &[
         words: "and takes none from both caches together (met: at most 0.1 points)",
         judge: |runs| {
             let of = |bound| {
-                let counts = runs.of(&super::figures::bound_setup(bound));
+                let counts = runs.of(&figures::bound_setup(bound));
                 counts.percent(counts.hits())
             };
             let more = of(Some(BURST_BOUND)) - of(None);
@@ -357,7 +363,7 @@ pub(super) const FIGURE_15: &[Statement] = &[
     Statement {
         words: "without bound the mean burst is 3, the largest 2,300 (met: half to twice, each; of the front)",
         judge: |runs| {
-            let counts = runs.of(&super::figures::bound_setup(None));
+            let counts = runs.of(&figures::bound_setup(None));
             let mean = counts.front_victims as f64 / counts.front_bursts.max(1) as f64;
             let largest = counts.front_burst_max;
             verdict(
@@ -372,7 +378,10 @@ pub(super) const TABLE_2: &[Statement] = &[
     Statement {
         words: "a directory makes no false hits (met: below 0.01 % of the requests with updates each second)",
         judge: |runs| {
-            let found = false_hits(runs, &period_setup(PERIODS_S[0], Represented::Directory, true));
+            let found = false_hits(
+                runs,
+                &period_setup(PERIODS_S[0], Represented::Directory, true),
+            );
             verdict(found < 0.01, format!("{found:.4} %"))
         },
     },

@@ -3,11 +3,11 @@
 //! Not known here: how runs are made.   Source: paper 003, Tables 1 and 2.
 
 use super::figures::{four, paid_setup, period_setup, space_setup};
-use super::printed::{DIRECTORY_ENTRY_BYTES, PERIODS_S, PERIOD_S};
+use super::printed::{DIRECTORY_ENTRY_BYTES, PERIOD_S, PERIODS_S};
 use super::setup::{Paid, Represented, Setup};
 use super::site::Counts;
 use super::statements::TABLE_2;
-use super::{Studied, verdicts};
+use super::{Studied, said, verdicts};
 use crate::paper::report::{Rows, Section};
 
 /// What each stream is beside the paper's.
@@ -27,8 +27,18 @@ pub(super) fn streams(studied: &[Studied]) -> Section {
         ],
     );
     rows.row(
-        ["paper 003", "5570000", "1680000", "17.0", "12.67", "", "1000", "1024", "3600"]
-            .map(str::to_owned),
+        [
+            "paper 003",
+            "5570000",
+            "1680000",
+            "17.0",
+            "12.67",
+            "",
+            "1000",
+            "1024",
+            "3600",
+        ]
+        .map(str::to_owned),
     );
     for stream in studied {
         let measure = &stream.measure;
@@ -117,7 +127,9 @@ const LINES: [Affects; 7] = [
     Affects {
         characteristic: "look-up time",
         affects: "the front's throughput, long-term",
-        measured: |_| "not of the stream: a look-up for each request without a front hit".to_owned(),
+        measured: |_| {
+            "not of the stream: a look-up for each request without a front hit".to_owned()
+        },
     },
     Affects {
         characteristic: "false hits",
@@ -194,15 +206,17 @@ pub(super) fn table2_setups() -> Vec<Setup> {
 pub(super) fn table2(studied: &[Studied]) -> Section {
     let mut tables = vec![verdicts(TABLE_2, studied)];
     tables.extend(studied.iter().map(measured));
-    Section {
-        name: "table2".to_owned(),
-        title: "Table 2: the methods beside each other".to_owned(),
-        text: vec![
+    let mut text = vec![
             "Node's cache 4 GB, front's 256 MB, hint space 4 MiB, period 1 h. The paper: memory at the node none (directory) and O(hint \
              space) (filter), at the front O(objects) and O(hint space); look-up depending on context and constant; false hits none and \
              O(objects); false misses by period (node only) and none (eager); the front's work in large bursts and smaller ones."
                 .to_owned(),
-        ],
+        ];
+    text.extend(said(TABLE_2));
+    Section {
+        name: "table2".to_owned(),
+        title: "Table 2: the methods beside each other".to_owned(),
+        text,
         tables,
         plots: Vec::new(),
     }
@@ -220,10 +234,18 @@ fn measured(stream: &Studied) -> Rows {
     row("objects in the node", |c| c.node_objects.to_string());
     row("hints at the node (MB)", |c| mb(c.node_hint_bytes));
     row("hints at the front (MB)", |c| mb(c.front_hint_bytes));
-    row("false hits (%)", |c| format!("{:.4}", c.percent(c.false_hits)));
-    row("false misses (%)", |c| format!("{:.4}", c.percent(c.false_misses)));
-    row("stale, sent to the node (%)", |c| format!("{:.3}", c.percent(c.stale)));
-    row("front's hits (%)", |c| format!("{:.2}", c.percent(c.front_hits)));
+    row("false hits (%)", |c| {
+        format!("{:.4}", c.percent(c.false_hits))
+    });
+    row("false misses (%)", |c| {
+        format!("{:.4}", c.percent(c.false_misses))
+    });
+    row("stale, sent to the node (%)", |c| {
+        format!("{:.3}", c.percent(c.stale))
+    });
+    row("front's hits (%)", |c| {
+        format!("{:.2}", c.percent(c.front_hits))
+    });
     row("hits of both (%)", |c| format!("{:.2}", hits(c)));
     row("pushes", |c| c.pushes.to_string());
     row("updates", |c| c.messages.to_string());
@@ -233,9 +255,7 @@ fn measured(stream: &Studied) -> Rows {
     row("entries of the largest", |c| c.entries_max.to_string());
     row("bytes of all entries (MB)", |c| mb(c.entry_bytes));
     let paper = all.map(|(_, setup)| match setup.represented {
-        Represented::Directory => {
-            mb(stream.runs.of(&setup).node_objects * DIRECTORY_ENTRY_BYTES)
-        }
+        Represented::Directory => mb(stream.runs.of(&setup).node_objects * DIRECTORY_ENTRY_BYTES),
         Represented::Bloom { .. } => String::new(),
     });
     rows.row(std::iter::once("with the paper's 68 bytes, front (MB)".to_owned()).chain(paper));

@@ -56,7 +56,10 @@ fn what_left_the_node_is_asked_for_there_until_the_update() {
     assert_eq!((found.false_hits, found.own_fetches), (1, 4));
     assert_eq!(found.requests, 5);
     // Out: 0, 1 for the fetched 0, 2 for the pushed 1; in: the fetched 0, which went out in the same period.
-    assert_eq!((found.node_victims, found.entries, found.messages), (3, 4, 2));
+    assert_eq!(
+        (found.node_victims, found.entries, found.messages),
+        (3, 4, 2)
+    );
 }
 
 #[test]
@@ -98,7 +101,10 @@ fn a_filter_of_the_paper_makes_false_hits_when_it_is_full() {
         ..SETTINGS
     };
     let asked: Vec<(u64, u32)> = (0..5000).map(|n| (u64::from(n), n)).collect();
-    let (tight, ample) = (counts(&bloom(1 << 10), &asked), counts(&bloom(1 << 17), &asked));
+    let (tight, ample) = (
+        counts(&bloom(1 << 10), &asked),
+        counts(&bloom(1 << 17), &asked),
+    );
     assert!(tight.false_hits > 500, "{}", tight.false_hits);
     assert_eq!(ample.false_hits, 0);
 }
@@ -121,6 +127,14 @@ fn a_tiny_study_makes_every_figure_and_table() {
     assert!(page.contains("Figure 15") && page.contains("<svg"));
     // Not the paper's sizes, but some of its truths hold at any size.
     let met = |section: usize, row: usize| report.sections[section].tables[0].rows[row][1].clone();
-    assert!(met(4, 1).starts_with("met"), "bytes of the filter: {}", met(4, 1));
-    assert!(met(2, 1).starts_with("met"), "eager false misses: {}", met(2, 1));
+    assert!(
+        met(4, 1).starts_with("met"),
+        "bytes of the filter: {}",
+        met(4, 1)
+    );
+    assert!(
+        met(2, 1).starts_with("met"),
+        "eager false misses: {}",
+        met(2, 1)
+    );
 }
