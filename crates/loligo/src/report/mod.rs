@@ -65,6 +65,7 @@ fn make(flags: &MakeFlags) -> Result<(), String> {
         slot: flags.slot.and_then(|slot| slot.0),
         grid: flags.grid.unwrap_or_default(),
         with_aborted: flags.with_aborted,
+        top: usize::from(flags.top),
         ..Options::default()
     };
     let mut gathered = files(&flags.sources, &options, flags.quiet)?;

@@ -217,7 +217,8 @@ fn log(
         };
         let number = line.number;
         match squid::parse(line.bytes) {
-            Ok(Line::Request { record, .. }) => {
+            Ok(Line::Request { record, asked, .. }) => {
+                builder.named(&record, &asked);
                 builder.request(&record).map_err(|e| spilled(&e))?;
             }
             Ok(Line::Query { is_hit }) => {
