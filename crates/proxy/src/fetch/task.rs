@@ -264,6 +264,7 @@ impl Fetch {
             response.storable = Err(NotStorable::Status);
         }
         let storing = match response.storable {
+            Ok(()) if fetch_request.is_forwarded => Storing::No,
             Ok(()) => {
                 Storing::begin(worker, flight, fetch_request, response).unwrap_or_else(|why| {
                     response.not_stored = Some(why);
