@@ -83,7 +83,11 @@ mod tests {
             (200, "\"; hit\"; fwd=vary-miss", (Had::Not, false)),
             (504, "n1; detail=lacking", (Had::Not, true)),
             (502, "n1; fwd=uri-miss; detail=dns_error", (Had::Not, true)),
-            (503, "n1; fwd=stale; detail=connection_refused", (Had::Stale, true)),
+            (
+                503,
+                "n1; fwd=stale; detail=connection_refused",
+                (Had::Stale, true),
+            ),
             // The origin's own word, and a stored one.
             (503, "n1; fwd=uri-miss; detail=status", (Had::Not, false)),
             (503, "n1; hit; ttl=1", (Had::It, false)),
