@@ -55,7 +55,7 @@ pub fn of(status: u16, fields: &Fields) -> Answered {
 /// Is this the `detail` of an error that a proxy makes itself?
 fn is_token_of_failure(detail: &[u8]) -> bool {
     let is_cause = |cause: &&str| *cause != "other" && cause.as_bytes() == detail;
-    detail == LACKING.as_bytes() || CAUSES.iter().any(|cause| is_cause(&cause))
+    detail == LACKING.as_bytes() || CAUSES.iter().any(is_cause)
 }
 
 #[cfg(test)]
