@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use proxy::plan::Plan;
 
 use crate::cli::AccelerateFlags;
-use crate::config::raw::{Block, Given, Raw, Value};
 use crate::config::problem::Place;
+use crate::config::raw::{Block, Given, Raw, Value};
 use crate::top::ask::Place as Admin;
 
 /// Where the two settings come from, for complaints.
@@ -23,7 +23,9 @@ pub fn run(command: &AccelerateFlags) -> ExitCode {
         Err(code) => return code,
     };
     if settled.plan.cluster.is_none() {
-        eprintln!("loligo: a front needs a cluster: [cluster] with its members; loligo accelerate --help shows one");
+        eprintln!(
+            "loligo: a front needs a cluster: [cluster] with its members; loligo accelerate --help shows one"
+        );
         return ExitCode::FAILURE;
     }
     match &command.dry_run {
@@ -103,13 +105,19 @@ mod tests {
         let mut raw = Raw::default();
         add_own(&mut raw);
         assert_eq!(raw.stores.len(), 1);
-        assert_eq!(raw.stores[0].find("store.path").unwrap().value, Value::Text("none".into()));
+        assert_eq!(
+            raw.stores[0].find("store.path").unwrap().value,
+            Value::Text("none".into())
+        );
         assert_eq!(raw.whole.find("cluster.front"), None, "there is no cluster");
         let mut raw = Raw::default();
         raw.stores.push(Block::default());
         raw.whole.given.push(Given::flag("cluster.name", "", "n1"));
         add_own(&mut raw);
         assert_eq!(raw.stores, [Block::default()]);
-        assert_eq!(raw.whole.find("cluster.front").unwrap().value, Value::Switch(true));
+        assert_eq!(
+            raw.whole.find("cluster.front").unwrap().value,
+            Value::Switch(true)
+        );
     }
 }

@@ -103,10 +103,7 @@ fn settle(flags: &Flags) -> Result<(Settled, Raw), ExitCode> {
 }
 
 /// The same, with settings of the command's own behind the flags.
-fn settle_with(
-    flags: &Flags,
-    add_own: impl FnOnce(&mut Raw),
-) -> Result<(Settled, Raw), ExitCode> {
+fn settle_with(flags: &Flags, add_own: impl FnOnce(&mut Raw)) -> Result<(Settled, Raw), ExitCode> {
     let mut raw = match &flags.config {
         None => Raw::default(),
         Some(path) => {

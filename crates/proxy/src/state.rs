@@ -517,9 +517,6 @@ impl Worker {
             store(&self.counters.disk_lazy_batches, gathered.batches);
             store(&self.counters.disk_lazy_along, gathered.along);
         }
-        if let Some(cluster) = self.shared.cluster.as_ref().filter(|_| self.index == 0) {
-            cluster.pushing.every_second(self, now);
-        }
         self.front.borrow_mut().sweep(now);
         let lost = self.journal.borrow_mut().flush();
         if lost > 0 {

@@ -27,7 +27,7 @@ use crate::{
     access::{Clients, Destinations},
     cache::disk::DiskIo,
     cache::lazy::LazyReads,
-    cluster::MemberId,
+    cluster::{MemberId, push},
     conn::accepting::{Dealers, Dealt},
     conn::client,
     listener::{ListenerState, RouteState},
@@ -155,6 +155,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
                 worker.heads.sweep(now);
                 if ticks.is_multiple_of(TICKS_A_SECOND) {
                     worker.every_second();
+                    push::every_second(&worker, now);
                     if let Some(probes) = &mut probes {
                         probes.tick(&worker, now);
                     }

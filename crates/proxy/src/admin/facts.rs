@@ -389,8 +389,9 @@ impl Facts {
         counted.add("purges", purges);
         let icp = shared.icp.iter().flat_map(|icp| icp.counters.all());
         let cluster = shared.cluster.iter();
-        let of_cluster = cluster.flat_map(|cluster| pushes::figures(cluster));
-        let of_peers = icp.chain(shared.digests.figures()).chain(of_cluster);
+        let of_cluster = cluster.clone().flat_map(|cluster| cluster.figures());
+        let of_pushes = cluster.flat_map(|cluster| pushes::figures(cluster));
+        let of_peers = icp.chain(shared.digests.figures()).chain(of_cluster).chain(of_pushes);
         let simple = of_peers.map(|(name, help, value)| Simple { name, help, value });
         counted.simple.extend(simple);
         let stores = shared.store.stores().zip(&shared.devices);

@@ -55,7 +55,7 @@ pub fn of(status: u16, fields: &Fields) -> Answered {
 /// Is this the `detail` of an error that a proxy makes itself?
 fn is_token_of_failure(detail: &[u8]) -> bool {
     let is_cause = |cause: &&str| *cause != "other" && cause.as_bytes() == detail;
-    detail == LACKING.as_bytes() || CAUSES.iter().any(|cause| is_cause(&cause))
+    detail == LACKING.as_bytes() || CAUSES.iter().any(is_cause)
 }
 
 #[cfg(test)]
@@ -83,7 +83,11 @@ mod tests {
             (200, "\"; hit\"; fwd=vary-miss", (Had::Not, false)),
             (504, "n1; detail=lacking", (Had::Not, true)),
             (502, "n1; fwd=uri-miss; detail=dns_error", (Had::Not, true)),
-            (503, "n1; fwd=stale; detail=connection_refused", (Had::Stale, true)),
+            (
+                503,
+                "n1; fwd=stale; detail=connection_refused",
+                (Had::Stale, true),
+            ),
             // The origin's own word, and a stored one.
             (503, "n1; fwd=uri-miss; detail=status", (Had::Not, false)),
             (503, "n1; hit; ttl=1", (Had::It, false)),

@@ -17,8 +17,7 @@ use crate::{
     state::Shared,
 };
 
-const NO_FRONT: &str =
-    "this proxy is no front: [cluster] with front = true, or loligo accelerate";
+const NO_FRONT: &str = "this proxy is no front: [cluster] with front = true, or loligo accelerate";
 
 /// What would become of a plain GET of this URL, listener by listener.
 ///
@@ -50,7 +49,9 @@ pub fn explain(
         }
     }
     match out.is_empty() {
-        true => Err("no listener takes this URL; a whole one is wanted, such as http://www.example.org/"),
+        true => Err(
+            "no listener takes this URL; a whole one is wanted, such as http://www.example.org/",
+        ),
         false => Ok(out),
     }
 }

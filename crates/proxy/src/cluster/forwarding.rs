@@ -210,7 +210,11 @@ fn request_bytes(
     let head = &wanted.head;
     let mut out = Vec::with_capacity(512);
     http1::write_request_line(&head.method, &head.target, &mut out);
-    lines::write_field(b"Host", head.host.as_deref().unwrap_or("").as_bytes(), &mut out);
+    lines::write_field(
+        b"Host",
+        head.host.as_deref().unwrap_or("").as_bytes(),
+        &mut out,
+    );
     for (name, value) in fields.iter().chain(wanted.withheld.iter()) {
         if !name.eq_ignore_ascii_case(b"host") {
             lines::write_field(name, value, &mut out);
@@ -329,7 +333,10 @@ async fn pass_on(
             let is_shared = bytes > ALONE_BYTES_MAX
                 && may_be_shared
                 && httpcache::has_strong_validator(&head.fields);
-            match is_shared.then(|| start_shared(ex.worker, wanted, asking)).flatten() {
+            match is_shared
+                .then(|| start_shared(ex.worker, wanted, asking))
+                .flatten()
+            {
                 Some(reader) => {
                     shared(ex, wanted, reader, (upstream, head), (asking, None), cache_status).await
                 }
@@ -395,7 +402,11 @@ async fn streamed(
     if head.status != 206 {
         ex.record.is_of(reply_head.bytes() + bytes);
     }
-    ex.begin(said(&fields, cache_status), reply_head, Length::Known(bytes));
+    ex.begin(
+        said(&fields, cache_status),
+        reply_head,
+        Length::Known(bytes),
+    );
     ex.reply.starts(started);
     let (range, of_all, total) = place(head, bytes);
     let body = upstream.body(worker, head);
@@ -416,11 +427,18 @@ async fn streamed(
 
 /// Where in the whole the body lies, the fields of the whole, and its length.
 fn place(head: &ResponseHead, bytes: u64) -> (Range<u64>, Fields, u64) {
-    let part = (head.status == 206).then(|| httpcache::content_range(&head.fields)).flatten();
+    let part = (head.status == 206)
+        .then(|| httpcache::content_range(&head.fields))
+        .flatten();
     match part {
-        Some(ContentRange { span, complete_length: Some(total) }) if span.len() == bytes => {
-            (span.first..span.last + 1, httpcache::as_if_whole(&head.fields), total)
-        }
+        Some(ContentRange {
+            span,
+            complete_length: Some(total),
+        }) if span.len() == bytes => (
+            span.first..span.last + 1,
+            httpcache::as_if_whole(&head.fields),
+            total,
+        ),
         _ => (0..bytes, head.fields.clone(), bytes),
     }
 }

@@ -38,6 +38,7 @@ mod queue;
 mod sending;
 mod target;
 
+use std::rc::Rc;
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering},
@@ -138,16 +139,6 @@ impl Pushing {
         (queue.bytes(), queue.waiting(), queue.counts())
     }
 
-    /// A second has passed.
-    pub fn every_second(&self, worker: &Worker, now: Instant) {
-        self.hot.fade();
-        if let Some(groups) = groups(worker) {
-            let stores = worker.shared.store.stores();
-            let own = stores.map(|store| store.sequence()).collect();
-            self.moments.note(now, own, &groups);
-        }
-    }
-
     fn too_long(&self, primary: KeyHash) {
         self.large.note(primary);
         self.counters.too_long.fetch_add(1, Ordering::Relaxed);
@@ -155,6 +146,20 @@ impl Pushing {
 
     fn queue(&self) -> MutexGuard<'_, Queue<Push>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A second has passed: hot keys fade, and what has waited for a member goes if there is one now. One worker does so for all.
+pub fn every_second(worker: &Rc<Worker>, now: Instant) {
+    let shared = &worker.shared;
+    let (Some(cluster), Some(groups)) = (&shared.cluster, groups(worker)) else {
+        return;
+    };
+    if worker.index == 0 {
+        cluster.pushing.hot.fade();
+        let own = shared.store.stores().map(|store| store.sequence());
+        cluster.pushing.moments.note(now, own.collect(), &groups);
+        sending::start(worker, cluster);
     }
 }
 

@@ -87,7 +87,10 @@ pub fn route(policy: Policy, known: &Known<'_>) -> Option<Route> {
             ClusterMiss::Own => return None,
             ClusterMiss::Home => (by_order(Order::Hash, known), Reason::Home),
         },
-        ClusterRoute::Hints => (least(known, |number| holds(known.mask, number)), Reason::Hint),
+        ClusterRoute::Hints => (
+            least(known, |number| holds(known.mask, number)),
+            Reason::Hint,
+        ),
         ClusterRoute::Hash => (by_order(Order::Hash, known), Reason::Order),
         ClusterRoute::RoundRobin => (by_order(Order::RoundRobin, known), Reason::Order),
         ClusterRoute::Least => (least(known, |_| true), Reason::Order),
@@ -98,7 +101,8 @@ pub fn route(policy: Policy, known: &Known<'_>) -> Option<Route> {
 
 /// Is the bit of this member set?
 fn holds(mask: u64, number: usize) -> bool {
-    u32::try_from(number).is_ok_and(|number| mask.checked_shr(number).is_some_and(|rest| rest & 1 == 1))
+    u32::try_from(number)
+        .is_ok_and(|number| mask.checked_shr(number).is_some_and(|rest| rest & 1 == 1))
 }
 
 fn by_order(order: Order, known: &Known<'_>) -> [Option<usize>; TRIED_MAX] {
@@ -209,7 +213,11 @@ mod tests {
                     assert_eq!(routed(home, &others, 0, name)[0], first);
                 }
             }
-            assert_eq!(routed(home, &with_us, 0b10, name), [1], "a hint comes first");
+            assert_eq!(
+                routed(home, &with_us, 0b10, name),
+                [1],
+                "a hint comes first"
+            );
         }
         assert!((200..400).contains(&here), "{here} here, {there} there");
     }
@@ -222,7 +230,11 @@ mod tests {
         };
         let idle = [candidate(0, 0), candidate(1, 0), candidate(2, 0)];
         let home = routed(hash, &idle, 0, 42)[0];
-        assert_eq!(routed(hash, &idle, 0b111, 42)[0], home, "hints do not count");
+        assert_eq!(
+            routed(hash, &idle, 0b111, 42)[0],
+            home,
+            "hints do not count"
+        );
         let mut busy = idle;
         busy[home].waiting = 1000;
         assert_ne!(routed(hash, &busy, 0, 42)[0], home);
@@ -240,7 +252,9 @@ mod tests {
             };
             routed(policy, &three, 0b100, turn)[0]
         };
-        let turns: Vec<usize> = (0..24).map(|turn| by(ClusterRoute::RoundRobin, turn)).collect();
+        let turns: Vec<usize> = (0..24)
+            .map(|turn| by(ClusterRoute::RoundRobin, turn))
+            .collect();
         for number in 0..3 {
             let times = turns.iter().filter(|&&one| one == number).count();
             assert_eq!(times, 8, "{turns:?}");

@@ -365,10 +365,7 @@ fn note_laggard(ex: &mut Exchange<'_>, is_laggard: bool) {
     if is_laggard {
         ex.record.is_cut(true);
     }
-    metrics::add(
-        &ex.worker.counters.body_laggards_cut,
-        u64::from(is_laggard),
-    );
+    metrics::add(&ex.worker.counters.body_laggards_cut, u64::from(is_laggard));
 }
 
 /// What comes next of the body. If that is its first piece and it takes long, the head goes out before it.

@@ -259,7 +259,11 @@ impl Fetch {
             worker.shared.flights.remove(flight);
         }
         let first_event = FirstEvent::Response(Arc::new(response));
-        flight.publish(first_event, joinable, storing.keeping(), self.window());
+        let keeping = match storing.keeping() {
+            Keeping::Nothing if self.fetch_request.is_forwarded => Keeping::Beginning,
+            keeping => keeping,
+        };
+        flight.publish(first_event, joinable, keeping, self.window());
 
         let mut body = upstream.body(worker, head);
         let moved = self

@@ -612,7 +612,9 @@ impl Parts<'_, '_> {
     async fn relayed(&mut self, upstream: Upstream, head: &ResponseHead) -> Outcome {
         let status = forwarded(self.ex.worker, self.why, |line| line.detail("pass"));
         let no_body = Upload::default();
-        Outcome::Answered(pass::relay(self.ex, upstream, head, no_body, Class::Uncachable, status).await)
+        Outcome::Answered(
+            pass::relay(self.ex, upstream, head, no_body, Class::Uncachable, status).await,
+        )
     }
 
     /// The origin sends other parts than it is asked for. From now on the client's own range is sent to it unchanged.

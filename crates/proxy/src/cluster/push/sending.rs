@@ -140,7 +140,6 @@ fn choose(cluster: &Cluster, groups: &Groups, push: &Push, loads: &Loads<'_>) ->
 /// May this member get it, as soon as there is room?
 fn may_get(member: &Member, number: u8, push: &Push, now_ms: u64) -> bool {
     push.not_to & MemberId(number).bit() == 0
-        && member.load.has_store.load(Ordering::Relaxed)
         && member.takes_new(now_ms)
         && push.began.knows(number)
 }

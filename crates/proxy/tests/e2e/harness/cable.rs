@@ -1,4 +1,4 @@
-//! A way to an address that can be cut, stopped, or cut in the middle of what comes back.
+//! A way to an address that can be stopped, also in the middle of what comes back, or cut there.
 
 use std::{
     io::{Read, Write},
@@ -18,8 +18,9 @@ const TURN: Duration = Duration::from_millis(2);
 struct State {
     is_cut: AtomicBool,
     is_stopped: AtomicBool,
-    /// So many bytes still come back; 0: any number.
+    /// So many bytes still come back before it is cut, or stopped; 0: any number.
     left: AtomicU64,
+    stopped_after: AtomicU64,
     sockets: Mutex<Vec<TcpStream>>,
 }
 
@@ -57,12 +58,6 @@ impl Cable {
         Cable(state)
     }
 
-    /// Ends all connections, and closes new ones at once.
-    pub fn cut(&self) {
-        self.0.is_cut.store(true, Ordering::SeqCst);
-        end(&self.0);
-    }
-
     /// Carries nothing more, and says nothing of it.
     pub fn stop(&self) {
         self.0.is_stopped.store(true, Ordering::SeqCst);
@@ -74,10 +69,22 @@ impl Cable {
         self.0.is_cut.store(false, Ordering::SeqCst);
     }
 
+    /// Stops once so many more bytes have come back.
+    pub fn stop_after(&self, bytes: u64) {
+        self.0.stopped_after.store(bytes, Ordering::SeqCst);
+    }
+
     /// Cuts all connections once so many more bytes have come back.
     pub fn cut_after(&self, bytes: u64) {
         self.0.left.store(bytes, Ordering::SeqCst);
     }
+}
+
+/// Has it run out, with these bytes?
+fn runs_out(left: &AtomicU64, read: u64) -> bool {
+    let before = left.load(Ordering::SeqCst);
+    left.store(before.saturating_sub(read), Ordering::SeqCst);
+    before > 0 && before <= read
 }
 
 fn end(state: &State) {
@@ -95,15 +102,13 @@ fn carry(mut from: TcpStream, mut to: TcpStream, state: &State, is_back: bool) {
         if to.write_all(&piece[..read]).is_err() {
             break;
         }
-        let left = state.left.load(Ordering::SeqCst);
-        if is_back && left > 0 {
-            let now_left = left.saturating_sub(read as u64);
-            state.left.store(now_left, Ordering::SeqCst);
-            if now_left == 0 {
-                state.is_cut.store(true, Ordering::SeqCst);
-                end(state);
-                return;
-            }
+        if is_back && runs_out(&state.stopped_after, read as u64) {
+            state.is_stopped.store(true, Ordering::SeqCst);
+        }
+        if is_back && runs_out(&state.left, read as u64) {
+            state.is_cut.store(true, Ordering::SeqCst);
+            end(state);
+            return;
         }
     }
     let _ = to.shutdown(Shutdown::Write);
