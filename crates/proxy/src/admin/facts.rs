@@ -391,7 +391,10 @@ impl Facts {
         let cluster = shared.cluster.iter();
         let of_cluster = cluster.clone().flat_map(|cluster| cluster.figures());
         let of_pushes = cluster.flat_map(|cluster| pushes::figures(cluster));
-        let of_peers = icp.chain(shared.digests.figures()).chain(of_cluster).chain(of_pushes);
+        let of_peers = icp
+            .chain(shared.digests.figures())
+            .chain(of_cluster)
+            .chain(of_pushes);
         let simple = of_peers.map(|(name, help, value)| Simple { name, help, value });
         counted.simple.extend(simple);
         let stores = shared.store.stores().zip(&shared.devices);

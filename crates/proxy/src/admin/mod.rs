@@ -32,8 +32,8 @@ mod history;
 mod http;
 mod live;
 mod process;
-mod pushes;
 pub(crate) mod purge;
+mod pushes;
 mod status;
 
 use crate::clock::Instant;

@@ -93,7 +93,10 @@ fn of_sent(verdict: Verdict) -> (&'static str, &'static str) {
 
 fn of_taken(verdict: Verdict) -> (&'static str, &'static str) {
     match verdict {
-        Verdict::Stored => ("cluster_pushed_stored", "Pushes of other members stored here"),
+        Verdict::Stored => (
+            "cluster_pushed_stored",
+            "Pushes of other members stored here",
+        ),
         Verdict::Policy => (
             "cluster_pushed_refused_policy",
             "Pushes of other members refused: our rules or admission did not want them",

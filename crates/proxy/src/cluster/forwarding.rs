@@ -48,8 +48,8 @@ use super::{
     Cluster, Member, MemberId,
     answered::{self, Had},
     choosing::Route,
-    push::Copied,
     forwarded::FROM,
+    push::Copied,
     routing::Reason,
 };
 use crate::{
@@ -323,7 +323,15 @@ async fn pass_on(
         && let Some(reader) = start_copy(ex.worker, wanted, &copied)
     {
         let copied = Some(copied);
-        return shared(ex, wanted, reader, (upstream, head), (asking, copied), cache_status).await;
+        return shared(
+            ex,
+            wanted,
+            reader,
+            (upstream, head),
+            (asking, copied),
+            cache_status,
+        )
+        .await;
     }
     match head.framing {
         Framing::Length(bytes) if !is_bodiless && bytes <= WHOLE_BYTES_MAX => {
@@ -338,7 +346,15 @@ async fn pass_on(
                 .flatten()
             {
                 Some(reader) => {
-                    shared(ex, wanted, reader, (upstream, head), (asking, None), cache_status).await
+                    shared(
+                        ex,
+                        wanted,
+                        reader,
+                        (upstream, head),
+                        (asking, None),
+                        cache_status,
+                    )
+                    .await
                 }
                 None => Some(streamed(ex, wanted, upstream, &head, bytes, cache_status).await),
             }
@@ -502,7 +518,14 @@ async fn shared(
     let request = FetchRequest {
         is_forwarded: true,
         copied,
-        ..share::fetch_request(ex.worker, &ex.listener, wanted, None, false, ex.record.trip())
+        ..share::fetch_request(
+            ex.worker,
+            &ex.listener,
+            wanted,
+            None,
+            false,
+            ex.record.trip(),
+        )
     };
     let flight = Arc::clone(&reader.flight);
     task::adopt(ex.worker, flight, request, upstream, head, asking.asked_at);

@@ -18,8 +18,8 @@ use http1::{Framing, RequestHead, ResponseHead};
 
 use crate::{
     clock::Instant,
-    cluster::push::message::{self, Pushed, Terms, Verdict},
     cluster::Cluster,
+    cluster::push::message::{self, Pushed, Terms, Verdict},
     fetch::prepare,
     fetch::share,
     fetch::storing::Storing,
@@ -103,7 +103,10 @@ async fn take(ex: &mut Exchange<'_>, cluster: &Cluster, terms: &Terms, message: 
     let Ok(wanted) = handle::want(ex, incoming) else {
         return Verdict::Policy;
     };
-    let (store, column) = (shared.store.owner(wanted.primary), usize::from(terms.column));
+    let (store, column) = (
+        shared.store.owner(wanted.primary),
+        usize::from(terms.column),
+    );
     let trace = |store: usize| {
         let of = shared.store.stores().nth(store);
         of.map(|of| of.tracing().trace(name_of_key(&wanted.key)))
@@ -145,7 +148,10 @@ async fn keep(
         return Verdict::Policy;
     }
     let primary = wanted.primary;
-    let column = cluster.publishing().as_ref().and_then(|p| p.incarnation(terms.column));
+    let column = cluster
+        .publishing()
+        .as_ref()
+        .and_then(|p| p.incarnation(terms.column));
     if column != Some(terms.incarnation) {
         return Verdict::Invalidated;
     }

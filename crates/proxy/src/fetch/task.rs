@@ -260,6 +260,8 @@ impl Fetch {
         }
         let first_event = FirstEvent::Response(Arc::new(response));
         let keeping = match storing.keeping() {
+            // Whatever becomes of the client: the push has the pieces anyway.
+            Keeping::Nothing if collecting.is_some() => Keeping::All,
             Keeping::Nothing if self.fetch_request.is_forwarded => Keeping::Beginning,
             keeping => keeping,
         };
@@ -359,8 +361,11 @@ impl Fetch {
             match body.next(worker, &self.watch).await {
                 Ok(Some(piece)) => {
                     storing.take(worker, flight, &piece);
-                    if let Some(collecting) = collecting {
-                        collecting.take(&piece);
+                    if collecting.as_mut().is_some_and(|c| !c.take(&piece)) {
+                        *collecting = None;
+                        if matches!(storing, Storing::No) {
+                            flight.give_up_storing();
+                        }
                     }
                     if !flight.push(piece, window) {
                         return Err(Broken::Origin);

@@ -1,13 +1,13 @@
 //! What a front fetches goes to a member that keeps it: as the member would have stored it, unless it was purged meanwhile, and
 //! whatever becomes of the member.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use ::proxy::{Clock, plan::Plan};
 
 use crate::harness::{
     cable::Cable,
-    cluster::{addresses, await_hint, cluster, front, member},
+    cluster::{self, addresses, await_hint, cluster, member},
     *,
 };
 
@@ -28,6 +28,13 @@ fn body_of(path: &str) -> Vec<u8> {
         Ok(bytes) => pattern(bytes),
         Err(_) => path.as_bytes().to_vec(),
     }
+}
+
+/// The plan as that of a front that pushes.
+fn front(plan: Plan, number: usize, all: &[SocketAddr]) -> Plan {
+    let mut plan = cluster::front(plan, number, all);
+    cluster(&mut plan).push_max_bytes = 1 << 20;
+    plan
 }
 
 /// A member with a store, and a front without one.
@@ -97,7 +104,11 @@ fn what_a_front_fetched_is_a_hit_at_the_member() {
         assert!(hit.is_hit(), "{path}: {}", hit.cache());
         assert_same(&hit.body, &body_of(path));
         let by_front = pair.front.get(path);
-        assert!(said(&by_front).starts_with("loligo; hit"), "{}", said(&by_front));
+        assert!(
+            said(&by_front).starts_with("loligo; hit"),
+            "{}",
+            said(&by_front)
+        );
         assert_same(&by_front.body, &body_of(path));
         assert_eq!(pair.origin.count(path), 1, "{path}");
     }
@@ -114,7 +125,15 @@ fn a_hint_is_there_as_soon_as_the_push_begins() {
 
 /// Fields that tell when and how a response was stored.
 fn told(response: &Response) -> Vec<String> {
-    let all = ["age", "date", "cache-status", "etag", "content-type", "content-length", "x"];
+    let all = [
+        "age",
+        "date",
+        "cache-status",
+        "etag",
+        "content-type",
+        "content-length",
+        "x",
+    ];
     let field = |name: &&str| format!("{name}: {:?}", response.field(name));
     all.iter().map(field).collect()
 }
@@ -123,13 +142,19 @@ fn told(response: &Response) -> Vec<String> {
 fn a_member_stores_what_it_would_have_stored_of_the_same_fetch() {
     let script = |exchange: &mut Exchange| {
         let fields: &[&str] = match exchange.path() {
-            "/aged" => &["Cache-Control: max-age=600, stale-while-revalidate=7", "Age: 55"],
+            "/aged" => &[
+                "Cache-Control: max-age=600, stale-while-revalidate=7",
+                "Age: 55",
+            ],
             "/dated" => &[
                 "Date: Tue, 14 Nov 2023 22:13:00 GMT",
                 "Expires: Tue, 14 Nov 2023 22:33:20 GMT",
                 "X: 1",
             ],
-            "/guessed" => &["Last-Modified: Tue, 07 Nov 2023 22:13:00 GMT", "Content-Type: text/css"],
+            "/guessed" => &[
+                "Last-Modified: Tue, 07 Nov 2023 22:13:00 GMT",
+                "Content-Type: text/css",
+            ],
             "/cookie" => &[FRESH, "Set-Cookie: a=b", "X: 1"],
             "/hop" => &[FRESH, "Connection: Y", "Y: 1", "X: 2", "ETag: \"e\""],
             _ => &["Cache-Control: s-maxage=30"],
@@ -138,7 +163,16 @@ fn a_member_stores_what_it_would_have_stored_of_the_same_fetch() {
         exchange.send(match exchange.path() {
             "/missing" => answer("404 Not Found", fields, body),
             "/moved" => answer("301 Moved Permanently", fields, body),
-            "/chunked" => [head("200 OK", &[fields, &["Transfer-Encoding: chunked"]].concat()), chunk(&body), chunk("more"), b"0\r\n\r\n".to_vec()].concat(),
+            "/chunked" => [
+                head(
+                    "200 OK",
+                    &[fields, &["Transfer-Encoding: chunked"]].concat(),
+                ),
+                chunk(&body),
+                chunk("more"),
+                b"0\r\n\r\n".to_vec(),
+            ]
+            .concat(),
             _ => ok(fields, body),
         });
     };
@@ -149,7 +183,8 @@ fn a_member_stores_what_it_would_have_stored_of_the_same_fetch() {
     let disk = Disk::of_mib(64);
     let alone = Proxy::start_at(disk.under(plan_for(&pair.origin)), alone_clock.clone());
     let paths = [
-        "/aged", "/dated", "/guessed", "/cookie", "/hop", "/missing", "/moved", "/chunked", "/plain",
+        "/aged", "/dated", "/guessed", "/cookie", "/hop", "/missing", "/moved", "/chunked",
+        "/plain",
     ];
     for (path, n) in paths.into_iter().zip(1..) {
         pair.front.get(path);
@@ -171,15 +206,21 @@ fn a_member_stores_what_it_would_have_stored_of_the_same_fetch() {
 #[test]
 fn variants_are_pushed_and_found_by_the_fields_that_select_them() {
     let pair = pair_of(Origin::start(|exchange| {
-        let language = exchange.field("accept-language").unwrap_or("none").to_owned();
+        let language = exchange
+            .field("accept-language")
+            .unwrap_or("none")
+            .to_owned();
         exchange.send(ok(&[FRESH, "Vary: Accept-Language"], language));
     }));
     for (language, n) in ["en", "fr"].into_iter().zip(1..) {
-        pair.front.ask("GET", "/v", &[&format!("Accept-Language: {language}")]);
+        pair.front
+            .ask("GET", "/v", &[&format!("Accept-Language: {language}")]);
         await_count(&pair.front, "cluster_pushes_stored", n);
     }
     for language in ["en", "fr"] {
-        let hit = pair.node.ask("GET", "/v", &[&format!("Accept-Language: {language}")]);
+        let hit = pair
+            .node
+            .ask("GET", "/v", &[&format!("Accept-Language: {language}")]);
         assert!(hit.is_hit(), "{}", hit.cache());
         assert_eq!(hit.text(), language);
     }
@@ -198,8 +239,10 @@ fn what_is_for_one_client_or_for_nobody_is_never_pushed() {
     }));
     pair.front.get("/private");
     pair.front.get("/no-store");
-    pair.front.ask("GET", "/authorized", &["Authorization: Basic YTpi"]);
-    pair.front.ask("GET", "/asked-not-to", &["Cache-Control: no-store"]);
+    pair.front
+        .ask("GET", "/authorized", &["Authorization: Basic YTpi"]);
+    pair.front
+        .ask("GET", "/asked-not-to", &["Cache-Control: no-store"]);
     pair.front.ask("POST", "/posted", &["Content-Length: 0"]);
     // Behind them in the same queue.
     pair.front.get("/public");
@@ -226,7 +269,9 @@ fn a_purge_between_fetch_and_push_wins() {
     let mut client = pair.front.client();
     client.ask("GET", "/page", &[]);
     gate.arrived(1);
-    let purged = pair.node.admin("DELETE", &format!("/cache?url={SITE}/page"));
+    let purged = pair
+        .node
+        .admin("DELETE", &format!("/cache?url={SITE}/page"));
     assert_eq!(purged.status, 200, "{}", purged.text());
     gate.open();
     assert_eq!(client.read("GET").text(), "old.");
@@ -326,7 +371,9 @@ fn two_fronts_and_two_members_are_one_cache() {
     for (front, n) in fronts.iter().zip([15, 15]) {
         await_count(front, "cluster_pushes_stored", n);
     }
-    let shares = nodes.each_ref().map(|node| node.counter("cluster_pushed_stored"));
+    let shares = nodes
+        .each_ref()
+        .map(|node| node.counter("cluster_pushed_stored"));
     assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
     for n in 0..30 {
         let path = path(n);
@@ -363,6 +410,10 @@ fn what_is_hot_is_kept_by_the_front_until_it_is_purged() {
     let purged = front.admin("DELETE", &format!("/cache?url={SITE}/1000"));
     assert_eq!(purged.status, 200, "{}", purged.text());
     let answer = front.get("/1000");
-    assert!(!said(&answer).starts_with("loligo; hit; ttl") || said(&answer).contains("detail"), "{}", said(&answer));
+    assert!(
+        !said(&answer).starts_with("loligo; hit; ttl") || said(&answer).contains("detail"),
+        "{}",
+        said(&answer)
+    );
     assert_same(&answer.body, &body_of("/1000"));
 }

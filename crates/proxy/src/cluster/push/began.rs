@@ -113,7 +113,10 @@ impl Moments {
         let own = old.and_then(|moment| moment.own.get(store).copied());
         Began {
             own: own.unwrap_or(0),
-            told: old.map_or_else(|| Arc::new([]) as Arc<[Told]>, |moment| Arc::clone(&moment.told)),
+            told: old.map_or_else(
+                || Arc::new([]) as Arc<[Told]>,
+                |moment| Arc::clone(&moment.told),
+            ),
         }
     }
 
@@ -130,7 +133,11 @@ mod tests {
         let moments = Moments::default();
         let start = Instant::now();
         for n in 0..=seconds {
-            moments.note(start + Duration::from_secs(n), Box::new([n]), &Groups::default());
+            moments.note(
+                start + Duration::from_secs(n),
+                Box::new([n]),
+                &Groups::default(),
+            );
         }
         moments
     }

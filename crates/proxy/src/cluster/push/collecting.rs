@@ -4,10 +4,7 @@
 //!
 //! Not known here: fetching, how a push is sent.
 
-use std::{
-    rc::Rc,
-    sync::Arc,
-};
+use std::{rc::Rc, sync::Arc};
 
 use bytes::Bytes;
 use http1::ResponseHead;
@@ -133,20 +130,24 @@ impl Collecting {
         collecting.reserve(bytes).then_some(collecting)
     }
 
-    /// Takes the next piece of the body.
-    pub fn take(&mut self, piece: &Bytes) {
+    /// Takes the next piece of the body. False: it is too long, or there is no room.
+    pub fn take(&mut self, piece: &Bytes) -> bool {
         let bytes = piece.len() as u64;
-        let Some(push) = &self.push else { return };
-        let most = self.cluster.plan.push_max_bytes;
-        if push.body_bytes + bytes > most {
+        let Some(push) = &self.push else {
+            return false;
+        };
+        if push.body_bytes + bytes > self.cluster.plan.push_max_bytes {
             self.cluster.pushing.too_long(push.primary);
-            self.give_up();
-        } else if self.reserve(bytes)
-            && let Some(push) = &mut self.push
-        {
+            return false;
+        }
+        if !self.reserve(bytes) {
+            return false;
+        }
+        if let Some(push) = &mut self.push {
             push.body.push(piece.clone());
             push.body_bytes += bytes;
         }
+        true
     }
 
     /// The body is complete: it goes to a member. `length`: as promised by the head.
@@ -165,9 +166,8 @@ impl Collecting {
 
     fn reserve(&mut self, bytes: u64) -> bool {
         let has_room = self.cluster.pushing.queue().reserve(bytes);
-        match has_room {
-            true => self.reserved += bytes,
-            false => self.give_up(),
+        if has_room {
+            self.reserved += bytes;
         }
         has_room
     }

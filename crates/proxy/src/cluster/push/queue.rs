@@ -284,7 +284,10 @@ mod tests {
         queue.put(1, 10, 1, Instant::now());
         assert_eq!(take(&mut queue), None);
         queue.put_back(older, Instant::now());
-        assert_eq!((queue.waiting(), queue.bytes(), queue.counts().replaced), (1, 10, 1));
+        assert_eq!(
+            (queue.waiting(), queue.bytes(), queue.counts().replaced),
+            (1, 10, 1)
+        );
         assert_eq!(take(&mut queue), Some(1));
     }
 

@@ -77,7 +77,9 @@ async fn carry(worker: &Rc<Worker>, cluster: &Cluster, taken: Taken<Push>) {
         cluster,
         taken: Some(taken),
     };
-    let Some(taken) = &under_way.taken else { return };
+    let Some(taken) = &under_way.taken else {
+        return;
+    };
     let (number, push) = (taken.member, &taken.push);
     let member = &cluster.members[number];
     // First: requests that go to the member from now on find it there, or have the member fetch it.
@@ -90,7 +92,9 @@ async fn carry(worker: &Rc<Worker>, cluster: &Cluster, taken: Taken<Push>) {
     if !is_for_another(cluster, number, sent) {
         return;
     }
-    let Some(mut taken) = under_way.taken.take() else { return };
+    let Some(mut taken) = under_way.taken.take() else {
+        return;
+    };
     taken.push.not_to |= MemberId(number as u8).bit();
     let mut queue = cluster.pushing.queue();
     if may_go_on(cluster, &taken.push) {
@@ -157,7 +161,8 @@ fn belonging(server: &[u8], member: &str) -> u64 {
 
 /// Registers a push with the member that it goes to.
 fn register(worker: &Worker, member: usize, push: &Push) -> Registered {
-    let registered = groups(worker).map(|groups| eager::register(&groups, member as u8, &push.name));
+    let registered =
+        groups(worker).map(|groups| eager::register(&groups, member as u8, &push.name));
     registered.unwrap_or_default()
 }
 
@@ -208,7 +213,10 @@ impl Push {
         let bytes = heads + self.body_bytes;
         let mut message = message::write_head(host, terms, bytes);
         message.reserve(bytes as usize);
-        for piece in [&self.request, &self.response].into_iter().chain(&self.body) {
+        for piece in [&self.request, &self.response]
+            .into_iter()
+            .chain(&self.body)
+        {
             message.extend_from_slice(piece);
         }
         message
@@ -216,11 +224,7 @@ impl Push {
 }
 
 /// Counts what became of a push. Is another member to be tried?
-fn is_for_another(
-    cluster: &Cluster,
-    member: usize,
-    sent: Result<Verdict, UpstreamError>,
-) -> bool {
+fn is_for_another(cluster: &Cluster, member: usize, sent: Result<Verdict, UpstreamError>) -> bool {
     let counters = &cluster.pushing.counters;
     let member = &cluster.members[member];
     match sent {
