@@ -32,6 +32,7 @@ mod admin;
 mod cache;
 mod chance;
 mod clock;
+mod cluster;
 mod conn;
 mod deadline;
 mod deliver;
