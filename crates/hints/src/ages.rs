@@ -14,11 +14,11 @@
 //!
 //! All of it works through `&self`: entering is one atomic *or* a position.
 //!
-//! Not known here: names, hashes, the store.   Limits: [`AGES`] arrays, [`crate::bloom::BITS_MAX`] bits each.
+//! Not known here: names, hashes, the store.   Limits: [`AGES`] arrays, [`crate::digest::BITS_MAX`] bits each.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::bloom::BITS_MAX;
+use crate::digest::BITS_MAX;
 
 /// How many bit arrays. One more makes false hits of dead objects rarer by a little and costs as much memory as each other.
 pub const AGES: usize = 5;

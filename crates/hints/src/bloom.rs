@@ -9,8 +9,8 @@
 //! Not known here: what the numbers stand for.   Limits: [`BITS_MAX`], [`FUNCTIONS_MAX`].
 //! Source: Kirsch and Mitzenmacher, Less Hashing, Same Performance (2006).
 
-/// Bits of a filter at most: 16 MiB, enough for 13 million numbers of ten bits.
-pub const BITS_MAX: u64 = 1 << 27;
+/// Bits of a filter at most: 256 MiB, enough for 214 million numbers of ten bits.
+pub const BITS_MAX: u64 = 1 << 31;
 /// Positions of a number at most.
 pub const FUNCTIONS_MAX: u8 = 16;
 
@@ -175,7 +175,13 @@ mod tests {
         assert_eq!(Shape::new(u64::MAX, 7), None);
         assert_eq!(Shape::for_numbers(u64::MAX, 10), None);
         assert_eq!(Shape::new(65, 7).unwrap().bits(), 128);
-        assert_eq!(Shape::new(BITS_MAX, 7).unwrap().bits() as u64, BITS_MAX);
+        let largest = Shape::new(BITS_MAX, 7).unwrap();
+        assert_eq!(u64::from(largest.bits()), BITS_MAX);
+        assert!(
+            largest
+                .positions(5)
+                .all(|position| position < largest.bits())
+        );
     }
 
     /// The positions are part of the digest's format: a change makes siblings of two versions misread each other. These were worked out

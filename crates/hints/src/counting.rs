@@ -14,6 +14,7 @@
 //! Source: paper 003, section 3 (collision counters of 8 bits); Fan, Cao, Almeida, Broder, Summary Cache (1998), for 4 bits.
 
 use crate::bloom::{Bits, Shape};
+use crate::mistakes::{Mistake, makes};
 
 /// Bits of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,33 +92,46 @@ impl Counting {
     /// A number comes. It may come several times, and has then to leave as often.
     pub fn insert(&mut self, number: u64) {
         for position in self.bits.shape().positions(number) {
-            let count = self.count(position);
-            if count == self.width.counter_max() {
-                continue;
-            }
-            self.set_count(position, count + 1);
-            if count == 0 {
-                self.bits.set(position, true);
-                self.ones += 1;
-            }
-            self.stuck += u64::from(count + 1 == self.width.counter_max());
+            self.raise(position);
         }
     }
 
     /// A number leaves, which has come before.
     pub fn remove(&mut self, number: u64) {
         for position in self.bits.shape().positions(number) {
-            let count = self.count(position);
-            // 0: it never came. Nothing is made worse.
-            if count == self.width.counter_max() || count == 0 {
-                continue;
-            }
-            self.set_count(position, count - 1);
-            if count == 1 {
-                self.bits.set(position, false);
-                self.ones -= 1;
-            }
+            self.lower(position);
         }
+    }
+
+    /// One number more has this position (below [`Shape::bits`]). True: its bit was not set before.
+    pub fn raise(&mut self, position: u32) -> bool {
+        let count = self.count(position);
+        if count == self.width.counter_max() {
+            return false;
+        }
+        self.set_count(position, count + 1);
+        self.stuck += u64::from(count + 1 == self.width.counter_max());
+        if count == 0 {
+            self.bits.set(position, true);
+            self.ones += 1;
+        }
+        count == 0
+    }
+
+    /// One number less has this position (below [`Shape::bits`]). True: its bit is not set any more.
+    pub fn lower(&mut self, position: u32) -> bool {
+        let count = self.count(position);
+        // 0: no number with it ever came. Nothing is made worse.
+        if count == 0 || count == self.width.counter_max() && !makes(Mistake::LowerStuck) {
+            return false;
+        }
+        self.set_count(position, count - 1);
+        self.stuck -= u64::from(count == self.width.counter_max());
+        if count == 1 {
+            self.bits.set(position, false);
+            self.ones -= 1;
+        }
+        count == 1
     }
 
     fn count(&self, position: u32) -> u8 {

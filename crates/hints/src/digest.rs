@@ -24,7 +24,7 @@ use std::fmt;
 
 use twox_hash::XxHash3_64;
 
-use crate::bloom::{BITS_MAX, Bits, Shape};
+use crate::bloom::{Bits, Shape};
 
 /// The path under which a Loligo serves its digest.
 pub const PATH: &str = "/.well-known/loligo/digest";
@@ -32,6 +32,8 @@ pub const PATH: &str = "/.well-known/loligo/digest";
 pub const MEDIA_TYPE: &str = "application/vnd.loligo.digest";
 /// Filters at most: as many as a set can have stores.
 pub const FILTERS_MAX: usize = 64;
+/// Bits of all filters of a digest together at most: 16 MiB, enough for 13 million numbers of ten bits.
+pub const BITS_MAX: u64 = 1 << 27;
 /// Bytes of a digest at most: the bits of all its filters together have [`BITS_MAX`].
 pub const BYTES_MAX: usize =
     (BITS_MAX / 8) as usize + HEADER_BYTES + FILTERS_MAX * FILTER_BYTES + 8;
@@ -190,7 +192,8 @@ fn filter(rest: &mut &[u8], number: usize) -> Result<Filter, Unusable> {
         segments: u32_at(4),
     };
     let bits = u32_at(8);
-    let shape = Shape::new(u64::from(bits), head[12]).filter(|shape| shape.bits() == bits);
+    let shape = Shape::new(u64::from(bits), head[12])
+        .filter(|shape| shape.bits() == bits && u64::from(bits) <= BITS_MAX);
     let is_sound = index.shards.is_power_of_two() && index.segments > 0;
     let shape = shape.filter(|_| is_sound).ok_or(Unusable::Shape(number))?;
     let (bytes, after) = rest

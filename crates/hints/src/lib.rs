@@ -5,6 +5,13 @@
 //! | `bloom` | a Bloom filter: a bit array, and which of its bits belong to a number |
 //! | `counting` | the same with a counter for each bit, so that numbers can leave again |
 //! | `ages` | a filter that forgets: several bit arrays, the oldest of which is emptied when the next begins |
+//! | `interleaved` | the filters of several nodes as one matrix, for fronts |
+//! | `directory` | the exact kind: which columns have a number |
+//! | `name` | what objects are called in hints; `paper` has the names and functions of paper 003 |
+//! | `registrar` | what a store of a node has, and telling the fronts of it |
+//! | `view` | what all nodes have, as a front follows it; `view/groups`, as workers look it up |
+//! | `frames` | what members of a cluster tell each other, as bytes |
+//! | `mistakes` | deliberate mistakes, for the simulation |
 //! | `digest` | the digest of one Loligo for another: filters over what its stores' indexes know of a key |
 //! | `squid` | Squid's Cache Digest: header, keys, bits |
 //! | `icp` | the messages of ICP version 2 |
@@ -20,10 +27,22 @@ pub mod ages;
 pub mod bloom;
 pub mod counting;
 pub mod digest;
+pub mod directory;
+pub mod frames;
 pub mod icp;
+pub mod interleaved;
 mod md5;
+pub mod mistakes;
+pub mod name;
+pub mod paper;
+pub mod registrar;
 pub mod squid;
+pub mod view;
 
 pub use ages::Ages;
 pub use bloom::{Bits, Shape};
 pub use counting::{Counting, Width};
+pub use frames::{Frame, Kind, Known};
+pub use name::Name;
+pub use registrar::Registrar;
+pub use view::View;

@@ -19,7 +19,8 @@
 
 use std::fmt;
 
-use crate::bloom::{BITS_MAX, ones};
+use crate::bloom::ones;
+use crate::digest::BITS_MAX;
 use crate::md5::md5;
 
 /// The path under which Squid serves its digest and asks for that of others.

@@ -60,7 +60,7 @@ impl fmt::Display for Unmakable {
                 f,
                 "digest.serve: the stores can hold {objects} objects, and {bits_per_object} bits for each are more than the {} of a \
                  digest; lower digest.bits-per-object, or leave digest.serve out",
-                hints::bloom::BITS_MAX
+                hints::digest::BITS_MAX
             ),
         }
     }

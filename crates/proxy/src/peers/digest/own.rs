@@ -11,7 +11,7 @@
 //! A digest that was made is kept for [`KEPT_FOR`], so that asking often costs nothing.
 //!
 //! Not known here: who asks.
-//! Limits: [`hints::bloom::BITS_MAX`] bits in all filters together; [`SEGMENTS_AT_ONCE`] segments a call.
+//! Limits: [`hints::digest::BITS_MAX`] bits in all filters together; [`SEGMENTS_AT_ONCE`] segments a call.
 
 use std::{
     sync::{
@@ -24,8 +24,8 @@ use std::{
 use bytes::Bytes;
 use hints::{
     Ages, Counting, Shape, Width,
-    bloom::{BITS_MAX, Bits},
-    digest::{Digest, Filter, IndexShape},
+    bloom::Bits,
+    digest::{BITS_MAX, Digest, Filter, IndexShape},
     squid,
 };
 use store::{Set, Store, Traced};

@@ -1,0 +1,86 @@
+//! Deliberate mistakes in keeping hints, one by one, so that their simulation can show that it would notice them.
+//!
+//! Without the feature `mistakes`, which only the simulation turns on, none can be made and the checks compile to nothing.
+
+macro_rules! mistakes {
+    ($($(#[$doc:meta])* $mistake:ident $name:literal)*) => {
+        /// What to do wrong.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Mistake {
+            $($(#[$doc])* $mistake,)*
+        }
+
+        impl Mistake {
+            /// All of them.
+            pub const ALL: &'static [Mistake] = &[$(Mistake::$mistake),*];
+
+            /// How it is written on the command line.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Mistake::$mistake => $name,)*
+                }
+            }
+        }
+    };
+}
+
+mistakes! {
+    /// A stuck counter is lowered like any other.
+    LowerStuck "lower-stuck"
+    /// A front is not told of what it pushed, although the node cleared a bit of it in an update that the front had not enacted.
+    ForgetCleared "forget-cleared"
+    /// A front is not told of what it pushed before its full copy was whole.
+    ForgetFullCopy "forget-full-copy"
+    /// The label of a push counts although it is one of the node's former life.
+    ForgetIncarnation "forget-incarnation"
+    /// Bits of a refused push stay set at the front.
+    KeepRefused "keep-refused"
+    /// The other fronts are not told what one of them pushed.
+    TellPusherOnly "tell-pusher-only"
+    /// Nobody is told of what leaves.
+    KeepLeft "keep-left"
+    /// Changes of a push are sent apart from the others, and so in another order.
+    PushesLast "pushes-last"
+    /// A filter that was made anew is not sent.
+    AnewQuietly "anew-quietly"
+    /// While a filter is made anew, its half is sent as if it were whole.
+    AnewBare "anew-bare"
+    /// A subscriber that is too far behind is told what is kept, and not what is forgotten.
+    SkipForgotten "skip-forgotten"
+    /// What changed and was not sent yet is sent to nobody when a full copy is made.
+    DropPending "drop-pending"
+    /// A front takes any update for the next one.
+    IgnoreGap "ignore-gap"
+    /// A front goes on where it was with a node that was started anew.
+    KeepColumn "keep-column"
+    /// Pages that a full copy leaves out keep what they had.
+    KeepSkippedPages "keep-skipped-pages"
+    /// A push carries the label at its end, and not the one at which its bits were set.
+    LabelLate "label-late"
+    /// A front looks up in columns of a node that has long been silent.
+    TrustSilent "trust-silent"
+}
+
+#[cfg(feature = "mistakes")]
+thread_local! {
+    static MADE: std::cell::Cell<Option<Mistake>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on this mistake is made on this thread, or none.
+#[cfg(feature = "mistakes")]
+pub fn make_mistake(mistake: Option<Mistake>) {
+    MADE.set(mistake);
+}
+
+/// Is this mistake to be made?
+#[cfg(feature = "mistakes")]
+pub fn makes(mistake: Mistake) -> bool {
+    MADE.get() == Some(mistake)
+}
+
+/// Is this mistake to be made?
+#[cfg(not(feature = "mistakes"))]
+#[inline(always)]
+pub(crate) const fn makes(_: Mistake) -> bool {
+    false
+}

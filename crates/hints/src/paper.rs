@@ -1,0 +1,106 @@
+//! Names and hash functions of paper 003, for the study; never for real traffic.
+//!
+//! Both take an integer modulo the bits of the filter. The study's ([`Studied`]) takes four bytes of an identifier of 20 for each function,
+//! the implementation's ([`Implemented`]) has six: four of the URL, and two of the origin server's address. These last two are the same
+//! for all objects of a server, so a popular server fills few bits and the filter is worse than its size.
+//!
+//! The paper says "a combination of four bytes" and "permutations of its bytes" and not which. Ours: the i-th function of the study takes
+//! the i-th word of the identifier, little-endian, and rotations of the words when there are no more; the implementation rotates by bytes.
+//!
+//! Not known here: URLs.   Source: paper 003, sections 4 (Factors) and 5.
+
+use crate::bloom::Shape;
+use crate::md5::md5;
+use crate::name::Name;
+
+/// The fixed prime of the polynomial; the paper has one and does not say which.
+const PRIME: u32 = 16_777_619;
+
+/// The study's identifier: the MD5 of the URL and four bytes for the server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Studied([u32; 5]);
+
+impl Studied {
+    /// Of a URL, and a number for its server.
+    pub fn new(url: &[u8], server: u32) -> Studied {
+        let sum = md5(&[url]);
+        let mut words = [server; 5];
+        for (word, bytes) in words.iter_mut().zip(sum.as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        Studied(words)
+    }
+}
+
+impl Name for Studied {
+    fn number(&self) -> u64 {
+        u64::from(self.0[0]) << 32 | u64::from(self.0[1])
+    }
+
+    fn positions(&self, shape: Shape) -> impl Iterator<Item = u32> {
+        (0..u32::from(shape.functions())).map(move |i| {
+            let word = self.0[i as usize % 5].rotate_left(i / 5 * 8);
+            word % shape.bits()
+        })
+    }
+}
+
+/// The implementation's name: the URL as a polynomial, and the server's address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Implemented {
+    name: u32,
+    address: u32,
+}
+
+impl Implemented {
+    /// Of a URL and its server's IPv4 address as a number.
+    pub fn new(url: &[u8], address: u32) -> Implemented {
+        let add = |sum: u32, &byte: &u8| sum.wrapping_mul(PRIME).wrapping_add(byte.into());
+        Implemented {
+            name: url.iter().fold(0, add),
+            address,
+        }
+    }
+}
+
+impl Name for Implemented {
+    fn number(&self) -> u64 {
+        u64::from(self.name) << 32 | u64::from(self.address)
+    }
+
+    /// Six, or as many of them as the shape has functions.
+    fn positions(&self, shape: Shape) -> impl Iterator<Item = u32> {
+        let of_name = (0..4).map(|i| self.name.rotate_left(i * 8));
+        let of_address = [self.address, self.address.rotate_left(16)];
+        let all = of_name.chain(of_address);
+        all.take(shape.functions().into())
+            .map(move |number| number % shape.bits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_study_takes_words_of_the_identifier() {
+        let shape = Shape::new(1 << 25, 5).unwrap();
+        let name = Studied::new(b"", 77);
+        let positions: Vec<u32> = name.positions(shape).collect();
+        // MD5 of nothing: d41d8cd9 8f00b204 e9800998 ecf8427e.
+        assert_eq!(positions[0], 0xd98c_1dd4 % (1 << 25));
+        assert_eq!(positions[4], 77);
+    }
+
+    #[test]
+    fn two_of_six_functions_see_the_server_only() {
+        let shape = Shape::new(1 << 25, 6).unwrap();
+        let of = |url: &[u8]| {
+            let name = Implemented::new(url, 0x0a00_0001);
+            name.positions(shape).collect::<Vec<u32>>()
+        };
+        let (a, b) = (of(b"http://a/1"), of(b"http://a/2"));
+        assert_eq!((a.len(), &a[4..]), (6, &b[4..]));
+        assert_ne!(a[..4], b[..4]);
+    }
+}

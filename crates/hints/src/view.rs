@@ -1,0 +1,626 @@
+//! What all nodes have, as a front follows it.
+//!
+//! One thread feeds the frames of all links to the view, which writes what workers look up ([`Groups`], by a [`Reader`]).
+//!
+//! A column begins empty and untrusted: nothing is looked up in it until its full copy is whole. A later full copy, of the same incarnation,
+//! is written over it page by page while it counts as before. An update must have the label behind the last one; anything else means that
+//! something was lost ([`Broken::Gap`]), and the caller closes the link. The HELLO of the next link says whether the column is the same,
+//! and the front asks for what it missed, or for all of it. A node with another incarnation, seed or shape begins with an empty column.
+//!
+//! A node that is silent for [`SILENCE_MAX_MS`], or whose link is lost, is not looked up in until it is heard again.
+//!
+//! Not known here: sockets, clocks, requests, how good a node is at answering them.
+//! Limits: [`NODES_MAX`]; [`GROUPS_MAX`] groups of at most 64 columns: further columns are not followed ([`View::not_followed`]).
+//! Source: paper 003, sections 2 and 5.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+mod groups;
+
+pub use groups::{Followed, Group, Groups, NODES_MAX, Naming, Reader};
+use groups::{Marks, Shelf};
+
+use crate::frames::{Beat, Column, ColumnBeat, Frame, Full, Hello, Kind, Load, Page};
+use crate::frames::{PAGE_BYTES, Subscribe, Update};
+use crate::interleaved::COLUMNS_MAX;
+use crate::mistakes::{Mistake, makes};
+
+/// A node that is silent for so long is not looked up in.
+pub const SILENCE_MAX_MS: u64 = 3000;
+/// Groups at most: each costs a look-up of its own.
+pub const GROUPS_MAX: usize = 64;
+
+/// Why a link has to be closed. What the front has of the node stays, and is not looked up in until the node is back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Broken {
+    /// An update or page was lost, repeated, or came out of order.
+    Gap {
+        /// The column.
+        column: u8,
+        /// The last label enacted, 0 for none.
+        last: u64,
+        /// The label found.
+        found: u64,
+    },
+    /// A column that the node has not told of.
+    NoColumn(u8),
+    /// A position, page or kind of entry that the column cannot have.
+    Content(u8),
+    /// A node number above [`NODES_MAX`].
+    Node(u8),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Broken::Gap {
+                column,
+                last,
+                found,
+            } => write!(f, "column {column}: label {found} after {last}"),
+            Broken::NoColumn(column) => write!(f, "column {column} was not announced"),
+            Broken::Content(column) => {
+                write!(f, "column {column}: content that it cannot have")
+            }
+            Broken::Node(node) => write!(f, "node number {node}"),
+        }
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// What has happened so far; numbers only grow.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Figures {
+    /// Updates applied.
+    pub updates: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Pages of full copies applied.
+    pub pages: u64,
+    /// Full copies that became whole.
+    pub full_copies: u64,
+    /// Links that broke because a label was missing, or came twice.
+    pub gaps: u64,
+    /// Frames that had content they cannot have.
+    pub senseless: u64,
+    /// Times that a node was silent for too long.
+    pub silences: u64,
+    /// Numbers for which the directory had no room.
+    pub no_room: u64,
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub struct View {
+    shelf: Arc<Shelf>,
+    /// The same groups, to be changed.
+    groups: Groups,
+    nodes: Vec<Option<Node>>,
+    columns_expected: u32,
+    not_followed: u64,
+    figures: Figures,
+}
+
+#[derive(Debug)]
+struct Node {
+    name: String,
+    incarnation: u64,
+    columns: Vec<Following>,
+    is_linked: bool,
+    is_silent: bool,
+    heard_ms: u64,
+    beat: Beat,
+}
+
+/// A column on its way.
+#[derive(Debug)]
+struct Following {
+    column: Column,
+    /// None: there is no room for it.
+    place: Option<Place>,
+    /// It was whole once, under this incarnation.
+    was_whole: bool,
+    is_subscribed: bool,
+    /// The last label enacted; none until a full copy is whole.
+    label: Option<u64>,
+    filling: Option<Filling>,
+    shown: Arc<Followed>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    group: usize,
+    column: u32,
+}
+
+/// A full copy under way.
+#[derive(Clone, Copy, Debug)]
+struct Filling {
+    label: u64,
+    next_page: u32,
+    pages: u32,
+}
+
+/// How a column of a node stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ColumnStatus {
+    /// The last label enacted; none until the first full copy is whole.
+    pub label: Option<u64>,
+    /// Percent of a full copy under way.
+    pub filled_percent: Option<u8>,
+    /// False: there was no room for it.
+    pub is_followed: bool,
+    /// What the node's last beat says of it.
+    pub beat: ColumnBeat,
+}
+
+/// How a node stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// Of its process.
+    pub incarnation: u64,
+    /// Is it looked up in?
+    pub is_trusted: bool,
+    /// It stops soon.
+    pub is_leaving: bool,
+    /// When a frame of it came last.
+    pub heard_ms: u64,
+    /// How much it has to do.
+    pub load: Load,
+    /// Its columns.
+    pub columns: Vec<ColumnStatus>,
+}
+
+impl View {
+    /// Of no node yet. So many columns (stores of all nodes) are expected in a group; further ones become a group of their own, which costs
+    /// one more look-up.
+    pub fn new(columns_expected: u32) -> View {
+        View {
+            shelf: Arc::default(),
+            groups: Groups::default(),
+            nodes: (0..NODES_MAX).map(|_| None).collect(),
+            columns_expected: columns_expected.clamp(1, COLUMNS_MAX),
+            not_followed: 0,
+            figures: Figures::default(),
+        }
+    }
+
+    /// A way for a worker to look up.
+    pub fn reader(&self) -> Reader {
+        Reader::new(Arc::clone(&self.shelf))
+    }
+
+    /// What has happened so far.
+    pub fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    /// Columns that had no room, so far.
+    pub fn not_followed(&self) -> u64 {
+        self.not_followed
+    }
+
+    /// Bytes of memory of what is looked up in.
+    pub fn memory_bytes(&self) -> usize {
+        self.groups.memory_bytes()
+    }
+
+    /// How a node stands, if it was ever heard of.
+    pub fn status(&self, node: u8) -> Option<NodeStatus> {
+        let node = self.nodes.get(usize::from(node))?.as_ref()?;
+        let status = |(number, following): (usize, &Following)| ColumnStatus {
+            label: following.label,
+            filled_percent: following
+                .filling
+                .map(|f| (u64::from(f.next_page) * 100 / u64::from(f.pages)) as u8),
+            is_followed: following.place.is_some(),
+            beat: node.beat.columns.get(number).copied().unwrap_or_default(),
+        };
+        Some(NodeStatus {
+            name: node.name.clone(),
+            incarnation: node.incarnation,
+            is_trusted: node.is_trusted(),
+            is_leaving: node.beat.is_leaving,
+            heard_ms: node.heard_ms,
+            load: node.beat.load,
+            columns: node.columns.iter().enumerate().map(status).collect(),
+        })
+    }
+
+    /// A frame came over the link to a node: what is to be sent back. Frames that are not about hints are passed over.
+    ///
+    /// # Errors
+    /// The link has to be closed, and [`Self::lost`] called.
+    pub fn handle(
+        &mut self,
+        node: u8,
+        frame: &Frame,
+        now_ms: u64,
+    ) -> Result<Vec<Subscribe>, Broken> {
+        let result = match frame {
+            Frame::Hello(hello) => self.hello(node, hello, now_ms),
+            Frame::Full(full) => self.full(node, full).map(|()| Vec::new()),
+            Frame::Update(update) => self.update(node, update).map(|()| Vec::new()),
+            Frame::Beat(beat) => {
+                self.beat(node, beat, now_ms);
+                Ok(Vec::new())
+            }
+            _ => Ok(Vec::new()),
+        };
+        match result {
+            Err(Broken::Gap { .. }) => self.figures.gaps += 1,
+            Err(_) => self.figures.senseless += 1,
+            Ok(_) => {}
+        }
+        result
+    }
+
+    /// A node tells of its columns; their seeds are open. What has changed is begun anew.
+    ///
+    /// # Errors
+    /// [`Broken::Node`].
+    pub fn hello(
+        &mut self,
+        number: u8,
+        hello: &Hello,
+        now_ms: u64,
+    ) -> Result<Vec<Subscribe>, Broken> {
+        let slot = self.nodes.get_mut(usize::from(number));
+        let known = slot.ok_or(Broken::Node(number))?.take();
+        let mut before: Vec<Option<Following>> = match known {
+            Some(node) => node.columns.into_iter().map(Some).collect(),
+            None => Vec::new(),
+        };
+        before.resize_with(before.len().max(hello.columns.len()), || None);
+        // First of all, so that the columns are free for those who come.
+        for (old, new) in before
+            .iter_mut()
+            .zip((hello.columns.iter().map(Some)).chain(std::iter::repeat(None)))
+        {
+            let stays = |old: &Following| Some(&old.column) == new || makes(Mistake::KeepColumn);
+            if let Some(left) = old.take_if(|old| !stays(old)) {
+                self.release(left);
+            }
+        }
+        let mut columns = Vec::new();
+        let mut subscribes = Vec::new();
+        for (at, (column, old)) in hello.columns.iter().zip(before).enumerate() {
+            let mut following = match old {
+                Some(old) => old,
+                None => self.follow(number, at as u8, *column),
+            };
+            if following.place.is_some() && !following.is_subscribed {
+                following.is_subscribed = true;
+                subscribes.push(Subscribe {
+                    column: at as u8,
+                    incarnation: column.incarnation,
+                    from: following.label,
+                });
+            }
+            columns.push(following);
+        }
+        self.nodes[usize::from(number)] = Some(Node {
+            name: hello.name.clone(),
+            incarnation: hello.incarnation,
+            columns,
+            is_linked: true,
+            is_silent: false,
+            heard_ms: now_ms,
+            beat: Beat::default(),
+        });
+        self.publish();
+        Ok(subscribes)
+    }
+
+    /// The link to a node is gone. What it has is kept for its return.
+    pub fn lost(&mut self, node: u8) {
+        let Some(Some(node)) = self.nodes.get_mut(usize::from(node)) else {
+            return;
+        };
+        node.is_linked = false;
+        for following in &mut node.columns {
+            following.is_subscribed = false;
+            following.filling = None;
+        }
+        self.trust();
+    }
+
+    /// A node is no member any more.
+    pub fn remove(&mut self, node: u8) {
+        let slot = self.nodes.get_mut(usize::from(node));
+        let Some(node) = slot.and_then(Option::take) else {
+            return;
+        };
+        for following in node.columns {
+            self.release(following);
+        }
+        self.publish();
+    }
+
+    /// Time goes by: once a second or so. The nodes that have been silent for too long since the last call, as a mask.
+    pub fn tick(&mut self, now_ms: u64) -> u64 {
+        let mut fell_silent = 0;
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            let Some(node) = node else { continue };
+            let is_silent = now_ms.saturating_sub(node.heard_ms) > SILENCE_MAX_MS;
+            if is_silent && node.is_linked && !node.is_silent && !makes(Mistake::TrustSilent) {
+                node.is_silent = true;
+                fell_silent |= 1 << number;
+                self.figures.silences += 1;
+            }
+        }
+        if fell_silent != 0 {
+            self.trust();
+        }
+        fell_silent
+    }
+
+    /// A node lives.
+    pub fn beat(&mut self, node: u8, beat: &Beat, now_ms: u64) {
+        let Some(Some(node)) = self.nodes.get_mut(usize::from(node)) else {
+            return;
+        };
+        for (following, column) in node.columns.iter().zip(&beat.columns) {
+            let shown = &following.shown.sequence;
+            shown.store(column.sequence, Ordering::Release);
+        }
+        node.beat = beat.clone();
+        node.heard_ms = now_ms;
+        if std::mem::take(&mut node.is_silent) {
+            self.trust();
+        }
+    }
+
+    fn update(&mut self, node: u8, update: &Update) -> Result<(), Broken> {
+        let (following, groups) = self.following(node, update.column)?;
+        let Some(place) = following.place else {
+            return Ok(());
+        };
+        let last = following.label.filter(|_| following.filling.is_none());
+        let is_next = last.is_some_and(|last| last + 1 == update.label);
+        let is_taken = is_next || makes(Mistake::IgnoreGap) && following.label.is_some();
+        if !is_taken {
+            return Err(Broken::Gap {
+                column: update.column,
+                last: following.label.unwrap_or(0),
+                found: update.label,
+            });
+        }
+        let content = Broken::Content(update.column);
+        let bits = match following.column.kind {
+            Kind::Bloom(shape) => Some(u64::from(shape.bits())),
+            Kind::Directory => None,
+        };
+        if update.is_directory != bits.is_none() {
+            return Err(content);
+        }
+        let mut no_room = 0;
+        let marks = &groups.groups[place.group].marks;
+        for entry in &update.entries {
+            if bits.is_some_and(|bits| entry.mark >= bits) {
+                following.forget();
+                return Err(content);
+            }
+            no_room += u64::from(!marks.set(place.column, entry.mark, entry.set));
+        }
+        following.enact(update.label);
+        self.figures.updates += 1;
+        self.figures.entries += update.entries.len() as u64;
+        self.figures.no_room += no_room;
+        Ok(())
+    }
+
+    fn full(&mut self, node: u8, full: &Full) -> Result<(), Broken> {
+        let (following, groups) = self.following(node, full.column)?;
+        let Some(place) = following.place else {
+            return Ok(());
+        };
+        let marks = Arc::clone(&groups.groups[place.group].marks);
+        let filling = match following.filling {
+            Some(filling) => filling,
+            None => {
+                following.forget();
+                if let Marks::Directory(directory) = &*marks {
+                    directory.clear(place.column);
+                }
+                Filling {
+                    label: full.label,
+                    next_page: 0,
+                    pages: full.pages,
+                }
+            }
+        };
+        let is_next = filling.label == full.label && filling.pages == full.pages;
+        if !is_next || full.page < filling.next_page || full.label == 0 {
+            following.forget();
+            return Err(Broken::Gap {
+                column: full.column,
+                last: filling.label,
+                found: full.label,
+            });
+        }
+        if !write_page(&marks, place.column, filling.next_page, full) {
+            following.forget();
+            return Err(Broken::Content(full.column));
+        }
+        let is_whole = full.page + 1 == full.pages;
+        following.filling = (!is_whole).then_some(Filling {
+            next_page: full.page + 1,
+            ..filling
+        });
+        if is_whole {
+            following.was_whole = true;
+            following.enact(full.label);
+        }
+        self.figures.pages += 1;
+        self.figures.full_copies += u64::from(is_whole);
+        if is_whole {
+            self.trust();
+        }
+        Ok(())
+    }
+
+    fn following(&mut self, node: u8, column: u8) -> Result<(&mut Following, &mut Groups), Broken> {
+        let slot = self.nodes.get_mut(usize::from(node));
+        let node = slot.and_then(Option::as_mut).ok_or(Broken::Node(node))?;
+        let following = node.columns.get_mut(usize::from(column));
+        let following = following.filter(|following| following.is_subscribed);
+        Ok((following.ok_or(Broken::NoColumn(column))?, &mut self.groups))
+    }
+
+    /// Finds a place for a column.
+    fn follow(&mut self, node: u8, number: u8, column: Column) -> Following {
+        let shown = Arc::new(Followed::new(node, number, column));
+        let place = self.place(&column);
+        match place {
+            Some(place) => {
+                let owners = &mut self.groups.groups[place.group].owners;
+                owners[place.column as usize] = Some(Arc::clone(&shown));
+            }
+            None => self.not_followed += 1,
+        }
+        Following {
+            column,
+            place,
+            was_whole: false,
+            is_subscribed: false,
+            label: None,
+            filling: None,
+            shown,
+        }
+    }
+
+    fn place(&mut self, column: &Column) -> Option<Place> {
+        let naming = Naming::of(column);
+        let is_alike = |group: &Group| group.naming == naming && group.kind == column.kind;
+        let has_room = |group: &Group| group.owners.iter().any(Option::is_none);
+        let mut groups = self.groups.groups.iter();
+        let group = match groups.position(|group| is_alike(group) && has_room(group)) {
+            Some(group) => group,
+            None => self.new_group(naming, column.kind)?,
+        };
+        let owners = &self.groups.groups[group].owners;
+        let free = owners.iter().position(Option::is_none)?;
+        Some(Place {
+            group,
+            column: free as u32,
+        })
+    }
+
+    fn new_group(&mut self, naming: Naming, kind: Kind) -> Option<usize> {
+        let marks = Marks::new(kind, self.columns_expected);
+        let group = Group {
+            naming,
+            kind,
+            owners: vec![None; marks.columns() as usize],
+            marks: Arc::new(marks),
+            trusted: Arc::default(),
+        };
+        let groups = &mut self.groups.groups;
+        // One that nobody uses any more gives its place, so that the numbers of the others stay.
+        let unused = groups
+            .iter()
+            .position(|group| group.followed().next().is_none());
+        match unused {
+            Some(unused) => groups[unused] = group,
+            None if groups.len() < GROUPS_MAX => groups.push(group),
+            None => return None,
+        }
+        unused.or(Some(groups.len() - 1))
+    }
+
+    /// Gives a column's place back.
+    fn release(&mut self, following: Following) {
+        following.shown.label.store(0, Ordering::Release);
+        let Some(place) = following.place else {
+            return;
+        };
+        let group = &mut self.groups.groups[place.group];
+        group.owners[place.column as usize] = None;
+        let bit = 1u64 << place.column;
+        group.trusted.fetch_and(!bit, Ordering::AcqRel);
+        if let Marks::Directory(directory) = &*group.marks {
+            directory.clear(place.column);
+        }
+    }
+
+    /// Shows workers which group has which columns.
+    fn publish(&mut self) {
+        self.trust();
+        self.shelf.put(self.groups.clone());
+    }
+
+    /// Says anew which columns count.
+    fn trust(&mut self) {
+        let mut masks = vec![0u64; self.groups.groups.len()];
+        for node in self.nodes.iter().flatten().filter(|n| n.is_trusted()) {
+            let whole = node.columns.iter().filter(|following| following.was_whole);
+            for place in whole.filter_map(|following| following.place) {
+                masks[place.group] |= 1 << place.column;
+            }
+        }
+        for (group, mask) in self.groups.groups.iter().zip(masks) {
+            group.trusted.store(mask, Ordering::Release);
+        }
+    }
+}
+
+impl Node {
+    fn is_trusted(&self) -> bool {
+        self.is_linked && !self.is_silent
+    }
+}
+
+impl Following {
+    fn enact(&mut self, label: u64) {
+        self.label = Some(label);
+        self.shown.label.store(label, Ordering::Release);
+    }
+
+    /// Nothing is known of where it stands; what is there stays.
+    fn forget(&mut self) {
+        self.label = None;
+        self.filling = None;
+        self.shown.label.store(0, Ordering::Release);
+    }
+}
+
+/// Writes a page, and clears what was left out before it. False: it is not what the column can have.
+fn write_page(marks: &Marks, column: u32, next_page: u32, full: &Full) -> bool {
+    match (marks, &full.content) {
+        (Marks::Bloom(matrix), Page::Bitmap(bytes)) => {
+            const POSITIONS: u64 = PAGE_BYTES as u64 * 8;
+            let bits = u64::from(matrix.shape().bits());
+            let from = u64::from(full.page) * POSITIONS;
+            let page_bytes = (bits.saturating_sub(from).min(POSITIONS) / 8) as usize;
+            let is_sound =
+                u64::from(full.pages) == bits.div_ceil(POSITIONS) && bytes.len() == page_bytes;
+            if !is_sound {
+                return false;
+            }
+            if !makes(Mistake::KeepSkippedPages) {
+                let cleared = u64::from(next_page) * POSITIONS;
+                matrix.clear(column, cleared as u32, from as u32);
+            }
+            matrix.write(column, from as u32, bytes);
+            true
+        }
+        (Marks::Directory(directory), Page::Numbers(numbers)) => {
+            let all = numbers.iter();
+            // What has no room is not found: a miss more.
+            let _ = all
+                .filter(|&&number| !directory.set(column, number, true))
+                .count();
+            true
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

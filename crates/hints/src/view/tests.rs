@@ -1,0 +1,255 @@
+//! Nodes and a front, frame by frame.
+
+use super::*;
+use crate::bloom::Shape;
+use crate::digest::IndexShape;
+use crate::frames::{Entry, Known};
+use crate::registrar::{By, Front, Limits, Registrar};
+
+const FRONT: Front = Front(3);
+
+fn column(kind: Kind, incarnation: u64) -> Column {
+    Column {
+        seed: 42,
+        index: IndexShape {
+            shards: 4,
+            segments: 1,
+        },
+        kind,
+        epoch: 1,
+        incarnation,
+        store: 1,
+        weight: 1,
+    }
+}
+
+fn bloom() -> Kind {
+    Kind::Bloom(Shape::new(1 << 18, 7).unwrap())
+}
+
+fn hello(columns: Vec<Column>) -> Hello {
+    Hello {
+        incarnation: 1,
+        name: "n".into(),
+        columns,
+    }
+}
+
+/// A node with one store.
+fn node(kind: Kind, incarnation: u64) -> Registrar {
+    Registrar::new(0, kind, incarnation, Limits::default())
+}
+
+/// Links a node to the view, and lets it say all it has.
+fn link(view: &mut View, number: u8, node: &mut Registrar) {
+    let hello = hello(vec![column(node.kind(), node.incarnation())]);
+    for subscribe in view.hello(number, &hello, 0).unwrap() {
+        let known = subscribe.from.map(|label| Known {
+            incarnation: subscribe.incarnation,
+            label,
+        });
+        assert!(node.subscribe(FRONT, known));
+    }
+    flow(view, number, node);
+}
+
+fn flow(view: &mut View, number: u8, node: &mut Registrar) {
+    node.close_update();
+    while let Some(frame) = node.next_frame(FRONT) {
+        view.handle(number, &frame, 0).unwrap();
+    }
+}
+
+fn nodes(reader: &mut Reader, number: u64) -> u64 {
+    reader.groups().nodes(|naming| {
+        assert_eq!(naming.seed, 42);
+        number
+    })
+}
+
+#[test]
+fn a_look_up_names_the_nodes_that_have_it() {
+    for kind in [bloom(), Kind::Directory] {
+        let mut view = View::new(3);
+        let mut reader = view.reader();
+        let mut a = node(kind, 1);
+        let mut b = node(kind, 2);
+        (0..1000u64).for_each(|number| a.came(&number, By::Node));
+        link(&mut view, 5, &mut a);
+        link(&mut view, 63, &mut b);
+        (500..700u64).for_each(|number| b.came(&number, By::Node));
+        flow(&mut view, 63, &mut b);
+        assert_eq!(nodes(&mut reader, 7), 1 << 5);
+        assert_eq!(nodes(&mut reader, 600), 1 << 5 | 1 << 63);
+        assert_eq!(nodes(&mut reader, 5000), 0);
+        assert_eq!(reader.groups().iter().count(), 1, "one group, one look-up");
+        a.left(&600u64);
+        flow(&mut view, 5, &mut a);
+        assert_eq!(nodes(&mut reader, 600), 1 << 63);
+        view.remove(63);
+        assert_eq!(nodes(&mut reader, 600), 0);
+        // Its column is used again, and nothing of it is seen.
+        let mut c = node(kind, 9);
+        link(&mut view, 62, &mut c);
+        assert_eq!(nodes(&mut reader, 600), 0);
+    }
+}
+
+#[test]
+fn a_page_that_is_left_out_is_empty() {
+    let mut view = View::new(1);
+    let mut reader = view.reader();
+    let mut a = node(bloom(), 1);
+    (0..2000u64).for_each(|number| a.came(&number, By::Node));
+    link(&mut view, 0, &mut a);
+    assert_eq!(nodes(&mut reader, 1999), 1);
+    view.lost(0);
+    assert_eq!(
+        nodes(&mut reader, 1999),
+        0,
+        "nobody is asked who does not answer"
+    );
+    let mut again = node(bloom(), 2);
+    again.came(&1u64, By::Node);
+    link(&mut view, 0, &mut again);
+    assert_eq!(nodes(&mut reader, 1), 1);
+    let found = (2..2000).filter(|&number| nodes(&mut reader, number) == 1);
+    assert_eq!(found.count(), 0);
+}
+
+#[test]
+fn what_is_registered_is_found_at_once_and_says_what_was_known() {
+    let mut view = View::new(1);
+    let mut reader = view.reader();
+    let known = reader.groups().register(0, 0, |_| 7u64);
+    assert_eq!(known, Known::default());
+    let mut a = node(bloom(), 5);
+    link(&mut view, 0, &mut a);
+    let known = reader.groups().register(0, 0, |_| 7u64);
+    let (incarnation, label) = (5, a.label());
+    assert_eq!(known, Known { incarnation, label });
+    assert_eq!(nodes(&mut reader, 7), 1);
+    // Stored, and the front is not told again; then evicted, and it is.
+    a.came(&7u64, By::Front(FRONT, known));
+    a.left(&7u64);
+    flow(&mut view, 0, &mut a);
+    assert_eq!(nodes(&mut reader, 7), 0);
+    view.lost(0);
+    let mut restarted = node(bloom(), 6);
+    let hello = hello(vec![column(bloom(), restarted.incarnation())]);
+    view.hello(0, &hello, 0).unwrap();
+    let known = reader.groups().register(0, 0, |_| 7u64);
+    assert_eq!(known, Known::default(), "before its full copy is whole");
+    restarted.came(&8u64, By::Node);
+    assert!(restarted.subscribe(FRONT, None));
+    flow(&mut view, 0, &mut restarted);
+    assert_eq!(nodes(&mut reader, 8), 1);
+}
+
+#[test]
+fn what_is_lost_or_repeated_breaks_the_link_and_the_next_one_heals_it() {
+    let mut view = View::new(1);
+    let mut reader = view.reader();
+    let mut a = node(Kind::Directory, 1);
+    link(&mut view, 0, &mut a);
+    let (first, mut frames) = (a.label(), Vec::new());
+    for number in [7u64, 8, 9] {
+        a.came(&number, By::Node);
+        a.close_update();
+        frames.push(a.next_frame(FRONT).unwrap());
+    }
+    view.handle(0, &frames[0], 0).unwrap();
+    for wrong in [&frames[0], &frames[2]] {
+        let Frame::Update(update) = wrong else {
+            panic!("{wrong:?}");
+        };
+        let gap = Broken::Gap {
+            column: 0,
+            last: first + 1,
+            found: update.label,
+        };
+        assert_eq!(view.handle(0, wrong, 0), Err(gap));
+    }
+    view.lost(0);
+    assert_eq!(view.handle(0, &frames[1], 0), Err(Broken::NoColumn(0)));
+    link(&mut view, 0, &mut a);
+    assert!([7, 8, 9].iter().all(|&n| nodes(&mut reader, n) == 1));
+    assert_eq!(a.figures().full_copies, 1, "what was missed was enough");
+    assert_eq!(view.figures().gaps, 2);
+}
+
+#[test]
+fn a_silent_node_is_not_looked_up_in_until_it_is_heard() {
+    let mut view = View::new(1);
+    let mut reader = view.reader();
+    let mut a = node(bloom(), 1);
+    a.came(&7u64, By::Node);
+    link(&mut view, 0, &mut a);
+    view.beat(0, &Beat::default(), 1000);
+    assert_eq!(view.tick(1000 + SILENCE_MAX_MS), 0);
+    assert_eq!(nodes(&mut reader, 7), 1);
+    assert_eq!(view.tick(1001 + SILENCE_MAX_MS), 1);
+    assert_eq!(view.tick(1002 + SILENCE_MAX_MS), 0, "said once");
+    assert_eq!(nodes(&mut reader, 7), 0);
+    assert!(!view.status(0).unwrap().is_trusted);
+    view.beat(0, &Beat::default(), 9000);
+    assert_eq!(nodes(&mut reader, 7), 1);
+}
+
+#[test]
+fn content_that_a_column_cannot_have_breaks_the_link() {
+    let mut view = View::new(1);
+    let mut a = node(bloom(), 1);
+    link(&mut view, 0, &mut a);
+    let update = |is_directory, mark| {
+        Frame::Update(Update {
+            column: 0,
+            label: a.label() + 1,
+            is_directory,
+            entries: vec![Entry { mark, set: true }],
+        })
+    };
+    let content = Err(Broken::Content(0));
+    assert_eq!(view.handle(0, &update(true, 1), 0), content);
+    assert_eq!(view.handle(0, &update(false, 1 << 18), 0), content);
+    let page = |page, pages, content| {
+        Frame::Full(Full {
+            column: 0,
+            label: 9,
+            page,
+            pages,
+            content,
+        })
+    };
+    let bitmap = |bytes| Page::Bitmap(vec![0; bytes]);
+    for wrong in [
+        page(0, 8, bitmap(4095)),
+        page(0, 9, bitmap(4096)),
+        page(0, 8, Page::Numbers(vec![1])),
+    ] {
+        assert_eq!(view.handle(0, &wrong, 0), content, "{wrong:?}");
+    }
+    assert_eq!(view.handle(0, &page(1, 8, bitmap(4096)), 0), Ok(vec![]));
+    let again = view.handle(0, &page(1, 8, bitmap(4096)), 0);
+    assert!(matches!(again, Err(Broken::Gap { .. })), "{again:?}");
+    assert_eq!(
+        view.handle(64, &page(0, 8, bitmap(1)), 0),
+        Err(Broken::Node(64))
+    );
+}
+
+#[test]
+fn columns_beyond_a_matrix_are_a_group_of_their_own() {
+    let mut view = View::new(2);
+    let mut reader = view.reader();
+    let mut all: Vec<Registrar> = (1..=5).map(|i| node(bloom(), i)).collect();
+    for (number, node) in all.iter_mut().enumerate() {
+        node.came(&(number as u64), By::Node);
+        link(&mut view, number as u8, node);
+    }
+    assert_eq!(reader.groups().iter().count(), 3);
+    for number in 0..5 {
+        assert_eq!(nodes(&mut reader, number), 1 << number);
+    }
+    assert_eq!(view.not_followed(), 0);
+}
