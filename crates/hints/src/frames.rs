@@ -298,13 +298,14 @@ const UPDATE: u8 = 4;
 const BEAT: u8 = 5;
 const PUSHED: u8 = 6;
 const WITHDRAWN: u8 = 7;
-const PURGING: u8 = 8;
+/// The type of [`Frame::Purging`].
+pub const PURGING: u8 = 8;
 
 const DIRECTORY: u8 = 0;
 const BLOOM: u8 = 1;
 
-/// Bytes of length, of type, and of check.
-const LENGTH_BYTES: usize = 4;
+/// Bytes of the length that a frame begins with.
+pub const LENGTH_BYTES: usize = 4;
 const CHECK_BYTES: usize = 4;
 
 impl Frame {

@@ -42,6 +42,9 @@ pub enum Command {
     Check(Flags),
     /// Print every setting of a configuration file: what it takes, its default, what it does
     Settings,
+    /// What a cluster needs
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Make a store, look into it, check it, remove from it, while no proxy uses it
     #[command(subcommand, after_help = STORE_HELP)]
     Store(StoreCommand),
@@ -60,6 +63,12 @@ pub enum Command {
     /// Work with profile files (see: serve --profile)
     #[command(subcommand)]
     Profile(ProfileCommand),
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ClusterCommand {
+    /// Print a new key: loligo cluster key > cluster.key, then copy the file to every member
+    Key,
 }
 
 #[derive(Subcommand, Debug)]

@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 
-use cli::{Cli, Command, Flags, ProfileCommand};
+use cli::{Cli, ClusterCommand, Command, Flags, ProfileCommand};
 use config::file::{self, FILE_BYTES_MAX};
 use config::machine::Machine;
 use config::problem::Problem;
@@ -63,6 +63,7 @@ fn main() -> ExitCode {
             print(&config::reference::reference());
             ExitCode::SUCCESS
         }
+        Command::Cluster(ClusterCommand::Key) => new_key(),
         Command::Store(command) => store_tool::run(&command),
         Command::Bench(command) => bench::run(&command),
         Command::Lab(command) => lab::run(&command),
@@ -70,6 +71,20 @@ fn main() -> ExitCode {
         Command::Report(flags) => report::run(&flags),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
         Command::Profile(ProfileCommand::Export(flags)) => profile_export::export(&flags),
+    }
+}
+
+/// `loligo cluster key`
+fn new_key() -> ExitCode {
+    match proxy::new_cluster_key() {
+        Ok(key) => {
+            print(&format!("{}\n", key.to_hex()));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("loligo: the system gives no random numbers: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 

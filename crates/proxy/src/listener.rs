@@ -65,6 +65,7 @@ impl RouteState {
                 tls: route.origin.tls,
                 host: route.origin.host.as_str().into(),
                 port: route.origin.port,
+                member: None,
             },
             authority: route.origin.authority().into(),
             tags: route_tags(&route.origin),

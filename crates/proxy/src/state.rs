@@ -34,6 +34,7 @@ use crate::{
     cache::opening::Absent,
     cache::predicate::Predicate,
     clock::Clock,
+    cluster::Cluster,
     conn::heads::{HeadBudget, Heads},
     deadline::Deadlines,
     fetch::flight::Flights,
@@ -110,6 +111,8 @@ pub struct Shared {
     pub peers: Peers,
     /// ICP, if siblings are asked by it or it is answered.
     pub icp: Option<Arc<Icp>>,
+    /// The cluster that we are a member of.
+    pub cluster: Option<Arc<Cluster>>,
     /// Our digest, and those of siblings.
     pub digests: Arc<Digests>,
     /// Addresses we listen on, the admin interface included.

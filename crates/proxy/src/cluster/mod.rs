@@ -1,12 +1,157 @@
-//! A cluster.
-pub mod purging;
-/// The number of another member, by the order of the configuration: bit `1 << id` of a mask.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub struct MemberId(pub u8);
+//! A cluster: members that know what the others hold, and purge together.
+//!
+//! Every member opens a *link* to every other and keeps it open. Over the link that A opened to B, A learns what B holds and how B is,
+//! and tells B what is purged; B does the same over its own link to A. Requests go over connections of their own, which are pooled like
+//! those to origins. Both kinds begin with a handshake in which each side proves that it has the cluster's key.
+//!
+//! | file | story |
+//! |---|---|
+//! | `member` | who the others are, and how they are |
+//! | `proof` | what is made of the key |
+//! | `handshake` | the messages of the handshake, and what is made of them |
+//! | `shaking` | carrying them over a connection |
+//! | `forwarded` | the fields by which a forwarded request says whom it is from |
+//! | `framing` | frames on a link |
+//! | `thread` | the thread that all of this runs on, and the socket that members connect to |
+//! | `link` | a link that we opened |
+//! | `linked` | a link that another opened |
+//! | `purging` | purges of the whole cluster |
+//!
+//! [`Cluster`] is what all threads share. A proxy without a cluster has none, and asks once a connection whether there is one.
+//!
+//! Not known here: HTTP, and how a request is routed.
+//! Limits: [`MEMBERS_MAX`](crate::plan::MEMBERS_MAX) other members.
 
-impl MemberId {
-    /// Its bit in a mask of members.
-    pub fn bit(self) -> u64 {
-        1 << self.0
+pub mod forwarded;
+pub mod framing;
+mod handshake;
+mod link;
+mod linked;
+pub mod member;
+mod proof;
+pub mod purging;
+mod shaking;
+mod thread;
+
+use std::sync::atomic::AtomicU64;
+
+use crate::{
+    clock::Instant,
+    origin::Destination,
+    plan::{self, Plan},
+};
+
+pub use member::{Member, MemberId};
+use purging::Purging;
+pub use shaking::{Refusal, open_http};
+pub use thread::{ClusterThread, Start};
+
+/// What all threads know of our cluster.
+pub struct Cluster {
+    /// The settings.
+    pub plan: plan::Cluster,
+    /// The other members, by their numbers.
+    pub members: Vec<Member>,
+    /// The names of our listeners in the cluster, by their numbers.
+    pub listeners: Vec<Box<str>>,
+    /// Differs from start to start.
+    pub incarnation: u64,
+    /// When it began; times of members are counted from here.
+    pub began: Instant,
+    /// What is counted.
+    pub counters: Counters,
+    /// Purges of all members.
+    pub purging: Purging,
+}
+
+/// A member's listener, as a place to send requests to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct OfMember {
+    /// The member.
+    pub id: MemberId,
+    /// The number of our listener; the member's is that of the same name.
+    pub listener: usize,
+}
+
+/// What is counted of the cluster as a whole.
+#[derive(Default)]
+pub struct Counters {
+    /// Connections that did not prove the key, or were meant for somebody else; ours to others, and others' to us.
+    pub handshakes_refused: AtomicU64,
+    /// Frames that were none, each the end of a link.
+    pub frames_malformed: AtomicU64,
+    /// Frames that were not sent, because too many were waiting for the link.
+    pub frames_dropped: AtomicU64,
+}
+
+/// A key that nobody has had.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub fn new_cluster_key() -> std::io::Result<plan::ClusterKey> {
+    let mut bytes = [0; plan::ClusterKey::BYTES];
+    crate::chance::fill(&mut bytes).map_err(|error| std::io::Error::other(error.to_string()))?;
+    Ok(plan::ClusterKey::new(bytes))
+}
+
+impl Cluster {
+    /// The cluster of this plan, if it is of one.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub fn new(plan: &Plan) -> Result<Option<Cluster>, getrandom::Error> {
+        let Some(settings) = &plan.cluster else {
+            return Ok(None);
+        };
+        let names = (0..plan.listeners.len()).map(|number| plan.listener_name(number).into());
+        Ok(Some(Cluster {
+            members: settings.members.iter().map(Member::new).collect(),
+            listeners: names.collect(),
+            incarnation: crate::chance::u64()?,
+            began: Instant::now(),
+            counters: Counters::default(),
+            purging: Purging::new(settings.members.len()),
+            plan: settings.clone(),
+        }))
+    }
+
+    /// Milliseconds since it began.
+    pub fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// Where a member is reached: its link, or requests for its listener that is called as ours of this number.
+    pub fn destination(&self, id: MemberId, listener: Option<usize>) -> Destination {
+        let at = &self.members[usize::from(id.0)].at;
+        Destination {
+            tls: false,
+            host: at.host.as_str().into(),
+            port: at.port,
+            member: listener.map(|listener| OfMember { id, listener }),
+        }
+    }
+
+    /// A member by its number.
+    pub fn member(&self, id: MemberId) -> Option<&Member> {
+        self.members.get(usize::from(id.0))
+    }
+
+    /// The names of members, a bit each.
+    pub fn names_of(&self, members: u64) -> Vec<String> {
+        let named = |(number, member): (usize, &Member)| {
+            (members >> number & 1 != 0).then(|| member.name.to_string())
+        };
+        self.members.iter().enumerate().filter_map(named).collect()
+    }
+
+    /// The number of the member of this name.
+    pub fn member_named(&self, name: &[u8]) -> Option<MemberId> {
+        let position = |member: &Member| member.name.as_bytes() == name;
+        (self.members.iter().position(position)).map(|number| MemberId(number as u8))
+    }
+
+    /// The number of our listener of this name.
+    pub fn listener_named(&self, name: &[u8]) -> Option<usize> {
+        (self.listeners.iter()).position(|listener| listener.as_bytes() == name)
     }
 }

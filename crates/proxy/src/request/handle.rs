@@ -25,6 +25,7 @@ use store::Sequence;
 use crate::{
     cache::find::{Found, find},
     cache::object::Object,
+    cluster::forwarded as of_members,
     conn::port_purge,
     conn::switch,
     deliver::{arriving, stored},
@@ -44,7 +45,10 @@ use crate::{
 };
 
 /// Answers one request.
-pub async fn handle(ex: &mut Exchange<'_>, incoming: Incoming) -> After {
+pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
+    if ex.worker.shared.cluster.is_some() {
+        of_members::take_out(&mut incoming.head.fields, ex.member.is_some());
+    }
     let head = &incoming.head;
     if onward::is_back(ex.worker, head) {
         let reason = "the request goes round in a circle";

@@ -47,6 +47,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use hints::frames::{Frame, LENGTH_BYTES, PURGING};
 use store::KeyHash;
 use tokio::sync::{mpsc, oneshot};
 
@@ -84,6 +85,7 @@ pub struct Purging {
     /// Members that have heard all we have told, a bit each.
     current: AtomicU64,
     inbox: Mutex<Option<Inbox>>,
+    journal: Mutex<Option<(Journal, Opening)>>,
     /// What is counted.
     pub figures: Figures,
 }
@@ -118,8 +120,6 @@ pub struct Figures {
 struct Inbox {
     orders: mpsc::Receiver<Order>,
     heard: mpsc::Receiver<(MemberId, Message)>,
-    journal: Journal,
-    opening: Opening,
 }
 
 /// A purge of ours.
@@ -131,11 +131,32 @@ struct Order {
 }
 
 impl Purging {
-    /// Opens the journal of this plan.
+    /// With so many other members.
+    pub fn new(members: usize) -> Purging {
+        let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
+        let (heard, heard_out) = mpsc::channel(HEARD_MAX);
+        Purging {
+            members,
+            orders,
+            heard,
+            replies: (0..members).map(|_| Mutex::default()).collect(),
+            gate: Gate::of_start(),
+            window: Window::default(),
+            current: AtomicU64::new(0),
+            inbox: Mutex::new(Some(Inbox {
+                orders: orders_out,
+                heard: heard_out,
+            })),
+            journal: Mutex::default(),
+            figures: Figures::default(),
+        }
+    }
+
+    /// Opens the journal of this plan. Before it, nothing is told.
     ///
     /// # Errors
     /// It cannot be read or written, or another process has it; or the system gives no random number.
-    pub fn open(plan: &plan::Cluster) -> io::Result<Purging> {
+    pub fn open(&self, plan: &plan::Cluster) -> io::Result<()> {
         let medium = match &plan.state {
             Some(directory) => Medium::Files(Files::open(directory)?),
             None => Medium::Memory(std::collections::BTreeMap::new()),
@@ -144,27 +165,10 @@ impl Purging {
             bytes_max: plan.journal_max_bytes,
             age_max_s: AGE_MAX_S,
         };
-        let fresh = Origin(chance::u64().map_err(io::Error::other)?);
-        let now_s = clock::unix_ms() / 1000;
-        let (journal, opening) = Journal::open(medium, limits, fresh, now_s)?;
-        let (orders, orders_out) = mpsc::channel(ORDERS_MAX);
-        let (heard, heard_out) = mpsc::channel(HEARD_MAX);
-        Ok(Purging {
-            members: plan.members.len(),
-            orders,
-            heard,
-            replies: plan.members.iter().map(|_| Mutex::default()).collect(),
-            gate: Gate::of_start(),
-            window: Window::default(),
-            current: AtomicU64::new(0),
-            inbox: Mutex::new(Some(Inbox {
-                orders: orders_out,
-                heard: heard_out,
-                journal,
-                opening,
-            })),
-            figures: Figures::default(),
-        })
+        let fresh = Origin(chance::u64().map_err(|error| io::Error::other(error.to_string()))?);
+        let opened = Journal::open(medium, limits, fresh, clock::unix_ms() / 1000)?;
+        *self.journal.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+        Ok(())
     }
 
     /// Tells all members of a change that was applied here, and waits until they have it.
@@ -234,12 +238,21 @@ impl Purging {
         out
     }
 
-    /// A member has said something, over either link. False: it makes no sense, and the link has to end.
-    pub async fn hear(&self, member: MemberId, message: &[u8]) -> bool {
-        match Message::decode(message) {
-            Some(message) => self.heard.send((member, message)).await.is_ok(),
-            None => false,
+    /// A frame of a member, over either link, if it is about purges. False: it is not.
+    ///
+    /// # Errors
+    /// It is, and makes no sense (`InvalidData`).
+    pub async fn hear(&self, member: MemberId, frame: &[u8]) -> io::Result<bool> {
+        if frame.get(LENGTH_BYTES) != Some(&PURGING) {
+            return Ok(false);
         }
+        let message = match Frame::decode(frame) {
+            Ok(Some((Frame::Purging(message), _))) => Message::decode(&message),
+            _ => None,
+        };
+        let message = message.ok_or(io::ErrorKind::InvalidData)?;
+        let sent = self.heard.send((member, message)).await;
+        sent.map(|()| true).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
     fn reply_slot(
@@ -258,8 +271,12 @@ impl Purging {
         }
     }
 
-    fn take_inbox(&self) -> Option<Inbox> {
+    /// What the task needs; once, and only with a journal.
+    fn take_inbox(&self) -> Option<(Inbox, Journal, Opening)> {
+        let journal = self.journal.lock();
+        let (journal, opening) = journal.unwrap_or_else(PoisonError::into_inner).take()?;
         let inbox = self.inbox.lock();
-        inbox.unwrap_or_else(PoisonError::into_inner).take()
+        let inbox = inbox.unwrap_or_else(PoisonError::into_inner).take()?;
+        Some((inbox, journal, opening))
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use hints::frames::Frame;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::oneshot,
     time::{MissedTickBehavior, interval},
 };
 
@@ -42,14 +42,12 @@ type Settling = Pin<Box<dyn Future<Output = Vec<Waiting>>>>;
 
 /// Does it until the cluster's thread ends.
 pub async fn run(shared: Arc<Shared>, cluster: Arc<Cluster>) {
-    let Some(inbox) = cluster.purging.take_inbox() else {
+    let Some((inbox, journal, opening)) = cluster.purging.take_inbox() else {
         return;
     };
     let Inbox {
         mut orders,
         mut heard,
-        journal,
-        opening,
     } = inbox;
     let mut desk = Desk::new(shared, cluster, &journal);
     let (keeper, mut events) = match Keeper::start(journal) {
