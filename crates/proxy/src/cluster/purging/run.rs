@@ -335,8 +335,9 @@ impl Desk {
 
     fn tick(&mut self) {
         let now_ms = self.now_ms();
+        let has_slept = self.has_slept(now_ms);
         let gate = &self.cluster.purging.gate;
-        let was_stopped = gate.tick(now_ms) | self.has_slept(now_ms);
+        let was_stopped = gate.tick(now_ms) || has_slept;
         if was_stopped || (gate.is_closed_by_stop() && self.rejoining.is_over()) {
             self.was_away(now_ms);
         }
