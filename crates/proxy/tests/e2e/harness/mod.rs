@@ -5,6 +5,7 @@
 
 pub mod child;
 pub mod client;
+pub mod cluster;
 pub mod gate;
 pub mod names;
 pub mod origin;
