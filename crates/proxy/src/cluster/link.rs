@@ -9,11 +9,7 @@
 use std::{io, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tokio::{
-    io::split,
-    sync::mpsc,
-    time::timeout,
-};
+use tokio::{io::split, sync::mpsc, time::timeout};
 
 use super::{
     Cluster, MemberId,

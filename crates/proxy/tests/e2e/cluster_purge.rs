@@ -73,6 +73,14 @@ impl House {
         Proxy::start(self.plan(origin))
     }
 
+    /// Until the device has it. Direct writes: what another descriptor reads is what was written.
+    fn await_written(&self, path: &str) {
+        eventually("it is on disk", || {
+            let bytes = fs::read(self.store()).unwrap();
+            memchr::memmem::find(&bytes, path.as_bytes()).map(drop)
+        });
+    }
+
     /// What a crash at this moment would leave.
     fn copy(&self) -> House {
         let copy = House::of(self.number, &self.all);
@@ -96,7 +104,10 @@ fn purge(proxy: &Proxy, query: &str) {
     let answer = delete(proxy, query);
     let text = answer.text();
     assert_eq!(answer.status, 200, "{text}");
-    assert!(!text.contains("away") && !text.contains("missing"), "{text}");
+    assert!(
+        !text.contains("away") && !text.contains("missing"),
+        "{text}"
+    );
 }
 
 /// A purge while the member of this name is away.
@@ -175,7 +186,10 @@ fn an_unsafe_method_at_one_member_hides_the_object_at_all() {
     await_links(&[&members[0], &members[1]]);
     fill(&members[0], &["/a"]);
     fill(&members[1], &["/a", "/b"]);
-    assert_eq!(members[0].ask("POST", "/a", &["Content-Length: 0"]).status, 200);
+    assert_eq!(
+        members[0].ask("POST", "/a", &["Content-Length: 0"]).status,
+        200
+    );
     for proxy in &members {
         assert_eq!(proxy.ask("GET", "/a", CACHED).status, 504);
     }
@@ -197,7 +211,10 @@ fn a_member_that_was_away_serves_nothing_that_was_purged_meanwhile() {
     purge_without(&proxy, &format!("prefix={HOST}/prefix/"), "n2");
     purge_without(&proxy, "tag=a-tag", "n2");
     purge_without(&proxy, &format!("soft=1&url={HOST}/soft"), "n2");
-    assert_eq!(proxy.ask("POST", "/posted", &["Content-Length: 0"]).status, 200);
+    assert_eq!(
+        proxy.ask("POST", "/posted", &["Content-Length: 0"]).status,
+        200
+    );
     // Its own restart forgets nothing of it either.
     proxy.stop();
     let proxy = house.start(&origin);
@@ -246,7 +263,13 @@ fn a_member_that_missed_more_than_can_be_told_drops_everything() {
     for n in 0..1200 {
         let target = format!("/cache?url={HOST}/other/{n}");
         let host = format!("Host: {admin}");
-        assert_eq!(client.ask("DELETE", &target, &[&host]).read("DELETE").status, 200);
+        assert_eq!(
+            client
+                .ask("DELETE", &target, &[&host])
+                .read("DELETE")
+                .status,
+            200
+        );
     }
     let back = other.start(&origin);
     for path in ["/a", "/b"] {
@@ -316,10 +339,12 @@ fn what_was_acknowledged_is_durable_at_every_member() {
     let (house, other) = (House::of(0, &all), House::of(1, &all));
     let (proxy, second) = (house.start(&origin), other.start(&origin));
     await_links(&[&proxy, &second]);
-    fill(&second, &["/kept"]);
+    fill(&second, &["/kept-for-good"]);
+    other.await_written("/kept-for-good");
     for n in 0..3 {
-        let path = format!("/{n}");
+        let path = format!("/an-object-of-its-own-{n}");
         fill(&second, &[&path]);
+        other.await_written(&path);
         purge(&proxy, &format!("url={HOST}{path}"));
         let mut crashed = other.copy();
         // Alone, so that nobody tells it anew.
@@ -327,7 +352,7 @@ fn what_was_acknowledged_is_durable_at_every_member() {
         let mut plan = crashed.plan(&origin);
         cluster(&mut plan).rejoin_wait = Duration::ZERO;
         let crashed = Proxy::start(plan);
-        assert_eq!(await_hit(&crashed, "/kept"), "version 1");
+        assert_eq!(await_hit(&crashed, "/kept-for-good"), "version 1");
         assert_eq!(crashed.ask("GET", &path, CACHED).status, 504, "{path}");
     }
 }
@@ -355,7 +380,9 @@ fn a_process_that_was_stopped_serves_nothing_that_was_purged_meanwhile() {
     for path in ["/a", "/b"] {
         assert_eq!(stopped.ask(path).status, 504, "{path}, at once");
     }
-    eventually("it serves again", || stopped.ask("/kept").is_hit().then_some(()));
+    eventually("it serves again", || {
+        stopped.ask("/kept").is_hit().then_some(())
+    });
     for path in ["/a", "/b"] {
         assert_eq!(stopped.ask(path).status, 504, "{path}, later");
     }
@@ -429,7 +456,9 @@ impl Child {
 
     #[track_caller]
     fn ask(&self, path: &str) -> Response {
-        Client::connect(self.address).ask("GET", path, CACHED).read("GET")
+        Client::connect(self.address)
+            .ask("GET", path, CACHED)
+            .read("GET")
     }
 
     fn fill(&self, paths: &[&str]) {
@@ -441,7 +470,9 @@ impl Child {
 
     fn signal(&self, name: &str) {
         let id = self.process.id().to_string();
-        let done = Command::new("kill").args([&format!("-{name}"), &id]).status();
+        let done = Command::new("kill")
+            .args([&format!("-{name}"), &id])
+            .status();
         assert!(done.unwrap().success());
     }
 }

@@ -107,7 +107,11 @@ impl Following {
     /// The next that wait, to be settled together; what is not an entry comes alone.
     pub fn batch(&mut self) -> Vec<Waiting> {
         let is_entry = |w: &Waiting| matches!(w.message, Message::Entry { .. });
-        let entries = self.queue.iter().take(BATCH_MAX).take_while(|w| is_entry(w));
+        let entries = self
+            .queue
+            .iter()
+            .take(BATCH_MAX)
+            .take_while(|w| is_entry(w));
         let count = entries.count().max(1).min(self.queue.len());
         self.queue.drain(..count).collect()
     }
@@ -192,13 +196,21 @@ mod tests {
         let mut following = Following::new(Vector::default());
         assert_eq!(following.came(&entry(1, 0)), Came::New);
         following.push(waiting(entry(1, 0)));
-        assert_eq!(following.came(&entry(1, 0)), Came::New, "a crash would forget it");
+        assert_eq!(
+            following.came(&entry(1, 0)),
+            Came::New,
+            "a crash would forget it"
+        );
         assert_eq!(following.came(&entry(2, 1)), Came::New);
         assert_eq!(following.came(&entry(3, 2)), Came::BehindAGap);
         let batch = following.batch();
         following.settled(&batch[0].message);
         assert_eq!(following.came(&entry(1, 0)), Came::Again);
-        assert_eq!(following.came(&entry(9, 1)), Came::New, "a start skips numbers");
+        assert_eq!(
+            following.came(&entry(9, 1)),
+            Came::New,
+            "a start skips numbers"
+        );
     }
 
     #[test]

@@ -117,6 +117,9 @@ mod tests {
         gate.open();
         assert_eq!(gate.look(later), (Served::All, false));
         assert!(gate.tick(later + STOPPED_AFTER_MS + 1));
-        assert_eq!(gate.look(later + STOPPED_AFTER_MS + 1), (Served::Nothing, false));
+        assert_eq!(
+            gate.look(later + STOPPED_AFTER_MS + 1),
+            (Served::Nothing, false)
+        );
     }
 }

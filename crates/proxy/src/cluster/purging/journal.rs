@@ -294,10 +294,16 @@ impl Journal {
             return None;
         }
         let segment = segment.or(self.segments.back());
-        Some(segment.map_or(Position { segment: 0, offset: 0 }, |segment| Position {
-            segment: segment.number,
-            offset: segment.entries_at,
-        }))
+        Some(segment.map_or(
+            Position {
+                segment: 0,
+                offset: 0,
+            },
+            |segment| Position {
+                segment: segment.number,
+                offset: segment.entries_at,
+            },
+        ))
     }
 
     /// Some entries from there, and where the next are; none at the end. `None`: they are not here any more.

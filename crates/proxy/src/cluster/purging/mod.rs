@@ -252,7 +252,8 @@ impl Purging {
         };
         let message = message.ok_or(io::ErrorKind::InvalidData)?;
         let sent = self.heard.send((member, message)).await;
-        sent.map(|()| true).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        sent.map(|()| true)
+            .map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
     fn reply_slot(
@@ -266,7 +267,10 @@ impl Purging {
     /// Sends over the link that the member has opened. One that does not take it loses the link: it will ask again.
     fn reply(&self, member: MemberId, frame: Bytes) {
         let mut slot = self.reply_slot(member);
-        if slot.as_ref().is_some_and(|replies| replies.try_send(frame).is_err()) {
+        if slot
+            .as_ref()
+            .is_some_and(|replies| replies.try_send(frame).is_err())
+        {
             *slot = None;
         }
     }

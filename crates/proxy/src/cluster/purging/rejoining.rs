@@ -92,8 +92,8 @@ impl Rejoining {
         }
         let past_ms = now_ms.saturating_sub(self.began_ms);
         let have_linked = linked & self.untold() == 0;
-        let is_told = self.untold() == 0
-            || (past_ms >= SETTLE_MS && have_linked && self.is_one_sure);
+        let is_told =
+            self.untold() == 0 || (past_ms >= SETTLE_MS && have_linked && self.is_one_sure);
         self.is_over = is_told || past_ms >= self.wait_ms;
         self.is_over.then_some(match is_told {
             true => Rejoined::Told,

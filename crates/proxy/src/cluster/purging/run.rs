@@ -143,7 +143,9 @@ impl Desk {
             Opening::Kept {
                 is_damaged: true, ..
             } => {
-                tracing::warn!("the journal of purges was damaged; members that need what it lost will drop what they have stored");
+                tracing::warn!(
+                    "the journal of purges was damaged; members that need what it lost will drop what they have stored"
+                );
             }
             Opening::Kept { .. } => {}
             Opening::Fresh => {
@@ -373,7 +375,9 @@ impl Desk {
 
     /// This process was stopped for a while.
     fn was_away(&mut self, now_ms: u64) {
-        tracing::warn!("this process was stopped for a while: nothing that is stored is served until other members have told what was purged");
+        tracing::warn!(
+            "this process was stopped for a while: nothing that is stored is served until other members have told what was purged"
+        );
         self.cluster.purging.gate.close();
         self.shared.flights.forget_all(|_, _| true);
         self.rejoining.was_away(now_ms);
@@ -387,7 +391,9 @@ impl Desk {
     fn rejoined(&mut self, rejoined: Rejoined) {
         let untold = self.names(self.rejoining.untold());
         match rejoined {
-            Rejoined::Told => tracing::info!("purges of the cluster are known; what is stored is served"),
+            Rejoined::Told => {
+                tracing::info!("purges of the cluster are known; what is stored is served")
+            }
             Rejoined::Untold => {
                 let figures = &self.purging().figures;
                 figures.untold.fetch_add(1, Ordering::Relaxed);

@@ -239,7 +239,14 @@ impl Telling {
     }
 
     /// A member says how far it has heard.
-    pub fn have(&mut self, member: MemberId, round: u64, is_fresh: bool, heard: Vector, now_ms: u64) {
+    pub fn have(
+        &mut self,
+        member: MemberId,
+        round: u64,
+        is_fresh: bool,
+        heard: Vector,
+        now_ms: u64,
+    ) {
         let token = self.token();
         let follower = &mut self.followers[usize::from(member.0)];
         follower.round = round;
@@ -274,7 +281,8 @@ impl Telling {
                 // Again, for what has come meanwhile.
                 let find = Command::Find(member, token, Some(follower.heard.clone()));
                 let number = usize::from(member.0);
-                self.commands.push_back(send(number, Message::Lost { heard }));
+                self.commands
+                    .push_back(send(number, Message::Lost { heard }));
                 self.commands.push_back(find);
             }
         }
@@ -390,7 +398,11 @@ impl Telling {
 
     /// A member has all of ours up to this one.
     fn heard_upto(&mut self, member: MemberId, upto: Stamp, now_ms: u64) {
-        let heard: Vec<Stamp> = self.pending.range(..=upto).map(|(stamp, _)| *stamp).collect();
+        let heard: Vec<Stamp> = self
+            .pending
+            .range(..=upto)
+            .map(|(stamp, _)| *stamp)
+            .collect();
         for stamp in heard {
             if let Some(pending) = self.pending.get_mut(&stamp) {
                 pending.waiting &= !member.bit();
@@ -407,8 +419,8 @@ impl Telling {
         };
         for (number, follower) in self.followers.iter().enumerate() {
             let bit = 1 << number;
-            let is_away = !follower.is_linked
-                && now_ms.saturating_sub(follower.since_ms) >= AWAY_AFTER_MS;
+            let is_away =
+                !follower.is_linked && now_ms.saturating_sub(follower.since_ms) >= AWAY_AFTER_MS;
             if is_away && pending.waiting & bit != 0 {
                 pending.waiting &= !bit;
                 pending.away |= bit;
@@ -425,7 +437,8 @@ impl Telling {
                 away: pending.away,
                 is_unkept: pending.away != 0 && pending.sync != Sync::Done,
             };
-            self.commands.push_back(Command::Answer(pending.ticket, outcome));
+            self.commands
+                .push_back(Command::Answer(pending.ticket, outcome));
             self.pending.remove(&stamp);
         }
     }

@@ -84,7 +84,10 @@ mod tests {
         note(&window, [1], 100);
         assert!(window.has(KeyHash(1), 99 + WINDOW_MS) && !window.has(KeyHash(2), 100));
         note(&window, [3], 50 + WINDOW_MS);
-        assert!(window.has(KeyHash(1), 99 + WINDOW_MS), "it was purged again");
+        assert!(
+            window.has(KeyHash(1), 99 + WINDOW_MS),
+            "it was purged again"
+        );
         assert!(!window.has(KeyHash(1), 100 + WINDOW_MS));
         window.note(std::iter::empty(), true, 1_000_000);
         assert!(window.has(KeyHash(2), 1_000_001));
@@ -99,7 +102,10 @@ mod tests {
         note(&window, [7, 8], 1);
         assert!(window.has(KeyHash(u64::MAX), 1));
         note(&window, [9], WINDOW_MS + 1);
-        assert!(!window.has(KeyHash(u64::MAX), WINDOW_MS + 1), "there is room again");
+        assert!(
+            !window.has(KeyHash(u64::MAX), WINDOW_MS + 1),
+            "there is room again"
+        );
         assert_eq!(window.lock().names.len(), 1);
     }
 }

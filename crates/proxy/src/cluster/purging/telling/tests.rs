@@ -77,13 +77,16 @@ impl Desk {
     /// What was sent to a member since the last question: a letter for each message, entries by their number since the start.
     fn sent_to(&mut self, member: MemberId) -> String {
         let of_member = |(to, _): &mut (MemberId, Message)| *to == member;
-        let sent = self.sent.extract_if(.., of_member).map(|(_, message)| match message {
-            Message::Ask => "ask".to_owned(),
-            Message::Entry { entry, .. } => (entry.stamp.0 as u32).to_string(),
-            Message::Lost { .. } => "lost".to_owned(),
-            Message::Told { .. } => "told".to_owned(),
-            other => format!("{other:?}"),
-        });
+        let sent = self
+            .sent
+            .extract_if(.., of_member)
+            .map(|(_, message)| match message {
+                Message::Ask => "ask".to_owned(),
+                Message::Entry { entry, .. } => (entry.stamp.0 as u32).to_string(),
+                Message::Lost { .. } => "lost".to_owned(),
+                Message::Told { .. } => "told".to_owned(),
+                other => format!("{other:?}"),
+            });
         sent.collect::<Vec<_>>().join(" ")
     }
 
@@ -188,7 +191,8 @@ fn who_has_missed_more_than_the_journal_holds_has_lost_it() {
     desk.have(A, 0, 10);
     desk.enact(A, 10);
     for n in 0..5000 {
-        desk.telling.order(Bytes::from_static(&[7; 40]), 0, None, 20 + n);
+        desk.telling
+            .order(Bytes::from_static(&[7; 40]), 0, None, 20 + n);
         desk.run(20 + n);
     }
     desk.link([true, true], 9000);
@@ -206,14 +210,20 @@ fn a_purge_that_comes_while_one_is_replayed_is_not_left_out() {
     desk.link([true, true], 3000);
     desk.have(B, 0, 3000);
     let begun = desk.sent_to(B);
-    assert!(begun.ends_with(" 256"), "no more than a window at once: {begun}");
+    assert!(
+        begun.ends_with(" 256"),
+        "no more than a window at once: {begun}"
+    );
     desk.order(301, 3001);
     let mut rest = Vec::new();
     for n in 1..=301 {
         desk.done(B, n, 3002);
         rest.extend(desk.sent_to(B).split_whitespace().map(str::to_owned));
     }
-    let expected: Vec<String> = (257..=301).map(|n: u32| n.to_string()).chain(["told".into()]).collect();
+    let expected: Vec<String> = (257..=301)
+        .map(|n: u32| n.to_string())
+        .chain(["told".into()])
+        .collect();
     assert_eq!(rest, expected);
 }
 
@@ -224,7 +234,8 @@ fn a_link_that_ended_between_two_looks_begins_anew() {
     desk.run(50);
     assert!(!desk.telling.is_current(B) && desk.telling.is_current(A));
     assert_eq!(desk.sent_to(B), "ask");
-    desk.telling.tick(&[(true, 1), (true, 2)], 50 + ASKED_AGAIN_MS);
+    desk.telling
+        .tick(&[(true, 1), (true, 2)], 50 + ASKED_AGAIN_MS);
     desk.run(50 + ASKED_AGAIN_MS);
     assert_eq!(desk.sent_to(B), "ask", "nothing was answered");
     // An old answer does not count.
