@@ -21,6 +21,7 @@
 //! | `linked` | a link that another opened |
 //! | `purging` | purges of the whole cluster |
 //! | `publishing` | what our stores hold, told to the others |
+//! | `status` | how all of it stands, for people |
 //! | `following` | what the others hold, in a view that workers look up in |
 //!
 //! [`Cluster`] is what all threads share. A proxy without a cluster has none, and asks once a connection whether there is one.
@@ -44,6 +45,7 @@ pub mod publishing;
 pub mod purging;
 mod routing;
 mod shaking;
+mod status;
 mod thread;
 
 use std::sync::{
@@ -69,6 +71,7 @@ use purging::Purging;
 pub use member::{Member, MemberId};
 pub use proof::common_number;
 pub use shaking::{Refusal, open_http};
+pub use status::ClusterStatus;
 pub use thread::{ClusterThread, Start};
 
 /// What all threads know of our cluster.
