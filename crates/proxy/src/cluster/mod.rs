@@ -22,6 +22,7 @@
 //! | `hot` | which keys are asked for often |
 //! | `link` | a link that we opened |
 //! | `linked` | a link that another opened |
+//! | `purging` | purges of the whole cluster |
 //! | `publishing` | what our stores hold, told to the others |
 //! | `status` | how all of it stands, for people |
 //! | `following` | what the others hold, in a view that workers look up in |
@@ -45,6 +46,7 @@ mod linked;
 pub mod member;
 mod proof;
 pub mod publishing;
+pub mod purging;
 pub mod push;
 pub mod receive;
 mod routing;
@@ -71,6 +73,7 @@ use crate::{
 };
 
 use publishing::Publishing;
+use purging::Purging;
 
 pub use member::{Member, MemberId};
 pub use proof::common_number;
@@ -96,6 +99,8 @@ pub struct Cluster {
     pub receiving: Receiving,
     /// What is counted.
     pub counters: Counters,
+    /// Purges of all members.
+    pub purging: Purging,
     /// Have we a store that others are told of?
     has_store: bool,
     /// Requests routed in turn so far.
@@ -169,6 +174,7 @@ impl Cluster {
             receiving: Receiving::default(),
             began: Instant::now(),
             counters: Counters::default(),
+            purging: Purging::new(settings.members.len()),
             has_store: !plan.stores.is_empty(),
             turn: AtomicU64::new(0),
             publishing: Mutex::new(publishing.transpose()?),
@@ -212,6 +218,14 @@ impl Cluster {
     /// A member by its number.
     pub fn member(&self, id: MemberId) -> Option<&Member> {
         self.members.get(usize::from(id.0))
+    }
+
+    /// The names of members, a bit each.
+    pub fn names_of(&self, members: u64) -> Vec<String> {
+        let named = |(number, member): (usize, &Member)| {
+            (members >> number & 1 != 0).then(|| member.name.to_string())
+        };
+        self.members.iter().enumerate().filter_map(named).collect()
     }
 
     /// The number of the member of this name.

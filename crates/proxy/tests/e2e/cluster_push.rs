@@ -6,7 +6,6 @@ use std::{net::SocketAddr, time::Duration};
 use ::proxy::{Clock, plan::Plan};
 
 use crate::harness::{
-    cable::Cable,
     cluster::{self, addresses, await_hint, cluster, member},
     *,
 };
@@ -62,10 +61,6 @@ fn pair_at(origin: Origin, clock: Clock, set: impl FnOnce(&mut Plan)) -> Pair {
     }
 }
 
-fn pair_of(origin: Origin) -> Pair {
-    pair_at(origin, Clock::default(), |_| {})
-}
-
 /// What members and the front have said of the answer.
 fn said(answer: &Response) -> String {
     answer.fields.all("cache-status").join(", ")
@@ -92,200 +87,12 @@ fn await_count(proxy: &Proxy, name: &str, count: u64) {
 }
 
 #[test]
-fn what_a_front_fetched_is_a_hit_at_the_member() {
-    let pair = pair_of(origin());
-    let paths = ["/0", "/10", "/70000", "/1000000", "/words"];
-    for (path, n) in paths.into_iter().zip(1..) {
-        let answer = pair.front.get(path);
-        assert_same(&answer.body, &body_of(path));
-        await_count(&pair.front, "cluster_pushes_stored", n);
-        assert_eq!(pair.node.counter("cluster_pushed_stored"), n);
-        let hit = pair.node.get(path);
-        assert!(hit.is_hit(), "{path}: {}", hit.cache());
-        assert_same(&hit.body, &body_of(path));
-        let by_front = pair.front.get(path);
-        assert!(
-            said(&by_front).starts_with("loligo; hit"),
-            "{}",
-            said(&by_front)
-        );
-        assert_same(&by_front.body, &body_of(path));
-        assert_eq!(pair.origin.count(path), 1, "{path}");
-    }
-}
-
-#[test]
 fn a_hint_is_there_as_soon_as_the_push_begins() {
     let pair = pair_at(origin(), Clock::default(), |plan| {
         cluster(plan).update_period = Duration::from_secs(3600);
     });
     pair.front.get("/eager");
     await_hint(&pair.front, &format!("{SITE}/eager"), "n1");
-}
-
-/// Fields that tell when and how a response was stored.
-fn told(response: &Response) -> Vec<String> {
-    let all = [
-        "age",
-        "date",
-        "cache-status",
-        "etag",
-        "content-type",
-        "content-length",
-        "x",
-    ];
-    let field = |name: &&str| format!("{name}: {:?}", response.field(name));
-    all.iter().map(field).collect()
-}
-
-#[test]
-fn a_member_stores_what_it_would_have_stored_of_the_same_fetch() {
-    let script = |exchange: &mut Exchange| {
-        let fields: &[&str] = match exchange.path() {
-            "/aged" => &[
-                "Cache-Control: max-age=600, stale-while-revalidate=7",
-                "Age: 55",
-            ],
-            "/dated" => &[
-                "Date: Tue, 14 Nov 2023 22:13:00 GMT",
-                "Expires: Tue, 14 Nov 2023 22:33:20 GMT",
-                "X: 1",
-            ],
-            "/guessed" => &[
-                "Last-Modified: Tue, 07 Nov 2023 22:13:00 GMT",
-                "Content-Type: text/css",
-            ],
-            "/cookie" => &[FRESH, "Set-Cookie: a=b", "X: 1"],
-            "/hop" => &[FRESH, "Connection: Y", "Y: 1", "X: 2", "ETag: \"e\""],
-            _ => &["Cache-Control: s-maxage=30"],
-        };
-        let body = exchange.path().to_owned();
-        exchange.send(match exchange.path() {
-            "/missing" => answer("404 Not Found", fields, body),
-            "/moved" => answer("301 Moved Permanently", fields, body),
-            "/chunked" => [
-                head(
-                    "200 OK",
-                    &[fields, &["Transfer-Encoding: chunked"]].concat(),
-                ),
-                chunk(&body),
-                chunk("more"),
-                b"0\r\n\r\n".to_vec(),
-            ]
-            .concat(),
-            _ => ok(fields, body),
-        });
-    };
-    let start = || Clock::held_at(1_700_000_000_000);
-    let clock = start();
-    let pair = pair_at(Origin::start(script), clock.clone(), |_| {});
-    let alone_clock = start();
-    let disk = Disk::of_mib(64);
-    let alone = Proxy::start_at(disk.under(plan_for(&pair.origin)), alone_clock.clone());
-    let paths = [
-        "/aged", "/dated", "/guessed", "/cookie", "/hop", "/missing", "/moved", "/chunked",
-        "/plain",
-    ];
-    for (path, n) in paths.into_iter().zip(1..) {
-        pair.front.get(path);
-        await_count(&pair.front, "cluster_pushes_stored", n);
-        alone.get(path);
-    }
-    clock.advance(Duration::from_secs(17));
-    alone_clock.advance(Duration::from_secs(17));
-    for path in paths {
-        let (pushed, fetched) = (pair.node.get(path), alone.get(path));
-        assert!(pushed.is_hit() && fetched.is_hit(), "{path}");
-        assert_eq!(pushed.status, fetched.status, "{path}");
-        assert_eq!(told(&pushed), told(&fetched), "{path}");
-        assert_eq!(pushed.field("set-cookie"), None);
-        assert_eq!(pushed.body, fetched.body, "{path}");
-    }
-}
-
-#[test]
-fn variants_are_pushed_and_found_by_the_fields_that_select_them() {
-    let pair = pair_of(Origin::start(|exchange| {
-        let language = exchange
-            .field("accept-language")
-            .unwrap_or("none")
-            .to_owned();
-        exchange.send(ok(&[FRESH, "Vary: Accept-Language"], language));
-    }));
-    for (language, n) in ["en", "fr"].into_iter().zip(1..) {
-        pair.front
-            .ask("GET", "/v", &[&format!("Accept-Language: {language}")]);
-        await_count(&pair.front, "cluster_pushes_stored", n);
-    }
-    for language in ["en", "fr"] {
-        let hit = pair
-            .node
-            .ask("GET", "/v", &[&format!("Accept-Language: {language}")]);
-        assert!(hit.is_hit(), "{}", hit.cache());
-        assert_eq!(hit.text(), language);
-    }
-}
-
-#[test]
-fn what_is_for_one_client_or_for_nobody_is_never_pushed() {
-    let pair = pair_of(Origin::start(|exchange| {
-        let fields: &[&str] = match exchange.path() {
-            "/private" => &["Cache-Control: private, max-age=60"],
-            "/no-store" => &["Cache-Control: no-store"],
-            "/authorized" => &["Cache-Control: public, max-age=60"],
-            _ => &[FRESH],
-        };
-        exchange.send(ok(fields, exchange.path().to_owned()));
-    }));
-    pair.front.get("/private");
-    pair.front.get("/no-store");
-    pair.front
-        .ask("GET", "/authorized", &["Authorization: Basic YTpi"]);
-    pair.front
-        .ask("GET", "/asked-not-to", &["Cache-Control: no-store"]);
-    pair.front.ask("POST", "/posted", &["Content-Length: 0"]);
-    // Behind them in the same queue.
-    pair.front.get("/public");
-    await_count(&pair.front, "cluster_pushes_stored", 1);
-    assert_eq!(pair.node.counter("cluster_pushed_stored"), 1);
-    for path in ["/private", "/no-store", "/authorized", "/asked-not-to"] {
-        assert!(!pair.node.get(path).is_hit(), "{path}");
-    }
-}
-
-#[test]
-fn a_purge_between_fetch_and_push_wins() {
-    let gate = Gate::new();
-    let passed = gate.clone();
-    let pair = pair_of(Origin::start(move |exchange| {
-        let nth = exchange.nth();
-        exchange.send(head("200 OK", &[FRESH, "Content-Length: 4"]));
-        exchange.send("ol");
-        if nth == 1 {
-            passed.pass();
-        }
-        exchange.send(if nth == 1 { "d." } else { "d!" });
-    }));
-    let mut client = pair.front.client();
-    client.ask("GET", "/page", &[]);
-    gate.arrived(1);
-    let purged = pair
-        .node
-        .admin("DELETE", &format!("/cache?url={SITE}/page"));
-    assert_eq!(purged.status, 200, "{}", purged.text());
-    gate.open();
-    assert_eq!(client.read("GET").text(), "old.");
-    eventually("it is refused, or not even sent", || {
-        let refused = pair.front.counter("cluster_pushes_refused_invalidated");
-        let kept = pair.front.counter("cluster_pushes_purged");
-        (refused + kept > 0).then_some(())
-    });
-    assert_eq!(pair.node.counter("cluster_pushed_stored"), 0);
-    let again = pair.node.get("/page");
-    assert_eq!((again.is_hit(), again.text()), (false, "old!"));
-    // A fetch that begins now is pushed.
-    pair.front.get("/other");
-    await_count(&pair.front, "cluster_pushes_stored", 1);
 }
 
 #[test]
@@ -303,89 +110,6 @@ fn what_is_too_long_is_left_to_a_member_the_next_time() {
     assert_eq!(pair.origin.count(path), 2);
     assert!(pair.node.get(path).is_hit());
     assert_eq!(pair.front.counter("cluster_pushes_too_long"), 1);
-}
-
-#[test]
-fn clients_never_wait_for_pushes_and_a_full_queue_drops_the_oldest() {
-    let origin = origin();
-    let all = addresses(3);
-    let disk = Disk::of_mib(64);
-    let plan = disk.under(member(plan_for(&origin), 0, &[all[0], all[1]]));
-    let _node = Proxy::start(plan);
-    let cable = Cable::lay(all[2], all[0]);
-    let front = Proxy::start(front(plan_for(&origin), 1, &[all[2], all[1]]));
-    await_member(&front, 1);
-    cable.stop();
-    // More than the eight megabytes of a small front's queue, faster than a silent member is found out.
-    for n in 0..12 {
-        let path = format!("/1000000?{n}");
-        assert_same(&front.get(&path).body, &body_of(&path));
-    }
-    assert!(front.counter("cluster_pushes_dropped_full") >= 3);
-    cable.mend();
-    front.get("/10");
-    eventually("it pushes again", || {
-        front.get("/11");
-        (front.counter("cluster_pushes_stored") > 0).then_some(())
-    });
-}
-
-#[test]
-fn what_one_member_does_not_take_another_gets() {
-    let origin = origin();
-    let all = addresses(4);
-    let disks = [Disk::of_mib(64), Disk::of_mib(64)];
-    // The first is reached by a cable that will carry nothing.
-    let of_nodes = [all[0], all[1], all[2]];
-    let _first = Proxy::start(disks[0].under(member(plan_for(&origin), 0, &of_nodes)));
-    let second = Proxy::start(disks[1].under(member(plan_for(&origin), 1, &of_nodes)));
-    let cable = Cable::lay(all[3], all[0]);
-    let front = Proxy::start(front(plan_for(&origin), 2, &[all[3], all[1], all[2]]));
-    await_member(&front, 2);
-    cable.stop();
-    for n in 0..20 {
-        let path = format!("/{n}");
-        assert_same(&front.get(&path).body, &body_of(&path));
-        await_count(&front, "cluster_pushes_stored", n + 1);
-    }
-    for n in 0..20 {
-        assert!(second.get(&format!("/{n}")).is_hit(), "{n}");
-    }
-}
-
-#[test]
-fn two_fronts_and_two_members_are_one_cache() {
-    let origin = origin();
-    let all = addresses(4);
-    let disks = [Disk::of_mib(64), Disk::of_mib(64)];
-    let nodes = [0, 1].map(|n| Proxy::start(disks[n].under(member(plan_for(&origin), n, &all))));
-    let fronts = [2, 3].map(|n| Proxy::start(front(plan_for(&origin), n, &all)));
-    for front in &fronts {
-        await_member(front, 2);
-    }
-    let path = |n: usize| format!("/{}", 100 * n);
-    for n in 0..30 {
-        let path = path(n);
-        assert_same(&fronts[n % 2].get(&path).body, &body_of(&path));
-    }
-    for (front, n) in fronts.iter().zip([15, 15]) {
-        await_count(front, "cluster_pushes_stored", n);
-    }
-    let shares = nodes
-        .each_ref()
-        .map(|node| node.counter("cluster_pushed_stored"));
-    assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
-    for n in 0..30 {
-        let path = path(n);
-        for (front, number) in fronts.iter().zip(0..) {
-            let answer = eventually("the other front knows", || {
-                let answer = front.get(&path);
-                said(&answer).starts_with("loligo; hit").then_some(answer)
-            });
-            assert_same(&answer.body, &body_of(&path));
-            assert!(origin.count(&path) <= 2, "{path} by front {number}");
-        }
-    }
 }
 
 #[test]
