@@ -276,9 +276,9 @@ fn sweep() {
             remove_space(name);
         }
     }
-    for line in said(&["-o", "link", "show", "type", "bridge"]).lines() {
-        // `7: lol1234: <BROADCAST ...`
-        let name = line.split(": ").nth(1).unwrap_or_default();
+    for line in said(&["-o", "link", "show"]).lines() {
+        // `7: lol1234: <BROADCAST ...`, `8: lol1234v0@if2: <BROADCAST ...`
+        let name = line.split([':', '@']).nth(1).unwrap_or_default().trim();
         if maker(name).is_some_and(is_gone) {
             let _ = ip(&["link", "del", name]);
         }
@@ -287,7 +287,11 @@ fn sweep() {
 
 /// The process that made something of this name.
 fn maker(name: &str) -> Option<u32> {
-    name.strip_prefix("lol")?.split('-').next()?.parse().ok()
+    name.strip_prefix("lol")?
+        .split(['-', 'v'])
+        .next()?
+        .parse()
+        .ok()
 }
 
 fn is_gone(pid: u32) -> bool {
@@ -302,6 +306,7 @@ mod tests {
     fn only_what_was_made_here_is_swept() {
         assert_eq!(maker("lol4711-3"), Some(4711));
         assert_eq!(maker("lol4711"), Some(4711));
+        assert_eq!(maker("lol4711v12"), Some(4711));
         for other in ["lo", "lolx", "docker0", "my-lol1-2"] {
             assert_eq!(maker(other), None, "{other}");
         }
