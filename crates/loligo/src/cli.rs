@@ -11,6 +11,7 @@ use crate::config::problem::Place;
 use crate::config::raw::{Block, Given, Raw, Value};
 use crate::config::stores;
 use crate::lab::{LAB_HELP, LabCommand};
+use crate::model::{MODEL_HELP, ModelCommand};
 use crate::report::{REPORT_HELP, ReportFlags};
 use crate::store_tool::{STORE_HELP, StoreCommand};
 
@@ -54,6 +55,9 @@ pub enum Command {
     /// Ask which layout a cache's disk should have: the storage lab, paper 002 again
     #[command(subcommand, after_help = LAB_HELP)]
     Lab(LabCommand),
+    /// Ask what a cluster of caches with fronts can carry: the model of paper 003, and Loligo's own costs
+    #[command(subcommand, after_help = MODEL_HELP)]
+    Model(ModelCommand),
     /// Look on while a proxy runs: requests, hits, hosts, origins, stages, disk
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopFlags),
@@ -223,6 +227,10 @@ pub struct Flags {
     /// How much is logged on standard error: error, warn, info, debug, trace [default: info]
     #[arg(long, value_name = "LEVEL", help_heading = "What is written")]
     pub log_level: Option<String>,
+
+    /// Name of this member of the cluster, so that all members can have one file
+    #[arg(long, value_name = "NAME")]
+    pub cluster_name: Option<String>,
 }
 
 /// The flags of `profile dump`.
@@ -254,7 +262,7 @@ pub struct ExportFlags {
 }
 
 /// The flags that stand for a setting.
-pub const FLAGS: [(&str, &str); 15] = [
+pub const FLAGS: [(&str, &str); 16] = [
     ("--admin", "admin.address"),
     ("--admin-allow", "admin.allow"),
     ("--memory", "memory"),
@@ -264,6 +272,7 @@ pub const FLAGS: [(&str, &str); 15] = [
     ("--access-log-format", "log.access-format"),
     ("--profile", "log.profile"),
     ("--log-level", "log.level"),
+    ("--cluster-name", "cluster.name"),
     ("--store", "store.path"),
     ("--store-size", "store.size"),
     ("--listen", "listener.address"),
@@ -295,6 +304,10 @@ impl Flags {
         ] {
             let one = text.as_ref().map(|text| given(flag, text));
             raw.whole.given.extend(one);
+        }
+        if let Some(name) = &self.cluster_name {
+            let cluster = raw.cluster.get_or_insert_default();
+            cluster.given.push(given("--cluster-name", name));
         }
         self.add_stores(raw);
         self.add_listeners(raw);

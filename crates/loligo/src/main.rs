@@ -18,6 +18,7 @@ mod dump;
 mod help;
 mod lab;
 mod lab_traces;
+mod model;
 mod out;
 mod profile_export;
 mod report;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Store(command) => store_tool::run(&command),
         Command::Bench(command) => bench::run(&command),
         Command::Lab(command) => lab::run(&command),
+        Command::Model(command) => model::run(&command),
         Command::Top(flags) => top::run(&flags),
         Command::Report(flags) => report::run(&flags),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),

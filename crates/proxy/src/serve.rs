@@ -374,7 +374,7 @@ pub(crate) fn shared(
         top: None,
         peers: Peers::new(&plan, own_addresses.clone(), &via_line),
         icp: None,
-        cluster: Cluster::new(&plan)
+        cluster: Cluster::new(&plan, opened.map(|opened| &*opened.set))
             .map_err(StoreError::Random)?
             .map(Arc::new),
         digests: Arc::default(),

@@ -377,6 +377,8 @@ pub struct Worker {
     pub heads: Rc<Heads>,
     /// Counters.
     pub counters: Arc<Counters>,
+    /// What other members hold, if we are a front.
+    pub hints: Option<RefCell<hints::view::Reader>>,
     /// Log buffers.
     pub journal: RefCell<JournalWriter>,
     /// Memory-tier front.
@@ -415,6 +417,10 @@ impl Worker {
         let logs_access = journal.wants_access();
         let clock = Cell::new(read_clock(&shared.clock));
         let heads = Heads::new(Arc::clone(&shared.heads));
+        let cluster = shared.cluster.as_ref();
+        let hints = cluster
+            .and_then(|cluster| cluster.reader())
+            .map(RefCell::new);
         Worker {
             shared,
             index,
@@ -423,6 +429,7 @@ impl Worker {
             deadlines: Deadlines::new(),
             heads,
             counters,
+            hints,
             journal: RefCell::new(journal),
             front: RefCell::new(Front::new()),
             input: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),

@@ -7,15 +7,16 @@
 use std::{io, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
+use hints::frames::Frame;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::timeout,
 };
 
-/// The longest frame, its length included.
-pub const FRAME_BYTES_MAX: usize = 1 << 20;
 /// Bytes of the length.
 const LENGTH_BYTES: usize = 4;
+/// The longest frame, its length included.
+pub const FRAME_BYTES_MAX: usize = LENGTH_BYTES + hints::frames::FRAME_BYTES_MAX;
 /// The longest write of one frame; a member that takes none for so long is gone.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(30);
 
@@ -67,6 +68,18 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
             self.input = BytesMut::new();
         }
         Ok(Some(frame))
+    }
+}
+
+/// What a whole frame says.
+///
+/// # Errors
+/// Nothing that a member says (`InvalidData`).
+pub fn decode(frame: &[u8]) -> io::Result<Frame> {
+    match Frame::decode(frame) {
+        Ok(Some((said, bytes))) if bytes == frame.len() => Ok(said),
+        Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+        Err(unreadable) => Err(io::Error::new(io::ErrorKind::InvalidData, unreadable)),
     }
 }
 

@@ -9,15 +9,17 @@
 use std::{io, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use hints::frames::{COLUMNS_MAX, Frame};
 use tokio::{
-    io::split,
+    io::{AsyncRead, split},
     sync::mpsc,
     time::{sleep, timeout},
 };
 
 use super::{
-    Cluster, MemberId,
+    Cluster, Member, MemberId,
     framing::{self, Incoming},
+    proof::Cover,
     shaking,
 };
 use crate::{
@@ -31,6 +33,8 @@ use crate::{
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// A link on which nothing has come for so long is given up.
 const GONE_AFTER: Duration = Duration::from_secs(30);
+/// Answers to frames that wait to be sent: those to two HELLOs.
+const ANSWERS_MAX: usize = 2 * COLUMNS_MAX;
 /// The pause before the first new attempt.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The longest pause between two attempts.
@@ -50,13 +54,15 @@ pub async fn keep(
     let mut pause = PAUSE_MIN;
     loop {
         match connect(&shared, &cluster, &connector, id).await {
-            Ok(socket) => {
+            Ok((socket, cover)) => {
                 let ended = Link {
                     cluster: &cluster,
                     id,
+                    cover,
                 }
                 .carry(socket, &mut waiting, &mut pause)
                 .await;
+                cluster.view().lost(id.0);
                 if member.set_trusted(false, cluster.now_ms()) {
                     tracing::warn!(member = %member.name, "the link to a cluster member has ended: {ended}");
                 }
@@ -71,8 +77,10 @@ pub async fn keep(
                 tracing::debug!(member = %member.name, "no link to a cluster member: {error}")
             }
         }
-        sleep(with_jitter(pause)).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        tokio::select! {
+            () = sleep(with_jitter(pause)) => pause = (pause * 2).min(PAUSE_MAX),
+            () = member.knocked.notified() => pause = PAUSE_MIN,
+        }
     }
 }
 
@@ -81,11 +89,11 @@ async fn connect(
     cluster: &Cluster,
     connector: &Connector,
     id: MemberId,
-) -> Result<Socket, ConnectError> {
+) -> Result<(Socket, Cover), ConnectError> {
     let to = cluster.destination(id, None);
     let mut socket = connector.socket_to(&to, &shared.peers.rules).await?;
-    shaking::open_link(cluster, &mut socket, id).await?;
-    Ok(socket)
+    let cover = shaking::open_link(cluster, &mut socket, id).await?;
+    Ok((socket, cover))
 }
 
 /// Between half of it and all of it, so that members that start together do not knock together for ever.
@@ -97,6 +105,7 @@ fn with_jitter(pause: Duration) -> Duration {
 struct Link<'l> {
     cluster: &'l Cluster,
     id: MemberId,
+    cover: Cover,
 }
 
 impl Link<'_> {
@@ -108,18 +117,23 @@ impl Link<'_> {
         pause: &mut Duration,
     ) -> io::Error {
         let (read, mut write) = split(socket);
+        let (answer, mut answers) = mpsc::channel(ANSWERS_MAX);
         let writing = async {
-            while let Some(frame) = waiting.recv().await {
+            loop {
+                let frame = tokio::select! {
+                    Some(frame) = answers.recv() => frame,
+                    Some(frame) = waiting.recv() => frame,
+                    else => return Err(io::ErrorKind::BrokenPipe.into()),
+                };
                 framing::write(&mut write, &frame).await?;
             }
-            Err(io::ErrorKind::BrokenPipe.into())
         };
         let reading = async {
             let mut incoming = Incoming::new(read);
             loop {
                 let frame = self.next(&mut incoming).await?;
                 *pause = PAUSE_MIN;
-                self.received(&frame)?;
+                self.received(&frame, &answer)?;
             }
         };
         let ended: io::Result<()> = tokio::select! {
@@ -132,14 +146,11 @@ impl Link<'_> {
     }
 
     /// The next frame; the member is not trusted while it is silent.
-    async fn next<R: tokio::io::AsyncRead + Unpin>(
-        &self,
-        incoming: &mut Incoming<R>,
-    ) -> io::Result<Bytes> {
+    async fn next<R: AsyncRead + Unpin>(&self, incoming: &mut Incoming<R>) -> io::Result<Bytes> {
         if let Ok(frame) = timeout(SILENCE_MAX, incoming.next()).await {
             return frame;
         }
-        let member = &self.cluster.members[usize::from(self.id.0)];
+        let member = self.member();
         if member.set_trusted(false, self.cluster.now_ms()) {
             tracing::warn!(member = %member.name, "a cluster member is silent; it is not asked until it is heard");
         }
@@ -149,11 +160,24 @@ impl Link<'_> {
         }
     }
 
-    fn received(&self, _frame: &[u8]) -> io::Result<()> {
-        let member = &self.cluster.members[usize::from(self.id.0)];
+    fn received(&self, frame: &[u8], answer: &mpsc::Sender<Bytes>) -> io::Result<()> {
+        let said = framing::decode(frame)?;
+        let member = self.member();
         if member.set_trusted(true, self.cluster.now_ms()) {
             tracing::info!(member = %member.name, "the link to a cluster member is up");
         }
+        self.cluster.counters.passed(&said, frame.len());
+        let wanted = self.cluster.follow(self.id, said, &self.cover);
+        let wanted = wanted.map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))?;
+        for subscribe in wanted {
+            let frame = Frame::Subscribe(subscribe).to_bytes().into();
+            // As many as there are columns; more are no member's.
+            (answer.try_send(frame)).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        }
         Ok(())
+    }
+
+    fn member(&self) -> &Member {
+        &self.cluster.members[usize::from(self.id.0)]
     }
 }

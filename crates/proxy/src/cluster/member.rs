@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::plan::{ClusterMember, PeerAddress};
 
@@ -56,6 +56,8 @@ pub struct Member {
     pub load: Load,
     /// What is counted.
     pub counters: MemberCounters,
+    /// Ends the pause before the next attempt to open our link to it: it has just opened its own to us.
+    pub(super) knocked: Notify,
     /// What is to be sent over the link that we have opened to it.
     outgoing: mpsc::Sender<Bytes>,
     waiting: std::sync::Mutex<Option<mpsc::Receiver<Bytes>>>,
@@ -64,16 +66,16 @@ pub struct Member {
 /// What a member says of itself in each beat.
 #[derive(Default, Debug)]
 pub struct Load {
-    /// Requests answered from its cache, a second.
-    pub hits: AtomicU64,
+    /// Requests that it is asked, a second.
+    pub requests: AtomicU64,
     /// Reads of its disks, a second.
     pub reads: AtomicU64,
     /// How long a read waits for its disk, ms.
     pub queue_ms: AtomicU64,
     /// Free space of its stores, MiB.
     pub free_mib: AtomicU64,
-    /// The invalidation sequence of its store: what a front's fetch has to know to push what it fetched.
-    pub sequence: AtomicU64,
+    /// Has it a store that others may use?
+    pub has_store: AtomicBool,
 }
 
 /// What is counted of one member.
@@ -115,6 +117,7 @@ impl Member {
             in_progress: AtomicU32::new(0),
             load: Load::default(),
             counters: MemberCounters::default(),
+            knocked: Notify::new(),
             outgoing,
             waiting: std::sync::Mutex::new(Some(waiting)),
         }

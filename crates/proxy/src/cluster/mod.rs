@@ -15,12 +15,15 @@
 //! | `thread` | the thread that all of this runs on, and the socket that members connect to |
 //! | `link` | a link that we opened |
 //! | `linked` | a link that another opened |
+//! | `publishing` | what our stores hold, told to the others |
+//! | `following` | what the others hold, in a view that workers look up in |
 //!
 //! [`Cluster`] is what all threads share. A proxy without a cluster has none, and asks once a connection whether there is one.
 //!
 //! Not known here: HTTP, and how a request is routed.
 //! Limits: [`MEMBERS_MAX`](crate::plan::MEMBERS_MAX) other members.
 
+pub mod following;
 pub mod forwarded;
 pub mod framing;
 mod handshake;
@@ -28,10 +31,20 @@ mod link;
 mod linked;
 pub mod member;
 mod proof;
+pub mod publishing;
 mod shaking;
 mod thread;
 
-use std::sync::atomic::AtomicU64;
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use hints::{
+    View,
+    frames::{Frame, Hello},
+};
+use store::Set;
 
 use crate::{
     clock::Instant,
@@ -39,7 +52,10 @@ use crate::{
     plan::{self, Plan},
 };
 
+use publishing::Publishing;
+
 pub use member::{Member, MemberId};
+pub use proof::common_number;
 pub use shaking::{Refusal, open_http};
 pub use thread::{ClusterThread, Start};
 
@@ -57,6 +73,10 @@ pub struct Cluster {
     pub began: Instant,
     /// What is counted.
     pub counters: Counters,
+    /// What our stores hold; `None`: there is no store.
+    publishing: Mutex<Option<Publishing>>,
+    /// What the others hold.
+    view: Mutex<View>,
 }
 
 /// A member's listener, as a place to send requests to.
@@ -75,8 +95,20 @@ pub struct Counters {
     pub handshakes_refused: AtomicU64,
     /// Frames that were none, each the end of a link.
     pub frames_malformed: AtomicU64,
-    /// Frames that were not sent, because too many were waiting for the link.
-    pub frames_dropped: AtomicU64,
+    /// Frames with hints, sent and received.
+    pub hint_frames: AtomicU64,
+    /// Their bytes.
+    pub hint_bytes: AtomicU64,
+}
+
+impl Counters {
+    /// A frame was sent or received.
+    fn passed(&self, frame: &Frame, bytes: usize) {
+        if matches!(frame, Frame::Full(_) | Frame::Update(_)) {
+            self.hint_frames.fetch_add(1, Ordering::Relaxed);
+            self.hint_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A key that nobody has had.
@@ -90,23 +122,44 @@ pub fn new_cluster_key() -> std::io::Result<plan::ClusterKey> {
 }
 
 impl Cluster {
-    /// The cluster of this plan, if it is of one.
+    /// The cluster of this plan, if it is of one. `stores`: what is on disk.
     ///
     /// # Errors
     /// The system gives no random numbers.
-    pub fn new(plan: &Plan) -> Result<Option<Cluster>, getrandom::Error> {
+    pub fn new(plan: &Plan, stores: Option<&Set>) -> Result<Option<Cluster>, getrandom::Error> {
         let Some(settings) = &plan.cluster else {
             return Ok(None);
         };
+        let incarnation = crate::chance::u64()?;
+        let publishing = stores.map(|stores| Publishing::new(settings, incarnation, stores));
         let names = (0..plan.listeners.len()).map(|number| plan.listener_name(number).into());
+        let columns_expected = (settings.members.len() * plan.stores.len().max(1)) as u32;
         Ok(Some(Cluster {
             members: settings.members.iter().map(Member::new).collect(),
             listeners: names.collect(),
-            incarnation: crate::chance::u64()?,
+            incarnation,
             began: Instant::now(),
             counters: Counters::default(),
+            publishing: Mutex::new(publishing.transpose()?),
+            view: Mutex::new(View::new(columns_expected)),
             plan: settings.clone(),
         }))
+    }
+
+    /// What our stores hold; `None` in it: there is no store.
+    pub fn publishing(&self) -> MutexGuard<'_, Option<Publishing>> {
+        self.publishing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a member without a store says of itself.
+    fn hello_without_store(&self) -> Hello {
+        Hello {
+            incarnation: self.incarnation,
+            name: self.plan.name.clone(),
+            columns: Vec::new(),
+        }
     }
 
     /// Milliseconds since it began.

@@ -324,7 +324,7 @@ mod tests {
             }],
             ..plan::Cluster::default()
         });
-        Cluster::new(&plan).unwrap().unwrap()
+        Cluster::new(&plan, None).unwrap().unwrap()
     }
 
     async fn shake(

@@ -8,7 +8,7 @@
 //! one before.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     io,
     net::{SocketAddr, TcpListener},
     rc::Rc,
@@ -19,15 +19,19 @@ use std::{
 
 use tokio::{
     runtime::{self, LocalOptions},
-    sync::{Semaphore, oneshot},
+    sync::{Semaphore, oneshot, watch},
     task::{AbortHandle, spawn_local},
+    time::interval,
 };
 
 use super::{
-    Cluster, MemberId, link, linked,
+    Cluster, MemberId, link,
+    linked::Linked,
+    proof::Cover,
     shaking::{self, Accepted},
 };
 use crate::{
+    clock::Instant,
     conn::accepting::{Dealers, Dealt},
     origin::{Connector, Tls},
     socket::{self, Socket},
@@ -39,6 +43,8 @@ use crate::{
 const HANDSHAKES_MAX: usize = 256;
 /// How long nothing is accepted after that has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long nothing is collected after the system gave no random numbers.
+const RANDOM_PAUSE: Duration = Duration::from_secs(1);
 
 /// The thread.
 pub struct ClusterThread {
@@ -109,11 +115,14 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>) {
         spawn_local(link::keep(shared, cluster, Rc::clone(&connector), id));
     }
     let house = Rc::new(House {
-        links: cluster.members.iter().map(|_| RefCell::default()).collect(),
+        links: cluster.members.iter().map(|_| Place::default()).collect(),
+        news: watch::channel(0).0,
         shared,
         cluster,
         dealers,
     });
+    spawn_local(publish(Rc::clone(&house)));
+    spawn_local(look(Rc::clone(&house)));
     match tokio::net::TcpListener::from_std(socket) {
         Ok(socket) => drop(spawn_local(accept(house, socket))),
         Err(error) => tracing::error!(%error, "members cannot connect"),
@@ -127,7 +136,71 @@ struct House {
     cluster: Arc<Cluster>,
     dealers: Dealers,
     /// The link that each member has opened to us.
-    links: Vec<RefCell<Option<AbortHandle>>>,
+    links: Vec<Place>,
+    /// Says that there is something for those who follow.
+    news: watch::Sender<u64>,
+}
+
+/// The link of one member.
+#[derive(Default)]
+struct Place {
+    serving: RefCell<Option<AbortHandle>>,
+    /// Which of its links it is.
+    turn: Cell<u64>,
+}
+
+/// A member that follows us, as long as its link is up.
+struct Follower {
+    house: Rc<House>,
+    id: MemberId,
+    turn: u64,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        // A later link has begun to follow already.
+        if self.house.links[usize::from(self.id.0)].turn.get() != self.turn {
+            return;
+        }
+        if let Some(publishing) = self.house.cluster.publishing().as_mut() {
+            publishing.unsubscribe(self.id);
+        }
+    }
+}
+
+/// Collects what has changed in our stores, and says so.
+async fn publish(house: Rc<House>) {
+    loop {
+        let worked = match house.cluster.publishing().as_mut() {
+            Some(publishing) => publishing.work(Instant::now()),
+            None => return,
+        };
+        let pause = match worked {
+            Ok((pause, is_news)) => {
+                if is_news {
+                    house.news.send_modify(|count| *count += 1);
+                }
+                pause
+            }
+            Err(error) => {
+                tracing::error!(%error, "the system gives no random numbers; what is stored is not told for now");
+                RANDOM_PAUSE
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// What is looked at every second: who is silent, and how much we have to do.
+async fn look(house: Rc<House>) {
+    let mut seconds = interval(Duration::from_secs(1));
+    loop {
+        seconds.tick().await;
+        house.cluster.view().tick(house.cluster.now_ms());
+        if let Some(publishing) = house.cluster.publishing().as_mut() {
+            publishing.weigh(&house.shared);
+        }
+    }
 }
 
 async fn accept(house: Rc<House>, listener: tokio::net::TcpListener) {
@@ -153,7 +226,7 @@ async fn accept(house: Rc<House>, listener: tokio::net::TcpListener) {
 }
 
 impl House {
-    async fn take(&self, mut stream: Socket, from: SocketAddr) {
+    async fn take(self: &Rc<Self>, mut stream: Socket, from: SocketAddr) {
         let is_busy = self.shared.is_draining();
         let shaken = shaking::accept(&self.cluster, &mut stream, &from.to_string(), is_busy).await;
         let Ok(shaken) = shaken else {
@@ -161,17 +234,39 @@ impl House {
         };
         match shaken.purpose {
             Accepted::Frames => {
-                let cluster = Arc::clone(&self.cluster);
-                let serving = spawn_local(async move {
-                    let ended = linked::serve(cluster, stream).await;
-                    tracing::debug!("a member's link has ended: {ended}");
-                });
-                let place = &self.links[usize::from(shaken.member.0)];
-                if let Some(before) = place.replace(Some(serving.abort_handle())) {
-                    before.abort();
-                }
+                self.link(stream, shaken.member, shaken.cover);
             }
             Accepted::Http(listener) => self.deal(listener, stream, from, shaken.member),
+        }
+    }
+
+    /// Serves a link that a member has opened, in place of the one that it had.
+    fn link(self: &Rc<Self>, stream: Socket, id: MemberId, cover: Cover) {
+        let place = &self.links[usize::from(id.0)];
+        let turn = place.turn.get() + 1;
+        place.turn.set(turn);
+        let follower = Follower {
+            house: Rc::clone(self),
+            id,
+            turn,
+        };
+        let linked = Linked {
+            shared: Arc::clone(&self.shared),
+            cluster: Arc::clone(&self.cluster),
+            member: id,
+            cover,
+            news: self.news.subscribe(),
+        };
+        let serving = spawn_local(async move {
+            let _follower = follower;
+            let ended = linked.serve(stream).await;
+            tracing::debug!("a member's link has ended: {ended}");
+        });
+        if let Some(before) = place.serving.replace(Some(serving.abort_handle())) {
+            before.abort();
+        }
+        if let Some(member) = self.cluster.member(id) {
+            member.knocked.notify_one();
         }
     }
 
