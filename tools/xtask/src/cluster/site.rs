@@ -141,6 +141,15 @@ pub fn roles(shape: Shape, route: Route, fronts: usize, nodes: usize) -> Vec<(St
 }
 
 impl Site {
+    /// What the members are to each other, if they are anything.
+    pub fn shape(&self) -> Option<Shape> {
+        let is_equal = self.specs.iter().any(|spec| spec.role == Role::Equal);
+        self.is_cluster().then_some(match is_equal {
+            true => Shape::Equals,
+            false => Shape::Front,
+        })
+    }
+
     /// Do the members know of each other?
     fn is_cluster(&self) -> bool {
         self.route != Route::Haproxy
