@@ -16,6 +16,8 @@
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
 
 pub mod cluster;
+#[cfg(test)]
+mod deployed;
 pub mod explain;
 pub mod file;
 pub mod general;

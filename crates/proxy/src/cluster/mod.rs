@@ -12,10 +12,15 @@
 //! | `shaking` | carrying them over a connection |
 //! | `forwarded` | the fields by which a forwarded request says whom it is from |
 //! | `framing` | frames on a link |
+//! | `routing`, `choosing` | which members are asked for a request |
+//! | `forwarding`, `answered` | a front's requests to members, and what they say of their answers |
+//! | `forwarded` | what members tell each other in a request's fields |
+//! | `explaining` | where a request would go, in words |
 //! | `thread` | the thread that all of this runs on, and the socket that members connect to |
 //! | `link` | a link that we opened |
 //! | `linked` | a link that another opened |
 //! | `publishing` | what our stores hold, told to the others |
+//! | `status` | how all of it stands, for people |
 //! | `following` | what the others hold, in a view that workers look up in |
 //!
 //! [`Cluster`] is what all threads share. A proxy without a cluster has none, and asks once a connection whether there is one.
@@ -23,8 +28,12 @@
 //! Not known here: HTTP, and how a request is routed.
 //! Limits: [`MEMBERS_MAX`](crate::plan::MEMBERS_MAX) other members.
 
+pub mod answered;
+mod choosing;
+pub mod explaining;
 pub mod following;
 pub mod forwarded;
+pub mod forwarding;
 pub mod framing;
 mod handshake;
 mod link;
@@ -32,7 +41,9 @@ mod linked;
 pub mod member;
 mod proof;
 pub mod publishing;
+mod routing;
 mod shaking;
+mod status;
 mod thread;
 
 use std::sync::{
@@ -57,6 +68,7 @@ use publishing::Publishing;
 pub use member::{Member, MemberId};
 pub use proof::common_number;
 pub use shaking::{Refusal, open_http};
+pub use status::ClusterStatus;
 pub use thread::{ClusterThread, Start};
 
 /// What all threads know of our cluster.
@@ -73,6 +85,10 @@ pub struct Cluster {
     pub began: Instant,
     /// What is counted.
     pub counters: Counters,
+    /// Have we a store that others are told of?
+    has_store: bool,
+    /// Requests routed in turn so far.
+    turn: AtomicU64,
     /// What our stores hold; `None`: there is no store.
     publishing: Mutex<Option<Publishing>>,
     /// What the others hold.
@@ -140,6 +156,8 @@ impl Cluster {
             incarnation,
             began: Instant::now(),
             counters: Counters::default(),
+            has_store: !plan.stores.is_empty(),
+            turn: AtomicU64::new(0),
             publishing: Mutex::new(publishing.transpose()?),
             view: Mutex::new(View::new(columns_expected)),
             plan: settings.clone(),
