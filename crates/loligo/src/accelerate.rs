@@ -15,6 +15,7 @@ use crate::top::ask::Place as Admin;
 
 /// Where the two settings come from, for complaints.
 const COMMAND: &str = "loligo accelerate";
+const FRONT: &str = "cluster.front";
 
 /// Runs the front, or asks the one that runs.
 pub fn run(command: &AccelerateFlags) -> ExitCode {
@@ -52,10 +53,11 @@ fn add_own(raw: &mut Raw) {
             ..Block::default()
         });
     }
-    let is_of_cluster = |given: &Given| given.key.starts_with("cluster.");
-    if raw.whole.given.iter().any(is_of_cluster) {
-        raw.whole.given.push(Given {
-            key: "cluster.front".to_owned(),
+    if let Some(cluster) = &mut raw.cluster {
+        // What the file says of it does not count: that is what the command is for.
+        cluster.given.retain(|given| given.key != FRONT);
+        cluster.given.push(Given {
+            key: FRONT.to_owned(),
             value: Value::Switch(true),
             place: Place::Flag(COMMAND),
         });
@@ -109,10 +111,18 @@ mod tests {
             raw.stores[0].find("store.path").unwrap().value,
             Value::Text("none".into())
         );
-        assert_eq!(raw.whole.find("cluster.front"), None, "there is no cluster");
+        assert_eq!(raw.cluster, None, "there is no cluster");
         let mut raw = Raw::default();
         raw.stores.push(Block::default());
-        raw.whole.given.push(Given::flag("cluster.name", "", "n1"));
+        let said = Block {
+            given: vec![Given {
+                key: FRONT.to_owned(),
+                value: Value::Switch(false),
+                place: Place::Flag("front = false"),
+            }],
+            ..Block::default()
+        };
+        raw.cluster = Some(said);
         add_own(&mut raw);
         assert_eq!(raw.stores, [Block::default()]);
         assert_eq!(

@@ -1,7 +1,8 @@
 //! Misses never reach a node except by false hits: what the members count, side by side.
 //!
-//! Every request that a node finishes came from a front. One that it could not answer from its cache is therefore a false hit, an
-//! object that had to be asked for again (stale, reloaded), or a mistake.
+//! Every request that a node finishes came from a front: a request that a hint brought, or a push, which is counted as
+//! uncachable. One for which the node had to ask the origin is therefore a false hit, an object that had to be asked for again
+//! (stale), or a mistake.
 //!
 //! Not known here: how the requests were made.
 
@@ -42,20 +43,20 @@ pub fn tell(bed: &Bed, gained: &[Counts], section: &mut Section) {
             continue;
         }
         let class = |name: &str| counts.sum(REQUESTS, &[name]);
-        let missed = class("\"miss\"") + class("\"collapsed\"");
-        let passed = class("\"uncachable\"");
+        let asked_again = class("\"revalidated\"") + class("\"stale\"");
+        let fetched = counts.sum("loligo_origin_requests_total", &[]);
         false_hits += counts.sum(FALSE_HITS, &[]);
         if member.spec.role == Role::Node {
-            at_nodes += missed + passed;
+            at_nodes += (fetched - asked_again).max(0.0);
         }
         grid.row([
             member.name().to_owned(),
             number(counts.sum(REQUESTS, &[])),
             number(class("-hit\"")),
-            number(class("\"revalidated\"") + class("\"stale\"")),
-            number(missed),
-            number(passed),
-            number(counts.sum("loligo_origin_requests_total", &[])),
+            number(asked_again),
+            number(class("\"miss\"") + class("\"collapsed\"")),
+            number(class("\"uncachable\"")),
+            number(fetched),
             number(counts.sum(TRUE_HITS, &[])),
             number(counts.sum(FALSE_HITS, &[])),
             format!("{:.2}", member.cpu().as_secs_f64()),
@@ -65,7 +66,7 @@ pub fn tell(bed: &Bed, gained: &[Counts], section: &mut Section) {
     if bed.site.shape() == Some(Shape::Front) && bed.site.route == Route::Hints {
         let beyond = (at_nodes - false_hits).max(0.0) as u64;
         let mut verdict = Verdict::none(
-            "misses that reached a node without a false hit",
+            "requests for which a node asked the origin without a false hit",
             beyond,
             "see the table",
         );

@@ -236,7 +236,7 @@ impl Site {
             self.route.name(),
             self.dir.join(format!("{name}.state")).display(),
         );
-        if spec.role == Role::Equal {
+        if spec.role.is_door() {
             out += "front = true\n";
         }
         for line in &self.extra {
@@ -317,7 +317,7 @@ mod tests {
             assert_eq!(cluster["push-max"].as_str(), Some("64KiB"));
             assert_eq!(cluster["member"].as_array().unwrap().len(), 3);
             assert_eq!(value.get("store").is_some(), spec.role == Role::Node);
-            assert_eq!(cluster.get("front"), None);
+            assert_eq!(cluster.get("front").is_some(), spec.role == Role::Front);
         }
     }
 
