@@ -125,9 +125,7 @@ mod tests {
         raw.cluster = Some(said);
         add_own(&mut raw);
         assert_eq!(raw.stores, [Block::default()]);
-        assert_eq!(
-            raw.whole.find("cluster.front").unwrap().value,
-            Value::Switch(true)
-        );
+        let cluster = raw.cluster.unwrap();
+        assert_eq!(cluster.find(FRONT).unwrap().value, Value::Switch(true));
     }
 }
