@@ -38,6 +38,9 @@ pub enum Command {
     /// Run the proxy
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Flags),
+    /// Run a front of a cluster: hits go to the members that hold them
+    #[command(after_help = ACCELERATE_EXAMPLES)]
+    Accelerate(AccelerateFlags),
     /// Explain what a configuration means, or what is wrong with it
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Flags),
@@ -113,6 +116,32 @@ Examples:
 Exit status: 0 all is well, 1 something is wrong with the configuration, 2 the command line is not
 understood or the file can not be read.";
 
+const ACCELERATE_EXAMPLES: &str = "\
+Examples:
+  loligo cluster key > cluster.key                                  once, for all members
+  loligo accelerate -c front.toml
+  loligo accelerate -c front.toml --dry-run http://www.example.org/ where a request would go, and why
+
+front.toml, with two nodes that run `loligo serve`:
+  [[listener]]
+  address = \"0.0.0.0:80\"
+  allow = \"any\"
+  origin = \"http://10.0.0.5:8080\"
+  [cluster]
+  name = \"front\"
+  address = \"10.0.0.10:3130\"
+  key-file = \"cluster.key\"
+  [[cluster.member]]
+  name = \"n1\"
+  address = \"10.0.0.11:3130\"
+  [[cluster.member]]
+  name = \"n2\"
+  address = \"10.0.0.12:3130\"
+
+It is `loligo serve` with front = true, and without a store unless one is given. Listeners are those of the nodes, by name or order,
+since a request is forwarded to the listener of the same name. --dry-run asks the running front by its admin interface.
+Every node can be a front for the others: front = true under [cluster] in `serve`.";
+
 const DUMP_EXAMPLES: &str = "\
 Examples:
   loligo profile dump requests.profile | less -S
@@ -151,6 +180,16 @@ Examples:
 One row a request, with a column for each number of the record; null where the request had none. With --events the
 rows are the other things that a profile holds: writes and reads of the disk, the gauges of each second, marks.
 docs/profile-export.md describes the columns and has the SQL of five figures of `loligo report`.";
+
+/// The flags of `accelerate`.
+#[derive(Args, Debug)]
+pub struct AccelerateFlags {
+    /// Say where a GET of this URL would go now, and why, and end
+    #[arg(long, value_name = "URL")]
+    pub dry_run: Option<String>,
+    #[command(flatten)]
+    pub flags: Flags,
+}
 
 /// The flags of `serve` and `check`.
 #[derive(Args, Debug, Default)]

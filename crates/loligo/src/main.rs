@@ -10,6 +10,7 @@
 //! understood, or the file can not be read.
 #![forbid(unsafe_code)]
 
+mod accelerate;
 mod bench;
 mod cli;
 mod config;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
             Ok((settled, _)) => serve::serve(settled),
             Err(code) => code,
         },
+        Command::Accelerate(flags) => accelerate::run(&flags),
         Command::Check(flags) => match settle(&flags) {
             Ok((settled, raw)) => {
                 print(&config::explain::explain(&settled, &raw));
@@ -97,6 +99,11 @@ fn print(text: &str) {
 
 /// Reads the file, adds the flags, checks all of it; complains on standard error.
 fn settle(flags: &Flags) -> Result<(Settled, Raw), ExitCode> {
+    settle_with(flags, |_| {})
+}
+
+/// The same, with settings of the command's own behind the flags.
+fn settle_with(flags: &Flags, add_own: impl FnOnce(&mut Raw)) -> Result<(Settled, Raw), ExitCode> {
     let mut raw = match &flags.config {
         None => Raw::default(),
         Some(path) => {
@@ -109,6 +116,7 @@ fn settle(flags: &Flags) -> Result<(Settled, Raw), ExitCode> {
         }
     };
     flags.add_to(&mut raw);
+    add_own(&mut raw);
     into_plan(&raw, &Machine::this())
         .map(|settled| (settled, raw))
         .map_err(complain)

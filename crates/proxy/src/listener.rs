@@ -16,6 +16,8 @@ use crate::{
 pub struct ListenerState {
     /// Settings.
     pub listener: Listener,
+    /// Its number in the plan.
+    pub number: usize,
     /// Its address, as it is logged.
     pub name: Box<str>,
     /// Where its requests are counted.

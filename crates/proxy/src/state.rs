@@ -19,6 +19,7 @@ use std::{
 
 use device::Device;
 use httpcache::UnixMillis;
+use profile::Hierarchy;
 use replacement::Admission;
 use store::{
     KeyHash, KeyHasher, NotTaken, Pseudonyms, Sequence, Set, Settled, set::DurabilityHandles,
@@ -34,7 +35,7 @@ use crate::{
     cache::opening::Absent,
     cache::predicate::Predicate,
     clock::Clock,
-    cluster::Cluster,
+    cluster::{Cluster, MemberId},
     conn::heads::{HeadBudget, Heads},
     deadline::Deadlines,
     fetch::flight::Flights,
@@ -340,6 +341,17 @@ impl Shared {
         for object in beside {
             self.memory
                 .take_along(object, |object| self.may_publish(object, began));
+        }
+    }
+
+    /// The name of the proxy that was asked in place of the origin.
+    pub fn name_of_peer(&self, hierarchy: Hierarchy, number: u8) -> Option<&str> {
+        match hierarchy {
+            Hierarchy::Node => {
+                let member = self.cluster.as_ref()?.member(MemberId(number))?;
+                Some(&member.name)
+            }
+            hierarchy => self.peers.name_of(hierarchy, number),
         }
     }
 

@@ -325,7 +325,7 @@ async fn accept(house: Rc<House>, listener: usize, socket: tokio::net::TcpListen
 pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
     let book = Arc::new(Rulebook::new(&shared.plan.rules));
     let (_, rows) = labels::rows(&shared.plan.listeners);
-    let state = |(listener, rows): (&Listener, Rows)| {
+    let state = |(number, (listener, rows)): (usize, (&Listener, Rows))| {
         let (routes, destinations) = match &listener.role {
             Role::Forward(forward) => (
                 Vec::new(),
@@ -363,6 +363,7 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             clients: Clients {
                 allow: listener.allow.clone(),
             },
+            number,
             name: listener.address.to_string().into(),
             rows,
             rules: httpcache::Rules {
@@ -375,7 +376,8 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             book: Arc::clone(&book),
         })
     };
-    shared.plan.listeners.iter().zip(rows).map(state).collect()
+    let listeners = shared.plan.listeners.iter().zip(rows);
+    listeners.enumerate().map(state).collect()
 }
 
 /// How connections are made and kept.

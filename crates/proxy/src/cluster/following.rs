@@ -13,11 +13,6 @@ use store::Tracing;
 
 use super::{Cluster, Member, MemberId, proof::Cover};
 
-/// The members that may hold the object under this primary key: bit n for member n. Those that are not trusted are left out.
-pub fn holders(reader: &mut Reader, key: &[u8]) -> u64 {
-    reader.groups().nodes(trace_of(key))
-}
-
 /// The name of a key in a group of columns.
 pub fn trace_of(key: &[u8]) -> impl Fn(Naming) -> u64 {
     move |naming| {

@@ -12,6 +12,10 @@
 //! | `shaking` | carrying them over a connection |
 //! | `forwarded` | the fields by which a forwarded request says whom it is from |
 //! | `framing` | frames on a link |
+//! | `routing`, `choosing` | which members are asked for a request |
+//! | `forwarding`, `answered` | a front's requests to members, and what they say of their answers |
+//! | `forwarded` | what members tell each other in a request's fields |
+//! | `explaining` | where a request would go, in words |
 //! | `thread` | the thread that all of this runs on, and the socket that members connect to |
 //! | `link` | a link that we opened |
 //! | `linked` | a link that another opened |
@@ -23,8 +27,12 @@
 //! Not known here: HTTP, and how a request is routed.
 //! Limits: [`MEMBERS_MAX`](crate::plan::MEMBERS_MAX) other members.
 
+pub mod answered;
+mod choosing;
+pub mod explaining;
 pub mod following;
 pub mod forwarded;
+pub mod forwarding;
 pub mod framing;
 mod handshake;
 mod link;
@@ -32,6 +40,7 @@ mod linked;
 pub mod member;
 mod proof;
 pub mod publishing;
+mod routing;
 mod shaking;
 mod thread;
 
@@ -73,6 +82,10 @@ pub struct Cluster {
     pub began: Instant,
     /// What is counted.
     pub counters: Counters,
+    /// Have we a store that others are told of?
+    has_store: bool,
+    /// Requests routed in turn so far.
+    turn: AtomicU64,
     /// What our stores hold; `None`: there is no store.
     publishing: Mutex<Option<Publishing>>,
     /// What the others hold.
@@ -140,6 +153,8 @@ impl Cluster {
             incarnation,
             began: Instant::now(),
             counters: Counters::default(),
+            has_store: !plan.stores.is_empty(),
+            turn: AtomicU64::new(0),
             publishing: Mutex::new(publishing.transpose()?),
             view: Mutex::new(View::new(columns_expected)),
             plan: settings.clone(),

@@ -292,7 +292,10 @@ impl<'c> Exchange<'c> {
             has_body: self.body.received > 0,
             http_client: record.asking.protocol(),
             content_type: &record.content_type,
-            peer: match (worker.shared.peers).name_of(record.facts.hierarchy, record.facts.peer) {
+            peer: match worker
+                .shared
+                .name_of_peer(record.facts.hierarchy, record.facts.peer)
+            {
                 Some(name) => name.as_bytes(),
                 None => record.origin.as_deref().unwrap_or_default().as_bytes(),
             },
