@@ -20,6 +20,7 @@
 //! | `link` | a link that we opened |
 //! | `linked` | a link that another opened |
 //! | `publishing` | what our stores hold, told to the others |
+//! | `status` | how all of it stands, for people |
 //! | `following` | what the others hold, in a view that workers look up in |
 //!
 //! [`Cluster`] is what all threads share. A proxy without a cluster has none, and asks once a connection whether there is one.
@@ -42,6 +43,7 @@ mod proof;
 pub mod publishing;
 mod routing;
 mod shaking;
+mod status;
 mod thread;
 
 use std::sync::{
@@ -66,6 +68,7 @@ use publishing::Publishing;
 pub use member::{Member, MemberId};
 pub use proof::common_number;
 pub use shaking::{Refusal, open_http};
+pub use status::ClusterStatus;
 pub use thread::{ClusterThread, Start};
 
 /// What all threads know of our cluster.
