@@ -15,7 +15,6 @@ use crate::top::ask::Place as Admin;
 
 /// Where the two settings come from, for complaints.
 const COMMAND: &str = "loligo accelerate";
-const FRONT: &str = "cluster.front";
 
 /// Runs the front, or asks the one that runs.
 pub fn run(command: &AccelerateFlags) -> ExitCode {
@@ -54,10 +53,8 @@ fn add_own(raw: &mut Raw) {
         });
     }
     if let Some(cluster) = &mut raw.cluster {
-        // What the file says of it does not count: that is what the command is for.
-        cluster.given.retain(|given| given.key != FRONT);
         cluster.given.push(Given {
-            key: FRONT.to_owned(),
+            key: "cluster.front".to_owned(),
             value: Value::Switch(true),
             place: Place::Flag(COMMAND),
         });
@@ -96,6 +93,7 @@ fn encoded(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{into_plan, testing};
 
     #[test]
     fn a_url_in_a_query_keeps_its_own_query() {
@@ -112,20 +110,19 @@ mod tests {
             Value::Text("none".into())
         );
         assert_eq!(raw.cluster, None, "there is no cluster");
-        let mut raw = Raw::default();
-        raw.stores.push(Block::default());
-        let said = Block {
-            given: vec![Given {
-                key: FRONT.to_owned(),
-                value: Value::Switch(false),
-                place: Place::Flag("front = false"),
-            }],
-            ..Block::default()
-        };
-        raw.cluster = Some(said);
+        raw.stores = vec![Block::default()];
         add_own(&mut raw);
         assert_eq!(raw.stores, [Block::default()]);
-        let cluster = raw.cluster.unwrap();
-        assert_eq!(cluster.find(FRONT).unwrap().value, Value::Switch(true));
+    }
+
+    #[test]
+    fn a_file_needs_not_say_that_this_is_a_front() {
+        let text = "[cluster]\naddress = \"127.0.0.1:3130\"\nkey-file = \"k\"\n\
+                    [[cluster.member]]\naddress = \"127.0.0.2:3130\"\n";
+        let mut raw = testing::raw(text).unwrap();
+        add_own(&mut raw);
+        let plan = into_plan(&raw, &testing::machine()).unwrap().plan;
+        assert!(plan.cluster.is_some_and(|cluster| cluster.front));
+        assert!(plan.stores.is_empty());
     }
 }
