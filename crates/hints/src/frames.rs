@@ -217,7 +217,7 @@ impl Verdict {
     ];
 }
 
-/// The end of a push.
+/// The end of a push, or of one that was withdrawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pushed {
     /// The column that the name belongs to.
@@ -239,7 +239,7 @@ pub struct Known {
     pub label: u64,
 }
 
-/// A push whose end the front does not know.
+/// A push whose end the front does not know. It is answered by [`Pushed`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Withdrawn {
     /// The column at which the front has registered the name.

@@ -10,7 +10,7 @@
 //! A node that is silent for [`SILENCE_MAX_MS`], or whose link is lost, is not looked up in until it is heard again.
 //!
 //! Not known here: sockets, clocks, requests, how good a node is at answering them.
-//! Limits: [`NODES_MAX`]; [`GROUPS_MAX`] groups of at most 64 columns: further columns are not followed ([`View::not_followed`]).
+//! Limits: [`NODES_MAX`]; [`GROUPS_MAX`] groups of at most 64 columns, [`MEMORY_BYTES_MAX`]: further columns are not followed ([`View::not_followed`]).
 //! Source: paper 003, sections 2 and 5.
 
 use std::fmt;
@@ -31,6 +31,8 @@ use crate::mistakes::{Mistake, makes};
 pub const SILENCE_MAX_MS: u64 = 3000;
 /// Groups at most: each costs a look-up of its own.
 pub const GROUPS_MAX: usize = 64;
+/// Bytes of all matrices at most, unless [`View::limit_memory`] says otherwise.
+pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
 /// Why a link has to be closed. What the front has of the node stays, and is not looked up in until the node is back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,6 +102,7 @@ pub struct View {
     groups: Groups,
     nodes: Vec<Option<Node>>,
     columns_expected: u32,
+    memory_max: u64,
     not_followed: u64,
     figures: Figures,
 }
@@ -185,9 +188,15 @@ impl View {
             groups: Groups::default(),
             nodes: (0..NODES_MAX).map(|_| None).collect(),
             columns_expected: columns_expected.clamp(1, COLUMNS_MAX),
+            memory_max: MEMORY_BYTES_MAX,
             not_followed: 0,
             figures: Figures::default(),
         }
+    }
+
+    /// Matrices may take so many bytes together. A column whose group would take more is not followed.
+    pub fn limit_memory(&mut self, bytes: u64) {
+        self.memory_max = bytes;
     }
 
     /// A way for a worker to look up.
@@ -513,6 +522,17 @@ impl View {
     }
 
     fn new_group(&mut self, naming: Naming, kind: Kind) -> Option<usize> {
+        // One that nobody uses any more gives its place, so that the numbers of the others stay.
+        let groups = &self.groups.groups;
+        let unused = groups
+            .iter()
+            .position(|group| group.followed().next().is_none());
+        let is_kept = |(at, _): &(usize, &Group)| Some(*at) != unused;
+        let kept = groups.iter().enumerate().filter(is_kept);
+        let bytes: u64 = kept.map(|(_, group)| group.memory_bytes() as u64).sum();
+        if bytes + Marks::bytes(kind, self.columns_expected) > self.memory_max {
+            return None;
+        }
         let marks = Marks::new(kind, self.columns_expected);
         let group = Group {
             naming,
@@ -522,10 +542,6 @@ impl View {
             trusted: Arc::default(),
         };
         let groups = &mut self.groups.groups;
-        // One that nobody uses any more gives its place, so that the numbers of the others stay.
-        let unused = groups
-            .iter()
-            .position(|group| group.followed().next().is_none());
         match unused {
             Some(unused) => groups[unused] = group,
             None if groups.len() < GROUPS_MAX => groups.push(group),

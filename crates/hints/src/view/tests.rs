@@ -253,3 +253,30 @@ fn columns_beyond_a_matrix_are_a_group_of_their_own() {
     }
     assert_eq!(view.not_followed(), 0);
 }
+
+#[test]
+fn a_column_that_takes_too_much_memory_is_not_followed() {
+    let mut view = View::new(4);
+    view.limit_memory(200 << 10);
+    let subscribes = |view: &mut View, number, incarnation| {
+        let huge = Kind::Bloom(Shape::new(1 << 31, 7).unwrap());
+        let columns = vec![column(huge, incarnation), column(bloom(), incarnation)];
+        view.hello(number, &hello(columns), 0).unwrap()
+    };
+    let asked = subscribes(&mut view, 0, 1);
+    assert_eq!(asked.iter().map(|s| s.column).collect::<Vec<_>>(), [1]);
+    assert_eq!(
+        (view.not_followed(), subscribes(&mut view, 1, 2).len()),
+        (1, 1)
+    );
+    assert!(view.memory_bytes() < 200 << 10);
+    // It sends something all the same.
+    let full = Frame::Full(Full {
+        column: 0,
+        label: 1,
+        page: 0,
+        pages: 1 << 16,
+        content: Page::Bitmap(vec![255; PAGE_BYTES]),
+    });
+    assert_eq!(view.handle(0, &full, 0), Err(Broken::NoColumn(0)));
+}
