@@ -161,6 +161,7 @@ struct Subscriber {
 struct Copying {
     page: u32,
     pages: u32,
+    sent: u32,
     /// Of a directory: what it had when the copy began.
     numbers: Vec<u64>,
 }
@@ -437,6 +438,7 @@ impl Registrar {
             copying: Some(Copying {
                 page: 0,
                 pages,
+                sent: 0,
                 numbers,
             }),
         };
@@ -519,6 +521,8 @@ impl Registrar {
             if is_empty && !is_last {
                 continue;
             }
+            let sent_before = copying.sent;
+            copying.sent += 1;
             if is_last {
                 subscriber.copying = None;
             }
@@ -527,6 +531,7 @@ impl Registrar {
                 label,
                 page,
                 pages,
+                sent_before,
                 content,
             });
         }

@@ -145,6 +145,7 @@ struct Filling {
     label: u64,
     next_page: u32,
     pages: u32,
+    received: u32,
 }
 
 /// How a column of a node stands.
@@ -441,11 +442,14 @@ impl View {
                     label: full.label,
                     next_page: 0,
                     pages: full.pages,
+                    received: 0,
                 }
             }
         };
-        let is_next = filling.label == full.label && filling.pages == full.pages;
-        if !is_next || full.page < filling.next_page || full.label == 0 {
+        let is_same = filling.label == full.label && filling.pages == full.pages;
+        let is_next = full.page >= filling.next_page
+            && (full.sent_before == filling.received || makes(Mistake::IgnoreGap));
+        if !is_same || !is_next || full.label == 0 {
             following.forget();
             return Err(Broken::Gap {
                 column: full.column,
@@ -460,6 +464,7 @@ impl View {
         let is_whole = full.page + 1 == full.pages;
         following.filling = (!is_whole).then_some(Filling {
             next_page: full.page + 1,
+            received: filling.received.saturating_add(1),
             ..filling
         });
         if is_whole {

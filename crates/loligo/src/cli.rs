@@ -11,6 +11,7 @@ use crate::config::problem::Place;
 use crate::config::raw::{Block, Given, Raw, Value};
 use crate::config::stores;
 use crate::lab::{LAB_HELP, LabCommand};
+use crate::model::{MODEL_HELP, ModelCommand};
 use crate::report::{REPORT_HELP, ReportFlags};
 use crate::store_tool::{STORE_HELP, StoreCommand};
 
@@ -37,11 +38,17 @@ pub enum Command {
     /// Run the proxy
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Flags),
+    /// Run a front of a cluster: hits go to the members that hold them
+    #[command(after_help = ACCELERATE_EXAMPLES)]
+    Accelerate(AccelerateFlags),
     /// Explain what a configuration means, or what is wrong with it
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Flags),
     /// Print every setting of a configuration file: what it takes, its default, what it does
     Settings,
+    /// What a cluster needs
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Make a store, look into it, check it, remove from it, while no proxy uses it
     #[command(subcommand, after_help = STORE_HELP)]
     Store(StoreCommand),
@@ -51,6 +58,9 @@ pub enum Command {
     /// Ask which layout a cache's disk should have: the storage lab, paper 002 again
     #[command(subcommand, after_help = LAB_HELP)]
     Lab(LabCommand),
+    /// Ask what a cluster of caches with fronts can carry: the model of paper 003, and Loligo's own costs
+    #[command(subcommand, after_help = MODEL_HELP)]
+    Model(ModelCommand),
     /// Look on while a proxy runs: requests, hits, hosts, origins, stages, disk
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopFlags),
@@ -60,6 +70,12 @@ pub enum Command {
     /// Work with profile files (see: serve --profile)
     #[command(subcommand)]
     Profile(ProfileCommand),
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ClusterCommand {
+    /// Print a new key: loligo cluster key > cluster.key, then copy the file to every member
+    Key,
 }
 
 #[derive(Subcommand, Debug)]
@@ -100,6 +116,32 @@ Examples:
 Exit status: 0 all is well, 1 something is wrong with the configuration, 2 the command line is not
 understood or the file can not be read.";
 
+const ACCELERATE_EXAMPLES: &str = "\
+Examples:
+  loligo cluster key > cluster.key                                  once, for all members
+  loligo accelerate -c front.toml
+  loligo accelerate -c front.toml --dry-run http://www.example.org/ where a request would go, and why
+
+front.toml, with two nodes that run `loligo serve`:
+  [[listener]]
+  address = \"0.0.0.0:80\"
+  allow = \"any\"
+  origin = \"http://10.0.0.5:8080\"
+  [cluster]
+  name = \"front\"
+  address = \"10.0.0.10:3130\"
+  key-file = \"cluster.key\"
+  [[cluster.member]]
+  name = \"n1\"
+  address = \"10.0.0.11:3130\"
+  [[cluster.member]]
+  name = \"n2\"
+  address = \"10.0.0.12:3130\"
+
+It is `loligo serve` with front = true, and without a store unless one is given. Listeners are those of the nodes, by name or order,
+since a request is forwarded to the listener of the same name. --dry-run asks the running front by its admin interface.
+Every node can be a front for the others: front = true under [cluster] in `serve`.";
+
 const DUMP_EXAMPLES: &str = "\
 Examples:
   loligo profile dump requests.profile | less -S
@@ -138,6 +180,16 @@ Examples:
 One row a request, with a column for each number of the record; null where the request had none. With --events the
 rows are the other things that a profile holds: writes and reads of the disk, the gauges of each second, marks.
 docs/profile-export.md describes the columns and has the SQL of five figures of `loligo report`.";
+
+/// The flags of `accelerate`.
+#[derive(Args, Debug)]
+pub struct AccelerateFlags {
+    /// Say where a GET of this URL would go now, and why, and end
+    #[arg(long, value_name = "URL")]
+    pub dry_run: Option<String>,
+    #[command(flatten)]
+    pub flags: Flags,
+}
 
 /// The flags of `serve` and `check`.
 #[derive(Args, Debug, Default)]
@@ -214,6 +266,10 @@ pub struct Flags {
     /// How much is logged on standard error: error, warn, info, debug, trace [default: info]
     #[arg(long, value_name = "LEVEL", help_heading = "What is written")]
     pub log_level: Option<String>,
+
+    /// Name of this member of the cluster, so that all members can have one file
+    #[arg(long, value_name = "NAME")]
+    pub cluster_name: Option<String>,
 }
 
 /// The flags of `profile dump`.
@@ -245,7 +301,7 @@ pub struct ExportFlags {
 }
 
 /// The flags that stand for a setting.
-pub const FLAGS: [(&str, &str); 15] = [
+pub const FLAGS: [(&str, &str); 16] = [
     ("--admin", "admin.address"),
     ("--admin-allow", "admin.allow"),
     ("--memory", "memory"),
@@ -255,6 +311,7 @@ pub const FLAGS: [(&str, &str); 15] = [
     ("--access-log-format", "log.access-format"),
     ("--profile", "log.profile"),
     ("--log-level", "log.level"),
+    ("--cluster-name", "cluster.name"),
     ("--store", "store.path"),
     ("--store-size", "store.size"),
     ("--listen", "listener.address"),
@@ -286,6 +343,10 @@ impl Flags {
         ] {
             let one = text.as_ref().map(|text| given(flag, text));
             raw.whole.given.extend(one);
+        }
+        if let Some(name) = &self.cluster_name {
+            let cluster = raw.cluster.get_or_insert_default();
+            cluster.given.push(given("--cluster-name", name));
         }
         self.add_stores(raw);
         self.add_listeners(raw);

@@ -10,6 +10,7 @@
 //! understood, or the file can not be read.
 #![forbid(unsafe_code)]
 
+mod accelerate;
 mod bench;
 mod cli;
 mod config;
@@ -18,6 +19,7 @@ mod dump;
 mod help;
 mod lab;
 mod lab_traces;
+mod model;
 mod out;
 mod profile_export;
 mod report;
@@ -32,7 +34,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 
-use cli::{Cli, Command, Flags, ProfileCommand};
+use cli::{Cli, ClusterCommand, Command, Flags, ProfileCommand};
 use config::file::{self, FILE_BYTES_MAX};
 use config::machine::Machine;
 use config::problem::Problem;
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
             Ok((settled, _)) => serve::serve(settled),
             Err(code) => code,
         },
+        Command::Accelerate(flags) => accelerate::run(&flags),
         Command::Check(flags) => match settle(&flags) {
             Ok((settled, raw)) => {
                 print(&config::explain::explain(&settled, &raw));
@@ -63,13 +66,29 @@ fn main() -> ExitCode {
             print(&config::reference::reference());
             ExitCode::SUCCESS
         }
+        Command::Cluster(ClusterCommand::Key) => new_key(),
         Command::Store(command) => store_tool::run(&command),
         Command::Bench(command) => bench::run(&command),
         Command::Lab(command) => lab::run(&command),
+        Command::Model(command) => model::run(&command),
         Command::Top(flags) => top::run(&flags),
         Command::Report(flags) => report::run(&flags),
         Command::Profile(ProfileCommand::Dump(flags)) => dump::dump(&flags),
         Command::Profile(ProfileCommand::Export(flags)) => profile_export::export(&flags),
+    }
+}
+
+/// `loligo cluster key`
+fn new_key() -> ExitCode {
+    match proxy::new_cluster_key() {
+        Ok(key) => {
+            print(&format!("{}\n", key.to_hex()));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("loligo: the system gives no random numbers: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -80,6 +99,11 @@ fn print(text: &str) {
 
 /// Reads the file, adds the flags, checks all of it; complains on standard error.
 fn settle(flags: &Flags) -> Result<(Settled, Raw), ExitCode> {
+    settle_with(flags, |_| {})
+}
+
+/// The same, with settings of the command's own behind the flags.
+fn settle_with(flags: &Flags, add_own: impl FnOnce(&mut Raw)) -> Result<(Settled, Raw), ExitCode> {
     let mut raw = match &flags.config {
         None => Raw::default(),
         Some(path) => {
@@ -92,6 +116,7 @@ fn settle(flags: &Flags) -> Result<(Settled, Raw), ExitCode> {
         }
     };
     flags.add_to(&mut raw);
+    add_own(&mut raw);
     into_plan(&raw, &Machine::this())
         .map(|settled| (settled, raw))
         .map_err(complain)

@@ -45,6 +45,9 @@ fn announce(ready: &Ready, roles: &[&str]) {
         Some(address) => tracing::info!("admin interface on http://{address}"),
         None => tracing::info!("no admin interface"),
     }
+    if let Some(address) = &ready.cluster {
+        tracing::info!("members of the cluster on {address}");
+    }
     for store in &ready.stores {
         tracing::info!("store {store}");
     }

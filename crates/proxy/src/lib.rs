@@ -17,6 +17,8 @@
 //! | a PURGE | `conn/port_purge`, `admin` |
 //! | counted and logged | `Exchange::finish`, `state`, `record` |
 //!
+//! Proxies that know what the others hold are a `cluster`.
+//!
 //! Beside the requests, one thread does what the stores need done in the background: `background`; `opening` opens them. Another looks
 //! whether all of them move, devices included: `watch`, `pulse`.
 //!
@@ -32,6 +34,7 @@ mod admin;
 mod cache;
 mod chance;
 mod clock;
+mod cluster;
 mod conn;
 mod deadline;
 mod deliver;
@@ -56,6 +59,7 @@ mod worker;
 
 pub use cache::opening::StoreError;
 pub use clock::Clock;
+pub use cluster::new_cluster_key;
 pub use mistakes::Mistake;
 #[cfg(feature = "mistakes")]
 pub use mistakes::make_mistake;

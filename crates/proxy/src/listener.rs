@@ -16,6 +16,8 @@ use crate::{
 pub struct ListenerState {
     /// Settings.
     pub listener: Listener,
+    /// Its number in the plan.
+    pub number: usize,
     /// Its address, as it is logged.
     pub name: Box<str>,
     /// Where its requests are counted.
@@ -65,6 +67,7 @@ impl RouteState {
                 tls: route.origin.tls,
                 host: route.origin.host.as_str().into(),
                 port: route.origin.port,
+                member: None,
             },
             authority: route.origin.authority().into(),
             tags: route_tags(&route.origin),

@@ -10,6 +10,7 @@
 //! Not known here: files, flags, sockets. Times are durations, sizes bytes.
 
 mod bounds;
+mod cluster;
 mod hints;
 mod peers;
 mod rules;
@@ -25,6 +26,10 @@ pub use bounds::{
     CacheRules, Dns, LazyMode, Limits, LocalityMode, OriginTls, PoolLimits, Storing, Timeouts,
 };
 
+pub use cluster::{
+    Cluster, ClusterKey, ClusterMember, ClusterMiss, ClusterRoute, FalseHit, HintKind, MEMBERS_MAX,
+    Spread,
+};
 pub use hints::{Digests, Icp};
 pub use peers::{Ask, Direct, Health, Order, PEERS_MAX, Parent, PeerAddress, Sibling};
 pub use rules::{KeyRule, Rule, Then, When};
@@ -78,6 +83,8 @@ pub struct Plan {
     pub icp: Icp,
     /// Digests of what the stores have, and how often those of siblings are fetched.
     pub digests: Digests,
+    /// The cluster that this proxy is a member of; `None`: of none.
+    pub cluster: Option<Cluster>,
     /// Name resolution.
     pub dns: Dns,
     /// Connections to origins.
@@ -101,6 +108,14 @@ impl Plan {
     /// The default of `name`.
     pub const NAME: &str = "loligo";
 
+    /// The name of a listener in a cluster.
+    pub fn listener_name(&self, number: usize) -> String {
+        match self.listeners.get(number) {
+            Some(listener) if !listener.name.is_empty() => listener.name.clone(),
+            _ => (number + 1).to_string(),
+        }
+    }
+
     /// A plan with these listeners and defaults for the rest: one worker, no admin interface, no store, 64 MiB of memory. For
     /// tests, and to start a fuller plan from.
     pub fn with_listeners(listeners: Vec<Listener>) -> Self {
@@ -122,6 +137,7 @@ impl Plan {
             siblings: Vec::new(),
             icp: Icp::default(),
             digests: Digests::default(),
+            cluster: None,
             dns: Dns::default(),
             pool: PoolLimits::default(),
             tls: OriginTls::default(),
@@ -134,6 +150,8 @@ impl Plan {
 pub struct Listener {
     /// Address and port; port 0 lets the system choose.
     pub address: SocketAddr,
+    /// Its name in a cluster: what a member forwards comes in by the listener of the same name. Empty: its number, from 1.
+    pub name: String,
     /// Forward proxy, or reverse proxy in front of origins.
     pub role: Role,
     /// The client networks served. Loopback clients are always served.
@@ -196,6 +214,7 @@ impl Listener {
         let role = Role::Forward(Forward::for_address(address.ip()));
         Listener {
             address,
+            name: String::new(),
             role,
             allow,
             purge_from: Vec::new(),
@@ -209,6 +228,7 @@ impl Listener {
         let role = Role::Reverse(vec![Route::everything_to(origin)]);
         Listener {
             address,
+            name: String::new(),
             role,
             allow,
             purge_from: Vec::new(),

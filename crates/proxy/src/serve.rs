@@ -33,6 +33,7 @@ use crate::{
     cache::memory::MemoryTier,
     cache::opening::{self, Absent, Opened, StoreError},
     clock::Clock,
+    cluster::{self, Cluster, ClusterThread},
     conn::accepting::{self, Dealers},
     conn::heads::HeadBudget,
     fetch::flight::Flights,
@@ -107,6 +108,8 @@ pub struct Ready {
     pub admin: Option<SocketAddr>,
     /// Where ICP queries are taken.
     pub icp: Option<SocketAddr>,
+    /// Where members of the cluster connect.
+    pub cluster: Option<SocketAddr>,
     /// Each store in words: path, size, what was found.
     pub stores: Vec<String>,
     /// How the disk is read and written.
@@ -209,6 +212,10 @@ fn run(
         }
         None => None,
     };
+    let cluster_socket = match &mut plan.cluster {
+        Some(cluster) => listen(&mut cluster.address, 1)?.into_iter().next(),
+        None => None,
+    };
     let icp = open_icp(&mut plan)?;
     let (opened, absent) = candidates.open(&plan)?;
     let digests = Digests::new(&plan, opened.as_ref().map(|opened| &*opened.set))?;
@@ -236,11 +243,13 @@ fn run(
         }
         None => None,
     };
-    let threads = start_workers(&runtime, &shared, engine, &tls, &journal, sockets)?;
+    let (threads, dealers) = start_workers(&runtime, &shared, engine, &tls, &journal, sockets)?;
+    let cluster_thread = start_cluster(&shared, cluster_socket, dealers, tls)?;
     let ready = Ready {
         listeners: shared.plan.listeners.iter().map(|l| l.address).collect(),
         admin: shared.plan.admin.as_ref().map(|a| a.address),
         icp: shared.plan.icp.listen,
+        cluster: shared.plan.cluster.as_ref().map(|c| c.address),
         stores: store_words,
         io_engine,
         io_engine_reason,
@@ -268,6 +277,9 @@ fn run(
     drop(_inside);
     drop(runtime);
     seconds.stop();
+    if let Some(thread) = cluster_thread {
+        thread.stop();
+    }
     // Before the stores, whose devices may take long.
     shared.events.flush();
     let closed = background_thread
@@ -328,6 +340,7 @@ pub(crate) fn shared(
 ) -> Result<Shared, StoreError> {
     let mut own_addresses: Vec<SocketAddr> = plan.listeners.iter().map(|l| l.address).collect();
     own_addresses.extend(plan.admin.as_ref().map(|a| a.address));
+    own_addresses.extend(plan.cluster.as_ref().map(|c| c.address));
     let (labels, _) = labels::rows(&plan.listeners);
     let cache_name = cache_status::member_name(&plan.name);
     let store = match opened {
@@ -361,6 +374,9 @@ pub(crate) fn shared(
         top: None,
         peers: Peers::new(&plan, own_addresses.clone(), &via_line),
         icp: None,
+        cluster: Cluster::new(&plan, opened.map(|opened| &*opened.set))
+            .map_err(StoreError::Random)?
+            .map(Arc::new),
         digests: Arc::default(),
         own_addresses,
         predicates_refused: AtomicBool::new(false),
@@ -391,7 +407,7 @@ fn start_workers(
     tls: &Tls,
     journal: &Journal,
     sockets: Vec<Vec<net::TcpListener>>,
-) -> Result<Vec<JoinHandle<()>>, ServeError> {
+) -> Result<(Vec<JoinHandle<()>>, Dealers), ServeError> {
     let (dealers, receivers) = Dealers::new(sockets.len());
     let mut threads = Vec::new();
     let mut readies = Vec::new();
@@ -416,7 +432,27 @@ fn start_workers(
         }
         Ok::<_, ServeError>(())
     })?;
-    Ok(threads)
+    Ok((threads, dealers))
+}
+
+/// The thread of our cluster, if there is one.
+fn start_cluster(
+    shared: &Arc<Shared>,
+    socket: Option<net::TcpListener>,
+    dealers: Dealers,
+    tls: Tls,
+) -> Result<Option<ClusterThread>, ServeError> {
+    let (Some(cluster), Some(socket)) = (&shared.cluster, socket) else {
+        return Ok(None);
+    };
+    let start = cluster::Start {
+        shared: Arc::clone(shared),
+        cluster: Arc::clone(cluster),
+        socket,
+        dealers,
+        tls,
+    };
+    Ok(Some(ClusterThread::start(start)?))
 }
 
 /// Waits until a thread says that it has come up.

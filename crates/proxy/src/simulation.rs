@@ -130,6 +130,7 @@ impl Proxy {
             listener,
             stream: socket::detach(ours).ok()?,
             peer,
+            member: None,
         };
         let is_taken = !self.shared.is_draining() && self.dealers.deal(worker, dealt).is_ok();
         is_taken.then_some(theirs)

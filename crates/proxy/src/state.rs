@@ -19,6 +19,7 @@ use std::{
 
 use device::Device;
 use httpcache::UnixMillis;
+use profile::Hierarchy;
 use replacement::Admission;
 use store::{
     KeyHash, KeyHasher, NotTaken, Pseudonyms, Sequence, Set, Settled, set::DurabilityHandles,
@@ -34,6 +35,7 @@ use crate::{
     cache::opening::Absent,
     cache::predicate::Predicate,
     clock::Clock,
+    cluster::{Cluster, MemberId},
     conn::heads::{HeadBudget, Heads},
     deadline::Deadlines,
     fetch::flight::Flights,
@@ -110,6 +112,8 @@ pub struct Shared {
     pub peers: Peers,
     /// ICP, if siblings are asked by it or it is answered.
     pub icp: Option<Arc<Icp>>,
+    /// The cluster that we are a member of.
+    pub cluster: Option<Arc<Cluster>>,
     /// Our digest, and those of siblings.
     pub digests: Arc<Digests>,
     /// Addresses we listen on, the admin interface included.
@@ -340,6 +344,17 @@ impl Shared {
         }
     }
 
+    /// The name of the proxy that was asked in place of the origin.
+    pub fn name_of_peer(&self, hierarchy: Hierarchy, number: u8) -> Option<&str> {
+        match hierarchy {
+            Hierarchy::Node => {
+                let member = self.cluster.as_ref()?.member(MemberId(number))?;
+                Some(&member.name)
+            }
+            hierarchy => self.peers.name_of(hierarchy, number),
+        }
+    }
+
     /// Do the bodies that are on their way take more than they may? Fragments that are being sent count for half of it at most, so
     /// that clients who stand still do not keep everything else out of the store.
     pub fn is_crowded(&self) -> bool {
@@ -374,6 +389,8 @@ pub struct Worker {
     pub heads: Rc<Heads>,
     /// Counters.
     pub counters: Arc<Counters>,
+    /// What other members hold, if we are a front.
+    pub hints: Option<RefCell<hints::view::Reader>>,
     /// Log buffers.
     pub journal: RefCell<JournalWriter>,
     /// Memory-tier front.
@@ -412,6 +429,10 @@ impl Worker {
         let logs_access = journal.wants_access();
         let clock = Cell::new(read_clock(&shared.clock));
         let heads = Heads::new(Arc::clone(&shared.heads));
+        let cluster = shared.cluster.as_ref();
+        let hints = cluster
+            .and_then(|cluster| cluster.reader())
+            .map(RefCell::new);
         Worker {
             shared,
             index,
@@ -420,6 +441,7 @@ impl Worker {
             deadlines: Deadlines::new(),
             heads,
             counters,
+            hints,
             journal: RefCell::new(journal),
             front: RefCell::new(Front::new()),
             input: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),

@@ -27,6 +27,7 @@ use crate::{
     access::{Clients, Destinations},
     cache::disk::DiskIo,
     cache::lazy::LazyReads,
+    cluster::MemberId,
     conn::accepting::{Dealers, Dealt},
     conn::client,
     listener::{ListenerState, RouteState},
@@ -100,7 +101,8 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
             return;
         }
     };
-    let connector = Connector::new(connector_settings(&shared.plan), start.tls);
+    let connector = Connector::new(connector_settings(&shared.plan), start.tls)
+        .in_cluster(shared.cluster.clone());
     let worker = Rc::new(Worker::new(
         Arc::clone(&shared),
         start.index,
@@ -245,22 +247,22 @@ struct House {
 
 impl House {
     /// Serves a connection, if its client may be served.
-    fn take(&self, listener: usize, stream: Socket, peer: SocketAddr) {
+    fn take(&self, listener: usize, stream: Socket, peer: SocketAddr, member: Option<MemberId>) {
         let Some(listener) = self.listeners.get(listener) else {
             return;
         };
-        let Some(count) = client::admit(&self.worker, listener, peer) else {
+        let Some(count) = client::admit(&self.worker, listener, peer, member.is_some()) else {
             return;
         };
         let (worker, listener) = (Rc::clone(&self.worker), Rc::clone(listener));
         self.connections
             .borrow_mut()
-            .spawn_local(client::serve(worker, listener, stream, peer, count));
+            .spawn_local(client::serve(worker, listener, stream, peer, member, count));
     }
 
     fn take_dealt(&self, dealt: Dealt) {
         match socket::attach(dealt.stream) {
-            Ok(stream) => self.take(dealt.listener, stream, dealt.peer),
+            Ok(stream) => self.take(dealt.listener, stream, dealt.peer, dealt.member),
             Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
         }
     }
@@ -274,6 +276,7 @@ impl House {
             listener,
             stream,
             peer,
+            member: None,
         };
         if let Err(back) = self.dealers.deal(to, dealt) {
             self.take_dealt(back);
@@ -305,7 +308,7 @@ async fn accept(house: Rc<House>, listener: usize, socket: tokio::net::TcpListen
                 let others = &worker.shared.counters;
                 let stream = socket::of(stream);
                 match house.dealers.other_than(worker.index, others) {
-                    None => house.take(listener, stream, peer),
+                    None => house.take(listener, stream, peer, None),
                     Some(other) => house.deal(other, listener, stream, peer),
                 }
             }
@@ -322,7 +325,7 @@ async fn accept(house: Rc<House>, listener: usize, socket: tokio::net::TcpListen
 pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
     let book = Arc::new(Rulebook::new(&shared.plan.rules));
     let (_, rows) = labels::rows(&shared.plan.listeners);
-    let state = |(listener, rows): (&Listener, Rows)| {
+    let state = |(number, (listener, rows)): (usize, (&Listener, Rows))| {
         let (routes, destinations) = match &listener.role {
             Role::Forward(forward) => (
                 Vec::new(),
@@ -360,6 +363,7 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             clients: Clients {
                 allow: listener.allow.clone(),
             },
+            number,
             name: listener.address.to_string().into(),
             rows,
             rules: httpcache::Rules {
@@ -372,10 +376,12 @@ pub fn listener_states(shared: &Shared) -> Vec<Rc<ListenerState>> {
             book: Arc::clone(&book),
         })
     };
-    shared.plan.listeners.iter().zip(rows).map(state).collect()
+    let listeners = shared.plan.listeners.iter().zip(rows);
+    listeners.enumerate().map(state).collect()
 }
 
-fn connector_settings(plan: &Plan) -> Settings {
+/// How connections are made and kept.
+pub fn connector_settings(plan: &Plan) -> Settings {
     Settings {
         connect_timeout: plan.timeouts.connect,
         dns: crate::origin::DnsSettings {

@@ -87,6 +87,11 @@ impl Set {
         self.members.iter().map(|member| &member.store)
     }
 
+    /// The members as they are placed: store, id, weight.
+    pub fn placed(&self) -> impl Iterator<Item = (&Arc<Store>, u64, u32)> {
+        (self.members.iter()).map(|member| (&member.store, member.id, member.weight as u32))
+    }
+
     /// The number of the member that has everything of a primary key.
     #[inline]
     pub fn owner(&self, primary: KeyHash) -> usize {

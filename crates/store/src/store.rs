@@ -233,6 +233,11 @@ impl Store {
         self.limits.fragment_bytes
     }
 
+    /// The store's epoch: with another one it has nothing of what was stored before.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// The present sequence. A fill, a promotion to memory or a revalidation notes it when it begins.
     pub fn sequence(&self) -> Sequence {
         self.sequence.load(Ordering::SeqCst)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use profile::{Event, Mark, MarkKind, Record, StageName, Write};
 
+use crate::asked::{Asked, Names};
 use crate::cells::asked_a_server;
 use crate::kinds::Group;
 use crate::known::{Known, Options, Source};
@@ -40,6 +41,8 @@ pub struct Builder {
     pub(crate) documents: Documents,
     pub(crate) clients: Distinct,
     pub(crate) servers: Distinct,
+    /// `None` until a request is named.
+    pub(crate) names: Option<Names>,
     pub(crate) seconds: Seconds,
     pub(crate) began: Option<u64>,
     pub(crate) last_began: u64,
@@ -75,6 +78,7 @@ impl Builder {
             options,
             clients: Distinct::default(),
             servers: Distinct::default(),
+            names: None,
             seconds: Seconds::default(),
             began: None,
             last_began: 0,
@@ -131,6 +135,13 @@ impl Builder {
             out.push(kind);
             record.encode(out);
         })
+    }
+
+    /// What a finished request was about, of a source that has names. Counted only with [`Options::top`].
+    pub fn named(&mut self, record: &Record, asked: &Asked) {
+        if self.options.top > 0 {
+            self.names.get_or_insert_default().see(record, asked);
+        }
     }
 
     //= paper 001 section 6.1.2   we count only the first access to a document

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use profile::{Event, Record};
 
+use crate::asked;
 use crate::builder::{Builder, EVENT, REQUEST_1};
 use crate::catalogue::{self, CurveSpec, FigureSpec, How};
 use crate::cells::{Cells, DAY_VALUES_MAX, Day, OpenSlot, Writes, asked_a_server};
@@ -107,6 +108,10 @@ fn finish(mut builder: Builder) -> Result<SourceReport, SpillError> {
     };
     report.marks.sort_by_key(|mark| mark.at_unix_us);
     report.tables = tables::tables(&report, uniques(&builder, &day, known), &day, known);
+    if builder.options.top > 0 {
+        let named = asked::tables(builder.names.as_ref(), builder.options.top);
+        report.tables.extend(named);
+    }
     findings::add(&mut report, &day);
     report.measures = measures::measure(&report, uniques(&builder, &day, known), known);
     Ok(report)

@@ -158,6 +158,8 @@ pub struct Options {
     pub grid: Grid,
     /// Are aborted requests to be in the times?
     pub with_aborted: bool,
+    /// Rows of the tables of hosts, content types and URLs; 0: no such tables.
+    pub top: usize,
     /// Where temporary files go; about 50 bytes a request.
     pub spill_dir: PathBuf,
 }
@@ -168,6 +170,7 @@ impl Default for Options {
             slot: None,
             grid: Grid::default(),
             with_aborted: false,
+            top: 0,
             spill_dir: std::env::temp_dir(),
         }
     }

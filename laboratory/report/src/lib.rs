@@ -18,11 +18,12 @@
 //! ```
 //!
 //! Inside: `kinds` names what is counted, `catalogue` is the table of figures, `cells` is what is kept of a slot, `points` makes points of it;
-//! `values` has percentiles, `intervals` concurrency, `sizes` what goes over size, `uniques` first accesses, `spill` temporary files.
+//! `values` has percentiles, `intervals` concurrency, `sizes` what goes over size, `uniques` first accesses, `asked` and `heavy` names, `spill` temporary files.
 //!
 //! Not known here: files of profiles and logs, drawings, the command line.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod builder;
 mod catalogue;
 mod cells;
@@ -30,6 +31,7 @@ mod compare;
 mod findings;
 mod finish;
 mod gauges;
+mod heavy;
 mod intervals;
 mod join;
 mod kinds;
@@ -45,6 +47,7 @@ mod tables;
 mod uniques;
 mod values;
 
+pub use asked::Asked;
 pub use builder::Builder;
 pub use compare::{Compared, compare};
 pub use join::{JoinError, join};

@@ -17,6 +17,7 @@
 //! Not known here: files, line numbers, what is made of the records.
 //! Limits: none of its own; the caller bounds the length of a line.
 
+use crate::asked::Asked;
 use profile::{Class, Flags, Hierarchy, Method, Names, Record, Stage, StageName};
 use twox_hash::XxHash3_64;
 
@@ -36,13 +37,15 @@ pub const STAGES: [StageName; 3] = [
 // One at a time is on the stack; a box would be an allocation a line.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, PartialEq, Debug)]
-pub enum Line {
+pub enum Line<'a> {
     /// A request.
     Request {
         /// Names are hashes of the URL, the client's address, and the URL's host and port.
         record: Record,
         /// The line has the fields of [`LOGFORMAT`].
         has_stages: bool,
+        /// The names themselves.
+        asked: Asked<'a>,
     },
     /// A query by ICP or HTCP (`UDP_...`): another proxy asked what is here.
     Query {
@@ -80,7 +83,7 @@ pub enum LineError {
 ///
 /// # Errors
 /// It is no line of Squid's log.
-pub fn parse(line: &[u8]) -> Result<Line, LineError> {
+pub fn parse(line: &[u8]) -> Result<Line<'_>, LineError> {
     let mut fields = line
         .split(|&b| b == b' ' || b == b'\t' || b == b'\r')
         .filter(|field| !field.is_empty());
@@ -100,7 +103,7 @@ pub fn parse(line: &[u8]) -> Result<Line, LineError> {
         url,
         _user,
         server,
-        _mime,
+        content_type,
         more @ ..,
     ] = first;
     if found == 0 || time.starts_with(b"#") {
@@ -132,7 +135,15 @@ pub fn parse(line: &[u8]) -> Result<Line, LineError> {
     record.hierarchy = hierarchy(split(server).map_or(server, |(code, _)| code));
     record.names = Some(names(url, client, record.hierarchy));
     let has_stages = found == FIELDS && set_stages(&mut record, [more[0], more[1], more[2]]);
-    Ok(Line::Request { record, has_stages })
+    Ok(Line::Request {
+        record,
+        has_stages,
+        asked: Asked {
+            url,
+            host: authority(url),
+            content_type,
+        },
+    })
 }
 
 const NATIVE_FIELDS: usize = 10;

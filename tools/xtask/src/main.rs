@@ -9,6 +9,7 @@ mod bench;
 mod block;
 mod chance;
 mod ci;
+mod cluster;
 mod failure;
 mod fuzz;
 mod hierarchy;
@@ -73,6 +74,8 @@ enum Task {
     Torture(torture::Options),
     /// Root, top and two sibling leaves under PolyMix: at which level the hits are
     Hierarchy(hierarchy::Options),
+    /// Fronts and nodes, or equals, in network namespaces: load, faults, purges, beside HAProxy
+    Cluster(cluster::Options),
     /// Known truths come back: what a report must say, because we put it there
     Truths(truths::Options),
     /// Build the program laid out by how it runs (profile-guided)
@@ -96,6 +99,7 @@ impl Task {
         match self {
             Self::Bench(_)
             | Self::Torture(_)
+            | Self::Cluster(_)
             | Self::Truths(_)
             | Self::Origin { .. }
             | Self::IdleClient(_) => true,
@@ -149,6 +153,7 @@ fn run(task: Task) -> Result<()> {
         Task::Bench(command) => bench::run(command),
         Task::Torture(options) => torture::run(&options),
         Task::Hierarchy(options) => hierarchy::run(&options),
+        Task::Cluster(options) => cluster::run(&options),
         Task::Truths(options) => truths::run(&options),
         Task::Release(options) => release::run(&options),
         Task::Origin { port, threads } => {

@@ -78,9 +78,13 @@ pub struct Origin {
 impl Origin {
     /// Starts on 127.0.0.1; port 0 takes a free one.
     pub fn start(port: u16, threads: usize) -> Result<Self> {
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), threads)
+    }
+
+    /// Starts on an address of this machine; port 0 takes a free one.
+    pub fn start_at(address: SocketAddr, threads: usize) -> Result<Self> {
         LazyLock::force(&NOISE);
-        let first = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
-            .during(|| format!("the origin on port {port}"))?;
+        let first = listen(address).during(|| format!("the origin on {address}"))?;
         let address = first
             .local_addr()
             .during(|| "the origin's address".into())?;
@@ -102,6 +106,11 @@ impl Origin {
     /// `/size` requests so far.
     pub fn served(&self) -> u64 {
         self.served.load(Ordering::SeqCst)
+    }
+
+    /// Its count of `/size` requests, for those who look at it all the time.
+    pub fn counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.served)
     }
 }
 

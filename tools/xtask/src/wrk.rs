@@ -35,6 +35,14 @@ pub enum Objects {
     },
     /// `<prefix>0`, `<prefix>1` and so on, each once.
     Unique { prefix: String },
+    /// Of `fresh_percent` of the requests each another object, `<prefix>f0` and so on; the others are for `<prefix>0` to
+    /// `<prefix><count - 1>`, at random.
+    Mixed {
+        prefix: String,
+        count: u64,
+        fresh_percent: u64,
+        seed: u64,
+    },
 }
 
 /// One run of wrk.
@@ -56,6 +64,8 @@ pub struct Figures {
     /// status over 399, sockets that failed, time-outs
     pub errors: u64,
     pub p50_us: f64,
+    pub p90_us: f64,
+    pub p98_us: f64,
     pub p99_us: f64,
 }
 
@@ -69,8 +79,9 @@ impl Figures {
 const DONE: &str = r#"
 function done(s, latency, requests)
   local e = s.errors
-  io.write(string.format("xtask %d %d %d %d %.1f %.1f\n", s.requests, s.bytes, s.duration,
-    e.status + e.connect + e.read + e.write + e.timeout, latency:percentile(50), latency:percentile(99)))
+  io.write(string.format("xtask %d %d %d %d %.1f %.1f %.1f %.1f\n", s.requests, s.bytes, s.duration,
+    e.status + e.connect + e.read + e.write + e.timeout,
+    latency:percentile(50), latency:percentile(90), latency:percentile(98), latency:percentile(99)))
 end
 "#;
 
@@ -91,6 +102,29 @@ function init(args)
 end
 function request()
   return head .. math.random(0, {last}) .. tail
+end
+{DONE}"#,
+            last = count.saturating_sub(1)
+        ),
+        Objects::Mixed {
+            prefix,
+            count,
+            fresh_percent,
+            seed,
+        } => format!(
+            r#"local head
+local n = -1
+function init(args)
+  math.randomseed({seed})
+  head = "GET /size/{bytes}/{prefix}"
+  tail = " HTTP/1.1\r\nHost: " .. wrk.headers["Host"] .. "\r\n\r\n"
+end
+function request()
+  if math.random(100) > {fresh_percent} then
+    return head .. math.random(0, {last}) .. tail
+  end
+  n = n + 1
+  return head .. "f" .. n .. tail
 end
 {DONE}"#,
             last = count.saturating_sub(1)
@@ -173,7 +207,17 @@ fn parse(text: &str) -> Option<Figures> {
         .split(' ')
         .map(|w| w.parse().ok())
         .collect::<Option<_>>()?;
-    let [requests, bytes, duration_us, errors, p50_us, p99_us] = n[..] else {
+    let [
+        requests,
+        bytes,
+        duration_us,
+        errors,
+        p50_us,
+        p90_us,
+        p98_us,
+        p99_us,
+    ] = n[..]
+    else {
         return None;
     };
     Some(Figures {
@@ -182,6 +226,8 @@ fn parse(text: &str) -> Option<Figures> {
         seconds: duration_us / 1e6,
         errors: errors as u64,
         p50_us,
+        p90_us,
+        p98_us,
         p99_us,
     })
 }
@@ -229,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_line_for_us_is_found_among_those_for_people() {
-        let text = "Running 1s test\n  10 requests\nxtask 10 12000 2000000 0 55.0 90.5\n";
+        let text = "Running 1s test\n  10 requests\nxtask 10 12000 2000000 0 55.0 70.0 88.0 90.5\n";
         let figures = parse(text).unwrap();
         assert_eq!((figures.requests, figures.received_bytes), (10, 12_000));
         assert_eq!((figures.rate(), figures.p99_us), (5.0, 90.5));
@@ -238,7 +284,7 @@ mod tests {
 
     #[test]
     fn errors_and_wrong_lengths_are_failures() {
-        let good = parse("xtask 10 12000 2000000 0 55.0 90.5").unwrap();
+        let good = parse("xtask 10 12000 2000000 0 55.0 70.0 88.0 90.5").unwrap();
         assert!(check(&good, &load(1_000)).is_ok());
         assert!(check(&good, &load(100_000)).is_err());
         assert!(check(&Figures { errors: 1, ..good }, &load(1_000)).is_err());
@@ -266,5 +312,13 @@ mod tests {
             seed: 7,
         };
         assert!(script(&random, 10).contains("math.random(0, 99)"));
+        let mixed = Objects::Mixed {
+            prefix: "x".into(),
+            count: 10,
+            fresh_percent: 75,
+            seed: 7,
+        };
+        let text = script(&mixed, 10);
+        assert!(text.contains("math.random(100) > 75") && text.contains("math.random(0, 9)"));
     }
 }

@@ -97,6 +97,7 @@ impl Bytes<'_> {
                 label: self.number(),
                 page: self.below(3).into(),
                 pages: 1 + u32::from(self.below(3)),
+                sent_before: self.below(2).into(),
                 content: self.page(),
             }),
             3 | 4 => Frame::Update(Update {

@@ -8,15 +8,15 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use proxy::plan::{
-    Ask, ClientDirectives, Destinations, Direct, Forward, Forwarded, Listener, Order, Plan, Role,
-    Route, StorePlan,
+    Ask, ClientDirectives, Cluster, Destinations, Direct, Forward, Forwarded, HintKind, Listener,
+    Order, Plan, Role, Route, StorePlan,
 };
 
 use super::machine::{Existing, OnDisk};
 use super::raw::{Block, Raw};
 use super::rows::Row;
-use super::{Settled, general, stores};
-use crate::units::Size;
+use super::{Settled, cluster, general, stores};
+use crate::units::{Size, Time};
 
 /// The whole explanation, lines with ends.
 pub fn explain(settled: &Settled, raw: &Raw) -> String {
@@ -26,6 +26,9 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
         explain_listener(listener, &mut out);
     }
     explain_peers(plan, &mut out);
+    if let Some(cluster) = &plan.cluster {
+        explain_cluster(cluster, !plan.stores.is_empty(), &mut out);
+    }
     match &plan.admin {
         Some(admin) => {
             let title = format!("admin interface on {}", address(admin.address));
@@ -145,6 +148,43 @@ fn explain_peers(plan: &Plan, out: &mut String) {
         };
         let text = format!("at {}, for {}, {ask}", sibling.at, hosts(&sibling.domains));
         line(out, &sibling.name, &text);
+    }
+}
+
+fn explain_cluster(cluster: &Cluster, has_store: bool, out: &mut String) {
+    let title = format!(
+        "member {} of a cluster, on {}",
+        cluster.name,
+        address(cluster.address)
+    );
+    head(out, &title);
+    let part = match (cluster.front, has_store) {
+        (true, true) => {
+            "front and node: it routes by what others hold, and others ask it for what it holds"
+        }
+        (true, false) => "front: it routes by what others hold",
+        (false, _) => "node: others ask it for what it holds",
+    };
+    line(out, "is", part);
+    for member in &cluster.members {
+        line(out, "member", &format!("{} at {}", member.name, member.at));
+    }
+    let kind = match cluster.hints {
+        HintKind::Bloom => format!("filters, {} bits an object", cluster.bits_per_object),
+        HintKind::Directory => "tables of all objects".to_owned(),
+    };
+    line(
+        out,
+        "hints",
+        &format!("{kind}, every {}", Time(cluster.update_period)),
+    );
+    match &cluster.state {
+        Some(path) => line(out, "journal", &path.display().to_string()),
+        None => line(
+            out,
+            "journal",
+            "in memory: a restart forgets purges that a member which is away has not heard",
+        ),
     }
 }
 
@@ -300,6 +340,20 @@ fn differing(raw: &Raw, out: &mut String) {
         ..Block::default()
     };
     set_in(&whole, general::rows().iter(), &mut lines);
+    if let Some(block) = &raw.cluster {
+        let told = [
+            "cluster.name",
+            "cluster.address",
+            "cluster.key-file",
+            "cluster.state",
+        ];
+        let rows = cluster::rows();
+        set_in(
+            block,
+            rows.iter().filter(|row| !told.contains(&row.key.as_str())),
+            &mut lines,
+        );
+    }
     for (n, rule) in raw.rules.iter().enumerate() {
         let said = rule.given.iter().map(|given| {
             let key = given.key.strip_prefix("rule.").unwrap_or(&given.key);

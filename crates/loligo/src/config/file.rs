@@ -65,6 +65,11 @@ impl Parser<'_> {
                 "parent" => self.raw.parents = self.blocks("parent", value, place),
                 "sibling" => self.raw.siblings = self.blocks("sibling", value, place),
                 "rule" => self.raw.rules = self.blocks("rule", value, place),
+                "cluster" if matches!(value.get_ref(), DeValue::Table(_)) => {
+                    if let DeValue::Table(table) = value.get_ref() {
+                        self.cluster(table, place);
+                    }
+                }
                 "store" => {
                     self.raw.stores = match value.get_ref() {
                         DeValue::Table(table) => vec![self.block("store", table, place)],
@@ -79,6 +84,19 @@ impl Parser<'_> {
                 }
             }
         }
+    }
+
+    /// `[cluster]`, in which `[[cluster.member]]` repeats.
+    fn cluster(&mut self, table: &DeTable<'_>, place: Place) {
+        let mut block = Block::at(place);
+        for (key, value, place) in self.entries(table) {
+            match key {
+                "member" => self.raw.members = self.blocks("cluster.member", value, place),
+                _ if self.is_stray("cluster.", key, value, &place, &["member".into()]) => {}
+                _ => self.flatten(&format!("cluster.{key}"), value, place, &mut block.given),
+            }
+        }
+        self.raw.cluster = Some(block);
     }
 
     /// The blocks of an array of tables.

@@ -168,7 +168,7 @@ pub fn rows() -> Vec<Row<Draft>> {
 
 /// The tables of a configuration file.
 pub fn sections() -> Vec<String> {
-    let mut names: Vec<String> = ["store", "listener", "rule", "parent", "sibling"]
+    let mut names: Vec<String> = ["store", "listener", "rule", "parent", "sibling", "cluster"]
         .map(str::to_owned)
         .to_vec();
     let of_rows = rows().into_iter();

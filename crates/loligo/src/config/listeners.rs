@@ -27,6 +27,7 @@ use super::values::LISTEN;
 /// The values of a block.
 #[derive(Default)]
 pub struct ListenerDraft {
+    name: Option<String>,
     address: Option<SocketAddr>,
     allow: Vec<IpNet>,
     purge_from: Vec<IpNet>,
@@ -54,6 +55,8 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
     rows![ListenerDraft:
         /// Where clients connect. A port alone means 127.0.0.1.
         "listener.address": "`ADDRESS:PORT` or a port", "127.0.0.1:3128" => address = values::socket_address;
+        /// Its name in a cluster: what a member forwards comes in by the listener of the same name.
+        "listener.name": "a word", "its number: 1, 2" => name = values::peer_name;
         /// Who may use it beside this machine. Required when it listens beyond loopback.
         "listener.allow": "networks or `any`", "none: this machine only" => allow = values::networks;
         /// Whose `PURGE` is obeyed on this port, as modules of WordPress and Drupal send it: addresses of the machines the application
@@ -168,6 +171,7 @@ fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
         true => Forwarded::Replace,
         false => Forwarded::None,
     });
+    let name = draft.name.take().unwrap_or_default();
     let (allow, purge_from) = (
         std::mem::take(&mut draft.allow),
         std::mem::take(&mut draft.purge_from),
@@ -184,6 +188,7 @@ fn listener(block: &Block, problems: &mut Vec<Problem>) -> Listener {
     };
     Listener {
         address,
+        name,
         role,
         allow,
         purge_from,

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use proxy::plan::ClusterKey;
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -26,6 +27,8 @@ pub struct Machine {
     pub resolve: fn(&Path) -> PathBuf,
     /// Checks that a log can be written there; the error says why not, and what to do.
     pub appendable: fn(&Path) -> Result<(), String>,
+    /// Reads the key of a cluster; the error says why not.
+    pub cluster_key: fn(&Path) -> Result<ClusterKey, String>,
     /// Checks that the file has certificates; the error says why not.
     pub certificates: fn(&Path) -> Result<(), String>,
 }
@@ -65,6 +68,7 @@ impl Machine {
             look,
             resolve,
             appendable,
+            cluster_key,
             certificates: |path| proxy::check_certificates(path).map_err(|e| plain(&e)),
         }
     }
@@ -191,6 +195,13 @@ fn refused(path: &Path, how: Access, folders: bool) -> Option<String> {
         "nothing can be made in {}: {why}; choose another place, or let this user write there",
         dir.display()
     ))
+}
+
+fn cluster_key(path: &Path) -> Result<ClusterKey, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| plain(&e))?;
+    ClusterKey::from_hex(&text).ok_or_else(|| {
+        "is no key of a cluster, which is 64 hexadecimal digits: `loligo cluster key`".to_owned()
+    })
 }
 
 /// Without the number of the system's error.

@@ -10,10 +10,14 @@
 //! | `stores` | `[[store]]` |
 //! | `rules`, `shadowed` | `[[rule]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
+//! | `cluster` | `[cluster]`, `[[cluster.member]]` |
 //! | `surroundings` | checks that the machine has what the plan needs |
 //!
 //! `retired` knows settings that went; `explain` is `loligo check`, `reference` is `loligo settings`.
 
+pub mod cluster;
+#[cfg(test)]
+mod deployed;
 pub mod explain;
 pub mod file;
 pub mod general;
@@ -92,6 +96,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     let blocks_of_peers = [&raw.parents[..], &raw.siblings];
     let problems = &mut found.problems;
     let (parents, siblings) = peers::settle(blocks_of_peers, &listeners, &draft, problems);
+    let cluster = cluster::settle(raw, &draft, &stores, machine, problems);
     surroundings::look(&draft, &whole, machine, &mut found);
     let log_level = draft.log_level.clone();
     let general = general::settle(draft, &whole, &stores, machine, &mut found);
@@ -107,6 +112,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
             rules,
             parents,
             siblings,
+            cluster,
             ..general
         },
         log_level,

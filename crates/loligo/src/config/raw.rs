@@ -23,6 +23,10 @@ pub struct Raw {
     pub parents: Vec<Block>,
     /// The `[[sibling]]` blocks.
     pub siblings: Vec<Block>,
+    /// The `[cluster]` block.
+    pub cluster: Option<Block>,
+    /// Its `[[cluster.member]]` blocks.
+    pub members: Vec<Block>,
     /// Settings of the file's stores that `--store` has replaced; they are checked all the same.
     pub replaced: Vec<Given>,
     /// Tables that do not exist, or are written with the wrong brackets; their content is left out.

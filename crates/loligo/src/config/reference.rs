@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::rows::Row;
-use super::{general, listeners, peers, rules, stores};
+use super::{cluster, general, listeners, peers, rules, stores};
 use crate::cli::FLAGS;
 
 const INTRODUCTION: &str = "\
@@ -125,6 +125,19 @@ pub fn reference() -> String {
         "Another proxy that forward listeners ask for what it has, before parents and origins are asked. It must allow this proxy as a client.",
         peers::sibling_rows().iter(),
     );
+    section(
+        &mut out,
+        "[cluster]",
+        "Proxies that know what the others hold, and purge together. A front routes requests by that; a member with a store is asked. \
+         See [accelerator.md](accelerator.md).",
+        cluster::rows().iter(),
+    );
+    section(
+        &mut out,
+        "[[cluster.member]]",
+        "Another member; all members may have the same list, since each leaves out itself.",
+        cluster::member_rows().iter(),
+    );
     let of_whole = general::rows();
     for (name, title, words) in [
         (
@@ -219,6 +232,7 @@ mod tests {
         let blocks = stores::rows().len() + rules::rows().len();
         let listeners = listeners::rows().len() + listeners::route_rows().len();
         let peers = peers::parent_rows().len() + peers::sibling_rows().len();
+        let peers = peers + cluster::rows().len() + cluster::member_rows().len();
         assert_eq!(rows, general::rows().len() + blocks + listeners + peers);
     }
 

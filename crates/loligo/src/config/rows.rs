@@ -140,6 +140,8 @@ pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Probl
                 "listener.route.",
                 "listener.",
                 "rule.",
+                "cluster.member.",
+                "cluster.",
                 "parent.",
                 "sibling.",
             ];
@@ -155,6 +157,7 @@ pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Probl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::cluster::{self, ClusterDraft};
     use crate::config::general::{self, Draft};
     use crate::config::listeners;
     use crate::config::peers::{self, ParentDraft, SiblingDraft};
@@ -186,6 +189,7 @@ mod tests {
         holds_its_bounds::<RuleDraft>(&rules::rows());
         holds_its_bounds::<ParentDraft>(&peers::parent_rows());
         holds_its_bounds::<SiblingDraft>(&peers::sibling_rows());
+        holds_its_bounds::<ClusterDraft>(&cluster::rows());
     }
 
     fn holds_its_bounds<T: Default>(rows: &[Row<T>]) {
@@ -262,6 +266,8 @@ mod tests {
         add(&mut keys, rules::rows());
         add(&mut keys, peers::parent_rows());
         add(&mut keys, peers::sibling_rows());
+        add(&mut keys, cluster::rows());
+        add(&mut keys, cluster::member_rows());
         let set: std::collections::HashSet<_> = keys.iter().collect();
         assert_eq!(set.len(), keys.len());
     }

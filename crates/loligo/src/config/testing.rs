@@ -21,6 +21,10 @@ pub fn machine() -> Machine {
         resolve,
         appendable,
         certificates,
+        cluster_key: |path| match path.starts_with("/missing") {
+            true => Err("No such file or directory".into()),
+            false => Ok(proxy::plan::ClusterKey::new([7; 32])),
+        },
     }
 }
 

@@ -97,6 +97,10 @@ pub struct MakeFlags {
     #[arg(long, help_heading = "How it is computed")]
     pub with_aborted: bool,
 
+    /// List so many hosts, content types and URLs with their hits, where the source has names (Squid's log has); they tell what people read
+    #[arg(long, value_name = "ROWS", default_value = "0", value_parser = clap::value_parser!(u16).range(0..=1000), help_heading = "How it is computed")]
+    pub top: u16,
+
     /// A scale of its own for each source
     #[arg(long, help_heading = "How it is drawn")]
     pub own_scales: bool,

@@ -1,4 +1,4 @@
-//! Asks a proxy's admin interface for `/live`.
+//! Asks a proxy's admin interface, for `/live` above all.
 //!
 //! One connection a question: HTTP/1.1 with `Connection: close`, read to the end. Every failure is a sentence for the person who looks.
 //!
@@ -80,11 +80,8 @@ impl Place {
     /// # Errors
     /// A sentence that names the place.
     pub fn ask(&self) -> Result<Live, String> {
-        let bytes = self
-            .exchange()
-            .map_err(|why| format!("{} does not answer: {why}", self.authority))?;
-        let body = body_of(&bytes).map_err(|why| format!("{}: {why}", self.authority))?;
-        serde_json::from_slice(body).map_err(|error| {
+        let body = self.get("/live")?;
+        serde_json::from_slice(&body).map_err(|error| {
             format!(
                 "{} answers with something else than a Loligo's /live: {error}",
                 self.authority
@@ -92,12 +89,24 @@ impl Place {
         })
     }
 
-    fn exchange(&self) -> std::io::Result<Vec<u8>> {
+    /// The body of a 200.
+    ///
+    /// # Errors
+    /// A sentence that names the place.
+    pub fn get(&self, target: &str) -> Result<Vec<u8>, String> {
+        let bytes = self
+            .exchange(target)
+            .map_err(|why| format!("{} does not answer: {why}", self.authority))?;
+        let body = body_of(&bytes).map_err(|why| format!("{}: {why}", self.authority))?;
+        Ok(body.to_vec())
+    }
+
+    fn exchange(&self, target: &str) -> std::io::Result<Vec<u8>> {
         let mut stream = self.connect()?;
         stream.set_read_timeout(Some(WAIT_MAX))?;
         stream.set_write_timeout(Some(WAIT_MAX))?;
         let request = format!(
-            "GET /live HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            "GET {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
             self.authority
         );
         stream.write_all(request.as_bytes())?;

@@ -11,7 +11,7 @@
 //!
 //! Exit status: 0; 1 the proxy does not answer (only without a screen), or the terminal failed; 2 the address is none.
 
-mod ask;
+pub mod ask;
 mod draw;
 mod live;
 mod state;

@@ -10,6 +10,7 @@
 //! | `GET /profile` | the profile as it is written, without an end (`record::live`); 503 if too many listen |
 //! | `GET /metrics` | OpenMetrics text for Prometheus (`exposition`) |
 //! | `GET /healthz` | 200 while running, a line for each store that is of no use now; 503 while draining, or when something stands still |
+//! | `GET /cluster/route?url=` | where a GET of this URL would go, and why, in words (`cluster::explaining`) |
 //! | `PURGE url`, `PURGE /url`, `DELETE /cache?url=` | forgets one URL (`purge`) |
 //! | `DELETE /cache?prefix=`, `DELETE /cache?tag=` | forgets all URLs that begin so, all that carry the tag |
 //! | `DELETE /cache?...&soft=1` | makes it stale instead |
@@ -62,6 +63,7 @@ use crate::{
         purge::Order,
         status::Status,
     },
+    cluster::explaining,
     health::watch,
     listener::ListenerState,
     plan::host_fits,
@@ -202,6 +204,18 @@ impl Admin {
         }
     }
 
+    /// Where a request would go.
+    fn answer_route(&self, query: Option<&str>) -> Answer {
+        let url = query.and_then(|query| query.strip_prefix("url="));
+        let Some(url) = url.and_then(purge::percent_decode) else {
+            return Answer::text(400, "say /cluster/route?url=http://www.example.org/");
+        };
+        match explaining::explain(&self.shared, &self.listeners, &url) {
+            Ok(words) => Answer::text(200, words.trim_end()),
+            Err(why) => Answer::text(404, why),
+        }
+    }
+
     fn facts(&self) -> Facts {
         Facts::gather(&self.shared, self.purges.get())
     }
@@ -254,6 +268,7 @@ impl Admin {
                 Answer::json_in_a_line(&live)
             }
             "/history" if gets => self.answer_history(query),
+            "/cluster/route" if gets => self.answer_route(query),
             "/metrics" if gets => Answer {
                 content_type: exposition::CONTENT_TYPE,
                 body: exposition::render(self.facts()).into_bytes(),
@@ -275,7 +290,7 @@ impl Admin {
                 ..Answer::text(200, "")
             },
             "" | "/" | "/healthz" | "/status" | "/live" | "/history" | "/profile" | "/metrics"
-            | "/dashboard" => not_allowed(GET),
+            | "/dashboard" | "/cluster/route" => not_allowed(GET),
             _ => Answer::text(404, &format!("there is no {path} here\n\n{INDEX}")),
         }
     }
@@ -388,6 +403,7 @@ GET /history?step=1        the last five minutes, a sample a second
 GET /profile               the profile of all requests as it is written, for loligo report --live
 GET /metrics               for Prometheus (OpenMetrics text)
 GET /healthz               200 while running, 503 while draining or at a standstill
+GET /cluster/route?url=URL where a GET of it would go, in a cluster; URL percent-encoded
 PURGE /http://HOST/PATH    forgets a stored URL
 DELETE /cache?url=URL      the same; URL percent-encoded
 DELETE /cache?prefix=URL   forgets all stored URLs that begin so

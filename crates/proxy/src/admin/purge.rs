@@ -267,7 +267,7 @@ pub fn order_of_query(query: Option<&str>) -> Result<Order, &'static str> {
 
 /// Decodes `%XX`, and nothing else (`+` stays). `None` if an escape is broken or its byte is not ASCII, which no URL
 /// contains.
-fn percent_decode(text: &str) -> Option<String> {
+pub fn percent_decode(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut parts = text.split('%');
     out.push_str(parts.next()?);

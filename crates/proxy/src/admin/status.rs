@@ -15,6 +15,7 @@ use crate::{
         rounded,
     },
     clock::Instant,
+    cluster::ClusterStatus,
     peers::digest::theirs::Format,
     plan::Role,
     record::labels::Label,
@@ -50,6 +51,9 @@ pub struct Status {
     /// The digests of siblings that are asked by digest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     digests: Vec<SiblingsDigest>,
+    /// The cluster, if this is a member of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<ClusterStatus>,
     /// The most requested hosts and URLs, if `admin.top` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     top: Option<Told>,
@@ -252,6 +256,7 @@ impl Status {
                 max_fds: facts.process.max_fds,
             },
             digests: siblings_digests(shared),
+            cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
             top: shared.top.as_ref().map(|top| {
                 let top = top.lock().unwrap_or_else(PoisonError::into_inner);
                 top.told()
@@ -400,7 +405,7 @@ fn by_class<T>(counted: &Snapshot, of: impl Fn(&ClassFigures) -> T) -> InOrder<T
 }
 
 /// The group of a counter, by the beginning of its name, so that a new one finds its place.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("client", &["client_", "requests_", "tunnels", "body_"]),
     ("origin", &["origin_", "revalidations", "flights_"]),
     (
@@ -415,6 +420,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     ("disk", &["disk_"]),
     ("peers", &["icp_", "digest"]),
+    ("cluster", &["cluster_"]),
 ];
 const OTHER: &str = "other";
 

@@ -61,6 +61,7 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
         events: Arc::default(),
         top: None,
         icp: None,
+        cluster: None,
         digests: Arc::default(),
         pulses: vec![Pulse::default(), Pulse::default()],
         peers: crate::peers::known::Peers::new(&plan, Vec::new(), b""),

@@ -16,6 +16,7 @@ use store::{
     set::{Joining, SetNumbers, join, member_id, moves, placement},
 };
 
+use crate::cluster::common_number;
 use crate::plan::{Plan, StorePlan};
 
 /// Why there is no store.
@@ -183,7 +184,7 @@ impl Candidates {
 /// Recovers the stores, or starts them empty, and marks them as in use.
 fn open(plan: &Plan, candidates: &[Candidate]) -> Result<Opened, StoreError> {
     let superblocks: Vec<_> = candidates.iter().map(|c| c.superblock().cloned()).collect();
-    let (numbers, joining) = join(&superblocks, fresh_numbers()?);
+    let (numbers, joining) = join(&superblocks, fresh_numbers(plan)?);
     // The ids of all members determine the placement, and opening needs the placement.
     let mut identities = Vec::new();
     for (candidate, superblock) in candidates.iter().zip(&superblocks) {
@@ -365,13 +366,17 @@ fn identity(previous: Option<&Superblock>) -> Result<Identity, StoreError> {
     })
 }
 
-fn fresh_numbers() -> Result<SetNumbers, StoreError> {
+/// The numbers of a new set. The stores of a cluster hash keys alike, so that one look-up tells which of its members have something.
+fn fresh_numbers(plan: &Plan) -> Result<SetNumbers, StoreError> {
     let mut uuid = [0; 16];
     crate::chance::fill(&mut uuid).map_err(StoreError::Random)?;
     Ok(SetNumbers {
         uuid,
         generation: 1,
-        hash_seed: crate::chance::u64().map_err(StoreError::Random)?,
+        hash_seed: match &plan.cluster {
+            Some(cluster) => common_number(&cluster.key, "the hash seed of a store"),
+            None => crate::chance::u64().map_err(StoreError::Random)?,
+        },
     })
 }
 

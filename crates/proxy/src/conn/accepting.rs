@@ -23,7 +23,7 @@ use std::{
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::mpsc;
 
-use crate::{record::metrics::Counters, socket::Detached};
+use crate::{cluster::MemberId, record::metrics::Counters, socket::Detached};
 
 /// Connections the kernel may hold for us, each socket.
 const BACKLOG: i32 = 4096;
@@ -40,6 +40,8 @@ pub struct Dealt {
     pub stream: Detached,
     /// The client's address.
     pub peer: SocketAddr,
+    /// The member of our cluster that has opened it, and has proved it.
+    pub member: Option<MemberId>,
 }
 
 /// The way to every worker.
@@ -56,15 +58,24 @@ impl Dealers {
 
     /// The worker that gets the next connection instead of `own`, which has accepted it; `None`: `own` keeps it.
     pub fn other_than(&self, own: usize, counters: &[Arc<Counters>]) -> Option<usize> {
-        let open = |worker: usize| {
-            let counted = counters[worker]
-                .client_connections_open
-                .load(Ordering::Relaxed);
-            counted + (DEAL_MAX - self.0[worker].capacity()) as u64
-        };
+        let open = |worker| self.open(worker, counters);
         let others = (0..self.0.len()).filter(|&worker| worker != own);
         let (least, worker) = others.map(|worker| (open(worker), worker)).min()?;
         is_uneven(open(own), least).then_some(worker)
+    }
+
+    /// The worker with the fewest connections.
+    pub fn emptiest(&self, counters: &[Arc<Counters>]) -> usize {
+        let workers = 0..self.0.len();
+        let least = workers.min_by_key(|&worker| self.open(worker, counters));
+        least.unwrap_or(0)
+    }
+
+    /// The connections that a worker has, and those on their way to it.
+    fn open(&self, worker: usize, counters: &[Arc<Counters>]) -> u64 {
+        let counted = &counters[worker].client_connections_open;
+        let waiting = DEAL_MAX - self.0[worker].capacity();
+        counted.load(Ordering::Relaxed) + waiting as u64
     }
 
     /// Hands a connection to a worker; gives it back if that has ended or has too many waiting.
@@ -168,6 +179,7 @@ mod tests {
                 listener: 0,
                 stream: socket::detach(stream).unwrap(),
                 peer,
+                member: None,
             }
         };
         assert_eq!(dealers.other_than(0, &counters(&[1, 0])), Some(1));

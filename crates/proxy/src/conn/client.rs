@@ -26,6 +26,7 @@ use message::Version;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
+    cluster::MemberId,
     conn::fast::{self, Fast, OnDisk, Sent, Unsent},
     conn::socket::Conn,
     listener::ListenerState,
@@ -79,13 +80,14 @@ fn warn_of_limit(worker: &Worker, peer: SocketAddr) {
     }
 }
 
-/// May this client be served, and is there room for one more connection?
+/// May this client be served (a member always may), and is there room for one more connection?
 pub fn admit(
     worker: &Rc<Worker>,
     listener: &ListenerState,
     peer: SocketAddr,
+    is_member: bool,
 ) -> Option<ConnectionCount> {
-    if !listener.clients.permits(peer.ip()) {
+    if !is_member && !listener.clients.permits(peer.ip()) {
         metrics::add(&worker.counters.client_connections_refused, 1);
         tracing::debug!(%peer, "client not allowed");
         return None;
@@ -106,9 +108,10 @@ pub async fn serve(
     listener: Rc<ListenerState>,
     stream: Socket,
     peer: SocketAddr,
+    member: Option<MemberId>,
     _count: ConnectionCount,
 ) {
-    let mut conn = Conn::new(&worker, listener, stream, peer);
+    let mut conn = Conn::new(&worker, listener, stream, peer, member);
     loop {
         match conn.turn(&worker).await {
             Turn::Request(incoming) => {
@@ -164,7 +167,7 @@ pub async fn serve(
 async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> After {
     let head = &incoming.head;
     let body = RequestBody::framed(head.framing, &worker.shared.limits);
-    let (listener, peer) = (Rc::clone(&conn.listener), conn.peer);
+    let (listener, peer, member) = (Rc::clone(&conn.listener), conn.peer, conn.member);
     let is_head = head.method == "HEAD";
     let reply = Reply::H1(H1::new(
         worker,
@@ -173,7 +176,7 @@ async fn long_way(worker: &Rc<Worker>, conn: &mut Conn, incoming: Incoming) -> A
         is_head,
         head.keep_alive,
     ));
-    let mut ex = Exchange::new(worker, listener, peer, &incoming, body, reply);
+    let mut ex = Exchange::new(worker, listener, peer, member, &incoming, body, reply);
     handle::handle(&mut ex, incoming).await
 }
 
@@ -184,6 +187,7 @@ async fn refuse(worker: &Rc<Worker>, conn: &mut Conn, status: u16, reason: &str,
         worker,
         listener: Rc::clone(&conn.listener),
         peer: conn.peer,
+        member: conn.member,
         body: RequestBody::framed(Framing::None, &worker.shared.limits),
         reply: Reply::H1(H1::new(worker, conn, Version::Http11, false, false)),
         record: Notes::new(Kept::nonsense(), began, accepted),
@@ -403,6 +407,9 @@ impl Conn {
                 Ok(None) => return (used, Progress::Partial),
                 Err(reject) => return (bytes.len(), Progress::Rejected(reject)),
             };
+            if self.member.is_some() {
+                self.believe(&view);
+            }
             let accepted = self.accepted.take();
             let answered = fast::answer(worker, self, &view, began, accepted);
             used += view.head_bytes;

@@ -420,12 +420,13 @@ pub async fn send_rest(worker: &Rc<Worker>, conn: &mut Conn, unsent: Unsent) -> 
         keep_open,
         record,
     } = unsent;
-    let (listener, peer) = (Rc::clone(&conn.listener), conn.peer);
+    let (listener, peer, member) = (Rc::clone(&conn.listener), conn.peer, conn.member);
     let reply = H1::new(worker, conn, Version::Http11, false, keep_open);
     let mut ex = Exchange {
         worker,
         listener,
         peer,
+        member,
         body: RequestBody::framed(Framing::None, &worker.shared.limits),
         reply: Reply::H1(reply.resume((status, sent, started), head, body.len())),
         record,

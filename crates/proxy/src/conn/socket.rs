@@ -6,9 +6,11 @@ use crate::clock::Instant;
 use std::{io::IoSlice, net::SocketAddr, pin::pin, rc::Rc, time::Duration};
 
 use bytes::BytesMut;
+use http1::RequestView;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
+    cluster::{MemberId, forwarded},
     conn::heads::Kept,
     conn::pace::{ASK_EVERY, Pace, Wrote},
     deadline::{Deadlines, Elapsed, Watch},
@@ -24,6 +26,8 @@ pub struct Conn {
     pub stream: Socket,
     /// The client's address.
     pub peer: SocketAddr,
+    /// The member of our cluster that has opened it: what comes is forwarded for its clients, and it is believed who they are.
+    pub member: Option<MemberId>,
     /// The listener that took it.
     pub listener: Rc<ListenerState>,
     /// Bytes read and not yet used.
@@ -45,16 +49,25 @@ impl Conn {
         listener: Rc<ListenerState>,
         stream: Socket,
         peer: SocketAddr,
+        member: Option<MemberId>,
     ) -> Conn {
         Conn {
             stream,
             peer,
+            member,
             listener,
             input: BytesMut::new(),
             kept: None,
             pace: Pace::default(),
             watch: Rc::new(Deadlines::watch(&worker.deadlines)),
             accepted: Some(Instant::now()),
+        }
+    }
+
+    /// Takes the client's address from a request that a member has forwarded.
+    pub fn believe(&mut self, view: &RequestView<'_, '_>) {
+        if let Some(client) = forwarded::client_of(view) {
+            self.peer = SocketAddr::new(client, 0);
         }
     }
 

@@ -105,6 +105,7 @@ pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
         tls: false,
         host: host.to_ascii_lowercase().as_str().into(),
         port,
+        member: None,
     };
     ex.record.asks(&destination.host);
     let trip = ex.record.trip();

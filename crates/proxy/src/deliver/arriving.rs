@@ -11,7 +11,7 @@ use profile::{Class, Flags};
 use crate::{
     cache::holding::Holding,
     cache::object::Object,
-    deliver::spans::{self, Source, Span},
+    deliver::spans::{self, Source, Span, Whole},
     deliver::stored,
     fetch::flight::FlightReader,
     fetch::response::Response,
@@ -59,6 +59,9 @@ pub async fn response(
             let head = ReplyHead::of_lines(response.status, &response.head);
             match (response.bodiless, response.length) {
                 (true, _) => (head, Length::None, 0..0),
+                (false, Some(bytes)) if response.is_forwarded => {
+                    (head, Length::Known(bytes), 0..bytes)
+                }
                 (false, Some(bytes)) => (head, Length::Known(bytes), 0..u64::MAX),
                 (false, None) => (head, Length::Unknown, 0..u64::MAX),
             }
@@ -89,7 +92,11 @@ pub async fn response(
         }],
     };
     let mut holding = Holding::default();
-    let is_begun = spans::send(ex, wanted, None, &mut holding, spans, b"").await;
+    let whole = match response.length {
+        Some(bytes) if response.is_forwarded => Whole::Forwarded(&response.fields, bytes),
+        _ => Whole::Unknown,
+    };
+    let is_begun = spans::send(ex, wanted, whole, &mut holding, spans, b"").await;
     if !is_begun {
         return None;
     }

@@ -11,6 +11,7 @@
 //! | disk, fragment by fragment | before anything was sent the caller does something else; later they come from the origin |
 //! | a fetch under way | the same; without an origin that could fill the hole the answer breaks off |
 //! | the origin, into fragments on the way | the origin is asked once more |
+//! | a member of our cluster | another one is asked for the rest, or the origin |
 //!
 //! A body in fragments may take hours to send, and room is made meanwhile: a fragment that has not been read yet may be gone. The
 //! head is out, so the bytes must come from the origin, and only if it is certain that they belong to the same representation: a
@@ -30,16 +31,18 @@ use std::{ops::Range, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fields::Fields;
+use http1::ResponseHead;
 use httpcache::RequestDirectives;
 
 use crate::{
     cache::disk::Waits,
     cache::holding::Holding,
     cache::object::Object,
+    cluster::forwarding,
     deadline::Watch,
     fetch::flight::{Broken, FlightReader, Next},
     fetch::whom::{self, To},
-    origin::upstream::Body,
+    origin::upstream::{Body, Upstream},
     range::fill::{self, Filling},
     record::metrics,
     reply::{Gone, HEAD_WAIT},
@@ -96,6 +99,8 @@ enum Got {
     Missing,
     /// There will be no more.
     Broken,
+    /// The same, because the client fell behind the others that read along.
+    Lagged,
 }
 
 /// How a span ended.
@@ -106,14 +111,24 @@ enum Ended {
     Gone,
 }
 
-/// Sends these spans, then `tail`, and ends the answer, or breaks it off. `object`: what the spans are of, if it is stored, so that
-/// its origin can be asked for what is missing.
+/// What spans are of, so that somebody can be asked for what is missing.
+#[derive(Clone, Copy)]
+pub enum Whole<'a> {
+    /// Nobody can be asked.
+    Unknown,
+    /// An object that is stored: its origin.
+    Stored(&'a Object),
+    /// A response with these fields and a body of so many bytes, which a member of our cluster is sending: another one, or the origin.
+    Forwarded(&'a Fields, u64),
+}
+
+/// Sends these spans, then `tail`, and ends the answer, or breaks it off.
 ///
 /// False: nothing was sent, since the first bytes are not there.
 pub async fn send(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
-    object: Option<&Object>,
+    whole: Whole<'_>,
     holding: &mut Holding,
     spans: Vec<Span<'_>>,
     tail: &[u8],
@@ -121,7 +136,7 @@ pub async fn send(
     let mut trailers = None;
     for span in spans {
         ex.reply.lead(&span.lead);
-        match send_span(ex, wanted, object, holding, span).await {
+        match send_span(ex, wanted, whole, holding, span).await {
             Ended::All(behind) => trailers = behind,
             Ended::NotBegun => return false,
             Ended::Gone => return true,
@@ -140,7 +155,7 @@ pub async fn send(
 async fn send_span(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
-    object: Option<&Object>,
+    whole: Whole<'_>,
     holding: &mut Holding,
     span: Span<'_>,
 ) -> Ended {
@@ -168,13 +183,13 @@ async fn send_span(
                 })
             }
             Got::Missing if ex.reply.sent().bytes == 0 => return Ended::NotBegun,
-            Got::Missing | Got::Broken => {
-                let object = object.filter(|_| std::mem::take(&mut may_ask));
-                let rest = match object {
-                    Some(object) => ask_for_rest(ex, wanted, object, at..range.end).await,
-                    None => None,
+            got @ (Got::Missing | Got::Broken | Got::Lagged) => {
+                let rest = match std::mem::take(&mut may_ask) {
+                    true => ask_for_rest(ex, wanted, whole, at..range.end).await,
+                    false => None,
                 };
                 let Some(rest) = rest else {
+                    note_laggard(ex, matches!(got, Got::Lagged));
                     return Ended::Lost;
                 };
                 from = Source::Origin(Box::new(rest));
@@ -307,7 +322,6 @@ async fn next_of_flight(
     range: Range<u64>,
 ) -> Got {
     let left = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-    let counters = &ex.worker.counters;
     match first_or_next(ex, reader).await {
         Next::Piece(piece) => Got::Piece(piece.slice(..piece.len().min(left))),
         Next::Stored {
@@ -331,11 +345,7 @@ async fn next_of_flight(
                     Got::Fragment(found, number, skip..end)
                 }
                 None => {
-                    let has_begun = ex.reply.sent().bytes > 0;
-                    if has_begun {
-                        ex.record.is_cut(true);
-                    }
-                    metrics::add(&counters.body_laggards_cut, u64::from(has_begun));
+                    note_laggard(ex, ex.reply.sent().bytes > 0);
                     Got::Missing
                 }
             }
@@ -345,15 +355,17 @@ async fn next_of_flight(
             ex.record.reads_no_more(&reader.flight, is_anothers);
             Got::End(trailers)
         }
-        Next::Broken(broken) => {
-            let is_laggard = broken == Broken::Lagged;
-            if is_laggard {
-                ex.record.is_cut(true);
-            }
-            metrics::add(&counters.body_laggards_cut, u64::from(is_laggard));
-            Got::Broken
-        }
+        Next::Broken(Broken::Lagged) => Got::Lagged,
+        Next::Broken(Broken::Origin) => Got::Broken,
     }
+}
+
+/// Notes that a client is cut, if it is, because it fell behind a fetch that it shares.
+fn note_laggard(ex: &mut Exchange<'_>, is_laggard: bool) {
+    if is_laggard {
+        ex.record.is_cut(true);
+    }
+    metrics::add(&ex.worker.counters.body_laggards_cut, u64::from(is_laggard));
 }
 
 /// What comes next of the body. If that is its first piece and it takes long, the head goes out before it.
@@ -413,25 +425,59 @@ impl FromOrigin {
     }
 }
 
-/// Asks the origin for the bytes of `range` of an object. `None`: they cannot be had, or nobody could tell whether they belong to it.
+/// Asks for the bytes of `range`. `None`: they cannot be had, or nobody could tell whether they belong to it.
 async fn ask_for_rest(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
-    object: &Object,
+    whole: Whole<'_>,
     range: Range<u64>,
 ) -> Option<FromOrigin> {
     let worker = ex.worker;
+    let (stored, total) = match whole {
+        Whole::Unknown => return None,
+        Whole::Stored(object) => (object.fields(), object.body_bytes()),
+        Whole::Forwarded(fields, bytes) => (fields.clone(), bytes),
+    };
     if RequestDirectives::parse(&wanted.request).only_if_cached {
         return None;
     }
-    let stored = object.fields();
-    let (first, last) = (range.start, range.end - 1);
+    let (first, behind) = (range.start, range.end.min(total));
+    if behind <= first {
+        return None;
+    }
+    let last = behind - 1;
     let mut fields = onward::plain_fields(&wanted.request);
     if !httpcache::ask_for_part(&stored, first, last, &mut fields) {
         return None;
     }
-    let (version, asked) = (wanted.head.version, &wanted.asked);
-    let request = onward::request(worker, "GET", version, asked, &fields);
+    let is_rest = |head: &ResponseHead| {
+        head.status == 206 && httpcache::is_part(&stored, &head.fields, first, last, total)
+    };
+    let of_member = match whole {
+        Whole::Forwarded(..) => Box::pin(forwarding::ask(ex, wanted, &fields)).await,
+        Whole::Unknown | Whole::Stored(_) => None,
+    };
+    let answered = match of_member.filter(|(_, head)| is_rest(head)) {
+        Some(answered) => answered,
+        None => ask_origin(ex, wanted, &fields).await?,
+    };
+    let (upstream, head) = answered;
+    if !is_rest(&head) {
+        return None;
+    }
+    metrics::add(&worker.counters.bodies_completed, 1);
+    let body = upstream.body(worker, &head);
+    Some(FromOrigin::new(worker, body, first..behind, None))
+}
+
+/// Sends the origin a GET with these fields, and waits for the head of its answer.
+async fn ask_origin(
+    ex: &mut Exchange<'_>,
+    wanted: &Wanted,
+    fields: &Fields,
+) -> Option<(Upstream, ResponseHead)> {
+    let (worker, asked) = (ex.worker, &wanted.asked);
+    let request = onward::request(worker, "GET", wanted.head.version, asked, fields);
     let watch = worker.deadlines.watch();
     let trip = ex.record.trip();
     let to = To {
@@ -440,18 +486,7 @@ async fn ask_for_rest(
         trip: &trip,
     };
     let answered = whom::ask_final(worker, &watch, to, "GET", &request).await;
-    let (upstream, head) = match answered {
-        Ok(answered) => answered,
-        Err(error) => {
-            worker.counters.origin_failed(error.token());
-            return None;
-        }
-    };
-    let total = object.body_bytes();
-    if head.status != 206 || !httpcache::is_part(&stored, &head.fields, first, last, total) {
-        return None;
-    }
-    metrics::add(&worker.counters.bodies_completed, 1);
-    let body = upstream.body(worker, &head);
-    Some(FromOrigin::new(worker, body, range, None))
+    answered
+        .inspect_err(|error| worker.counters.origin_failed(error.token()))
+        .ok()
 }

@@ -17,7 +17,7 @@ use crate::{
     cache::holding::Holding,
     cache::object::Object,
     deliver::multipart::Multipart,
-    deliver::spans::{self, Source, Span},
+    deliver::spans::{self, Source, Span, Whole},
     reply::{After, Length, ReplyHead},
     request::exchange::{Exchange, Said, forwarded},
     request::wanted::Wanted,
@@ -96,7 +96,7 @@ pub async fn object(
         true => Vec::new(),
         false => vec![span],
     };
-    let is_begun = spans::send(ex, wanted, Some(object), &mut holding, spans, b"").await;
+    let is_begun = spans::send(ex, wanted, Whole::Stored(object), &mut holding, spans, b"").await;
     is_begun.then(|| ex.finish())
 }
 
@@ -123,7 +123,7 @@ async fn several(
         },
     });
     let (spans, tail) = (spans.collect(), &multipart.tail);
-    let is_begun = spans::send(ex, wanted, Some(object), holding, spans, tail).await;
+    let is_begun = spans::send(ex, wanted, Whole::Stored(object), holding, spans, tail).await;
     is_begun.then(|| ex.finish())
 }
 

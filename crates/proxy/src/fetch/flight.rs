@@ -159,6 +159,8 @@ struct State {
     window: u64,
     /// Keep everything from the start (a small object that is being stored).
     keep_all: bool,
+    /// Keep everything from the start until half a window has come.
+    keep_beginning: bool,
     finished: Option<Result<Option<Arc<Fields>>, Broken>>,
     /// When the complete body was handed to the store: begin and end.
     swap_out: Option<SwapOut>,
@@ -200,6 +202,7 @@ impl Flight {
         state.joinable &= joinable;
         match plan {
             Keeping::Nothing => {}
+            Keeping::Beginning => state.keep_beginning = true,
             Keeping::All => state.keep_all = true,
             Keeping::Fragments { bytes } => {
                 state.storing = true;
@@ -344,7 +347,8 @@ impl Flight {
     }
 
     fn trim(&self, state: &mut State) {
-        if state.keep_all {
+        let is_beginning = state.keep_beginning && state.end <= state.window / 2;
+        if state.keep_all || is_beginning && state.joinable {
             return;
         }
         let needed_by_readers = state
@@ -387,6 +391,8 @@ impl Drop for Flight {
 pub enum Keeping {
     /// Nothing: it is not stored.
     Nothing,
+    /// Nothing for long: until half a window has come, so that requests can join that come at about the same time.
+    Beginning,
     /// All of it, until it is stored as one record.
     All,
     /// What is not yet stored, in fragments of this size.

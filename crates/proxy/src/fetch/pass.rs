@@ -74,7 +74,7 @@ pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> A
         }
     }
     let status = forwarded(worker, why, |line| line.detail("pass"));
-    relay(ex, upstream, &response, upload, status).await
+    relay(ex, upstream, &response, upload, Class::Uncachable, status).await
 }
 
 /// There is no answer to pass on.
@@ -347,7 +347,7 @@ async fn converse(
 }
 
 /// Shows an interim response to a client that can understand it; 100 only to one that expects it.
-async fn pass_interim(
+pub async fn pass_interim(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
     interim: &ResponseHead,
@@ -366,6 +366,7 @@ pub async fn relay(
     upstream: Upstream,
     response: &ResponseHead,
     mut upload: Upload,
+    class: Class,
     cache_status: Vec<u8>,
 ) -> After {
     let (worker, started) = (ex.worker, Instant::now());
@@ -382,7 +383,7 @@ pub async fn relay(
         fields.push(b"Content-Length", length);
     }
     let said = Said {
-        class: Class::Uncachable,
+        class,
         content_type: fields.first(b"content-type").unwrap_or_default(),
         age_s: None,
         cache_status,

@@ -125,6 +125,7 @@ pub fn response(
         not_stored: None,
         asked_with: Arc::clone(&fetch_request.request),
         decision,
+        is_forwarded: fetch_request.is_forwarded,
     }
 }
 

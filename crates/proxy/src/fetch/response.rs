@@ -77,6 +77,8 @@ pub struct Response {
     pub asked_with: Arc<Fields>,
     /// What the operator's rules say of it.
     pub decision: Decision,
+    /// A member of our cluster sends it: as in [`FetchRequest`].
+    pub is_forwarded: bool,
 }
 
 impl Response {
@@ -142,6 +144,8 @@ pub struct FetchRequest {
     pub stale: Option<Object>,
     /// The invalidation sequence at which it was looked up.
     pub stale_began: Sequence,
+    /// A member of our cluster answers it, and keeps what it answers: it is not kept here.
+    pub is_forwarded: bool,
     /// Where what it takes is noted, for the request's record.
     pub trip: Trip,
 }

@@ -301,6 +301,7 @@ pub fn fetch_request(
         is_contested: wanted.is_contested.get(),
         stale: stale.map(|f| f.stored.object().clone()),
         stale_began: stale.map_or(0, |f| f.began),
+        is_forwarded: false,
         trip,
     }
 }

@@ -234,7 +234,11 @@ impl Fetch {
             worker.shared.flights.remove(flight);
         }
         let first_event = FirstEvent::Response(Arc::new(response));
-        flight.publish(first_event, joinable, storing.keeping(), self.window());
+        let keeping = match storing.keeping() {
+            Keeping::Nothing if self.fetch_request.is_forwarded => Keeping::Beginning,
+            keeping => keeping,
+        };
+        flight.publish(first_event, joinable, keeping, self.window());
 
         let mut body = upstream.body(worker, head);
         let moved = self.move_body(&mut body, &mut storing).await;
@@ -264,6 +268,7 @@ impl Fetch {
             response.storable = Err(NotStorable::Status);
         }
         let storing = match response.storable {
+            Ok(()) if fetch_request.is_forwarded => Storing::No,
             Ok(()) => {
                 Storing::begin(worker, flight, fetch_request, response).unwrap_or_else(|why| {
                     response.not_stored = Some(why);

@@ -13,6 +13,7 @@
 use crate::clock::Instant;
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -25,6 +26,7 @@ use super::pool::{Grant, Lease, Limits, Pool, Slot};
 use super::tls::Tls;
 use super::{ConnectError, ConnectTimes, Destination, Stream};
 use crate::access::{Destinations, Forbidden};
+use crate::cluster::{self, Cluster};
 use crate::mistakes::{Mistake, makes};
 use crate::socket::Socket;
 
@@ -63,6 +65,8 @@ pub struct Connector {
     tls: Tls,
     failures: Failures,
     machine: Machine,
+    /// What members of it are asked to prove.
+    cluster: Option<Arc<Cluster>>,
 }
 
 impl Connector {
@@ -75,7 +79,28 @@ impl Connector {
             tls,
             failures: Failures::new(settings.failure_ttl),
             machine: Machine::default(),
+            cluster: None,
         }
+    }
+
+    /// The same, for a member of this cluster.
+    pub fn in_cluster(self, cluster: Option<Arc<Cluster>>) -> Self {
+        Self { cluster, ..self }
+    }
+
+    /// A new TCP connection that is not pooled: for the link to a member.
+    pub async fn socket_to(
+        &self,
+        to: &Destination,
+        access: &Destinations,
+    ) -> Result<Socket, ConnectError> {
+        let found = self.addresses(to, &mut ConnectTimes::default()).await?;
+        let addresses = permitted(found, to.port, access, &self.machine)?;
+        let opened = timeout(self.connect_timeout, race(&addresses)).await;
+        let tcp = opened.unwrap_or(Err(ConnectError::Timeout))?;
+        access.check_connected(tcp.local_addr()?, tcp.peer_addr()?)?;
+        tcp.set_nodelay(true)?;
+        Ok(tcp)
     }
 
     /// The pool, for its gauges and its sweep.
@@ -265,12 +290,25 @@ impl Connector {
         let is_inward = local.ip() == peer.ip() || self.machine.owns(peer.ip());
         // Requests are written whole, so Nagle's algorithm would only delay them.
         tcp.set_nodelay(true)?;
-        let stream = if to.tls {
-            Stream::Tls(self.tls.handshake(&to.host, tcp).await?)
-        } else {
-            Stream::Tcp(tcp)
+        let stream = match to.member {
+            Some(of) => Stream::Tcp(self.prove_to(of, tcp).await?),
+            None if to.tls => Stream::Tls(self.tls.handshake(&to.host, tcp).await?),
+            None => Stream::Tcp(tcp),
         };
         Ok((stream, peer, is_inward))
+    }
+}
+
+impl Connector {
+    /// The handshake with a member, after which the connection takes requests for its listener.
+    async fn prove_to(
+        &self,
+        of: cluster::OfMember,
+        mut tcp: Socket,
+    ) -> Result<Socket, ConnectError> {
+        let cluster = self.cluster.as_ref().ok_or(cluster::Refusal::Unknown)?;
+        cluster::open_http(cluster, &mut tcp, of.id, of.listener).await?;
+        Ok(tcp)
     }
 }
 
@@ -345,6 +383,7 @@ mod tests {
             tls: false,
             host: host.into(),
             port,
+            member: None,
         }
     }
 

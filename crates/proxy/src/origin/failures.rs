@@ -118,7 +118,7 @@ fn is_of_the_origin(error: &ConnectError) -> bool {
         ConnectError::Refused | ConnectError::Unroutable | ConnectError::Timeout => true,
         ConnectError::Tls(fault, _) => *fault != super::TlsFault::NoRoots,
         ConnectError::Forbidden(_) | ConnectError::Busy | ConnectError::Exhausted => false,
-        ConnectError::Io(_) | ConnectError::Remembered(_) => false,
+        ConnectError::Io(_) | ConnectError::Remembered(_) | ConnectError::Member(_) => false,
     }
 }
 
@@ -134,6 +134,7 @@ mod tests {
             tls: false,
             host: host.into(),
             port: 80,
+            member: None,
         }
     }
 

@@ -28,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 use crate::access::Forbidden;
+use crate::cluster::{OfMember, Refusal};
 use crate::socket::Socket;
 
 mod connect;
@@ -54,6 +55,8 @@ pub struct Destination {
     pub host: Arc<str>,
     /// TCP port.
     pub port: u16,
+    /// The member of our cluster that this is, and which of its listeners; `None`: any other server.
+    pub member: Option<OfMember>,
 }
 
 impl Destination {
@@ -235,6 +238,9 @@ pub enum ConnectError {
     /// A rule of `access` forbids it.
     #[error("{0}")]
     Forbidden(#[from] Forbidden),
+    /// One of the two members has refused the other.
+    #[error("{0}")]
+    Member(#[from] Refusal),
     /// All connections to the destination are in use, and the queue is full or did not move.
     #[error("too many connections to this origin are in use")]
     Busy,
@@ -254,7 +260,7 @@ impl ConnectError {
     pub fn status(&self) -> u16 {
         match self {
             Self::NotFound | Self::DnsFailed | Self::Refused | Self::Unroutable => 502,
-            Self::Tls(..) | Self::Io(_) => 502,
+            Self::Tls(..) | Self::Io(_) | Self::Member(_) => 502,
             Self::DnsTimeout | Self::Timeout => 504,
             Self::Forbidden(_) => 403,
             //= rfc9209 §2.3.4   destination_unavailable: 503 is recommended
@@ -292,7 +298,7 @@ impl ConnectError {
             Self::Forbidden(forbidden) => forbidden.detail_token(),
             Self::Busy => "connection_limit_reached",
             Self::Exhausted => "proxy_internal_error",
-            Self::Io(_) => "connection_terminated",
+            Self::Io(_) | Self::Member(_) => "connection_terminated",
             Self::Remembered(_) => "destination_unavailable",
         }
     }
@@ -342,6 +348,7 @@ mod tests {
             tls,
             host: host.into(),
             port,
+            member: None,
         }
     }
 

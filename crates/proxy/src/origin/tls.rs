@@ -226,6 +226,7 @@ mod tests {
                 tls: true,
                 host: "127.0.0.1".into(),
                 port,
+                member: None,
             }
         }
 

@@ -285,6 +285,7 @@ mod tests {
             tls: true,
             host: "a.example".into(),
             port: 443,
+            member: None,
         };
         trip.begins(&server, 7, Hop::DIRECT);
     }

@@ -78,8 +78,8 @@ fn by_hash(candidates: &[Candidate], url: u64) -> [Option<usize>; 2] {
     best.map(|one| one.map(|(_, _, number)| number))
 }
 
-/// Weighted rendezvous hashing: the chance to be the highest is in proportion to the weight.
-fn score(candidate: &Candidate, url: u64) -> f64 {
+/// Weighted rendezvous hashing: the highest comes first. The chance to be the highest is in proportion to the weight.
+pub fn score(candidate: &Candidate, url: u64) -> f64 {
     // The upper 53 bits as a number above 0 and below 1.
     let drawn = ((mix(url ^ candidate.name_hash) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     f64::from(candidate.weight) / -drawn.ln()

@@ -83,6 +83,7 @@ pub fn destination(at: &PeerAddress) -> Destination {
         tls: false,
         host: at.host.as_str().into(),
         port: at.port,
+        member: None,
     }
 }
 

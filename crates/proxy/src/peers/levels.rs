@@ -41,13 +41,17 @@ fn is_of_last_in_via(x_cache: &[u8], fields: &Fields) -> bool {
 
 /// Has the member the parameter `hit`, which is true without a value?
 fn says_hit(member: &[u8]) -> bool {
+    parameters(member).any(|parameter| matches!(parameter, b"hit" | b"hit=?1"))
+}
+
+/// The parameters of a member of Cache-Status, as they are written.
+pub fn parameters(member: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut is_quoted = false;
-    let parameters = member.split(|&byte| {
+    let parameters = member.split(move |&byte| {
         is_quoted ^= byte == b'"';
         byte == b';' && !is_quoted
     });
-    let mut parameters = parameters.skip(1).map(<[u8]>::trim_ascii);
-    parameters.any(|parameter| matches!(parameter, b"hit" | b"hit=?1"))
+    parameters.skip(1).map(<[u8]>::trim_ascii)
 }
 
 #[cfg(test)]

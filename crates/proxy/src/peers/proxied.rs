@@ -53,6 +53,7 @@ mod tests {
                 tls,
                 host: host.into(),
                 port,
+                member: None,
             },
             target: target.to_owned(),
             host: host.into(),

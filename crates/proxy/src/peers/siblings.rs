@@ -313,7 +313,12 @@ fn is_fresh(
 }
 
 /// Reads a short refusal to its end, if that is there within [`REFUSAL_WAIT`], so that the connection goes back to the pool.
-async fn keep_connection(worker: &Worker, watch: &Watch, upstream: Upstream, head: &ResponseHead) {
+pub async fn keep_connection(
+    worker: &Worker,
+    watch: &Watch,
+    upstream: Upstream,
+    head: &ResponseHead,
+) {
     let is_short =
         matches!(head.framing, http1::Framing::Length(bytes) if bytes <= REFUSAL_BYTES_MAX);
     if is_short {

@@ -38,7 +38,7 @@ use store::Sequence;
 use crate::{
     cache::holding::Holding,
     cache::object::{Large, Object},
-    deliver::spans::{self, FromOrigin, Source, Span},
+    deliver::spans::{self, FromOrigin, Source, Span, Whole},
     deliver::{arriving, stored},
     fetch::flight::{FirstEvent, FlightReader},
     fetch::pass::{self, Upload},
@@ -605,7 +605,9 @@ impl Parts<'_, '_> {
     async fn relayed(&mut self, upstream: Upstream, head: &ResponseHead) -> Outcome {
         let status = forwarded(self.ex.worker, self.why, |line| line.detail("pass"));
         let no_body = Upload::default();
-        Outcome::Answered(pass::relay(self.ex, upstream, head, no_body, status).await)
+        Outcome::Answered(
+            pass::relay(self.ex, upstream, head, no_body, Class::Uncachable, status).await,
+        )
     }
 
     /// The origin sends other parts than it is asked for. From now on the client's own range is sent to it unchanged.
@@ -713,7 +715,8 @@ impl Parts<'_, '_> {
             add(behind.max(want.start)..want.end, Source::Disk(object));
         }
         let (ex, wanted) = (&mut *self.ex, self.wanted);
-        match spans::send(ex, wanted, object.as_ref(), &mut holding, spans, b"").await {
+        let whole = object.as_ref().map_or(Whole::Unknown, Whole::Stored);
+        match spans::send(ex, wanted, whole, &mut holding, spans, b"").await {
             true => Outcome::Answered(ex.finish()),
             false => Outcome::Pass,
         }

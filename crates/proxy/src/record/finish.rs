@@ -72,7 +72,8 @@ impl Worker {
         let row = done.listener.rows.of(done.route);
         self.counters.answered(row, done.status, done.bytes_out);
         self.counters.staged(done.class, &done.stages.0);
-        if done.facts.hierarchy != Hierarchy::None {
+        // A member of our cluster is no origin.
+        if !matches!(done.facts.hierarchy, Hierarchy::None | Hierarchy::Node) {
             self.note_origin(done);
         }
         if !self.journals() {

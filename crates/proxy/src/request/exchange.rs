@@ -25,6 +25,7 @@ use profile::{Class, StageName};
 
 use crate::{
     cache::preloaded::Preloaded,
+    cluster::MemberId,
     listener::ListenerState,
     record::finish::Finished,
     record::metrics,
@@ -76,6 +77,8 @@ pub struct Exchange<'c> {
     pub listener: Rc<ListenerState>,
     /// The client's address.
     pub peer: SocketAddr,
+    /// The member of our cluster that has forwarded it.
+    pub member: Option<MemberId>,
     /// What comes behind its head.
     pub body: RequestBody,
     /// The way back.
@@ -114,6 +117,7 @@ impl<'c> Exchange<'c> {
         worker: &'c Rc<Worker>,
         listener: Rc<ListenerState>,
         peer: SocketAddr,
+        member: Option<MemberId>,
         incoming: &Incoming,
         body: RequestBody,
         reply: Reply<'c>,
@@ -124,6 +128,7 @@ impl<'c> Exchange<'c> {
             worker,
             listener,
             peer,
+            member,
             body,
             reply,
             record,
@@ -287,7 +292,10 @@ impl<'c> Exchange<'c> {
             has_body: self.body.received > 0,
             http_client: record.asking.protocol(),
             content_type: &record.content_type,
-            peer: match (worker.shared.peers).name_of(record.facts.hierarchy, record.facts.peer) {
+            peer: match worker
+                .shared
+                .name_of_peer(record.facts.hierarchy, record.facts.peer)
+            {
                 Some(name) => name.as_bytes(),
                 None => record.origin.as_deref().unwrap_or_default().as_bytes(),
             },

@@ -7,11 +7,13 @@
 //! 2. Memory, then disk, under the key or (Vary) the variant's key.
 //!    A range of what is not stored, or not wholly: [`crate::range::part`].
 //! 3. Fresh enough: serve. Stale but allowed: serve, and revalidate behind.
-//! 4. Else join the fetch in progress or start one ([`crate::fetch::share`]), and pass its answer on if this request may have it.
+//! 4. Not stored here: a member of our cluster may have it ([`crate::cluster::forwarding`]).
+//! 5. Else join the fetch in progress or start one ([`crate::fetch::share`]), and pass its answer on if this request may have it.
 
 use crate::mistakes::{Mistake, makes};
 use std::{cell::Cell, sync::Arc};
 
+use fields::Fields;
 use http1::Framing;
 use httpcache::{
     RequestDirectives, Verdict,
@@ -25,6 +27,7 @@ use store::Sequence;
 use crate::{
     cache::find::{Found, find},
     cache::object::Object,
+    cluster::{answered, forwarded as of_members, forwarding as to_members},
     conn::port_purge,
     conn::switch,
     deliver::{arriving, stored},
@@ -44,7 +47,10 @@ use crate::{
 };
 
 /// Answers one request.
-pub async fn handle(ex: &mut Exchange<'_>, incoming: Incoming) -> After {
+pub async fn handle(ex: &mut Exchange<'_>, mut incoming: Incoming) -> After {
+    if ex.worker.shared.cluster.is_some() {
+        of_members::take_out(&mut incoming.head.fields, ex.member.is_some());
+    }
     let head = &incoming.head;
     if onward::is_back(ex.worker, head) {
         let reason = "the request goes round in a circle";
@@ -110,15 +116,24 @@ fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> 
     let upgrade = methods::asked_upgrade(&head);
     // First of all: what the origin does not get to see selects nothing.
     message::remove_hop_by_hop(&mut head.fields);
-    let (how, client) = (listener.listener.forwarded, ex.peer.ip());
-    let client_host = place.client_host();
-    forwarding::tell(&mut head.fields, how, client, client_host.as_deref());
+    // A member of our cluster that forwards it has described the client already.
+    let is_of_member = ex.member.is_some();
+    let returns_lacking = is_of_member && head.fields.remove(to_members::LACKING) > 0;
+    if !is_of_member {
+        let (how, client) = (listener.listener.forwarded, ex.peer.ip());
+        let client_host = place.client_host();
+        forwarding::tell(&mut head.fields, how, client, client_host.as_deref());
+    }
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
     let mut key = Vec::with_capacity(128);
     let name_bytes = place.write_key(ruled.shape, &mut key);
     ex.record.route = place.route_number();
     let asked = place.ask();
+    let mut withheld = Fields::new();
     if ruled.strip_cookies {
+        head.fields
+            .all(b"cookie")
+            .for_each(|value| withheld.push(b"Cookie", value));
         head.fields.remove(b"cookie");
     }
     let primary = ex.worker.hasher.hash(&key[..name_bytes]);
@@ -131,6 +146,8 @@ fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> 
         key,
         asked,
         request: Arc::new(std::mem::take(&mut head.fields)),
+        withheld,
+        returns_lacking,
         head,
         met: ruled.met,
         bypass: ruled.bypass,
@@ -172,10 +189,27 @@ async fn cached(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: bool) -> After
         Err(looked) => looked,
     };
     let directives = &looked.directives;
+    let why = looked.why;
+    let is_lacking = looked.found.is_none() && looked.held.is_none();
+    if is_lacking && ex.worker.shared.cluster.is_some() {
+        let forwarded = to_members::answer(ex, wanted, directives, why);
+        if let Some(after) = Box::pin(forwarded).await {
+            return after;
+        }
+    }
     if directives.only_if_cached {
         return not_cached(ex).await;
     }
-    let why = looked.why;
+    if ex.member.is_some() {
+        if is_lacking && wanted.returns_lacking {
+            let reason = "the object is not stored here, and was to be fetched by who has asked";
+            return ex.refuse(504, reason, Some(answered::LACKING)).await;
+        }
+        let (status, fields) = (to_members::WORKS_ON_IT, Fields::new());
+        if ex.reply.interim(status, "", &fields).await.is_err() {
+            return ex.abandon(Class::Error);
+        }
+    }
     if ex.reply.is_head_only() || directives.no_store {
         // Not stored, so nothing to share: ask as it is.
         return Box::pin(pass::exchange(ex, wanted, why)).await;

@@ -238,6 +238,7 @@ impl Place<'_> {
                     tls: self.tls,
                     host: self.host.to_ascii_lowercase().into(),
                     port: self.port.unwrap_or(if self.tls { 443 } else { 80 }),
+                    member: None,
                 },
                 target: self.target(""),
                 host: self.authority().to_string().into(),

@@ -25,6 +25,10 @@ pub struct Wanted {
     pub head: RequestHead,
     /// Its fields, but for those of the client's connection: shared, because the fetch outlives the request.
     pub request: Arc<Fields>,
+    /// Fields that a rule keeps from the origin, but not from a member of our cluster, whose rules look at them too.
+    pub withheld: Fields,
+    /// The member that has forwarded it does not want it to be fetched.
+    pub returns_lacking: bool,
     /// The operator's rules it meets.
     pub met: Met,
     /// They say that the cache is passed by.

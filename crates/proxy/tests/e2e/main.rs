@@ -32,7 +32,9 @@
 //! | `access` | where a client may make the proxy go, and what an origin is told of it |
 //! | `forward` | absolute targets, tunnels, upgrades, loops |
 //! | `hierarchy`, `hierarchy_siblings` | parents and siblings: who is asked, and when they fail |
+//! | `cluster_routing` | a front of a cluster: who is asked, and when members fail |
 //! | `hints`, `hints_of_siblings` | ICP and digests: what siblings may ask of us beside objects, and what we ask of them |
+//! | `cluster` | links of a cluster: who is let in, what members know of each other |
 //! | `hostile` | origins that die, lie or babble; clients that leave |
 //! | `ranges` | parts of what is stored and of what arrives |
 //! | `parts` | parts of what is not stored, or not wholly |
@@ -46,6 +48,8 @@ mod admin;
 mod bodies;
 mod budgets;
 mod cache;
+mod cluster;
+mod cluster_routing;
 mod dashboard;
 mod details;
 mod disk;

@@ -178,7 +178,10 @@ fn queries_and_empty_lines_are_no_requests() {
 #[test]
 fn the_fields_of_the_longer_format_are_stages() {
     let line = with_code("TCP_MISS/200") + " 5 30 38";
-    let Line::Request { record, has_stages } = parse(line.as_bytes()).unwrap() else {
+    let Line::Request {
+        record, has_stages, ..
+    } = parse(line.as_bytes()).unwrap()
+    else {
         panic!("{line}");
     };
     assert!(has_stages);
@@ -188,7 +191,10 @@ fn the_fields_of_the_longer_format_are_stages() {
     assert_eq!(stage(StageName::ServerReply), Some((13_000, 30_000)));
 
     let hit = with_code("TCP_HIT/200") + " - - -";
-    let Line::Request { record, has_stages } = parse(hit.as_bytes()).unwrap() else {
+    let Line::Request {
+        record, has_stages, ..
+    } = parse(hit.as_bytes()).unwrap()
+    else {
         panic!("{hit}");
     };
     assert!(has_stages && record.stages.iter().all(Option::is_none));
@@ -212,7 +218,10 @@ const WRITTEN: &str = "\
 #[test]
 fn lines_of_a_squid_are_read() {
     let stages = |line: &str| {
-        let Ok(Line::Request { record, has_stages }) = parse(line.as_bytes()) else {
+        let Ok(Line::Request {
+            record, has_stages, ..
+        }) = parse(line.as_bytes())
+        else {
             panic!("{line}");
         };
         assert!(has_stages, "{line}");

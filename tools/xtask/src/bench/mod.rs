@@ -3,6 +3,7 @@
 //! All of them interleave: round after round, every contestant in turn, and the median over the rounds. A figure is only
 //! worth something beside the others of its own run.
 
+mod cluster;
 mod hits;
 mod idle;
 mod profile;
@@ -34,6 +35,8 @@ pub enum BenchCommand {
     StoreAge(store::age::Options),
     /// Memory, device writes and reads, and restarts of Loligo's store beside those of its rivals
     StoreRivals(store::rivals::Options),
+    /// What a cluster costs a node, and the CPU time of each event of one
+    Cluster(cluster::Options),
     /// Hit throughput and memory with thousands of idle connections
     Idle(idle::Options),
     /// Hit throughput with the profile on and off
@@ -50,6 +53,7 @@ pub fn run(command: BenchCommand) -> Result<()> {
         BenchCommand::StoreStartChild(options) => store::child::child(&options),
         BenchCommand::StoreAge(options) => store::age::run(&options),
         BenchCommand::StoreRivals(options) => store::rivals::run(&options),
+        BenchCommand::Cluster(options) => cluster::run(&options),
         BenchCommand::Idle(options) => idle::run(&options),
         BenchCommand::Profile(options) => profile::run(&options),
     }

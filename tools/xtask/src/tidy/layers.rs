@@ -22,6 +22,7 @@ const LAYERS: [&[&str]; 8] = [
         "hints",
         "page",
         "wire",
+        "queueing",
     ],
     // The report computes from records alone.
     &["message", "report"],

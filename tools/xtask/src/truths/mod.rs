@@ -23,7 +23,7 @@ mod origin;
 mod polymix;
 mod records;
 mod steady;
-mod verdict;
+pub mod verdict;
 
 use clap::{Args, ValueEnum};
 

@@ -35,6 +35,7 @@ impl Origin {
             tls: false,
             host: "127.0.0.1".into(),
             port: peer.port(),
+            member: None,
         };
         Self {
             listener,

@@ -3,8 +3,10 @@
 //! Nothing here sleeps and hopes. What must happen in order is held at a [`Gate`]; what can only be observed is asked
 //! for again and again until a deadline ([`eventually`]). A wait that lasts longer than [`PATIENCE`] is a failed test.
 
+pub mod cable;
 pub mod child;
 pub mod client;
+pub mod cluster;
 pub mod gate;
 pub mod names;
 pub mod origin;

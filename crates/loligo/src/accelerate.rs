@@ -1,0 +1,123 @@
+//! `loligo accelerate`: a front of a cluster, and where it would send a request.
+//!
+//! The configuration is that of `serve`. Two settings have other defaults: there is no store, and the cluster's front is on.
+//!
+//! Not known here: how requests are routed.
+
+use std::process::ExitCode;
+
+use proxy::plan::Plan;
+
+use crate::cli::AccelerateFlags;
+use crate::config::problem::Place;
+use crate::config::raw::{Block, Given, Raw, Value};
+use crate::top::ask::Place as Admin;
+
+/// Where the two settings come from, for complaints.
+const COMMAND: &str = "loligo accelerate";
+
+/// Runs the front, or asks the one that runs.
+pub fn run(command: &AccelerateFlags) -> ExitCode {
+    let settled = match crate::settle_with(&command.flags, add_own) {
+        Ok((settled, _)) => settled,
+        Err(code) => return code,
+    };
+    if settled.plan.cluster.is_none() {
+        eprintln!(
+            "loligo: a front needs a cluster: [cluster] with its members; loligo accelerate --help shows one"
+        );
+        return ExitCode::FAILURE;
+    }
+    match &command.dry_run {
+        None => crate::serve::serve(settled),
+        Some(url) => match ask(&settled.plan, url) {
+            Ok(words) => {
+                crate::print(&words);
+                ExitCode::SUCCESS
+            }
+            Err(why) => {
+                eprintln!("loligo: {why}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+/// The settings that are other than for `serve`; a file that says otherwise of the store wins.
+fn add_own(raw: &mut Raw) {
+    if raw.stores.is_empty() {
+        raw.stores.push(Block {
+            place: Place::Flag(COMMAND),
+            given: vec![Given::flag("store.path", COMMAND, "none")],
+            ..Block::default()
+        });
+    }
+    let is_of_cluster = |given: &Given| given.key.starts_with("cluster.");
+    if raw.whole.given.iter().any(is_of_cluster) {
+        raw.whole.given.push(Given {
+            key: "cluster.front".to_owned(),
+            value: Value::Switch(true),
+            place: Place::Flag(COMMAND),
+        });
+    }
+}
+
+/// Asks the front of this plan where it would send a request.
+fn ask(plan: &Plan, url: &str) -> Result<String, String> {
+    let Some(admin) = &plan.admin else {
+        return Err("the front has no admin interface to be asked by: admin.address".to_owned());
+    };
+    let mut address = admin.address;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            std::net::IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            std::net::IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    let place = Admin::parse(&address.to_string())?;
+    let answer = place.get(&format!("/cluster/route?url={}", encoded(url)));
+    let answer = answer.map_err(|why| format!("{why}. (The front is asked, so it must run.)"))?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// The URL as the value of a query.
+fn encoded(url: &str) -> String {
+    let one = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    };
+    url.bytes().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_in_a_query_keeps_its_own_query() {
+        assert_eq!(encoded("http://a/b?c=d&e#f"), "http://a/b%3Fc%3Dd%26e%23f");
+    }
+
+    #[test]
+    fn there_is_no_store_unless_one_is_given() {
+        let mut raw = Raw::default();
+        add_own(&mut raw);
+        assert_eq!(raw.stores.len(), 1);
+        assert_eq!(
+            raw.stores[0].find("store.path").unwrap().value,
+            Value::Text("none".into())
+        );
+        assert_eq!(raw.whole.find("cluster.front"), None, "there is no cluster");
+        let mut raw = Raw::default();
+        raw.stores.push(Block::default());
+        raw.whole.given.push(Given::flag("cluster.name", "", "n1"));
+        add_own(&mut raw);
+        assert_eq!(raw.stores, [Block::default()]);
+        assert_eq!(
+            raw.whole.find("cluster.front").unwrap().value,
+            Value::Switch(true)
+        );
+    }
+}

@@ -1,0 +1,244 @@
+//! The cluster: from `[cluster]` and its `[[cluster.member]]` blocks to `proxy::plan::Cluster`.
+//!
+//! Rules kept here, and nowhere else:
+//!   C1  a cluster has an address, a key, and another member at least
+//!   C2  no two members have one name or one address
+//!   C3  the file may name this member among the others, so that all members have the same list; it is left out
+//!   C4  with `hints` somebody holds something: a front, or a store
+//!
+//! Not known here: whether a member is there.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use proxy::plan::{
+    self, ClusterMember, ClusterMiss, ClusterRoute, FalseHit, HintKind, MEMBERS_MAX, PeerAddress,
+    Spread, StorePlan,
+};
+
+use super::general::Draft;
+use super::machine::Machine;
+use super::problem::Problem;
+use super::raw::{Block, Given, Raw, Value};
+use super::rows::{Row, apply, numbers, rows};
+use super::values;
+
+/// The values of `[cluster]`.
+#[derive(Default, Clone, PartialEq, Debug)]
+pub struct ClusterDraft {
+    plan: plan::Cluster,
+    name: Option<String>,
+    address: Option<SocketAddr>,
+    key_file: Option<PathBuf>,
+    replacement_burst: Option<Option<u32>>,
+}
+
+/// The values of a `[[cluster.member]]`.
+#[derive(Default)]
+pub struct MemberDraft {
+    name: Option<String>,
+    at: Option<PeerAddress>,
+}
+
+/// Settings of `[cluster]`.
+pub fn rows() -> Vec<Row<ClusterDraft>> {
+    let mut rows = rows![ClusterDraft:
+        /// The name of this member, by which the others know it.
+        "cluster.name": "a word", "its address" => name = values::peer_name;
+        /// Where members connect: for hints, purges, and requests that are forwarded. Not for clients. What goes over it is not
+        /// encrypted; members prove to each other that they have the key.
+        "cluster.address": "`ADDRESS:PORT`", "required" => address = values::socket_address;
+        /// The file with the cluster's key, 64 hexadecimal digits, the same for all members: `loligo cluster key > cluster.key`.
+        "cluster.key-file": "a path", "required" => key_file = values::path;
+        /// How members tell what they hold. `bloom`: a filter of some bits an object, now and then wrong; `directory`: a table of all
+        /// objects, exact, 16 bytes and more for each object of each member. All members alike.
+        "cluster.hints": "`bloom`, `directory`", "bloom" => plan.hints = |given| values::word(given, &[
+            ("bloom", HintKind::Bloom), ("directory", HintKind::Directory),
+        ]);
+        /// How a front chooses the member that it asks. `hints`: one that holds the object. The others are there to compare: `hash`:
+        /// each URL has its member, one that has a quarter more to do than its share is passed over; `round-robin`: in turn; `least`: the
+        /// one with the least to do.
+        "cluster.route": "`hints`, `hash`, `round-robin`, `least`", "hints" => plan.route = |given| values::word(given, &[
+            ("hints", ClusterRoute::Hints), ("hash", ClusterRoute::Hash), ("round-robin", ClusterRoute::RoundRobin),
+            ("least", ClusterRoute::Least),
+        ]);
+        /// Who fetches what no member holds. `own`: the front itself; `home`: the member that the URL belongs to, so that no two fetch
+        /// the same at once.
+        "cluster.miss": "`own`, `home`", "own" => plan.miss = |given| values::word(given, &[
+            ("own", ClusterMiss::Own), ("home", ClusterMiss::Home),
+        ]);
+        /// What a member does with a request for something that it does not hold, which a wrong hint has brought. `fetch`: it fetches and
+        /// stores it; `return`: it says so, and the front fetches.
+        "cluster.false-hit": "`fetch`, `return`", "fetch" => plan.false_hit = |given| values::word(given, &[
+            ("fetch", FalseHit::Fetch), ("return", FalseHit::Return),
+        ]);
+        /// How a front without a store chooses the member that it pushes to. `load`: of two, the one with less to do and more room; `hash`:
+        /// each server has its member, whose disk then has a site's objects together.
+        "cluster.spread": "`load`, `hash`", "load" => plan.spread = |given| values::word(given, &[
+            ("load", Spread::Load), ("hash", Spread::Hash),
+        ]);
+        /// The most objects that one which comes may drive out of the memory of a front without a store; with more, it is not kept there.
+        /// -1: any number.
+        "cluster.replacement-burst": "a number, 1 to 1000000, or -1", "-1" => replacement_burst = burst;
+        /// The directory of the journal, which keeps purges for members that are away. Without it a member that starts anew has
+        /// forgotten them, and says so.
+        "cluster.state": "a path or `none`", "none" => plan.state = values::path_or_none;
+    ];
+    rows.extend(numbers(
+        "cluster.",
+        plan::Cluster::SETTINGS,
+        |draft: &mut ClusterDraft| &mut draft.plan,
+    ));
+    rows
+}
+
+/// Settings of a `[[cluster.member]]`.
+pub fn member_rows() -> Vec<Row<MemberDraft>> {
+    rows![MemberDraft:
+        /// Its name, as its own file says.
+        "cluster.member.name": "a word", "its address" => name = values::peer_name;
+        /// Its `cluster.address`, as this member reaches it.
+        "cluster.member.address": "`HOST:PORT`", "required" => at = member_address;
+    ]
+}
+
+/// A host and a port.
+fn member_address(given: &Given) -> Result<PeerAddress, String> {
+    let at = values::peer_address(given)?;
+    match values::text(given)?
+        .trim()
+        .ends_with(&format!(":{}", at.port))
+    {
+        true => Ok(at),
+        false => Err("expected HOST:PORT, such as \"10.0.0.12:3130\"".to_owned()),
+    }
+}
+
+/// -1 is without bound.
+fn burst(given: &Given) -> Result<Option<u32>, String> {
+    let is_minus_one = match &given.value {
+        Value::Number(number) => *number == -1,
+        Value::Text(text) => text == "-1",
+        _ => false,
+    };
+    match is_minus_one {
+        true => Ok(None),
+        false => Ok(Some(
+            values::number(given, plan::Cluster::REPLACEMENT_BURST)? as u32,
+        )),
+    }
+}
+
+/// Checks the block, and those of the other members.
+pub fn settle(
+    raw: &Raw,
+    draft: &Draft,
+    stores: &[StorePlan],
+    machine: &Machine,
+    problems: &mut Vec<Problem>,
+) -> Option<plan::Cluster> {
+    let Some(block) = &raw.cluster else {
+        if let Some(member) = raw.members.first() {
+            problems
+                .push(member.problem("cluster.member", "needs a [cluster] that it is a member of"));
+        }
+        return None;
+    };
+    let mut own = ClusterDraft::default();
+    apply(&rows(), &block.given, &mut own, problems);
+    let mut cluster = own.plan;
+    if let Some(burst) = own.replacement_burst {
+        cluster.replacement_burst = burst;
+    }
+    // C1
+    match own.address {
+        Some(address) => cluster.address = address,
+        None if block.says("cluster.address") => {}
+        None => problems.push(block.problem(
+            "cluster.address",
+            "a cluster needs an address where members connect, such as address = \"10.0.0.11:3130\"",
+        )),
+    }
+    cluster.name = own.name.unwrap_or_else(|| cluster.address.to_string());
+    key(&mut cluster, own.key_file, block, machine, problems);
+    cluster.members = members(&raw.members, &cluster.name, problems);
+    if cluster.members.is_empty()
+        && raw
+            .members
+            .iter()
+            .all(|member| member.says("cluster.member.address"))
+    {
+        let message =
+            "a cluster needs another member: [[cluster.member]] with its name and address";
+        problems.push(block.problem("cluster.member", message));
+    }
+    if draft.plan.digests.serve {
+        let message =
+            "not together with [cluster]: only one of the two can follow what the stores hold";
+        problems.push(block.problem("digest.serve", message));
+    }
+    // C4
+    if !cluster.front && stores.is_empty() {
+        let message = "is false and there is no store, so this member has no part in the cluster; set one of the two";
+        problems.push(block.problem("cluster.front", message));
+    }
+    Some(cluster)
+}
+
+fn key(
+    cluster: &mut plan::Cluster,
+    file: Option<PathBuf>,
+    block: &Block,
+    machine: &Machine,
+    problems: &mut Vec<Problem>,
+) {
+    let Some(file) = file else {
+        if !block.says("cluster.key-file") {
+            let message = "a cluster needs a key: `loligo cluster key > cluster.key`, the same file for all members";
+            problems.push(block.problem("cluster.key-file", message));
+        }
+        return;
+    };
+    match (machine.cluster_key)(&file) {
+        Ok(key) => cluster.key = key,
+        Err(why) => {
+            let message = format!("{}: {why}", file.display());
+            problems.push(block.problem("cluster.key-file", message));
+        }
+    }
+}
+
+fn members(blocks: &[Block], own: &str, problems: &mut Vec<Problem>) -> Vec<ClusterMember> {
+    let mut members: Vec<ClusterMember> = Vec::new();
+    for block in blocks {
+        let mut draft = MemberDraft::default();
+        apply(&member_rows(), &block.given, &mut draft, problems);
+        let key = "cluster.member.address";
+        let Some(at) = draft.at else {
+            if !block.says(key) {
+                let message = "every member needs an address, such as address = \"10.0.0.12:3130\"";
+                problems.push(block.problem(key, message));
+            }
+            continue;
+        };
+        let name = draft.name.unwrap_or_else(|| at.to_string());
+        // C3
+        if name == own {
+            continue;
+        }
+        // C2
+        if members.iter().any(|member| member.name == name) {
+            let message = format!("another member is called {name}");
+            problems.push(block.problem("cluster.member.name", message));
+        }
+        if members.iter().any(|member| member.at == at) {
+            problems.push(block.problem(key, format!("there is a member at {at} already")));
+        }
+        members.push(ClusterMember { name, at });
+    }
+    if members.len() > MEMBERS_MAX {
+        let message = format!("at most {MEMBERS_MAX} beside this one");
+        problems.push(blocks[0].problem("cluster.member", message));
+    }
+    members
+}

@@ -1,0 +1,113 @@
+//! Where a request would go, and why, in words: `loligo accelerate --dry-run`, `GET /cluster/route?url=`.
+//!
+//! Nothing is asked of anybody: it is said what is known now.
+//!
+//! Not known here: how a request is carried out.
+
+use std::{fmt::Write as _, rc::Rc};
+
+use hints::view::Groups;
+
+use super::{Cluster, Member, MemberId, choosing, following::trace_of, routing::Reason};
+use crate::{
+    listener::ListenerState,
+    plan::{ClusterMiss, ClusterRoute},
+    request::key::{KEY_PREFIX, name_of_key},
+    request::target,
+    state::Shared,
+};
+
+const NO_FRONT: &str = "this proxy is no front: [cluster] with front = true, or loligo accelerate";
+
+/// What would become of a plain GET of this URL, listener by listener.
+///
+/// # Errors
+/// No listener takes such a URL, or this proxy is no front.
+pub fn explain(
+    shared: &Shared,
+    listeners: &[Rc<ListenerState>],
+    url: &str,
+) -> Result<String, &'static str> {
+    let cluster = shared.cluster.as_deref();
+    let Some(cluster) = cluster else {
+        return Err(NO_FRONT);
+    };
+    let mut reader = cluster.reader().ok_or(NO_FRONT)?;
+    let hints = reader.groups();
+    let mut out = String::new();
+    for (listener, name) in listeners.iter().zip(&cluster.listeners) {
+        let Ok(place) = target::locate(listener, "GET", url, None) else {
+            continue;
+        };
+        let ruled = place.ruled(&listener.book, "GET");
+        let mut key = Vec::new();
+        place.write_key(ruled.shape, &mut key);
+        let _ = writeln!(out, "listener {name} ({}):", listener.name);
+        match ruled.bypass {
+            true => out += "  a rule says that the cache is passed by: the origin is asked\n",
+            false => one(shared, (cluster, hints), &key, &mut out),
+        }
+    }
+    match out.is_empty() {
+        true => Err(
+            "no listener takes this URL; a whole one is wanted, such as http://www.example.org/",
+        ),
+        false => Ok(out),
+    }
+}
+
+/// The same for one key.
+fn one(shared: &Shared, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: &mut String) {
+    let name = name_of_key(key);
+    let primary = shared.hasher().hash(name);
+    let uri = String::from_utf8_lossy(name.strip_prefix(KEY_PREFIX).unwrap_or(name));
+    let _ = writeln!(out, "  is stored as {uri}");
+    if shared.memory.get(primary, key).is_some() || shared.store.of(primary).may_answer(primary) {
+        *out += "  is stored here: it is answered from here, or validated\n";
+        return;
+    }
+    *out += "  is not stored here\n";
+    let holders = hints.nodes(trace_of(name));
+    for (member, number) in cluster.members.iter().zip(0..) {
+        let id = MemberId(number);
+        let holding = choosing::is_node(hints, id).then_some(holders & id.bit() != 0);
+        let state = state(cluster, member, holding);
+        let _ = writeln!(out, "  member {}: {state}", member.name);
+    }
+    let _ = writeln!(out, "  so {}", decision(cluster, hints, name));
+}
+
+/// How a member is. `holding`: does it seem to have it, if it has a store?
+fn state(cluster: &Cluster, member: &Member, holding: Option<bool>) -> &'static str {
+    let is_usable = member.is_usable(cluster.now_ms());
+    match holding {
+        _ if !member.is_trusted() => "cannot be asked: its link is down, or it says nothing",
+        _ if !is_usable => "is not asked for a moment: requests to it failed",
+        None => "has no store, or has not said yet what is in it",
+        Some(true) => "seems to have it",
+        Some(false) if member.is_draining() => "does not seem to have it, and is about to end",
+        Some(false) => "does not seem to have it",
+    }
+}
+
+fn decision(cluster: &Cluster, hints: &Groups, name: &[u8]) -> String {
+    let Some(route) = cluster.route(hints, name) else {
+        return match (cluster.plan.route, cluster.plan.miss) {
+            (ClusterRoute::Hints, ClusterMiss::Own) => "this proxy fetches it itself".to_owned(),
+            _ => "this proxy fetches it itself, for it is its home or nobody else can be asked"
+                .to_owned(),
+        };
+    };
+    let members = route.members.iter().flatten();
+    let names = members.filter_map(|id| Some(&*cluster.member(*id)?.name));
+    let names: Vec<&str> = names.collect();
+    let why = match route.reason {
+        Reason::Hint => "by hints",
+        Reason::Home => "the home of what no member has",
+        Reason::Order => "by route",
+    };
+    format!(
+        "{} is asked ({why}), then this proxy fetches it itself",
+        names.join(", then ")
+    )
+}

@@ -1,0 +1,183 @@
+//! A link that we open to another member, and open again whenever it has ended.
+//!
+//! Over it come the member's hints and beats, and go our purges. A member that is silent for [`SILENCE_MAX`] is not trusted, and the link
+//! stays: one that was only stopped goes on where it was. After [`GONE_AFTER`] it is opened anew.
+//!
+//! Not known here: what frames mean.
+//! Limits: a new attempt after [`PAUSE_MIN`], and twice as long after each failure up to [`PAUSE_MAX`].
+
+use std::{io, rc::Rc, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use hints::frames::{COLUMNS_MAX, Frame};
+use tokio::{
+    io::{AsyncRead, split},
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+
+use super::{
+    Cluster, Member, MemberId,
+    framing::{self, Incoming},
+    proof::Cover,
+    shaking,
+};
+use crate::{
+    chance,
+    origin::{ConnectError, Connector},
+    socket::Socket,
+    state::Shared,
+};
+
+/// A member that has said nothing for so long is not trusted; it beats every second.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+/// A link on which nothing has come for so long is given up.
+const GONE_AFTER: Duration = Duration::from_secs(30);
+/// Answers to frames that wait to be sent: those to two HELLOs.
+const ANSWERS_MAX: usize = 2 * COLUMNS_MAX;
+/// The pause before the first new attempt.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// The longest pause between two attempts.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Keeps a link to that member, until the task is aborted.
+pub async fn keep(
+    shared: Arc<Shared>,
+    cluster: Arc<Cluster>,
+    connector: Rc<Connector>,
+    id: MemberId,
+) {
+    let member = &cluster.members[usize::from(id.0)];
+    let Some(mut waiting) = member.take_waiting() else {
+        return;
+    };
+    let mut pause = PAUSE_MIN;
+    loop {
+        match connect(&shared, &cluster, &connector, id).await {
+            Ok((socket, cover)) => {
+                let ended = Link {
+                    cluster: &cluster,
+                    id,
+                    cover,
+                }
+                .carry(socket, &mut waiting, &mut pause)
+                .await;
+                cluster.view().lost(id.0);
+                if member.set_trusted(false, cluster.now_ms()) {
+                    tracing::warn!(member = %member.name, "the link to a cluster member has ended: {ended}");
+                }
+                if ended.kind() == io::ErrorKind::InvalidData {
+                    let malformed = &cluster.counters.frames_malformed;
+                    malformed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                }
+                // What was meant for the link that has ended; whoever relies on an answer waits for it with a limit.
+                while waiting.try_recv().is_ok() {}
+            }
+            Err(error) => {
+                tracing::debug!(member = %member.name, "no link to a cluster member: {error}")
+            }
+        }
+        tokio::select! {
+            () = sleep(with_jitter(pause)) => pause = (pause * 2).min(PAUSE_MAX),
+            () = member.knocked.notified() => pause = PAUSE_MIN,
+        }
+    }
+}
+
+async fn connect(
+    shared: &Shared,
+    cluster: &Cluster,
+    connector: &Connector,
+    id: MemberId,
+) -> Result<(Socket, Cover), ConnectError> {
+    let to = cluster.destination(id, None);
+    let mut socket = connector.socket_to(&to, &shared.peers.rules).await?;
+    let cover = shaking::open_link(cluster, &mut socket, id).await?;
+    Ok((socket, cover))
+}
+
+/// Between half of it and all of it, so that members that start together do not knock together for ever.
+fn with_jitter(pause: Duration) -> Duration {
+    let dice = chance::u64().unwrap_or(0) % 1024;
+    pause / 2 + pause / 2 * dice as u32 / 1024
+}
+
+struct Link<'l> {
+    cluster: &'l Cluster,
+    id: MemberId,
+    cover: Cover,
+}
+
+impl Link<'_> {
+    /// Carries frames both ways until the link ends; why it did.
+    async fn carry(
+        &self,
+        socket: Socket,
+        waiting: &mut mpsc::Receiver<Bytes>,
+        pause: &mut Duration,
+    ) -> io::Error {
+        let (read, mut write) = split(socket);
+        let (answer, mut answers) = mpsc::channel(ANSWERS_MAX);
+        let writing = async {
+            loop {
+                let frame = tokio::select! {
+                    Some(frame) = answers.recv() => frame,
+                    Some(frame) = waiting.recv() => frame,
+                    else => return Err(io::ErrorKind::BrokenPipe.into()),
+                };
+                framing::write(&mut write, &frame).await?;
+            }
+        };
+        let reading = async {
+            let mut incoming = Incoming::new(read);
+            loop {
+                let frame = self.next(&mut incoming).await?;
+                *pause = PAUSE_MIN;
+                self.received(&frame, &answer)?;
+            }
+        };
+        let ended: io::Result<()> = tokio::select! {
+            ended = writing => ended,
+            ended = reading => ended,
+        };
+        ended
+            .err()
+            .unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// The next frame; the member is not trusted while it is silent.
+    async fn next<R: AsyncRead + Unpin>(&self, incoming: &mut Incoming<R>) -> io::Result<Bytes> {
+        if let Ok(frame) = timeout(SILENCE_MAX, incoming.next()).await {
+            return frame;
+        }
+        let member = self.member();
+        if member.set_trusted(false, self.cluster.now_ms()) {
+            tracing::warn!(member = %member.name, "a cluster member is silent; it is not asked until it is heard");
+        }
+        match timeout(GONE_AFTER, incoming.next()).await {
+            Ok(frame) => frame,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    fn received(&self, frame: &[u8], answer: &mpsc::Sender<Bytes>) -> io::Result<()> {
+        let said = framing::decode(frame)?;
+        let member = self.member();
+        if member.set_trusted(true, self.cluster.now_ms()) {
+            tracing::info!(member = %member.name, "the link to a cluster member is up");
+        }
+        self.cluster.counters.passed(&said, frame.len());
+        let wanted = self.cluster.follow(self.id, said, &self.cover);
+        let wanted = wanted.map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))?;
+        for subscribe in wanted {
+            let frame = Frame::Subscribe(subscribe).to_bytes().into();
+            // As many as there are columns; more are no member's.
+            (answer.try_send(frame)).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        }
+        Ok(())
+    }
+
+    fn member(&self) -> &Member {
+        &self.cluster.members[usize::from(self.id.0)]
+    }
+}

@@ -1,0 +1,148 @@
+//! A link that another member has opened to us: we tell it what we hold and how we are, and it tells us what it follows.
+//!
+//! First comes our HELLO, and again whenever our columns have changed; then beats, every second, and what the member follows, as fast as
+//! it takes it.
+//!
+//! Not known here: how the link was made; what frames mean to those who send them.
+
+use std::{io, rc::Rc, sync::Arc, time::Duration};
+
+use hints::frames::{Beat, Frame, Hello};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, split},
+    sync::{Notify, watch},
+    time::{MissedTickBehavior, interval},
+};
+
+use super::{
+    Cluster, MemberId,
+    framing::{self, Incoming},
+    proof::Cover,
+};
+use crate::{
+    clock::Instant,
+    socket::Socket,
+    state::{Phase, Shared},
+};
+
+/// How often a member says how it is.
+const BEATS_EVERY: Duration = Duration::from_secs(1);
+
+/// The link.
+pub struct Linked {
+    /// What all share.
+    pub shared: Arc<Shared>,
+    /// Our cluster.
+    pub cluster: Arc<Cluster>,
+    /// Whose link it is.
+    pub member: MemberId,
+    /// Covers our seeds.
+    pub cover: Cover,
+    /// Says that there is something for those who follow.
+    pub news: watch::Receiver<u64>,
+}
+
+impl Linked {
+    /// Serves the link until it ends; why it did.
+    pub async fn serve(self, socket: Socket) -> io::Error {
+        let (read, write) = split(socket);
+        let asked = Rc::new(Notify::new());
+        let ended: io::Result<()> = tokio::select! {
+            ended = self.write(write, &asked) => ended,
+            ended = self.read(read, &asked) => ended,
+        };
+        ended
+            .err()
+            .unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+
+    async fn write<W: AsyncWrite + Unpin>(&self, mut stream: W, asked: &Notify) -> io::Result<()> {
+        let mut beats = interval(BEATS_EVERY);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut news = self.news.clone();
+        let mut phase = self.shared.phase.subscribe();
+        let (mut announced, hello) = self.hello();
+        self.send(&mut stream, &Frame::Hello(hello)).await?;
+        loop {
+            tokio::select! {
+                _ = beats.tick() => self.send(&mut stream, &Frame::Beat(self.beat())).await?,
+                _ = phase.changed() => self.send(&mut stream, &Frame::Beat(self.beat())).await?,
+                changed = news.changed() => changed.map_err(|_| io::ErrorKind::BrokenPipe)?,
+                () = asked.notified() => {}
+            }
+            let (now, hello) = self.hello();
+            if now != announced {
+                announced = now;
+                self.send(&mut stream, &Frame::Hello(hello)).await?;
+            }
+            let mut beat_at = Instant::now();
+            // One at a time, so that a member that takes them slowly is told what holds when it takes it.
+            while let Some(frame) = self.next_frame() {
+                self.send(&mut stream, &frame).await?;
+                // A member that is long in taking a full copy hears that we live.
+                if beat_at.elapsed() >= BEATS_EVERY {
+                    beat_at = Instant::now();
+                    self.send(&mut stream, &Frame::Beat(self.beat())).await?;
+                }
+            }
+        }
+    }
+
+    async fn read<R: AsyncRead + Unpin>(&self, stream: R, asked: &Notify) -> io::Result<()> {
+        let mut incoming = Incoming::new(stream);
+        loop {
+            self.received(&incoming.next().await?, asked)?;
+        }
+    }
+
+    fn received(&self, frame: &[u8], asked: &Notify) -> io::Result<()> {
+        match framing::decode(frame)? {
+            Frame::Subscribe(wanted) => {
+                let mut publishing = self.cluster.publishing();
+                let is_taken = publishing
+                    .as_mut()
+                    .is_none_or(|it| it.subscribe(self.member, &wanted));
+                asked.notify_one();
+                is_taken
+                    .then_some(())
+                    .ok_or_else(|| io::ErrorKind::InvalidData.into())
+            }
+            Frame::Withdrawn(withdrawn) => {
+                if let Some(publishing) = self.cluster.publishing().as_mut() {
+                    publishing.refused(withdrawn.column.into(), withdrawn.number);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn hello(&self) -> (u64, Hello) {
+        match self.cluster.publishing().as_ref() {
+            Some(publishing) => (publishing.announced, publishing.hello(&self.cover)),
+            None => (0, self.cluster.hello_without_store()),
+        }
+    }
+
+    fn beat(&self) -> Beat {
+        let is_leaving = *self.shared.phase.borrow() != Phase::Running;
+        match self.cluster.publishing().as_ref() {
+            Some(publishing) => publishing.beat(is_leaving),
+            None => Beat {
+                is_leaving,
+                ..Beat::default()
+            },
+        }
+    }
+
+    fn next_frame(&self) -> Option<Frame> {
+        let mut publishing = self.cluster.publishing();
+        publishing.as_mut()?.next_frame(self.member)
+    }
+
+    async fn send<W: AsyncWrite + Unpin>(&self, stream: &mut W, frame: &Frame) -> io::Result<()> {
+        let bytes = frame.to_bytes();
+        self.cluster.counters.passed(frame, bytes.len());
+        framing::write(stream, &bytes).await
+    }
+}

@@ -1,0 +1,214 @@
+//! A cluster: members that know what the others hold, and purge together.
+//!
+//! Every member opens a *link* to every other and keeps it open. Over the link that A opened to B, A learns what B holds and how B is,
+//! and tells B what is purged; B does the same over its own link to A. Requests go over connections of their own, which are pooled like
+//! those to origins. Both kinds begin with a handshake in which each side proves that it has the cluster's key.
+//!
+//! | file | story |
+//! |---|---|
+//! | `member` | who the others are, and how they are |
+//! | `proof` | what is made of the key |
+//! | `handshake` | the messages of the handshake, and what is made of them |
+//! | `shaking` | carrying them over a connection |
+//! | `forwarded` | the fields by which a forwarded request says whom it is from |
+//! | `framing` | frames on a link |
+//! | `routing`, `choosing` | which members are asked for a request |
+//! | `forwarding`, `answered` | a front's requests to members, and what they say of their answers |
+//! | `forwarded` | what members tell each other in a request's fields |
+//! | `explaining` | where a request would go, in words |
+//! | `thread` | the thread that all of this runs on, and the socket that members connect to |
+//! | `link` | a link that we opened |
+//! | `linked` | a link that another opened |
+//! | `publishing` | what our stores hold, told to the others |
+//! | `status` | how all of it stands, for people |
+//! | `following` | what the others hold, in a view that workers look up in |
+//!
+//! [`Cluster`] is what all threads share. A proxy without a cluster has none, and asks once a connection whether there is one.
+//!
+//! Not known here: HTTP, and how a request is routed.
+//! Limits: [`MEMBERS_MAX`](crate::plan::MEMBERS_MAX) other members.
+
+pub mod answered;
+mod choosing;
+pub mod explaining;
+pub mod following;
+pub mod forwarded;
+pub mod forwarding;
+pub mod framing;
+mod handshake;
+mod link;
+mod linked;
+pub mod member;
+mod proof;
+pub mod publishing;
+mod routing;
+mod shaking;
+mod status;
+mod thread;
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use hints::{
+    View,
+    frames::{Frame, Hello},
+};
+use store::Set;
+
+use crate::{
+    clock::Instant,
+    origin::Destination,
+    plan::{self, Plan},
+};
+
+use publishing::Publishing;
+
+pub use member::{Member, MemberId};
+pub use proof::common_number;
+pub use shaking::{Refusal, open_http};
+pub use status::ClusterStatus;
+pub use thread::{ClusterThread, Start};
+
+/// What all threads know of our cluster.
+pub struct Cluster {
+    /// The settings.
+    pub plan: plan::Cluster,
+    /// The other members, by their numbers.
+    pub members: Vec<Member>,
+    /// The names of our listeners in the cluster, by their numbers.
+    pub listeners: Vec<Box<str>>,
+    /// Differs from start to start.
+    pub incarnation: u64,
+    /// When it began; times of members are counted from here.
+    pub began: Instant,
+    /// What is counted.
+    pub counters: Counters,
+    /// Have we a store that others are told of?
+    has_store: bool,
+    /// Requests routed in turn so far.
+    turn: AtomicU64,
+    /// What our stores hold; `None`: there is no store.
+    publishing: Mutex<Option<Publishing>>,
+    /// What the others hold.
+    view: Mutex<View>,
+}
+
+/// A member's listener, as a place to send requests to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct OfMember {
+    /// The member.
+    pub id: MemberId,
+    /// The number of our listener; the member's is that of the same name.
+    pub listener: usize,
+}
+
+/// What is counted of the cluster as a whole.
+#[derive(Default)]
+pub struct Counters {
+    /// Connections that did not prove the key, or were meant for somebody else; ours to others, and others' to us.
+    pub handshakes_refused: AtomicU64,
+    /// Frames that were none, each the end of a link.
+    pub frames_malformed: AtomicU64,
+    /// Frames with hints, sent and received.
+    pub hint_frames: AtomicU64,
+    /// Their bytes.
+    pub hint_bytes: AtomicU64,
+}
+
+impl Counters {
+    /// A frame was sent or received.
+    fn passed(&self, frame: &Frame, bytes: usize) {
+        if matches!(frame, Frame::Full(_) | Frame::Update(_)) {
+            self.hint_frames.fetch_add(1, Ordering::Relaxed);
+            self.hint_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A key that nobody has had.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub fn new_cluster_key() -> std::io::Result<plan::ClusterKey> {
+    let mut bytes = [0; plan::ClusterKey::BYTES];
+    crate::chance::fill(&mut bytes).map_err(|error| std::io::Error::other(error.to_string()))?;
+    Ok(plan::ClusterKey::new(bytes))
+}
+
+impl Cluster {
+    /// The cluster of this plan, if it is of one. `stores`: what is on disk.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub fn new(plan: &Plan, stores: Option<&Set>) -> Result<Option<Cluster>, getrandom::Error> {
+        let Some(settings) = &plan.cluster else {
+            return Ok(None);
+        };
+        let incarnation = crate::chance::u64()?;
+        let publishing = stores.map(|stores| Publishing::new(settings, incarnation, stores));
+        let names = (0..plan.listeners.len()).map(|number| plan.listener_name(number).into());
+        let columns_expected = (settings.members.len() * plan.stores.len().max(1)) as u32;
+        Ok(Some(Cluster {
+            members: settings.members.iter().map(Member::new).collect(),
+            listeners: names.collect(),
+            incarnation,
+            began: Instant::now(),
+            counters: Counters::default(),
+            has_store: !plan.stores.is_empty(),
+            turn: AtomicU64::new(0),
+            publishing: Mutex::new(publishing.transpose()?),
+            view: Mutex::new(View::new(columns_expected)),
+            plan: settings.clone(),
+        }))
+    }
+
+    /// What our stores hold; `None` in it: there is no store.
+    pub fn publishing(&self) -> MutexGuard<'_, Option<Publishing>> {
+        self.publishing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a member without a store says of itself.
+    fn hello_without_store(&self) -> Hello {
+        Hello {
+            incarnation: self.incarnation,
+            name: self.plan.name.clone(),
+            columns: Vec::new(),
+        }
+    }
+
+    /// Milliseconds since it began.
+    pub fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// Where a member is reached: its link, or requests for its listener that is called as ours of this number.
+    pub fn destination(&self, id: MemberId, listener: Option<usize>) -> Destination {
+        let at = &self.members[usize::from(id.0)].at;
+        Destination {
+            tls: false,
+            host: at.host.as_str().into(),
+            port: at.port,
+            member: listener.map(|listener| OfMember { id, listener }),
+        }
+    }
+
+    /// A member by its number.
+    pub fn member(&self, id: MemberId) -> Option<&Member> {
+        self.members.get(usize::from(id.0))
+    }
+
+    /// The number of the member of this name.
+    pub fn member_named(&self, name: &[u8]) -> Option<MemberId> {
+        let position = |member: &Member| member.name.as_bytes() == name;
+        (self.members.iter().position(position)).map(|number| MemberId(number as u8))
+    }
+
+    /// The number of our listener of this name.
+    pub fn listener_named(&self, name: &[u8]) -> Option<usize> {
+        (self.listeners.iter()).position(|listener| listener.as_bytes() == name)
+    }
+}

@@ -1,0 +1,426 @@
+//! Carrying the handshake over a connection, from both sides.
+//!
+//! A connection that is refused is counted, and the log says so once a minute.
+//!
+//! Not known here: how a connection is made, and what it is used for.
+//! Limits: [`SHAKEN_WITHIN`] for the whole handshake.
+
+use std::{
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::timeout,
+};
+
+use super::{
+    Cluster, MemberId,
+    handshake::{Answer, Hello, MESSAGE_BYTES_MAX, NoMessage, Purpose, VERSION, Welcome},
+    proof::{Cover, PROOF_BYTES, Prover, is_proof, prove},
+};
+use crate::{chance, clock::Instant};
+
+/// The longest handshake.
+const SHAKEN_WITHIN: Duration = Duration::from_secs(5);
+/// How often the log says that connections are refused.
+const SAID_EVERY_S: u64 = 60;
+
+/// Why a connection is not used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// It broke, or took too long.
+    #[error("the connection ended during the handshake: {0}")]
+    Broken(io::ErrorKind),
+    /// The other side does not speak as a member does.
+    #[error("the other side is no member of a cluster")]
+    Foreign,
+    /// It speaks another version.
+    #[error("the other side speaks version {0} of the handshake, and this one {VERSION}")]
+    Version(u16),
+    /// It has not proved that it has the key.
+    #[error("the other side has not proved that it has this cluster's key")]
+    NoProof,
+    /// It has another name than it was called by.
+    #[error("the member at this address has another name")]
+    OtherName,
+    /// It calls itself by a name that is none of our members'.
+    #[error("no member of this name is known")]
+    Unknown,
+    /// There is no listener of that name.
+    #[error("there is no listener of that name")]
+    NoListener,
+    /// It ends, or has too much to do.
+    #[error("the member takes no connections now")]
+    Busy,
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Refusal::Broken(error.kind())
+    }
+}
+
+impl From<NoMessage> for Refusal {
+    fn from(none: NoMessage) -> Self {
+        match none {
+            NoMessage::Foreign | NoMessage::Malformed => Refusal::Foreign,
+            NoMessage::Version(version) => Refusal::Version(version),
+        }
+    }
+}
+
+impl Refusal {
+    /// Does it speak of a mistake, or of an attempt to get in, rather than of a connection that broke?
+    fn is_told(self) -> bool {
+        !matches!(self, Refusal::Broken(_) | Refusal::Busy)
+    }
+}
+
+/// A connection that a member has opened to us.
+pub struct Shaken {
+    /// Who.
+    pub member: MemberId,
+    /// What for.
+    pub purpose: Accepted,
+    /// Covers what only the two sides may read.
+    pub cover: Cover,
+}
+
+/// What an accepted connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Accepted {
+    /// A link.
+    Frames,
+    /// Requests to our listener of this number.
+    Http(usize),
+}
+
+/// Opens a link over this connection, which leads to that member.
+///
+/// # Errors
+/// It is refused by one of the two sides.
+pub async fn open_link<S>(
+    cluster: &Cluster,
+    stream: &mut S,
+    member: MemberId,
+) -> Result<Cover, Refusal>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    open(cluster, stream, member, Purpose::Frames).await
+}
+
+/// Opens a way for requests to a listener of that member, called as ours of this number.
+///
+/// # Errors
+/// It is refused by one of the two sides.
+pub async fn open_http<S>(
+    cluster: &Cluster,
+    stream: &mut S,
+    member: MemberId,
+    listener: usize,
+) -> Result<(), Refusal>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let name = cluster.listeners.get(listener).ok_or(Refusal::NoListener)?;
+    let purpose = Purpose::Http(name.as_bytes().to_vec());
+    open(cluster, stream, member, purpose).await.map(drop)
+}
+
+async fn open<S>(
+    cluster: &Cluster,
+    stream: &mut S,
+    member: MemberId,
+    purpose: Purpose,
+) -> Result<Cover, Refusal>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let to = cluster.member(member).ok_or(Refusal::Unknown)?;
+    let hello = Hello {
+        purpose,
+        nonce: nonce()?,
+        from: cluster.plan.name.as_bytes().to_vec(),
+        to: to.name.as_bytes().to_vec(),
+    };
+    let shaken = timeout(SHAKEN_WITHIN, opened(cluster, stream, &hello)).await;
+    let shaken = shaken.unwrap_or(Err(Refusal::Broken(io::ErrorKind::TimedOut)));
+    if let Err(refusal) = shaken
+        && refusal.is_told()
+    {
+        refused(cluster, &to.at.to_string(), refusal);
+    }
+    shaken
+}
+
+async fn opened<S>(cluster: &Cluster, stream: &mut S, hello: &Hello) -> Result<Cover, Refusal>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let key = &cluster.plan.key;
+    let said = hello.encode();
+    send(stream, &said).await?;
+    let message = receive(stream).await?;
+    let (answer, proof) = message
+        .split_last_chunk::<PROOF_BYTES>()
+        .ok_or(Refusal::Foreign)?;
+    if Answer::decode(answer)?.name != hello.to {
+        return Err(Refusal::OtherName);
+    }
+    let both = [&said[..], answer];
+    if !is_proof(key, Prover::Acceptor, both, proof) {
+        return Err(Refusal::NoProof);
+    }
+    send(stream, &prove(key, Prover::Opener, both)).await?;
+    match Welcome::of(stream.read_u8().await?) {
+        Some(Welcome::Yes) => Ok(Cover::new(key, both)),
+        Some(Welcome::NoProof) => Err(Refusal::NoProof),
+        Some(Welcome::Unknown) => Err(Refusal::Unknown),
+        Some(Welcome::OtherName) => Err(Refusal::OtherName),
+        Some(Welcome::NoListener) => Err(Refusal::NoListener),
+        Some(Welcome::Busy) => Err(Refusal::Busy),
+        None => Err(Refusal::Foreign),
+    }
+}
+
+/// Takes a connection of whoever has opened it to us. `is_busy`: none is taken now.
+///
+/// # Errors
+/// It is refused by one of the two sides.
+pub async fn accept<S>(
+    cluster: &Cluster,
+    stream: &mut S,
+    from: &str,
+    is_busy: bool,
+) -> Result<Shaken, Refusal>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let shaken = timeout(SHAKEN_WITHIN, accepted(cluster, stream, is_busy)).await;
+    let shaken = shaken.unwrap_or(Err(Refusal::Broken(io::ErrorKind::TimedOut)));
+    if let Err(refusal) = &shaken
+        && refusal.is_told()
+    {
+        refused(cluster, from, *refusal);
+    }
+    shaken
+}
+
+async fn accepted<S>(cluster: &Cluster, stream: &mut S, is_busy: bool) -> Result<Shaken, Refusal>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let key = &cluster.plan.key;
+    let said = receive(stream).await?;
+    let hello = Hello::decode(&said)?;
+    let answer = Answer {
+        nonce: nonce()?,
+        name: cluster.plan.name.as_bytes().to_vec(),
+    };
+    let answer = answer.encode();
+    let both = [&said[..], &answer[..]];
+    let proof = prove(key, Prover::Acceptor, both);
+    send(stream, &[&answer[..], &proof].concat()).await?;
+    let theirs = receive(stream).await?;
+    let verdict = match is_proof(key, Prover::Opener, both, &theirs) {
+        false => Err(Refusal::NoProof),
+        true => welcome(cluster, &hello, is_busy),
+    };
+    let code = match &verdict {
+        Ok(_) => Welcome::Yes,
+        Err(Refusal::NoProof) => Welcome::NoProof,
+        Err(Refusal::OtherName) => Welcome::OtherName,
+        Err(Refusal::NoListener) => Welcome::NoListener,
+        Err(Refusal::Busy) => Welcome::Busy,
+        Err(_) => Welcome::Unknown,
+    };
+    stream.write_u8(code.code()).await?;
+    let (member, purpose) = verdict?;
+    Ok(Shaken {
+        member,
+        purpose,
+        cover: Cover::new(key, both),
+    })
+}
+
+/// What is made of the hello of somebody who has proved the key.
+fn welcome(
+    cluster: &Cluster,
+    hello: &Hello,
+    is_busy: bool,
+) -> Result<(MemberId, Accepted), Refusal> {
+    if hello.to != cluster.plan.name.as_bytes() {
+        return Err(Refusal::OtherName);
+    }
+    let member = cluster.member_named(&hello.from).ok_or(Refusal::Unknown)?;
+    if is_busy {
+        return Err(Refusal::Busy);
+    }
+    let purpose = match &hello.purpose {
+        Purpose::Frames => Accepted::Frames,
+        Purpose::Http(listener) => {
+            let listener = cluster.listener_named(listener);
+            Accepted::Http(listener.ok_or(Refusal::NoListener)?)
+        }
+    };
+    Ok((member, purpose))
+}
+
+/// Counts a refused connection, and says so once a minute.
+fn refused(cluster: &Cluster, with: &str, why: Refusal) {
+    static SAID_AT_S: AtomicU64 = AtomicU64::new(0);
+    let relaxed = Ordering::Relaxed;
+    cluster.counters.handshakes_refused.fetch_add(1, relaxed);
+    let now_s = 1 + Instant::now().duration_since(cluster.began).as_secs();
+    let is_due = |at: u64| (at == 0 || now_s.abs_diff(at) >= SAID_EVERY_S).then_some(now_s);
+    if SAID_AT_S.fetch_update(relaxed, relaxed, is_due).is_ok() {
+        tracing::warn!(
+            with,
+            "a cluster connection was refused: {why}. Further ones are counted only"
+        );
+    }
+}
+
+fn nonce() -> Result<[u8; PROOF_BYTES], Refusal> {
+    let mut nonce = [0; PROOF_BYTES];
+    chance::fill(&mut nonce).map_err(|_| Refusal::Busy)?;
+    Ok(nonce)
+}
+
+async fn send<S: AsyncWrite + Unpin>(stream: &mut S, message: &[u8]) -> io::Result<()> {
+    let length = (message.len() as u16).to_le_bytes();
+    stream.write_all(&[&length[..], message].concat()).await
+}
+
+async fn receive<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Vec<u8>, Refusal> {
+    let length = usize::from(stream.read_u16_le().await?);
+    if length > MESSAGE_BYTES_MAX {
+        return Err(Refusal::Foreign);
+    }
+    let mut message = vec![0; length];
+    stream.read_exact(&mut message).await?;
+    Ok(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{self, ClusterKey, ClusterMember, Listener, Plan};
+    use tokio::io::duplex;
+
+    fn member(own: &str, other: &str, key: u8) -> Cluster {
+        let forward = Listener::forward(([127, 0, 0, 1], 0).into(), Vec::new());
+        let mut plan = Plan::with_listeners(vec![forward]);
+        plan.cluster = Some(plan::Cluster {
+            name: own.into(),
+            key: ClusterKey::new([key; ClusterKey::BYTES]),
+            members: vec![ClusterMember {
+                name: other.into(),
+                ..ClusterMember::default()
+            }],
+            ..plan::Cluster::default()
+        });
+        Cluster::new(&plan, None).unwrap().unwrap()
+    }
+
+    async fn shake(
+        one: &Cluster,
+        two: &Cluster,
+        purpose: Purpose,
+    ) -> (Result<Cover, Refusal>, Result<Shaken, Refusal>) {
+        let (mut ours, mut theirs) = duplex(4096);
+        let opened = async {
+            let opened = open(one, &mut ours, MemberId(0), purpose).await;
+            drop(ours);
+            opened
+        };
+        tokio::join!(opened, accept(two, &mut theirs, "test", false))
+    }
+
+    #[tokio::test]
+    async fn two_members_with_one_key_share_a_cover() {
+        let (one, two) = (member("a", "b", 1), member("b", "a", 1));
+        let (opened, accepted) = shake(&one, &two, Purpose::Frames).await;
+        let accepted = accepted.unwrap();
+        assert_eq!(accepted.purpose, Accepted::Frames);
+        let covered = opened.unwrap().apply(0, 42);
+        assert_eq!(accepted.cover.apply(0, covered), 42);
+        let (opened, accepted) = shake(&one, &two, Purpose::Http(b"1".to_vec())).await;
+        assert!(opened.is_ok());
+        assert_eq!(accepted.unwrap().purpose, Accepted::Http(0));
+    }
+
+    #[tokio::test]
+    async fn who_has_another_key_or_name_is_refused_and_counted() {
+        let purpose = || Purpose::Frames;
+        for (one, two, told) in [
+            (member("a", "b", 1), member("b", "a", 2), Refusal::NoProof),
+            (member("a", "x", 1), member("b", "a", 1), Refusal::OtherName),
+            (member("x", "b", 1), member("b", "a", 1), Refusal::Unknown),
+        ] {
+            let (opened, accepted) = shake(&one, &two, purpose()).await;
+            assert_eq!(opened.err(), Some(told));
+            assert!(accepted.is_err());
+            let counted = one.counters.handshakes_refused.load(Ordering::Relaxed);
+            assert_eq!(counted, 1, "{told:?}");
+        }
+        let (one, two) = (member("a", "b", 1), member("b", "a", 1));
+        let (opened, accepted) = shake(&one, &two, Purpose::Http(b"7".to_vec())).await;
+        assert_eq!(opened.err(), Some(Refusal::NoListener));
+        assert!(accepted.is_err());
+    }
+
+    /// What a thief sends who has heard another handshake: the same hello, and the same proof.
+    #[tokio::test]
+    async fn a_handshake_that_was_overheard_is_of_no_use() {
+        let (one, two) = (member("a", "b", 1), member("b", "a", 1));
+        let hello = Hello {
+            purpose: Purpose::Frames,
+            nonce: [0; PROOF_BYTES],
+            from: b"a".to_vec(),
+            to: b"b".to_vec(),
+        };
+        let mut overheard = Vec::new();
+        for _ in 0..2 {
+            let (mut ours, mut theirs) = duplex(4096);
+            let opened = async {
+                let said = hello.encode();
+                send(&mut ours, &said).await.unwrap();
+                let message = receive(&mut ours).await.unwrap();
+                if overheard.is_empty() {
+                    let (answer, _) = message.split_last_chunk::<PROOF_BYTES>().unwrap();
+                    overheard = prove(&one.plan.key, Prover::Opener, [&said, answer]).to_vec();
+                    send(&mut ours, &overheard).await.unwrap();
+                    return ours.read_u8().await.unwrap();
+                }
+                send(&mut ours, &overheard).await.unwrap();
+                ours.read_u8().await.unwrap()
+            };
+            let (code, accepted) = tokio::join!(opened, accept(&two, &mut theirs, "test", false));
+            match Welcome::of(code).unwrap() {
+                Welcome::Yes => assert!(accepted.is_ok()),
+                other => {
+                    assert_eq!(other, Welcome::NoProof);
+                    assert_eq!(accepted.err(), Some(Refusal::NoProof));
+                    return;
+                }
+            }
+        }
+        panic!("the same proof was taken twice");
+    }
+
+    #[tokio::test]
+    async fn somebody_who_speaks_http_is_refused() {
+        let two = member("b", "a", 1);
+        let (mut ours, mut theirs) = duplex(4096);
+        ours.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            .await
+            .unwrap();
+        let accepted = accept(&two, &mut theirs, "test", false).await;
+        assert_eq!(accepted.err(), Some(Refusal::Foreign));
+    }
+}

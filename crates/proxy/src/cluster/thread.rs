@@ -1,0 +1,289 @@
+//! The cluster's thread: one runtime for all links, and for the socket that members connect to.
+//!
+//! An accepted connection first has its handshake. A link stays here; a connection for requests is dealt to the worker with the fewest,
+//! marked as the member's. The thread has a runtime of its own, so that neither hints nor purges wait for requests, or requests for them.
+//!
+//! Not known here: what links carry.
+//! Limits: [`HANDSHAKES_MAX`] handshakes at a time; further connections wait in the kernel. Of each member one link: a new one ends the
+//! one before.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    net::{SocketAddr, TcpListener},
+    rc::Rc,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use tokio::{
+    runtime::{self, LocalOptions},
+    sync::{Semaphore, oneshot, watch},
+    task::{AbortHandle, spawn_local},
+    time::interval,
+};
+
+use super::{
+    Cluster, MemberId, link,
+    linked::Linked,
+    proof::Cover,
+    shaking::{self, Accepted},
+};
+use crate::{
+    clock::Instant,
+    conn::accepting::{Dealers, Dealt},
+    origin::{Connector, Tls},
+    socket::{self, Socket},
+    state::Shared,
+    worker,
+};
+
+/// Handshakes of accepted connections at a time.
+const HANDSHAKES_MAX: usize = 256;
+/// How long nothing is accepted after that has failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long nothing is collected after the system gave no random numbers.
+const RANDOM_PAUSE: Duration = Duration::from_secs(1);
+
+/// The thread.
+pub struct ClusterThread {
+    stop: oneshot::Sender<()>,
+    handle: JoinHandle<()>,
+}
+
+/// What the thread needs.
+pub struct Start {
+    /// What all share.
+    pub shared: Arc<Shared>,
+    /// Our cluster.
+    pub cluster: Arc<Cluster>,
+    /// Where members connect.
+    pub socket: TcpListener,
+    /// The way to the workers.
+    pub dealers: Dealers,
+    /// TLS, which connecting wants to know.
+    pub tls: Tls,
+}
+
+impl ClusterThread {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The system gives no thread, or the runtime none of what it needs.
+    pub fn start(start: Start) -> io::Result<ClusterThread> {
+        let (stop, stopped) = oneshot::channel();
+        let runtime = || {
+            runtime::Builder::new_current_thread()
+                .enable_all()
+                .build_local(LocalOptions::default())
+        };
+        // Made and dropped here, so that a system that refuses is known at the start.
+        drop(runtime()?);
+        let handle =
+            thread::Builder::new()
+                .name("cluster".into())
+                .spawn(move || match runtime() {
+                    Ok(runtime) => runtime.block_on(run(start, stopped)),
+                    Err(error) => tracing::error!(%error, "the cluster's thread could not start"),
+                })?;
+        Ok(ClusterThread { stop, handle })
+    }
+
+    /// Ends it, and waits for that.
+    pub fn stop(self) {
+        let _ = self.stop.send(());
+        let _ = self.handle.join();
+    }
+}
+
+async fn run(start: Start, stopped: oneshot::Receiver<()>) {
+    let Start {
+        shared,
+        cluster,
+        socket,
+        dealers,
+        tls,
+    } = start;
+    let connector = Rc::new(Connector::new(
+        worker::connector_settings(&shared.plan),
+        tls,
+    ));
+    for number in 0..cluster.members.len() {
+        let (shared, cluster) = (Arc::clone(&shared), Arc::clone(&cluster));
+        let id = MemberId(number as u8);
+        spawn_local(link::keep(shared, cluster, Rc::clone(&connector), id));
+    }
+    let house = Rc::new(House {
+        links: cluster.members.iter().map(|_| Place::default()).collect(),
+        news: watch::channel(0).0,
+        shared,
+        cluster,
+        dealers,
+    });
+    spawn_local(publish(Rc::clone(&house)));
+    spawn_local(look(Rc::clone(&house)));
+    match tokio::net::TcpListener::from_std(socket) {
+        Ok(socket) => drop(spawn_local(accept(house, socket))),
+        Err(error) => tracing::error!(%error, "members cannot connect"),
+    }
+    let _ = stopped.await;
+}
+
+/// What accepted connections need.
+struct House {
+    shared: Arc<Shared>,
+    cluster: Arc<Cluster>,
+    dealers: Dealers,
+    /// The link that each member has opened to us.
+    links: Vec<Place>,
+    /// Says that there is something for those who follow.
+    news: watch::Sender<u64>,
+}
+
+/// The link of one member.
+#[derive(Default)]
+struct Place {
+    serving: RefCell<Option<AbortHandle>>,
+    /// Which of its links it is.
+    turn: Cell<u64>,
+}
+
+/// A member that follows us, as long as its link is up.
+struct Follower {
+    house: Rc<House>,
+    id: MemberId,
+    turn: u64,
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        // A later link has begun to follow already.
+        if self.house.links[usize::from(self.id.0)].turn.get() != self.turn {
+            return;
+        }
+        if let Some(publishing) = self.house.cluster.publishing().as_mut() {
+            publishing.unsubscribe(self.id);
+        }
+    }
+}
+
+/// Collects what has changed in our stores, and says so.
+async fn publish(house: Rc<House>) {
+    loop {
+        let worked = match house.cluster.publishing().as_mut() {
+            Some(publishing) => publishing.work(Instant::now()),
+            None => return,
+        };
+        let pause = match worked {
+            Ok((pause, is_news)) => {
+                if is_news {
+                    house.news.send_modify(|count| *count += 1);
+                }
+                pause
+            }
+            Err(error) => {
+                tracing::error!(%error, "the system gives no random numbers; what is stored is not told for now");
+                RANDOM_PAUSE
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// What is looked at every second: who is silent, and how much we have to do.
+async fn look(house: Rc<House>) {
+    let mut seconds = interval(Duration::from_secs(1));
+    loop {
+        seconds.tick().await;
+        house.cluster.view().tick(house.cluster.now_ms());
+        if let Some(publishing) = house.cluster.publishing().as_mut() {
+            publishing.weigh(&house.shared);
+        }
+    }
+}
+
+async fn accept(house: Rc<House>, listener: tokio::net::TcpListener) {
+    let places = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                let house = Rc::clone(&house);
+                spawn_local(async move {
+                    house.take(socket::of(stream), from).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a member's connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+impl House {
+    async fn take(self: &Rc<Self>, mut stream: Socket, from: SocketAddr) {
+        let is_busy = self.shared.is_draining();
+        let shaken = shaking::accept(&self.cluster, &mut stream, &from.to_string(), is_busy).await;
+        let Ok(shaken) = shaken else {
+            return;
+        };
+        match shaken.purpose {
+            Accepted::Frames => {
+                self.link(stream, shaken.member, shaken.cover);
+            }
+            Accepted::Http(listener) => self.deal(listener, stream, from, shaken.member),
+        }
+    }
+
+    /// Serves a link that a member has opened, in place of the one that it had.
+    fn link(self: &Rc<Self>, stream: Socket, id: MemberId, cover: Cover) {
+        let place = &self.links[usize::from(id.0)];
+        let turn = place.turn.get() + 1;
+        place.turn.set(turn);
+        let follower = Follower {
+            house: Rc::clone(self),
+            id,
+            turn,
+        };
+        let linked = Linked {
+            shared: Arc::clone(&self.shared),
+            cluster: Arc::clone(&self.cluster),
+            member: id,
+            cover,
+            news: self.news.subscribe(),
+        };
+        let serving = spawn_local(async move {
+            let _follower = follower;
+            let ended = linked.serve(stream).await;
+            tracing::debug!("a member's link has ended: {ended}");
+        });
+        if let Some(before) = place.serving.replace(Some(serving.abort_handle())) {
+            before.abort();
+        }
+        if let Some(member) = self.cluster.member(id) {
+            member.knocked.notify_one();
+        }
+    }
+
+    /// Gives a connection for requests to a worker. One that cannot be given is closed, and the member asks elsewhere.
+    fn deal(&self, listener: usize, stream: Socket, peer: SocketAddr, member: MemberId) {
+        let Ok(stream) = socket::detach(stream) else {
+            return;
+        };
+        let dealt = Dealt {
+            listener,
+            stream,
+            peer,
+            member: Some(member),
+        };
+        let worker = self.dealers.emptiest(&self.shared.counters);
+        if self.dealers.deal(worker, dealt).is_err() {
+            tracing::warn!("a member's connection found no worker");
+        }
+    }
+}
