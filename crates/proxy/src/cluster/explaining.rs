@@ -17,7 +17,16 @@ use crate::{
     state::Shared,
 };
 
-const NO_FRONT: &str = "this proxy is no front: [cluster] with front = true, or loligo accelerate";
+/// Why there is nothing to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unexplained {
+    /// It has no cluster, or forwards nothing.
+    #[error("this proxy is no front: [cluster] with front = true, or loligo accelerate")]
+    NoFront,
+    /// It is no whole URL, or none of ours.
+    #[error("no listener takes this URL; a whole one is wanted, such as http://www.example.org/")]
+    NoListener,
+}
 
 /// What would become of a plain GET of this URL, listener by listener.
 ///
@@ -27,12 +36,12 @@ pub fn explain(
     shared: &Shared,
     listeners: &[Rc<ListenerState>],
     url: &str,
-) -> Result<String, &'static str> {
+) -> Result<String, Unexplained> {
     let cluster = shared.cluster.as_deref();
     let Some(cluster) = cluster else {
-        return Err(NO_FRONT);
+        return Err(Unexplained::NoFront);
     };
-    let mut reader = cluster.reader().ok_or(NO_FRONT)?;
+    let mut reader = cluster.reader().ok_or(Unexplained::NoFront)?;
     let hints = reader.groups();
     let mut out = String::new();
     for (listener, name) in listeners.iter().zip(&cluster.listeners) {
@@ -49,9 +58,7 @@ pub fn explain(
         }
     }
     match out.is_empty() {
-        true => Err(
-            "no listener takes this URL; a whole one is wanted, such as http://www.example.org/",
-        ),
+        true => Err(Unexplained::NoListener),
         false => Ok(out),
     }
 }
