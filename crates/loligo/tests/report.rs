@@ -4,6 +4,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
 
 use profile::{Class, Names, Record, Stage, StageName};
 use serde_json::Value;
@@ -161,6 +163,28 @@ fn what_json_holds_is_a_source_again() {
     let again = write(dir.path(), "day.json", &json);
     assert_eq!(said(&["report", &again, "--json", "-"]), json);
     assert_eq!(said(&["report", &again]), said(&["report", &file]));
+}
+
+#[test]
+fn names_are_told_where_they_are_wanted_and_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = write(dir.path(), "access.log", LOG);
+    assert!(!said(&["report", &log]).contains("a.example"));
+    let out = said(&["report", &log, "--top", "5"]);
+    for row in [
+        "a.example     3 requests, 2 misses, 10000 bytes, hits 33.3 %, of bytes 50.0 %",
+        "text/html  2 requests, 1 misses, 10000 bytes, hits 50.0 %, of bytes 50.0 %",
+        "http://a.example/2  1 requests, 1 misses",
+    ] {
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(squeezed(&out).contains(&squeezed(row)), "{row}: {out}");
+    }
+    let profile = write(dir.path(), "leaf.profile", profile_of(80, DAY_US));
+    let out = said(&["report", &profile, "--top", "5"]);
+    assert!(
+        out.contains("Hosts with the most requests: not recorded by this source"),
+        "{out}"
+    );
 }
 
 #[test]
@@ -337,9 +361,8 @@ fn standard_input_is_a_source() {
     assert!(out.starts_with("day: 3 requests"), "{out}");
 }
 
-#[test]
-fn a_running_proxy_is_listened_to() {
-    // A stub of the admin interface: it sends a profile, then a piece of a record, and stays open.
+/// A stub of the admin interface: it sends this, tells `has_sent`, and stays open until the report goes.
+fn admin_stub(profile: Vec<u8>, has_sent: mpsc::Sender<()>) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let proxy = std::thread::spawn(move || {
@@ -353,19 +376,61 @@ fn a_running_proxy_is_listened_to() {
         stream
             .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\r\n")
             .unwrap();
-        let bytes = profile_of(80, DAY_US);
-        stream.write_all(&bytes[..bytes.len() - 1]).unwrap();
-        // Ends when the report goes.
+        stream.write_all(&profile).unwrap();
+        has_sent.send(()).unwrap();
         let _ = reader.read_line(&mut line);
     });
-    let out = said(&["report", "--live", &url, "--for", "1s", "--quiet"]);
+    (url, proxy)
+}
+
+#[test]
+fn a_running_proxy_is_listened_to() {
+    let (has_sent, _sent) = mpsc::channel();
+    // The last record is not whole.
+    let mut profile = profile_of(80, DAY_US);
+    profile.pop();
+    let (url, proxy) = admin_stub(profile, has_sent);
+    // Nobody listens at the other.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+    let nobody = format!("http://{}", free.unwrap());
+    let live = ["report", "--live", &url, "--live", &nobody, "--for", "1s"];
+    let output = loligo(&[&live[..], &["--quiet"]].concat());
     proxy.join().unwrap();
+    let (out, complaints) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{complaints}");
     assert!(out.contains(": 479 requests from"), "{out}");
-    assert!(
-        !out.contains("could not be used"),
-        "the cut record is no trouble: {out}"
-    );
-    assert!(complaint(&["report", "--live", &url, "--for", "1s"]).contains("is the proxy running"));
+    let is_cut_trouble = out.contains("could not be used");
+    assert!(!is_cut_trouble, "the cut record is no trouble: {out}");
+    assert!(complaints.contains("left out"), "{complaints}");
+    let alone = complaint(&["report", "--live", &nobody, "--for", "1s"]);
+    assert!(alone.contains("is the proxy running"), "{alone}");
+}
+
+#[test]
+fn an_interrupt_ends_listening_and_not_the_report() {
+    // More than the kernel holds for a reader: once it is sent, the report has read of it.
+    const BYTES: usize = 16 << 20;
+    let (has_sent, sent) = mpsc::channel();
+    let mut profile = Vec::new();
+    profile::write_file_header(7, &mut profile);
+    let records = profile_of(80, DAY_US).split_off(profile.len());
+    profile.extend(records.iter().cycle().take(BYTES));
+    let (url, proxy) = admin_stub(profile, has_sent);
+    let report = Command::new(env!("CARGO_BIN_EXE_loligo"))
+        .args(["report", "--live", &url, "--for", "10m"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    sent.recv().unwrap();
+    let id = i32::try_from(report.id()).unwrap();
+    let process = rustix::process::Pid::from_raw(id).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let output = report.wait_with_output().unwrap();
+    proxy.join().unwrap();
+    let out = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(out.contains(" requests from"), "{out}");
 }
 
 /// Chromium, if it is installed.

@@ -51,8 +51,14 @@ fn short(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),
         middle if middle >= 1.0 => format!("{value:.1}"),
-        _ => format!("{value:.3}"),
+        small if small >= 0.001 || small == 0.0 => format!("{value:.3}"),
+        tiny => format!("{value:.*}", digits_before(tiny) + 2),
     }
+}
+
+/// Noughts behind the point before the first other digit, and that digit.
+fn digits_before(tiny: f64) -> usize {
+    (-tiny.log10()).ceil().clamp(0.0, 12.0) as usize
 }
 
 fn day<'a>(figure: &'a Figure, curve: &str) -> Option<&'a Point> {

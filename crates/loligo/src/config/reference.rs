@@ -129,7 +129,7 @@ pub fn reference() -> String {
         &mut out,
         "[cluster]",
         "Proxies that know what the others hold, and purge together. A front routes requests by that; a member with a store is asked. \
-         See [cluster.md](cluster.md).",
+         See [accelerator.md](accelerator.md).",
         cluster::rows().iter(),
     );
     section(

@@ -1,11 +1,17 @@
 //! `GET /profile` of an admin interface, as a source of bytes that ends when its time is over.
 //!
+//! Ctrl-C ends the time as well; what came until then is used ([`End`]).
+//!
 //! Not known here: what the bytes mean.
 //! Limits: [`HEAD_BYTES_MAX`]; a proxy that sends nothing is waited for until the time is over.
 
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
 
 /// A longer head of the answer is none.
 const HEAD_BYTES_MAX: u64 = 16 << 10;
@@ -16,6 +22,54 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// The admin interface's port where none is said.
 const ADMIN_PORT: u16 = 3129;
+
+/// The exit status of a program that was interrupted.
+const EXIT_INTERRUPTED: i32 = 130;
+
+/// When listening ends.
+#[derive(Clone, Debug)]
+pub struct End {
+    until: Instant,
+    is_interrupted: Arc<AtomicBool>,
+}
+
+impl End {
+    /// At `until`.
+    pub fn at(until: Instant) -> End {
+        let is_interrupted = Arc::default();
+        End {
+            until,
+            is_interrupted,
+        }
+    }
+
+    /// From now on an interrupt ends it earlier; a second one ends the program.
+    ///
+    /// # Errors
+    /// The system gives no thread or no signals.
+    pub fn or_interrupt(self) -> io::Result<End> {
+        let runtime = (tokio::runtime::Builder::new_current_thread().enable_all()).build()?;
+        let is_interrupted = Arc::clone(&self.is_interrupted);
+        std::thread::Builder::new().spawn(move || {
+            runtime.block_on(async {
+                let Ok(mut interrupts) = signal(SignalKind::interrupt()) else {
+                    return;
+                };
+                while interrupts.recv().await.is_some() {
+                    if is_interrupted.swap(true, Ordering::Relaxed) {
+                        std::process::exit(EXIT_INTERRUPTED);
+                    }
+                }
+            });
+        })?;
+        Ok(self)
+    }
+
+    /// Is it over?
+    pub fn is_here(&self) -> bool {
+        self.is_interrupted.load(Ordering::Relaxed) || Instant::now() >= self.until
+    }
+}
 
 /// Tries all addresses of the name: `localhost` may have one where nobody listens.
 fn connect(address: &str) -> io::Result<TcpStream> {
@@ -29,11 +83,11 @@ fn connect(address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Asks for the profile. The source ends at `until` and when the proxy does.
+/// Asks for the profile. The source ends at `end` and when the proxy does.
 ///
 /// # Errors
 /// What to say: the URL is none, nobody listens there, or the answer is not a profile.
-pub fn open(url: &str, until: Instant) -> Result<impl Read + use<>, String> {
+pub fn open(url: &str, end: End) -> Result<impl Read + use<>, String> {
     let said = |what: &dyn std::fmt::Display| format!("{url}: {what}");
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let authority = rest.split('/').next().unwrap_or_default();
@@ -61,7 +115,7 @@ pub fn open(url: &str, until: Instant) -> Result<impl Read + use<>, String> {
         "GET /profile HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: loligo-report\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).map_err(|e| said(&e))?;
-    let mut reader = BufReader::new(Until { stream, until });
+    let mut reader = BufReader::new(Until { stream, end });
     let is_chunked = head(&mut reader).map_err(|e| said(&e))?;
     Ok(Body {
         reader,
@@ -121,13 +175,13 @@ fn head(reader: &mut impl BufRead) -> Result<bool, String> {
 /// A connection that ends at a moment.
 struct Until {
     stream: TcpStream,
-    until: Instant,
+    end: End,
 }
 
 impl Read for Until {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            if Instant::now() >= self.until {
+            if self.end.is_here() {
                 return Ok(0);
             }
             match self.stream.read(into) {
@@ -219,8 +273,8 @@ mod tests {
             let _ = reader.read_line(&mut asked);
             asked
         });
-        let until = Instant::now() + 3 * LOOK;
-        let read = open(&url, until).map(|mut body| {
+        let end = End::at(Instant::now() + 3 * LOOK);
+        let read = open(&url, end).map(|mut body| {
             let mut bytes = Vec::new();
             body.read_to_end(&mut bytes).unwrap();
             bytes
@@ -269,8 +323,8 @@ mod tests {
 
     #[test]
     fn nobody_there_is_said() {
-        let until = Instant::now() + LOOK;
-        let said = |url: &str| open(url, until).err().unwrap();
+        let end = End::at(Instant::now() + LOOK);
+        let said = |url: &str| open(url, end.clone()).err().unwrap();
         assert!(said("https://127.0.0.1:1").contains("such as http://"));
         // A port that was free a moment ago.
         let free = TcpListener::bind("127.0.0.1:0")

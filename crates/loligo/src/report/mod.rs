@@ -24,7 +24,8 @@ mod text;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
 
 use report::model::{Report, SourceReport};
 use report::{Options, auto_slot};
@@ -33,6 +34,7 @@ pub use args::{REPORT_HELP, ReportFlags};
 
 use self::args::{CompareFlags, JoinFlags, MakeFlags, Named, ReportCommand, named};
 use self::chart::Layout;
+use self::live::End;
 use self::progress::Progress;
 use self::sources::Gathered;
 use crate::out::OutFlags;
@@ -98,24 +100,42 @@ fn files(typed: &[String], options: &Options, quiet: bool) -> Result<Vec<Gathere
     Ok(out)
 }
 
-/// Listens to running proxies, all at the same time.
+/// Listens to running proxies, all at the same time. One that cannot be listened to is left out, if there are other sources.
 fn listen(flags: &MakeFlags, options: &Options) -> Result<Vec<Gathered>, String> {
-    let lasts = flags.lasts.unwrap_or(LISTEN_DEFAULT);
-    if !flags.live.is_empty() && !flags.quiet {
-        eprintln!("loligo: listening for {} s", lasts.as_secs());
+    if flags.live.is_empty() {
+        return Ok(Vec::new());
     }
-    std::thread::scope(|scope| {
+    let lasts = flags.lasts.unwrap_or(LISTEN_DEFAULT);
+    let end = End::at(Instant::now() + lasts).or_interrupt();
+    let end = end.map_err(|e| format!("signals: {e}"))?;
+    if !flags.quiet {
+        let seconds = lasts.as_secs();
+        eprintln!(
+            "loligo: listening for {seconds} s; Ctrl-C makes the report of what came until then"
+        );
+    }
+    let heard: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (flags.live.iter())
-            .map(|url| scope.spawn(move || sources::listen(url, lasts, options)))
+            .map(|url| scope.spawn(|| sources::listen(url, &end, options)))
             .collect();
-        threads
-            .into_iter()
-            .map(|thread| {
-                let built = thread.join().expect("a listener does not panic")?;
-                Ok(Gathered::Builder(Box::new(built)))
-            })
-            .collect()
-    })
+        let join = |thread: ScopedJoinHandle<'_, _>| thread.join().expect("it does not panic");
+        threads.into_iter().map(join).collect()
+    });
+    let mut out = Vec::new();
+    let mut left_out = Vec::new();
+    for one in heard {
+        match one {
+            Ok(builder) => out.push(Gathered::Builder(Box::new(builder))),
+            Err(what) => left_out.push(what),
+        }
+    }
+    if out.is_empty() && flags.sources.is_empty() {
+        return Err(left_out.join("; "));
+    }
+    for what in left_out {
+        eprintln!("loligo: {what}: left out");
+    }
+    Ok(out)
 }
 
 /// Computes; slots of all sources have one length, or they could not be compared.

@@ -9,7 +9,6 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use profile::{Item, ProfileError, Reader};
 use report::model::{Report, SourceKind, SourceReport};
@@ -18,7 +17,7 @@ use report::{Builder, Known, Options, Source};
 
 use super::args::Named;
 use super::lines::Lines;
-use super::live;
+use super::live::{self, End};
 use super::progress::Progress;
 
 /// The first bytes of a source, by which its kind is found out.
@@ -255,9 +254,8 @@ fn spilled(error: &dyn std::fmt::Display) -> String {
 ///
 /// # Errors
 /// What to say.
-pub fn listen(url: &str, lasts: Duration, options: &Options) -> Result<Builder, String> {
-    let until = Instant::now() + lasts;
-    let body = live::open(url, until)?;
+pub fn listen(url: &str, end: &End, options: &Options) -> Result<Builder, String> {
+    let body = live::open(url, end.clone())?;
     let source = Source {
         name: url.strip_prefix("http://").unwrap_or(url).to_owned(),
         level: None,
@@ -266,7 +264,7 @@ pub fn listen(url: &str, lasts: Duration, options: &Options) -> Result<Builder, 
     };
     let mut builder = Builder::new(source, options.clone());
     let reader = Reader::new(BufReader::new(body)).map_err(|e| match e {
-        ProfileError::NotAProfile => format!("{url}: sent no profile in {} s", lasts.as_secs()),
+        ProfileError::NotAProfile => format!("{url}: sent no profile while it was listened to"),
         e => format!("{url}: {e}"),
     })?;
     for item in reader {
@@ -274,11 +272,11 @@ pub fn listen(url: &str, lasts: Duration, options: &Options) -> Result<Builder, 
             Ok(Item::Request(record)) => builder.request(&record).map_err(|e| spilled(&e))?,
             Ok(Item::Event(event)) => builder.event(&event).map_err(|e| spilled(&e))?,
             // The record in which the time was over.
-            Err(ProfileError::Torn { .. }) if Instant::now() >= until => {}
+            Err(ProfileError::Torn { .. }) if end.is_here() => {}
             Err(e) => builder.trouble(format!("{url}: {e}")),
         }
     }
-    if Instant::now() < until {
+    if !end.is_here() {
         builder.note("the proxy ended the connection before the time was over");
     }
     builder.rest().map_err(|e| spilled(&e))?;

@@ -386,7 +386,8 @@ impl Facts {
         let mut counted = Snapshot::of(&shared.counters, now);
         counted.add("purges", purges);
         let icp = shared.icp.iter().flat_map(|icp| icp.counters.all());
-        let of_peers = icp.chain(shared.digests.figures());
+        let cluster = shared.cluster.iter().flat_map(|cluster| cluster.figures());
+        let of_peers = icp.chain(shared.digests.figures()).chain(cluster);
         let simple = of_peers.map(|(name, help, value)| Simple { name, help, value });
         counted.simple.extend(simple);
         let stores = shared.store.stores().zip(&shared.devices);

@@ -15,7 +15,8 @@ use crate::{
         rounded,
     },
     clock::Instant,
-    peers::digest::theirs::Format,
+    cluster::ClusterStatus,
+    peers::{digest::theirs::Format, known::Peer},
     plan::Role,
     record::labels::Label,
     record::metrics::STATUS_CLASSES,
@@ -47,12 +48,31 @@ pub struct Status {
     /// Failures of origins by cause.
     origin_failures: InOrder<u64>,
     process: ProcessFigures,
+    /// Parents and siblings, in the order of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peers: Vec<PeerStanding>,
     /// The digests of siblings that are asked by digest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     digests: Vec<SiblingsDigest>,
+    /// The cluster, if this is a member of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<ClusterStatus>,
     /// The most requested hosts and URLs, if `admin.top` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     top: Option<Told>,
+}
+
+#[derive(Serialize)]
+struct PeerStanding {
+    role: &'static str,
+    name: String,
+    address: String,
+    /// Whether requests may go there; a dead one is probed until it answers.
+    alive: bool,
+    /// Failures since it last answered, 3 at most.
+    failures: u32,
+    /// Requests that wait for the head of its answer.
+    waiting: u64,
 }
 
 #[derive(Serialize)]
@@ -251,7 +271,9 @@ impl Status {
                 open_fds: facts.process.open_fds,
                 max_fds: facts.process.max_fds,
             },
+            peers: peers(shared),
             digests: siblings_digests(shared),
+            cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
             top: shared.top.as_ref().map(|top| {
                 let top = top.lock().unwrap_or_else(PoisonError::into_inner);
                 top.told()
@@ -272,6 +294,23 @@ pub fn word_of(phase: Phase) -> &'static str {
         Phase::Draining => "draining",
         Phase::Stopping => "stopping",
     }
+}
+
+fn peers(shared: &Shared) -> Vec<PeerStanding> {
+    let standing = |role, peer: &Peer| PeerStanding {
+        role,
+        name: peer.name.to_string(),
+        address: format!("{}:{}", peer.destination.host, peer.destination.port),
+        alive: peer.health.is_alive(),
+        failures: peer.health.failures(),
+        waiting: peer.waiting(),
+    };
+    let parents = shared.peers.parents().iter();
+    let siblings = shared.peers.siblings().iter();
+    parents
+        .map(|peer| standing("parent", peer))
+        .chain(siblings.map(|peer| standing("sibling", peer)))
+        .collect()
 }
 
 fn siblings_digests(shared: &Shared) -> Vec<SiblingsDigest> {
@@ -400,7 +439,7 @@ fn by_class<T>(counted: &Snapshot, of: impl Fn(&ClassFigures) -> T) -> InOrder<T
 }
 
 /// The group of a counter, by the beginning of its name, so that a new one finds its place.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("client", &["client_", "requests_", "tunnels", "body_"]),
     ("origin", &["origin_", "revalidations", "flights_"]),
     (
@@ -415,6 +454,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     ("disk", &["disk_"]),
     ("peers", &["icp_", "digest"]),
+    ("cluster", &["cluster_"]),
 ];
 const OTHER: &str = "other";
 

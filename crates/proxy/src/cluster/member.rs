@@ -151,6 +151,25 @@ impl Member {
         self.is_usable(now_ms) && !self.is_draining()
     }
 
+    /// How it stands, in a word.
+    pub fn state(&self, now_ms: u64) -> &'static str {
+        match (
+            self.is_trusted(),
+            self.is_usable(now_ms),
+            self.is_draining(),
+        ) {
+            (false, _, _) => "away",
+            (true, false, _) => "avoided",
+            (true, true, true) => "draining",
+            (true, true, false) => "up",
+        }
+    }
+
+    /// Requests of ours that it is answering.
+    pub fn in_progress(&self) -> u64 {
+        self.in_progress.load(Ordering::Relaxed).into()
+    }
+
     /// Does it say that it ends?
     pub fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Relaxed)

@@ -109,7 +109,7 @@ impl Watcher {
         note(
             Subject::Process,
             0,
-            [self.process(), self.siblings()].concat(),
+            [self.process(), self.siblings(), self.hints()].concat(),
         );
         for (store, device) in self.devices.iter().enumerate() {
             let gauges = device.as_ref().map(device_gauges).unwrap_or_default();
@@ -159,6 +159,21 @@ impl Watcher {
             (Gauge::MajorFaults, counts.major_faults),
             (Gauge::VoluntarySwitches, counts.voluntary_switches),
             (Gauge::InvoluntarySwitches, counts.involuntary_switches),
+        ])
+    }
+
+    /// What telling and following hints took, if there is a cluster.
+    fn hints(&self) -> Vec<(Gauge, u64)> {
+        let counters = self.shared.cluster.as_ref().map(|it| &it.counters);
+        present([
+            (
+                Gauge::HintUpdates,
+                counters.map(|it| it.hint_frames.load(Relaxed)),
+            ),
+            (
+                Gauge::HintBytes,
+                counters.map(|it| it.hint_bytes.load(Relaxed)),
+            ),
         ])
     }
 

@@ -6,6 +6,7 @@
 //! | file | for |
 //! |---|---|
 //! | `cache` | what is stored and found again, and what makes it go |
+//! | `cluster_purge` | purges of a whole cluster, and members that were away |
 //! | `details` | smaller rules of HTTP |
 //! | `downloads` | large downloads that a purge overtakes |
 //! | `disk` | crashes, several stores, parts that are lost |
@@ -34,6 +35,7 @@
 //! | `hierarchy`, `hierarchy_siblings` | parents and siblings: who is asked, and when they fail |
 //! | `cluster_routing` | a front of a cluster: who is asked, and when members fail |
 //! | `hints`, `hints_of_siblings` | ICP and digests: what siblings may ask of us beside objects, and what we ask of them |
+//! | `cluster` | links of a cluster: who is let in, what members know of each other |
 //! | `hostile` | origins that die, lie or babble; clients that leave |
 //! | `ranges` | parts of what is stored and of what arrives |
 //! | `parts` | parts of what is not stored, or not wholly |
@@ -47,6 +49,8 @@ mod admin;
 mod bodies;
 mod budgets;
 mod cache;
+mod cluster;
+mod cluster_purge;
 mod cluster_routing;
 mod dashboard;
 mod details;
