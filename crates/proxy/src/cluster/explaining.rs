@@ -78,17 +78,22 @@ fn one(shared: &Shared, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: 
     for (member, number) in cluster.members.iter().zip(0..) {
         let id = MemberId(number);
         let holding = choosing::is_node(hints, id).then_some(holders & id.bit() != 0);
-        let state = state(cluster, member, holding);
+        let state = state(cluster, (id, member), holding);
         let _ = writeln!(out, "  member {}: {state}", member.name);
     }
     let _ = writeln!(out, "  so {}", decision(cluster, hints, name));
 }
 
 /// How a member is. `holding`: does it seem to have it, if it has a store?
-fn state(cluster: &Cluster, member: &Member, holding: Option<bool>) -> &'static str {
+fn state(
+    cluster: &Cluster,
+    (id, member): (MemberId, &Member),
+    holding: Option<bool>,
+) -> &'static str {
     let is_usable = member.is_usable(cluster.now_ms());
     match holding {
         _ if !member.is_trusted() => "cannot be asked: its link is down, or it says nothing",
+        _ if !cluster.purging.is_current(id) => "is not asked: it has not heard all purges yet",
         _ if !is_usable => "is not asked for a moment: requests to it failed",
         None => "has no store, or has not said yet what is in it",
         Some(true) => "seems to have it",
