@@ -10,8 +10,7 @@
 //!  5 BEAT       u8 flags (1: leaves soon) | 4 x u32 load | u8 n | n columns: u64 label | u64 sequence | u64 entries
 //!  6 PUSHED     u8 column | u64 number | u64 incarnation | u64 label | u8 verdict
 //!  7 WITHDRAWN  u8 column | u64 number
-//!  8 PURGE      u64 id | u8 kind | u8 1 soft | text, u32 length
-//!  9 PURGED     u64 id | u8 1 durable
+//!  8 PURGING    what members say to each other about purges, in bytes of their own
 //! text         u8 length | bytes, or as said
 //! kind         0 directory, 1 Bloom filter
 //! ```
@@ -21,7 +20,7 @@
 //! Any bytes are a frame, the beginning of one, or an error that closes the link.
 //!
 //! Not known here: what a frame means to a registrar or view; sockets; how a seed is sealed.
-//! Limits: [`FRAME_BYTES_MAX`], [`COLUMNS_MAX`], [`ENTRIES_MAX`], [`NAME_BYTES_MAX`], [`PURGED_BYTES_MAX`].
+//! Limits: [`FRAME_BYTES_MAX`], [`COLUMNS_MAX`], [`ENTRIES_MAX`], [`NAME_BYTES_MAX`], [`PURGING_BYTES_MAX`].
 //! Source: paper 003, sections 2 and 5.
 
 use std::fmt;
@@ -45,8 +44,8 @@ pub const PAGE_BYTES: usize = 4096;
 pub const PAGE_NUMBERS: usize = 4096;
 /// Bytes of a member's name.
 pub const NAME_BYTES_MAX: usize = 255;
-/// Bytes of what a purge names.
-pub const PURGED_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a message about purges.
+pub const PURGING_BYTES_MAX: usize = 768 << 10;
 /// Bytes of an entry of a Bloom filter in an update.
 pub const BLOOM_ENTRY_BYTES: usize = 5;
 /// Bytes of an entry of a directory in an update.
@@ -248,39 +247,6 @@ pub struct Withdrawn {
     pub number: u64,
 }
 
-/// What a purge names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PurgeKind {
-    /// One URL.
-    Url,
-    /// All URLs with a prefix.
-    Prefix,
-    /// All objects with a tag.
-    Tag,
-}
-
-/// A purge that everybody is to carry out.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Purge {
-    /// Of the sender's own; not given again.
-    pub id: u64,
-    /// What `text` is.
-    pub kind: PurgeKind,
-    /// What is stored is only to be validated before use.
-    pub is_soft: bool,
-    /// URL, prefix or tag; at most [`PURGED_BYTES_MAX`] bytes.
-    pub text: Vec<u8>,
-}
-
-/// A purge is carried out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Purged {
-    /// Its id.
-    pub id: u64,
-    /// It outlives a crash.
-    pub is_durable: bool,
-}
-
 /// Anything that members tell each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
@@ -292,8 +258,8 @@ pub enum Frame {
     Beat(Beat),
     Pushed(Pushed),
     Withdrawn(Withdrawn),
-    Purge(Purge),
-    Purged(Purged),
+    /// About purges; at most [`PURGING_BYTES_MAX`] bytes.
+    Purging(Vec<u8>),
 }
 
 /// Why bytes are no frame. The link has to be closed.
@@ -332,14 +298,14 @@ const UPDATE: u8 = 4;
 const BEAT: u8 = 5;
 const PUSHED: u8 = 6;
 const WITHDRAWN: u8 = 7;
-const PURGE: u8 = 8;
-const PURGED: u8 = 9;
+/// The type of [`Frame::Purging`].
+pub const PURGING: u8 = 8;
 
 const DIRECTORY: u8 = 0;
 const BLOOM: u8 = 1;
 
-/// Bytes of length, of type, and of check.
-const LENGTH_BYTES: usize = 4;
+/// Bytes of the length that a frame begins with.
+pub const LENGTH_BYTES: usize = 4;
 const CHECK_BYTES: usize = 4;
 
 impl Frame {
@@ -361,11 +327,10 @@ impl Frame {
                 out.extend([WITHDRAWN, withdrawn.column]);
                 out.extend(withdrawn.number.to_le_bytes());
             }
-            Frame::Purge(purge) => purge.write(out),
-            Frame::Purged(purged) => {
-                out.push(PURGED);
-                out.extend(purged.id.to_le_bytes());
-                out.push(purged.is_durable.into());
+            Frame::Purging(message) => {
+                assert!(message.len() <= PURGING_BYTES_MAX, "it has a limit");
+                out.push(PURGING);
+                out.extend(message);
             }
         }
         let check = check(&out[begin + LENGTH_BYTES..]);
@@ -428,8 +393,7 @@ fn content_of(content: &[u8]) -> Result<Frame, Unreadable> {
         BEAT => Beat::read(&mut rest).map(Frame::Beat),
         PUSHED => Pushed::read(&mut rest).map(Frame::Pushed),
         WITHDRAWN => rest.withdrawn().map(Frame::Withdrawn),
-        PURGE => Purge::read(&mut rest).map(Frame::Purge),
-        PURGED => rest.purged().map(Frame::Purged),
+        PURGING => rest.purging().map(Frame::Purging),
         unknown => return Err(Unreadable::Type(unknown)),
     };
     let frame = frame.filter(|_| rest.0.is_empty());
@@ -691,46 +655,6 @@ impl Pushed {
     }
 }
 
-impl Purge {
-    fn write(&self, out: &mut Vec<u8>) {
-        assert!(
-            self.text.len() <= PURGED_BYTES_MAX,
-            "a purge's text has a limit"
-        );
-        out.push(PURGE);
-        out.extend(self.id.to_le_bytes());
-        let kind = match self.kind {
-            PurgeKind::Url => 0,
-            PurgeKind::Prefix => 1,
-            PurgeKind::Tag => 2,
-        };
-        out.extend([kind, self.is_soft.into()]);
-        out.extend((self.text.len() as u32).to_le_bytes());
-        out.extend(&self.text);
-    }
-
-    fn read(rest: &mut Rest) -> Option<Purge> {
-        let id = rest.u64()?;
-        let kind = match rest.u8()? {
-            0 => PurgeKind::Url,
-            1 => PurgeKind::Prefix,
-            2 => PurgeKind::Tag,
-            _ => return None,
-        };
-        let is_soft = rest.flag()?;
-        let len = rest.u32()? as usize;
-        if len > PURGED_BYTES_MAX {
-            return None;
-        }
-        Some(Purge {
-            id,
-            kind,
-            is_soft,
-            text: rest.bytes(len)?.to_vec(),
-        })
-    }
-}
-
 /// What of a frame is not read yet.
 struct Rest<'a>(&'a [u8]);
 
@@ -778,11 +702,9 @@ impl<'a> Rest<'a> {
         })
     }
 
-    fn purged(&mut self) -> Option<Purged> {
-        Some(Purged {
-            id: self.u64()?,
-            is_durable: self.flag()?,
-        })
+    fn purging(&mut self) -> Option<Vec<u8>> {
+        let message = std::mem::take(&mut self.0);
+        (message.len() <= PURGING_BYTES_MAX).then(|| message.to_vec())
     }
 }
 

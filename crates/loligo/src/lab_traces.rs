@@ -21,6 +21,7 @@ use serde_json::json;
 
 pub use args::TracesCommand;
 use args::{GenerateFlags, LayoutsFlags, MethodFlags, PoliciesFlags, ReportFlags, TraceFlags};
+pub use streams::{Scaled, scaled_stream};
 
 /// Runs what was typed.
 pub fn run(command: &TracesCommand) -> ExitCode {

@@ -83,6 +83,9 @@ pub enum ServeError {
     /// A log file.
     #[error("log.access or log.profile: {0}")]
     Log(io::Error),
+    /// The journal of purges.
+    #[error("cluster.state: {0}")]
+    Purges(io::Error),
     /// Certificates.
     #[error("tls.ca-file = \"{path}\": {source}")]
     Certificates {
@@ -229,6 +232,10 @@ fn run(
     shared.events = Arc::new(Events::new(&journal, shared.clock.clone()));
     shared.events.open_with(marks::of_start(&shared));
     (shared.icp, shared.digests) = (icp.map(Arc::new), Arc::new(digests));
+    if let Some(cluster) = &shared.cluster {
+        let opened = cluster.purging.open(&cluster.plan);
+        opened.map_err(ServeError::Purges)?;
+    }
     let shared = Arc::new(shared);
     let mut phases = shared.phase.subscribe();
     let stopper = Stopper(shared.phase.clone());

@@ -35,6 +35,7 @@ use crate::{
     cache::opening::Absent,
     cache::predicate::Predicate,
     clock::Clock,
+    cluster::purging::{change::Change, gate::Served},
     cluster::{Cluster, MemberId},
     conn::heads::{HeadBudget, Heads},
     deadline::Deadlines,
@@ -181,6 +182,26 @@ impl Shared {
         }
         let met = !makes(Mistake::KeepMemory) && self.memory.remove(primary);
         (met || indexed, handles)
+    }
+
+    /// Tells the other members of a cluster, if there is one, that what is stored under this name is out of date. Nobody waits for it.
+    pub fn tell_members(&self, name: &[u8]) {
+        if let Some(cluster) = &self.cluster {
+            let names = vec![name.to_vec()];
+            cluster.purging.tell_later(&Change {
+                names,
+                ..Change::default()
+            });
+        }
+    }
+
+    /// What of the cache may be served now: less than all while purges of a cluster may have been missed.
+    #[inline]
+    pub fn served(&self) -> Served {
+        match &self.cluster {
+            None => Served::All,
+            Some(cluster) => cluster.purging.served(self, cluster.now_ms()),
+        }
     }
 
     /// Forgets all that a purge by pattern is about, or makes it stale, as [`Self::invalidate`] does with one key. Returns how many

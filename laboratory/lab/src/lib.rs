@@ -3,12 +3,15 @@
 //! A trace of requests ([`Access`]) goes through a memory cache and a disk cache, as in a proxy; what they ask of the disk
 //! ([`DiskRequest`]) goes to a file-space manager, which lays it out on a disk, real or modelled.
 //!
-//! Source: paper 002, section 3.1 (method).
+//! [`hints`] asks another question, of paper 003: how well a front in front of caches knows what they hold.
+//!
+//! Source: paper 002, section 3.1 (method); paper 003, section 4.
 #![forbid(unsafe_code)]
 
 pub mod cache;
 pub mod disks;
 pub mod generate;
+pub mod hints;
 pub mod layouts;
 pub mod managers;
 pub mod paper;

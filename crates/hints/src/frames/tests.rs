@@ -95,16 +95,7 @@ fn frames() -> Vec<Frame> {
             column: 1,
             number: 2,
         }),
-        Frame::Purge(Purge {
-            id: 1,
-            kind: PurgeKind::Tag,
-            is_soft: true,
-            text: b"tag".to_vec(),
-        }),
-        Frame::Purged(Purged {
-            id: 1,
-            is_durable: true,
-        }),
+        Frame::Purging(b"purge".to_vec()),
     ]
 }
 
@@ -161,10 +152,9 @@ fn what_has_no_sense_is_refused() {
     assert_eq!(of(&[77]), Unreadable::Type(77));
     assert_eq!(of(&[HELLO, 9, 0]), Unreadable::Version(9));
     assert_eq!(of(&[HELLO, 9]), Unreadable::Body(HELLO));
-    assert_eq!(
-        of(&[PURGED, 0, 0, 0, 0, 0, 0, 0, 0, 2]),
-        Unreadable::Body(PURGED)
-    );
+    assert_eq!(of(&[SUBSCRIBE]), Unreadable::Body(SUBSCRIBE));
+    let purging = vec![PURGING; PURGING_BYTES_MAX + 2];
+    assert_eq!(of(&purging), Unreadable::Body(PURGING));
     // More entries announced than are there.
     let mut update = vec![UPDATE, 0, DIRECTORY];
     update.extend(1u64.to_le_bytes());
@@ -177,7 +167,8 @@ fn what_has_no_sense_is_refused() {
     ));
     assert_eq!(Frame::decode(&[4, 0, 0, 0]), Err(Unreadable::Length(4)));
     // Each frame with something behind its end.
-    for frame in frames() {
+    let is_opaque = |frame: &Frame| matches!(frame, Frame::Purging(_));
+    for frame in frames().into_iter().filter(|frame| !is_opaque(frame)) {
         let bytes = frame.to_bytes();
         let mut content = bytes[LENGTH_BYTES..bytes.len() - CHECK_BYTES].to_vec();
         content.push(0);
@@ -189,7 +180,7 @@ proptest! {
     /// What the fuzz target `frames` does, on random bytes.
     #[test]
     fn any_bytes_are_a_frame_or_none(
-        which in 0usize..12,
+        which in 0usize..11,
         cuts in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
     ) {
         let bytes = frames()[which].to_bytes();

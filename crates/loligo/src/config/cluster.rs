@@ -80,8 +80,8 @@ pub fn rows() -> Vec<Row<ClusterDraft>> {
         /// The most objects that one which comes may drive out of the memory of a front without a store; with more, it is not kept there.
         /// -1: any number.
         "cluster.replacement-burst": "a number, 1 to 1000000, or -1", "-1" => replacement_burst = burst;
-        /// The directory of the journal, which keeps purges for members that are away. Without it a member that starts anew has
-        /// forgotten them, and says so.
+        /// The directory of the journal, which keeps purges for members that are away. A start without it drops what was stored
+        /// before: a member with a store wants one.
         "cluster.state": "a path or `none`", "none" => plan.state = values::path_or_none;
     ];
     rows.extend(numbers(

@@ -6,6 +6,7 @@ use ::lab::managers::Kind;
 use ::lab::paper::experiment::Model;
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::hints::{HINTS_HELP, HintsFlags};
 use crate::lab_traces::TracesCommand;
 use crate::units::parse_size;
 
@@ -42,6 +43,9 @@ pub enum LabCommand {
     /// An experiment of your own, from a file
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunFlags),
+    /// Paper 003, its trace study: what hints of a node's content cost and bring
+    #[command(after_help = HINTS_HELP)]
+    Hints(HintsFlags),
     #[command(flatten)]
     Traces(TracesCommand),
 }
@@ -229,7 +233,7 @@ pub struct RunFlags {
     pub out: LabOutFlags,
 }
 
-fn share(text: &str) -> Result<f64, String> {
+pub fn share(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if value > 0.0 && value <= 1.0 {
         Ok(value)

@@ -6,6 +6,7 @@
 //! Not known here: experiments.   Limits: those of `lab`.
 
 mod args;
+mod hints;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ pub fn run(command: &LabCommand) -> ExitCode {
         LabCommand::Real(flags) => on_real_disk(flags),
         LabCommand::Beside(flags) => side_by_side(flags),
         LabCommand::Run(flags) => run_plan(flags),
+        LabCommand::Hints(flags) => hints::run(flags),
         LabCommand::Traces(command) => return lab_traces::run(command),
     };
     match done {

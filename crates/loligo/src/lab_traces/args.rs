@@ -18,7 +18,7 @@ pub enum TracesCommand {
     /// What is in a trace: requests, objects, bytes, servers, bad lines, sizes, popularity
     #[command(after_help = TRACE_HELP)]
     Trace(TraceFlags),
-    /// Make a stream of requests: like Digital's proxy of 1996 (dec), or PolyMix (polymix)
+    /// Make a stream of requests: like Digital's proxy (dec), Berkeley's modem users (ucb), or PolyMix (polymix)
     #[command(after_help = GENERATE_HELP)]
     Generate(GenerateFlags),
     /// What a stream asks of the disk behind a memory cache and a disk cache, beside what paper 002 prints
@@ -115,7 +115,7 @@ pub struct MadeFlags {
     )]
     pub seed: u64,
 
-    /// How many requests [default: dec 1058206, polymix 2000000]
+    /// How many requests [default: dec 1058206, polymix 2000000, ucb 5570000]
     #[arg(long, value_name = "N", help_heading = "Streams that are made")]
     pub requests: Option<u64>,
 
@@ -173,7 +173,7 @@ pub struct ReportFlags {
 /// `lab trace`.
 #[derive(Args, Debug)]
 pub struct TraceFlags {
-    /// A trace file (- is standard input), or dec, or polymix
+    /// A trace file (- is standard input), or dec, polymix or ucb
     #[arg(value_name = "STREAM")]
     pub stream: String,
     #[command(flatten)]
@@ -185,7 +185,7 @@ pub struct TraceFlags {
 /// `lab generate`.
 #[derive(Args, Debug)]
 pub struct GenerateFlags {
-    /// dec or polymix
+    /// dec, polymix or ucb
     #[arg(value_name = "STREAM")]
     pub stream: Made,
     #[command(flatten)]
@@ -204,12 +204,14 @@ pub enum Made {
     Dec,
     /// The benchmark's requests, without the network
     Polymix,
+    /// Like Berkeley's modem users of 1996, as paper 003 tells of them
+    Ucb,
 }
 
 /// `lab method`.
 #[derive(Args, Debug)]
 pub struct MethodFlags {
-    /// A trace file (- is standard input), or dec, or polymix
+    /// A trace file (- is standard input), or dec, polymix or ucb
     #[arg(value_name = "STREAM")]
     pub stream: String,
     #[command(flatten)]
@@ -254,7 +256,7 @@ pub struct MethodFlags {
 /// `lab policies`.
 #[derive(Args, Debug)]
 pub struct PoliciesFlags {
-    /// Trace files, dec, polymix
+    /// Trace files, dec, polymix, ucb
     #[arg(value_name = "STREAM", default_values = ["dec", "polymix"])]
     pub streams: Vec<String>,
     #[command(flatten)]
@@ -277,7 +279,7 @@ pub struct PoliciesFlags {
 /// `lab layouts`.
 #[derive(Args, Debug)]
 pub struct LayoutsFlags {
-    /// Trace files, dec, polymix
+    /// Trace files, dec, polymix, ucb
     #[arg(value_name = "STREAM", default_values = ["dec", "polymix"])]
     pub streams: Vec<String>,
     #[command(flatten)]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::Access;
-use lab::generate::{DecLike, PolyMixLike};
+use lab::generate::{DecLike, PolyMixLike, UcbLike};
 use lab::trace::{Tally, Trace};
 
-use super::args::{Made, MadeFlags, StreamFlags};
+use super::args::{Made, MadeFlags, PolymixNumber, StreamFlags};
 
 /// A stream, once it has ended: what was met in its file, if it has one.
 pub struct Ended {
@@ -35,6 +35,7 @@ pub fn each(
     let made = match name {
         "dec" => Some(Made::Dec),
         "polymix" => Some(Made::Polymix),
+        "ucb" => Some(Made::Ucb),
         _ => None,
     };
     let ended = match made {
@@ -95,7 +96,50 @@ pub fn make(made: Made, flags: &MadeFlags) -> Box<dyn Iterator<Item = Access>> {
             };
             Box::new(like.stream())
         }
+        Made::Ucb => {
+            let requests = flags.requests.unwrap_or(UcbLike::REQUESTS);
+            let mut like = UcbLike::default().scaled(requests as f64 / UcbLike::REQUESTS as f64);
+            like.visits.seed = flags.seed;
+            like.visits.requests = requests;
+            Box::new(like.stream())
+        }
     }
+}
+
+/// How much of a stream is wanted.
+pub struct Scaled {
+    /// Of its requests.
+    pub share: f64,
+    /// Of streams that are made.
+    pub seed: u64,
+    pub quiet: bool,
+}
+
+/// The name of a stream, and its requests in memory: a file's first ones; fewer people and as many fewer objects, where they are made.
+pub fn scaled_stream(name: &str, wanted: &Scaled) -> Result<(String, Vec<Access>), String> {
+    let usual = PolyMixLike::default();
+    let all_requests = match name {
+        "dec" => DecLike::default().requests,
+        "ucb" => UcbLike::REQUESTS,
+        _ => usual.requests,
+    };
+    let flags = StreamFlags {
+        format: None,
+        columns: None,
+        made: MadeFlags {
+            seed: wanted.seed,
+            requests: Some(((all_requests as f64 * wanted.share) as u64).max(1)),
+            polymix: PolymixNumber::Three,
+            rate: usual.rate * wanted.share,
+            time_scale: usual.time_scale,
+        },
+        quiet: wanted.quiet,
+    };
+    let (mut accesses, ended) = all(name, &flags)?;
+    if ended.tally.is_some() {
+        accesses.truncate(((accesses.len() as f64 * wanted.share) as usize).max(1));
+    }
+    Ok((ended.name, accesses))
 }
 
 /// Counts requests, on a terminal only.

@@ -15,6 +15,9 @@
 //! answer is 503 with `"durable": false`: purged until the next crash, so ask again. If there is no room for one more predicate the
 //! answer is that too, with a reason: ask again. Of a prefix that makes several predicates the first may have been taken by then.
 //!
+//! In a cluster it goes to all members. One that has a link and does not have it durably within [`DURABLE_WAIT`] makes the answer 503 and is
+//! named in `"missing"`; one that is away is named in `"away"` and will be told (`cluster::purging`).
+//!
 //! The URL is taken as the client's (`http://www.example.org/a` on a reverse listener) and as the origin's, as it was typed and as the
 //! rules cut its query. All that is stored under these names goes, whichever listener stored it, also one that is no more.
 //!
@@ -23,15 +26,15 @@
 use std::{rc::Rc, time::Duration};
 
 use http1::Target;
-use httpcache::UnixMillis;
 use profile::MarkKind;
 use serde::Serialize;
 use serde_json::json;
 use store::NotTaken;
 
 use crate::{
-    cache::predicate::{About, Predicate, TAG_BYTES_MAX},
+    cache::predicate::{About, TAG_BYTES_MAX},
     clock::Instant,
+    cluster::purging::change::Change,
     listener::ListenerState,
     request::target::{self, Names},
     state::Shared,
@@ -102,6 +105,20 @@ pub struct Purged {
     /// Of a prefix or a tag: objects it met in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_memory: Option<u64>,
+    /// Of a cluster.
+    #[serde(flatten)]
+    pub members: MembersTold,
+}
+
+/// The other members of a cluster that do not have a purge yet, by name.
+#[derive(Debug, Default, Serialize, PartialEq, Eq)]
+pub struct MembersTold {
+    /// They have a link and did not say in time that it is durable there: ask again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// They are away, and will be told before they serve what they have stored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<String>,
 }
 
 /// Purges, or says what is wrong with the order.
@@ -110,67 +127,81 @@ pub async fn purge(
     listeners: &[Rc<ListenerState>],
     order: &Order,
 ) -> Result<Purged, &'static str> {
+    let (change, mut done) = resolved(listeners, order)?;
+    let applied = change.apply(shared);
+    match applied.refused {
+        Some(NotTaken::TooLong) => return Err(TOO_LONG),
+        Some(NotTaken::Full) => {
+            done.reason = Some(NO_ROOM);
+            return Ok(done);
+        }
+        None => {}
+    }
+    match &mut done.purged {
+        Some(purged) => *purged = applied.found || applied.met > 0,
+        None => done.in_memory = Some(applied.met),
+    }
+    let began = Instant::now();
+    let settled = shared.settle(&applied.handles, DURABLE_WAIT);
+    (done.durable, ()) = tokio::join!(settled, told(shared, &change, &mut done.members));
+    if !done.members.missing.is_empty() {
+        (done.durable, done.reason) = (false, Some(NOT_ALL));
+    }
+    note(shared, order, done.durable, began);
+    Ok(done)
+}
+
+/// What is to go by these names, and the answer before anything is done.
+fn resolved(
+    listeners: &[Rc<ListenerState>],
+    order: &Order,
+) -> Result<(Change, Purged), &'static str> {
     let text = Some(order.text.clone());
+    let mut change = Change {
+        soft: order.soft,
+        ..Change::default()
+    };
     let mut done = Purged {
         soft: order.soft,
         ..Purged::default()
     };
-    let (mut stored_as, mut predicates) = (Vec::new(), Vec::new());
     match order.what {
         What::Url => {
-            stored_as = target::names_of_url(listeners, &order.text, order.names).ok_or(NO_URL)?;
+            change.names =
+                target::names_of_url(listeners, &order.text, order.names).ok_or(NO_URL)?;
             (done.url, done.purged) = (text, Some(false));
         }
         What::Prefix => {
             let prefixes = prefixes(listeners, &order.text, order.names)?;
-            predicates.extend(prefixes.into_iter().map(About::Prefix));
+            change.patterns = prefixes.into_iter().map(About::Prefix).collect();
             if order.text.contains('?') {
                 // What rules have made of such a URL has lost its query, or some of it.
                 let names = target::names_of_url(listeners, &order.text, order.names);
-                stored_as = names.unwrap_or_default();
+                change.names = names.unwrap_or_default();
             }
             done.prefix = text;
         }
         What::Tag => {
-            predicates.push(About::Tag(tag(&order.text)?));
+            change.patterns = vec![About::Tag(tag(&order.text)?)];
             done.tag = text;
         }
     }
-    let mut handles = Vec::new();
-    let mut found = false;
-    let now = UnixMillis(shared.clock.now().as_millis() as u64);
-    for name in stored_as {
-        let primary = shared.hasher().hash(&name);
-        let (there, handle) = match order.soft {
-            true => shared.doubt(primary, now),
-            false => shared.invalidate(primary),
-        };
-        found |= there;
-        handles.push(handle);
+    Ok((change, done))
+}
+
+/// Tells the other members of the cluster, if there is one, and waits until they have it.
+async fn told(shared: &Shared, change: &Change, members: &mut MembersTold) {
+    let Some(cluster) = &shared.cluster else {
+        return;
+    };
+    let outcome = cluster.purging.tell(change, DURABLE_WAIT).await;
+    members.missing = cluster.names_of(outcome.missing);
+    members.away = cluster.names_of(outcome.away);
+    if outcome.is_unkept {
+        // Our own journal failed, so those who are away would not be told.
+        let away = std::mem::take(&mut members.away);
+        members.missing.extend(away);
     }
-    let mut met = 0;
-    for about in predicates {
-        let soft = order.soft;
-        match shared.invalidate_matching(&Predicate { about, soft }, now) {
-            Ok((here, handle)) => {
-                met += here;
-                handles.push(handle);
-            }
-            Err(NotTaken::TooLong) => return Err(TOO_LONG),
-            Err(NotTaken::Full) => {
-                done.reason = Some(NO_ROOM);
-                return Ok(done);
-            }
-        }
-    }
-    match &mut done.purged {
-        Some(purged) => *purged = found || met > 0,
-        None => done.in_memory = Some(met),
-    }
-    let began = Instant::now();
-    done.durable = shared.settle(&handles, DURABLE_WAIT).await;
-    note(shared, order, done.durable, began);
-    Ok(done)
 }
 
 /// Marks it in the profile: what it was, not whom it was about.
@@ -191,6 +222,7 @@ const NO_URL: &str =
     "that is not an absolute http or https URL; ask like this: PURGE /http://www.example.org/path";
 const NO_ROOM: &str =
     "too many purges by prefix or tag are still being worked off; ask again later";
+const NOT_ALL: &str = "not all members of the cluster have it; ask again";
 const TOO_LONG: &str = "a prefix or tag of more than 1000 bytes cannot be purged";
 
 const NO_ORDER: &str = "the query must be one of url=, prefix= and tag=, and soft=1 or not; what is behind them must be percent-encoded: & as %26, ? as %3F, = as %3D";

@@ -16,6 +16,7 @@ use crate::{
     cache::disk::{DiskIo, Unread},
     cache::memory::Resident,
     cache::object::Object,
+    cluster::purging::gate::Served,
     record::facts::SwapIn,
     request::key::{self, variant_key},
     request::wanted::Wanted,
@@ -70,6 +71,10 @@ impl Stored {
 /// Looks in memory, then on disk; promotes what came from disk.
 pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) -> Option<Found> {
     let shared = &worker.shared;
+    let served = shared.served();
+    if served == Served::Nothing {
+        return None;
+    }
     let began = shared.store.sequence(wanted.primary);
     let in_memory = |resident| Found {
         stored: Stored::Memory(resident),
@@ -114,7 +119,8 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
             (hash, &variant)
         }
     };
-    let disk = worker.disk.as_ref().filter(|_| !wanted.skips_disk)?;
+    let reads = served == Served::All && !wanted.skips_disk;
+    let disk = worker.disk.as_ref().filter(|_| reads)?;
     let preloaded = wanted.loaded.take().filter(|it| it.object.key == key);
     let (object, swap_in, began) = match preloaded {
         Some(it) => (it.object, it.swap_in, it.began),

@@ -133,7 +133,9 @@ impl Link<'_> {
             loop {
                 let frame = self.next(&mut incoming).await?;
                 *pause = PAUSE_MIN;
-                self.received(&frame, &answer)?;
+                if !self.cluster.purging.hear(self.id, &frame).await? {
+                    self.received(&frame, &answer)?;
+                }
             }
         };
         let ended: io::Result<()> = tokio::select! {

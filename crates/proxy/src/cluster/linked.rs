@@ -61,6 +61,7 @@ impl Linked {
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut news = self.news.clone();
         let mut phase = self.shared.phase.subscribe();
+        let mut purging = self.cluster.purging.linked(self.member);
         let (mut announced, hello) = self.hello();
         self.send(&mut stream, &Frame::Hello(hello)).await?;
         loop {
@@ -69,6 +70,10 @@ impl Linked {
                 _ = phase.changed() => self.send(&mut stream, &Frame::Beat(self.beat())).await?,
                 changed = news.changed() => changed.map_err(|_| io::ErrorKind::BrokenPipe)?,
                 () = asked.notified() => {}
+                said = purging.recv() => {
+                    let said = said.ok_or(io::ErrorKind::BrokenPipe)?;
+                    framing::write(&mut stream, &said).await?;
+                }
             }
             let (now, hello) = self.hello();
             if now != announced {
@@ -79,6 +84,10 @@ impl Linked {
             // One at a time, so that a member that takes them slowly is told what holds when it takes it.
             while let Some(frame) = self.next_frame() {
                 self.send(&mut stream, &frame).await?;
+                // A purge does not wait for a full copy.
+                while let Ok(said) = purging.try_recv() {
+                    framing::write(&mut stream, &said).await?;
+                }
                 // A member that is long in taking a full copy hears that we live.
                 if beat_at.elapsed() >= BEATS_EVERY {
                     beat_at = Instant::now();
@@ -91,7 +100,10 @@ impl Linked {
     async fn read<R: AsyncRead + Unpin>(&self, stream: R, asked: &Notify) -> io::Result<()> {
         let mut incoming = Incoming::new(stream);
         loop {
-            self.received(&incoming.next().await?, asked)?;
+            let frame = incoming.next().await?;
+            if !self.cluster.purging.hear(self.member, &frame).await? {
+                self.received(&frame, asked)?;
+            }
         }
     }
 

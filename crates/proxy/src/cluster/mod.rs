@@ -19,6 +19,7 @@
 //! | `thread` | the thread that all of this runs on, and the socket that members connect to |
 //! | `link` | a link that we opened |
 //! | `linked` | a link that another opened |
+//! | `purging` | purges of the whole cluster |
 //! | `publishing` | what our stores hold, told to the others |
 //! | `status` | how all of it stands, for people |
 //! | `following` | what the others hold, in a view that workers look up in |
@@ -41,6 +42,7 @@ mod linked;
 pub mod member;
 mod proof;
 pub mod publishing;
+pub mod purging;
 mod routing;
 mod shaking;
 mod status;
@@ -64,6 +66,7 @@ use crate::{
 };
 
 use publishing::Publishing;
+use purging::Purging;
 
 pub use member::{Member, MemberId};
 pub use proof::common_number;
@@ -85,6 +88,8 @@ pub struct Cluster {
     pub began: Instant,
     /// What is counted.
     pub counters: Counters,
+    /// Purges of all members.
+    pub purging: Purging,
     /// Have we a store that others are told of?
     has_store: bool,
     /// Requests routed in turn so far.
@@ -156,6 +161,7 @@ impl Cluster {
             incarnation,
             began: Instant::now(),
             counters: Counters::default(),
+            purging: Purging::new(settings.members.len()),
             has_store: !plan.stores.is_empty(),
             turn: AtomicU64::new(0),
             publishing: Mutex::new(publishing.transpose()?),
@@ -199,6 +205,14 @@ impl Cluster {
     /// A member by its number.
     pub fn member(&self, id: MemberId) -> Option<&Member> {
         self.members.get(usize::from(id.0))
+    }
+
+    /// The names of members, a bit each.
+    pub fn names_of(&self, members: u64) -> Vec<String> {
+        let named = |(number, member): (usize, &Member)| {
+            (members >> number & 1 != 0).then(|| member.name.to_string())
+        };
+        self.members.iter().enumerate().filter_map(named).collect()
     }
 
     /// The number of the member of this name.

@@ -28,6 +28,7 @@ use super::{
     Cluster, MemberId, link,
     linked::Linked,
     proof::Cover,
+    purging,
     shaking::{self, Accepted},
 };
 use crate::{
@@ -114,6 +115,8 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>) {
         let id = MemberId(number as u8);
         spawn_local(link::keep(shared, cluster, Rc::clone(&connector), id));
     }
+    let purging = purging::run::run(Arc::clone(&shared), Arc::clone(&cluster));
+    let purging = spawn_local(purging);
     let house = Rc::new(House {
         links: cluster.members.iter().map(|_| Place::default()).collect(),
         news: watch::channel(0).0,
@@ -128,6 +131,9 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>) {
         Err(error) => tracing::error!(%error, "members cannot connect"),
     }
     let _ = stopped.await;
+    // Its journal is closed with it.
+    purging.abort();
+    let _ = purging.await;
 }
 
 /// What accepted connections need.

@@ -22,6 +22,7 @@ use crate::{
     cache::disk::Unread,
     cache::object::Object,
     cache::preloaded::Preloaded,
+    cluster::purging::gate::Served,
     conn::socket::Conn,
     record::facts::{Facts, Stages},
     record::finish::Finished,
@@ -137,10 +138,14 @@ pub fn answer(
         place.write_key(ruled.shape, &mut key)
     };
     let hash = worker.hasher.hash(&key[..name_bytes]);
+    let served = worker.shared.served();
+    if served == Served::Nothing {
+        return Fast::NotHere;
+    }
     let mut front = worker.front.borrow_mut();
     let Some(resident) = front.get(&worker.shared.memory, hash, &key) else {
         match &worker.disk {
-            Some(disk) if !disk.is_shut(hash) => {}
+            Some(disk) if served == Served::All && !disk.is_shut(hash) => {}
             _ => return Fast::NotHere,
         }
         // Noted before the look-up: what is invalidated after it is not served.

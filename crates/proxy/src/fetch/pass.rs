@@ -19,6 +19,7 @@ use message::Seen;
 use profile::Class;
 
 use crate::{
+    cluster::purging::change::Change,
     conn::switch,
     deadline::Watch,
     fetch::prepare,
@@ -109,7 +110,7 @@ fn is_one_of(response: &ResponseHead, asked: &[u8]) -> bool {
     chosen.peek().is_some() && chosen.all(is_asked)
 }
 
-/// How long the answer to an unsafe method waits for the disk to remember what it made untrue.
+/// How long the answer to an unsafe method waits for the disk, and for the other members of a cluster, to remember what it made untrue.
 const REMEMBER_MAX: Duration = Duration::from_secs(10);
 
 /// What is stored under the URIs an unsafe method wrote to is no longer true, whichever listener stored it. It holds at once; and
@@ -138,9 +139,16 @@ async fn invalidate(
     for uri in named_uris(listener, wanted, &response.fields) {
         add_names(uri.as_bytes(), &listener.book, &mut names);
     }
-    let invalidated = |name: &Vec<u8>| shared.invalidate_stored(worker.hasher.hash(name)).1;
-    let handles: Vec<_> = names.iter().map(invalidated).collect();
-    if !shared.settle_if_answering(&handles, REMEMBER_MAX).await {
+    let change = Change::of_unsafe_method(names);
+    let applied = change.apply(shared);
+    let told = async {
+        if let Some(cluster) = &shared.cluster {
+            cluster.purging.tell_unsafe(&change, REMEMBER_MAX).await;
+        }
+    };
+    let settled = shared.settle_if_answering(&applied.handles, REMEMBER_MAX);
+    let (is_durable, ()) = tokio::join!(settled, told);
+    if !is_durable {
         metrics::add(&worker.counters.invalidations_not_durable, 1);
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     cache::object::Object,
     fetch::response::{Asker, FetchRequest, Response},
     reply::lines,
+    request::key::name_of_key,
     request::onward::via_of,
     request::rulebook::Decision,
     state::Worker,
@@ -261,6 +262,7 @@ fn is_kept(
     if storable.is_err() || !decision.stores || !fits || !same_vary {
         //= rfc9111 §4.3.4   a 304 that restricts reuse (no-store, private) ends it; one that changes Vary moves it
         let _ = worker.shared.invalidate(fresh.primary);
+        worker.shared.tell_members(name_of_key(&fresh.key));
         return false;
     }
     true

@@ -31,6 +31,7 @@ use crate::{
     origin::upstream::{Body, Upstream, is_interim},
     peers::siblings::{self, Wish},
     record::metrics,
+    request::key::name_of_key,
     request::onward,
     state::Worker,
 };
@@ -283,6 +284,9 @@ impl Fetch {
             // The stored response is known to be out of date, and its successor is not kept.
             // Nobody waits for it to be durable: a crash may bring back what is out of date, never what was purged.
             let _ = worker.shared.invalidate(flight.primary);
+            if let Some(stale) = stale {
+                worker.shared.tell_members(name_of_key(&stale.key));
+            }
         }
         storing
     }

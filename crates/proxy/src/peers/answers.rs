@@ -30,6 +30,7 @@ use tokio::net::{UdpSocket, lookup_host};
 use crate::{
     access::Clients,
     clock::Instant,
+    cluster::purging::gate::Served,
     listener::ListenerState,
     peers::icp::{Icp, Manners, Treatment, add},
     plan::Role,
@@ -154,6 +155,9 @@ fn has(shared: &Shared, listener: &ListenerState, url: &str) -> Option<bool> {
     let mut key = Vec::with_capacity(128);
     let name_bytes = place.write_key(ruled.shape, &mut key);
     let primary = shared.hasher().hash(&key[..name_bytes]);
+    if shared.served() != Served::All {
+        return Some(false);
+    }
     if let Some(resident) = shared.memory.peek(primary, &key) {
         let now = UnixMillis(shared.clock.now().as_millis() as u64);
         let verdict = judge(

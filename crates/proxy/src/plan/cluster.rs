@@ -30,8 +30,8 @@ pub struct Cluster {
     hot_copies: u8 = count(1, 2, 16),
     /// The longest journal of purges that members which are away have not heard. A member that has missed more empties its store.
     journal_max_bytes: u64 = bytes(64 << 10, 64 << 20, 16 << 30),
-    /// How long a member that has just started waits for others to tell it what was purged while it was away; nothing stored before is
-    /// served until one has, or until this is over.
+    /// How long a member that has just started, or was stopped for a while, waits for others to tell it what was purged meanwhile.
+    /// Nothing stored before is served until they have, or until this is over.
     rejoin_wait: Duration = seconds(0, 10, 3600),
 }
 besides {
@@ -55,7 +55,7 @@ besides {
     spread: Spread = Spread::default(),
     /// The most objects that one that comes may drive out of a front's memory; `None`: any number.
     replacement_burst: Option<u32> = None,
-    /// The directory of its journal; `None`: purges for members that are away are kept in memory only.
+    /// The directory of its journal; `None`: it is in memory only, and a start drops what was stored before.
     state: Option<PathBuf> = None,
 }
 }

@@ -6,6 +6,7 @@
 //! | file | for |
 //! |---|---|
 //! | `cache` | what is stored and found again, and what makes it go |
+//! | `cluster_purge` | purges of a whole cluster, and members that were away |
 //! | `details` | smaller rules of HTTP |
 //! | `downloads` | large downloads that a purge overtakes |
 //! | `disk` | crashes, several stores, parts that are lost |
@@ -49,6 +50,7 @@ mod bodies;
 mod budgets;
 mod cache;
 mod cluster;
+mod cluster_purge;
 mod cluster_routing;
 mod dashboard;
 mod details;

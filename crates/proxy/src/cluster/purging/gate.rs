@@ -1,0 +1,125 @@
+//! What of the cache may be served now.
+//!
+//! Closed since the start of the process, nothing is served that was on disk then; memory has only what came since. Closed
+//! because the process was stopped for a while, nothing that is stored is served at all. Every request is answered by its origin meanwhile.
+//!
+//! The cluster's thread ticks while the process runs. A worker that finds the last tick to be older than [`STOPPED_AFTER_MS`] was stopped with it
+//! and closes the gate itself, before it serves anything. The limit is shorter than the time after which others count a member as away
+//! (three seconds of silence and one without a link), so whatever was purged without us was purged after it.
+//!
+//! Not known here: when it opens (`rejoining`).
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// A process whose last tick is older was stopped, ms.
+pub const STOPPED_AFTER_MS: u64 = 2500;
+
+/// What may be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Served {
+    /// Everything that is stored.
+    All,
+    /// What is in memory.
+    Memory,
+    /// Nothing that is stored.
+    Nothing,
+}
+
+const OPEN: u8 = 0;
+const STARTED: u8 = 1;
+const STOPPED: u8 = 2;
+
+/// The gate.
+#[derive(Debug)]
+pub struct Gate {
+    state: AtomicU8,
+    ticked_ms: AtomicU64,
+}
+
+impl Gate {
+    /// Of a process that has just started.
+    pub fn of_start() -> Gate {
+        Gate {
+            state: AtomicU8::new(STARTED),
+            ticked_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// What may be served now, and whether the process was found to have been stopped just now.
+    #[inline]
+    pub fn look(&self, now_ms: u64) -> (Served, bool) {
+        match self.state.load(Ordering::Acquire) {
+            OPEN if !self.was_stopped(now_ms) => (Served::All, false),
+            OPEN => (Served::Nothing, self.close()),
+            STARTED => (Served::Memory, false),
+            _ => (Served::Nothing, false),
+        }
+    }
+
+    /// The cluster's thread runs. True: it, or the whole process, did not for a while.
+    pub fn tick(&self, now_ms: u64) -> bool {
+        let was_stopped = self.was_stopped(now_ms);
+        if was_stopped {
+            self.close();
+        }
+        self.ticked_ms.store(now_ms, Ordering::Release);
+        was_stopped
+    }
+
+    /// Closes it after a stop. True: it was open.
+    pub fn close(&self) -> bool {
+        let changed = |state| (state == OPEN).then_some(STOPPED);
+        let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
+        self.state.fetch_update(set, fetch, changed).is_ok()
+    }
+
+    /// Is it closed because of a stop?
+    pub fn is_closed_by_stop(&self) -> bool {
+        self.state.load(Ordering::Acquire) == STOPPED
+    }
+
+    /// Opens it.
+    pub fn open(&self) {
+        self.state.store(OPEN, Ordering::Release);
+    }
+
+    /// Before the first tick nothing can be said.
+    fn was_stopped(&self, now_ms: u64) -> bool {
+        let ticked_ms = self.ticked_ms.load(Ordering::Acquire);
+        ticked_ms != 0 && now_ms.saturating_sub(ticked_ms) > STOPPED_AFTER_MS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_start_memory_is_served_until_it_opens() {
+        let gate = Gate::of_start();
+        assert_eq!(gate.look(1), (Served::Memory, false));
+        gate.tick(1);
+        gate.open();
+        assert_eq!(gate.look(2), (Served::All, false));
+    }
+
+    #[test]
+    fn whoever_comes_first_after_a_stop_closes_it() {
+        let gate = Gate::of_start();
+        gate.open();
+        assert!(!gate.tick(10));
+        assert_eq!(gate.look(10 + STOPPED_AFTER_MS), (Served::All, false));
+        let later = 11 + STOPPED_AFTER_MS;
+        assert_eq!(gate.look(later), (Served::Nothing, true));
+        assert_eq!(gate.look(later), (Served::Nothing, false));
+        assert!(gate.tick(later), "the thread learns of it, too");
+        assert_eq!(gate.look(later), (Served::Nothing, false));
+        gate.open();
+        assert_eq!(gate.look(later), (Served::All, false));
+        assert!(gate.tick(later + STOPPED_AFTER_MS + 1));
+        assert_eq!(
+            gate.look(later + STOPPED_AFTER_MS + 1),
+            (Served::Nothing, false)
+        );
+    }
+}

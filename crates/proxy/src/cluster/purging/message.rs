@@ -1,0 +1,233 @@
+//! What two members say to each other about purges.
+//!
+//! The *teller* has opened the link, the *follower* has accepted it; every member is both, on two links.
+//!
+//! ```text
+//! teller                                   follower
+//! 1 ASK                                 →                       how far have you heard?
+//!                                       ←  2 HAVE round | u8 1 if its journal is new | vector
+//! 3 ENTRY u8 1 if somebody is away | entry →                    a purge, in the order of its origin
+//! 4 LOST vector                         →                       something that you lack cannot be told: drop what is stored
+//! 5 TOLD round | token | u8 1 if the teller itself has been told   →   that was all
+//!                                       ←  6 DONE origin | stamp          it is durable here
+//!                                       ←  7 ENACTED token                all before that TOLD is durable here
+//! ```
+//!
+//! HAVE may also come unasked: after a start, after the process was stopped, or when an entry shows that one before it is missing.
+//! Numbers have 8 bytes, little-endian.
+//!
+//! Not known here: who says it when.
+
+use super::{
+    journal::Entry,
+    stamp::{Origin, Stamp, Vector},
+};
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// How far have you heard?
+    Ask,
+    /// So far; tell me the rest.
+    Have {
+        /// Comes back in TOLD.
+        round: u64,
+        /// It has no journal of the time before this start.
+        is_fresh: bool,
+        /// The last purge of each origin that is durable here.
+        heard: Vector,
+    },
+    /// A purge.
+    Entry {
+        /// Is a member away, so that the journal must be durable too?
+        keep: bool,
+        /// The purge.
+        entry: Entry,
+    },
+    /// Some of what you lack is not in the journal any more.
+    Lost {
+        /// You have heard so much once you have dropped what is stored.
+        heard: Vector,
+    },
+    /// That was all that you lacked.
+    Told {
+        /// That of HAVE.
+        round: u64,
+        /// Comes back in ENACTED.
+        token: u64,
+        /// Has the teller been told itself since it started?
+        is_sure: bool,
+    },
+    /// A purge is durable here.
+    Done {
+        /// Its origin.
+        origin: Origin,
+        /// Its number.
+        stamp: Stamp,
+    },
+    /// All before that TOLD is durable here.
+    Enacted {
+        /// That of TOLD.
+        token: u64,
+    },
+}
+
+impl Message {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![match self {
+            Message::Ask => 1,
+            Message::Have { .. } => 2,
+            Message::Entry { .. } => 3,
+            Message::Lost { .. } => 4,
+            Message::Told { .. } => 5,
+            Message::Done { .. } => 6,
+            Message::Enacted { .. } => 7,
+        }];
+        match self {
+            Message::Ask => {}
+            Message::Have {
+                round,
+                is_fresh,
+                heard,
+            } => {
+                out.extend(round.to_le_bytes());
+                out.push(u8::from(*is_fresh));
+                heard.encode(&mut out);
+            }
+            Message::Entry { keep, entry } => {
+                out.push(u8::from(*keep));
+                out.extend(entry.encode());
+            }
+            Message::Lost { heard } => heard.encode(&mut out),
+            Message::Told {
+                round,
+                token,
+                is_sure,
+            } => {
+                out.extend(round.to_le_bytes());
+                out.extend(token.to_le_bytes());
+                out.push(u8::from(*is_sure));
+            }
+            Message::Done { origin, stamp } => {
+                out.extend(origin.0.to_le_bytes());
+                out.extend(stamp.0.to_le_bytes());
+            }
+            Message::Enacted { token } => out.extend(token.to_le_bytes()),
+        }
+        out
+    }
+
+    /// What was encoded; `None` if that is no message.
+    pub fn decode(bytes: &[u8]) -> Option<Message> {
+        let (kind, rest) = bytes.split_first()?;
+        let mut rest = rest;
+        let message = match kind {
+            1 => Message::Ask,
+            2 => Message::Have {
+                round: number(&mut rest)?,
+                is_fresh: switch(&mut rest)?,
+                heard: vector(&mut rest)?,
+            },
+            3 => Message::Entry {
+                keep: switch(&mut rest)?,
+                entry: Entry::decode(std::mem::take(&mut rest))?,
+            },
+            4 => Message::Lost {
+                heard: vector(&mut rest)?,
+            },
+            5 => Message::Told {
+                round: number(&mut rest)?,
+                token: number(&mut rest)?,
+                is_sure: switch(&mut rest)?,
+            },
+            6 => Message::Done {
+                origin: Origin(number(&mut rest)?),
+                stamp: Stamp(number(&mut rest)?),
+            },
+            7 => Message::Enacted {
+                token: number(&mut rest)?,
+            },
+            _ => return None,
+        };
+        rest.is_empty().then_some(message)
+    }
+}
+
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    let (number, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    Some(u64::from_le_bytes(*number))
+}
+
+fn switch(rest: &mut &[u8]) -> Option<bool> {
+    let (switch, behind) = rest.split_first()?;
+    *rest = behind;
+    (*switch < 2).then_some(*switch == 1)
+}
+
+fn vector(rest: &mut &[u8]) -> Option<Vector> {
+    let (vector, behind) = Vector::decode(rest)?;
+    *rest = behind;
+    Some(vector)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all() -> Vec<Message> {
+        let mut heard = Vector::default();
+        heard.hear(Origin(1), Stamp(2), 3);
+        vec![
+            Message::Ask,
+            Message::Have {
+                round: 1,
+                is_fresh: true,
+                heard: heard.clone(),
+            },
+            Message::Entry {
+                keep: false,
+                entry: Entry {
+                    origin: Origin(1),
+                    stamp: Stamp(2),
+                    before: Stamp(1),
+                    unix_s: 4,
+                    change: bytes::Bytes::new(),
+                },
+            },
+            Message::Lost { heard },
+            Message::Told {
+                round: 1,
+                token: 2,
+                is_sure: true,
+            },
+            Message::Done {
+                origin: Origin(9),
+                stamp: Stamp(8),
+            },
+            Message::Enacted { token: 5 },
+        ]
+    }
+
+    #[test]
+    fn every_message_is_understood_and_nothing_shorter() {
+        for message in all() {
+            let bytes = message.encode();
+            assert_eq!(Message::decode(&bytes).as_ref(), Some(&message));
+            for cut in 0..bytes.len() {
+                assert_eq!(Message::decode(&bytes[..cut]), None, "{message:?}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            if let Some(message) = Message::decode(&bytes) {
+                prop_assert_eq!(Message::decode(&message.encode()), Some(message));
+            }
+        }
+    }
+}

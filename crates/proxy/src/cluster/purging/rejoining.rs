@@ -1,0 +1,164 @@
+//! When a member that was away may serve again what it had stored before.
+//!
+//! It was away if it has just started, or if its process was stopped for a while (a signal, a machine asleep). What was purged
+//! meanwhile it must hear first. It asks all members, and *rejoins*
+//!
+//! * when every member has told it, or
+//! * when [`SETTLE_MS`] are over, every member it has a link to has told it, and one of these has not been away itself, or
+//! * when `rejoin-wait` is over. Then it serves what may have been purged, and says so: better than no cache for as long as the others
+//!   are down.
+//!
+//! Each time it was away is a *round*; what was told for an earlier round does not count.
+//!
+//! Not known here: clocks, messages, what is not served meanwhile (`gate`).
+
+use super::super::MemberId;
+
+/// How long links that are on their way are waited for, ms.
+const SETTLE_MS: u64 = 1000;
+
+/// How a time without service of what is stored ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rejoined {
+    /// It was told.
+    Told,
+    /// Nobody who knows told it in time.
+    Untold,
+}
+
+/// The time since it was last away.
+#[derive(Debug)]
+pub struct Rejoining {
+    members: u64,
+    wait_ms: u64,
+    round: u64,
+    began_ms: u64,
+    told_by: u64,
+    is_one_sure: bool,
+    is_over: bool,
+}
+
+impl Rejoining {
+    /// It has started now. `members`: a bit for each other member.
+    pub fn new(members: u64, wait_ms: u64, now_ms: u64) -> Rejoining {
+        Rejoining {
+            members,
+            wait_ms,
+            round: 1,
+            began_ms: now_ms,
+            told_by: 0,
+            is_one_sure: false,
+            is_over: false,
+        }
+    }
+
+    /// The present round.
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// May it serve what was stored before?
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// It was away until now.
+    pub fn was_away(&mut self, now_ms: u64) {
+        *self = Rejoining {
+            round: self.round + 1,
+            ..Rejoining::new(self.members, self.wait_ms, now_ms)
+        };
+    }
+
+    /// A member has told everything it knew. True: that counts.
+    pub fn told(&mut self, by: MemberId, round: u64, is_sure: bool) -> bool {
+        if round != self.round {
+            return false;
+        }
+        self.told_by |= by.bit();
+        self.is_one_sure |= is_sure;
+        true
+    }
+
+    /// The members that have not told it.
+    pub fn untold(&self) -> u64 {
+        self.members & !self.told_by
+    }
+
+    /// Looks whether it is over; says so once. `linked`: members that there is a link to.
+    pub fn look(&mut self, linked: u64, now_ms: u64) -> Option<Rejoined> {
+        if self.is_over {
+            return None;
+        }
+        let past_ms = now_ms.saturating_sub(self.began_ms);
+        let have_linked = linked & self.untold() == 0;
+        let is_told =
+            self.untold() == 0 || (past_ms >= SETTLE_MS && have_linked && self.is_one_sure);
+        self.is_over = is_told || past_ms >= self.wait_ms;
+        self.is_over.then_some(match is_told {
+            true => Rejoined::Told,
+            false => Rejoined::Untold,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: MemberId = MemberId(0);
+    const B: MemberId = MemberId(1);
+
+    fn started() -> Rejoining {
+        Rejoining::new(0b11, 10_000, 0)
+    }
+
+    #[test]
+    fn all_who_told_are_enough_at_once() {
+        let mut it = started();
+        assert!(it.told(A, 1, false));
+        assert_eq!(it.look(0b11, 5), None);
+        assert!(it.told(B, 1, false));
+        assert_eq!(it.look(0b11, 6), Some(Rejoined::Told));
+        assert_eq!(it.look(0b11, 7), None, "it is said once");
+    }
+
+    #[test]
+    fn one_who_is_dead_costs_a_second_if_another_is_sure() {
+        let mut it = started();
+        it.told(A, 1, true);
+        assert_eq!(it.look(0b01, SETTLE_MS - 1), None);
+        assert_eq!(it.look(0b11, SETTLE_MS), None, "B has come: it has to tell");
+        assert_eq!(it.look(0b01, SETTLE_MS), Some(Rejoined::Told));
+    }
+
+    #[test]
+    fn one_who_was_away_itself_is_not_enough() {
+        let mut it = started();
+        it.told(A, 1, false);
+        assert_eq!(it.look(0b01, 9_999), None);
+        assert_eq!(it.look(0b01, 10_000), Some(Rejoined::Untold));
+    }
+
+    #[test]
+    fn alone_it_waits_and_without_members_it_does_not() {
+        let mut it = started();
+        assert_eq!(it.look(0, 9_999), None);
+        assert_eq!(it.look(0, 10_000), Some(Rejoined::Untold));
+        let mut single = Rejoining::new(0, 10_000, 0);
+        assert_eq!(single.look(0, 0), Some(Rejoined::Told));
+    }
+
+    #[test]
+    fn what_was_told_before_it_was_away_again_does_not_count() {
+        let mut it = started();
+        it.told(A, 1, true);
+        it.told(B, 1, true);
+        assert_eq!(it.look(0b11, 0), Some(Rejoined::Told));
+        it.was_away(100);
+        assert!(!it.is_over() && !it.told(A, 1, true));
+        assert_eq!(it.look(0b11, 200), None);
+        assert!(it.told(A, 2, true) && it.told(B, 2, true));
+        assert_eq!(it.look(0b11, 200), Some(Rejoined::Told));
+    }
+}

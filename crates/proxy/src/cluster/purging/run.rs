@@ -1,0 +1,459 @@
+//! The task that carries purges between this process, its journal and the other members.
+//!
+//! Not known here: what is decided; the other files do that.
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hints::frames::Frame;
+use tokio::{
+    sync::oneshot,
+    time::{MissedTickBehavior, interval},
+};
+
+use super::super::{Cluster, MemberId};
+use super::{
+    Inbox, Order, Purging,
+    change::Change,
+    following::{Came, Following, Waiting},
+    gate::STOPPED_AFTER_MS,
+    journal::{Entry, Opening},
+    keeper::{Event, Job, Keeper, Synced},
+    message::Message,
+    rejoining::{Rejoined, Rejoining},
+    stamp::Vector,
+    telling::{Command, Outcome, Telling, Ticket, all},
+};
+use crate::state::Shared;
+
+/// How often it looks at the clock and the links.
+const TICK: Duration = Duration::from_millis(50);
+/// A member that is behind a gap is asked again after so long, ms.
+const ASKED_AGAIN_MS: u64 = 1000;
+/// The first member, where none is meant.
+const NOBODY: MemberId = MemberId(0);
+
+type Settling = Pin<Box<dyn Future<Output = Vec<Waiting>>>>;
+
+/// Does it until the cluster's thread ends.
+pub async fn run(shared: Arc<Shared>, cluster: Arc<Cluster>) {
+    let Some((inbox, journal, opening)) = cluster.purging.take_inbox() else {
+        return;
+    };
+    let Inbox {
+        mut orders,
+        mut heard,
+    } = inbox;
+    let mut desk = Desk::new(shared, cluster, &journal);
+    let (keeper, mut events) = match Keeper::start(journal) {
+        Ok(started) => started,
+        Err(error) => return tracing::error!(%error, "the thread of the journal of purges"),
+    };
+    desk.opened(opening, &keeper);
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut settling: Option<Settling> = None;
+    loop {
+        desk.carry_out(&keeper);
+        if settling.is_none() {
+            settling = desk.next_batch();
+        }
+        let batch = async {
+            match &mut settling {
+                Some(batch) => batch.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = ticks.tick() => desk.tick(),
+            Some(event) = events.recv() => desk.came_of(event),
+            batch = batch => {
+                settling = None;
+                desk.settled(batch, &keeper);
+            }
+            Some(order) = orders.recv() => desk.order(order),
+            Some((member, message)) = heard.recv(), if desk.following.has_room() => {
+                desk.heard(member, message);
+            }
+            else => return,
+        }
+    }
+}
+
+struct Desk {
+    shared: Arc<Shared>,
+    cluster: Arc<Cluster>,
+    telling: Telling,
+    following: Following,
+    rejoining: Rejoining,
+    answers: HashMap<Ticket, oneshot::Sender<Outcome>>,
+    tickets: Ticket,
+    /// Is the journal new, and nobody has said yet what was before?
+    is_fresh: bool,
+    /// Times that everything stored was to be dropped and is not yet, durably.
+    dropping: usize,
+    /// Messages that go out when the journal is durable up to their number.
+    unsynced: Vec<(u64, MemberId, Message)>,
+    batches: u64,
+    /// When each member was last asked to begin anew.
+    asked_ms: Vec<u64>,
+    /// Wall time less that of the cluster's clock.
+    offset_ms: Option<u64>,
+}
+
+impl Desk {
+    fn new(shared: Arc<Shared>, cluster: Arc<Cluster>, journal: &super::journal::Journal) -> Desk {
+        let members = cluster.members.len();
+        let wait_ms = cluster.plan.rejoin_wait.as_millis() as u64;
+        let (own, heard) = (journal.own(), journal.heard().clone());
+        Desk {
+            telling: Telling::new(own, heard.last(own), journal.first_stamp(), members),
+            following: Following::new(heard),
+            rejoining: Rejoining::new(all(members), wait_ms, cluster.now_ms()),
+            answers: HashMap::new(),
+            tickets: 0,
+            is_fresh: false,
+            dropping: 0,
+            unsynced: Vec::new(),
+            batches: 0,
+            asked_ms: vec![0; members],
+            offset_ms: None,
+            shared,
+            cluster,
+        }
+    }
+
+    fn purging(&self) -> &Purging {
+        &self.cluster.purging
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.cluster.now_ms()
+    }
+
+    /// What the journal was like at the start.
+    fn opened(&mut self, opening: Opening, keeper: &Keeper) {
+        match opening {
+            Opening::Kept {
+                is_damaged: true, ..
+            } => {
+                tracing::warn!(
+                    "the journal of purges was damaged; members that need what it lost will drop what they have stored"
+                );
+            }
+            Opening::Kept { .. } => {}
+            Opening::Fresh => {
+                self.is_fresh = true;
+                if self.shared.has_disk {
+                    tracing::warn!(
+                        "there is no journal of the cluster's purges, so nothing that was stored before is served"
+                    );
+                    let heard = Vector::default();
+                    self.drop_everything(NOBODY, heard);
+                } else {
+                    keeper.give(Job::Trust);
+                }
+            }
+        }
+    }
+
+    /// What was stored until now counts as purged, and all of `heard` as heard.
+    fn drop_everything(&mut self, from: MemberId, heard: Vector) {
+        self.dropping += 1;
+        self.purging().figures.lost.fetch_add(1, Ordering::Relaxed);
+        let change = Change::everything();
+        let applied = change.apply(&self.shared);
+        let now_ms = self.now_ms();
+        (self.purging().window).note(std::iter::empty(), true, now_ms);
+        let waiting = Waiting::of(from, Message::Lost { heard });
+        self.following.push(waiting.applied(change, applied));
+    }
+
+    /// The next batch that waits for our stores.
+    fn next_batch(&mut self) -> Option<Settling> {
+        let mut batch = self.following.batch();
+        let shared = Arc::clone(&self.shared);
+        (!batch.is_empty()).then(|| -> Settling {
+            Box::pin(async move {
+                for waiting in &mut batch {
+                    waiting.settle(&shared).await;
+                }
+                batch
+            })
+        })
+    }
+
+    /// A batch is durable in our stores: on to the journal.
+    fn settled(&mut self, batch: Vec<Waiting>, keeper: &Keeper) {
+        self.batches += 1;
+        let (number, before) = (self.batches, self.unsynced.len());
+        for waiting in batch {
+            self.following.settled(&waiting.message);
+            let from = waiting.from;
+            match waiting.message {
+                Message::Entry { keep, entry } => {
+                    let (origin, stamp) = (entry.origin, entry.stamp);
+                    keeper.give(Job::Append(entry));
+                    let done = Message::Done { origin, stamp };
+                    match keep {
+                        true => self.unsynced.push((number, from, done)),
+                        false => self.reply(from, &done),
+                    }
+                }
+                Message::Lost { heard } => {
+                    self.dropping -= 1;
+                    keeper.give(Job::Adopt(heard, Synced::Followed(number)));
+                    keeper.give(Job::Trust);
+                }
+                Message::Told {
+                    round,
+                    token,
+                    is_sure,
+                } => {
+                    let counts = self.rejoining.told(from, round, is_sure);
+                    self.is_fresh &= !counts;
+                    let enacted = Message::Enacted { token };
+                    self.unsynced.push((number, from, enacted));
+                }
+                _ => {}
+            }
+        }
+        if self.unsynced.len() > before {
+            keeper.give(Job::Sync(Synced::Followed(number)));
+        }
+    }
+
+    fn came_of(&mut self, event: Event) {
+        let now_ms = self.now_ms();
+        match event {
+            Event::Synced(Synced::Own(stamp), is_done) => {
+                self.telling.synced(stamp, is_done, now_ms);
+            }
+            // Also if it failed: whoever needs our journal then is told that something is lost.
+            Event::Synced(Synced::Followed(number), _) => {
+                let is_done = |waiting: &mut (u64, MemberId, Message)| waiting.0 <= number;
+                let done: Vec<_> = self.unsynced.extract_if(.., is_done).collect();
+                for (_, to, message) in done {
+                    self.reply(to, &message);
+                }
+            }
+            Event::Found(member, token, place) => self.telling.found(member, token, place),
+            Event::Read(member, token, brought) => {
+                let is_sure = self.rejoining.is_over();
+                self.telling.read(member, token, brought, is_sure);
+            }
+        }
+    }
+
+    /// A purge of ours, applied here already.
+    fn order(&mut self, order: Order) {
+        let now_ms = self.now_ms();
+        if let Some(change) = Change::decode(&order.change) {
+            self.note(&change, now_ms);
+        }
+        let waits = order.waits.map(|(answer, longest)| {
+            self.tickets += 1;
+            self.answers.insert(self.tickets, answer);
+            (self.tickets, now_ms + longest.as_millis() as u64)
+        });
+        (self.purging().figures.told).fetch_add(1, Ordering::Relaxed);
+        let unix_s = crate::clock::unix_ms() / 1000;
+        let change = Bytes::from(order.change);
+        self.telling.order(change, unix_s, waits, now_ms);
+    }
+
+    fn note(&self, change: &Change, now_ms: u64) {
+        let names = change.primaries(&self.shared);
+        let has_patterns = !change.patterns.is_empty();
+        self.purging().window.note(names, has_patterns, now_ms);
+    }
+
+    fn heard(&mut self, member: MemberId, message: Message) {
+        let now_ms = self.now_ms();
+        match message {
+            Message::Ask => self.say_what_we_have(member),
+            Message::Have {
+                round,
+                is_fresh,
+                heard,
+            } => self.telling.have(member, round, is_fresh, heard, now_ms),
+            Message::Done { origin, stamp } => self.telling.done(member, origin, stamp, now_ms),
+            Message::Enacted { token } => self.telling.enacted(member, token, now_ms),
+            Message::Entry { keep, entry } => self.entry(member, keep, entry),
+            Message::Lost { heard } => {
+                let member_name = &self.cluster.members[usize::from(member.0)].name;
+                tracing::warn!(
+                    member = %member_name,
+                    "purges were missed that cannot be told any more: nothing that was stored before is served"
+                );
+                self.drop_everything(member, heard);
+            }
+            told @ Message::Told { .. } => self.following.push(Waiting::of(member, told)),
+        }
+    }
+
+    fn entry(&mut self, from: MemberId, keep: bool, entry: Entry) {
+        let (origin, stamp) = (entry.origin, entry.stamp);
+        match self.following.came(&entry) {
+            Came::Again => self.reply(from, &Message::Done { origin, stamp }),
+            Came::BehindAGap => {
+                let now_ms = self.now_ms();
+                let asked_ms = &mut self.asked_ms[usize::from(from.0)];
+                if now_ms.saturating_sub(*asked_ms) >= ASKED_AGAIN_MS {
+                    *asked_ms = now_ms;
+                    self.say_what_we_have(from);
+                }
+            }
+            Came::New => {
+                // What a newer version says may be about anything.
+                let change = Change::decode(&entry.change).unwrap_or_else(|| {
+                    tracing::error!("a purge was told that is not understood: nothing that was stored before is served");
+                    Change::everything()
+                });
+                let applied = change.apply(&self.shared);
+                self.note(&change, self.now_ms());
+                let heard = &self.purging().figures.heard;
+                heard.fetch_add(1, Ordering::Relaxed);
+                let waiting = Waiting::of(from, Message::Entry { keep, entry });
+                self.following.push(waiting.applied(change, applied));
+            }
+        }
+    }
+
+    fn say_what_we_have(&self, to: MemberId) {
+        let have = Message::Have {
+            round: self.rejoining.round(),
+            is_fresh: self.is_fresh,
+            heard: self.following.done.clone(),
+        };
+        self.reply(to, &have);
+    }
+
+    fn tick(&mut self) {
+        let now_ms = self.now_ms();
+        let has_slept = self.has_slept(now_ms);
+        let gate = &self.cluster.purging.gate;
+        let was_stopped = gate.tick(now_ms) || has_slept;
+        if was_stopped || (gate.is_closed_by_stop() && self.rejoining.is_over()) {
+            self.was_away(now_ms);
+        }
+        let links: Vec<(bool, u64)> = (self.cluster.members.iter())
+            .map(|member| (member.is_trusted(), member.since_ms()))
+            .collect();
+        self.telling.tick(&links, now_ms);
+        let linked = (links.iter().enumerate()).filter(|(_, (is_linked, _))| *is_linked);
+        let linked = linked.fold(0, |mask, (number, _)| mask | 1 << number);
+        if self.dropping == 0
+            && let Some(rejoined) = self.rejoining.look(linked, now_ms)
+        {
+            self.rejoined(rejoined);
+        }
+        let current = (0..links.len()).map(|number| MemberId(number as u8));
+        let current = current.filter(|member| self.telling.is_current(*member));
+        let current = current.fold(0, |mask, member| mask | member.bit());
+        let purging = self.purging();
+        purging.current.store(current, Ordering::Release);
+        let figures = &purging.figures;
+        let pending = self.telling.pending() as u64;
+        figures.pending.store(pending, Ordering::Relaxed);
+        let is_rejoining = u64::from(!self.rejoining.is_over());
+        figures.is_rejoining.store(is_rejoining, Ordering::Relaxed);
+    }
+
+    /// Was the whole machine asleep? The clock of the cluster stands still then, that of the wall does not.
+    fn has_slept(&mut self, now_ms: u64) -> bool {
+        let offset_ms = crate::clock::unix_ms().saturating_sub(now_ms);
+        let before_ms = self.offset_ms.replace(offset_ms).unwrap_or(offset_ms);
+        offset_ms.saturating_sub(before_ms) > STOPPED_AFTER_MS
+    }
+
+    /// This process was stopped for a while.
+    fn was_away(&mut self, now_ms: u64) {
+        tracing::warn!(
+            "this process was stopped for a while: nothing that is stored is served until other members have told what was purged"
+        );
+        self.cluster.purging.gate.close();
+        self.shared.flights.forget_all(|_, _| true);
+        self.rejoining.was_away(now_ms);
+        let stopped = &self.purging().figures.stopped;
+        stopped.fetch_add(1, Ordering::Relaxed);
+        for number in 0..self.cluster.members.len() {
+            self.say_what_we_have(MemberId(number as u8));
+        }
+    }
+
+    fn rejoined(&mut self, rejoined: Rejoined) {
+        let untold = self.names(self.rejoining.untold());
+        match rejoined {
+            Rejoined::Told => {
+                tracing::info!("purges of the cluster are known; what is stored is served")
+            }
+            Rejoined::Untold => {
+                let figures = &self.purging().figures;
+                figures.untold.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(
+                    members = untold,
+                    "no member has told what was purged while this one was away (rejoin-wait); what is stored is served all the same"
+                );
+            }
+        }
+        self.purging().gate.open();
+    }
+
+    fn names(&self, members: u64) -> String {
+        self.cluster.names_of(members).join(", ")
+    }
+
+    /// Carries out what was decided.
+    fn carry_out(&mut self, keeper: &Keeper) {
+        while let Some(command) = self.telling.poll() {
+            match command {
+                Command::Send(to, message) => {
+                    let member = &self.cluster.members[usize::from(to.0)];
+                    if !member.send(frame(&message)) {
+                        self.telling.broke(to);
+                    }
+                }
+                Command::Append(entry) => {
+                    self.following.own(&entry);
+                    keeper.give(Job::Append(entry));
+                }
+                Command::Sync(stamp) => keeper.give(Job::Sync(Synced::Own(stamp))),
+                Command::Find(member, token, heard) => {
+                    keeper.give(Job::Find(member, token, heard));
+                }
+                Command::Read(member, token, from) => keeper.give(Job::Read(member, token, from)),
+                Command::Answer(ticket, outcome) => self.answer(ticket, outcome),
+            }
+        }
+    }
+
+    fn answer(&mut self, ticket: Ticket, outcome: Outcome) {
+        let figures = &self.cluster.purging.figures;
+        let count = |counter: &std::sync::atomic::AtomicU64, is_so| {
+            counter.fetch_add(u64::from(is_so), Ordering::Relaxed);
+        };
+        count(&figures.missing, outcome.missing != 0 || outcome.is_unkept);
+        count(&figures.away, outcome.away != 0);
+        if let Some(answer) = self.answers.remove(&ticket) {
+            // Whoever asked may have gone.
+            let _ = answer.send(outcome);
+        }
+    }
+
+    fn reply(&self, to: MemberId, message: &Message) {
+        if let Some(purging) = self.cluster.member(to).map(|_| self.purging()) {
+            purging.reply(to, frame(message));
+        }
+    }
+}
+
+fn frame(message: &Message) -> Bytes {
+    Frame::Purging(message.encode()).to_bytes().into()
+}

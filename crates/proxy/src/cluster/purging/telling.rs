@@ -1,0 +1,460 @@
+//! What other members are told: our purges at once, and to one that comes back all that it has missed.
+//!
+//! For each member:
+//!
+//! ```text
+//! Silent --link--> Asked --HAVE--> Finding --journal--> Replaying --end--> Confirming --ENACTED--> Current
+//! ```
+//!
+//! While it is Confirming or Current, our purges go to it as they come; before that they reach it through the journal. A link that ends,
+//! or a frame that could not be sent, makes it Silent. HAVE begins anew in any state.
+//!
+//! A purge is answered when every member has it. A member without a link for [`AWAY_AFTER_MS`] is *away*: it is not waited for, but our
+//! journal must be durable, and it is told when it is back. A member that has a link and does not answer until the purge's limit has
+//! *not* got it, and is named.
+//!
+//! Not known here: the journal's files, sockets, what a purge says, what is done with those of others.
+//! Limits: [`PENDING_MAX`] purges that wait; [`WINDOW`] entries on their way to a member that is replayed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::super::MemberId;
+use super::{
+    journal::{Entry, Position},
+    message::Message,
+    stamp::{Origin, Stamp, Vector},
+};
+
+/// Purges that wait for members at most; one more is told, but answered as not heard by anybody.
+pub const PENDING_MAX: usize = 16 << 10;
+/// A member without a link for so long is away, ms.
+pub const AWAY_AFTER_MS: u64 = 1000;
+/// Entries of the journal on their way to one member.
+const WINDOW: usize = 256;
+/// A question without an answer is asked again after so long, ms.
+const ASKED_AGAIN_MS: u64 = 1000;
+
+/// The number of a purge that somebody waits for.
+pub type Ticket = u64;
+
+/// What became of a purge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Outcome {
+    /// Members with a link that have not got it, a bit each.
+    pub missing: u64,
+    /// Members that are away and will be told.
+    pub away: u64,
+    /// Our own journal does not have it, although somebody is away.
+    pub is_unkept: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Send it to the member, over the link that we have opened.
+    Send(MemberId, Message),
+    /// Append it to the journal.
+    Append(Entry),
+    /// Make the journal durable, then [`Telling::synced`].
+    Sync(Stamp),
+    /// Find where to begin for a member that has heard so much, then [`Telling::found`]. `None`: it has a new journal, and need not hear
+    /// what was before.
+    Find(MemberId, u64, Option<Vector>),
+    /// Read on, then [`Telling::read`].
+    Read(MemberId, u64, Position),
+    /// Nobody waits for it any longer.
+    Answer(Ticket, Outcome),
+}
+
+#[derive(Debug)]
+enum State {
+    Silent,
+    Asked { at_ms: u64 },
+    Finding { token: u64 },
+    Replaying(Replaying),
+    Confirming { token: u64 },
+    Current,
+}
+
+#[derive(Debug)]
+struct Replaying {
+    token: u64,
+    next: Position,
+    entries: VecDeque<Entry>,
+    is_reading: bool,
+    /// Our last purge when reading was last asked for.
+    read_at: Stamp,
+    on_their_way: usize,
+}
+
+#[derive(Debug)]
+struct Follower {
+    state: State,
+    /// Since when it has a link, or has none.
+    since_ms: u64,
+    is_linked: bool,
+    /// What it had heard when it said so.
+    heard: Vector,
+    round: u64,
+}
+
+#[derive(Debug)]
+struct Pending {
+    ticket: Ticket,
+    waiting: u64,
+    away: u64,
+    until_ms: u64,
+    sync: Sync,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sync {
+    NotAsked,
+    Asked,
+    Done,
+    Failed,
+}
+
+/// What all members are told.
+#[derive(Debug)]
+pub struct Telling {
+    own: Origin,
+    last: Stamp,
+    next: Stamp,
+    followers: Vec<Follower>,
+    pending: BTreeMap<Stamp, Pending>,
+    tokens: u64,
+    commands: VecDeque<Command>,
+}
+
+impl Telling {
+    /// Nobody has a link yet. `last`: our last purge before this start; `first`: what stamps of this start are above.
+    pub fn new(own: Origin, last: Stamp, first: Stamp, members: usize) -> Telling {
+        let follower = |_| Follower {
+            state: State::Silent,
+            since_ms: 0,
+            is_linked: false,
+            heard: Vector::default(),
+            round: 0,
+        };
+        Telling {
+            own,
+            last,
+            next: first.next(),
+            followers: (0..members).map(follower).collect(),
+            pending: BTreeMap::new(),
+            tokens: 0,
+            commands: VecDeque::new(),
+        }
+    }
+
+    /// The next command. To be asked until there is none, after every call.
+    pub fn poll(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// Has it all that we have told, and do purges reach it at once?
+    pub fn is_current(&self, member: MemberId) -> bool {
+        matches!(self.followers[usize::from(member.0)].state, State::Current)
+    }
+
+    /// Purges that wait for members.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// A purge of ours. With a ticket it is answered, at the latest at `until_ms`.
+    pub fn order(&mut self, change: Bytes, unix_s: u64, waits: Option<(Ticket, u64)>, now_ms: u64) {
+        let entry = Entry {
+            origin: self.own,
+            stamp: self.next,
+            before: self.last,
+            unix_s,
+            change,
+        };
+        (self.last, self.next) = (self.next, self.next.next());
+        let keep = (self.followers.iter()).any(|f| !matches!(f.state, State::Current));
+        self.commands.push_back(Command::Append(entry.clone()));
+        for (number, follower) in self.followers.iter().enumerate() {
+            if matches!(follower.state, State::Confirming { .. } | State::Current) {
+                let entry = entry.clone();
+                let message = Message::Entry { keep, entry };
+                self.commands.push_back(send(number, message));
+            }
+        }
+        let Some((ticket, until_ms)) = waits else {
+            return;
+        };
+        let all = all(self.followers.len());
+        if self.pending.len() >= PENDING_MAX {
+            let outcome = Outcome {
+                missing: all,
+                ..Outcome::default()
+            };
+            self.commands.push_back(Command::Answer(ticket, outcome));
+            return;
+        }
+        self.pending.insert(
+            entry.stamp,
+            Pending {
+                ticket,
+                waiting: all,
+                away: 0,
+                until_ms,
+                sync: Sync::NotAsked,
+            },
+        );
+        self.settle(entry.stamp, now_ms);
+    }
+
+    /// Time passes, and links come and go. `links`: of each member whether it has a link, and since when.
+    pub fn tick(&mut self, links: &[(bool, u64)], now_ms: u64) {
+        for (number, &(is_linked, since_ms)) in links.iter().enumerate() {
+            let follower = &mut self.followers[number];
+            if (follower.is_linked, follower.since_ms) != (is_linked, since_ms) {
+                (follower.is_linked, follower.since_ms) = (is_linked, since_ms);
+                follower.state = State::Silent;
+            }
+            let is_due = match follower.state {
+                State::Silent => true,
+                State::Asked { at_ms } => now_ms.saturating_sub(at_ms) >= ASKED_AGAIN_MS,
+                _ => false,
+            };
+            if is_linked && is_due {
+                follower.state = State::Asked { at_ms: now_ms };
+                self.commands.push_back(send(number, Message::Ask));
+            }
+        }
+        let waiting: Vec<Stamp> = self.pending.keys().copied().collect();
+        for stamp in waiting {
+            self.settle(stamp, now_ms);
+        }
+    }
+
+    /// What was sent last has not gone out.
+    pub fn broke(&mut self, member: MemberId) {
+        self.followers[usize::from(member.0)].state = State::Silent;
+    }
+
+    /// A member says how far it has heard.
+    pub fn have(
+        &mut self,
+        member: MemberId,
+        round: u64,
+        is_fresh: bool,
+        heard: Vector,
+        now_ms: u64,
+    ) {
+        let token = self.token();
+        let follower = &mut self.followers[usize::from(member.0)];
+        follower.round = round;
+        follower.state = State::Finding { token };
+        let upto = heard.last(self.own);
+        let find = Command::Find(member, token, (!is_fresh).then(|| heard.clone()));
+        follower.heard = heard;
+        self.commands.push_back(find);
+        self.heard_upto(member, upto, now_ms);
+    }
+
+    /// Where the journal has what a member lacks, or, if some of it is gone, all that the journal has heard.
+    pub fn found(&mut self, member: MemberId, token: u64, place: Result<Position, Vector>) {
+        let follower = &mut self.followers[usize::from(member.0)];
+        if !matches!(follower.state, State::Finding { token: asked } if asked == token) {
+            return;
+        }
+        match place {
+            Ok(next) => {
+                follower.state = State::Replaying(Replaying {
+                    token,
+                    next,
+                    entries: VecDeque::new(),
+                    is_reading: true,
+                    read_at: self.last,
+                    on_their_way: 0,
+                });
+                self.commands.push_back(Command::Read(member, token, next));
+            }
+            Err(heard) => {
+                follower.heard.hear_all(&heard);
+                // Again, for what has come meanwhile.
+                let find = Command::Find(member, token, Some(follower.heard.clone()));
+                let number = usize::from(member.0);
+                self.commands
+                    .push_back(send(number, Message::Lost { heard }));
+                self.commands.push_back(find);
+            }
+        }
+    }
+
+    /// Some entries of the journal, and where the next are; `None`: they are not there any more.
+    pub fn read(
+        &mut self,
+        member: MemberId,
+        token: u64,
+        brought: Option<(Vec<Entry>, Position)>,
+        is_sure: bool,
+    ) {
+        let (last, number) = (self.last, usize::from(member.0));
+        let follower = &mut self.followers[number];
+        let State::Replaying(replaying) = &mut follower.state else {
+            return;
+        };
+        if replaying.token != token {
+            return;
+        }
+        replaying.is_reading = false;
+        let Some((entries, next)) = brought else {
+            follower.state = State::Finding { token };
+            let find = Command::Find(member, token, Some(follower.heard.clone()));
+            self.commands.push_back(find);
+            return;
+        };
+        replaying.next = next;
+        if entries.is_empty() && replaying.entries.is_empty() && replaying.read_at == last {
+            let told = Message::Told {
+                round: follower.round,
+                token,
+                is_sure,
+            };
+            follower.state = State::Confirming { token };
+            self.commands.push_back(send(number, told));
+            return;
+        }
+        replaying.entries.extend(entries);
+        self.go_on(member);
+    }
+
+    /// A purge is durable at a member.
+    pub fn done(&mut self, member: MemberId, origin: Origin, stamp: Stamp, now_ms: u64) {
+        let follower = &mut self.followers[usize::from(member.0)];
+        if let State::Replaying(replaying) = &mut follower.state {
+            replaying.on_their_way = replaying.on_their_way.saturating_sub(1);
+            self.go_on(member);
+        }
+        if origin == self.own
+            && let Some(pending) = self.pending.get_mut(&stamp)
+        {
+            pending.waiting &= !member.bit();
+            pending.away &= !member.bit();
+            self.settle(stamp, now_ms);
+        }
+    }
+
+    /// All that was told before that TOLD is durable at a member.
+    pub fn enacted(&mut self, member: MemberId, token: u64, now_ms: u64) {
+        let follower = &mut self.followers[usize::from(member.0)];
+        if matches!(follower.state, State::Confirming { token: asked } if asked == token) {
+            follower.state = State::Current;
+            // Of what it lost it has dropped everything.
+            let upto = follower.heard.last(self.own);
+            self.heard_upto(member, upto, now_ms);
+        }
+    }
+
+    /// The journal is durable up to this purge, or will not be.
+    pub fn synced(&mut self, stamp: Stamp, is_done: bool, now_ms: u64) {
+        if let Some(pending) = self.pending.get_mut(&stamp) {
+            pending.sync = match is_done {
+                true => Sync::Done,
+                false => Sync::Failed,
+            };
+            self.settle(stamp, now_ms);
+        }
+    }
+
+    fn token(&mut self) -> u64 {
+        self.tokens += 1;
+        self.tokens
+    }
+
+    /// Sends what was read, and reads on.
+    fn go_on(&mut self, member: MemberId) {
+        let number = usize::from(member.0);
+        let follower = &mut self.followers[number];
+        let State::Replaying(replaying) = &mut follower.state else {
+            return;
+        };
+        while replaying.on_their_way < WINDOW {
+            let Some(entry) = replaying.entries.pop_front() else {
+                if !replaying.is_reading {
+                    replaying.is_reading = true;
+                    replaying.read_at = self.last;
+                    let read = Command::Read(member, replaying.token, replaying.next);
+                    self.commands.push_back(read);
+                }
+                return;
+            };
+            if follower.heard.has(entry.origin, entry.stamp) {
+                continue;
+            }
+            follower.heard.hear(entry.origin, entry.stamp, entry.unix_s);
+            replaying.on_their_way += 1;
+            let message = Message::Entry { keep: true, entry };
+            self.commands.push_back(send(number, message));
+        }
+    }
+
+    /// A member has all of ours up to this one.
+    fn heard_upto(&mut self, member: MemberId, upto: Stamp, now_ms: u64) {
+        let heard: Vec<Stamp> = self
+            .pending
+            .range(..=upto)
+            .map(|(stamp, _)| *stamp)
+            .collect();
+        for stamp in heard {
+            if let Some(pending) = self.pending.get_mut(&stamp) {
+                pending.waiting &= !member.bit();
+                pending.away &= !member.bit();
+            }
+            self.settle(stamp, now_ms);
+        }
+    }
+
+    /// Answers a purge if nobody is to be waited for.
+    fn settle(&mut self, stamp: Stamp, now_ms: u64) {
+        let Some(pending) = self.pending.get_mut(&stamp) else {
+            return;
+        };
+        for (number, follower) in self.followers.iter().enumerate() {
+            let bit = 1 << number;
+            let is_away =
+                !follower.is_linked && now_ms.saturating_sub(follower.since_ms) >= AWAY_AFTER_MS;
+            if is_away && pending.waiting & bit != 0 {
+                pending.waiting &= !bit;
+                pending.away |= bit;
+            }
+        }
+        if pending.away != 0 && pending.sync == Sync::NotAsked {
+            pending.sync = Sync::Asked;
+            self.commands.push_back(Command::Sync(stamp));
+        }
+        let is_kept = pending.away == 0 || matches!(pending.sync, Sync::Done | Sync::Failed);
+        if (pending.waiting == 0 && is_kept) || now_ms >= pending.until_ms {
+            let outcome = Outcome {
+                missing: pending.waiting,
+                away: pending.away,
+                is_unkept: pending.away != 0 && pending.sync != Sync::Done,
+            };
+            self.commands
+                .push_back(Command::Answer(pending.ticket, outcome));
+            self.pending.remove(&stamp);
+        }
+    }
+}
+
+fn send(number: usize, message: Message) -> Command {
+    Command::Send(MemberId(number as u8), message)
+}
+
+/// A bit for each of so many members.
+pub fn all(members: usize) -> u64 {
+    match members {
+        0 => 0,
+        _ => u64::MAX >> (64 - members.min(64)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,516 @@
+//! Purges in a cluster: they hold at every member, whoever is asked, and for a member that was away before it serves anything.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+    time::Duration,
+};
+
+use proxy::plan::{Admin, Plan, StorePlan};
+use tempfile::TempDir;
+
+use super::harness::{
+    Client, Exchange, FRESH, Origin, Proxy, Response,
+    cluster::{addresses, cluster, member},
+    eventually, ok, plan_for,
+    running::local,
+};
+
+const HOST: &str = "http://test.example";
+/// Answered from the cache or not at all.
+const CACHED: &[&str] = &["Cache-Control: only-if-cached"];
+
+/// Each answer says how often its URL was asked for. Those of `/tagged` have a tag.
+fn counting() -> Origin {
+    Origin::start(|exchange: &mut Exchange| {
+        let text = format!("version {}", exchange.nth());
+        let tag: &[&str] = match exchange.path().starts_with("/tagged") {
+            true => &["Cache-Tag: a-tag"],
+            false => &[],
+        };
+        exchange.send(ok(&[&[FRESH], tag].concat(), text));
+    })
+}
+
+/// What outlives a member: its store and its journal.
+struct House {
+    dir: TempDir,
+    number: usize,
+    all: Vec<SocketAddr>,
+}
+
+impl House {
+    fn of(number: usize, all: &[SocketAddr]) -> House {
+        House {
+            dir: tempfile::tempdir().unwrap(),
+            number,
+            all: all.to_vec(),
+        }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.dir.path().join("store")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    /// With a store and no memory, so that what is served was read.
+    fn plan(&self, origin: &Origin) -> Plan {
+        let mut plan = member(plan_for(origin), self.number, &self.all);
+        plan.memory_bytes = 0;
+        plan.storing.cluster_deadline = Duration::from_millis(10);
+        plan.stores = vec![StorePlan::at(self.store(), Some(16 << 20))];
+        cluster(&mut plan).state = Some(self.state());
+        plan
+    }
+
+    fn start(&self, origin: &Origin) -> Proxy {
+        Proxy::start(self.plan(origin))
+    }
+
+    /// Until the device has it. Direct writes: what another descriptor reads is what was written.
+    fn await_written(&self, path: &str) {
+        eventually("it is on disk", || {
+            let bytes = fs::read(self.store()).unwrap();
+            memchr::memmem::find(&bytes, path.as_bytes()).map(drop)
+        });
+    }
+
+    /// What a crash at this moment would leave.
+    fn copy(&self) -> House {
+        let copy = House::of(self.number, &self.all);
+        fs::copy(self.store(), copy.store()).unwrap();
+        fs::create_dir(copy.state()).unwrap();
+        for file in fs::read_dir(self.state()).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), copy.state().join(file.file_name())).unwrap();
+        }
+        copy
+    }
+}
+
+fn delete(proxy: &Proxy, query: &str) -> Response {
+    proxy.admin("DELETE", &format!("/cache?{query}"))
+}
+
+/// A purge that all members have.
+#[track_caller]
+fn purge(proxy: &Proxy, query: &str) {
+    let answer = delete(proxy, query);
+    let text = answer.text();
+    assert_eq!(answer.status, 200, "{text}");
+    assert!(
+        !text.contains("away") && !text.contains("missing"),
+        "{text}"
+    );
+}
+
+/// A purge while the member of this name is away.
+#[track_caller]
+fn purge_without(proxy: &Proxy, query: &str, name: &str) {
+    let answer = delete(proxy, query);
+    let text = answer.text();
+    assert_eq!(answer.status, 200, "{text}");
+    let away = format!("\"away\": [\n    \"{name}\"\n  ]");
+    assert!(text.contains(&away), "{text}");
+}
+
+/// Until each has a link to all others.
+fn await_links(members: &[&Proxy]) {
+    for proxy in members {
+        eventually("all are linked", || {
+            let answer = delete(proxy, "url=http://nobody.example/");
+            let is_all = answer.status == 200 && !answer.text().contains("away");
+            is_all.then_some(())
+        });
+    }
+}
+
+/// Until this is answered from what is stored.
+fn await_hit(proxy: &Proxy, path: &str) -> String {
+    eventually("it is found", || {
+        let answer = proxy.ask("GET", path, CACHED);
+        answer.is_hit().then(|| answer.text().to_owned())
+    })
+}
+
+/// Fetches each, and waits until it is a hit.
+fn fill(proxy: &Proxy, paths: &[&str]) {
+    for path in paths {
+        proxy.get(path);
+        await_hit(proxy, path);
+    }
+}
+
+#[test]
+fn a_purge_at_any_member_holds_at_all() {
+    let origin = counting();
+    let all = addresses(3);
+    let houses: Vec<House> = (0..2).map(|number| House::of(number, &all)).collect();
+    // The third has no store, but memory.
+    let mut front = member(plan_for(&origin), 2, &all);
+    cluster(&mut front).push_max_bytes = 0;
+    let members = [
+        houses[0].start(&origin),
+        houses[1].start(&origin),
+        Proxy::start(front),
+    ];
+    await_links(&members.iter().collect::<Vec<_>>());
+    let paths = ["/url", "/prefix/a", "/tagged", "/kept", "/soft"];
+    for proxy in &members {
+        fill(proxy, &paths);
+    }
+    purge(&members[0], &format!("url={HOST}/url"));
+    purge(&members[1], &format!("prefix={HOST}/prefix/"));
+    purge(&members[2], "tag=A-Tag");
+    purge(&members[2], &format!("soft=1&url={HOST}/soft"));
+    for proxy in &members {
+        for path in ["/url", "/prefix/a", "/tagged", "/soft"] {
+            assert_eq!(proxy.ask("GET", path, CACHED).status, 504, "{path}");
+        }
+        assert!(proxy.ask("GET", "/kept", CACHED).is_hit());
+    }
+}
+
+#[test]
+fn an_unsafe_method_at_one_member_hides_the_object_at_all() {
+    let origin = counting();
+    let all = addresses(2);
+    let houses: Vec<House> = (0..2).map(|number| House::of(number, &all)).collect();
+    let members: Vec<Proxy> = houses.iter().map(|house| house.start(&origin)).collect();
+    await_links(&[&members[0], &members[1]]);
+    fill(&members[0], &["/a"]);
+    fill(&members[1], &["/a", "/b"]);
+    assert_eq!(
+        members[0].ask("POST", "/a", &["Content-Length: 0"]).status,
+        200
+    );
+    for proxy in &members {
+        assert_eq!(proxy.ask("GET", "/a", CACHED).status, 504);
+    }
+    assert!(members[1].ask("GET", "/b", CACHED).is_hit());
+}
+
+#[test]
+fn a_member_that_was_away_serves_nothing_that_was_purged_meanwhile() {
+    let origin = counting();
+    let all = addresses(2);
+    let (house, other) = (House::of(0, &all), House::of(1, &all));
+    let (proxy, away) = (house.start(&origin), other.start(&origin));
+    await_links(&[&proxy, &away]);
+    let purged = ["/url", "/prefix/a", "/tagged", "/soft", "/posted"];
+    fill(&away, &purged);
+    fill(&away, &["/kept"]);
+    away.stop();
+    purge_without(&proxy, &format!("url={HOST}/url"), "n2");
+    purge_without(&proxy, &format!("prefix={HOST}/prefix/"), "n2");
+    purge_without(&proxy, "tag=a-tag", "n2");
+    purge_without(&proxy, &format!("soft=1&url={HOST}/soft"), "n2");
+    assert_eq!(
+        proxy.ask("POST", "/posted", &["Content-Length: 0"]).status,
+        200
+    );
+    // Its own restart forgets nothing of it either.
+    proxy.stop();
+    let proxy = house.start(&origin);
+    let back = other.start(&origin);
+    let answers = purged.map(|path| (path, back.ask("GET", path, CACHED).status));
+    assert_eq!(answers, purged.map(|path| (path, 504)), "at once");
+    assert_eq!(await_hit(&back, "/kept"), "version 1");
+    for path in purged {
+        assert_eq!(back.ask("GET", path, CACHED).status, 504, "{path}, later");
+    }
+    await_links(&[&proxy, &back]);
+}
+
+#[test]
+fn a_third_member_tells_what_the_one_that_was_asked_cannot() {
+    let origin = counting();
+    let all = addresses(3);
+    let houses: Vec<House> = (0..3).map(|number| House::of(number, &all)).collect();
+    let members: Vec<Proxy> = houses.iter().map(|house| house.start(&origin)).collect();
+    await_links(&members.iter().collect::<Vec<_>>());
+    let [asked, third, away] = <[Proxy; 3]>::try_from(members).ok().unwrap();
+    fill(&away, &["/a", "/kept"]);
+    away.stop();
+    purge_without(&asked, &format!("url={HOST}/a"), "n3");
+    asked.stop();
+    let back = houses[2].start(&origin);
+    assert_eq!(await_hit(&back, "/kept"), "version 1");
+    assert_eq!(back.ask("GET", "/a", CACHED).status, 504);
+    drop(third);
+}
+
+#[test]
+fn a_member_that_missed_more_than_can_be_told_drops_everything() {
+    let origin = counting();
+    let all = addresses(2);
+    let (house, other) = (House::of(0, &all), House::of(1, &all));
+    let mut plan = house.plan(&origin);
+    cluster(&mut plan).journal_max_bytes = 64 << 10;
+    let (proxy, away) = (Proxy::start(plan), other.start(&origin));
+    await_links(&[&proxy, &away]);
+    fill(&away, &["/a", "/b"]);
+    away.stop();
+    purge_without(&proxy, &format!("url={HOST}/a"), "n2");
+    let admin = proxy.ready.admin.unwrap();
+    let mut client = Client::connect(admin);
+    for n in 0..1200 {
+        let target = format!("/cache?url={HOST}/other/{n}");
+        let host = format!("Host: {admin}");
+        assert_eq!(
+            client
+                .ask("DELETE", &target, &[&host])
+                .read("DELETE")
+                .status,
+            200
+        );
+    }
+    let back = other.start(&origin);
+    for path in ["/a", "/b"] {
+        assert_eq!(back.ask("GET", path, CACHED).status, 504, "{path}");
+    }
+    await_links(&[&proxy, &back]);
+    // What is stored from now on stays.
+    fill(&back, &["/c"]);
+    for path in ["/a", "/b"] {
+        assert_eq!(back.ask("GET", path, CACHED).status, 504, "{path}");
+    }
+    back.stop();
+    let again = other.start(&origin);
+    assert_eq!(await_hit(&again, "/c"), "version 1");
+    assert_eq!(again.ask("GET", "/b", CACHED).status, 504);
+}
+
+#[test]
+fn a_member_without_its_journal_drops_what_it_had_stored() {
+    let origin = counting();
+    let all = addresses(2);
+    let (house, other) = (House::of(0, &all), House::of(1, &all));
+    let (proxy, away) = (house.start(&origin), other.start(&origin));
+    await_links(&[&proxy, &away]);
+    fill(&away, &["/a"]);
+    away.stop();
+    fs::remove_dir_all(other.state()).unwrap();
+    let back = other.start(&origin);
+    await_links(&[&proxy, &back]);
+    fill(&back, &["/b"]);
+    assert_eq!(back.ask("GET", "/a", CACHED).status, 504);
+}
+
+#[test]
+fn alone_it_serves_what_is_new_until_somebody_tells_it_the_rest() {
+    let origin = counting();
+    let all = addresses(2);
+    let (house, other) = (House::of(0, &all), House::of(1, &all));
+    let (proxy, away) = (house.start(&origin), other.start(&origin));
+    await_links(&[&proxy, &away]);
+    fill(&away, &["/a"]);
+    away.stop();
+    proxy.stop();
+    let mut plan = other.plan(&origin);
+    cluster(&mut plan).rejoin_wait = Duration::from_secs(3600);
+    plan.memory_bytes = 1 << 20;
+    let back = Proxy::start(plan);
+    assert_eq!(back.ask("GET", "/a", CACHED).status, 504);
+    assert_eq!(back.get("/new").text(), "version 1");
+    assert!(back.get("/new").is_hit(), "it came since the start");
+    assert_eq!(back.ask("GET", "/a", CACHED).status, 504);
+    let _proxy = house.start(&origin);
+    assert_eq!(await_hit(&back, "/a"), "version 1");
+    back.stop();
+    // With a wait that is over, it is served untold.
+    let mut plan = other.plan(&origin);
+    cluster(&mut plan).rejoin_wait = Duration::ZERO;
+    cluster(&mut plan).members[0].at.port += 1;
+    let alone = Proxy::start(plan);
+    assert_eq!(await_hit(&alone, "/a"), "version 1");
+}
+
+#[test]
+fn what_was_acknowledged_is_durable_at_every_member() {
+    let origin = counting();
+    let all = addresses(2);
+    let (house, other) = (House::of(0, &all), House::of(1, &all));
+    let (proxy, second) = (house.start(&origin), other.start(&origin));
+    await_links(&[&proxy, &second]);
+    fill(&second, &["/kept-for-good"]);
+    other.await_written("/kept-for-good");
+    for n in 0..3 {
+        let path = format!("/an-object-of-its-own-{n}");
+        fill(&second, &[&path]);
+        other.await_written(&path);
+        purge(&proxy, &format!("url={HOST}{path}"));
+        let mut crashed = other.copy();
+        // Alone, so that nobody tells it anew.
+        crashed.all = addresses(2);
+        let mut plan = crashed.plan(&origin);
+        cluster(&mut plan).rejoin_wait = Duration::ZERO;
+        let crashed = Proxy::start(plan);
+        assert_eq!(await_hit(&crashed, "/kept-for-good"), "version 1");
+        assert_eq!(crashed.ask("GET", &path, CACHED).status, 504, "{path}");
+    }
+}
+
+#[test]
+fn a_process_that_was_stopped_serves_nothing_that_was_purged_meanwhile() {
+    let origin = counting();
+    let all = addresses(2);
+    let (house, other) = (House::of(0, &all), House::of(1, &all));
+    let proxy = house.start(&origin);
+    let stopped = Child::start(&origin, &other);
+    eventually("it is linked", || {
+        let answer = delete(&proxy, "url=http://nobody.example/");
+        (answer.status == 200 && !answer.text().contains("away")).then_some(())
+    });
+    stopped.fill(&["/a", "/b", "/kept"]);
+    stopped.signal("STOP");
+    let answer = delete(&proxy, &format!("url={HOST}/a"));
+    let text = answer.text();
+    let is_named = text.contains("\"n2\"");
+    // Not heard for three seconds and more, it is away; before that it has not answered in time.
+    assert!(is_named && matches!(answer.status, 200 | 503), "{text}");
+    purge_without(&proxy, &format!("url={HOST}/b"), "n2");
+    stopped.signal("CONT");
+    for path in ["/a", "/b"] {
+        assert_eq!(stopped.ask(path).status, 504, "{path}, at once");
+    }
+    eventually("it serves again", || {
+        stopped.ask("/kept").is_hit().then_some(())
+    });
+    for path in ["/a", "/b"] {
+        assert_eq!(stopped.ask(path).status, 504, "{path}, later");
+    }
+}
+
+#[test]
+fn a_member_that_was_killed_hears_what_it_missed() {
+    let origin = counting();
+    let all = addresses(2);
+    let (house, other) = (House::of(0, &all), House::of(1, &all));
+    let proxy = house.start(&origin);
+    let killed = Child::start(&origin, &other);
+    eventually("it is linked", || {
+        let answer = delete(&proxy, "url=http://nobody.example/");
+        (answer.status == 200 && !answer.text().contains("away")).then_some(())
+    });
+    killed.fill(&["/a", "/b", "/kept"]);
+    purge(&proxy, &format!("url={HOST}/a"));
+    drop(killed);
+    purge_without(&proxy, &format!("url={HOST}/b"), "n2");
+    let back = other.start(&origin);
+    for path in ["/a", "/b"] {
+        assert_eq!(back.ask("GET", path, CACHED).status, 504, "{path}, at once");
+    }
+    assert_eq!(await_hit(&back, "/kept"), "version 1");
+    for path in ["/a", "/b"] {
+        assert_eq!(back.ask("GET", path, CACHED).status, 504, "{path}, later");
+    }
+}
+
+const TOLD_TO: &str = "LOLIGO_E2E_MEMBER";
+const READY: &str = "READY ";
+
+/// A member in a process of its own; killed when dropped.
+struct Child {
+    process: process::Child,
+    address: SocketAddr,
+}
+
+impl Child {
+    fn start(origin: &Origin, house: &House) -> Child {
+        let all: Vec<String> = house.all.iter().map(SocketAddr::to_string).collect();
+        let told = format!(
+            "{} {} {} {}",
+            origin.address,
+            house.number,
+            all.join(","),
+            house.dir.path().display()
+        );
+        let mut process = Command::new(env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "cluster_purge::is_a_member_when_told_to",
+                "--nocapture",
+            ])
+            .env(TOLD_TO, told)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(process.stdout.take().unwrap());
+        let ready = said.lines().map(Result::unwrap).find_map(|line| {
+            let at = line.find(READY)?;
+            line[at + READY.len()..].parse().ok()
+        });
+        Child {
+            process,
+            address: ready.expect("the child is ready"),
+        }
+    }
+
+    #[track_caller]
+    fn ask(&self, path: &str) -> Response {
+        Client::connect(self.address)
+            .ask("GET", path, CACHED)
+            .read("GET")
+    }
+
+    fn fill(&self, paths: &[&str]) {
+        for path in paths {
+            Client::connect(self.address).get(path);
+            eventually("it is stored", || self.ask(path).is_hit().then_some(()));
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.id().to_string();
+        let done = Command::new("kill")
+            .args([&format!("-{name}"), &id])
+            .status();
+        assert!(done.unwrap().success());
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Not a test: what the process started above does. Among the tests it does nothing.
+#[test]
+fn is_a_member_when_told_to() {
+    let Ok(told) = env::var(TOLD_TO) else { return };
+    let words: Vec<&str> = told.splitn(4, ' ').collect();
+    let [origin, number, all, dir] = words[..] else {
+        panic!("{told:?}");
+    };
+    let all: Vec<SocketAddr> = all.split(',').map(|a| a.parse().unwrap()).collect();
+    let listener = proxy::plan::Listener::reverse(
+        local(),
+        Vec::new(),
+        super::harness::running::url(origin.parse().unwrap()),
+    );
+    let plan = super::harness::running::plan(listener);
+    let mut plan = member(plan, number.parse().unwrap(), &all);
+    plan.memory_bytes = 1 << 20;
+    plan.storing.cluster_deadline = Duration::from_millis(10);
+    let dir = Path::new(dir);
+    plan.stores = vec![StorePlan::at(dir.join("store"), Some(16 << 20))];
+    plan.admin = Some(Admin {
+        address: local(),
+        allow: Vec::new(),
+    });
+    cluster(&mut plan).state = Some(dir.join("state"));
+    let proxy = Proxy::start(plan);
+    println!("{READY}{}", proxy.address());
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    proxy.stop();
+}
