@@ -289,7 +289,11 @@ mod tests {
                 "cluster.address: a cluster needs an address",
             ),
             ("Other.example:3130", "other.example", "expected HOST:PORT"),
-            ("front = true", "", "this member has no part in the cluster"),
+            (
+                "front = true",
+                "front = false\n[store]\npath = \"none\"",
+                "this member has no part in the cluster",
+            ),
             ("front = true", "frnt = true", "did you mean \"front\"?"),
             (
                 "[cluster]",
