@@ -96,6 +96,8 @@ struct Asking<'a> {
     asked_at: UnixMillis,
     /// The invalidation sequence before a member was asked.
     began: Sequence,
+    /// No purge of it is on its way to members: others may have the answer too.
+    may_be_shared: bool,
 }
 
 /// Answers a request by what a member has. `None`: nothing was sent; this member fetches for itself.
@@ -117,6 +119,7 @@ pub async fn answer(
             directives,
             asked_at: ex.worker.now_ms(),
             began: ex.worker.shared.store.sequence(wanted.primary),
+            may_be_shared: (cluster.purging).may_copy(wanted.primary, cluster.now_ms()),
         };
         let member = cluster.member(id)?;
         let _in_progress = member.begin();
@@ -314,7 +317,8 @@ async fn pass_on(
             whole(ex, upstream, &head, cache_status).await
         }
         Framing::Length(bytes) if !is_bodiless => {
-            let is_shared = bytes > ALONE_BYTES_MAX
+            let is_shared = asking.may_be_shared
+                && bytes > ALONE_BYTES_MAX
                 && head.status == 200
                 && is_plain(wanted)
                 && asking.directives.may_share()
