@@ -5,7 +5,7 @@
 //!  1 HELLO      u16 version, 1 | u64 incarnation | text name | u8 n | n columns: u64 sealed seed | u32 shards | u32 segments | u8 kind
 //!               | u32 bits | u8 functions | u64 epoch | u64 incarnation | u64 store | u32 weight
 //!  2 SUBSCRIBE  u8 column | u64 incarnation | u8 1 if a label follows | u64 label
-//!  3 FULL       u8 column | u8 kind | u64 label | u32 page | u32 pages | u32 n | n bytes of bitmap, or n numbers of 8 bytes
+//!  3 FULL       u8 column | u8 kind | u64 label | u32 page | u32 pages | u32 sent before | u32 n | n bytes of bitmap, or n numbers of 8 bytes
 //!  4 UPDATE     u8 column | u8 kind | u64 label | u32 n | n entries: u32 position, or u64 number | u8 1 set, 0 clear
 //!  5 BEAT       u8 flags (1: leaves soon) | 4 x u32 load | u8 n | n columns: u64 label | u64 sequence | u64 entries
 //!  6 PUSHED     u8 column | u64 number | u64 incarnation | u64 label | u8 verdict
@@ -126,6 +126,8 @@ pub struct Full {
     pub page: u32,
     /// Of how many. The last one is always sent.
     pub pages: u32,
+    /// Pages of this copy that were sent before it: pages without anything are left out, and a lost one must not seem to be one of them.
+    pub sent_before: u32,
     /// What is in it.
     pub content: Page,
 }
@@ -216,7 +218,7 @@ impl Verdict {
     ];
 }
 
-/// The end of a push.
+/// The end of a push, or of one that was withdrawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pushed {
     /// The column that the name belongs to.
@@ -238,7 +240,7 @@ pub struct Known {
     pub label: u64,
 }
 
-/// A push whose end the front does not know.
+/// A push whose end the front does not know. It is answered by [`Pushed`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Withdrawn {
     /// The column at which the front has registered the name.
@@ -505,6 +507,7 @@ impl Full {
         out.extend(self.label.to_le_bytes());
         out.extend(self.page.to_le_bytes());
         out.extend(self.pages.to_le_bytes());
+        out.extend(self.sent_before.to_le_bytes());
         out.extend((n as u32).to_le_bytes());
         match &self.content {
             Page::Bitmap(bytes) => {
@@ -520,7 +523,8 @@ impl Full {
 
     fn read(rest: &mut Rest) -> Option<Full> {
         let (column, kind, label) = (rest.u8()?, rest.u8()?, rest.u64()?);
-        let (page, pages, n) = (rest.u32()?, rest.u32()?, rest.u32()? as usize);
+        let (page, pages, sent_before) = (rest.u32()?, rest.u32()?, rest.u32()?);
+        let n = rest.u32()? as usize;
         let content = match kind {
             BLOOM if n <= PAGE_BYTES => Page::Bitmap(rest.bytes(n)?.to_vec()),
             DIRECTORY if n <= PAGE_NUMBERS => {
@@ -534,6 +538,7 @@ impl Full {
             label,
             page,
             pages,
+            sent_before,
             content,
         })
     }

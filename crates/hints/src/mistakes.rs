@@ -43,6 +43,10 @@ mistakes! {
     PushesLast "pushes-last"
     /// A filter that was made anew is not sent.
     AnewQuietly "anew-quietly"
+    /// A node goes on with a front's subscription over its next link.
+    KeepSubscription "keep-subscription"
+    /// A front that was away while a filter was made anew goes on where it was.
+    ResumeAcrossAnew "resume-across-anew"
     /// While a filter is made anew, its half is sent as if it were whole.
     AnewBare "anew-bare"
     /// A subscriber that is too far behind is told what is kept, and not what is forgotten.
@@ -57,6 +61,8 @@ mistakes! {
     KeepSkippedPages "keep-skipped-pages"
     /// A push carries the label at its end, and not the one at which its bits were set.
     LabelLate "label-late"
+    /// A front forgets a push whose end it does not know.
+    ForgetWithdrawn "forget-withdrawn"
     /// A front looks up in columns of a node that has long been silent.
     TrustSilent "trust-silent"
 }

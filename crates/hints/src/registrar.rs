@@ -22,8 +22,9 @@
 //! The paper has a buffer for each front that pushes, and one of the node's own. We have one log whose entries say who pushed: two buffers
 //! lose the order of setting and clearing one mark, and a set that is applied before an older clear is a name that nobody finds any more.
 //!
-//! *Anew.* When changes were lost, or too many counters are stuck, the caller lists everything again between [`Registrar::begin_anew`] and
-//! [`Registrar::end_anew`]. Meanwhile what was told stays told; then everybody gets a full copy.
+//! *Anew.* At the beginning, when changes were lost, and when too many counters are stuck, the caller lists everything between
+//! [`Registrar::begin_anew`] and [`Registrar::end_anew`]. Meanwhile what was told stays told. Then everybody gets a full copy: what was pushed
+//! to a segment not listed yet and left it again, nobody has noted, but the pusher believes it.
 //!
 //! Not known here: time, the store, links.
 //! Limits: [`Limits`]; [`SUBSCRIBERS_MAX`]; [`EXPECTED_MAX`].
@@ -127,6 +128,8 @@ pub struct Registrar {
     cleared_at: ClearedAt,
     expected: Expected,
     subscribers: BTreeMap<Front, Subscriber>,
+    /// Somebody follows, or may come back and go on.
+    is_noting: bool,
     figures: Figures,
 }
 
@@ -158,12 +161,14 @@ struct Subscriber {
 struct Copying {
     page: u32,
     pages: u32,
+    sent: u32,
     /// Of a directory: what it had when the copy began.
     numbers: Vec<u64>,
 }
 
 impl Registrar {
-    /// Of a store that has nothing yet, or that is about to be listed. `incarnation`: of this registrar, not 0, never given before.
+    /// Of a store that is about to be listed, as after [`Self::begin_anew`]; [`Self::end_anew`] ends that. `incarnation`: of this registrar,
+    /// not 0, never given before.
     pub fn new(column: u8, kind: Kind, incarnation: u64, limits: Limits) -> Registrar {
         assert!(
             incarnation != 0,
@@ -182,7 +187,7 @@ impl Registrar {
             limits,
             held: Held::new(kind, limits.width),
             names: 0,
-            is_anew: false,
+            is_anew: true,
             label: 0,
             log: Vec::new(),
             history: VecDeque::new(),
@@ -190,6 +195,7 @@ impl Registrar {
             cleared_at: ClearedAt::new(kind),
             expected: Expected::default(),
             subscribers: BTreeMap::new(),
+            is_noting: false,
             figures: Figures::default(),
         }
     }
@@ -323,7 +329,7 @@ impl Registrar {
 
     fn note(&mut self, entry: Entry, spared: Option<Front>) {
         // Nobody hears of it, and who comes later gets a full copy.
-        if self.subscribers.is_empty() {
+        if !self.is_noting {
             return;
         }
         self.log.push(Noted { entry, spared });
@@ -360,11 +366,18 @@ impl Registrar {
                 break;
             };
             self.history_entries -= oldest.entries.len();
+            // Who may come back could not go on any more.
+            self.is_noting &= !self.subscribers.is_empty();
+        }
+        if !self.is_noting {
+            self.history.clear();
+            self.history_entries = 0;
         }
         self.label
     }
 
-    /// A front wants to follow. It gets the updates behind what it knows, or a full copy. False: there are [`SUBSCRIBERS_MAX`] already.
+    /// A front wants to follow, over a new link or of a column that was told anew. It gets the updates behind what it knows, or a full copy.
+    /// False: there are [`SUBSCRIBERS_MAX`] already.
     pub fn subscribe(&mut self, front: Front, known: Option<Known>) -> bool {
         let is_new = !self.subscribers.contains_key(&front);
         if is_new && self.subscribers.len() >= SUBSCRIBERS_MAX {
@@ -383,27 +396,27 @@ impl Registrar {
             }
             None => self.copy_to(front),
         }
+        self.is_noting = true;
         true
     }
 
     /// Are all updates behind this label still here?
     fn is_kept(&self, label: u64) -> bool {
-        label == self.label && !self.subscribers.is_empty()
-            || self
-                .history
-                .front()
-                .is_some_and(|oldest| oldest.label <= label + 1)
+        let oldest = self.history.front().map_or(self.label + 1, |c| c.label);
+        self.is_noting && oldest <= label + 1
     }
 
-    /// A front follows no more; what it has pushed stays.
+    /// A front follows no more: its link is gone, or it has a new one, on which it will subscribe anew. What it has pushed stays. The caller says
+    /// so before it sends anything over a new link: what is left of the old subscription would be taken for the new one's.
     pub fn unsubscribe(&mut self, front: Front) {
         self.subscribers.remove(&front);
-        // What happens while nobody follows is not noted, so no update may seem to be the next one.
-        if self.subscribers.is_empty() {
-            self.close();
-            self.history.clear();
-            self.history_entries = 0;
-        }
+    }
+
+    /// Whoever knows any label given so far, and follows no more, gets a full copy when it is back.
+    fn forget_history(&mut self) {
+        self.close();
+        self.history.clear();
+        self.history_entries = 0;
     }
 
     /// Begins a full copy, with a label of its own.
@@ -425,6 +438,7 @@ impl Registrar {
             copying: Some(Copying {
                 page: 0,
                 pages,
+                sent: 0,
                 numbers,
             }),
         };
@@ -507,6 +521,8 @@ impl Registrar {
             if is_empty && !is_last {
                 continue;
             }
+            let sent_before = copying.sent;
+            copying.sent += 1;
             if is_last {
                 subscriber.copying = None;
             }
@@ -515,6 +531,7 @@ impl Registrar {
                 label,
                 page,
                 pages,
+                sent_before,
                 content,
             });
         }
@@ -538,6 +555,10 @@ impl Registrar {
         self.is_anew = false;
         if makes(Mistake::AnewQuietly) {
             return;
+        }
+        // No entry says what was told before and is not there any more, so nobody may go on from before.
+        if !makes(Mistake::ResumeAcrossAnew) {
+            self.forget_history();
         }
         let fronts: Vec<Front> = self.subscribers.keys().copied().collect();
         for front in fronts {

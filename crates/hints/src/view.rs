@@ -10,7 +10,7 @@
 //! A node that is silent for [`SILENCE_MAX_MS`], or whose link is lost, is not looked up in until it is heard again.
 //!
 //! Not known here: sockets, clocks, requests, how good a node is at answering them.
-//! Limits: [`NODES_MAX`]; [`GROUPS_MAX`] groups of at most 64 columns: further columns are not followed ([`View::not_followed`]).
+//! Limits: [`NODES_MAX`]; [`GROUPS_MAX`] groups of at most 64 columns, [`MEMORY_BYTES_MAX`]: further columns are not followed ([`View::not_followed`]).
 //! Source: paper 003, sections 2 and 5.
 
 use std::fmt;
@@ -31,6 +31,8 @@ use crate::mistakes::{Mistake, makes};
 pub const SILENCE_MAX_MS: u64 = 3000;
 /// Groups at most: each costs a look-up of its own.
 pub const GROUPS_MAX: usize = 64;
+/// Bytes of all matrices at most, unless [`View::limit_memory`] says otherwise.
+pub const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
 /// Why a link has to be closed. What the front has of the node stays, and is not looked up in until the node is back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,6 +102,7 @@ pub struct View {
     groups: Groups,
     nodes: Vec<Option<Node>>,
     columns_expected: u32,
+    memory_max: u64,
     not_followed: u64,
     figures: Figures,
 }
@@ -142,6 +145,7 @@ struct Filling {
     label: u64,
     next_page: u32,
     pages: u32,
+    received: u32,
 }
 
 /// How a column of a node stands.
@@ -185,9 +189,15 @@ impl View {
             groups: Groups::default(),
             nodes: (0..NODES_MAX).map(|_| None).collect(),
             columns_expected: columns_expected.clamp(1, COLUMNS_MAX),
+            memory_max: MEMORY_BYTES_MAX,
             not_followed: 0,
             figures: Figures::default(),
         }
+    }
+
+    /// Matrices may take so many bytes together. A column whose group would take more is not followed.
+    pub fn limit_memory(&mut self, bytes: u64) {
+        self.memory_max = bytes;
     }
 
     /// A way for a worker to look up.
@@ -432,11 +442,14 @@ impl View {
                     label: full.label,
                     next_page: 0,
                     pages: full.pages,
+                    received: 0,
                 }
             }
         };
-        let is_next = filling.label == full.label && filling.pages == full.pages;
-        if !is_next || full.page < filling.next_page || full.label == 0 {
+        let is_same = filling.label == full.label && filling.pages == full.pages;
+        let is_next = full.page >= filling.next_page
+            && (full.sent_before == filling.received || makes(Mistake::IgnoreGap));
+        if !is_same || !is_next || full.label == 0 {
             following.forget();
             return Err(Broken::Gap {
                 column: full.column,
@@ -451,6 +464,7 @@ impl View {
         let is_whole = full.page + 1 == full.pages;
         following.filling = (!is_whole).then_some(Filling {
             next_page: full.page + 1,
+            received: filling.received.saturating_add(1),
             ..filling
         });
         if is_whole {
@@ -513,6 +527,17 @@ impl View {
     }
 
     fn new_group(&mut self, naming: Naming, kind: Kind) -> Option<usize> {
+        // One that nobody uses any more gives its place, so that the numbers of the others stay.
+        let groups = &self.groups.groups;
+        let unused = groups
+            .iter()
+            .position(|group| group.followed().next().is_none());
+        let is_kept = |(at, _): &(usize, &Group)| Some(*at) != unused;
+        let kept = groups.iter().enumerate().filter(is_kept);
+        let bytes: u64 = kept.map(|(_, group)| group.memory_bytes() as u64).sum();
+        if bytes + Marks::bytes(kind, self.columns_expected) > self.memory_max {
+            return None;
+        }
         let marks = Marks::new(kind, self.columns_expected);
         let group = Group {
             naming,
@@ -522,10 +547,6 @@ impl View {
             trusted: Arc::default(),
         };
         let groups = &mut self.groups.groups;
-        // One that nobody uses any more gives its place, so that the numbers of the others stay.
-        let unused = groups
-            .iter()
-            .position(|group| group.followed().next().is_none());
         match unused {
             Some(unused) => groups[unused] = group,
             None if groups.len() < GROUPS_MAX => groups.push(group),

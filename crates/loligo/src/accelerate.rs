@@ -52,9 +52,8 @@ fn add_own(raw: &mut Raw) {
             ..Block::default()
         });
     }
-    let is_of_cluster = |given: &Given| given.key.starts_with("cluster.");
-    if raw.whole.given.iter().any(is_of_cluster) {
-        raw.whole.given.push(Given {
+    if let Some(cluster) = &mut raw.cluster {
+        cluster.given.push(Given {
             key: "cluster.front".to_owned(),
             value: Value::Switch(true),
             place: Place::Flag(COMMAND),
@@ -94,6 +93,7 @@ fn encoded(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{into_plan, testing};
 
     #[test]
     fn a_url_in_a_query_keeps_its_own_query() {
@@ -109,15 +109,20 @@ mod tests {
             raw.stores[0].find("store.path").unwrap().value,
             Value::Text("none".into())
         );
-        assert_eq!(raw.whole.find("cluster.front"), None, "there is no cluster");
-        let mut raw = Raw::default();
-        raw.stores.push(Block::default());
-        raw.whole.given.push(Given::flag("cluster.name", "", "n1"));
+        assert_eq!(raw.cluster, None, "there is no cluster");
+        raw.stores = vec![Block::default()];
         add_own(&mut raw);
         assert_eq!(raw.stores, [Block::default()]);
-        assert_eq!(
-            raw.whole.find("cluster.front").unwrap().value,
-            Value::Switch(true)
-        );
+    }
+
+    #[test]
+    fn a_file_needs_not_say_that_this_is_a_front() {
+        let text = "[cluster]\naddress = \"127.0.0.1:3130\"\nkey-file = \"k\"\n\
+                    [[cluster.member]]\naddress = \"127.0.0.2:3130\"\n";
+        let mut raw = testing::raw(text).unwrap();
+        add_own(&mut raw);
+        let plan = into_plan(&raw, &testing::machine()).unwrap().plan;
+        assert!(plan.cluster.is_some_and(|cluster| cluster.front));
+        assert!(plan.stores.is_empty());
     }
 }

@@ -166,6 +166,28 @@ fn what_json_holds_is_a_source_again() {
 }
 
 #[test]
+fn names_are_told_where_they_are_wanted_and_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = write(dir.path(), "access.log", LOG);
+    assert!(!said(&["report", &log]).contains("a.example"));
+    let out = said(&["report", &log, "--top", "5"]);
+    for row in [
+        "a.example     3 requests, 2 misses, 10000 bytes, hits 33.3 %, of bytes 50.0 %",
+        "text/html  2 requests, 1 misses, 10000 bytes, hits 50.0 %, of bytes 50.0 %",
+        "http://a.example/2  1 requests, 1 misses",
+    ] {
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(squeezed(&out).contains(&squeezed(row)), "{row}: {out}");
+    }
+    let profile = write(dir.path(), "leaf.profile", profile_of(80, DAY_US));
+    let out = said(&["report", &profile, "--top", "5"]);
+    assert!(
+        out.contains("Hosts with the most requests: not recorded by this source"),
+        "{out}"
+    );
+}
+
+#[test]
 fn squid_and_loligo_stand_side_by_side() {
     let dir = tempfile::tempdir().unwrap();
     let profile = write(dir.path(), "leaf.profile", profile_of(80, DAY_US));

@@ -1,5 +1,6 @@
 //! `cargo xtask sim`: the fault simulation of the store, many seeds, on all processors. `--proxy`: that of the whole proxy, which is a
-//! program of its own (`proxy-simulation`), so that this one need not be built with a proxy in it.
+//! program of its own (`proxy-simulation`), so that this one need not be built with a proxy in it. `--hints`: that of the cluster's hints, in
+//! the same way (`hints-simulation`).
 //!
 //! Seeds are independent, so each worker takes the next one; the numbers are added up in the end. The first failure ends
 //! it all and is printed with its story and the command that shows it again. `--mistakes` turns it round: for
@@ -24,6 +25,9 @@ pub struct Options {
     /// The whole proxy instead of the store alone
     #[arg(long, conflicts_with_all = ["waive", "watch", "json"])]
     proxy: bool,
+    /// The hints of a cluster: fronts, nodes, and the wire between them
+    #[arg(long, conflicts_with_all = ["proxy", "waive", "watch", "json"])]
+    hints: bool,
     /// How many seeds
     #[arg(long, default_value_t = 300)]
     seeds: u64,
@@ -59,14 +63,15 @@ pub struct Options {
 impl Options {
     /// Does this program do the work itself?
     pub fn measures(&self) -> bool {
-        !self.proxy
+        !self.proxy && !self.hints
     }
 
     /// What every change must pass: a few hundred seeds of the store, a few dozen of the proxy, whose runs are
-    /// longer, and then each mistake noticed by one.
-    pub fn for_every_change() -> [Options; 4] {
+    /// longer, some thousand of the hints, whose runs are brief, and then each mistake noticed by one.
+    pub fn for_every_change() -> [Options; 6] {
         let seeds = Options {
             proxy: false,
+            hints: false,
             seeds: 300,
             from: 1,
             seed: None,
@@ -94,7 +99,23 @@ impl Options {
             seeds: 200,
             ..of_proxy.clone()
         };
-        [seeds, mistakes, of_proxy, mistakes_of_proxy]
+        let of_hints = Options {
+            hints: true,
+            seeds: 2000,
+            ..seeds.clone()
+        };
+        let mistakes_of_hints = Options {
+            mistakes: true,
+            ..of_hints.clone()
+        };
+        [
+            seeds,
+            mistakes,
+            of_proxy,
+            mistakes_of_proxy,
+            of_hints,
+            mistakes_of_hints,
+        ]
     }
 }
 
@@ -108,7 +129,10 @@ struct Outcome {
 /// Runs it.
 pub fn run(options: &Options) -> Result<()> {
     if options.proxy {
-        return run_proxy(options);
+        return run_other("proxy-simulation", options);
+    }
+    if options.hints {
+        return run_other("hints-simulation", options);
     }
     if options.mistakes {
         return all_mistakes(options);
@@ -128,11 +152,11 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Has the program that simulates the proxy do it.
-fn run_proxy(options: &Options) -> Result<()> {
+/// Has the program that simulates something else do it.
+fn run_other(package: &str, options: &Options) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["run", "--quiet", "--package", "proxy-simulation", "--"]);
+    command.args(["run", "--quiet", "--package", package, "--"]);
     let mut number = |name: &str, number: u64| {
         command.args([name, &number.to_string()]);
     };
@@ -155,7 +179,7 @@ fn run_proxy(options: &Options) -> Result<()> {
     let status = command.current_dir(workspace::root()).status();
     match status.during(|| "running cargo".into())?.success() {
         true => Ok(()),
-        false => fail!("the simulation of the proxy has found something"),
+        false => fail!("{package} has found something"),
     }
 }
 

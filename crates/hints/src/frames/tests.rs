@@ -50,6 +50,7 @@ fn frames() -> Vec<Frame> {
             label: 3,
             page: 4,
             pages: 5,
+            sent_before: 3,
             content: Page::Bitmap(vec![6; PAGE_BYTES]),
         }),
         Frame::Full(Full {
@@ -57,6 +58,7 @@ fn frames() -> Vec<Frame> {
             label: 3,
             page: 0,
             pages: 1,
+            sent_before: 0,
             content: Page::Numbers(vec![1, u64::MAX]),
         }),
         Frame::Update(Update {

@@ -158,16 +158,25 @@ fn who_comes_back_gets_what_it_missed_or_a_full_copy() {
     node.subscribe(A, Some(known));
     a.catch_up(&mut node, A);
     assert_eq!(marks(&a), [7]);
-    // Nobody follows: nothing is noted.
-    let known = a.known();
+    // Nobody follows: it is noted for a while,
     node.unsubscribe(A);
     node.unsubscribe(B);
     node.came(&8u64, By::Node);
-    node.subscribe(A, Some(known));
-    assert!(matches!(node.next_frame(A), Some(Frame::Full(_))));
-    node.subscribe(A, Some(known));
+    node.close_update();
+    node.subscribe(A, Some(a.known()));
+    assert!(matches!(node.next_frame(A), Some(Frame::Update(_))));
+    node.subscribe(A, Some(a.known()));
     a.catch_up(&mut node, A);
     assert_eq!(marks(&a), [7, 8]);
+    // and not for ever.
+    let known = a.known();
+    node.unsubscribe(A);
+    let many = Limits::default().history as u64 + 10;
+    (100..100 + many).for_each(|number| node.came(&number, By::Node));
+    assert!(node.history_entries + node.log.len() <= Limits::default().history);
+    assert!(!node.is_noting);
+    node.subscribe(A, Some(known));
+    assert!(matches!(node.next_frame(A), Some(Frame::Full(_))));
     // Another incarnation.
     let foreign = Known {
         incarnation: 2,
@@ -229,6 +238,22 @@ fn what_was_told_stays_told_while_everything_is_made_anew() {
         assert!(a.marks.len() < before.len());
         assert_eq!(node.names(), 39);
     }
+}
+
+/// Seed 58 of the simulation: the front was away at the end, went on from its label, and believed for ever what had left meanwhile.
+#[test]
+fn who_was_away_when_everything_was_made_anew_gets_a_full_copy() {
+    let (mut node, mut a, mut b) = followed();
+    node.came(&7u64, By::Node);
+    a.catch_up(&mut node, A);
+    node.begin_anew();
+    node.unsubscribe(A);
+    node.end_anew();
+    node.came(&8u64, By::Node);
+    b.catch_up(&mut node, B);
+    node.subscribe(A, Some(a.known()));
+    a.catch_up(&mut node, A);
+    assert_eq!((marks(&a), marks(&b)), (vec![8], vec![8]));
 }
 
 #[test]

@@ -56,6 +56,16 @@ impl Marks {
         }
     }
 
+    /// Bytes that a matrix of so many columns takes. A directory grows with what is in it.
+    pub(super) fn bytes(kind: Kind, columns: u32) -> u64 {
+        match kind {
+            Kind::Bloom(shape) => {
+                u64::from(shape.bits()) / 8 * u64::from(columns.next_power_of_two())
+            }
+            Kind::Directory => 0,
+        }
+    }
+
     /// False: there is no room for it.
     pub(super) fn set(&self, column: u32, mark: u64, on: bool) -> bool {
         match self {

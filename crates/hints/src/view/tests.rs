@@ -178,6 +178,21 @@ fn what_is_lost_or_repeated_breaks_the_link_and_the_next_one_heals_it() {
     assert_eq!(view.figures().gaps, 2);
 }
 
+/// Seed 3122 of the simulation: the lost page seemed to be one that is left out, because nothing is in it.
+#[test]
+fn a_page_that_was_lost_breaks_the_link() {
+    let mut view = View::new(1);
+    let mut a = node(bloom(), 1);
+    (0..2000u64).for_each(|number| a.came(&number, By::Node));
+    let hello = hello(vec![column(a.kind(), a.incarnation())]);
+    view.hello(0, &hello, 0).unwrap();
+    assert!(a.subscribe(FRONT, None));
+    a.next_frame(FRONT).unwrap();
+    let second = a.next_frame(FRONT).unwrap();
+    let result = view.handle(0, &second, 0);
+    assert!(matches!(result, Err(Broken::Gap { .. })), "{result:?}");
+}
+
 #[test]
 fn a_silent_node_is_not_looked_up_in_until_it_is_heard() {
     let mut view = View::new(1);
@@ -218,6 +233,7 @@ fn content_that_a_column_cannot_have_breaks_the_link() {
             label: 9,
             page,
             pages,
+            sent_before: 0,
             content,
         })
     };
@@ -252,4 +268,32 @@ fn columns_beyond_a_matrix_are_a_group_of_their_own() {
         assert_eq!(nodes(&mut reader, number), 1 << number);
     }
     assert_eq!(view.not_followed(), 0);
+}
+
+#[test]
+fn a_column_that_takes_too_much_memory_is_not_followed() {
+    let mut view = View::new(4);
+    view.limit_memory(200 << 10);
+    let subscribes = |view: &mut View, number, incarnation| {
+        let huge = Kind::Bloom(Shape::new(1 << 31, 7).unwrap());
+        let columns = vec![column(huge, incarnation), column(bloom(), incarnation)];
+        view.hello(number, &hello(columns), 0).unwrap()
+    };
+    let asked = subscribes(&mut view, 0, 1);
+    assert_eq!(asked.iter().map(|s| s.column).collect::<Vec<_>>(), [1]);
+    assert_eq!(
+        (view.not_followed(), subscribes(&mut view, 1, 2).len()),
+        (1, 1)
+    );
+    assert!(view.memory_bytes() < 200 << 10);
+    // It sends something all the same.
+    let full = Frame::Full(Full {
+        column: 0,
+        label: 1,
+        page: 0,
+        pages: 1 << 16,
+        sent_before: 0,
+        content: Page::Bitmap(vec![255; PAGE_BYTES]),
+    });
+    assert_eq!(view.handle(0, &full, 0), Err(Broken::NoColumn(0)));
 }

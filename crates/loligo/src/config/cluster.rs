@@ -242,3 +242,74 @@ fn members(blocks: &[Block], own: &str, problems: &mut Vec<Problem>) -> Vec<Clus
     }
     members
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::testing::{complaints, settle};
+
+    const SOUND: &str = "[cluster]\nname = \"n1\"\naddress = \"127.0.0.1:3130\"\nkey-file = \"cluster.key\"\nfront = true\n\
+        [[cluster.member]]\nname = \"n1\"\naddress = \"127.0.0.1:3130\"\n[[cluster.member]]\naddress = \"Other.example:3130\"\n";
+
+    #[test]
+    fn all_members_may_have_one_list_and_each_leaves_out_itself() {
+        let cluster = settle(SOUND).unwrap().plan.cluster.unwrap();
+        let names: Vec<_> = cluster.members.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(
+            (cluster.name.as_str(), names),
+            ("n1", vec!["other.example:3130"])
+        );
+        assert_eq!(cluster.replacement_burst, None);
+        let burst = |value: &str| {
+            let text = SOUND.replace(
+                "front = true",
+                &format!("front = true\nreplacement-burst = {value}"),
+            );
+            settle(&text).map(|settled| settled.plan.cluster.unwrap().replacement_burst)
+        };
+        assert_eq!((burst("-1"), burst("10")), (Ok(None), Ok(Some(10))));
+        assert!(burst("-2").is_err() && burst("0").is_err());
+    }
+
+    #[test]
+    fn what_a_cluster_needs_is_told() {
+        for (old, new, told) in [
+            (
+                "key-file = \"cluster.key\"\n",
+                "",
+                "cluster.key-file: a cluster needs a key",
+            ),
+            (
+                "\"cluster.key\"",
+                "\"/missing/key\"",
+                "/missing/key: No such file or directory",
+            ),
+            (
+                "address = \"127.0.0.1:3130\"\nkey",
+                "key",
+                "cluster.address: a cluster needs an address",
+            ),
+            ("Other.example:3130", "other.example", "expected HOST:PORT"),
+            (
+                "front = true",
+                "front = false\n[store]\npath = \"none\"",
+                "this member has no part in the cluster",
+            ),
+            ("front = true", "frnt = true", "did you mean \"front\"?"),
+            (
+                "[cluster]",
+                "[digest]\nserve = true\n[cluster]",
+                "not together with [cluster]",
+            ),
+            (
+                "address = \"Other.example:3130\"",
+                "name = \"n1\"\naddress = \"a:1\"",
+                "needs another member",
+            ),
+        ] {
+            let complaints = complaints(&SOUND.replacen(old, new, 1));
+            assert!(complaints.contains(told), "{new}: {complaints}");
+        }
+        let alone = complaints("[[cluster.member]]\naddress = \"a:1\"\n");
+        assert!(alone.contains("cluster"), "{alone}");
+    }
+}

@@ -36,7 +36,7 @@ mod shadowed;
 pub mod stores;
 mod surroundings;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod values;

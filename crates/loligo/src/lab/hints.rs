@@ -116,8 +116,9 @@ pub fn run(flags: &HintsFlags) -> Result<(), String> {
 
 /// Requests of the try.
 const TRIED: usize = 200_000;
-/// Caches that have filled and filters that are large make requests slower than those of the try: measured 1.3 to 2 times.
-const SLOWER: f64 = 1.6;
+/// Later requests take longer than those of the try, since lists and filters have outgrown the processor's caches; a rough guess, which
+/// only a word to the user depends on.
+const SLOWER: f64 = 1.5;
 /// What takes less is not worth a word.
 const WORTH_SAYING: Duration = Duration::from_secs(10);
 

@@ -155,10 +155,7 @@ pub fn figure4(speeds: &Speeds) -> Section {
             .collect()
     };
     let alone = |nodes| throughput(&speeds.usual, hints(0, nodes));
-    let printed = vec![
-        speeds.printed("1 front", &[(2.0, 3.0 * alone(2)), (4.0, 2.0 * alone(4))]),
-        speeds.printed("2 fronts", &[(4.0, alone(16))]),
-    ];
+    let printed = vec![speeds.printed("1 front", &[(2.0, 3.0 * alone(2)), (4.0, 2.0 * alone(4))])];
     let capacity = format!("Capacity, {}", speeds.whose());
     shown(
         &mut section,

@@ -99,6 +99,9 @@ fn wanted(claim: &Claim) -> String {
     }
 }
 
+/// A way to use machines, and its part of a line.
+type Way = (&'static str, fn(&Line) -> &Use);
+
 /// The machines in four ways, where a front pays, and the costs behind it.
 pub fn fronts(own: &Own) -> Vec<Section> {
     let lines: Vec<Line> = SIZES
@@ -132,13 +135,13 @@ pub fn fronts(own: &Own) -> Vec<Section> {
             format!("{:.1}", 100.0 * line.equals.to_origin),
         ]);
     }
-    let ways: [(&str, fn(&Line) -> &Use); 4] = [
+    let ways: [Way; 4] = [
         ("apart", |line| &line.apart),
         ("hashing", |line| &line.hashing),
         ("fronts", |line| &line.fronts),
         ("equals", |line| &line.equals),
     ];
-    let curve = |(name, of): &(&str, fn(&Line) -> &Use)| Curve {
+    let curve = |(name, of): &Way| Curve {
         name: (*name).to_owned(),
         printed: false,
         points: lines

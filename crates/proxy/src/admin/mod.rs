@@ -64,7 +64,7 @@ use crate::{
         purge::Order,
         status::Status,
     },
-    cluster::explaining,
+    cluster::explaining::{Unexplained, explain},
     health::watch,
     listener::ListenerState,
     plan::host_fits,
@@ -211,9 +211,10 @@ impl Admin {
         let Some(url) = url.and_then(purge::percent_decode) else {
             return Answer::text(400, "say /cluster/route?url=http://www.example.org/");
         };
-        match explaining::explain(&self.shared, &self.listeners, &url) {
+        match explain(&self.shared, &self.listeners, &url) {
             Ok(words) => Answer::text(200, words.trim_end()),
-            Err(why) => Answer::text(404, why),
+            Err(why @ Unexplained::NoFront) => Answer::text(503, &why.to_string()),
+            Err(why @ Unexplained::NoListener) => Answer::text(404, &why.to_string()),
         }
     }
 
@@ -404,7 +405,7 @@ GET /history?step=1        the last five minutes, a sample a second
 GET /profile               the profile of all requests as it is written, for loligo report --live
 GET /metrics               for Prometheus (OpenMetrics text)
 GET /healthz               200 while running, 503 while draining or at a standstill
-GET /cluster/route?url=URL where a GET of it would go, in a cluster; URL percent-encoded
+GET /cluster/route?url=URL  where a GET of it would go, in a cluster; URL percent-encoded
 PURGE /http://HOST/PATH    forgets a stored URL
 DELETE /cache?url=URL      the same; URL percent-encoded
 DELETE /cache?prefix=URL   forgets all stored URLs that begin so

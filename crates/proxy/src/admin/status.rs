@@ -16,7 +16,7 @@ use crate::{
     },
     clock::Instant,
     cluster::ClusterStatus,
-    peers::digest::theirs::Format,
+    peers::{digest::theirs::Format, known::Peer},
     plan::Role,
     record::labels::Label,
     record::metrics::STATUS_CLASSES,
@@ -48,6 +48,9 @@ pub struct Status {
     /// Failures of origins by cause.
     origin_failures: InOrder<u64>,
     process: ProcessFigures,
+    /// Parents and siblings, in the order of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peers: Vec<PeerStanding>,
     /// The digests of siblings that are asked by digest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     digests: Vec<SiblingsDigest>,
@@ -57,6 +60,19 @@ pub struct Status {
     /// The most requested hosts and URLs, if `admin.top` is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     top: Option<Told>,
+}
+
+#[derive(Serialize)]
+struct PeerStanding {
+    role: &'static str,
+    name: String,
+    address: String,
+    /// Whether requests may go there; a dead one is probed until it answers.
+    alive: bool,
+    /// Failures since it last answered, 3 at most.
+    failures: u32,
+    /// Requests that wait for the head of its answer.
+    waiting: u64,
 }
 
 #[derive(Serialize)]
@@ -257,6 +273,7 @@ impl Status {
                 open_fds: facts.process.open_fds,
                 max_fds: facts.process.max_fds,
             },
+            peers: peers(shared),
             digests: siblings_digests(shared),
             cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
             top: shared.top.as_ref().map(|top| {
@@ -279,6 +296,23 @@ pub fn word_of(phase: Phase) -> &'static str {
         Phase::Draining => "draining",
         Phase::Stopping => "stopping",
     }
+}
+
+fn peers(shared: &Shared) -> Vec<PeerStanding> {
+    let standing = |role, peer: &Peer| PeerStanding {
+        role,
+        name: peer.name.to_string(),
+        address: format!("{}:{}", peer.destination.host, peer.destination.port),
+        alive: peer.health.is_alive(),
+        failures: peer.health.failures(),
+        waiting: peer.waiting(),
+    };
+    let parents = shared.peers.parents().iter();
+    let siblings = shared.peers.siblings().iter();
+    parents
+        .map(|peer| standing("parent", peer))
+        .chain(siblings.map(|peer| standing("sibling", peer)))
+        .collect()
 }
 
 fn siblings_digests(shared: &Shared) -> Vec<SiblingsDigest> {

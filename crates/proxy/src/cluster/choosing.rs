@@ -1,6 +1,7 @@
 //! Routing a request by what is known of the members now.
 //!
-//! A member that is trusted and not avoided can be asked for what it has. Only one that does not drain takes what it does not have yet.
+//! A member that is trusted and not avoided can be asked for what it has, once it has heard all purges. Only one that does not drain takes
+//! what it does not have yet.
 //!
 //! Not known here: the request, but for the name that it asks for. The choice itself: [`routing`].
 
@@ -63,10 +64,12 @@ impl Cluster {
         let now_ms = self.now_ms();
         let has_hint = mask != 0;
         let others = self.members.iter().zip(0..).filter_map(|(member, number)| {
+            let id = MemberId(number);
             let can_be_asked = match has_hint {
-                true => mask & MemberId(number).bit() != 0 && member.is_usable(now_ms),
-                false => member.takes_new(now_ms) && is_node(hints, MemberId(number)),
+                true => mask & id.bit() != 0 && member.is_usable(now_ms),
+                false => member.takes_new(now_ms) && is_node(hints, id),
             };
+            let can_be_asked = can_be_asked && self.purging.is_current(id);
             can_be_asked.then(|| candidate(member, usize::from(number), now_ms))
         });
         let mut candidates: Vec<Candidate> = others.collect();

@@ -17,7 +17,16 @@ use crate::{
     state::Shared,
 };
 
-const NO_FRONT: &str = "this proxy is no front: [cluster] with front = true, or loligo accelerate";
+/// Why there is nothing to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unexplained {
+    /// It has no cluster, or forwards nothing.
+    #[error("this proxy is no front: [cluster] with front = true, or loligo accelerate")]
+    NoFront,
+    /// It is no whole URL, or none of ours.
+    #[error("no listener takes this URL; a whole one is wanted, such as http://www.example.org/")]
+    NoListener,
+}
 
 /// What would become of a plain GET of this URL, listener by listener.
 ///
@@ -27,12 +36,12 @@ pub fn explain(
     shared: &Shared,
     listeners: &[Rc<ListenerState>],
     url: &str,
-) -> Result<String, &'static str> {
+) -> Result<String, Unexplained> {
     let cluster = shared.cluster.as_deref();
     let Some(cluster) = cluster else {
-        return Err(NO_FRONT);
+        return Err(Unexplained::NoFront);
     };
-    let mut reader = cluster.reader().ok_or(NO_FRONT)?;
+    let mut reader = cluster.reader().ok_or(Unexplained::NoFront)?;
     let hints = reader.groups();
     let mut out = String::new();
     for (listener, name) in listeners.iter().zip(&cluster.listeners) {
@@ -49,9 +58,7 @@ pub fn explain(
         }
     }
     match out.is_empty() {
-        true => Err(
-            "no listener takes this URL; a whole one is wanted, such as http://www.example.org/",
-        ),
+        true => Err(Unexplained::NoListener),
         false => Ok(out),
     }
 }
@@ -71,17 +78,22 @@ fn one(shared: &Shared, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: 
     for (member, number) in cluster.members.iter().zip(0..) {
         let id = MemberId(number);
         let holding = choosing::is_node(hints, id).then_some(holders & id.bit() != 0);
-        let state = state(cluster, member, holding);
+        let state = state(cluster, (id, member), holding);
         let _ = writeln!(out, "  member {}: {state}", member.name);
     }
     let _ = writeln!(out, "  so {}", decision(cluster, hints, name));
 }
 
 /// How a member is. `holding`: does it seem to have it, if it has a store?
-fn state(cluster: &Cluster, member: &Member, holding: Option<bool>) -> &'static str {
+fn state(
+    cluster: &Cluster,
+    (id, member): (MemberId, &Member),
+    holding: Option<bool>,
+) -> &'static str {
     let is_usable = member.is_usable(cluster.now_ms());
     match holding {
         _ if !member.is_trusted() => "cannot be asked: its link is down, or it says nothing",
+        _ if !cluster.purging.is_current(id) => "is not asked: it has not heard all purges yet",
         _ if !is_usable => "is not asked for a moment: requests to it failed",
         None => "has no store, or has not said yet what is in it",
         Some(true) => "seems to have it",

@@ -98,6 +98,8 @@ struct Asking<'a> {
     asked_at: UnixMillis,
     /// The invalidation sequence before a member was asked.
     began: Sequence,
+    /// No purge of it is on its way to members: others may have the answer too.
+    may_be_shared: bool,
 }
 
 /// Answers a request by what a member has. `None`: nothing was sent; this member fetches for itself.
@@ -119,6 +121,7 @@ pub async fn answer(
             directives,
             asked_at: ex.worker.now_ms(),
             began: ex.worker.shared.store.sequence(wanted.primary),
+            may_be_shared: (cluster.purging).may_copy(wanted.primary, cluster.now_ms()),
         };
         let member = cluster.member(id)?;
         let _in_progress = member.begin();
@@ -315,7 +318,10 @@ async fn pass_on(
     cache_status: Vec<u8>,
 ) -> Option<After> {
     let is_bodiless = ex.reply.is_head_only() || matches!(head.status, 204 | 304);
-    let may_be_shared = head.status == 200 && is_plain(wanted) && asking.directives.may_share();
+    let may_be_shared = asking.may_be_shared
+        && head.status == 200
+        && is_plain(wanted)
+        && asking.directives.may_share();
     if may_be_shared
         && !is_bodiless
         && matches!(head.framing, Framing::Length(_))

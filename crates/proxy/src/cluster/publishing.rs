@@ -72,6 +72,8 @@ struct Publisher {
     registrar: Registrar,
     /// Segments listed so far, of all shards.
     listed: u32,
+    /// The registrar forgot all names, and is told them again by the listing under way.
+    is_anew: bool,
     /// It was whole once, as it is now announced.
     was_whole: bool,
 }
@@ -270,6 +272,7 @@ impl Publisher {
             planned,
             registrar: registrar(number, plan.hints, planned, plan.bits_per_object)?,
             listed: 0,
+            is_anew: false,
             was_whole: false,
         })
     }
@@ -312,7 +315,7 @@ impl Publisher {
         if !are_whole || self.registrar.is_worn() {
             self.store.untrace();
             self.registrar.begin_anew();
-            self.listed = 0;
+            (self.listed, self.is_anew) = (0, true);
         }
         self.list(traces);
         Ok(false)
@@ -334,7 +337,7 @@ impl Publisher {
             }
             self.listed += 1;
             if self.is_listed() {
-                if self.was_whole {
+                if std::mem::take(&mut self.is_anew) {
                     self.registrar.end_anew();
                 }
                 self.was_whole = true;
@@ -352,7 +355,7 @@ impl Publisher {
         self.store.untrace();
         self.planned *= 2;
         self.registrar = registrar(self.number, self.kind, self.planned, self.bits_per_object)?;
-        (self.listed, self.was_whole) = (0, false);
+        (self.listed, self.is_anew, self.was_whole) = (0, false, false);
         Ok(())
     }
 }

@@ -75,7 +75,7 @@ pub async fn response(
         class,
         content_type: response.content_type(),
         //= rfc9111 §5.1   an answer that was not made for this request has an age, be it 0
-        age_s: (age_s > 0 || is_shared).then_some(age_s),
+        age_s: (age_s > 0 || is_shared || response.is_forwarded).then_some(age_s),
         cache_status,
     };
     if let Some(body) = response.length {

@@ -91,6 +91,11 @@ impl Health {
         }
     }
 
+    /// Failures since the last success, at most [`FAILURES`].
+    pub fn failures(&self) -> u32 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
     /// Begins a probe, unless one is under way; it is to be ended ([`Self::end_probe`]).
     pub fn begin_probe(&self) -> bool {
         !self.is_probed.swap(true, Ordering::Relaxed)

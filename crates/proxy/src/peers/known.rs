@@ -61,6 +61,11 @@ impl Peer {
         }
     }
 
+    /// Requests that wait for the head of its answer.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Counts a request that waits for it, until what comes back is dropped.
     pub fn wait(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);

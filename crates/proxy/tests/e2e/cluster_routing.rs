@@ -10,11 +10,14 @@ use std::{
 
 use ::proxy::plan::{ClusterMiss, ClusterRoute, FalseHit, Plan};
 
-use crate::harness::{
-    cable::Cable,
-    cluster::{addresses, await_hint, await_route, cluster, front, member, route},
-    running::forward_plan,
-    *,
+use crate::{
+    harness::{
+        cable::Cable,
+        cluster::{addresses, await_hint, await_route, cluster, front, member, route},
+        running::forward_plan,
+        *,
+    },
+    hierarchy::{entries, logging, peers_of},
 };
 
 /// The Host of the harness's requests.
@@ -266,6 +269,37 @@ fn a_forwarded_request_is_the_clients_and_not_the_fronts() {
             .iter()
             .any(|(name, _)| name.to_ascii_lowercase().starts_with("loligo-"))
     );
+}
+
+#[test]
+fn a_record_tells_which_member_has_answered() {
+    let origin = origin();
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let pair = pair_of(origin, forward_plan(&[]), |plan| {
+        *plan = logging(plan.clone(), &log);
+    });
+    let url = |path: &str| format!("http://{}{path}", pair.origin.address);
+    pair.node.get(&url("/500"));
+    await_hint(&pair.front, &url("/500"), "n1");
+    for path in ["/500", "/elsewhere"] {
+        assert_eq!(pair.front.get(&url(path)).status, 200);
+    }
+    let (direct, front) = (
+        format!("HIER_DIRECT/{}", pair.origin.address.ip()),
+        pair.front,
+    );
+    let entries = entries(front, &log);
+    assert_eq!(peers_of(&entries), ["FIRSTUP_PARENT/n1", &direct]);
+    let flags = |at: usize| entries[at]["flags"].to_string();
+    assert!(flags(0).contains("peer_hit") && !flags(1).contains("peer_hit"));
+    for stage in ["proxy-connect", "server-reply", "proxy-reply"] {
+        assert!(
+            entries[0].to_string().contains(stage),
+            "{stage}: {}",
+            entries[0]
+        );
+    }
 }
 
 #[test]

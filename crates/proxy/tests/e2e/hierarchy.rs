@@ -7,7 +7,10 @@ use ::proxy::plan::{
 };
 use serde_json::Value;
 
-use crate::harness::{running::forward_plan, *};
+use crate::harness::{
+    running::{forward_plan, with_admin},
+    *,
+};
 
 /// The address of a peer in a plan.
 pub fn at(address: SocketAddr) -> PeerAddress {
@@ -244,23 +247,35 @@ fn direct_is_never_after_or_before() {
 #[test]
 fn the_dead_are_left_alone_and_come_back_without_a_client() {
     let (relay, top, second) = (Relay::start(), naming("top"), naming("second"));
-    let proxy = Proxy::start(leaf(vec![
+    let proxy = Proxy::start(with_admin(leaf(vec![
         parent("top", relay.address),
         parent("second", second.address),
-    ]));
+    ])));
     // The relay leads nowhere yet: it accepts and closes.
     for n in 0..6 {
         let answer = proxy.get(&format!("http://origin.test/{n}"));
         assert_eq!(answer.text(), "second");
     }
+    let standings = || {
+        let status: Value = serde_json::from_str(proxy.admin("GET", "/status").text()).unwrap();
+        let standing = |peer: &Value| format!("{} {}", peer["name"], peer["alive"]);
+        let peers = status["peers"].as_array().unwrap();
+        peers.iter().map(standing).collect::<Vec<_>>()
+    };
+    let mut n = 100;
+    eventually("the status says who is dead", || {
+        n += 1;
+        proxy.get(&format!("http://origin.test/{n}"));
+        (standings() == ["\"top\" false", "\"second\" true"]).then_some(())
+    });
     relay.lead_to(top.address);
     // Each answer is stored, so each request has a URL of its own.
-    let mut n = 100;
     eventually("the parent is asked again", || {
         n += 1;
         let answer = proxy.get(&format!("http://origin.test/{n}"));
         (answer.text() == "top").then_some(())
     });
+    assert_eq!(standings(), ["\"top\" true", "\"second\" true"]);
 }
 
 #[test]

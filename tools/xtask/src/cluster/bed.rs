@@ -22,6 +22,8 @@ use crate::workspace;
 
 /// How long members may take to find each other.
 const JOINED_MAX: Duration = Duration::from_secs(20);
+/// How many other members a member may send requests to.
+const USABLE: &str = "loligo_cluster_members_usable_open";
 const FILL_CONNECTIONS: usize = 8;
 /// So that each bed has a directory of its own.
 static BEDS: AtomicU32 = AtomicU32::new(0);
@@ -127,7 +129,34 @@ impl Bed {
         for member in &mut self.members[..started] {
             member.await_ready()?;
         }
+        self.await_joined()?;
         self.await_caching()
+    }
+
+    /// Waits until all members that run know that all others do.
+    fn await_joined(&self) -> Result<()> {
+        if self.site.shape().is_none() {
+            return Ok(());
+        }
+        let running: Vec<&Member> = self
+            .members
+            .iter()
+            .filter(|member| member.is_running())
+            .collect();
+        let others = running.len() as f64 - 1.0;
+        let knows_all = |member: &&Member| {
+            let counts = member.counts();
+            // A build that does not count them is asked too early at worst.
+            counts.is_ok_and(|counts| !counts.has(USABLE) || counts.sum(USABLE, &[]) >= others)
+        };
+        match interrupt::wait_until(JOINED_MAX, || running.iter().all(knows_all))? {
+            true => Ok(()),
+            false => fail!(
+                "the members do not find each other within {} s: see the logs in {}",
+                JOINED_MAX.as_secs(),
+                self.site.dir.display()
+            ),
+        }
     }
 
     /// Waits until an object that was asked for once is had from the cache by every door.

@@ -228,6 +228,11 @@ impl Counts {
         )
     }
 
+    /// Is this counted?
+    pub fn has(&self, name: &str) -> bool {
+        self.0.keys().any(|key| key.split('{').next() == Some(name))
+    }
+
     /// The sum of a metric over those of its rows whose labels have all of these in them.
     pub fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         let of_it = self.0.iter().filter(|(key, _)| {

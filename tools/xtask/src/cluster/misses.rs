@@ -1,16 +1,25 @@
 //! Misses never reach a node except by false hits: what the members count, side by side.
 //!
-//! Every request that a node finishes came from a front. One that it could not answer from its cache is therefore a false hit, an
-//! object that had to be asked for again (stale, reloaded), or a mistake.
+//! Every request that a node finishes came from a front: a request that a hint brought, or a push, which is counted as
+//! uncachable. One for which the node had to ask the origin is therefore a false hit, an object that had to be asked for again
+//! (stale), or a mistake.
 //!
 //! Not known here: how the requests were made.
 
 use super::bed::Bed;
 use super::member::Counts;
 use super::report::{Grid, Section};
-use super::site::Role;
+use super::site::{Role, Route, Shape};
+use crate::truths::verdict::Verdict;
 
-/// Puts what the members counted beside each other.
+/// Requests finished, by class.
+const REQUESTS: &str = "loligo_requests_total";
+/// Requests that a front sent to a member that did not have what they asked for.
+const FALSE_HITS: &str = "loligo_cluster_hits_false_total";
+/// And to one that had it.
+const TRUE_HITS: &str = "loligo_cluster_hits_true_total";
+
+/// Puts what the members counted beside each other, and judges it where fronts route by hints.
 pub fn tell(bed: &Bed, gained: &[Counts], section: &mut Section) {
     let mut grid = Grid::new(
         "What the members counted",
@@ -18,28 +27,50 @@ pub fn tell(bed: &Bed, gained: &[Counts], section: &mut Section) {
             "member",
             "requests",
             "hits",
+            "revalidated",
             "misses",
+            "uncachable",
             "to the origin",
+            "true hits",
+            "false hits",
             "CPU s",
         ],
     );
+    let number = |value: f64| format!("{value:.0}");
+    let (mut at_nodes, mut false_hits) = (0.0, 0.0);
     for (member, counts) in bed.members.iter().zip(gained) {
         if member.spec.role == Role::Balancer {
             continue;
         }
-        let requests = counts.sum(REQUESTS, &[]);
-        let hits = counts.sum(REQUESTS, &["-hit\""]);
+        let class = |name: &str| counts.sum(REQUESTS, &[name]);
+        let asked_again = class("\"revalidated\"") + class("\"stale\"");
+        let fetched = counts.sum("loligo_origin_requests_total", &[]);
+        false_hits += counts.sum(FALSE_HITS, &[]);
+        if member.spec.role == Role::Node {
+            at_nodes += (fetched - asked_again).max(0.0);
+        }
         grid.row([
             member.name().to_owned(),
-            format!("{requests:.0}"),
-            format!("{hits:.0}"),
-            format!("{:.0}", counts.sum(REQUESTS, &["class=\"miss\""])),
-            format!("{:.0}", counts.sum("loligo_origin_requests_total", &[])),
+            number(counts.sum(REQUESTS, &[])),
+            number(class("-hit\"")),
+            number(asked_again),
+            number(class("\"miss\"") + class("\"collapsed\"")),
+            number(class("\"uncachable\"")),
+            number(fetched),
+            number(counts.sum(TRUE_HITS, &[])),
+            number(counts.sum(FALSE_HITS, &[])),
             format!("{:.2}", member.cpu().as_secs_f64()),
         ]);
     }
     section.grids.push(grid);
+    if bed.site.shape() == Some(Shape::Front) && bed.site.route == Route::Hints {
+        let beyond = (at_nodes - false_hits).max(0.0) as u64;
+        let mut verdict = Verdict::none(
+            "requests for which a node asked the origin without a false hit",
+            beyond,
+            "see the table",
+        );
+        verdict.how += &format!(" ({at_nodes:.0} at the nodes, {false_hits:.0} false hits)");
+        section.verdicts.push(verdict);
+    }
 }
-
-/// Requests finished, by class.
-pub const REQUESTS: &str = "loligo_requests_total";

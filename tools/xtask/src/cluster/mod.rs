@@ -245,9 +245,11 @@ fn setup(options: &Options) -> Vec<String> {
     let demand = options.demand();
     vec![
         format!(
-            "{} fronts (shape front), {} nodes of {} and {} of memory; routes: {}",
-            options.fronts,
-            options.nodes,
+            "{}, each with a store of {} and a memory of {}; routes: {}",
+            match options.shape {
+                Shape::Front => format!("{} fronts, {} nodes", options.fronts, options.nodes),
+                Shape::Equals => format!("{} equals", options.nodes),
+            },
             options.store_size,
             options.memory,
             routes.join(", ")

@@ -15,6 +15,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::failure::{During, Failure, Result, fail};
 use crate::process::CommandLine;
@@ -23,6 +24,10 @@ use crate::process::CommandLine;
 const HOSTS_MAX: usize = 64;
 /// Second byte of the networks' addresses: 10.213.X.0/24.
 const NETWORKS: u8 = 213;
+
+/// Networks and hosts that this process has made: names are not used again.
+static MADE: AtomicU32 = AtomicU32::new(0);
+static HOSTS: AtomicU32 = AtomicU32::new(0);
 
 /// Places for some members; dropping it removes them.
 #[derive(Debug)]
@@ -93,10 +98,10 @@ impl Network {
     }
 
     fn namespaces(count: usize) -> Result<Self> {
-        let id = std::process::id();
-        let third = (id % 254) as u8;
+        let (id, nth) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let third = ((id + nth) % 254) as u8;
         let address = |last: u8| Ipv4Addr::new(10, NETWORKS, third, last);
-        let bridge = format!("lol{id}");
+        let bridge = format!("lol{id}b{nth}");
         ip(&["link", "add", &bridge, "type", "bridge"])?;
         let mut network = Self {
             home: address(1),
@@ -113,9 +118,10 @@ impl Network {
         ])?;
         ip(&["link", "set", &bridge, "up"])?;
         for n in 0..count {
+            let number = HOSTS.fetch_add(1, Ordering::Relaxed);
             let space = Space {
-                name: format!("lol{id}-{n}"),
-                cable: format!("lol{id}v{n}"),
+                name: format!("lol{id}-{number}"),
+                cable: format!("lol{id}v{number}"),
             };
             let address = address(2 + n as u8);
             // In the list before it is there whole, so that a failure removes its beginnings too.
@@ -276,9 +282,9 @@ fn sweep() {
             remove_space(name);
         }
     }
-    for line in said(&["-o", "link", "show", "type", "bridge"]).lines() {
-        // `7: lol1234: <BROADCAST ...`
-        let name = line.split(": ").nth(1).unwrap_or_default();
+    for line in said(&["-o", "link", "show"]).lines() {
+        // `7: lol1234b0: <BROADCAST ...`, `8: lol1234v0@if2: <BROADCAST ...`
+        let name = line.split([':', '@']).nth(1).unwrap_or_default().trim();
         if maker(name).is_some_and(is_gone) {
             let _ = ip(&["link", "del", name]);
         }
@@ -287,7 +293,11 @@ fn sweep() {
 
 /// The process that made something of this name.
 fn maker(name: &str) -> Option<u32> {
-    name.strip_prefix("lol")?.split('-').next()?.parse().ok()
+    name.strip_prefix("lol")?
+        .split(['-', 'v', 'b'])
+        .next()?
+        .parse()
+        .ok()
 }
 
 fn is_gone(pid: u32) -> bool {
@@ -302,6 +312,8 @@ mod tests {
     fn only_what_was_made_here_is_swept() {
         assert_eq!(maker("lol4711-3"), Some(4711));
         assert_eq!(maker("lol4711"), Some(4711));
+        assert_eq!(maker("lol4711v12"), Some(4711));
+        assert_eq!(maker("lol4711b0"), Some(4711));
         for other in ["lo", "lolx", "docker0", "my-lol1-2"] {
             assert_eq!(maker(other), None, "{other}");
         }

@@ -18,6 +18,7 @@ use crate::ports;
 use crate::process::{CommandLine, Server};
 use crate::rivals;
 use crate::truths::verdict::Verdict;
+use crate::workspace;
 
 /// Of what the fill phase brings twice, for each second.
 const FILLED_KIB_A_SECOND: u64 = 64;
@@ -78,7 +79,7 @@ pub fn run(bed: &mut Bed, seconds: u32, rate: u32) -> Result<Section> {
     let line = ["bench", "origin", "--remote"]
         .map(str::to_owned)
         .into_iter();
-    let line = CommandLine::new(&program, line.chain(workload.iter().cloned()));
+    let line = mortal(&program, line.chain(workload.iter().cloned()).collect());
     let mut processes = Processes {
         origin: Some(line.spawn(&bed.site.dir.join("polymix-origin.log"))?),
         robots: Vec::new(),
@@ -92,19 +93,28 @@ pub fn run(bed: &mut Bed, seconds: u32, rate: u32) -> Result<Section> {
         let log = fs::File::create(bed.site.dir.join(format!("robots-{name}.txt")))
             .during(|| "a log of the robots".into())?;
         let errors = log.try_clone().during(|| "a second handle".into())?;
-        let robot = Command::new(&program)
-            .args(["bench", "robots", "--quiet"])
-            .args(&workload)
-            .args([
-                "--proxy",
-                &door.to_string(),
-                "--cache-size",
-                &cache_size,
-                "--world",
-                "7",
-            ])
-            .args(["--seed", &(n + 1).to_string(), "--json"])
-            .arg(bed.site.dir.join(format!("robots-{name}.json")))
+        let own: Vec<String> = ["bench", "robots", "--quiet"].map(str::to_owned).into();
+        let place: Vec<String> = [
+            "--proxy",
+            &door.to_string(),
+            "--cache-size",
+            &cache_size,
+            "--world",
+            "7",
+            "--seed",
+            &(n + 1).to_string(),
+            "--json",
+            &bed.site
+                .dir
+                .join(format!("robots-{name}.json"))
+                .display()
+                .to_string(),
+        ]
+        .map(str::to_owned)
+        .into();
+        let line = mortal(&program, [own, workload.clone(), place].concat());
+        let robot = Command::new(&line.program)
+            .args(&line.args)
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)
@@ -133,6 +143,21 @@ pub fn run(bed: &mut Bed, seconds: u32, rate: u32) -> Result<Section> {
         .collect();
     super::misses::tell(bed, &gained, &mut section);
     Ok(section)
+}
+
+/// What runs a program that the kernel ends with this process, so that a SIGKILL leaves nothing behind. Members are found by their
+/// namespaces.
+fn mortal(program: &str, args: Vec<String>) -> CommandLine {
+    match workspace::program("setpriv") {
+        Some(setpriv) => {
+            let before = ["--pdeathsig", "KILL", program].map(str::to_owned);
+            CommandLine::new(
+                &setpriv.display().to_string(),
+                before.into_iter().chain(args),
+            )
+        }
+        None => CommandLine::new(program, args),
+    }
 }
 
 fn names(doors: &[(String, std::net::SocketAddr)]) -> String {

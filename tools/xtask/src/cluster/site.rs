@@ -141,6 +141,15 @@ pub fn roles(shape: Shape, route: Route, fronts: usize, nodes: usize) -> Vec<(St
 }
 
 impl Site {
+    /// What the members are to each other, if they are anything.
+    pub fn shape(&self) -> Option<Shape> {
+        let is_equal = self.specs.iter().any(|spec| spec.role == Role::Equal);
+        self.is_cluster().then_some(match is_equal {
+            true => Shape::Equals,
+            false => Shape::Front,
+        })
+    }
+
     /// Do the members know of each other?
     fn is_cluster(&self) -> bool {
         self.route != Route::Haproxy
@@ -227,7 +236,7 @@ impl Site {
             self.route.name(),
             self.dir.join(format!("{name}.state")).display(),
         );
-        if spec.role == Role::Equal {
+        if spec.role.is_door() {
             out += "front = true\n";
         }
         for line in &self.extra {
@@ -308,7 +317,7 @@ mod tests {
             assert_eq!(cluster["push-max"].as_str(), Some("64KiB"));
             assert_eq!(cluster["member"].as_array().unwrap().len(), 3);
             assert_eq!(value.get("store").is_some(), spec.role == Role::Node);
-            assert_eq!(cluster.get("front"), None);
+            assert_eq!(cluster.get("front").is_some(), spec.role == Role::Front);
         }
     }
 

@@ -14,8 +14,9 @@ use std::{
 
 use store::KeyHash;
 
-/// How long a purge may take to reach all members, ms: longer than the longest limit of a purge.
-const WINDOW_MS: u64 = 12_000;
+/// How long a purge may take to reach all members, ms: the longest limit of a purge, and some time for an answer
+/// that a member begins meanwhile.
+const WINDOW_MS: u64 = 30_000;
 /// Names that are remembered.
 const NAMES_MAX: usize = 64 << 10;
 

@@ -43,6 +43,8 @@ pub fn member(plan: Plan, number: usize, all: &[SocketAddr]) -> Plan {
         key: ClusterKey::new([7; ClusterKey::BYTES]),
         members: others.map(other).collect(),
         update_period: Duration::from_millis(100),
+        // What a member stores from its first moment on may be served at once.
+        rejoin_wait: Duration::ZERO,
         ..Cluster::default()
     };
     with_admin(Plan {

@@ -1,0 +1,101 @@
+//! A front: its view, and the pushes that it has begun.
+
+use hints::frames::{Frame, Withdrawn};
+use hints::mistakes::{Mistake, makes};
+use hints::view::{Broken, Reader};
+use hints::{Known, Name, View, Withdrawals};
+
+use crate::node::trace;
+
+#[derive(Debug)]
+pub(crate) struct Front {
+    /// Another one after each start.
+    pub(crate) life: u64,
+    pub(crate) view: View,
+    reader: Reader,
+    pub(crate) withdrawals: Withdrawals,
+}
+
+/// A mark as a name of its own: asks for one position, or one number.
+struct Mark(u64);
+
+impl Name for Mark {
+    fn number(&self) -> u64 {
+        self.0
+    }
+
+    fn positions(&self, _: hints::Shape) -> impl Iterator<Item = u32> {
+        std::iter::once(self.0 as u32)
+    }
+}
+
+impl Front {
+    pub(crate) fn new(life: u64, columns: u32) -> Front {
+        let view = View::new(columns);
+        Front {
+            life,
+            reader: view.reader(),
+            view,
+            withdrawals: Withdrawals::default(),
+        }
+    }
+
+    /// The nodes that may have the name.
+    pub(crate) fn nodes(&mut self, name: u64) -> u64 {
+        let groups = self.reader.groups();
+        groups.nodes(|naming| trace(naming.seed, name))
+    }
+
+    /// The nodes for which a mark is set, of those with this seed.
+    pub(crate) fn nodes_with_mark(&mut self, mark: u64) -> u64 {
+        self.reader.groups().nodes(|_| Mark(mark))
+    }
+
+    /// Registers a name that is about to be pushed.
+    pub(crate) fn register(&mut self, node: u8, column: u8, name: u64) -> Known {
+        let groups = self.reader.groups();
+        groups.register(node, column, |naming| trace(naming.seed, name))
+    }
+
+    /// What a push carries that is sent now.
+    pub(crate) fn carried(&mut self, node: u8, column: u8, known: Known) -> Known {
+        if !makes(Mistake::LabelLate) {
+            return known;
+        }
+        let mut columns = self.reader.groups().columns_of(node);
+        let late = columns.find(|followed| followed.number == column);
+        late.map_or(known, |followed| followed.known())
+    }
+
+    /// A push was given up, or its answer is lost: what is to be said to the node.
+    pub(crate) fn withdraw(&mut self, node: u8, column: u8, number: u64) -> Option<Frame> {
+        if makes(Mistake::ForgetWithdrawn) {
+            return None;
+        }
+        let withdrawn = Withdrawn { column, number };
+        self.withdrawals.add(node, withdrawn);
+        Some(Frame::Withdrawn(withdrawn))
+    }
+
+    /// A frame came: what is to be said to the node.
+    pub(crate) fn handle(
+        &mut self,
+        node: u8,
+        frame: &Frame,
+        now_ms: u64,
+    ) -> Result<Vec<Frame>, Broken> {
+        let subscribes = self.view.handle(node, frame, now_ms)?;
+        let mut said: Vec<Frame> = subscribes.into_iter().map(Frame::Subscribe).collect();
+        match frame {
+            Frame::Hello(_) => {
+                said.extend(self.withdrawals.of(node).map(Frame::Withdrawn));
+            }
+            Frame::Pushed(pushed) => {
+                self.withdrawals
+                    .answered(node, pushed.column, pushed.number);
+            }
+            _ => {}
+        }
+        Ok(said)
+    }
+}
