@@ -14,7 +14,6 @@
 //! Source: paper 003, section 3 (collision counters of 8 bits); Fan, Cao, Almeida, Broder, Summary Cache (1998), for 4 bits.
 
 use crate::bloom::{Bits, Shape};
-use crate::mistakes::{Mistake, makes};
 
 /// Bits of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,11 +121,10 @@ impl Counting {
     pub fn lower(&mut self, position: u32) -> bool {
         let count = self.count(position);
         // 0: no number with it ever came. Nothing is made worse.
-        if count == 0 || count == self.width.counter_max() && !makes(Mistake::LowerStuck) {
+        if count == 0 || count == self.width.counter_max() {
             return false;
         }
         self.set_count(position, count - 1);
-        self.stuck -= u64::from(count == self.width.counter_max());
         if count == 1 {
             self.bits.set(position, false);
             self.ones -= 1;

@@ -25,8 +25,6 @@ macro_rules! mistakes {
 }
 
 mistakes! {
-    /// A stuck counter is lowered like any other.
-    LowerStuck "lower-stuck"
     /// A front is not told of what it pushed, although the node cleared a bit of it in an update that the front had not enacted.
     ForgetCleared "forget-cleared"
     /// A front is not told of what it pushed before its full copy was whole.
