@@ -41,8 +41,6 @@ mistakes! {
     PushesLast "pushes-last"
     /// A filter that was made anew is not sent.
     AnewQuietly "anew-quietly"
-    /// A node goes on with a front's subscription over its next link.
-    KeepSubscription "keep-subscription"
     /// A front that was away while a filter was made anew goes on where it was.
     ResumeAcrossAnew "resume-across-anew"
     /// While a filter is made anew, its half is sent as if it were whole.

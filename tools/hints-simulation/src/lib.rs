@@ -11,7 +11,7 @@
 //!
 //! Schedules have small filters, updates, histories and stores, so that collisions, saturated counters, full updates, lost notes and fronts
 //! that fall behind are common. The races of the accelerator's design (labels, refusals, evictions during pushes, pushes by two fronts,
-//! restarts of either side, lost and repeated updates, counts made anew) all come up by themselves; [`Counts`] says how often.
+//! restarts of either side, lost and repeated frames, counts made anew) all come up by themselves; [`Counts`] says how often.
 //!
 //! Not known here: threads, time, real stores. What two threads do to one matrix at once is argued in `hints::view`, not tried here.
 #![forbid(unsafe_code)]

@@ -7,7 +7,6 @@ use std::collections::{BTreeSet, VecDeque};
 
 use hints::Known;
 use hints::frames::{Beat, Frame, Pushed, Verdict};
-use hints::mistakes::{Mistake, makes};
 use hints::registrar;
 use hints::view::SILENCE_MAX_MS;
 
@@ -518,10 +517,9 @@ impl World {
         let link = &mut self.links[front][node];
         link.is_up = true;
         link.is_held_by_node = true;
-        if !makes(Mistake::KeepSubscription) {
-            for store in &mut self.nodes[node].stores {
-                store.registrar.unsubscribe(registrar::Front(front as u16));
-            }
+        for store in &mut self.nodes[node].stores {
+            let number = registrar::Front(front as u16);
+            store.registrar.unsubscribe(number);
         }
         let link = &mut self.links[front][node];
         link.beat_ms = self.now_ms;
