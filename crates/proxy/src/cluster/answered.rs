@@ -1,7 +1,8 @@
 //! What a member of the cluster says of the answer that it gives.
 //!
-//! Its member of Cache-Status (RFC 9211), the last one, says whether it had what it was asked for, and, if the answer is an error, whether
-//! that is an error of its own: then another member, or the origin, may do better.
+//! Its member of Cache-Status (RFC 9211), the last one, says whether it had what it was asked for, and whether the answer is an error of
+//! its own: then another member, or the origin, may do better. An answer without Cache-Status is a refusal of the member's own, too:
+//! whatever it has from its store or an origin bears its member of it.
 //!
 //! Not known here: which member, what is done then.
 
@@ -30,32 +31,43 @@ pub struct Answered {
     pub had: Had,
     /// It is an error, or a refusal, of the member's own: nothing that the origin has said.
     pub is_own_failure: bool,
+    /// That error is that its origin did not answer in time.
+    pub is_late: bool,
 }
 
+/// The `detail` of such an answer.
+pub const LATE: &str = "connection_read_timeout";
+/// Tokens of refusals that are no failures of an origin.
+const REFUSALS: [&str; 3] = [LACKING, "only-if-cached", "http_request_denied"];
+
 /// What the head of a member's answer says.
-pub fn of(status: u16, fields: &Fields) -> Answered {
-    let (mut had, mut is_own_failure) = (Had::Not, false);
+pub fn of(fields: &Fields) -> Answered {
     let member = fields.members(b"cache-status").last();
+    let (mut had, mut is_own_failure, mut is_late) = (Had::Not, member.is_none(), false);
     for parameter in member.into_iter().flat_map(levels::parameters) {
         match parameter {
             b"hit" | b"hit=?1" => had = Had::It,
             b"fwd=stale" | b"fwd=request" | b"fwd=partial" => had = Had::Stale,
             _ => {
-                let detail = parameter.strip_prefix(b"detail=");
-                is_own_failure = detail.is_some_and(is_token_of_failure);
+                if let Some(detail) = parameter.strip_prefix(b"detail=") {
+                    is_own_failure = is_token_of_failure(detail);
+                    is_late = detail == LATE.as_bytes();
+                }
             }
         }
     }
     Answered {
         had,
-        is_own_failure: is_own_failure && matches!(status, 502..=504),
+        is_own_failure,
+        is_late,
     }
 }
 
 /// Is this the `detail` of an error that a proxy makes itself?
 fn is_token_of_failure(detail: &[u8]) -> bool {
     let is_cause = |cause: &&str| *cause != "other" && cause.as_bytes() == detail;
-    detail == LACKING.as_bytes() || CAUSES.iter().any(is_cause)
+    let is_refusal = |refusal: &&str| refusal.as_bytes() == detail;
+    REFUSALS.iter().any(is_refusal) || CAUSES.iter().any(is_cause)
 }
 
 #[cfg(test)]
@@ -64,37 +76,49 @@ mod tests {
 
     #[test]
     fn the_last_member_of_cache_status_counts() {
-        let said = |status: u16, line: &str| {
+        let said = |line: &str| {
             let mut fields = Fields::new();
             fields.push(b"Cache-Status", line.as_bytes());
-            let Answered {
-                had,
-                is_own_failure,
-            } = of(status, &fields);
-            (had, is_own_failure)
+            let answered = of(&fields);
+            (answered.had, answered.is_own_failure)
         };
-        for (status, line, expected) in [
-            (200, "n1; hit; ttl=5", (Had::It, false)),
-            (200, "\"a;b\"; hit", (Had::It, false)),
-            (200, "cdn; hit, n1; fwd=uri-miss; stored", (Had::Not, false)),
-            (304, "n1; fwd=stale; fwd-status=304", (Had::Stale, false)),
-            (206, "n1; fwd=partial", (Had::Stale, false)),
-            (200, "n1; fwd=request", (Had::Stale, false)),
-            (200, "\"; hit\"; fwd=vary-miss", (Had::Not, false)),
-            (504, "n1; detail=lacking", (Had::Not, true)),
-            (502, "n1; fwd=uri-miss; detail=dns_error", (Had::Not, true)),
+        for (line, expected) in [
+            ("n1; hit; ttl=5", (Had::It, false)),
+            ("\"a;b\"; hit", (Had::It, false)),
+            ("cdn; hit, n1; fwd=uri-miss; stored", (Had::Not, false)),
+            ("n1; fwd=stale; fwd-status=304", (Had::Stale, false)),
+            ("n1; fwd=partial", (Had::Stale, false)),
+            ("n1; fwd=request", (Had::Stale, false)),
+            ("\"; hit\"; fwd=vary-miss", (Had::Not, false)),
+            ("n1; detail=lacking", (Had::Not, true)),
+            ("n1; detail=proxy_loop_detected", (Had::Not, true)),
+            ("n1; detail=http_request_denied", (Had::Not, true)),
+            ("n1; fwd=uri-miss; detail=dns_error", (Had::Not, true)),
             (
-                503,
-                "n1; fwd=stale; detail=connection_refused",
+                "n1; fwd=stale; detail=connection_refused; ttl=1",
                 (Had::Stale, true),
             ),
             // The origin's own word, and a stored one.
-            (503, "n1; fwd=uri-miss; detail=status", (Had::Not, false)),
-            (503, "n1; hit; ttl=1", (Had::It, false)),
-            (404, "n1; fwd=uri-miss; detail=dns_error", (Had::Not, false)),
-            (200, "", (Had::Not, false)),
+            ("n1; fwd=uri-miss; detail=status", (Had::Not, false)),
+            ("n1; hit; ttl=-1; detail=stale-if-error", (Had::It, false)),
         ] {
-            assert_eq!(said(status, line), expected, "{status} {line}");
+            assert_eq!(said(line), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn what_bears_no_cache_status_is_of_the_member_alone() {
+        assert!(of(&Fields::new()).is_own_failure);
+    }
+
+    #[test]
+    fn an_origin_that_is_late_is_told_from_one_that_cannot_be_reached() {
+        let is_late = |line: &str| {
+            let mut fields = Fields::new();
+            fields.push(b"Cache-Status", line.as_bytes());
+            of(&fields).is_late
+        };
+        assert!(is_late("n1; fwd=stale; detail=connection_read_timeout"));
+        assert!(!is_late("n1; fwd=stale; detail=connection_timeout"));
     }
 }

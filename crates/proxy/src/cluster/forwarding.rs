@@ -8,11 +8,13 @@
 //!   - what came from a member: it never goes round;
 //!   - what is stored here and stale: it is validated here;
 //!   - by hints or home, requests with `no-store` or Authorization, because their answers are seldom of a cache;
+//!   - requests of HTTP/1.0 that name no host: between members each has one (RFC 9112 §3.2);
 //!   - what is being fetched here already: the request joins that.
 //!
 //! A member that refuses, breaks off, or says nothing for [`FIRST_WORD_MAX`] has failed, and the next one is asked, then the origin: as
 //! long as nothing went to the client, no failure of a member is seen by it. A member that must ask its own origin says `102` first, so
-//! that a slow origin is not taken for a member that hangs. A short body is read to its end before the client hears anything; of a longer
+//! that a slow origin is not taken for a member that hangs: if nothing comes behind it in time, the client is told so, and the origin is
+//! not asked once more. A short body is read to its end before the client hears anything; of a longer
 //! one the rest comes from another member or the origin, where a strong validator proves that it is of the same representation.
 //!
 //! A long answer is shared by those who ask for it at the same time ([`crate::fetch::flight`]). So is one that is hot ([`Copied`]), of
@@ -30,6 +32,7 @@
 //! Source: paper 003 section 2; RFC 9211.
 
 use std::{
+    borrow::Cow,
     ops::Range,
     pin::pin,
     sync::{Arc, atomic::Ordering},
@@ -38,7 +41,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use fields::Fields;
-use http1::{Framing, ResponseHead};
+use http1::{Framing, RequestHead, ResponseHead, Target};
 use httpcache::{ContentRange, RequestDirectives, UnixMillis, cache_status::Forward};
 use message::Seen;
 use profile::{Class, Hierarchy};
@@ -115,7 +118,7 @@ pub async fn answer(
         return None;
     }
     let fields = onward::end_to_end(&wanted.request);
-    let request = request_bytes(ex, wanted, cluster, &fields, route.reason);
+    let request = request_bytes(ex, wanted, cluster, &fields, route.reason)?;
     for id in route.members.into_iter().flatten() {
         let asking = Asking {
             directives,
@@ -126,9 +129,15 @@ pub async fn answer(
         let member = cluster.member(id)?;
         let _in_progress = member.begin();
         let method = wanted.head.method.as_str();
-        let Some((upstream, head)) = ask_one(ex, wanted, (id, member), method, &request).await
-        else {
-            continue;
+        let (upstream, head) = match ask_one(ex, wanted, (id, member), method, &request).await {
+            Ok(answered) => answered,
+            Err(Unanswered::ByMember) => continue,
+            Err(Unanswered::ByOrigin) => {
+                let error = UpstreamError::Timeout;
+                let reason = error.to_string();
+                let failed = ex.failed(why, error.status(), error.token(), &reason);
+                return Some(failed.await);
+            }
         };
         let status = forwarded(ex.worker, why, |line| line.detail(route.reason.as_str()));
         if let Some(after) = pass_on(ex, wanted, (upstream, head), &asking, status).await {
@@ -149,12 +158,12 @@ pub async fn ask(
 ) -> Option<(Upstream, ResponseHead)> {
     let cluster = front(ex)?;
     let route = route(ex.worker, cluster, wanted, &RequestDirectives::default())?;
-    let request = request_bytes(ex, wanted, cluster, fields, route.reason);
+    let request = request_bytes(ex, wanted, cluster, fields, route.reason)?;
     for id in route.members.into_iter().flatten() {
         let member = cluster.member(id)?;
         let answered = ask_one(ex, wanted, (id, member), "GET", &request).await;
-        if answered.is_some() {
-            return answered;
+        if answered.is_ok() {
+            return answered.ok();
         }
     }
     None
@@ -202,22 +211,31 @@ fn is_under_way(worker: &Worker, wanted: &Wanted) -> bool {
     (worker.shared.flights.join(wanted.primary, &key)).is_some()
 }
 
-/// The request as it goes to a member.
+/// The host that a request names: between members every request has a Host.
+fn host_of(head: &RequestHead) -> Option<Cow<'_, str>> {
+    if let Some(host) = head.host.as_deref().filter(|host| !host.is_empty()) {
+        return Some(Cow::Borrowed(host));
+    }
+    match http1::parse_target(&head.method, &head.target) {
+        //= rfc9112 §3.2.2   the Host of a request in absolute form is that of its target
+        Ok(Target::Absolute { authority, .. }) => Some(Cow::Owned(authority.to_string())),
+        _ => None,
+    }
+}
+
+/// The request as it goes to a member. `None`: it names no host.
 fn request_bytes(
     ex: &Exchange<'_>,
     wanted: &Wanted,
     cluster: &Cluster,
     fields: &Fields,
     reason: Reason,
-) -> Vec<u8> {
+) -> Option<Vec<u8>> {
     let head = &wanted.head;
+    let host = host_of(head)?;
     let mut out = Vec::with_capacity(512);
     http1::write_request_line(&head.method, &head.target, &mut out);
-    lines::write_field(
-        b"Host",
-        head.host.as_deref().unwrap_or("").as_bytes(),
-        &mut out,
-    );
+    lines::write_field(b"Host", host.as_bytes(), &mut out);
     for (name, value) in fields.iter().chain(wanted.withheld.iter()) {
         if !name.eq_ignore_ascii_case(b"host") {
             lines::write_field(name, value, &mut out);
@@ -229,19 +247,27 @@ fn request_bytes(
         lines::write_field(LACKING, b"return", &mut out);
     }
     out.extend_from_slice(b"\r\n");
-    out
+    Some(out)
 }
 
-/// Asks one member. `None`: it gives no answer that the client may have, which was counted.
+/// Who has failed to answer.
+enum Unanswered {
+    /// The member, or the way to it: somebody else may do better.
+    ByMember,
+    /// The origin that the member has asked: it did not answer in time, and would do so for nobody.
+    ByOrigin,
+}
+
+/// Asks one member. `Err`: it gives no answer that the client may have, which was counted.
 async fn ask_one(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
     (id, member): (MemberId, &Member),
     method: &str,
     request: &[u8],
-) -> Option<(Upstream, ResponseHead)> {
+) -> Result<(Upstream, ResponseHead), Unanswered> {
     let worker = ex.worker;
-    let cluster = front(ex)?;
+    let cluster = front(ex).ok_or(Unanswered::ByMember)?;
     let trip = ex.record.trip();
     let destination = cluster.destination(id, Some(ex.listener.number));
     let whom = Whom {
@@ -250,18 +276,25 @@ async fn ask_one(
         hop: Hop::to(Hierarchy::Node, usize::from(id.0)),
         trip: &trip,
     };
-    let (upstream, head) = match first_heads(ex, wanted, &whom, method, request).await {
+    let mut works_on_it = false;
+    let heads = first_heads(ex, wanted, &whom, (method, request), &mut works_on_it).await;
+    let (upstream, head) = match heads {
         Ok(answered) => answered,
+        Err(UpstreamError::Timeout) if works_on_it => {
+            tracing::debug!(member = %member.name, "its origin gave it no answer in time");
+            worker.counters.origin_failed(answered::LATE);
+            return Err(Unanswered::ByOrigin);
+        }
         Err(error) => {
             tracing::debug!(member = %member.name, %error, "gave no answer");
             if !whom::is_ours(&error) {
                 trip.broke_off();
                 failed(cluster, member);
             }
-            return None;
+            return Err(Unanswered::ByMember);
         }
     };
-    let answered = answered::of(head.status, &head.fields);
+    let answered = answered::of(&head.fields);
     let counters = &member.counters;
     let counter = match answered.had {
         Had::It => &counters.hits_true,
@@ -271,21 +304,22 @@ async fn ask_one(
     counter.fetch_add(1, Ordering::Relaxed);
     member.answered();
     whom::note_levels(&upstream, &head);
-    if answered.is_own_failure {
+    // That its origin is late goes to the client: that of another member, or ours, is the same one.
+    if answered.is_own_failure && !(answered.is_late && works_on_it) {
         let watch = worker.deadlines.watch();
         siblings::keep_connection(worker, &watch, upstream, &head).await;
-        return None;
+        return Err(Unanswered::ByMember);
     }
-    Some((upstream, head))
+    Ok((upstream, head))
 }
 
-/// Sends the request, and waits for the final head. The first word has to come soon.
+/// Sends the request, and waits for the final head. The first word has to come soon. `works_on_it`: the member has said so.
 async fn first_heads(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
     whom: &Whom<'_>,
-    method: &str,
-    request: &[u8],
+    (method, request): (&str, &[u8]),
+    works_on_it: &mut bool,
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     let worker = ex.worker;
     let (watch, first) = (worker.deadlines.watch(), worker.deadlines.watch());
@@ -293,6 +327,7 @@ async fn first_heads(
     let first = first.limit(FIRST_WORD_MAX, asking).await;
     let (mut upstream, mut head) = first.unwrap_or(Err(UpstreamError::Timeout))?;
     while is_interim(&head) {
+        *works_on_it |= head.status == WORKS_ON_IT;
         // A client that has gone is noticed with the answer.
         if head.status != WORKS_ON_IT && ex.reply.sent().bytes == 0 {
             let _ = pass::pass_interim(ex, wanted, &head).await;

@@ -12,7 +12,7 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -68,12 +68,13 @@ pub struct Start {
 }
 
 impl ClusterThread {
-    /// Starts it.
+    /// Starts it, and waits until what was stored before is judged: nothing that is stored later is taken for that.
     ///
     /// # Errors
     /// The system gives no thread, or the runtime none of what it needs.
     pub fn start(start: Start) -> io::Result<ClusterThread> {
         let (stop, stopped) = oneshot::channel();
+        let (begun, has_begun) = mpsc::channel();
         let runtime = || {
             runtime::Builder::new_current_thread()
                 .enable_all()
@@ -85,9 +86,11 @@ impl ClusterThread {
             thread::Builder::new()
                 .name("cluster".into())
                 .spawn(move || match runtime() {
-                    Ok(runtime) => runtime.block_on(run(start, stopped)),
+                    Ok(runtime) => runtime.block_on(run(start, stopped, begun)),
                     Err(error) => tracing::error!(%error, "the cluster's thread could not start"),
                 })?;
+        // Nothing is ever sent: it ends when the sender is dropped, also by a thread that could not start.
+        let _ = has_begun.recv();
         Ok(ClusterThread { stop, handle })
     }
 
@@ -98,7 +101,7 @@ impl ClusterThread {
     }
 }
 
-async fn run(start: Start, stopped: oneshot::Receiver<()>) {
+async fn run(start: Start, stopped: oneshot::Receiver<()>, begun: mpsc::Sender<()>) {
     let Start {
         shared,
         cluster,
@@ -115,7 +118,7 @@ async fn run(start: Start, stopped: oneshot::Receiver<()>) {
         let id = MemberId(number as u8);
         spawn_local(link::keep(shared, cluster, Rc::clone(&connector), id));
     }
-    let purging = purging::run::run(Arc::clone(&shared), Arc::clone(&cluster));
+    let purging = purging::run::run(Arc::clone(&shared), Arc::clone(&cluster), begun);
     let purging = spawn_local(purging);
     let house = Rc::new(House {
         links: cluster.members.iter().map(|_| Place::default()).collect(),

@@ -249,9 +249,7 @@ impl Fetch {
             head,
             response: &response,
             primary: flight.primary,
-            key: worker
-                .hasher
-                .hash(storing.key().map_or(&self.fetch_request.key, |key| key)),
+            key: storing.key().map_or(&self.fetch_request.key, |key| key),
             asked: asked_at,
         };
         let mut collecting = Collecting::begin(worker, &self.fetch_request, &came, purges);

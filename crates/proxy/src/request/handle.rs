@@ -137,9 +137,11 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     let asked = place.ask();
     let mut withheld = Fields::new();
     if ruled.strip_cookies {
-        head.fields
-            .all(b"cookie")
-            .for_each(|value| withheld.push(b"Cookie", value));
+        if ex.worker.shared.cluster.is_some() {
+            head.fields
+                .all(b"cookie")
+                .for_each(|value| withheld.push(b"Cookie", value));
+        }
         head.fields.remove(b"cookie");
     }
     let primary = ex.worker.hasher.hash(&key[..name_bytes]);

@@ -25,7 +25,7 @@ pub struct Wanted {
     pub head: RequestHead,
     /// Its fields, but for those of the client's connection: shared, because the fetch outlives the request.
     pub request: Arc<Fields>,
-    /// Fields that a rule keeps from the origin, but not from a member of our cluster, whose rules look at them too.
+    /// Fields that a rule keeps from the origin, but not from a member of our cluster, whose rules look at them too; none without one.
     pub withheld: Fields,
     /// The member that has forwarded it does not want it to be fetched.
     pub returns_lacking: bool,

@@ -404,6 +404,69 @@ fn a_slow_origin_is_not_taken_for_a_member_that_hangs() {
 }
 
 #[test]
+fn an_origin_that_is_late_for_a_member_is_not_asked_once_more() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |exchange| {
+        if exchange.nth() > 1 {
+            held.pass();
+        }
+        exchange.send(ok(ALWAYS_VALIDATED, "slow"));
+    });
+    let plan = plan_for(&origin);
+    let pair = pair_of(origin, plan, |front| {
+        front.timeouts.origin_first_byte = std::time::Duration::from_secs(1);
+    });
+    pair.placed("/slow");
+    let answer = pair.front.get("/slow");
+    let status = said(&answer);
+    assert_eq!(answer.status, 504, "{status}");
+    assert!(status.contains("connection_read_timeout"), "{status}");
+    assert_eq!(pair.origin.count("/slow"), 2, "only the member has asked");
+    gate.open();
+    // The member has not failed.
+    let answer = pair.front.get("/slow");
+    let status = said(&answer);
+    assert_eq!(answer.status, 200, "{status}");
+    assert!(status.contains("detail=hint"), "{status}");
+}
+
+#[test]
+fn what_a_member_refuses_is_fetched_by_the_front() {
+    let origin = origin();
+    let all = addresses(2);
+    let disk = Disk::of_mib(64);
+    let mut plan = member(plan_for(&origin), 0, &all);
+    plan.limits.head_bytes_max = 4096;
+    let node = Proxy::start(disk.under(plan));
+    let front = Proxy::start(front(plan_for(&origin), 1, &all));
+    node.get("/10");
+    await_hint(&front, &format!("{SITE}/10"), "n1");
+    let long = format!("X-Long: {}", "y".repeat(5000));
+    assert_eq!(node.ask("GET", "/10", &[&long]).status, 431);
+    let answer = front.ask("GET", "/10", &[&long]);
+    let status = said(&answer);
+    assert_eq!(answer.status, 200, "{status}");
+    assert!(!status.contains("detail=hint"), "{status}");
+    assert_same(&answer.body, &body_of("/10"));
+    assert_forwarded(&front.get("/10"));
+}
+
+#[test]
+fn between_members_every_request_has_a_host() {
+    let pair = pair();
+    pair.placed("/10");
+    let ask = |target: &str| {
+        let request = format!("GET {target} HTTP/1.0\r\n\r\n");
+        pair.front.client().send(request).read("GET")
+    };
+    assert_forwarded(&ask(&format!("{SITE}/10")));
+    let answer = ask("/10");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_same(&answer.body, &body_of("/10"));
+}
+
+#[test]
 fn an_origin_that_a_member_cannot_reach_is_asked_by_the_front() {
     // The node's origin is gone; the front's route leads to another one. Only so can they differ.
     let gone = origin();

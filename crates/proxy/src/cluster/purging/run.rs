@@ -5,7 +5,7 @@
 use std::{
     collections::HashMap,
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, atomic::Ordering, mpsc},
     time::Duration,
 };
 
@@ -40,8 +40,8 @@ const NOBODY: MemberId = MemberId(0);
 
 type Settling = Pin<Box<dyn Future<Output = Vec<Waiting>>>>;
 
-/// Does it until the cluster's thread ends.
-pub async fn run(shared: Arc<Shared>, cluster: Arc<Cluster>) {
+/// Does it until the cluster's thread ends. `begun` is dropped when what was stored before is judged: what is stored from then on stays.
+pub async fn run(shared: Arc<Shared>, cluster: Arc<Cluster>, begun: mpsc::Sender<()>) {
     let Some((inbox, journal, opening)) = cluster.purging.take_inbox() else {
         return;
     };
@@ -55,6 +55,7 @@ pub async fn run(shared: Arc<Shared>, cluster: Arc<Cluster>) {
         Err(error) => return tracing::error!(%error, "the thread of the journal of purges"),
     };
     desk.opened(opening, &keeper);
+    drop(begun);
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut settling: Option<Settling> = None;

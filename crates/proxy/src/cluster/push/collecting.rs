@@ -52,8 +52,8 @@ pub struct Came<'a> {
     pub response: &'a Response,
     /// The hash of the resource's name.
     pub primary: KeyHash,
-    /// What tells versions of one thing from others: the hash of the key that it is stored under.
-    pub key: KeyHash,
+    /// What tells versions of one thing from others: the key that it is stored under.
+    pub key: &'a [u8],
     /// When it was asked for.
     pub asked: UnixMillis,
 }
@@ -110,7 +110,7 @@ impl Collecting {
         let mut collecting = Collecting {
             cluster: Arc::clone(cluster),
             reserved: 0,
-            key: key.0,
+            key: worker.hasher.hash(key).0,
             push: Some(Push {
                 response: message::write_response(head, !response.decision.rules.store_set_cookie),
                 request,

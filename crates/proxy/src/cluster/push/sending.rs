@@ -176,6 +176,8 @@ async fn send(
 ) -> Result<Verdict, UpstreamError> {
     let id = MemberId(member as u8);
     let Some(told) = push.began.of(id.0, registered.column) else {
+        // It is not sent: the member has nothing, and its hints must not say so.
+        eager::withdraw(&cluster.members[member], registered);
         return Ok(Verdict::Invalidated);
     };
     let terms = Terms {

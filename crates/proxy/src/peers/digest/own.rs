@@ -81,6 +81,11 @@ struct Squid {
     ages: Ages,
 }
 
+/// Would the filters for so many objects, which together are one digest, have more bits than a digest may?
+fn is_too_large(objects: u64, bits_per_object: u8) -> bool {
+    objects.saturating_mul(u64::from(bits_per_object)) > BITS_MAX
+}
+
 impl Own {
     /// The digest of these stores.
     ///
@@ -95,8 +100,7 @@ impl Own {
             objects,
             bits_per_object,
         };
-        // All filters together are one digest.
-        if objects.saturating_mul(u64::from(bits_per_object)) > BITS_MAX {
+        if is_too_large(objects, bits_per_object) {
             return Err(too_large());
         }
         let bits_max = BITS_MAX / set.stores().len() as u64;
