@@ -82,9 +82,9 @@ fn live_tells_classes_stages_origins_and_names() {
         let live = house.json("/live");
         let rows = live["origins"]["rows"].as_array()?;
         let failures = rows.iter().filter_map(|row| row["failures"].as_u64());
-        // Five misses, and the first of those that became a hit.
+        // Five misses, and at least one of those that became a hit.
         let seen = live["top"]["hosts"]["by_requests"].as_array()?.len() == 2
-            && live["top"]["hosts"]["by_misses"][0]["misses"] == 6
+            && live["top"]["hosts"]["by_misses"][0]["misses"].as_u64()? >= 6
             && live["top"]["hosts"]["by_requests"][0]["requests"].as_u64()? >= 7
             && failures.sum::<u64>() == 1
             && live["minute"]["classes"].as_array()?.len() >= 3
