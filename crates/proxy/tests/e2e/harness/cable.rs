@@ -63,8 +63,10 @@ impl Cable {
         self.0.is_stopped.store(true, Ordering::SeqCst);
     }
 
-    /// Carries again.
+    /// Carries again, also if it was to stop later.
     pub fn mend(&self) {
+        let _no_carrier_decides = self.0.sockets();
+        self.0.stopped_after.store(0, Ordering::SeqCst);
         self.0.is_stopped.store(false, Ordering::SeqCst);
         self.0.is_cut.store(false, Ordering::SeqCst);
     }
@@ -102,8 +104,11 @@ fn carry(mut from: TcpStream, mut to: TcpStream, state: &State, is_back: bool) {
         if to.write_all(&piece[..read]).is_err() {
             break;
         }
-        if is_back && runs_out(&state.stopped_after, read as u64) {
-            state.is_stopped.store(true, Ordering::SeqCst);
+        if is_back {
+            let _nobody_mends = state.sockets();
+            if runs_out(&state.stopped_after, read as u64) {
+                state.is_stopped.store(true, Ordering::SeqCst);
+            }
         }
         if is_back && runs_out(&state.left, read as u64) {
             state.is_cut.store(true, Ordering::SeqCst);
