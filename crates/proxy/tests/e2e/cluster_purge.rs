@@ -401,7 +401,9 @@ fn a_member_that_was_killed_hears_what_it_missed() {
     });
     let paths = ["/purged-before", "/purged-meanwhile", "/kept-for-good"];
     killed.fill(&paths);
-    paths.map(|path| other.await_written(path));
+    for path in paths {
+        other.await_written(path);
+    }
     purge(&proxy, &format!("url={HOST}/purged-before"));
     drop(killed);
     purge_without(&proxy, &format!("url={HOST}/purged-meanwhile"), "n2");
