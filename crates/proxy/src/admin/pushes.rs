@@ -40,6 +40,11 @@ pub fn figures(cluster: &Cluster) -> Vec<Figure> {
             relaxed(&counters.purged),
         ),
         (
+            "cluster_pushes_untold",
+            "Pushes not begun because no member had told which purges it has heard when the fetch began",
+            relaxed(&counters.untold),
+        ),
+        (
             "cluster_pushes_too_long",
             "Fetched objects that were too long to be pushed (cluster.push-max)",
             relaxed(&counters.too_long),
