@@ -1,6 +1,6 @@
 //! The exact kind of hints: which columns have a number.
 //!
-//! A table from number to a mask of columns, in [`SHARDS`] parts with a lock each, so that workers that look up seldom meet the thread that
+//! A table from number to a mask of columns, in `SHARDS` parts with a lock each, so that workers that look up seldom meet the thread that
 //! writes. Without false hits, for some 24 bytes a number instead of one and a quarter.
 //!
 //! Not known here: which node a column belongs to; which columns count.   Limits: [`NUMBERS_MAX`] numbers; what would be more is left out,

@@ -1,3 +1,5 @@
+//! Frames as bytes and back; any bytes.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Forwarding a request to the member of the cluster that has what it asks for.
 //!
 //! Only a front forwards, and only what neither its memory nor its store answers: GET and HEAD, parts and conditions included, since the
-//! member answers those as well as a front could. [`routing`] says which members are asked. The answer goes to the client as it comes,
+//! member answers those as well as a front could. `routing` says which members are asked. The answer goes to the client as it comes,
 //! with our member of Cache-Status behind the other's, and is not stored here.
 //!
 //! Not forwarded are

@@ -26,7 +26,7 @@
 //! | `copied` | what is hot, and so kept here and given to further members |
 //!
 //! Not known here: what the member does with it.
-//! Limits: `queue`; a push is given up after [`PUSH_MAX`]; a member that does not take one is followed by another, each tried once.
+//! Limits: `queue`; a push is given up after `sending::PUSH_MAX`; a member that does not take one is followed by another, each tried once.
 
 pub mod began;
 pub mod collecting;

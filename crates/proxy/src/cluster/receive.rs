@@ -9,7 +9,7 @@
 //!
 //! Not known here: how a push comes to be (`push`).
 //! Limits: a push is read whole, up to `push-max` and two heads; what is being read counts against `limits.transfer-buffer`. When that
-//! is used up, or the store is paused, pushes are refused, and the front tries another member. [`EXPECTED_MAX`].
+//! is used up, or the store is paused, pushes are refused, and the front tries another member.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

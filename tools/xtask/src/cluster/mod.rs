@@ -108,7 +108,7 @@ pub struct Options {
     /// Rounds of `capacity`
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// A further line of [cluster], such as 'push-max = "64KiB"'
+    /// A further line of the configuration's section cluster, such as 'push-max = "64KiB"'
     #[arg(long)]
     setting: Vec<String>,
     #[arg(long, value_name = "FILE")]

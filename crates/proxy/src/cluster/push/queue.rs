@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_newer_version_takes_the_place_of_the_one_that_waits() {
-        let mut queue = queue(&[(1, 10), (1, 20)]);
+        let queue = queue(&[(1, 10), (1, 20)]);
         assert_eq!(
             (queue.waiting(), queue.bytes(), queue.counts().replaced),
             (1, 20, 1)

@@ -1,3 +1,5 @@
+//! The journal cut and changed at every byte, and what is read of it.
+
 use std::collections::BTreeMap;
 
 use super::*;

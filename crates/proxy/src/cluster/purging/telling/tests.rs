@@ -1,3 +1,5 @@
+//! What a member that was away is told.
+
 use super::super::journal::{Journal, Limits};
 use super::super::medium::Medium;
 use super::*;
