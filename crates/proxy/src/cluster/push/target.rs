@@ -65,7 +65,7 @@ fn by_room<'c>(one: &'c Candidate, other: &'c Candidate, chance: u64) -> &'c Can
     let room = |candidate: &Candidate| u128::from(candidate.free_mib) + 1;
     // Bits between those that have picked the two.
     let dice = u128::from((chance >> 16) as u32);
-    match dice * (room(one) + room(other)) >> 32 < room(one) {
+    match (dice * (room(one) + room(other))) >> 32 < room(one) {
         true => one,
         false => other,
     }
