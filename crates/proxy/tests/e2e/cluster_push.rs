@@ -286,7 +286,7 @@ fn what_is_for_one_client_or_for_nobody_is_never_pushed() {
             "/authorized" => &["Cache-Control: public, max-age=60"],
             _ => &[FRESH],
         };
-        exchange.send(ok(fields, exchange.path().to_owned()));
+        exchange.send(ok(fields, exchange.path()));
     }));
     let pushed_before = pushes(&pair.node);
     pair.front.get("/private");
