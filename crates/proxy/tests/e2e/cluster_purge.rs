@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use proxy::plan::{Admin, Plan, StorePlan};
+use proxy::plan::{Admin, Cluster, Plan, StorePlan};
 use tempfile::TempDir;
 
 use super::harness::{
@@ -65,7 +65,10 @@ impl House {
         plan.memory_bytes = 0;
         plan.storing.cluster_deadline = Duration::from_millis(10);
         plan.stores = vec![StorePlan::at(self.store(), Some(16 << 20))];
-        cluster(&mut plan).state = Some(self.state());
+        let settings = cluster(&mut plan);
+        settings.state = Some(self.state());
+        // What was stored before has to wait for what the others tell.
+        settings.rejoin_wait = Cluster::default().rejoin_wait;
         plan
     }
 
@@ -512,7 +515,9 @@ fn is_a_member_when_told_to() {
         address: local(),
         allow: Vec::new(),
     });
-    cluster(&mut plan).state = Some(dir.join("state"));
+    let settings = cluster(&mut plan);
+    settings.state = Some(dir.join("state"));
+    settings.rejoin_wait = Cluster::default().rejoin_wait;
     let proxy = Proxy::start(plan);
     println!("{READY}{}", proxy.address());
     let _ = std::io::stdin().read_to_end(&mut Vec::new());

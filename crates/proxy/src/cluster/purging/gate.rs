@@ -45,14 +45,14 @@ impl Gate {
         }
     }
 
-    /// What may be served now, and whether the process was found to have been stopped just now.
+    /// What may be served now, and whether the process was found to have been stopped just now: memory may have what was purged meanwhile.
     #[inline]
     pub fn look(&self, now_ms: u64) -> (Served, bool) {
         match self.state.load(Ordering::Acquire) {
-            OPEN if !self.was_stopped(now_ms) => (Served::All, false),
-            OPEN => (Served::Nothing, self.close()),
+            STOPPED => (Served::Nothing, false),
+            _ if self.was_stopped(now_ms) => (Served::Nothing, self.close()),
             STARTED => (Served::Memory, false),
-            _ => (Served::Nothing, false),
+            _ => (Served::All, false),
         }
     }
 
@@ -66,9 +66,9 @@ impl Gate {
         was_stopped
     }
 
-    /// Closes it after a stop. True: it was open.
+    /// Closes it after a stop, also one that came soon after the start. True: it was not closed for a stop already.
     pub fn close(&self) -> bool {
-        let changed = |state| (state == OPEN).then_some(STOPPED);
+        let changed = |state| (state != STOPPED).then_some(STOPPED);
         let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
         self.state.fetch_update(set, fetch, changed).is_ok()
     }
@@ -101,6 +101,15 @@ mod tests {
         gate.tick(1);
         gate.open();
         assert_eq!(gate.look(2), (Served::All, false));
+    }
+
+    #[test]
+    fn a_stop_soon_after_the_start_closes_memory_too() {
+        let gate = Gate::of_start();
+        gate.tick(1);
+        let later = 2 + STOPPED_AFTER_MS;
+        assert_eq!(gate.look(later), (Served::Nothing, true));
+        assert!(gate.tick(later) && gate.is_closed_by_stop());
     }
 
     #[test]
