@@ -165,7 +165,7 @@ impl Desk {
                     );
                     let heard = Vector::default();
                     self.drop_everything(NOBODY, heard);
-                } else {
+                } else if !self.shared.is_without_its_stores() {
                     keeper.give(Job::Trust);
                 }
             }
