@@ -99,6 +99,9 @@ impl Marks {
     }
 }
 
+/// In place of a sequence that was not told yet.
+const NOT_TOLD: u64 = u64::MAX;
+
 /// A column that is followed, as workers see it.
 #[derive(Debug)]
 pub struct Followed {
@@ -110,7 +113,7 @@ pub struct Followed {
     pub column: Column,
     /// The last label enacted; 0: not whole, or not followed any more.
     pub(super) label: AtomicU64,
-    /// The store's last invalidation sequence, by its last beat.
+    /// The store's last invalidation sequence, by its last beat; [`NOT_TOLD`] before the first.
     pub(super) sequence: AtomicU64,
 }
 
@@ -121,7 +124,7 @@ impl Followed {
             number,
             column,
             label: AtomicU64::new(0),
-            sequence: AtomicU64::new(0),
+            sequence: AtomicU64::new(NOT_TOLD),
         }
     }
 
@@ -137,8 +140,10 @@ impl Followed {
     }
 
     /// The store's last invalidation sequence, by its last beat: what a fetch that begins now has to carry if it is to be pushed there.
-    pub fn sequence(&self) -> u64 {
-        self.sequence.load(Ordering::Acquire)
+    /// `None`: there was no beat since the node spoke of this column.
+    pub fn sequence(&self) -> Option<u64> {
+        let sequence = self.sequence.load(Ordering::Acquire);
+        (sequence != NOT_TOLD).then_some(sequence)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::bloom::Shape;
 use crate::digest::IndexShape;
-use crate::frames::{Entry, Known};
+use crate::frames::{ColumnBeat, Entry, Known};
 use crate::registrar::{By, Front, Limits, Registrar};
 
 const FRONT: Front = Front(3);
@@ -65,6 +65,34 @@ fn nodes(reader: &mut Reader, number: u64) -> u64 {
         assert_eq!(naming.seed, 42);
         number
     })
+}
+
+#[test]
+fn a_sequence_is_told_by_a_beat_to_each_column_anew() {
+    let mut view = View::new(1);
+    let mut reader = view.reader();
+    let mut told = |view: &mut View, beat: Option<u64>, mut node: Registrar| {
+        link(view, 0, &mut node);
+        if let Some(sequence) = beat {
+            let column = ColumnBeat {
+                sequence,
+                ..ColumnBeat::default()
+            };
+            let beat = Beat {
+                columns: vec![column],
+                ..Beat::default()
+            };
+            view.beat(0, &beat, 0);
+        }
+        let groups = reader.groups();
+        let columns: Vec<_> = groups.columns_of(0).map(Followed::sequence).collect();
+        columns
+    };
+    assert_eq!(told(&mut view, None, node(bloom(), 1)), [None]);
+    assert_eq!(told(&mut view, Some(0), node(bloom(), 1)), [Some(0)]);
+    assert_eq!(told(&mut view, Some(7), node(bloom(), 1)), [Some(7)]);
+    // Another life of the store.
+    assert_eq!(told(&mut view, None, node(bloom(), 2)), [None]);
 }
 
 #[test]

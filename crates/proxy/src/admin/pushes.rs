@@ -11,9 +11,14 @@ type Figure = (&'static str, &'static str, u64);
 pub fn figures(cluster: &Cluster) -> Vec<Figure> {
     let (pushing, receiving) = (&cluster.pushing, &cluster.receiving);
     let relaxed = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let (_, _, dropped) = pushing.figures();
+    let (bytes, _, dropped) = pushing.figures();
     let counters = &pushing.counters;
     let mut all = vec![
+        (
+            "cluster_push_bytes_open",
+            "Bytes collected for pushes, waiting, and on their way",
+            bytes,
+        ),
         (
             "cluster_pushes_dropped_full",
             "Pushes dropped, or not begun, because the queue of pushes was full",
@@ -33,6 +38,11 @@ pub fn figures(cluster: &Cluster) -> Vec<Figure> {
             "cluster_pushes_purged",
             "Pushes not sent because the object was purged meanwhile",
             relaxed(&counters.purged),
+        ),
+        (
+            "cluster_pushes_untold",
+            "Pushes not begun because no member had told which purges it has heard when the fetch began",
+            relaxed(&counters.untold),
         ),
         (
             "cluster_pushes_too_long",

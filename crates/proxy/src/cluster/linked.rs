@@ -1,6 +1,6 @@
 //! A link that another member has opened to us: we tell it what we hold and how we are, and it tells us what it follows.
 //!
-//! First comes our HELLO, and again whenever our columns have changed; then beats, every second, and what the member follows, as fast as
+//! First comes our HELLO with a beat, and again whenever our columns have changed; then beats, every second, and what the member follows, as fast as
 //! it takes it.
 //!
 //! Not known here: how the link was made; what frames mean to those who send them.
@@ -79,6 +79,8 @@ impl Linked {
             if now != announced {
                 announced = now;
                 self.send(&mut stream, &Frame::Hello(hello)).await?;
+                // A front pushes nothing before it has heard the sequences.
+                self.send(&mut stream, &Frame::Beat(self.beat())).await?;
             }
             let mut beat_at = Instant::now();
             // One at a time, so that a member that takes them slowly is told what holds when it takes it.

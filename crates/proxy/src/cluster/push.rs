@@ -94,6 +94,8 @@ pub struct PushCounters {
     pub failed: AtomicU64,
     /// Pushes that no member took.
     pub given_up: AtomicU64,
+    /// Not begun: no member had told its sequences when the fetch began.
+    pub untold: AtomicU64,
     /// Bodies that were longer than `push-max`.
     pub too_long: AtomicU64,
     /// Purged before they were sent.

@@ -74,11 +74,13 @@ impl Began {
 
 fn told(groups: &Groups) -> Arc<[Told]> {
     let followed = groups.iter().flat_map(|group| group.followed());
-    let told = followed.map(|followed| Told {
-        member: followed.node,
-        column: followed.number,
-        incarnation: followed.column.incarnation,
-        sequence: followed.sequence(),
+    let told = followed.filter_map(|followed| {
+        Some(Told {
+            member: followed.node,
+            column: followed.number,
+            incarnation: followed.column.incarnation,
+            sequence: followed.sequence()?,
+        })
     });
     told.collect()
 }

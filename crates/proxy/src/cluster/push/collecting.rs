@@ -4,7 +4,10 @@
 //!
 //! Not known here: fetching, how a push is sent.
 
-use std::{rc::Rc, sync::Arc};
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+};
 
 use bytes::Bytes;
 use http1::ResponseHead;
@@ -98,7 +101,11 @@ impl Collecting {
             return None;
         }
         let request = fetch_request.as_sent.clone()?;
-        let began = began.filter(|began| !began.knows_nothing())?;
+        let began = began?;
+        if began.knows_nothing() {
+            pushing.counters.untold.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
         if response
             .length
             .is_some_and(|length| length > cluster.plan.push_max_bytes)

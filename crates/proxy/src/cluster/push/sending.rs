@@ -127,7 +127,7 @@ fn choose(cluster: &Cluster, groups: &Groups, push: &Push, loads: &Loads<'_>) ->
     let holders = groups.nodes(trace_of(&push.name));
     let candidate = |(number, member): (u8, &Member)| {
         let (bit, at) = (MemberId(number).bit(), usize::from(number));
-        (may_get(member, number, push, now_ms) && loads.has_room(at)).then(|| Candidate {
+        (may_get(cluster, number, push, now_ms) && loads.has_room(at)).then(|| Candidate {
             member: at,
             busyness: member.busyness(now_ms) + loads.of(at) as u64,
             free_mib: member.load.free_mib.load(Ordering::Relaxed),
@@ -141,17 +141,20 @@ fn choose(cluster: &Cluster, groups: &Groups, push: &Push, loads: &Loads<'_>) ->
     target::choose(&candidates, cluster.plan.spread, chance)
 }
 
-/// May this member get it, as soon as there is room?
-fn may_get(member: &Member, number: u8, push: &Push, now_ms: u64) -> bool {
-    push.not_to & MemberId(number).bit() == 0
-        && member.takes_new(now_ms)
+/// May this member get it, as soon as there is room? Not one that has yet to hear purges of ours: nobody would ask it for what it has.
+fn may_get(cluster: &Cluster, number: u8, push: &Push, now_ms: u64) -> bool {
+    let id = MemberId(number);
+    let takes_new = |member: &Member| member.takes_new(now_ms);
+    push.not_to & id.bit() == 0
+        && cluster.member(id).is_some_and(takes_new)
+        && cluster.purging.is_current(id)
         && push.began.knows(number)
 }
 
 fn may_go_on(cluster: &Cluster, push: &Push) -> bool {
     let now_ms = cluster.now_ms();
-    let mut members = (0..).zip(&cluster.members);
-    members.any(|(number, member)| may_get(member, number, push, now_ms))
+    let mut numbers = 0..cluster.members.len() as u8;
+    numbers.any(|number| may_get(cluster, number, push, now_ms))
 }
 
 /// How much a server belongs to a member: the same at all fronts.

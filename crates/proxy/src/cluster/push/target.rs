@@ -1,11 +1,14 @@
 //! To which member a push goes.
 //!
-//! One that holds an older version gets the newer one. Otherwise, of two that chance has picked, the one with less to do, and of
-//! two equal ones the one with more free space: nearly as even as asking all, and fronts that know the same do not all run to the
-//! same member. Or, to have the objects of a server together (`spread = "hash"`), the one that the server belongs to.
+//! One that holds an older version gets the newer one. Otherwise, of two that chance has picked, the one with clearly less to do, and of
+//! two that have about as much, either, by chance in proportion to their free space: nearly as even as asking all, and fronts that know
+//! the same do not all run to the same member. What members say of themselves is up to a second old, so small differences mean nothing:
+//! less than half counts as clearly less, roughly ([`u64::ilog2`]). Or, to have the objects of a server together (`spread = "hash"`), the one that the server belongs to.
 //!
 //! Not known here: how members are, what is pushed.
 //! Source: Mitzenmacher, *The power of two choices in randomized load balancing*, 2001.
+
+use std::cmp::Ordering;
 
 use crate::plan::Spread;
 
@@ -43,9 +46,29 @@ pub fn choose(candidates: &[Candidate], spread: Spread, chance: u64) -> Option<u
     // Two different ones: the second is so many steps after the first.
     let first = (chance >> 32) % count;
     let second = (first + 1 + (chance & 0xffff_ffff) % (count - 1)) % count;
-    let picked = [first, second].map(|at| &candidates[at as usize]);
-    let better = |one: &&&Candidate| (one.busyness, u64::MAX - one.free_mib);
-    picked.iter().min_by_key(better).map(|one| one.member)
+    let [one, other] = [first, second].map(|at| &candidates[at as usize]);
+    let better = match about(one.busyness).cmp(&about(other.busyness)) {
+        Ordering::Less => one,
+        Ordering::Greater => other,
+        Ordering::Equal => by_room(one, other, chance),
+    };
+    Some(better.member)
+}
+
+/// How busy, roughly.
+fn about(busyness: u64) -> u32 {
+    busyness.max(1).ilog2()
+}
+
+/// One of two, by chance in proportion to their room.
+fn by_room<'c>(one: &'c Candidate, other: &'c Candidate, chance: u64) -> &'c Candidate {
+    let room = |candidate: &Candidate| u128::from(candidate.free_mib) + 1;
+    // Bits between those that have picked the two.
+    let dice = u128::from((chance >> 16) as u32);
+    match (dice * (room(one) + room(other))) >> 32 < room(one) {
+        true => one,
+        false => other,
+    }
 }
 
 #[cfg(test)]
@@ -87,10 +110,24 @@ mod tests {
     fn the_busiest_gets_nothing_and_the_emptiest_more() {
         let mut all = [0, 1, 2, 3].map(candidate);
         all[0].busyness = 9;
-        all[3].free_mib = 1;
+        all[3].free_mib = 3;
         let shares = shares(&all);
         assert_eq!(shares[0], 0);
         assert!(shares[3] > shares[1] && shares[3] > shares[2], "{shares:?}");
+        assert!(shares[1] > 400 && shares[2] > 400, "{shares:?}");
+    }
+
+    #[test]
+    fn of_two_small_differences_decide_nothing() {
+        let mut two = [0, 1].map(candidate);
+        two[0].free_mib = 1000;
+        two[1].free_mib = 1001;
+        (two[0].busyness, two[1].busyness) = (6, 5);
+        let shares = shares(&two);
+        assert!(
+            shares[..2].iter().all(|share| (1800..2200).contains(share)),
+            "{shares:?}"
+        );
     }
 
     #[test]
