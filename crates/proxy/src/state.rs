@@ -188,10 +188,12 @@ impl Shared {
     pub fn tell_members(&self, name: &[u8]) {
         if let Some(cluster) = &self.cluster {
             let names = vec![name.to_vec()];
-            cluster.purging.tell_later(&Change {
+            let change = Change {
                 names,
                 ..Change::default()
-            });
+            };
+            (cluster.purging).note(self, &change, cluster.now_ms());
+            cluster.purging.tell_later(&change);
         }
     }
 
@@ -277,14 +279,19 @@ impl Shared {
         self.settle_unless(all, longest, is_aside).await
     }
 
+    /// Have all stores been left out at the start? What they hold is served again when they are back: nothing can be made durable in them
+    /// meanwhile, and no other knows of their absence.
+    pub fn is_without_its_stores(&self) -> bool {
+        !self.has_disk && !self.absent.is_empty()
+    }
+
     async fn settle_unless(
         &self,
         all: &[DurabilityHandles],
         longest: Duration,
         is_hopeless: impl Fn(&DurabilityHandles) -> bool,
     ) -> bool {
-        // What a store that was left out holds is served again when it is back, unless the others know of its absence.
-        if !self.has_disk && !self.absent.is_empty() {
+        if self.is_without_its_stores() {
             return false;
         }
         if makes(Mistake::AcknowledgeEarly) {

@@ -123,6 +123,6 @@ fn candidate(member: &Member, number: usize, now_ms: u64) -> Candidate {
 }
 
 /// The same at all members, whatever they are.
-fn hash(text: &[u8]) -> u64 {
+pub(super) fn hash(text: &[u8]) -> u64 {
     XxHash3_64::oneshot(text)
 }

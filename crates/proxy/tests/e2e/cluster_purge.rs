@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use proxy::plan::{Admin, Cluster, Plan, StorePlan};
@@ -304,6 +304,48 @@ fn a_member_without_its_journal_drops_what_it_had_stored() {
     await_links(&[&proxy, &back]);
     fill(&back, &["/b"]);
     assert_eq!(back.ask("GET", "/a", CACHED).status, 504);
+}
+
+#[test]
+fn a_member_whose_store_is_left_out_acknowledges_no_purge_and_hears_them_when_it_is_back() {
+    let origin = counting();
+    let all = addresses(2);
+    let (house, other) = (House::of(0, &all), House::of(1, &all));
+    let (proxy, without) = (house.start(&origin), other.start(&origin));
+    await_links(&[&proxy, &without]);
+    fill(&without, &["/a", "/posted", "/kept"]);
+    without.stop();
+    let elsewhere = other.store().with_extension("elsewhere");
+    fs::rename(other.store(), &elsewhere).unwrap();
+    fs::create_dir(other.store()).unwrap();
+    let mut plan = other.plan(&origin);
+    (plan.storing.required, plan.memory_bytes) = (false, 1 << 20);
+    let without = Proxy::start(plan);
+    let url = format!("url={HOST}/a");
+    eventually("it is named", || {
+        let answer = delete(&proxy, &url);
+        let text = answer.text();
+        (answer.status == 503 && text.contains("missing")).then_some(())
+    });
+    let began = Instant::now();
+    assert_eq!(
+        proxy.ask("POST", "/posted", &["Content-Length: 0"]).status,
+        200
+    );
+    let took = began.elapsed();
+    assert!(
+        took < Duration::from_secs(8),
+        "what an unsafe method tells is not waited for: {took:?}"
+    );
+    // It ends, although it has something to do.
+    without.stop();
+    fs::remove_dir(other.store()).unwrap();
+    fs::rename(&elsewhere, other.store()).unwrap();
+    let back = other.start(&origin);
+    assert_eq!(await_hit(&back, "/kept"), "version 1");
+    for path in ["/a", "/posted"] {
+        assert_eq!(back.ask("GET", path, CACHED).status, 504, "{path}");
+    }
 }
 
 #[test]

@@ -67,9 +67,13 @@ impl Change {
         }
     }
 
-    /// Forgets it in this process, or makes it stale. It holds at once; after a crash when the handles are settled.
+    /// Forgets it in this process, or makes it stale, and takes no copies of it for a while. It holds at once; after a crash when the handles are settled.
     pub fn apply(&self, shared: &Shared) -> Applied {
         let now = UnixMillis(shared.clock.now().as_millis() as u64);
+        if let Some(cluster) = &shared.cluster {
+            // Before it: whoever sees a sequence behind it sees this too.
+            (cluster.purging).note(shared, self, cluster.now_ms());
+        }
         let mut applied = Applied::default();
         for name in &self.names {
             let primary = shared.hasher().hash(name);

@@ -4,8 +4,12 @@
 //! journal, then it is acknowledged. So what our journal has heard is durable in our stores, also after a crash. Many entries share
 //! a flush.
 //!
-//! What a store does not take (no room for a pattern, its device fails) is applied again and again, with everything behind it waiting. Nothing is
-//! acknowledged meanwhile, so whoever purges is told that this member has not got it.
+//! What a store does not take (no room for a pattern, its device fails) is applied again each second, with everything behind it waiting. Nothing
+//! is acknowledged meanwhile, so whoever purges is told that this member has not got it. What an unsafe method changed is tried once, and its
+//! client is not made to wait by our device, as with our own.
+//!
+//! In a process that was started without its stores nothing can be durable. What comes holds for memory; it is neither acknowledged nor
+//! heard, so the others tell it anew when the stores are back.
 //!
 //! Not known here: sockets, who is told what by us.
 //! Limits: [`QUEUE_MAX`] entries wait; then links are not read any more.
@@ -27,8 +31,8 @@ use crate::state::Shared;
 pub const QUEUE_MAX: usize = 4096;
 /// Entries that are acknowledged together at most.
 const BATCH_MAX: usize = 256;
-/// How long a store is waited for before an entry is applied once more.
-const SETTLED_WITHIN: Duration = Duration::from_secs(1);
+/// How long a store is waited for before an entry is applied once more, and then again.
+pub const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What waits for our stores, with the member that it came from.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub struct Waiting {
     pub handles: Vec<DurabilityHandles>,
     /// It was not taken.
     pub is_refused: bool,
+    /// It cannot be durable in this process.
+    pub is_hopeless: bool,
 }
 
 /// What another member's purges have come to.
@@ -143,6 +149,7 @@ impl Waiting {
             change: Change::default(),
             handles: Vec::new(),
             is_refused: false,
+            is_hopeless: false,
         }
     }
 
@@ -158,14 +165,16 @@ impl Waiting {
 
     /// Waits until it is durable in our stores, and applies it again if that does not come.
     pub async fn settle(&mut self, shared: &Arc<Shared>) {
-        loop {
-            let settled = shared.settle(&self.handles, SETTLED_WITHIN).await;
-            if settled && !self.is_refused {
-                return;
-            }
-            if settled {
-                tokio::time::sleep(SETTLED_WITHIN).await;
-            }
+        self.is_hopeless = shared.is_without_its_stores();
+        if self.is_hopeless {
+            return;
+        }
+        if self.change.is_of_unsafe_method {
+            let _ = (shared.settle_if_answering(&self.handles, SETTLED_WITHIN)).await;
+            return;
+        }
+        while !shared.settle(&self.handles, SETTLED_WITHIN).await || self.is_refused {
+            tokio::time::sleep(SETTLED_WITHIN).await;
             let applied = self.change.apply(shared);
             (self.handles, self.is_refused) = (applied.handles, applied.refused.is_some());
         }
@@ -188,7 +197,12 @@ mod tests {
     }
 
     fn waiting(entry: Entry) -> Waiting {
-        Waiting::of(MemberId(0), Message::Entry { keep: false, entry })
+        let message = Message::Entry {
+            keep: false,
+            untold: Vec::new(),
+            entry,
+        };
+        Waiting::of(MemberId(0), message)
     }
 
     #[test]

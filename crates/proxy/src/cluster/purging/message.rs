@@ -6,7 +6,8 @@
 //! teller                                   follower
 //! 1 ASK                                 →                       how far have you heard?
 //!                                       ←  2 HAVE round | u8 1 if its journal is new | vector
-//! 3 ENTRY u8 1 if somebody is away | entry →                    a purge, in the order of its origin
+//! 3 ENTRY u8 1 if somebody is away | u8 number of them that its origin could not tell | the hash of each name | entry
+//!                                       →                       a purge, in the order of its origin
 //! 4 LOST vector                         →                       something that you lack cannot be told: drop what is stored
 //! 5 TOLD round | token | u8 1 if the teller itself has been told   →   that was all
 //!                                       ←  6 DONE origin | stamp          it is durable here
@@ -41,6 +42,8 @@ pub enum Message {
     Entry {
         /// Is a member away, so that the journal must be durable too?
         keep: bool,
+        /// The hashes of the names of members that its origin could not tell. Whoever can tells them.
+        untold: Vec<u64>,
         /// The purge.
         entry: Entry,
     },
@@ -95,8 +98,17 @@ impl Message {
                 out.push(u8::from(*is_fresh));
                 heard.encode(&mut out);
             }
-            Message::Entry { keep, entry } => {
+            Message::Entry {
+                keep,
+                untold,
+                entry,
+            } => {
                 out.push(u8::from(*keep));
+                // A cluster has 64 members.
+                out.push(untold.len() as u8);
+                for name in untold {
+                    out.extend(name.to_le_bytes());
+                }
                 out.extend(entry.encode());
             }
             Message::Lost { heard } => heard.encode(&mut out),
@@ -131,6 +143,7 @@ impl Message {
             },
             3 => Message::Entry {
                 keep: switch(&mut rest)?,
+                untold: numbers(&mut rest)?,
                 entry: Entry::decode(std::mem::take(&mut rest))?,
             },
             4 => Message::Lost {
@@ -166,6 +179,12 @@ fn switch(rest: &mut &[u8]) -> Option<bool> {
     (*switch < 2).then_some(*switch == 1)
 }
 
+fn numbers(rest: &mut &[u8]) -> Option<Vec<u64>> {
+    let (count, behind) = rest.split_first()?;
+    *rest = behind;
+    (0..*count).map(|_| number(rest)).collect()
+}
+
 fn vector(rest: &mut &[u8]) -> Option<Vector> {
     let (vector, behind) = Vector::decode(rest)?;
     *rest = behind;
@@ -189,6 +208,7 @@ mod tests {
             },
             Message::Entry {
                 keep: false,
+                untold: vec![7, 8],
                 entry: Entry {
                     origin: Origin(1),
                     stamp: Stamp(2),

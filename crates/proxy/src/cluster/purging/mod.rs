@@ -203,6 +203,12 @@ impl Purging {
         }
     }
 
+    /// This is about to be purged here: for a while no copies of it are taken from members.
+    pub fn note(&self, shared: &Shared, change: &Change, now_ms: u64) {
+        let (names, has_patterns) = (change.primaries(shared), !change.patterns.is_empty());
+        self.window.note(names, has_patterns, now_ms);
+    }
+
     fn order(&self, change: &Change, waits: Option<(oneshot::Sender<Outcome>, Duration)>) -> bool {
         let Some(change) = change.encode() else {
             return false;

@@ -36,6 +36,8 @@ pub struct Rejoining {
     told_by: u64,
     is_one_sure: bool,
     is_over: bool,
+    /// It was told, not only tired of waiting.
+    is_told: bool,
 }
 
 impl Rejoining {
@@ -49,6 +51,7 @@ impl Rejoining {
             told_by: 0,
             is_one_sure: false,
             is_over: false,
+            is_told: false,
         }
     }
 
@@ -60,6 +63,11 @@ impl Rejoining {
     /// May it serve what was stored before?
     pub fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Does it know what was purged while it was away? Only then is what it tells enough for another one.
+    pub fn is_sure(&self) -> bool {
+        self.is_told
     }
 
     /// It was away until now.
@@ -87,15 +95,16 @@ impl Rejoining {
 
     /// Looks whether it is over; says so once. `linked`: members that there is a link to.
     pub fn look(&mut self, linked: u64, now_ms: u64) -> Option<Rejoined> {
-        if self.is_over {
+        if self.is_told {
             return None;
         }
         let past_ms = now_ms.saturating_sub(self.began_ms);
         let have_linked = linked & self.untold() == 0;
-        let is_told =
+        self.is_told =
             self.untold() == 0 || (past_ms >= SETTLE_MS && have_linked && self.is_one_sure);
-        self.is_over = is_told || past_ms >= self.wait_ms;
-        self.is_over.then_some(match is_told {
+        let was_over = self.is_over;
+        self.is_over |= self.is_told || past_ms >= self.wait_ms;
+        (self.is_over && !was_over).then_some(match self.is_told {
             true => Rejoined::Told,
             false => Rejoined::Untold,
         })
@@ -138,6 +147,17 @@ mod tests {
         it.told(A, 1, false);
         assert_eq!(it.look(0b01, 9_999), None);
         assert_eq!(it.look(0b01, 10_000), Some(Rejoined::Untold));
+    }
+
+    #[test]
+    fn who_was_not_told_is_not_sure_until_it_is() {
+        let mut it = started();
+        it.told(A, 1, false);
+        assert_eq!(it.look(0b01, 10_000), Some(Rejoined::Untold));
+        assert!(it.is_over() && !it.is_sure());
+        it.told(B, 1, true);
+        assert_eq!(it.look(0b11, 10_001), None, "it is served already");
+        assert!(it.is_sure());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Not known here: what is decided; the other files do that.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     pin::Pin,
     sync::{Arc, atomic::Ordering, mpsc},
     time::Duration,
@@ -16,17 +16,17 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::super::{Cluster, MemberId};
+use super::super::{Cluster, MemberId, choosing};
 use super::{
     Inbox, Order, Purging,
     change::Change,
-    following::{Came, Following, Waiting},
+    following::{Came, Following, SETTLED_WITHIN, Waiting},
     gate::STOPPED_AFTER_MS,
     journal::{Entry, Opening},
     keeper::{Event, Job, Keeper, Synced},
     message::Message,
     rejoining::{Rejoined, Rejoining},
-    stamp::Vector,
+    stamp::{Origin, Stamp, Vector},
     telling::{Command, Outcome, Telling, Ticket, all},
 };
 use crate::state::Shared;
@@ -102,6 +102,10 @@ struct Desk {
     /// Messages that go out when the journal is durable up to their number.
     unsynced: Vec<(u64, MemberId, Message)>,
     batches: u64,
+    /// Since when our stores are waited for.
+    settling_since_ms: Option<u64>,
+    /// What unsafe methods changed and who told it, until it is acknowledged.
+    of_unsafe_methods: HashSet<(MemberId, Origin, Stamp)>,
     /// When each member was last asked to begin anew.
     asked_ms: Vec<u64>,
     /// Wall time less that of the cluster's clock.
@@ -113,8 +117,11 @@ impl Desk {
         let members = cluster.members.len();
         let wait_ms = cluster.plan.rejoin_wait.as_millis() as u64;
         let (own, heard) = (journal.own(), journal.heard().clone());
+        let names = cluster.members.iter();
+        let names = names.map(|member| choosing::hash(member.name.as_bytes()));
+        let (names, first) = (names.collect(), journal.first_stamp());
         Desk {
-            telling: Telling::new(own, heard.last(own), journal.first_stamp(), members),
+            telling: Telling::new(own, heard.last(own), first, names),
             following: Following::new(heard),
             rejoining: Rejoining::new(all(members), wait_ms, cluster.now_ms()),
             answers: HashMap::new(),
@@ -123,6 +130,8 @@ impl Desk {
             dropping: 0,
             unsynced: Vec::new(),
             batches: 0,
+            settling_since_ms: None,
+            of_unsafe_methods: HashSet::new(),
             asked_ms: vec![0; members],
             offset_ms: None,
             shared,
@@ -157,7 +166,7 @@ impl Desk {
                     );
                     let heard = Vector::default();
                     self.drop_everything(NOBODY, heard);
-                } else {
+                } else if !self.shared.is_without_its_stores() {
                     keeper.give(Job::Trust);
                 }
             }
@@ -170,8 +179,6 @@ impl Desk {
         self.purging().figures.lost.fetch_add(1, Ordering::Relaxed);
         let change = Change::everything();
         let applied = change.apply(&self.shared);
-        let now_ms = self.now_ms();
-        (self.purging().window).note(std::iter::empty(), true, now_ms);
         let waiting = Waiting::of(from, Message::Lost { heard });
         self.following.push(waiting.applied(change, applied));
     }
@@ -180,6 +187,7 @@ impl Desk {
     fn next_batch(&mut self) -> Option<Settling> {
         let mut batch = self.following.batch();
         let shared = Arc::clone(&self.shared);
+        self.settling_since_ms = (!batch.is_empty()).then(|| self.now_ms());
         (!batch.is_empty()).then(|| -> Settling {
             Box::pin(async move {
                 for waiting in &mut batch {
@@ -193,16 +201,30 @@ impl Desk {
     /// A batch is durable in our stores: on to the journal.
     fn settled(&mut self, batch: Vec<Waiting>, keeper: &Keeper) {
         self.batches += 1;
+        self.settling_since_ms = None;
         let (number, before) = (self.batches, self.unsynced.len());
         for waiting in batch {
+            if waiting.is_hopeless {
+                self.given_up(&waiting);
+                continue;
+            }
             self.following.settled(&waiting.message);
             let from = waiting.from;
             match waiting.message {
-                Message::Entry { keep, entry } => {
+                Message::Entry {
+                    keep,
+                    untold,
+                    entry,
+                } => {
                     let (origin, stamp) = (entry.origin, entry.stamp);
                     keeper.give(Job::Append(entry));
+                    // The journal has it before it is asked what it has for them.
+                    self.telling.others_could_not_tell(&untold);
+                    let is_waited_for = !waiting.change.is_of_unsafe_method
+                        || self.of_unsafe_methods.remove(&(from, origin, stamp));
                     let done = Message::Done { origin, stamp };
                     match keep {
+                        _ if !is_waited_for => {}
                         true => self.unsynced.push((number, from, done)),
                         false => self.reply(from, &done),
                     }
@@ -228,6 +250,31 @@ impl Desk {
         if self.unsynced.len() > before {
             keeper.give(Job::Sync(Synced::Followed(number)));
         }
+        // Before anybody hears that we have it.
+        self.say_who_is_current();
+    }
+
+    /// What came cannot be durable in this process: see `following`.
+    fn given_up(&mut self, waiting: &Waiting) {
+        match waiting.message {
+            Message::Lost { .. } => self.dropping -= 1,
+            Message::Told { round, is_sure, .. } => {
+                _ = self.rejoining.told(waiting.from, round, is_sure);
+            }
+            // An unsafe method: the next tick acknowledges it.
+            _ => {}
+        }
+    }
+
+    /// What unsafe methods changed is acknowledged although our stores let us wait: it holds, and their clients wait for it.
+    fn do_not_keep_waiting(&mut self, now_ms: u64) {
+        let within_ms = SETTLED_WITHIN.as_millis() as u64;
+        let is_slow = |since_ms| now_ms.saturating_sub(since_ms) >= within_ms;
+        if self.settling_since_ms.is_some_and(is_slow) || self.shared.is_without_its_stores() {
+            for (from, origin, stamp) in std::mem::take(&mut self.of_unsafe_methods) {
+                self.reply(from, &Message::Done { origin, stamp });
+            }
+        }
     }
 
     fn came_of(&mut self, event: Event) {
@@ -246,7 +293,7 @@ impl Desk {
             }
             Event::Found(member, token, place) => self.telling.found(member, token, place),
             Event::Read(member, token, brought) => {
-                let is_sure = self.rejoining.is_over();
+                let is_sure = self.rejoining.is_sure();
                 self.telling.read(member, token, brought, is_sure);
             }
         }
@@ -255,9 +302,6 @@ impl Desk {
     /// A purge of ours, applied here already.
     fn order(&mut self, order: Order) {
         let now_ms = self.now_ms();
-        if let Some(change) = Change::decode(&order.change) {
-            self.note(&change, now_ms);
-        }
         let waits = order.waits.map(|(answer, longest)| {
             self.tickets += 1;
             self.answers.insert(self.tickets, answer);
@@ -267,12 +311,6 @@ impl Desk {
         let unix_s = crate::clock::unix_ms() / 1000;
         let change = Bytes::from(order.change);
         self.telling.order(change, unix_s, waits, now_ms);
-    }
-
-    fn note(&self, change: &Change, now_ms: u64) {
-        let names = change.primaries(&self.shared);
-        let has_patterns = !change.patterns.is_empty();
-        self.purging().window.note(names, has_patterns, now_ms);
     }
 
     fn heard(&mut self, member: MemberId, message: Message) {
@@ -286,7 +324,10 @@ impl Desk {
             } => self.telling.have(member, round, is_fresh, heard, now_ms),
             Message::Done { origin, stamp } => self.telling.done(member, origin, stamp, now_ms),
             Message::Enacted { token } => self.telling.enacted(member, token, now_ms),
-            Message::Entry { keep, entry } => self.entry(member, keep, entry),
+            Message::Entry { ref entry, .. } => {
+                let entry = entry.clone();
+                self.entry(member, entry, message);
+            }
             Message::Lost { heard } => {
                 let member_name = &self.cluster.members[usize::from(member.0)].name;
                 tracing::warn!(
@@ -299,7 +340,7 @@ impl Desk {
         }
     }
 
-    fn entry(&mut self, from: MemberId, keep: bool, entry: Entry) {
+    fn entry(&mut self, from: MemberId, entry: Entry, message: Message) {
         let (origin, stamp) = (entry.origin, entry.stamp);
         match self.following.came(&entry) {
             Came::Again => self.reply(from, &Message::Done { origin, stamp }),
@@ -318,10 +359,12 @@ impl Desk {
                     Change::everything()
                 });
                 let applied = change.apply(&self.shared);
-                self.note(&change, self.now_ms());
                 let heard = &self.purging().figures.heard;
                 heard.fetch_add(1, Ordering::Relaxed);
-                let waiting = Waiting::of(from, Message::Entry { keep, entry });
+                if change.is_of_unsafe_method {
+                    self.of_unsafe_methods.insert((from, origin, stamp));
+                }
+                let waiting = Waiting::of(from, message);
                 self.following.push(waiting.applied(change, applied));
             }
         }
@@ -355,16 +398,21 @@ impl Desk {
         {
             self.rejoined(rejoined);
         }
-        let current = (0..links.len()).map(|number| MemberId(number as u8));
-        let current = current.filter(|member| self.telling.is_current(*member));
-        let current = current.fold(0, |mask, member| mask | member.bit());
-        let purging = self.purging();
-        purging.current.store(current, Ordering::Release);
-        let figures = &purging.figures;
+        self.do_not_keep_waiting(now_ms);
+        self.say_who_is_current();
+        let figures = &self.purging().figures;
         let pending = self.telling.pending() as u64;
         figures.pending.store(pending, Ordering::Relaxed);
         let is_rejoining = u64::from(!self.rejoining.is_over());
         figures.is_rejoining.store(is_rejoining, Ordering::Relaxed);
+    }
+
+    /// Says to the workers who has heard everything.
+    fn say_who_is_current(&self) {
+        let members = (0..self.cluster.members.len()).map(|number| MemberId(number as u8));
+        let current = members.filter(|member| self.telling.is_current(*member));
+        let current = current.fold(0, |mask, member| mask | member.bit());
+        self.purging().current.store(current, Ordering::Release);
     }
 
     /// Was the whole machine asleep? The clock of the cluster stands still then, that of the wall does not.

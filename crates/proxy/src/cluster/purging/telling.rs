@@ -123,6 +123,8 @@ pub struct Telling {
     own: Origin,
     last: Stamp,
     next: Stamp,
+    /// Of each member the hash of its name.
+    names: Box<[u64]>,
     followers: Vec<Follower>,
     pending: BTreeMap<Stamp, Pending>,
     tokens: u64,
@@ -130,8 +132,9 @@ pub struct Telling {
 }
 
 impl Telling {
-    /// Nobody has a link yet. `last`: our last purge before this start; `first`: what stamps of this start are above.
-    pub fn new(own: Origin, last: Stamp, first: Stamp, members: usize) -> Telling {
+    /// Nobody has a link yet. `last`: our last purge before this start; `first`: what stamps of this start are above; `names`: of
+    /// each member the hash of its name.
+    pub fn new(own: Origin, last: Stamp, first: Stamp, names: Box<[u64]>) -> Telling {
         let follower = |_| Follower {
             state: State::Silent,
             since_ms: 0,
@@ -143,7 +146,8 @@ impl Telling {
             own,
             last,
             next: first.next(),
-            followers: (0..members).map(follower).collect(),
+            followers: (0..names.len()).map(follower).collect(),
+            names,
             pending: BTreeMap::new(),
             tokens: 0,
             commands: VecDeque::new(),
@@ -176,11 +180,17 @@ impl Telling {
         };
         (self.last, self.next) = (self.next, self.next.next());
         let keep = (self.followers.iter()).any(|f| !matches!(f.state, State::Current));
+        let is_told = |f: &Follower| matches!(f.state, State::Confirming { .. } | State::Current);
+        let untold = (self.followers.iter().zip(&self.names)).filter(|(f, _)| !is_told(f));
+        let untold: Vec<u64> = untold.map(|(_, name)| *name).collect();
         self.commands.push_back(Command::Append(entry.clone()));
         for (number, follower) in self.followers.iter().enumerate() {
-            if matches!(follower.state, State::Confirming { .. } | State::Current) {
-                let entry = entry.clone();
-                let message = Message::Entry { keep, entry };
+            if is_told(follower) {
+                let message = Message::Entry {
+                    keep,
+                    untold: untold.clone(),
+                    entry: entry.clone(),
+                };
                 self.commands.push_back(send(number, message));
             }
         }
@@ -236,6 +246,17 @@ impl Telling {
     /// What was sent last has not gone out.
     pub fn broke(&mut self, member: MemberId) {
         self.followers[usize::from(member.0)].state = State::Silent;
+    }
+
+    /// Another member could not tell these, by the hashes of their names, what our journal has now: those that we have a link to are
+    /// asked anew, and hear it from us.
+    pub fn others_could_not_tell(&mut self, names: &[u64]) {
+        for (follower, name) in self.followers.iter_mut().zip(&self.names) {
+            let will_hear = matches!(follower.state, State::Silent | State::Asked { .. });
+            if names.contains(name) && !will_hear {
+                follower.state = State::Silent;
+            }
+        }
     }
 
     /// A member says how far it has heard.
@@ -391,7 +412,11 @@ impl Telling {
             }
             follower.heard.hear(entry.origin, entry.stamp, entry.unix_s);
             replaying.on_their_way += 1;
-            let message = Message::Entry { keep: true, entry };
+            let message = Message::Entry {
+                keep: true,
+                untold: Vec::new(),
+                entry,
+            };
             self.commands.push_back(send(number, message));
         }
     }

@@ -26,7 +26,7 @@ impl Desk {
         let medium = Medium::Memory(std::collections::BTreeMap::new());
         let (journal, _) = Journal::open(medium, limits, OWN, 0).unwrap();
         Desk {
-            telling: Telling::new(OWN, Stamp(0), journal.first_stamp(), 2),
+            telling: Telling::new(OWN, Stamp(0), journal.first_stamp(), Box::new([11, 12])),
             journal,
             sent: Vec::new(),
             answers: Vec::new(),
@@ -243,4 +243,33 @@ fn a_link_that_ended_between_two_looks_begins_anew() {
     // An old answer does not count.
     desk.telling.enacted(B, 2, 2000);
     assert!(!desk.telling.is_current(B));
+}
+
+#[test]
+fn who_was_told_all_by_us_but_not_by_another_is_asked_anew() {
+    let mut desk = with_both();
+    desk.telling.others_could_not_tell(&[12, 13]);
+    assert!(desk.telling.is_current(A) && !desk.telling.is_current(B));
+    desk.telling.tick(&[(true, 1), (true, 1)], 11);
+    desk.run(11);
+    assert_eq!(
+        (desk.sent_to(A), desk.sent_to(B)),
+        ("".into(), "ask".into())
+    );
+    desk.telling.others_could_not_tell(&[12]);
+    desk.telling.tick(&[(true, 1), (true, 1)], 12);
+    desk.run(12);
+    assert_eq!(desk.sent_to(B), "", "it was asked already");
+}
+
+#[test]
+fn an_entry_names_those_that_are_not_told() {
+    let mut desk = with_both();
+    desk.link([true, false], 100);
+    desk.order(1, 101);
+    let entry = desk.sent.pop().map(|(_, message)| message);
+    assert!(
+        matches!(&entry, Some(Message::Entry { keep: true, untold, .. }) if untold == &[12]),
+        "{entry:?}"
+    );
 }
