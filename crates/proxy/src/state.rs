@@ -70,7 +70,7 @@ pub enum Phase {
 pub struct Shared {
     /// The settings.
     pub plan: Plan,
-    /// The caching rules in the form `httpcache` wants; each listener has its own copy of them ([`ListenerState::rules`]).
+    /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
     pub rules: httpcache::Rules,
     /// The limits of a request head in the form `http1` wants.
     pub limits: http1::Limits,

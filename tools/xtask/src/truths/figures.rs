@@ -72,6 +72,15 @@ impl Figures {
             .ok_or_else(|| Failure::new(format!("Figure {figure}: no slot is whole")))
     }
 
+    /// The values of a curve in all slots, those included that are idle and not of the day.
+    pub fn count(&self, figure: &str, curve: &str) -> Result<u64> {
+        let points = self.curve(figure, curve)?["points"].as_array();
+        let count = |points: &Vec<Value>| points.iter().filter_map(|it| it["count"].as_u64()).sum();
+        points
+            .map(count)
+            .ok_or_else(|| Failure::new(format!("Figure {figure}: no points")))
+    }
+
     /// Over all slots: a statistic of a curve (`p50`, `mean`), or its plain `value`.
     pub fn day(&self, figure: &str, curve: &str, statistic: &str) -> Result<f64> {
         let day = &self.curve(figure, curve)?["day"];
