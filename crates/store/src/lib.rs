@@ -45,6 +45,7 @@ mod figures;
 mod geometry;
 mod index;
 mod inspect;
+mod invalidating;
 pub mod layout;
 mod log;
 mod mistakes;
@@ -59,9 +60,7 @@ mod shard;
 mod store;
 mod write;
 
-pub use background::{
-    DurabilityHandle, Invalidated, NotTaken, Progress, Settled, Work, WorkId, WorkOp,
-};
+pub use background::{Progress, Work, WorkId, WorkOp};
 pub use evict::moves::{MOVES_MAX, Move};
 pub use evict::needed::{NEEDS_MAX, Needed, Needs};
 pub use figures::Figures;
@@ -75,6 +74,7 @@ pub use inspect::{
     CheckpointSummary, Inspection, JournalSummary, LogSummary, Peek, Place, RecordHead, ScanRead,
     Summary,
 };
+pub use invalidating::{DurabilityHandle, Invalidated, NotTaken, Settled};
 pub use mistakes::{Mistake, Mistakes};
 pub use record::{
     Corrupt, Fragment, HEADER_BYTES, KEY_BYTES_MAX, META_BYTES_MAX, NewRecord, ObjectTotal,

@@ -18,9 +18,9 @@
 //! Source: Thaler and Ravishankar, Using name-based mappings to increase hit rates (1998), for rendezvous hashing.
 
 use crate::Sequence;
-use crate::background::{DurabilityHandle, Invalidated, NotTaken, Settled};
 use crate::index::key::{KeyHash, KeyHasher};
 use crate::index::marker::Marker;
+use crate::invalidating::{DurabilityHandle, Invalidated, NotTaken, Settled};
 use crate::recover::superblock::Superblock;
 use crate::secret::Pseudonyms;
 use crate::store::Store;

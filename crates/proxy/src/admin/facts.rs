@@ -390,10 +390,12 @@ impl Facts {
         let icp = shared.icp.iter().flat_map(|icp| icp.counters.all());
         let cluster = shared.cluster.iter();
         let of_cluster = cluster.clone().flat_map(|cluster| cluster.figures());
+        let of_purges = cluster.clone().flat_map(|it| it.purging.figures.all());
         let of_pushes = cluster.flat_map(|cluster| pushes::figures(cluster));
         let of_peers = icp
             .chain(shared.digests.figures())
             .chain(of_cluster)
+            .chain(of_purges)
             .chain(of_pushes);
         let simple = of_peers.map(|(name, help, value)| Simple { name, help, value });
         counted.simple.extend(simple);

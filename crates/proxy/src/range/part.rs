@@ -22,6 +22,8 @@
 //! Not known here: what may be stored and when it is fresh (`httpcache`), storing a complete response (`storing`).
 //! Source: RFC 9110 §14, §15.3.7; RFC 9111 §3.3, §3.4.
 
+mod ending;
+
 use crate::mistakes::{Mistake, makes};
 use std::ops::Range;
 
@@ -41,12 +43,10 @@ use crate::{
     deliver::spans::{self, FromOrigin, Source, Span, Whole},
     deliver::{arriving, stored},
     fetch::flight::{FirstEvent, FlightReader},
-    fetch::pass::{self, Upload},
     fetch::prepare::{self, Confirmed},
     fetch::response::{FetchRequest, Response},
     fetch::share,
     fetch::storing,
-    fetch::task,
     fetch::whom::{self, To},
     origin::outcome::UpstreamError,
     origin::upstream::Upstream,
@@ -577,71 +577,6 @@ impl Parts<'_, '_> {
         // Interim responses to this request are not passed on.
         let answered = whom::ask_final(worker, &watch, to, "GET", &request).await;
         answered.inspect_err(|error| worker.counters.origin_failed(error.token()))
-    }
-
-    /// Treats an answer that is no part like any other fetch.
-    async fn adopted(&mut self, upstream: Upstream, head: ResponseHead) -> Outcome {
-        let (worker, wanted) = (self.ex.worker, self.wanted);
-        // No other request may join: the fetch began before purges that may have come by now.
-        let reader = (worker.shared.flights).start_alone(wanted.primary, self.began);
-        let flight = std::sync::Arc::clone(&reader.flight);
-        let (fetch_request, asked_at) = (self.fetch_request.clone(), self.asked_at);
-        task::adopt(worker, flight, fetch_request, upstream, head, asked_at);
-        let FirstEvent::Response(response) = reader.first_event().await else {
-            return Outcome::Pass;
-        };
-        let class = match response.storable {
-            Ok(()) => Class::Miss,
-            Err(_) => Class::Uncachable,
-        };
-        if !response.stored {
-            self.fill_lock = None; // nothing will be stored, so release the waiters
-        }
-        if response.storable.is_err() {
-            worker.range_pass_list.note(wanted.primary, worker.now_ms());
-        }
-        let status = forwarded(worker, self.why, |line| {
-            response.say_why_not(response.say_stored(line))
-        });
-        arriving::response(self.ex, wanted, &reader, &response, class, status)
-            .await
-            .map_or(Outcome::Pass, Outcome::Answered)
-    }
-
-    /// Passes an answer on unchanged.
-    async fn relayed(&mut self, upstream: Upstream, head: &ResponseHead) -> Outcome {
-        let status = forwarded(self.ex.worker, self.why, |line| line.detail("pass"));
-        let no_body = Upload::default();
-        Outcome::Answered(
-            pass::relay(self.ex, upstream, head, no_body, Class::Uncachable, status).await,
-        )
-    }
-
-    /// The origin sends other parts than it is asked for. From now on the client's own range is sent to it unchanged.
-    fn passed_from_now_on(&self) -> Outcome {
-        let worker = self.ex.worker;
-        let now = worker.now_ms();
-        worker.range_pass_list.note(self.wanted.primary, now);
-        Outcome::Pass
-    }
-
-    async fn unsatisfied(&mut self, total: u64) -> Outcome {
-        let said = Said {
-            class: Class::Uncachable,
-            content_type: b"",
-            age_s: None,
-            cache_status: forwarded(self.ex.worker, self.why, |line| line.forward_status(206)),
-        };
-        let (head, length) = (stored::unsatisfied_head(total), Length::Known(0));
-        let now = crate::clock::Instant::now();
-        let answered = self.ex.answer(said, head, length, Bytes::new(), now);
-        Outcome::Answered(answered.await)
-    }
-
-    async fn failed(&mut self, error: &UpstreamError) -> Outcome {
-        let (status, reason) = (error.status(), error.to_string());
-        let answered = self.ex.failed(self.why, status, error.token(), &reason);
-        Outcome::Answered(answered.await)
     }
 
     /// Sends the wanted bytes from disk and from the origin, and stores those from the origin:

@@ -2,10 +2,10 @@
 
 use std::{
     env, fs,
-    io::{BufRead, BufReader, Read},
+    io::Read,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{self, Command, Stdio},
+    process::{self, Command},
     time::{Duration, Instant},
 };
 
@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::harness::{
     Client, Exchange, FRESH, Origin, Proxy, Response,
+    child::{READY, spawn},
     cluster::{addresses, cluster, member},
     eventually, ok, plan_for,
     running::local,
@@ -463,7 +464,6 @@ fn a_member_that_was_killed_hears_what_it_missed() {
 }
 
 const TOLD_TO: &str = "LOLIGO_E2E_MEMBER";
-const READY: &str = "READY ";
 
 /// A member in a process of its own; killed when dropped.
 struct Child {
@@ -481,26 +481,9 @@ impl Child {
             all.join(","),
             house.dir.path().display()
         );
-        let mut process = Command::new(env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "cluster_purge::is_a_member_when_told_to",
-                "--nocapture",
-            ])
-            .env(TOLD_TO, told)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(process.stdout.take().unwrap());
-        let ready = said.lines().map(Result::unwrap).find_map(|line| {
-            let at = line.find(READY)?;
-            line[at + READY.len()..].parse().ok()
-        });
-        Child {
-            process,
-            address: ready.expect("the child is ready"),
-        }
+        let (process, ready) = spawn("cluster_purge::is_a_member_when_told_to", (TOLD_TO, told));
+        let address = ready.parse().unwrap();
+        Child { process, address }
     }
 
     #[track_caller]

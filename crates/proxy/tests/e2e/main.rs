@@ -76,6 +76,7 @@ mod keys;
 mod large;
 mod negative;
 mod parts;
+mod parts_short;
 mod peers_review;
 mod purge;
 mod purge_port;

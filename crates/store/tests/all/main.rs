@@ -15,6 +15,7 @@ mod needed;
 mod opening;
 mod predicates;
 mod recovery;
+mod room;
 mod scattered;
 mod slow_disk;
 mod starts;

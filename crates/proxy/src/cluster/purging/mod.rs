@@ -115,6 +115,65 @@ pub struct Figures {
     pub is_rejoining: AtomicU64,
 }
 
+impl Figures {
+    /// Name, meaning and value of each, for the metrics.
+    pub fn all(&self) -> [(&'static str, &'static str, u64); 10] {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        [
+            (
+                "cluster_purges_told",
+                "Purges of this member told to others",
+                of(&self.told),
+            ),
+            (
+                "cluster_purges_heard",
+                "Purges of other members applied here",
+                of(&self.heard),
+            ),
+            (
+                "cluster_purges_missing",
+                "Purges that a linked member did not have in time (503)",
+                of(&self.missing),
+            ),
+            (
+                "cluster_purges_away",
+                "Purges acknowledged while a member was away, which is told when it is back",
+                of(&self.away),
+            ),
+            (
+                "cluster_purges_not_waited_for",
+                "Invalidations by unsafe methods whose answer went out before all members had them",
+                of(&self.not_waited_for),
+            ),
+            (
+                "cluster_purges_lost",
+                "Times that everything stored was dropped, because what was purged meanwhile could not be told",
+                of(&self.lost),
+            ),
+            (
+                "cluster_purges_stopped",
+                "Times that this process was found to have been stopped for a while",
+                of(&self.stopped),
+            ),
+            (
+                "cluster_purges_untold",
+                "Times that what was stored is served again though nobody could say what was purged meanwhile",
+                of(&self.untold),
+            ),
+            (
+                "cluster_purges_pending_open",
+                "Purges of this member that wait for others",
+                of(&self.pending),
+            ),
+            (
+                "cluster_purges_rejoining_open",
+                "1 while what is stored is not served, or not all of it, until the others have told what was purged",
+                of(&self.is_rejoining),
+            ),
+        ]
+    }
+}
+
 /// What the task has of its own.
 #[derive(Debug)]
 struct Inbox {

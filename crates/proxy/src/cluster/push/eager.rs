@@ -62,7 +62,6 @@ pub fn withdraw(member: &Member, registered: Registered) {
     });
     let mut bytes = Vec::new();
     withdrawn.encode(&mut bytes);
-    // A link that is down begins with a full copy, which says what is true. One that goes on after a silence does not: then the next request
-    // for it goes to the member in vain, once.
+    // Lost if the link is down or its queue full: then the next request for it goes to the member in vain, once.
     member.send(bytes.into());
 }

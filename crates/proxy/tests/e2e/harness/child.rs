@@ -20,7 +20,26 @@ use super::{
 };
 
 const TOLD_TO: &str = "LOLIGO_E2E_CHILD";
-const READY: &str = "READY ";
+/// What a process says when it serves, before its addresses.
+pub const READY: &str = "READY ";
+
+/// This test binary once more, told by a variable of the environment to run one test, which serves and says [`READY`]: the process, and
+/// what it says behind that.
+pub fn spawn(test: &str, (variable, told): (&str, String)) -> (process::Child, String) {
+    let mut process = Command::new(env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(variable, told)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(process.stdout.take().unwrap());
+    let ready = said.lines().map(Result::unwrap).find_map(|line| {
+        let at = line.find(READY)?;
+        Some(line[at + READY.len()..].to_owned())
+    });
+    (process, ready.expect("the child is ready"))
+}
 
 /// A proxy in a process of its own; killed when dropped.
 pub struct Child {
@@ -34,24 +53,9 @@ impl Child {
     /// In front of this origin, with a store of so many MiB at this path.
     pub fn start(origin: &Origin, store: &Path, mib: u64) -> Child {
         let told = format!("{} {mib} {}", origin.address, store.display());
-        let mut process = Command::new(env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "harness::child::serves_when_told_to",
-                "--nocapture",
-            ])
-            .env(TOLD_TO, told)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(process.stdout.take().unwrap());
-        let ready = said.lines().map(Result::unwrap).find_map(|line| {
-            let at = line.find(READY)?;
-            let (address, admin) = line[at + READY.len()..].split_once(' ').unwrap();
-            Some((address.parse().unwrap(), admin.parse().unwrap()))
-        });
-        let (address, admin) = ready.expect("the child is ready");
+        let (process, ready) = spawn("harness::child::serves_when_told_to", (TOLD_TO, told));
+        let (address, admin) = ready.split_once(' ').unwrap();
+        let (address, admin) = (address.parse().unwrap(), admin.parse().unwrap());
         Child {
             process,
             address,
