@@ -32,6 +32,9 @@ use crate::{
     request::wanted::Wanted,
 };
 
+/// A push that is too long is read to its end up to so many bytes; `push-max` of no member allows more.
+const THROWN_AWAY_MAX: u64 = 128 << 20;
+
 /// Pushes to us.
 #[derive(Default)]
 pub struct Receiving {
@@ -41,13 +44,18 @@ pub struct Receiving {
 
 /// Answers a push. `cluster`: the one that we and the front are members of.
 pub async fn answer(ex: &mut Exchange<'_>, cluster: &Cluster, head: &RequestHead) -> After {
+    let mut had_it = false;
     let verdict = match read(ex, cluster, head).await {
-        Ok((terms, message)) => take(ex, cluster, &terms, &message).await,
+        Ok((terms, message)) => take(ex, cluster, &terms, &message, &mut had_it).await,
         Err(verdict) => verdict,
     };
     cluster.receiving.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
     ex.reply.keep_open_if(ex.body.is_through());
-    ex.own(verdict.status(), "", &[], Vec::new()).await
+    let had: &[(&[u8], &[u8])] = match had_it {
+        true => &[(message::HAD, b"?1")],
+        false => &[],
+    };
+    ex.own(verdict.status(), "", had, Vec::new()).await
 }
 
 /// Reads terms and message.
@@ -87,8 +95,14 @@ async fn read(
     Ok((terms, message.freeze()))
 }
 
-/// Stores what was pushed, and sees to it that hints are right.
-async fn take(ex: &mut Exchange<'_>, cluster: &Cluster, terms: &Terms, message: &Bytes) -> Verdict {
+/// Stores what was pushed, and sees to it that hints are right. `had_it`: was there a copy of it before?
+async fn take(
+    ex: &mut Exchange<'_>,
+    cluster: &Cluster,
+    terms: &Terms,
+    message: &Bytes,
+    had_it: &mut bool,
+) -> Verdict {
     let shared = &ex.worker.shared;
     let read = message::read(message, &shared.limits, &shared.response_limits);
     let Ok(pushed) = read else {
@@ -103,6 +117,7 @@ async fn take(ex: &mut Exchange<'_>, cluster: &Cluster, terms: &Terms, message: 
     let Ok(wanted) = handle::want(ex, incoming) else {
         return Verdict::Policy;
     };
+    *had_it = (shared.store.of(wanted.primary)).may_answer(wanted.primary);
     let (store, column) = (
         shared.store.owner(wanted.primary),
         usize::from(terms.column),
