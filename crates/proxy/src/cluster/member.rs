@@ -134,7 +134,8 @@ impl Member {
 
     /// Tells it that a push of ours is not to count, by an encoded frame. While its link is down, the frame waits for the next one.
     pub fn withdraw(&self, frame: Bytes) {
-        self.withdrawals.send(|| self.outgoing.try_send(frame).is_ok());
+        self.withdrawals
+            .send(|| self.outgoing.try_send(frame).is_ok());
     }
 
     /// Where frames for its link come out; once.

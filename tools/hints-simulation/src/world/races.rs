@@ -9,9 +9,9 @@ use super::*;
 use crate::Mistake;
 use crate::check;
 use crate::node::segment;
+use hints::Kind;
 use hints::bloom::Shape;
 use hints::registrar::Limits;
-use hints::Kind;
 
 /// What is stored: any of `NAMES`.
 const NAMES: usize = 20;
