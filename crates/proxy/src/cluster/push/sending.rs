@@ -86,8 +86,9 @@ async fn carry(worker: &Rc<Worker>, cluster: &Cluster, taken: Taken<Push>) {
     // First: requests that go to the member from now on find it there, or have the member fetch it.
     let registered = register(worker, number, push);
     let sent = send(worker, cluster, number, push, registered).await;
-    if sent.is_err() {
-        // Whether the member has it is not known; if not, its hints must not say so.
+    let is_stored = |answer: &Answer| answer.verdict == Verdict::Stored;
+    if !sent.as_ref().is_ok_and(is_stored) {
+        // A member that refuses a push may not have come to read its name, so we withdraw it here.
         eager::withdraw(member, registered);
     }
     if sent.as_ref().is_ok_and(|answer| answer.had_it) && !is_hinted && !push.is_copy {
@@ -197,8 +198,6 @@ async fn send(
 ) -> Result<Answer, UpstreamError> {
     let id = MemberId(member as u8);
     let Some(told) = push.began.of(id.0, registered.column) else {
-        // It is not sent: the member has nothing, and its hints must not say so.
-        eager::withdraw(&cluster.members[member], registered);
         return Ok(Answer {
             verdict: Verdict::Invalidated,
             had_it: false,
