@@ -307,6 +307,7 @@ impl Shared {
             state.counted[state.phase].lag.add(lag);
             state.series.at(now - self.began).launched(lag);
             Request::draw(mix, picked.id, special, &mut state.chance)
+                .asked_before(picked.old)
                 .draw_range(self.settings.range_share, &mut state.chance)
         };
         self.launch(robot, request, intended);
@@ -390,8 +391,11 @@ impl Shared {
             let counted = &mut state.counted[job.phase];
             let fills = counted.fills;
             counted.finished(&job.request, finished, &timing);
-            state.fills.count += counted.fills.count - fills.count;
-            state.fills.bytes += counted.fills.bytes - fills.bytes;
+            // Polygraph's goals count basic misses only (ObjId::fill).
+            if job.request.is_basic() {
+                state.fills.count += counted.fills.count - fills.count;
+                state.fills.bytes += counted.fills.bytes - fills.bytes;
+            }
             if job.request.condition == Condition::Reload
                 && let Some(made_ms) = finished.made_ms
             {
@@ -428,7 +432,7 @@ impl Shared {
         if state.faults.len() < FAULTS_KEPT {
             let mut path = Vec::new();
             crate::name::write_path(job.request.id, &mut path);
-            let address = self.settings.servers.address(job.request.id.server);
+            let address = self.settings.servers.host(job.request.id.server);
             let path = String::from_utf8_lossy(&path);
             let (method, condition) = (job.request.method, job.request.condition);
             let text = format!("{fault}: http://{address}{path} ({method:?}, {condition:?})");
@@ -479,6 +483,7 @@ impl Shared {
             unfinished: state.in_flight,
             working_set: state.popularity.working_set(),
             frozen: state.popularity.frozen(),
+            repeats_wanted: state.popularity.repeats_wanted(),
             nothing_to_repeat: state.popularity.nothing_to_repeat(),
             connections_max: state.connections_max,
         }

@@ -100,6 +100,8 @@ pub struct Outcome {
     pub working_set: u64,
     /// Whether it was frozen.
     pub frozen: bool,
+    /// Requests that were to repeat an old object.
+    pub repeats_wanted: u64,
     /// Repeats that became new objects, for want of old ones.
     pub nothing_to_repeat: u64,
     /// Most connections at once.
