@@ -27,7 +27,7 @@ use crate::name::{SERVERS_MAX, Servers, nth_address};
 use crate::network::Network;
 use crate::phases::{Ends, Phase, Sizing, phases};
 use crate::report::{About, Parts, Plan, Report};
-use crate::robots::{self, Progress, robots_for};
+use crate::robots::{self, News, Progress, robots_for};
 use crate::server::{self, Counters};
 use crate::wire::Minor;
 
@@ -302,11 +302,20 @@ impl Test {
     }
 }
 
+/// What a run tells while it lasts.
+#[derive(Debug, Clone, Copy)]
+pub enum Watched<'a> {
+    /// How it stands, once a second.
+    Standing(&'a Progress),
+    /// A phase is over, but not the last; this is the report so far.
+    PhaseOver(&'a Report),
+}
+
 /// Both halves on this machine.
 ///
 /// # Errors
 /// If the servers' address can not be had.
-pub fn polymix(test: &Test, progress: impl FnMut(&Progress)) -> io::Result<Report> {
+pub fn polymix(test: &Test, progress: impl FnMut(Watched<'_>)) -> io::Result<Report> {
     let origin = Origin::start(test.servers(), test.server(), test.name_server)?;
     let mut servers = test.servers();
     servers.first.set_port(origin.address.port());
@@ -317,7 +326,7 @@ pub fn polymix(test: &Test, progress: impl FnMut(&Progress)) -> io::Result<Repor
 ///
 /// # Errors
 /// If there is no runtime to be had.
-pub fn robots(test: &Test, progress: impl FnMut(&Progress)) -> io::Result<Report> {
+pub fn robots(test: &Test, progress: impl FnMut(Watched<'_>)) -> io::Result<Report> {
     run_robots(test, test.servers(), None, progress)
 }
 
@@ -342,18 +351,10 @@ fn run_robots(
     test: &Test,
     servers: Servers,
     origin: Option<&Counters>,
-    progress: impl FnMut(&Progress),
+    mut progress: impl FnMut(Watched<'_>),
 ) -> io::Result<Report> {
     let local = LocalSet::new();
     let phases = test.phases();
-    let began_ms = server::now_ms();
-    let run = robots::run(
-        test.robots(servers, origin.is_some()),
-        &phases,
-        origin,
-        progress,
-    );
-    let outcome = local.block_on(&runtime()?, run);
     #[allow(clippy::cast_precision_loss)] // milliseconds of this century
     let about = About {
         setup: test.setup(&servers),
@@ -362,8 +363,20 @@ fn run_robots(
             here: vec![test.share.part],
             of: test.share.of,
         },
-        began_s: began_ms as f64 / 1e3,
+        began_s: server::now_ms() as f64 / 1e3,
     };
+    let run = robots::run(
+        test.robots(servers, origin.is_some()),
+        &phases,
+        origin,
+        |news| match news {
+            News::Standing(standing) => progress(Watched::Standing(standing)),
+            News::PhaseOver(outcome) => {
+                progress(Watched::PhaseOver(&Report::new(about.clone(), outcome)));
+            }
+        },
+    );
+    let outcome = local.block_on(&runtime()?, run);
     Ok(Report::new(about, &outcome))
 }
 

@@ -139,6 +139,10 @@ pub struct LoadFlags {
     #[command(flatten)]
     pub out: OutFlags,
 
+    /// Write to this file how the run stands, a line a minute and one for each phase
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+
     /// No progress on standard error
     #[arg(short, long)]
     pub quiet: bool,

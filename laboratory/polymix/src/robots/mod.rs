@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-pub use self::outcome::{GivenUp, Outcome, PhaseRun, Progress};
+pub use self::outcome::{GivenUp, News, Outcome, PhaseRun, Progress};
 use self::reloads::Reloads;
 use self::schedule::Schedule;
 use crate::Mix;
@@ -179,13 +179,13 @@ struct State {
     noted_origin: Duration,
 }
 
-/// Runs all phases. Must run on a `LocalSet`. Once a second `progress` may look; `origin` are the servers' counters, if
+/// Runs all phases. Must run on a `LocalSet`. Once a second, and after each phase, `progress` may look; `origin` are the servers' counters, if
 /// they are in this process.
 pub async fn run(
     settings: Settings,
     phases: &[Phase],
     origin: Option<&Counters>,
-    mut progress: impl FnMut(&Progress),
+    mut progress: impl FnMut(News<'_>),
 ) -> Outcome {
     let mut chance = Chance::new(settings.seed);
     let mut schedule = Schedule::new(settings.robots, &mut chance);
@@ -241,6 +241,9 @@ pub async fn run(
                 .map(|(now, then)| now.since(&then)),
         });
         begins = ends;
+        if runs.len() < phases.len() {
+            progress(News::PhaseOver(&shared.outcome(runs.clone())));
+        }
     }
     shared.state.borrow_mut().over = true;
     let patience_ends = Instant::now() + DRAIN;

@@ -34,6 +34,15 @@ pub struct Progress {
     pub frozen: bool,
 }
 
+/// What is told while a run lasts.
+#[derive(Debug, Clone, Copy)]
+pub enum News<'a> {
+    /// How it stands, once a second.
+    Standing(&'a Progress),
+    /// A phase is over, and this is what there is so far. Answers to come will still be counted in it.
+    PhaseOver(&'a Outcome),
+}
+
 /// A fill that took too long and was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct GivenUp {

@@ -26,7 +26,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "squid-ufs")]
     beside: Vec<String>,
     /// Rate at which they stand side by side in Tables 6.1 to 6.4, requests a second; looking for the peaks begins there
-    #[arg(long, default_value_t = 50.0)]
+    #[arg(long, default_value_t = 100.0)]
     rate: f64,
     /// Runs of one proxy, the first included: its curve, and at the end its peak
     #[arg(long, default_value_t = 8)]
