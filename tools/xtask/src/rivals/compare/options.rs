@@ -216,7 +216,7 @@ Examples:
   Everybody on a slow disk, some minutes each:
     cargo xtask rivals compare --disk slow --json slow.json --html slow.html
   Who carries how much:
-    cargo xtask rivals compare --disk slow --only loligo,squid-ufs --rate 50 --peak
+    cargo xtask rivals compare --disk slow --only loligo,squid-ufs --rate 100 --peak --cache-size 256MiB
   The curve of three rates on the real disk, with what the kernel sees of files:
     cargo xtask rivals compare --disk fast --only loligo,nginx --rate 250,500,1000 --count-calls
   Loligo with a setting of its own:
