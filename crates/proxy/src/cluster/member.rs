@@ -13,6 +13,7 @@ use bytes::Bytes;
 use hints::Withdrawals;
 use tokio::sync::{Notify, mpsc};
 
+use super::push::message::Verdict;
 use crate::plan::{ClusterMember, PeerAddress};
 
 /// Failures in a row after which a member is avoided.
@@ -94,6 +95,12 @@ pub struct MemberCounters {
     pub failures: AtomicU64,
     /// How often trust in it was lost.
     pub distrusted: AtomicU64,
+    /// Pushes to it by its verdict, in the order of [`Verdict::ALL`].
+    pub pushes: [AtomicU64; Verdict::ALL.len()],
+    /// Pushes to it without a verdict: it did not answer.
+    pub pushes_lost: AtomicU64,
+    /// Objects that we fetched and pushed to it, which it had already and no hint told of.
+    pub false_misses: AtomicU64,
 }
 
 /// A request of ours that a member is answering.
@@ -159,20 +166,6 @@ impl Member {
     /// May something be put there that it does not hold yet?
     pub fn takes_new(&self, now_ms: u64) -> bool {
         self.is_usable(now_ms) && !self.is_draining()
-    }
-
-    /// How it stands, in a word.
-    pub fn state(&self, now_ms: u64) -> &'static str {
-        match (
-            self.is_trusted(),
-            self.is_usable(now_ms),
-            self.is_draining(),
-        ) {
-            (false, _, _) => "away",
-            (true, false, _) => "avoided",
-            (true, true, true) => "draining",
-            (true, true, false) => "up",
-        }
     }
 
     /// Requests of ours that it is answering.

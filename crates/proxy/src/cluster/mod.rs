@@ -23,6 +23,7 @@
 //! | `linked` | a link that another opened |
 //! | `purging` | purges of the whole cluster |
 //! | `publishing` | what our stores hold, told to the others |
+//! | `standing` | how a member stands, in a word |
 //! | `status` | how all of it stands, for people |
 //! | `following` | what the others hold, in a view that workers look up in |
 //!
@@ -49,6 +50,7 @@ pub mod push;
 pub mod receive;
 mod routing;
 mod shaking;
+pub mod standing;
 mod status;
 mod thread;
 
@@ -76,7 +78,8 @@ use purging::Purging;
 pub use member::{Member, MemberId};
 pub use proof::common_number;
 pub use shaking::{Refusal, open_http};
-pub use status::ClusterStatus;
+pub use standing::Standing;
+pub use status::{ClusterStatus, MemberStatus};
 pub use thread::{ClusterThread, Start};
 
 /// What all threads know of our cluster.
