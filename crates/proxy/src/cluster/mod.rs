@@ -8,8 +8,7 @@
 //! |---|---|
 //! | `member` | who the others are, and how they are |
 //! | `proof` | what is made of the key |
-//! | `handshake` | the messages of the handshake, and what is made of them |
-//! | `shaking` | carrying them over a connection |
+//! | `shaking` | carrying the handshake (`hints::handshake`) over a connection |
 //! | `forwarded` | the fields by which a forwarded request says whom it is from |
 //! | `framing` | frames on a link |
 //! | `routing`, `choosing` | which members are asked for a request |
@@ -40,7 +39,6 @@ pub mod following;
 pub mod forwarded;
 pub mod forwarding;
 pub mod framing;
-mod handshake;
 pub mod hot;
 mod link;
 mod linked;
