@@ -205,6 +205,8 @@ fn build(route: Route, fronts: usize) -> Result<Bed> {
         memory: MEMORY,
         front_memory: MEMORY,
         extra: Vec::new(),
+        has_state: true,
+        has_disk: false,
         absent: 0,
     })
 }

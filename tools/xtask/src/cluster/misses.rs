@@ -15,7 +15,7 @@ use crate::truths::verdict::Verdict;
 /// Requests finished, by class.
 const REQUESTS: &str = "loligo_requests_total";
 /// Requests that a front sent to a member that did not have what they asked for.
-const FALSE_HITS: &str = "loligo_cluster_hits_false_total";
+pub const FALSE_HITS: &str = "loligo_cluster_hits_false_total";
 /// And to one that had it.
 const TRUE_HITS: &str = "loligo_cluster_hits_true_total";
 
