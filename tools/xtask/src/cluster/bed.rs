@@ -252,16 +252,10 @@ impl Bed {
 
     /// Asks for everything once that a crowd will ask for again, so that its hit ratio is steady from the start.
     pub fn fill(&self, demand: Demand) -> Result<()> {
-        self.ask_all(demand, 0)
-    }
-
-    /// The same with the doors shifted: each is asked what `shift` doors before it were asked for.
-    pub fn ask_all(&self, demand: Demand, shift: usize) -> Result<()> {
         let doors = self.doors();
         let object = |n: u64| Object::of(format!("o{n}"), n, demand.body_bytes);
         for (nth, door) in doors.iter().enumerate() {
-            let part = ((nth + shift) % doors.len()) as u64;
-            let share = |n: u64| object(n * doors.len() as u64 + part);
+            let share = |n: u64| object(n * doors.len() as u64 + nth as u64);
             let count = demand.objects / doors.len() as u64;
             let is_right = |n: u64, answer: &http::Answer| share(n).is_right(answer);
             http::load(

@@ -2,7 +2,7 @@
 //! all is well again.
 //!
 //! Four things are asked: no client sees an error, no byte is wrong, [`BACK_MAX_S`] seconds after the return the hit ratio is what
-//! it was before, and in the end nothing that is stored is fetched again (no false misses).
+//! it was before, and in the end every front finds what any member has (no false misses).
 //!
 //! Not known here: how clients ask.
 
@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::audit;
 use super::bed::Bed;
 use super::crowd::{Demand, Second, Sum};
 use super::misses::FALSE_HITS;
@@ -93,8 +94,10 @@ pub struct Outcome {
     pub cut: u64,
     /// Requests sent to a member that did not have what they asked for.
     pub false_hits: u64,
-    /// Stored objects that were fetched again in the end.
+    /// Objects that in the end a member has and a front does not find.
     pub false_misses: Option<u64>,
+    /// Objects that nobody has any more.
+    pub lost: Option<u64>,
     pub before: Sum,
     pub during: Sum,
     /// Seconds from the return until the hit ratio was what it was.
@@ -135,6 +138,8 @@ pub fn run(
     }
     bed.fill(demand)?;
     let counted = bed.counts()?;
+    interrupt::pause(TOLD)?;
+    let lost_before = audit::run(bed, demand)?.lost;
     let crowd = bed.crowd(demand)?;
     interrupt::pause(warm + Duration::from_secs(BEFORE_S as u64))?;
     bed.check_alive()?;
@@ -155,7 +160,20 @@ pub fn run(
     let mut outcome = judge(&mut section, &seconds, gone_at, back_at);
     outcome.false_hits = false_hits as u64;
     if bed.site.shape().is_some() && bed.site.route == Route::Hints {
-        outcome.false_misses = Some(false_misses(bed, demand, &mut section)?);
+        interrupt::pause(TOLD)?;
+        let found = audit::run(bed, demand)?;
+        let mut verdict = Verdict::none(
+            "objects that a member has and a front does not find, in the end",
+            found.missed,
+            "counted by asking everybody",
+        );
+        verdict.how += &format!(
+            " of {}; {} are held by nobody, before it were {}",
+            found.objects, found.lost, lost_before
+        );
+        section.verdicts.push(verdict);
+        outcome.false_misses = Some(found.missed);
+        outcome.lost = Some(found.lost.saturating_sub(lost_before));
     }
     section.outcome = Some(outcome);
     section.remarks.extend(
@@ -231,27 +249,6 @@ pub fn away(
             do_it(bed)
         }
     }
-}
-
-/// How many stored objects are fetched again after all members were told. Everything is asked for, so that all that can be is
-/// stored; then once more, at the next door.
-fn false_misses(bed: &Bed, demand: Demand, section: &mut Section) -> Result<u64> {
-    let pass = |shift: usize| {
-        interrupt::pause(TOLD)?;
-        let before = bed.origin.served();
-        bed.ask_all(demand, shift)?;
-        Ok(bed.origin.served() - before)
-    };
-    let lost = pass(0)?;
-    let missed = pass(1)?;
-    let mut verdict = Verdict::none(
-        "stored objects that were fetched again in the end",
-        missed,
-        "counted at the origin",
-    );
-    verdict.how += &format!(" of {} ({lost} were not stored any more)", demand.objects);
-    section.verdicts.push(verdict);
-    Ok(missed)
 }
 
 /// The second, after the return, from which on the hit ratio is what it was.
@@ -341,6 +338,7 @@ fn judge(section: &mut Section, seconds: &[Second], gone_at: usize, back_at: usi
         cut: all.cut,
         false_hits: 0,
         false_misses: None,
+        lost: None,
         before,
         during,
         back_s: back,
@@ -358,6 +356,7 @@ pub fn table(outcomes: &[&Outcome]) -> Grid {
             "bodies cut",
             "false hits",
             "false misses",
+            "lost",
             "hit % before",
             "hit % away",
             "p99 ms before",
@@ -373,6 +372,7 @@ pub fn table(outcomes: &[&Outcome]) -> Grid {
             it.cut.to_string(),
             it.false_hits.to_string(),
             it.false_misses.map_or("-".into(), |n| n.to_string()),
+            it.lost.map_or("-".into(), |n| n.to_string()),
             format!("{:.1}", it.before.hit_percent),
             format!("{:.1}", it.during.hit_percent),
             format!("{:.1}", it.before.p99_ms),

@@ -73,7 +73,9 @@ pub fn tell(bed: &Bed, gained: &[Counts], section: &mut Section) {
             beyond,
             "see the table",
         );
-        verdict.how += &format!(" ({at_nodes:.0} at the nodes, {false_hits:.0} false and {stale_hits:.0} stale hits)");
+        verdict.how += &format!(
+            " ({at_nodes:.0} at the nodes, {false_hits:.0} false and {stale_hits:.0} stale hits)"
+        );
         section.verdicts.push(verdict);
     }
 }

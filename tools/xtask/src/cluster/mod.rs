@@ -15,6 +15,7 @@
 //!
 //! Not known here: how members find and tell each other.   Limits: one machine, so members share its cores and its disk.
 
+mod audit;
 pub mod bed;
 mod changes;
 mod compare;

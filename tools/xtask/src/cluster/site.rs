@@ -213,7 +213,7 @@ impl Site {
              admin.address = \"{address}:{ADMIN}\"\nadmin.allow = [\"{range}\"]\n\
              [[listener]]\naddress = \"{address}:{FORWARD}\"\nallow = [\"{range}\"]\n\
              client-directives = \"obey\"\nallow-destinations = [\"loopback\"]\n\
-             [[listener]]\naddress = \"{address}:{SITE}\"\nallow = [\"{range}\"]\n\
+             [[listener]]\naddress = \"{address}:{SITE}\"\nallow = [\"{range}\"]\nclient-directives = \"obey\"\n\
              origin = \"http://{origin}\"\npass-host = false\n"
         );
         out += &format!("[[rule]]\npath = [\"/size/*/{PASSED}*\"]\nbypass = true\n");
