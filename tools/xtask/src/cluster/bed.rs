@@ -165,7 +165,7 @@ impl Bed {
     }
 
     /// Waits until all members that run know that all others do.
-    fn await_joined(&self) -> Result<()> {
+    pub fn await_joined(&self) -> Result<()> {
         if self.site.shape().is_none() {
             return Ok(());
         }

@@ -162,16 +162,20 @@ pub fn run(
     if bed.site.shape().is_some() && bed.site.route == Route::Hints {
         interrupt::pause(TOLD)?;
         let found = audit::run(bed, demand)?;
-        let mut verdict = Verdict::none(
-            "objects that a member has and a front does not find, in the end",
-            found.missed,
-            "counted by asking everybody",
+        let beside = format!(
+            "of {} objects; {} are held by nobody, before it were {lost_before}",
+            found.objects, found.lost
         );
-        verdict.how += &format!(
-            " of {}; {} are held by nobody, before it were {}",
-            found.objects, found.lost, lost_before
-        );
-        section.verdicts.push(verdict);
+        let what = "objects that a member has and a front does not find, in the end";
+        // What a node had to fetch while its disk hung is in its memory only, and nobody is told of what is in memory.
+        if fault == Fault::Disk && bed.site.memory.0 > 0 {
+            let remark = format!("{what}: {}, in memory, {beside}", found.missed);
+            section.remarks.push(remark);
+        } else {
+            let mut verdict = Verdict::none(what, found.missed, "counted by asking everybody");
+            verdict.how += &format!(" {beside}");
+            section.verdicts.push(verdict);
+        }
         outcome.false_misses = Some(found.missed);
         outcome.lost = Some(found.lost.saturating_sub(lost_before));
     }

@@ -1,14 +1,16 @@
 //! Objects are purged while a node is away, or cannot use its disk; none of them may come from a cache any more.
 //!
-//! They are asked for twice: some at once, at every member that clients still reach; the others when all is well again. A member
-//! that a purge named as away may serve its own clients what it has until it has heard of the purge; nobody else may. Purges that
-//! were answered 503 promise nothing: they are counted, and asked for again in the end.
+//! They are asked for three times: some while the node is away, at every member that clients reach; some right after its return;
+//! the others when all members are linked again. A member that lost its links, and was named as away by a purge, may serve its own
+//! clients what it has until it is linked; nobody else may. Purges that were answered 503 promise nothing: they are counted, and
+//! asked for again in the end.
 //!
 //! Nobody else asks meanwhile, so the origin's count tells for every single answer whether it came from a cache.
 //!
 //! Not known here: how members tell each other.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -23,11 +25,11 @@ use crate::interrupt;
 use crate::origin;
 use crate::truths::verdict::Verdict;
 
-/// Objects of each sort that are asked for when all is well again.
+/// Objects of each sort that are asked for when all members are linked again.
 const OBJECTS: u64 = 60;
-/// And those that are asked for at once.
-const AT_ONCE: u64 = 20;
-const ALL: u64 = OBJECTS + AT_ONCE;
+/// And those that are asked for while the node is away, and right after its return.
+const EARLIER: u64 = 20;
+const ALL: u64 = OBJECTS + 2 * EARLIER;
 const BODY_BYTES: u64 = 3000;
 /// Longer than it takes to notice that a member is silent.
 const AWAY: Duration = Duration::from_secs(5);
@@ -78,9 +80,16 @@ pub fn run(bed: &mut Bed, fault: Fault) -> Result<Section> {
     super::faults::away(bed, fault, nth, AWAY, |bed| {
         said = purge(bed, nth)?;
         section.grids.push(answers(&said));
-        ask(bed, nth, &said, Moment::AtOnce(fault), &mut section)
+        ask(bed, nth, &said, Moment::Away(fault), &mut section)
     })?;
-    ask(bed, nth, &said, Moment::Later, &mut section)?;
+    let back = Instant::now();
+    ask(bed, nth, &said, Moment::Return(fault), &mut section)?;
+    bed.await_joined()?;
+    section.remarks.push(format!(
+        "all members were linked again {:.1} s after the return",
+        back.elapsed().as_secs_f64()
+    ));
+    ask(bed, nth, &said, Moment::Linked, &mut section)?;
     ask_again(&said, &mut section)?;
     Ok(section)
 }
@@ -279,29 +288,50 @@ fn encoded(text: &str) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moment {
     /// After the purges, while the member is away.
-    AtOnce(Fault),
-    /// When all is well again.
-    Later,
+    Away(Fault),
+    /// Right after its return.
+    Return(Fault),
+    /// When all members are linked again.
+    Linked,
 }
 
-/// Half of the objects at the node itself, if it can be reached, the others at the doors.
+impl Moment {
+    fn caption(self) -> &'static str {
+        match self {
+            Self::Away(_) => "While it is away",
+            Self::Return(_) => "Right after its return",
+            Self::Linked => "When all are linked again",
+        }
+    }
+
+    fn numbers(self) -> Range<u64> {
+        match self {
+            Self::Linked => 0..OBJECTS,
+            Self::Away(_) => OBJECTS..OBJECTS + EARLIER,
+            Self::Return(_) => OBJECTS + EARLIER..ALL,
+        }
+    }
+
+    /// Do clients reach the node?
+    fn is_reachable(self) -> bool {
+        match self {
+            Self::Away(fault) => fault.leaves_reachable(),
+            Self::Return(_) | Self::Linked => true,
+        }
+    }
+
+    /// May the node not have heard yet of a purge that named it as away? One that starts, or was held still, asks first.
+    fn may_not_have_heard(self) -> bool {
+        matches!(self, Self::Away(_) | Self::Return(Fault::Cut | Fault::Part))
+    }
+}
+
+/// Half of the objects at the node itself, if it can be reached, the others at the other doors.
 fn ask(bed: &Bed, nth: usize, said: &[Said], moment: Moment, section: &mut Section) -> Result<()> {
-    let (numbers, caption) = match moment {
-        Moment::AtOnce(_) => (OBJECTS..ALL, "While it is away"),
-        Moment::Later => (0..OBJECTS, "After its return"),
-    };
-    let node = bed.members[nth].at(SITE);
+    let (node, caption) = (bed.members[nth].at(SITE), moment.caption());
     let name = format!("\"{}\"", bed.members[nth].name());
-    let is_reachable = match moment {
-        Moment::AtOnce(fault) => fault.leaves_reachable(),
-        Moment::Later => true,
-    };
-    let doors: Vec<SocketAddr> = bed.doors().iter().map(|door| door.site).collect();
-    // The node is asked apart.
-    let doors: Vec<SocketAddr> = match moment {
-        Moment::AtOnce(_) => doors.into_iter().filter(|door| *door != node).collect(),
-        Moment::Later => doors,
-    };
+    let doors = bed.doors().into_iter().map(|door| door.site);
+    let doors: Vec<SocketAddr> = doors.filter(|door| *door != node).collect();
     let mut grid = Grid::new(
         caption,
         [
@@ -315,9 +345,9 @@ fn ask(bed: &Bed, nth: usize, said: &[Said], moment: Moment, section: &mut Secti
     let (mut broken, mut unpromised, mut errors) = (0, 0, 0);
     for fate in [Fate::PurgedByUrl, Fate::PurgedByPrefix, Fate::Kept] {
         let mut counted = [[0_u64; 3]; 2];
-        for n in numbers.clone() {
+        for n in moment.numbers() {
             interrupt::check()?;
-            let at_doors = n % 2 == 1 || !is_reachable;
+            let at_doors = n % 2 == 1 || !moment.is_reachable();
             let place = match at_doors {
                 false => node,
                 true => doors[n as usize / 2 % doors.len()],
@@ -335,7 +365,7 @@ fn ask(bed: &Bed, nth: usize, said: &[Said], moment: Moment, section: &mut Secti
             let mut about = said.iter().filter(|it| it.is_of(fate, n));
             let is_promised = about.all(|it| {
                 let may_not_have_heard =
-                    moment != Moment::Later && !at_doors && it.answer.contains(&name);
+                    moment.may_not_have_heard() && !at_doors && it.answer.contains(&name);
                 it.status == 200 && !may_not_have_heard
             });
             broken += u64::from(is_promised);
