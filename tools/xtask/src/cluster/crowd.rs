@@ -5,8 +5,8 @@
 //! open; a balancer of TCP connections would do the same: a thread asks each door every [`LOOK_EVERY`] whether it is well.
 //!
 //! What counts as an error: an answer other than 200, a connection that ends without an answer. A wrong byte is counted apart. If the door
-//! was killed under the request, the client asks at another door, as a balancer's client does, and only then it is an error.
-//! A body that ends early because its door was killed is told apart: no proxy can mend that.
+//! is gone, or found to be gone while a client waits there, the client asks at another door, as a balancer lets it do, and only
+//! if that fails it is an error. A body that ends early because its door is gone is told apart: no proxy can mend that.
 //!
 //! Not known here: who is behind the doors.   Limits: [`CLIENTS_MAX`]; a request waits as long as [`crate::http`] lets it.
 
@@ -175,7 +175,7 @@ impl Popularity {
 struct Shared {
     demand: Demand,
     doors: Vec<Door>,
-    open: Vec<AtomicBool>,
+    open: Vec<Arc<AtomicBool>>,
     stop: AtomicBool,
     begun: Instant,
     seconds: Mutex<Vec<Second>>,
@@ -198,7 +198,10 @@ impl Crowd {
         }
         let shared = Arc::new(Shared {
             demand,
-            open: doors.iter().map(|_| AtomicBool::new(true)).collect(),
+            open: doors
+                .iter()
+                .map(|_| Arc::new(AtomicBool::new(true)))
+                .collect(),
             doors,
             stop: AtomicBool::new(false),
             begun: Instant::now(),
@@ -310,10 +313,13 @@ fn ask(shared: &Shared, nth: u64) {
     let demand = &shared.demand;
     let mut chance = Chance::new(demand.seed.wrapping_add(nth << 32));
     let popularity = Popularity::over(demand.objects);
-    let mut clients: Vec<Client> = shared
-        .doors
-        .iter()
-        .map(|door| Client::new(door.site))
+    let doors = shared.doors.iter().zip(&shared.open);
+    let mut clients: Vec<Client> = doors
+        .map(|(door, open)| match shared.doors.len() {
+            // There is no balancer.
+            1 => Client::new(door.site),
+            _ => Client::while_open(door.site, Arc::clone(open)),
+        })
         .collect();
     let pause = Duration::from_secs_f64(demand.clients as f64 / f64::from(demand.rate.max(1)));
     let mut next = shared.begun + pause.mul_f64(chance.unit());
@@ -373,9 +379,9 @@ fn ask_once(shared: &Shared, clients: &mut [Client], object: &Object) {
         if shared.is_over() {
             return;
         }
-        let door_is_gone = shared.doors[door]
-            .admin
-            .is_some_and(|admin| !is_well(admin));
+        let admin = shared.doors[door].admin;
+        let door_is_gone = !shared.open[door].load(Ordering::Relaxed)
+            || admin.is_some_and(|admin| !is_well(admin));
         if door_is_gone && after_head {
             shared.with_second(|second| second.cut += 1);
             return;
