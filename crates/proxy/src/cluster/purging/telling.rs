@@ -22,7 +22,7 @@ use bytes::Bytes;
 
 use super::super::MemberId;
 use super::{
-    journal::{Entry, Position},
+    journal::{Entry, Line, Position},
     message::Message,
     stamp::{Origin, Stamp, Vector},
 };
@@ -82,11 +82,13 @@ enum State {
 struct Replaying {
     token: u64,
     next: Position,
-    entries: VecDeque<Entry>,
+    lines: VecDeque<Line>,
     is_reading: bool,
     /// Our last purge when reading was last asked for.
     read_at: Stamp,
     on_their_way: usize,
+    /// Changes of summaries that were sent.
+    also: u64,
 }
 
 #[derive(Debug)]
@@ -243,6 +245,11 @@ impl Telling {
         }
     }
 
+    /// The journal cannot be read now: the member is asked anew after a while.
+    pub fn put_off(&mut self, member: MemberId, now_ms: u64) {
+        self.followers[usize::from(member.0)].state = State::Asked { at_ms: now_ms };
+    }
+
     /// What was sent last has not gone out.
     pub fn broke(&mut self, member: MemberId) {
         self.followers[usize::from(member.0)].state = State::Silent;
@@ -290,10 +297,11 @@ impl Telling {
                 follower.state = State::Replaying(Replaying {
                     token,
                     next,
-                    entries: VecDeque::new(),
+                    lines: VecDeque::new(),
                     is_reading: true,
                     read_at: self.last,
                     on_their_way: 0,
+                    also: 0,
                 });
                 self.commands.push_back(Command::Read(member, token, next));
             }
@@ -309,12 +317,12 @@ impl Telling {
         }
     }
 
-    /// Some entries of the journal, and where the next are; `None`: they are not there any more.
+    /// Some lines of the journal, and where the next are; `None`: they are not there any more.
     pub fn read(
         &mut self,
         member: MemberId,
         token: u64,
-        brought: Option<(Vec<Entry>, Position)>,
+        brought: Option<(Vec<Line>, Position)>,
         is_sure: bool,
     ) {
         let (last, number) = (self.last, usize::from(member.0));
@@ -326,14 +334,14 @@ impl Telling {
             return;
         }
         replaying.is_reading = false;
-        let Some((entries, next)) = brought else {
+        let Some((lines, next)) = brought else {
             follower.state = State::Finding { token };
             let find = Command::Find(member, token, Some(follower.heard.clone()));
             self.commands.push_back(find);
             return;
         };
         replaying.next = next;
-        if entries.is_empty() && replaying.entries.is_empty() && replaying.read_at == last {
+        if lines.is_empty() && replaying.lines.is_empty() && replaying.read_at == last {
             let told = Message::Told {
                 round: follower.round,
                 token,
@@ -343,7 +351,7 @@ impl Telling {
             self.commands.push_back(send(number, told));
             return;
         }
-        replaying.entries.extend(entries);
+        replaying.lines.extend(lines);
         self.go_on(member);
     }
 
@@ -398,7 +406,7 @@ impl Telling {
             return;
         };
         while replaying.on_their_way < WINDOW {
-            let Some(entry) = replaying.entries.pop_front() else {
+            let Some(line) = replaying.lines.pop_front() else {
                 if !replaying.is_reading {
                     replaying.is_reading = true;
                     replaying.read_at = self.last;
@@ -407,15 +415,34 @@ impl Telling {
                 }
                 return;
             };
-            if follower.heard.has(entry.origin, entry.stamp) {
-                continue;
-            }
-            follower.heard.hear(entry.origin, entry.stamp, entry.unix_s);
-            replaying.on_their_way += 1;
-            let message = Message::Entry {
-                keep: true,
-                untold: Vec::new(),
-                entry,
+            let message = match line {
+                Line::Entry(entry) if follower.heard.has(entry.origin, entry.stamp) => continue,
+                Line::Entry(entry) => {
+                    (follower.heard).hear(entry.origin, entry.stamp, entry.unix_s);
+                    replaying.on_their_way += 1;
+                    Message::Entry {
+                        keep: true,
+                        untold: Vec::new(),
+                        entry,
+                    }
+                }
+                Line::Also(change) => {
+                    replaying.on_their_way += 1;
+                    replaying.also += 1;
+                    Message::Also {
+                        token: replaying.token,
+                        place: replaying.also - 1,
+                        change,
+                    }
+                }
+                Line::Upto(heard) => {
+                    follower.heard.hear_all(&heard);
+                    Message::Upto {
+                        token: replaying.token,
+                        place: replaying.also,
+                        heard,
+                    }
+                }
             };
             self.commands.push_back(send(number, message));
         }

@@ -85,6 +85,8 @@ impl Desk {
             .map(|(_, message)| match message {
                 Message::Ask => "ask".to_owned(),
                 Message::Entry { entry, .. } => (entry.stamp.0 as u32).to_string(),
+                Message::Also { token, place, .. } => format!("also {token}.{place}"),
+                Message::Upto { token, place, .. } => format!("upto {token}.{place}"),
                 Message::Lost { .. } => "lost".to_owned(),
                 Message::Told { .. } => "told".to_owned(),
                 other => format!("{other:?}"),
