@@ -267,7 +267,10 @@ fn a_member_that_missed_more_than_can_be_told_drops_everything() {
     let mut client = Client::connect(admin);
     // Each at a server of its own, so that nothing can stand for many.
     for n in 0..1200 {
-        let target = format!("/cache?url=http://server-{n}.example/");
+        let target = format!(
+            "/cache?url=http://server-{n}.{}.example/",
+            "a-long-name".repeat(5)
+        );
         let host = format!("Host: {admin}");
         assert_eq!(
             client

@@ -426,7 +426,7 @@ mod tests {
         static DISK: Mutex<()> = Mutex::new(());
         let (mut keeper, mut events, hangs) = hanging(&DISK);
         let longest = 500 << 10;
-        let most = WAITING_BYTES_MAX / longest as u64;
+        let most = WAITING_BYTES_MAX / longest as u64 + 1;
         for n in 1..=most - 1 {
             assert_eq!(keeper.give(entry(n, longest)), None, "{n}");
         }
@@ -450,6 +450,11 @@ mod tests {
             keeper.catch_up();
             thread::yield_now();
         }
+        let followed = events.blocking_recv().unwrap();
+        assert!(
+            matches!(followed, Event::Synced(Synced::Followed(3), true)),
+            "{followed:?}"
+        );
         assert_eq!(keeper.give(entry(most + 2, 10)), None);
         let heard = |upto| {
             let mut vector = Vector::default();
@@ -458,11 +463,6 @@ mod tests {
         };
         assert_eq!(keeper.give(Job::Find(A, 8, heard(most - 1))), None);
         assert_eq!(keeper.give(Job::Find(A, 9, heard(most + 1))), None);
-        let followed = events.blocking_recv().unwrap();
-        assert!(
-            matches!(followed, Event::Synced(Synced::Followed(3), true)),
-            "{followed:?}"
-        );
         let lost = events.blocking_recv().unwrap();
         assert!(
             matches!(&lost, Event::Found(A, 8, Err(heard)) if heard.last(Origin(1)) == Stamp(most + 2)),

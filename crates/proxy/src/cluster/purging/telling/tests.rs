@@ -1,5 +1,6 @@
 //! What a member that was away is told.
 
+use super::super::change::Change;
 use super::super::journal::{Journal, Limits};
 use super::super::medium::Medium;
 use super::*;
@@ -195,8 +196,10 @@ fn who_has_missed_more_than_the_journal_holds_has_lost_it() {
     desk.have(A, 0, 10);
     desk.enact(A, 10);
     for n in 0..5000 {
-        desk.telling
-            .order(Bytes::from_static(&[7; 40]), 0, None, 20 + n);
+        // Each at a server of its own, so that nothing can stand for many.
+        let names = vec![format!("GET http://server-{n}.example/of/its/own").into_bytes()];
+        let change = Change::of_unsafe_method(names).encode().unwrap();
+        desk.telling.order(change.into(), 0, None, 20 + n);
         desk.run(20 + n);
     }
     desk.link([true, true], 9000);
