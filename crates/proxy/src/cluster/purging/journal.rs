@@ -395,11 +395,15 @@ impl Journal {
         }
     }
 
-    /// A member tells this by a summary. It is not heard before [`Self::upto`].
+    /// A member tells this by a summary. It is not heard before [`Self::upto`]. The first that it tells since it began to tell takes the place of
+    /// what it has told without coming to the end.
     ///
     /// # Errors
     /// It cannot be written, or is longer than a journal; the member's draft is not whole any more.
-    pub fn also(&mut self, member: u64, change: &[u8]) -> io::Result<()> {
+    pub fn also(&mut self, member: u64, change: &[u8], is_first: bool) -> io::Result<()> {
+        if is_first {
+            self.drafts.remove(&member);
+        }
         let mut draft = match self.drafts.remove(&member) {
             Some(draft) => draft,
             None => match self.medium.draft(member) {

@@ -48,8 +48,8 @@ pub enum Job {
     Adopt(Vector, Synced),
     /// What was stored before a new journal has been dropped.
     Trust,
-    /// A member tells this by a summary.
-    Also(MemberId, bytes::Bytes),
+    /// A member tells this by a summary; is it the first that it tells?
+    Also(MemberId, bytes::Bytes, bool),
     /// It has told all of the summary.
     Upto(MemberId, Vector),
     /// Where to begin for a member, then [`Event::Found`].
@@ -62,7 +62,7 @@ impl Job {
     fn bytes(&self) -> u64 {
         match self {
             Job::Append(entry) => entry.change.len() as u64,
-            Job::Also(_, change) => change.len() as u64,
+            Job::Also(_, change, _) => change.len() as u64,
             _ => 0,
         }
     }
@@ -189,7 +189,7 @@ impl Keeper {
                 self.sync_later = Some(followed);
             }
             Job::Trust => self.trust_later = true,
-            Job::Also(member, _) => self.broken |= member.bit(),
+            Job::Also(member, ..) => self.broken |= member.bit(),
             Job::Upto(member, heard) => {
                 self.broken &= !member.bit();
                 skipped.hear_all(&heard);
@@ -224,6 +224,9 @@ impl Keeper {
     }
 
     fn send(&mut self, job: Job) {
+        if let Job::Also(member, _, true) = &job {
+            self.broken &= !member.bit();
+        }
         let job = match job {
             // Some of what it told was skipped.
             Job::Upto(member, heard) if self.broken & member.bit() != 0 => {
@@ -306,8 +309,8 @@ impl Desk {
                 self.said(done, "cannot be written");
                 return;
             }
-            Job::Also(member, change) => {
-                let done = self.journal.also(member.0.into(), &change);
+            Job::Also(member, change, is_first) => {
+                let done = self.journal.also(member.0.into(), &change, is_first);
                 self.said(done, "cannot be written");
                 return;
             }

@@ -298,8 +298,8 @@ impl Desk {
                     self.give(keeper, Job::Adopt(heard, Synced::Followed(number)));
                     self.give(keeper, Job::Trust);
                 }
-                Message::Also { change, .. } => {
-                    self.give(keeper, Job::Also(from, change));
+                Message::Also { change, place, .. } => {
+                    self.give(keeper, Job::Also(from, change, place == 0));
                     let (origin, stamp) = (Origin(0), Stamp(0));
                     self.reply(from, &Message::Done { origin, stamp });
                 }
