@@ -53,6 +53,8 @@ use summary::{Coarse, Crowds, Items, Packing, Source};
 const SEGMENTS_MAX: usize = 256;
 /// A segment is ended when it has this share of the room.
 const SEGMENTS_OF_ROOM: u64 = 16;
+/// So many full segments stay as they are where there is room: a member that was away for a moment is told what it has missed, and no more.
+const NEWEST_EXACT: usize = 2;
 /// Or so many bytes: what a segment says is in memory when it is summarised.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 /// A summary of two that leaves more than so many of eight items shows that the names differ.
@@ -454,7 +456,8 @@ impl Journal {
             self.begin_segment(now_s)?;
         }
         while self.segments.len() > 2 {
-            let at = self.cheapest_pair(|_, _| true).unwrap_or(0);
+            let full = self.segments.len() - 1;
+            let at = self.cheapest_pair(full, |_, _| true).unwrap_or(0);
             self.summarise(at..at + 2, None)?;
         }
         let mut upto = self.heard.clone();
@@ -540,21 +543,16 @@ impl Journal {
         while self.segments.len() > 1
             && (self.bytes() > self.limits.bytes_max || self.segments.len() > SEGMENTS_MAX)
         {
-            let are_too_many = self.segments.len() > SEGMENTS_MAX;
-            let older = 0..self.segments.len() - 1;
-            let can_be_less = |one: &Segment, next: &Segment| {
-                are_too_many
-                    || !(one.names_differ() && next.names_differ())
-                    || (one.is_coarse() && next.is_coarse())
-            };
-            let is_fine = |at: &usize| !self.segments[*at].is_coarse();
-            let (range, done) = if let Some(at) = self.cheapest_pair(can_be_less) {
-                (at..at + 2, self.summarise(at..at + 2, None))
-            } else if let Some(at) = older.clone().find(is_fine) {
-                (at..at + 1, self.make_coarse(at))
-            } else {
+            let full = self.segments.len() - 1;
+            let older = full.saturating_sub(NEWEST_EXACT);
+            let found = self.to_summarise(older).or_else(|| self.to_summarise(full));
+            let Some((range, is_coarse)) = found else {
                 self.drop_oldest()?;
                 continue;
+            };
+            let done = match is_coarse {
+                true => self.make_coarse(range.start),
+                false => self.summarise(range.clone(), None),
             };
             if let Err(error) = done {
                 tracing::warn!(%error, "purges that were kept for members that are away cannot be summarised, and are dropped");
@@ -574,9 +572,27 @@ impl Journal {
         Ok(())
     }
 
-    /// The first of two segments before the last that are small together; of about the same size, the oldest.
-    fn cheapest_pair(&self, is_meant: impl Fn(&Segment, &Segment) -> bool) -> Option<usize> {
-        let firsts = 0..self.segments.len().saturating_sub(2);
+    /// What is to be summarised of the first so many segments, and whether coarsely.
+    fn to_summarise(&self, count: usize) -> Option<(Range<usize>, bool)> {
+        let are_too_many = self.segments.len() > SEGMENTS_MAX;
+        let can_be_less = |one: &Segment, next: &Segment| {
+            are_too_many
+                || !(one.names_differ() && next.names_differ())
+                || (one.is_coarse() && next.is_coarse())
+        };
+        let pair = self.cheapest_pair(count, can_be_less);
+        let pair = pair.map(|at| (at..at + 2, false));
+        let fine = || (0..count).find(|at| !self.segments[*at].is_coarse());
+        pair.or_else(|| fine().map(|at| (at..at + 1, true)))
+    }
+
+    /// The first of two of the first so many segments that are small together; of about the same size, the oldest.
+    fn cheapest_pair(
+        &self,
+        count: usize,
+        is_meant: impl Fn(&Segment, &Segment) -> bool,
+    ) -> Option<usize> {
+        let firsts = 0..count.saturating_sub(1);
         let pairs = firsts.filter(|&at| is_meant(&self.segments[at], &self.segments[at + 1]));
         pairs.min_by_key(|&at| (self.segments[at].bytes + self.segments[at + 1].bytes).ilog2())
     }

@@ -56,6 +56,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::MemberId;
 use crate::{chance, clock, plan, state::Shared};
 use change::Change;
+use following::SETTLED_WITHIN;
 use gate::{Gate, Served};
 use journal::{AGE_MAX_S, Journal, Limits, Opening};
 use medium::{Files, Medium};
@@ -197,8 +198,8 @@ struct Inbox {
 #[derive(Debug)]
 struct Order {
     change: Vec<u8>,
-    /// Who waits, and how long.
-    waits: Option<(oneshot::Sender<Outcome>, Duration)>,
+    /// Who waits, how long, and how long for our own journal.
+    waits: Option<(oneshot::Sender<Outcome>, Duration, Duration)>,
 }
 
 impl Purging {
@@ -257,7 +258,14 @@ impl Purging {
         let (answer, answered) = oneshot::channel();
         let order = Order {
             change: change.encode()?,
-            waits: Some((answer, longest)),
+            waits: Some((
+                answer,
+                longest,
+                match change.is_of_unsafe_method {
+                    true => longest.min(SETTLED_WITHIN),
+                    false => longest,
+                },
+            )),
         };
         let ordered = tokio::time::timeout(longest, self.orders.send(order)).await;
         ordered.ok()?.ok()?;

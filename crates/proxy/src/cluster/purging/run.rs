@@ -28,7 +28,7 @@ use super::{
     rejoining::{Rejoined, Rejoining},
     stamp::{Origin, Stamp, Vector},
     sweeping::Sweeping,
-    telling::{Command, Outcome, Telling, Ticket, all},
+    telling::{AWAY_AFTER_MS, Command, Outcome, Telling, Ticket, Waits, all},
 };
 use crate::state::Shared;
 
@@ -393,10 +393,16 @@ impl Desk {
     /// A purge of ours, applied here already.
     fn order(&mut self, order: Order) {
         let now_ms = self.now_ms();
-        let waits = order.waits.map(|(answer, longest)| {
+        let waits = order.waits.map(|(answer, longest, longest_kept)| {
             self.tickets += 1;
             self.answers.insert(self.tickets, answer);
-            (self.tickets, now_ms + longest.as_millis() as u64)
+            let after = |wait: Duration| now_ms + wait.as_millis() as u64;
+            Waits {
+                ticket: self.tickets,
+                until_ms: after(longest),
+                // One second of it is the time in which a member is found to be away.
+                kept_until_ms: after(longest_kept) + AWAY_AFTER_MS,
+            }
         });
         (self.purging().figures.told).fetch_add(1, Ordering::Relaxed);
         let unix_s = crate::clock::unix_ms() / 1000;

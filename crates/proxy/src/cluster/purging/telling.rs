@@ -39,6 +39,17 @@ const ASKED_AGAIN_MS: u64 = 1000;
 /// The number of a purge that somebody waits for.
 pub type Ticket = u64;
 
+/// Who waits for a purge, and how long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waits {
+    /// Whom to answer.
+    pub ticket: Ticket,
+    /// When at the latest.
+    pub until_ms: u64,
+    /// Until when our own journal is waited for.
+    pub kept_until_ms: u64,
+}
+
 /// What became of a purge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
@@ -104,10 +115,9 @@ struct Follower {
 
 #[derive(Debug)]
 struct Pending {
-    ticket: Ticket,
+    waits: Waits,
     waiting: u64,
     away: u64,
-    until_ms: u64,
     sync: Sync,
 }
 
@@ -171,8 +181,8 @@ impl Telling {
         self.pending.len()
     }
 
-    /// A purge of ours. With a ticket it is answered, at the latest at `until_ms`.
-    pub fn order(&mut self, change: Bytes, unix_s: u64, waits: Option<(Ticket, u64)>, now_ms: u64) {
+    /// A purge of ours. It is answered if somebody waits.
+    pub fn order(&mut self, change: Bytes, unix_s: u64, waits: Option<Waits>, now_ms: u64) {
         let entry = Entry {
             origin: self.own,
             stamp: self.next,
@@ -196,7 +206,7 @@ impl Telling {
                 self.commands.push_back(send(number, message));
             }
         }
-        let Some((ticket, until_ms)) = waits else {
+        let Some(waits) = waits else {
             return;
         };
         let all = all(self.followers.len());
@@ -205,16 +215,16 @@ impl Telling {
                 missing: all,
                 ..Outcome::default()
             };
-            self.commands.push_back(Command::Answer(ticket, outcome));
+            self.commands
+                .push_back(Command::Answer(waits.ticket, outcome));
             return;
         }
         self.pending.insert(
             entry.stamp,
             Pending {
-                ticket,
+                waits,
                 waiting: all,
                 away: 0,
-                until_ms,
                 sync: Sync::NotAsked,
             },
         );
@@ -482,15 +492,17 @@ impl Telling {
             pending.sync = Sync::Asked;
             self.commands.push_back(Command::Sync(stamp));
         }
-        let is_kept = pending.away == 0 || matches!(pending.sync, Sync::Done | Sync::Failed);
-        if (pending.waiting == 0 && is_kept) || now_ms >= pending.until_ms {
+        let is_kept = pending.away == 0
+            || matches!(pending.sync, Sync::Done | Sync::Failed)
+            || now_ms >= pending.waits.kept_until_ms;
+        if (pending.waiting == 0 && is_kept) || now_ms >= pending.waits.until_ms {
             let outcome = Outcome {
                 missing: pending.waiting,
                 away: pending.away,
                 is_unkept: pending.away != 0 && pending.sync != Sync::Done,
             };
             self.commands
-                .push_back(Command::Answer(pending.ticket, outcome));
+                .push_back(Command::Answer(pending.waits.ticket, outcome));
             self.pending.remove(&stamp);
         }
     }

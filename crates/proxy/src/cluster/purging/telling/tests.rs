@@ -15,7 +15,8 @@ struct Desk {
     journal: Journal,
     sent: Vec<(MemberId, Message)>,
     answers: Vec<(Ticket, Outcome)>,
-    syncs: bool,
+    /// Does it become durable? `None`: its disk hangs.
+    syncs: Option<bool>,
 }
 
 impl Desk {
@@ -31,7 +32,7 @@ impl Desk {
             journal,
             sent: Vec::new(),
             answers: Vec::new(),
-            syncs: true,
+            syncs: Some(true),
         }
     }
 
@@ -40,7 +41,11 @@ impl Desk {
             match command {
                 Command::Send(to, message) => self.sent.push((to, message)),
                 Command::Append(entry) => self.journal.append(&entry, 0).unwrap(),
-                Command::Sync(stamp) => self.telling.synced(stamp, self.syncs, now_ms),
+                Command::Sync(stamp) => {
+                    if let Some(is_done) = self.syncs {
+                        self.telling.synced(stamp, is_done, now_ms);
+                    }
+                }
                 Command::Find(member, token, heard) => {
                     let place = heard.and_then(|heard| self.journal.position_for(&heard));
                     let place = place.ok_or_else(|| self.journal.heard().clone());
@@ -71,7 +76,11 @@ impl Desk {
     }
 
     fn order(&mut self, ticket: Ticket, now_ms: u64) {
-        let waits = Some((ticket, now_ms + 5000));
+        let waits = Some(Waits {
+            ticket,
+            until_ms: now_ms + 5000,
+            kept_until_ms: now_ms + 4000,
+        });
         let change = Bytes::from_static(b"change");
         self.telling.order(change, 0, waits, now_ms);
         self.run(now_ms);
@@ -182,10 +191,23 @@ fn who_is_away_is_not_waited_for_and_told_when_it_is_back() {
 #[test]
 fn a_journal_that_is_not_durable_is_said_if_somebody_is_away() {
     let mut desk = with_both();
-    desk.syncs = false;
+    desk.syncs = Some(false);
     desk.link([true, false], 100);
     desk.order(1, 2000);
     desk.done(A, 1, 2001);
+    assert!(desk.answers[0].1.is_unkept);
+}
+
+#[test]
+fn our_own_journal_is_waited_for_no_longer_than_is_said() {
+    let mut desk = with_both();
+    desk.syncs = None;
+    desk.link([true, false], 100);
+    desk.order(1, 2000);
+    desk.done(A, 1, 2001);
+    desk.link([true, false], 5999);
+    assert_eq!(desk.answers, []);
+    desk.link([true, false], 6000);
     assert!(desk.answers[0].1.is_unkept);
 }
 
