@@ -600,8 +600,7 @@ impl Journal {
     /// Makes one summary of these segments, which the last one is not among.
     fn summarise(&mut self, range: Range<usize>, coarse: Option<Coarse>) -> io::Result<()> {
         let upto = self.segments[range.end].begins_with.clone();
-        let numbers = range.clone().map(|at| self.segments[at].number);
-        let number = numbers.last().unwrap_or_default();
+        let number = self.segments[range.end - 1].number;
         let newest = range.clone().map(|at| self.segments[at].newest_unix_s);
         let newest_unix_s = newest.max().unwrap_or_default();
         let made = Made {

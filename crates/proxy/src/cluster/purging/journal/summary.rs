@@ -170,9 +170,7 @@ pub struct Packing {
 impl Packing {
     /// One more. A change that is full comes out.
     pub fn push(&mut self, key: &Key, manner: Manner) -> Option<Vec<u8>> {
-        let Some((&kind, text)) = key.split_first() else {
-            return None;
-        };
+        let (&kind, text) = key.split_first()?;
         let change = &self.change;
         let is_other = (change.soft, change.is_of_unsafe_method)
             != (manner.soft, manner.is_of_unsafe_method)
