@@ -57,6 +57,8 @@ const SEGMENTS_OF_ROOM: u64 = 16;
 const NEWEST_EXACT: usize = 2;
 /// Or so many bytes: what a segment says is in memory when it is summarised.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+/// Summaries whose names differ are joined until they have this share of the room.
+const STRETCHES_OF_ROOM: u64 = 4;
 /// A summary of two that leaves more than so many of eight items shows that the names differ.
 const EIGHTHS_MAX: u64 = 7;
 /// Entries older than this are dropped, a segment at a time, seconds.
@@ -576,7 +578,10 @@ impl Journal {
     fn to_summarise(&self, count: usize) -> Option<(Range<usize>, bool)> {
         let are_too_many = self.segments.len() > SEGMENTS_MAX;
         let can_be_less = |one: &Segment, next: &Segment| {
+            // Names that are purged in turn are the same only in long stretches.
+            let is_short = one.bytes + next.bytes <= self.limits.bytes_max / STRETCHES_OF_ROOM;
             are_too_many
+                || is_short
                 || !(one.names_differ() && next.names_differ())
                 || (one.is_coarse() && next.is_coarse())
         };
