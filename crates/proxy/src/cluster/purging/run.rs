@@ -309,8 +309,9 @@ impl Desk {
                     token,
                     is_sure,
                 } => {
-                    let counts = self.rejoining.told(from, round, is_sure);
-                    self.is_fresh &= !counts;
+                    self.rejoining.told(from, round, is_sure);
+                    // Also one of an earlier round: all that was stored before is dropped by now, and what we have heard says the rest.
+                    self.is_fresh = false;
                     let enacted = Message::Enacted { token };
                     self.unsynced.push(unsynced(from, enacted, false));
                 }
