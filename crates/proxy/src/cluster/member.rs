@@ -10,8 +10,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use hints::Withdrawals;
 use tokio::sync::{Notify, mpsc};
 
+use super::push::message::Verdict;
 use crate::plan::{ClusterMember, PeerAddress};
 
 /// Failures in a row after which a member is avoided.
@@ -58,6 +60,8 @@ pub struct Member {
     pub counters: MemberCounters,
     /// Ends the pause before the next attempt to open our link to it: it has just opened its own to us.
     pub(super) knocked: Notify,
+    /// Pushes to it that were withdrawn.
+    pub(super) withdrawals: Withdrawals,
     /// What is to be sent over the link that we have opened to it.
     outgoing: mpsc::Sender<Bytes>,
     waiting: std::sync::Mutex<Option<mpsc::Receiver<Bytes>>>,
@@ -91,6 +95,12 @@ pub struct MemberCounters {
     pub failures: AtomicU64,
     /// How often trust in it was lost, but by its end in order.
     pub distrusted: AtomicU64,
+    /// Pushes to it by its verdict, in the order of [`Verdict::ALL`].
+    pub pushes: [AtomicU64; Verdict::ALL.len()],
+    /// Pushes to it without a verdict: it did not answer.
+    pub pushes_lost: AtomicU64,
+    /// Objects that we fetched and pushed to it, which it had already and no hint told of.
+    pub false_misses: AtomicU64,
 }
 
 /// A request of ours that a member is answering.
@@ -118,6 +128,7 @@ impl Member {
             load: Load::default(),
             counters: MemberCounters::default(),
             knocked: Notify::new(),
+            withdrawals: Withdrawals::default(),
             outgoing,
             waiting: std::sync::Mutex::new(Some(waiting)),
         }
@@ -126,6 +137,12 @@ impl Member {
     /// Sends an encoded frame over the link that we have opened to it. False: the link is down, or too many frames wait.
     pub fn send(&self, frame: Bytes) -> bool {
         self.is_trusted() && self.outgoing.try_send(frame).is_ok()
+    }
+
+    /// Tells it that a push of ours is not to count, by an encoded frame. While its link is down, the frame waits for the next one.
+    pub fn withdraw(&self, frame: Bytes) {
+        self.withdrawals
+            .send(|| self.outgoing.try_send(frame).is_ok());
     }
 
     /// Where frames for its link come out; once.
@@ -149,20 +166,6 @@ impl Member {
     /// May something be put there that it does not hold yet?
     pub fn takes_new(&self, now_ms: u64) -> bool {
         self.is_usable(now_ms) && !self.is_draining()
-    }
-
-    /// How it stands, in a word.
-    pub fn state(&self, now_ms: u64) -> &'static str {
-        match (
-            self.is_trusted(),
-            self.is_usable(now_ms),
-            self.is_draining(),
-        ) {
-            (false, _, _) => "away",
-            (true, false, _) => "avoided",
-            (true, true, true) => "draining",
-            (true, true, false) => "up",
-        }
     }
 
     /// Requests of ours that it is answering.
@@ -278,5 +281,19 @@ mod tests {
         assert!(member.take_waiting().is_none());
         assert!(member.send(Bytes::from_static(b"a")));
         assert_eq!(waiting.try_recv().unwrap(), &b"a"[..]);
+    }
+
+    #[test]
+    fn withdrawals_wait_for_a_link_and_are_lost_beyond_the_limit() {
+        let member = Member::new(&ClusterMember::default());
+        let mut waiting = member.take_waiting().unwrap();
+        for _ in 0..WAITING_MAX {
+            member.withdraw(Bytes::from_static(b"a"));
+        }
+        assert!(!member.withdrawals.are_lost());
+        assert_eq!(waiting.try_recv().unwrap(), &b"a"[..]);
+        member.withdraw(Bytes::new());
+        member.withdraw(Bytes::new());
+        assert!(member.withdrawals.are_lost());
     }
 }
