@@ -142,15 +142,25 @@ pub struct TraceSources {
     pub caches: Vec<Caches>,
 
     /// Requests of clients that are read of each trace [default: as many as the paper's]
-    #[arg(long, value_name = "N", default_value_t = printed::GETS, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Traces")]
+    #[arg(long, value_name = "N", default_value_t = printed::GETS, value_parser = clap::value_parser!(u64).range(1..), requires = "trace", help_heading = "Traces")]
     pub gets: u64,
 
     /// Format of the traces [default: found out]
-    #[arg(long, value_name = "FORMAT", help_heading = "Traces")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        requires = "trace",
+        help_heading = "Traces"
+    )]
     pub format: Option<Format>,
 
     /// Columns of CSV, counted from 1: time=1,object=2,size=3,server=4
-    #[arg(long, value_name = "COLUMNS", help_heading = "Traces")]
+    #[arg(
+        long,
+        value_name = "COLUMNS",
+        requires = "trace",
+        help_heading = "Traces"
+    )]
     pub columns: Option<Columns>,
 }
 
