@@ -10,7 +10,7 @@
 //! | `name` | what objects are called in hints; `paper` has the names and functions of paper 003 |
 //! | `registrar` | what a store of a node has, and telling the fronts of it |
 //! | `view` | what all nodes have, as a front follows it; `view/groups`, as workers look it up |
-//! | `withdrawals` | pushes whose end a front does not know |
+//! | `withdrawals` | withdrawn pushes of which a node may not have heard |
 //! | `frames` | what members of a cluster tell each other, as bytes |
 //! | `mistakes` | deliberate mistakes, for the simulation |
 //! | `digest` | the digest of one Loligo for another: filters over what its stores' indexes know of a key |

@@ -340,6 +340,17 @@ impl View {
         self.trust();
     }
 
+    /// A node may not have heard of a withdrawal: its columns, which are looked up in as before, are followed from a full copy on. To be
+    /// called while the node has no link.
+    pub fn doubt(&mut self, node: u8) {
+        if makes(Mistake::ForgetLost) {
+            return;
+        }
+        if let Some(Some(node)) = self.nodes.get_mut(usize::from(node)) {
+            node.columns.iter_mut().for_each(Following::forget);
+        }
+    }
+
     /// A node is no member any more.
     pub fn remove(&mut self, node: u8) {
         let slot = self.nodes.get_mut(usize::from(node));

@@ -72,6 +72,7 @@ pub async fn keep(
                 }
                 // What was meant for the link that has ended; whoever relies on an answer waits for it with a limit.
                 while waiting.try_recv().is_ok() {}
+                member.withdrawals.link_ended();
             }
             Err(error) => {
                 tracing::debug!(member = %member.name, "no link to a cluster member: {error}")
@@ -116,6 +117,10 @@ impl Link<'_> {
         waiting: &mut mpsc::Receiver<Bytes>,
         pause: &mut Duration,
     ) -> io::Error {
+        let withdrawals = &self.member().withdrawals;
+        if withdrawals.link_begins() {
+            self.cluster.view().doubt(self.id.0);
+        }
         let (read, mut write) = split(socket);
         let (answer, mut answers) = mpsc::channel(ANSWERS_MAX);
         let writing = async {
@@ -133,6 +138,9 @@ impl Link<'_> {
             loop {
                 let frame = self.next(&mut incoming).await?;
                 *pause = PAUSE_MIN;
+                if withdrawals.are_lost() {
+                    return Err(io::Error::other("too many frames wait for it"));
+                }
                 if !self.cluster.purging.hear(self.id, &frame).await? {
                     self.received(&frame, &answer)?;
                 }

@@ -10,6 +10,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use hints::Withdrawals;
 use tokio::sync::{Notify, mpsc};
 
 use crate::plan::{ClusterMember, PeerAddress};
@@ -58,6 +59,8 @@ pub struct Member {
     pub counters: MemberCounters,
     /// Ends the pause before the next attempt to open our link to it: it has just opened its own to us.
     pub(super) knocked: Notify,
+    /// Pushes to it that were withdrawn.
+    pub(super) withdrawals: Withdrawals,
     /// What is to be sent over the link that we have opened to it.
     outgoing: mpsc::Sender<Bytes>,
     waiting: std::sync::Mutex<Option<mpsc::Receiver<Bytes>>>,
@@ -118,6 +121,7 @@ impl Member {
             load: Load::default(),
             counters: MemberCounters::default(),
             knocked: Notify::new(),
+            withdrawals: Withdrawals::default(),
             outgoing,
             waiting: std::sync::Mutex::new(Some(waiting)),
         }
@@ -126,6 +130,12 @@ impl Member {
     /// Sends an encoded frame over the link that we have opened to it. False: the link is down, or too many frames wait.
     pub fn send(&self, frame: Bytes) -> bool {
         self.is_trusted() && self.outgoing.try_send(frame).is_ok()
+    }
+
+    /// Tells it that a push of ours is not to count, by an encoded frame. While its link is down, the frame waits for the next one.
+    pub fn withdraw(&self, frame: Bytes) {
+        self.withdrawals
+            .send(|| self.outgoing.try_send(frame).is_ok());
     }
 
     /// Where frames for its link come out; once.
@@ -278,5 +288,19 @@ mod tests {
         assert!(member.take_waiting().is_none());
         assert!(member.send(Bytes::from_static(b"a")));
         assert_eq!(waiting.try_recv().unwrap(), &b"a"[..]);
+    }
+
+    #[test]
+    fn withdrawals_wait_for_a_link_and_are_lost_beyond_the_limit() {
+        let member = Member::new(&ClusterMember::default());
+        let mut waiting = member.take_waiting().unwrap();
+        for _ in 0..WAITING_MAX {
+            member.withdraw(Bytes::from_static(b"a"));
+        }
+        assert!(!member.withdrawals.are_lost());
+        assert_eq!(waiting.try_recv().unwrap(), &b"a"[..]);
+        member.withdraw(Bytes::new());
+        member.withdraw(Bytes::new());
+        assert!(member.withdrawals.are_lost());
     }
 }

@@ -5,7 +5,7 @@
 //! counts as begun at the invalidation sequence that we had told the front when its own fetch began.
 //!
 //! The registrar of the store is told of a push before that is stored, so that it does not tell the front what that knows already
-//! ([`hints::Registrar::expect`]).
+//! ([`hints::Registrar::expect`]). The front withdraws the hint of a push that was not stored.
 //!
 //! Not known here: how a push comes to be (`push`).
 //! Limits: a push is read whole, up to `push-max` and two heads; what is being read counts against `limits.transfer-buffer`. When that
@@ -87,7 +87,7 @@ async fn read(
     Ok((terms, message.freeze()))
 }
 
-/// Stores what was pushed, and sees to it that hints are right.
+/// Stores what was pushed, and tells the registrar before.
 async fn take(ex: &mut Exchange<'_>, cluster: &Cluster, terms: &Terms, message: &Bytes) -> Verdict {
     let shared = &ex.worker.shared;
     let read = message::read(message, &shared.limits, &shared.response_limits);
@@ -107,30 +107,16 @@ async fn take(ex: &mut Exchange<'_>, cluster: &Cluster, terms: &Terms, message: 
         shared.store.owner(wanted.primary),
         usize::from(terms.column),
     );
-    let trace = |store: usize| {
-        let of = shared.store.stores().nth(store);
-        of.map(|of| of.tracing().trace(name_of_key(&wanted.key)))
-    };
-    let refused = |store: usize| {
-        if let (Some(trace), Some(publishing)) = (trace(store), &mut *cluster.publishing()) {
-            publishing.refused(store, trace);
-        }
-    };
     if store != column {
         // The front does not know our stores as they are now.
-        refused(column);
         return Verdict::Invalidated;
     }
-    if let (Some(trace), Some(front), Some(publishing)) =
-        (trace(store), ex.member, &mut *cluster.publishing())
-    {
+    let of = shared.store.stores().nth(store);
+    if let (Some(of), Some(front), Some(publishing)) = (of, ex.member, &mut *cluster.publishing()) {
+        let trace = of.tracing().trace(name_of_key(&wanted.key));
         publishing.expect(store, trace, front, terms.known);
     }
-    let verdict = keep(ex, cluster, terms, &wanted, response, body).await;
-    if verdict != Verdict::Stored {
-        refused(store);
-    }
-    verdict
+    keep(ex, cluster, terms, &wanted, response, body).await
 }
 
 /// Stores what was pushed, if it may be stored.

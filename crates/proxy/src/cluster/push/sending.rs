@@ -85,8 +85,8 @@ async fn carry(worker: &Rc<Worker>, cluster: &Cluster, taken: Taken<Push>) {
     // First: requests that go to the member from now on find it there, or have the member fetch it.
     let registered = register(worker, number, push);
     let sent = send(worker, cluster, number, push, registered).await;
-    if sent.is_err() {
-        // Whether the member has it is not known; if not, its hints must not say so.
+    if !matches!(sent, Ok(Verdict::Stored)) {
+        // A member that refuses a push may not have come to read its name, so we withdraw it here.
         eager::withdraw(member, registered);
     }
     if !is_for_another(cluster, number, sent) {
@@ -179,8 +179,6 @@ async fn send(
 ) -> Result<Verdict, UpstreamError> {
     let id = MemberId(member as u8);
     let Some(told) = push.began.of(id.0, registered.column) else {
-        // It is not sent: the member has nothing, and its hints must not say so.
-        eager::withdraw(&cluster.members[member], registered);
         return Ok(Verdict::Invalidated);
     };
     let terms = Terms {
