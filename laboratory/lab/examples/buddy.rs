@@ -13,7 +13,8 @@ use lab::disks::ufs::Ufs;
 use lab::disks::{Calls, DirId, Disk, FileId, Piece};
 use lab::managers::{Kind, Settings, make};
 use lab::paper::experiment::run;
-use lab::paper::{printed, source};
+use lab::paper::printed;
+use lab::paper::source::{Caches, Source, Until};
 
 /// A disk on which files of an earlier run may lie: to make one of those is to open it, as `open(O_CREAT)` does.
 struct Again {
@@ -89,7 +90,11 @@ fn buddy(
     disk_bytes: u64,
     requests: usize,
 ) -> io::Result<[f64; 4]> {
-    let load = source::requests(1, disk_bytes, printed::MEMORY_BYTES, requests);
+    let caches = Caches {
+        disk_bytes,
+        ..Caches::PAPER
+    };
+    let load = Source::Fitted { seed: 1 }.workload(caches, Until::Requests(requests), 1, true)?;
     let mut disk = Again {
         disk: Ufs::new(machine, Box::new(Drive::of_1999())),
         known: HashSet::new(),

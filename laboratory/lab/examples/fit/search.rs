@@ -43,7 +43,7 @@ macro_rules! parameter {
     };
 }
 
-/// Where the search begins: what was taken from the literature, or chosen, before the figures were looked at.
+/// Where parameters are pulled to: what was taken from the literature, or chosen, before the figures were looked at.
 pub fn first() -> DecLike {
     DecLike {
         again: 0.285,
@@ -62,6 +62,32 @@ pub fn first() -> DecLike {
         large: 0.007,
         ..DecLike::default()
     }
+}
+
+/// Where searches begin. There are several, since between the places where the figures fall there is no slope to follow.
+pub fn starts() -> [DecLike; 5] {
+    let from = |changed,
+                images_max,
+                [again, popular, size_median]: [f64; 3],
+                [clients, slope, stays]: [f64; 3]| DecLike {
+        changed,
+        images_max,
+        again,
+        popular,
+        size_median,
+        clients: clients as u32,
+        popular_slope: slope,
+        stays,
+        ..first()
+    };
+    let usual = [100.0, 0.85, 0.7];
+    [
+        first(),
+        from(0.24, 6.0, [0.3, 0.25, 3050.0], usual),
+        from(0.28, 8.0, [0.315, 0.285, 3000.0], usual),
+        from(0.33, 10.0, [0.33, 0.33, 2850.0], [80.0, 0.85, 0.7]),
+        from(0.313, 10.0, [0.322, 0.308, 3080.0], [140.0, 0.8, 0.6]),
+    ]
 }
 
 /// What is fitted, and what else the stream depends on.
