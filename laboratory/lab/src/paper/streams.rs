@@ -90,6 +90,9 @@ pub fn streams(benches: &[Bench]) -> io::Result<Section> {
     row("reads near another of their server (%)", None, &|at| {
         Some(percent(loads[at].near_reads, loads[at].counts.reads))
     });
+    row("writes near another of their server (%)", None, &|at| {
+        Some(percent(loads[at].near_writes, loads[at].counts.writes))
+    });
     row("servers in the trace", None, &|at| {
         trace(at).map(|t| t.servers as f64)
     });
@@ -99,8 +102,8 @@ pub fn streams(benches: &[Bench]) -> io::Result<Section> {
     let mut text = vec![format!(
         "\"Fitted\" is the stream that is fitted to the paper's counts. A trace's caches, unless they were named: the disk cache is {:.1} % \
          of what a disk without limit would be written, as the paper's disk kept {} of {} objects; memory is a quarter of it; neither is \
-         larger than the paper's. A read is near another if one of the nine before it was of its server, so that a batch of ten could \
-         bring both. Slots are {SLOT_BYTES} bytes, and an object has a header of {HEADER_BYTES}.",
+         larger than the paper's. A read is near another if one of the nine before it was of its server, so that a batch of ten could bring \
+         both; a write likewise, so that the two lie together without any buffer. Slots are {SLOT_BYTES} bytes, and an object has a header of {HEADER_BYTES}.",
         100.0 * KEPT_SHARE,
         printed::WRITES - printed::DELETES,
         printed::WRITES

@@ -13,7 +13,7 @@ use crate::disks::HEADER_BYTES;
 use crate::managers::SLOT_BYTES;
 use crate::{DiskOp, DiskRequest};
 
-/// Reads in a batch of the paper's lazy reads, of which one may be near another.
+/// Reads in a batch of the paper's lazy reads. A read or write is near another if one of the nine before it was of its server.
 const BATCH: usize = 10;
 
 /// Requests to the disk, and the requests of clients they come from.
@@ -29,6 +29,8 @@ pub struct Workload {
     pub live_objects_max: u64,
     /// Reads of a server which one of the nine reads before was of, too.
     pub near_reads: u64,
+    /// Writes likewise: what no locality buffer needs to gather.
+    pub near_writes: u64,
 }
 
 /// How many of what.
@@ -64,6 +66,23 @@ fn slots(size_bytes: u32) -> u64 {
     (u64::from(size_bytes) + u64::from(HEADER_BYTES)).div_ceil(u64::from(SLOT_BYTES))
 }
 
+/// Servers of the last nine requests of a kind, and how many were near another.
+#[derive(Debug, Default)]
+struct Near {
+    last: VecDeque<u32>,
+    near: u64,
+}
+
+impl Near {
+    fn add(&mut self, server: u32) {
+        self.near += u64::from(self.last.contains(&server));
+        if self.last.len() == BATCH - 1 {
+            self.last.pop_front();
+        }
+        self.last.push_back(server);
+    }
+}
+
 /// Requests that are being counted, and kept if that is wanted.
 #[derive(Debug)]
 pub struct Building {
@@ -74,8 +93,8 @@ pub struct Building {
     live_slots_max: u64,
     live_objects_max: u64,
     deleted_last: Option<u32>,
-    read_last: VecDeque<u32>,
-    near_reads: u64,
+    reads: Near,
+    writes: Near,
     failed: Option<io::Error>,
 }
 
@@ -90,8 +109,8 @@ impl Building {
             live_slots_max: 0,
             live_objects_max: 0,
             deleted_last: None,
-            read_last: VecDeque::with_capacity(BATCH),
-            near_reads: 0,
+            reads: Near::default(),
+            writes: Near::default(),
             failed: None,
         }
     }
@@ -119,15 +138,12 @@ impl Building {
             DiskOp::Read => {
                 counts.reads += 1;
                 counts.read_bytes += bytes;
-                self.near_reads += u64::from(self.read_last.contains(&request.server));
-                if self.read_last.len() == BATCH - 1 {
-                    self.read_last.pop_front();
-                }
-                self.read_last.push_back(request.server);
+                self.reads.add(request.server);
             }
             DiskOp::Write => {
                 counts.writes += 1;
                 counts.write_bytes += bytes;
+                self.writes.add(request.server);
                 counts.replaced += u64::from(self.deleted_last == Some(request.object));
                 self.deleted_last = None;
                 let slots = slots(request.size_bytes);
@@ -168,7 +184,8 @@ impl Building {
             },
             live_slots_max: self.live_slots_max,
             live_objects_max: self.live_objects_max,
-            near_reads: self.near_reads,
+            near_reads: self.reads.near,
+            near_writes: self.writes.near,
         })
     }
 }
@@ -239,6 +256,8 @@ mod tests {
         requests.extend((4..14).map(|n| request(DiskOp::Read, n * 10, 10)));
         requests.push(request(DiskOp::Read, 30, 10));
         let load = Workload::new(1, 0, requests);
+        // Of the writes: 0, 0, 0, 0, 3.
         assert_eq!((load.counts.replaced, load.near_reads), (1, 1));
+        assert_eq!(load.near_writes, 3);
     }
 }
