@@ -13,6 +13,7 @@ use bytes::Bytes;
 use hints::Withdrawals;
 use tokio::sync::{Notify, mpsc};
 
+use super::push::message::Verdict;
 use crate::plan::{ClusterMember, PeerAddress};
 
 /// Failures in a row after which a member is avoided.
@@ -92,8 +93,14 @@ pub struct MemberCounters {
     pub hits_stale: AtomicU64,
     /// Requests that it failed to answer.
     pub failures: AtomicU64,
-    /// How often trust in it was lost.
+    /// How often trust in it was lost, but by its end in order.
     pub distrusted: AtomicU64,
+    /// Pushes to it by its verdict, in the order of [`Verdict::ALL`].
+    pub pushes: [AtomicU64; Verdict::ALL.len()],
+    /// Pushes to it without a verdict: it did not answer.
+    pub pushes_lost: AtomicU64,
+    /// Objects that we fetched and pushed to it, which it had already and no hint told of.
+    pub false_misses: AtomicU64,
 }
 
 /// A request of ours that a member is answering.
@@ -161,20 +168,6 @@ impl Member {
         self.is_usable(now_ms) && !self.is_draining()
     }
 
-    /// How it stands, in a word.
-    pub fn state(&self, now_ms: u64) -> &'static str {
-        match (
-            self.is_trusted(),
-            self.is_usable(now_ms),
-            self.is_draining(),
-        ) {
-            (false, _, _) => "away",
-            (true, false, _) => "avoided",
-            (true, true, true) => "draining",
-            (true, true, false) => "up",
-        }
-    }
-
     /// Requests of ours that it is answering.
     pub fn in_progress(&self) -> u64 {
         self.in_progress.load(Ordering::Relaxed).into()
@@ -232,7 +225,7 @@ impl Member {
             return false;
         }
         self.since_ms.store(now_ms, Ordering::Relaxed);
-        if !is_trusted {
+        if !is_trusted && !self.is_draining() {
             self.counters.distrusted.fetch_add(1, Ordering::Relaxed);
         }
         true

@@ -8,8 +8,7 @@
 //! |---|---|
 //! | `member` | who the others are, and how they are |
 //! | `proof` | what is made of the key |
-//! | `handshake` | the messages of the handshake, and what is made of them |
-//! | `shaking` | carrying them over a connection |
+//! | `shaking` | carrying the handshake (`hints::handshake`) over a connection |
 //! | `forwarded` | the fields by which a forwarded request says whom it is from |
 //! | `framing` | frames on a link |
 //! | `routing`, `choosing` | which members are asked for a request |
@@ -24,6 +23,7 @@
 //! | `linked` | a link that another opened |
 //! | `purging` | purges of the whole cluster |
 //! | `publishing` | what our stores hold, told to the others |
+//! | `standing` | how a member stands, in a word |
 //! | `status` | how all of it stands, for people |
 //! | `following` | what the others hold, in a view that workers look up in |
 //!
@@ -39,7 +39,6 @@ pub mod following;
 pub mod forwarded;
 pub mod forwarding;
 pub mod framing;
-mod handshake;
 pub mod hot;
 mod link;
 mod linked;
@@ -51,6 +50,7 @@ pub mod push;
 pub mod receive;
 mod routing;
 mod shaking;
+pub mod standing;
 mod status;
 mod thread;
 
@@ -78,7 +78,8 @@ use purging::Purging;
 pub use member::{Member, MemberId};
 pub use proof::common_number;
 pub use shaking::{Refusal, open_http};
-pub use status::ClusterStatus;
+pub use standing::Standing;
+pub use status::{ClusterStatus, MemberStatus};
 pub use thread::{ClusterThread, Start};
 
 /// What all threads know of our cluster.

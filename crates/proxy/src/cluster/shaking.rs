@@ -11,6 +11,9 @@ use std::{
     time::Duration,
 };
 
+use hints::handshake::{
+    Answer, Hello, MESSAGE_BYTES_MAX, NoMessage, PROOF_BYTES, Purpose, VERSION, Welcome,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::timeout,
@@ -18,8 +21,7 @@ use tokio::{
 
 use super::{
     Cluster, MemberId,
-    handshake::{Answer, Hello, MESSAGE_BYTES_MAX, NoMessage, Purpose, VERSION, Welcome},
-    proof::{Cover, PROOF_BYTES, Prover, is_proof, prove},
+    proof::{Cover, Prover, is_proof, prove},
 };
 use crate::{chance, clock::Instant};
 
