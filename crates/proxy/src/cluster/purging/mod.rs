@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `change` | what goes, as it is told |
 //! | `stamp` | which purges a member has heard of |
-//! | `journal` with `journal/summary`, `medium` | the purges that members which are away have to hear; where they lie |
+//! | `journal`, `medium` | the purges that members which are away have to hear; where they lie |
 //! | `keeper` | the thread that writes and reads the journal |
 //! | `message` | what members say to each other |
 //! | `telling` | who is told what, and when a purge is acknowledged |
