@@ -353,59 +353,36 @@ async fn pass_on(
     cache_status: Vec<u8>,
 ) -> Option<After> {
     let is_bodiless = ex.reply.is_head_only() || matches!(head.status, 204 | 304);
+    let bytes = match head.framing {
+        Framing::Length(bytes) if !is_bodiless => bytes,
+        _ => {
+            let (no_body, class) = (Upload::default(), Class::Miss);
+            return Some(pass::relay(ex, upstream, &head, no_body, class, cache_status).await);
+        }
+    };
     let may_be_shared = asking.may_be_shared
         && head.status == 200
         && is_plain(wanted)
         && asking.directives.may_share();
     if may_be_shared
-        && !is_bodiless
-        && matches!(head.framing, Framing::Length(_))
         && let Some(copied) = hot(ex, wanted)
         && let Some(reader) = start_copy(ex.worker, wanted, &copied)
     {
-        let copied = Some(copied);
-        return shared(
-            ex,
-            wanted,
-            reader,
-            (upstream, head),
-            (asking, copied),
-            cache_status,
-        )
-        .await;
+        let (answer, asking) = ((upstream, head), (asking, Some(copied)));
+        return shared(ex, wanted, reader, answer, asking, cache_status).await;
     }
-    match head.framing {
-        Framing::Length(bytes) if !is_bodiless && bytes <= WHOLE_BYTES_MAX => {
-            whole(ex, upstream, &head, cache_status).await
-        }
-        Framing::Length(bytes) if !is_bodiless => {
-            let is_shared = bytes > ALONE_BYTES_MAX
-                && may_be_shared
-                && httpcache::has_strong_validator(&head.fields);
-            match is_shared
-                .then(|| start_shared(ex.worker, wanted, asking))
-                .flatten()
-            {
-                Some(reader) => {
-                    shared(
-                        ex,
-                        wanted,
-                        reader,
-                        (upstream, head),
-                        (asking, None),
-                        cache_status,
-                    )
-                    .await
-                }
-                None => Some(streamed(ex, wanted, upstream, &head, bytes, cache_status).await),
-            }
-        }
-        _ => {
-            let no_body = Upload::default();
-            let class = Class::Miss;
-            Some(pass::relay(ex, upstream, &head, no_body, class, cache_status).await)
-        }
+    if bytes <= WHOLE_BYTES_MAX {
+        return whole(ex, upstream, &head, cache_status).await;
     }
+    if may_be_shared
+        && bytes > ALONE_BYTES_MAX
+        && httpcache::has_strong_validator(&head.fields)
+        && let Some(reader) = start_shared(ex.worker, wanted, asking)
+    {
+        let (answer, asking) = ((upstream, head), (asking, None));
+        return shared(ex, wanted, reader, answer, asking, cache_status).await;
+    }
+    Some(streamed(ex, wanted, upstream, &head, bytes, cache_status).await)
 }
 
 /// Sends a short answer, once all of it is there.

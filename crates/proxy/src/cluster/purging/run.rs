@@ -258,14 +258,6 @@ impl Desk {
         self.batches += 1;
         self.settling_since_ms = None;
         let (number, before) = (self.batches, self.unsynced.len());
-        let since_ms = self.now_ms();
-        let unsynced = |to, message, is_of_unsafe_method| Unsynced {
-            number,
-            to,
-            message,
-            is_of_unsafe_method,
-            since_ms,
-        };
         for waiting in batch {
             if waiting.is_hopeless {
                 self.given_up(&waiting);
@@ -289,7 +281,7 @@ impl Desk {
                     let done = Message::Done { origin, stamp };
                     match keep {
                         _ if !is_waited_for => {}
-                        true => (self.unsynced).push(unsynced(from, done, is_of_unsafe_method)),
+                        true => self.reply_when_synced(from, done, is_of_unsafe_method),
                         false => self.reply(from, &done),
                     }
                 }
@@ -312,8 +304,7 @@ impl Desk {
                     self.rejoining.told(from, round, is_sure);
                     // Also one of an earlier round: all that was stored before is dropped by now, and what we have heard says the rest.
                     self.is_fresh = false;
-                    let enacted = Message::Enacted { token };
-                    self.unsynced.push(unsynced(from, enacted, false));
+                    self.reply_when_synced(from, Message::Enacted { token }, false);
                 }
                 _ => {}
             }
@@ -323,6 +314,17 @@ impl Desk {
         }
         // Before anybody hears that we have it.
         self.say_who_is_current();
+    }
+
+    /// Replies when the journal has this batch durably.
+    fn reply_when_synced(&mut self, to: MemberId, message: Message, is_of_unsafe_method: bool) {
+        self.unsynced.push(Unsynced {
+            number: self.batches,
+            to,
+            message,
+            is_of_unsafe_method,
+            since_ms: self.now_ms(),
+        });
     }
 
     /// What unsafe methods changed and could not be told: nobody knows any more what it was.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::super::change::Change;
-use super::segment::FRAME_BYTES;
+use super::segment::{CHUNK_BYTES, FRAME_BYTES};
 use super::*;
 use crate::cache::predicate::About;
 
@@ -254,6 +254,36 @@ fn what_has_no_room_in_any_form_goes_and_who_needs_it_has_lost_it() {
         journal.append(&entry(n), 90_000).unwrap();
     }
     assert_eq!(lines(&journal, 4900), None);
+}
+
+#[test]
+fn what_takes_several_reads_is_in_the_summary_whole() {
+    const NAMES: u64 = 400;
+    let limits = Limits {
+        bytes_max: 64 << 20,
+        ..LIMITS
+    };
+    let many = |n: u64| -> Bytes {
+        let names = (n * NAMES..(n + 1) * NAMES).map(|n| format!("GET http://a.example/{n:08}"));
+        let names = names.map(String::into_bytes).collect();
+        Change::of_unsafe_method(names).encode().unwrap().into()
+    };
+    let (mut journal, _) = open_with(limits, Segments::new(), 0);
+    for n in 1..=150 {
+        let change = many(n - 1);
+        journal.append(&Entry { change, ..entry(n) }, n).unwrap();
+    }
+    assert!(journal.bytes() > CHUNK_BYTES as u64 && summaries(&journal) == 0);
+    for n in 150..300 {
+        journal.also(7, &many(n), n == 150).unwrap();
+    }
+    // Once of entries and a draft, then of the summary.
+    for last in [1000, 1001] {
+        journal.upto(7, &heard(last), 200).unwrap();
+        let mut all = told(&journal, 0).unwrap();
+        all.sort_unstable();
+        assert_eq!(all, (0..300 * NAMES).collect::<Vec<_>>());
+    }
 }
 
 #[test]
