@@ -109,6 +109,7 @@ pub struct Keeper {
     skipped: Option<Vector>,
     /// What is to be made durable for others, when it can.
     sync_later: Option<Synced>,
+    /// [`Job::Trust`] was put off.
     trust_later: bool,
     /// Members whose summary is not whole, a bit each.
     broken: u64,
@@ -209,7 +210,7 @@ impl Keeper {
         let Some(skipped) = self.skipped.take() else {
             return;
         };
-        // It is only in memory that nothing was heard of it.
+        // The journal hears of what was skipped without having it: a member that needs it has lost it.
         let followed = self.sync_later.take().unwrap_or(Synced::Followed(0));
         self.send(Job::Adopt(skipped, followed));
         if std::mem::take(&mut self.trust_later) {

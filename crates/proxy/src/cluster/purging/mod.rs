@@ -2,7 +2,8 @@
 //!
 //! A purge that one member is asked for holds at all. It is applied there, told to all members with a link, and acknowledged when each of
 //! them has it durable. Members that are away hear it when they are back, before they serve anything they had stored: every member keeps
-//! a journal of all purges, its own and those it was told. Nobody tells on what it was told while it is news, so nothing goes round.
+//! a journal of all purges, its own and those it was told. A member tells purges of others only
+//! out of its journal, to members that have said how far they have heard, so nothing goes round.
 //!
 //! | file | story |
 //! |---|---|

@@ -354,7 +354,8 @@ impl Desk {
         }
     }
 
-    /// What unsafe methods changed is acknowledged although our stores let us wait: it holds, and their clients wait for it.
+    /// Acknowledges purges of unsafe methods that our stores or our journal are slow to make durable: they are applied, and the clients of
+    /// those methods wait for their answers.
     fn do_not_keep_waiting(&mut self, now_ms: u64) {
         let within_ms = SETTLED_WITHIN.as_millis() as u64;
         let is_slow = |since_ms| now_ms.saturating_sub(since_ms) >= within_ms;
@@ -363,7 +364,7 @@ impl Desk {
                 self.reply(from, &Message::Done { origin, stamp });
             }
         }
-        // Nor does our journal let them wait.
+        // These wait for our journal.
         let is_meant = |one: &mut Unsynced| one.is_of_unsafe_method && is_slow(one.since_ms);
         let meant: Vec<Unsynced> = self.unsynced.extract_if(.., is_meant).collect();
         for Unsynced { to, message, .. } in meant {
