@@ -75,11 +75,10 @@ fn one(shared: &Shared, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: 
     }
     *out += "  is not stored here\n";
     let holders = hints.nodes(trace_of(name));
-    for (member, number) in cluster.members.iter().zip(0..) {
-        let id = MemberId(number);
+    for (id, member) in cluster.members() {
         let holding = choosing::is_node(hints, id).then_some(holders & id.bit() != 0);
         let state = state(cluster, (id, member), holding);
-        let _ = writeln!(out, "  member {}: {state}", member.name);
+        let _ = writeln!(out, "  member {}: {state}", member.name());
     }
     let _ = writeln!(out, "  so {}", decision(cluster, hints, name));
 }
@@ -111,8 +110,8 @@ fn decision(cluster: &Cluster, hints: &Groups, name: &[u8]) -> String {
         };
     };
     let members = route.members.iter().flatten();
-    let names = members.filter_map(|id| Some(&*cluster.member(*id)?.name));
-    let names: Vec<&str> = names.collect();
+    let names = members.filter_map(|id| Some(cluster.member(*id)?.name()));
+    let names: Vec<std::sync::Arc<str>> = names.collect();
     let why = match route.reason {
         Reason::Hint => "by hints",
         Reason::Home => "the home of what no member has",

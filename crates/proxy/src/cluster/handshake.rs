@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   opener   -> hello     what it is for, its name, whom it calls, a nonce
-//!   acceptor -> answer    its name, a nonce, its proof
+//!   acceptor -> answer    its name and incarnation, a nonce, its proof
 //!   opener   -> proof
 //!   acceptor -> verdict   one byte
 //! ```
@@ -40,9 +40,11 @@ pub struct Hello {
     pub purpose: Purpose,
     /// The opener's nonce.
     pub nonce: [u8; PROOF_BYTES],
+    /// Of the opener's process.
+    pub incarnation: u64,
     /// The opener's name.
     pub from: Vec<u8>,
-    /// The name that it knows the acceptor by.
+    /// The name that it knows the acceptor by; empty: it has its address only.
     pub to: Vec<u8>,
 }
 
@@ -51,6 +53,8 @@ pub struct Hello {
 pub struct Answer {
     /// The acceptor's nonce.
     pub nonce: [u8; PROOF_BYTES],
+    /// Of the acceptor's process.
+    pub incarnation: u64,
     /// The acceptor's name.
     pub name: Vec<u8>,
 }
@@ -116,6 +120,7 @@ impl Hello {
         };
         out.push(kind);
         out.extend_from_slice(&self.nonce);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
         for name in [listener, &self.from, &self.to] {
             put_name(&mut out, name);
         }
@@ -130,6 +135,7 @@ impl Hello {
         let mut rest = after_beginning(bytes)?;
         let [kind] = take_array(&mut rest)?;
         let nonce = take_array(&mut rest)?;
+        let incarnation = u64::from_le_bytes(take_array(&mut rest)?);
         let listener = take_name(&mut rest)?;
         let (from, to) = (take_name(&mut rest)?, take_name(&mut rest)?);
         let purpose = match (kind, listener.is_empty()) {
@@ -140,6 +146,7 @@ impl Hello {
         let hello = Hello {
             purpose,
             nonce,
+            incarnation,
             from,
             to,
         };
@@ -152,6 +159,7 @@ impl Answer {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = begin();
         out.extend_from_slice(&self.nonce);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
         put_name(&mut out, &self.name);
         out
     }
@@ -163,8 +171,14 @@ impl Answer {
     pub fn decode(bytes: &[u8]) -> Result<Answer, NoMessage> {
         let mut rest = after_beginning(bytes)?;
         let nonce = take_array(&mut rest)?;
+        let incarnation = u64::from_le_bytes(take_array(&mut rest)?);
         let name = take_name(&mut rest)?;
-        ended(rest, Answer { nonce, name })
+        let answer = Answer {
+            nonce,
+            incarnation,
+            name,
+        };
+        ended(rest, answer)
     }
 }
 
@@ -219,6 +233,7 @@ mod tests {
         Hello {
             purpose,
             nonce: [7; PROOF_BYTES],
+            incarnation: 5,
             from: b"n1".to_vec(),
             to: b"n2".to_vec(),
         }
@@ -237,6 +252,7 @@ mod tests {
         }
         let answer = Answer {
             nonce: [9; PROOF_BYTES],
+            incarnation: 6,
             name: b"n2".to_vec(),
         };
         assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
@@ -259,6 +275,7 @@ mod tests {
         let hello = Hello {
             purpose: Purpose::Http(name.clone()),
             nonce: [0; PROOF_BYTES],
+            incarnation: 0,
             from: name.clone(),
             to: name,
         };

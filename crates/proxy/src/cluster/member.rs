@@ -1,5 +1,8 @@
 //! The other members, and how they are: what workers read of them while they route.
 //!
+//! A [`Member`] is a place for one, with a number. Members of the configuration keep theirs; those that are discovered come and go, and a place is
+//! taken by another one later. Whoever holds a number for longer than a moment may find another member there, and has to bear that.
+//!
 //! A member is *trusted* while its link is up and beats. It is *avoided* for a while when requests to it fail in a row, although it
 //! beats. One that is *draining* takes nothing new. All of it is atomics: the cluster's thread and the workers write, everybody reads.
 //!
@@ -7,12 +10,16 @@
 //!
 //! Not known here: what a member holds, frames.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 
-use crate::plan::{ClusterMember, PeerAddress};
+use super::choosing;
+use crate::plan::PeerAddress;
 
 /// Failures in a row after which a member is avoided.
 const FAILURES_MAX: u32 = 3;
@@ -23,7 +30,7 @@ const SLOW_START_MS: u64 = 10_000;
 /// Frames that wait for a link; one more is refused.
 const WAITING_MAX: usize = 4096;
 
-/// The number of another member, by the order of the configuration: bit `1 << id` of a mask.
+/// The number of another member, that of its place: bit `1 << id` of a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct MemberId(pub u8);
 
@@ -34,12 +41,33 @@ impl MemberId {
     }
 }
 
-/// One other member.
-pub struct Member {
-    /// Its name.
-    pub name: Box<str>,
+/// Who a member is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Who {
+    /// Its name; its address, until it has said its name.
+    pub name: Arc<str>,
+    /// Has it said its name, or does the configuration?
+    pub is_named: bool,
     /// Its address for members.
     pub at: PeerAddress,
+    /// Does anything say that it is there? If not, it is only waited for.
+    pub is_called: bool,
+    /// Was it discovered? Else the configuration names it.
+    pub is_discovered: bool,
+    /// Another number is another member.
+    pub occupant: u64,
+    /// Another number is another member, or another address: the link to it begins anew.
+    pub turn: u64,
+}
+
+/// A place for one other member.
+pub struct Member {
+    /// Who has it; `None`: it is free.
+    who: watch::Sender<Option<Arc<Who>>>,
+    /// Of its name, for hashing.
+    name_hash: AtomicU64,
+    /// What was counted before it came.
+    counted_before: Mutex<Counted>,
     /// Is its link up, and has it beaten lately?
     is_trusted: AtomicBool,
     /// Does it say that it ends?
@@ -60,7 +88,7 @@ pub struct Member {
     pub(super) knocked: Notify,
     /// What is to be sent over the link that we have opened to it.
     outgoing: mpsc::Sender<Bytes>,
-    waiting: std::sync::Mutex<Option<mpsc::Receiver<Bytes>>>,
+    waiting: Mutex<Option<mpsc::Receiver<Bytes>>>,
 }
 
 /// What a member says of itself in each beat.
@@ -78,7 +106,17 @@ pub struct Load {
     pub has_store: AtomicBool,
 }
 
-/// What is counted of one member.
+impl Load {
+    /// Nothing was said yet.
+    fn clear(&self) {
+        for number in [&self.requests, &self.reads, &self.queue_ms, &self.free_mib] {
+            number.store(0, Ordering::Relaxed);
+        }
+        self.has_store.store(false, Ordering::Relaxed);
+    }
+}
+
+/// What is counted of one member, and of those that had its place before.
 #[derive(Default, Debug)]
 pub struct MemberCounters {
     /// Requests sent to it that were answered from its cache.
@@ -93,6 +131,35 @@ pub struct MemberCounters {
     pub distrusted: AtomicU64,
 }
 
+/// [`MemberCounters`] at one moment.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counted {
+    /// Of `hits_true`.
+    pub hits_true: u64,
+    /// Of `hits_false`.
+    pub hits_false: u64,
+    /// Of `hits_stale`.
+    pub hits_stale: u64,
+    /// Of `failures`.
+    pub failures: u64,
+    /// Of `distrusted`.
+    pub distrusted: u64,
+}
+
+impl MemberCounters {
+    /// What they count now.
+    fn read(&self) -> Counted {
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counted {
+            hits_true: value(&self.hits_true),
+            hits_false: value(&self.hits_false),
+            hits_stale: value(&self.hits_stale),
+            failures: value(&self.failures),
+            distrusted: value(&self.distrusted),
+        }
+    }
+}
+
 /// A request of ours that a member is answering.
 pub struct InProgress<'m>(&'m Member);
 
@@ -103,12 +170,13 @@ impl Drop for InProgress<'_> {
 }
 
 impl Member {
-    /// A member of which nothing is known yet.
-    pub fn new(plan: &ClusterMember) -> Member {
+    /// A place that nobody has yet.
+    pub fn free() -> Member {
         let (outgoing, waiting) = mpsc::channel(WAITING_MAX);
         Member {
-            name: plan.name.as_str().into(),
-            at: plan.at.clone(),
+            who: watch::Sender::new(None),
+            name_hash: AtomicU64::new(0),
+            counted_before: Mutex::default(),
             is_trusted: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             since_ms: AtomicU64::new(0),
@@ -119,7 +187,68 @@ impl Member {
             counters: MemberCounters::default(),
             knocked: Notify::new(),
             outgoing,
-            waiting: std::sync::Mutex::new(Some(waiting)),
+            waiting: Mutex::new(Some(waiting)),
+        }
+    }
+
+    /// Somebody takes the place, nobody has it any more, or more is known of the one that has it.
+    pub(super) fn set_who(&self, who: Option<Who>, now_ms: u64) {
+        let relaxed = Ordering::Relaxed;
+        let occupant = |who: Option<&Who>| who.map(|who| who.occupant);
+        if occupant(self.who.borrow().as_deref()) != occupant(who.as_ref()) {
+            self.set_trusted(false, now_ms);
+            self.since_ms.store(now_ms, relaxed);
+            self.failures.store(0, relaxed);
+            self.avoided_until_ms.store(0, relaxed);
+            self.is_draining.store(false, relaxed);
+            self.load.clear();
+            let mut before = self.counted_before.lock();
+            **before.as_mut().unwrap_or_else(PoisonError::get_mut) = self.counters.read();
+        }
+        let name = who.as_ref().map_or("", |who| &who.name);
+        self.name_hash
+            .store(choosing::hash(name.as_bytes()), relaxed);
+        self.who.send_replace(who.map(Arc::new));
+    }
+
+    /// Who has the place.
+    pub fn who(&self) -> Option<Arc<Who>> {
+        self.who.borrow().clone()
+    }
+
+    /// Says when somebody else has it, or more is known of the one that has it.
+    pub(super) fn watch(&self) -> watch::Receiver<Option<Arc<Who>>> {
+        self.who.subscribe()
+    }
+
+    /// Has anybody the place?
+    pub fn is_there(&self) -> bool {
+        self.who.borrow().is_some()
+    }
+
+    /// The name of the member; of a free place a word for people.
+    pub fn name(&self) -> Arc<str> {
+        match &*self.who.borrow() {
+            Some(who) => Arc::clone(&who.name),
+            None => "(forgotten)".into(),
+        }
+    }
+
+    /// The hash of its name.
+    pub fn name_hash(&self) -> u64 {
+        self.name_hash.load(Ordering::Relaxed)
+    }
+
+    /// What was counted of the member that has the place now.
+    pub fn counted(&self) -> Counted {
+        let (now, before) = (self.counters.read(), self.counted_before.lock());
+        let before = *before.unwrap_or_else(PoisonError::into_inner);
+        Counted {
+            hits_true: now.hits_true.saturating_sub(before.hits_true),
+            hits_false: now.hits_false.saturating_sub(before.hits_false),
+            hits_stale: now.hits_stale.saturating_sub(before.hits_stale),
+            failures: now.failures.saturating_sub(before.failures),
+            distrusted: now.distrusted.saturating_sub(before.distrusted),
         }
     }
 
@@ -131,9 +260,7 @@ impl Member {
     /// Where frames for its link come out; once.
     pub(super) fn take_waiting(&self) -> Option<mpsc::Receiver<Bytes>> {
         let waiting = self.waiting.lock();
-        waiting
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .take()
+        waiting.unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Is its link up, and has it beaten lately?
@@ -240,7 +367,7 @@ mod tests {
 
     #[test]
     fn one_that_fails_in_a_row_is_avoided_for_a_while() {
-        let member = Member::new(&ClusterMember::default());
+        let member = Member::free();
         assert!(!member.is_usable(0), "its link is not up");
         assert!(member.set_trusted(true, 0));
         assert!(!member.set_trusted(true, 5), "no news");
@@ -256,10 +383,7 @@ mod tests {
 
     #[test]
     fn one_that_has_just_come_seems_busier_and_less_so_with_time() {
-        let (old, new) = (
-            Member::new(&ClusterMember::default()),
-            Member::new(&ClusterMember::default()),
-        );
+        let (old, new) = (Member::free(), Member::free());
         old.set_trusted(true, 0);
         new.set_trusted(true, 50_000);
         let _five: Vec<_> = (0..5).map(|_| old.begin()).collect();
@@ -271,7 +395,7 @@ mod tests {
 
     #[test]
     fn frames_for_a_member_without_a_link_are_refused() {
-        let member = Member::new(&ClusterMember::default());
+        let member = Member::free();
         assert!(!member.send(Bytes::new()));
         member.set_trusted(true, 0);
         let mut waiting = member.take_waiting().unwrap();

@@ -32,6 +32,8 @@ pub struct ClusterStatus {
 struct MemberStatus {
     name: String,
     address: String,
+    /// False: the configuration names it.
+    discovered: bool,
     /// `away`: its link is down, or silent; `avoided`: requests to it failed a moment ago; `draining`: it ends; else `up`.
     state: &'static str,
     /// Seconds since it came, or was distrusted.
@@ -80,12 +82,13 @@ impl Column {
 }
 
 impl MemberStatus {
-    fn of(member: &Member, known: Option<NodeStatus>, now_ms: u64) -> MemberStatus {
+    fn of(member: &Member, known: Option<NodeStatus>, now_ms: u64) -> Option<MemberStatus> {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (load, counters) = (&member.load, &member.counters);
-        MemberStatus {
-            name: member.name.to_string(),
-            address: member.at.to_string(),
+        let (load, counted, who) = (&member.load, member.counted(), member.who()?);
+        Some(MemberStatus {
+            name: who.name.to_string(),
+            address: who.at.to_string(),
+            discovered: who.is_discovered,
             state: member.state(now_ms),
             since_s: now_ms.saturating_sub(member.since_ms()) / 1000,
             requests_in_progress: member.in_progress(),
@@ -97,13 +100,13 @@ impl MemberStatus {
                 known.columns.iter().map(Column::of).collect()
             }),
             hits: Hits {
-                r#true: value(&counters.hits_true),
-                r#false: value(&counters.hits_false),
-                stale: value(&counters.hits_stale),
+                r#true: counted.hits_true,
+                r#false: counted.hits_false,
+                stale: counted.hits_stale,
             },
-            failures: value(&counters.failures),
-            distrusted: value(&counters.distrusted),
-        }
+            failures: counted.failures,
+            distrusted: counted.distrusted,
+        })
     }
 }
 
@@ -113,8 +116,8 @@ impl Cluster {
         let now_ms = self.now_ms();
         let told = self.publishing().as_ref().map(super::Publishing::figures);
         let mut reader = self.view().reader();
-        let of = |(number, member): (usize, &Member)| {
-            let known = self.view().status(MemberId(number as u8).0);
+        let of = |(id, member): (MemberId, &Member)| {
+            let known = self.view().status(id.0);
             MemberStatus::of(member, known, now_ms)
         };
         ClusterStatus {
@@ -124,21 +127,19 @@ impl Cluster {
             telling_memory_bytes: told.map_or(0, |[_, _, _, bytes]| bytes),
             hints_memory_bytes: reader.groups().memory_bytes() as u64,
             hints_groups: reader.groups().iter().count(),
-            members: self.members.iter().enumerate().map(of).collect(),
+            members: self.members().filter_map(of).collect(),
         }
     }
 
     /// Name, meaning and value of what is counted, all members together.
     pub fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
         let relaxed = Ordering::Relaxed;
-        let sum = |of: fn(&Member) -> u64| self.members.iter().map(of).sum::<u64>();
+        // Of those that were forgotten, too.
+        let sum = |of: fn(&Member) -> u64| self.places.iter().map(of).sum::<u64>();
         let own = |counter: &AtomicU64| counter.load(relaxed);
         let now_ms = self.now_ms();
-        let usable = self
-            .members
-            .iter()
-            .filter(|it| it.is_usable(now_ms))
-            .count();
+        let is_usable = |(_, it): &(MemberId, &Member)| it.is_usable(now_ms);
+        let usable = self.members().filter(is_usable).count();
         let told = self.publishing().as_ref().map(super::Publishing::figures);
         let [updates, entries, names, _] = told.unwrap_or_default();
         let followed = self.view().figures();
@@ -147,6 +148,31 @@ impl Cluster {
                 "cluster_members_usable_open",
                 "Other members of the cluster that requests may be sent to",
                 usable as u64,
+            ),
+            (
+                "cluster_members_open",
+                "Other members of the cluster, also those that are away",
+                self.members().count() as u64,
+            ),
+            (
+                "cluster_members_forgotten",
+                "Members that were discovered and are none any more",
+                own(&self.discovery.forgotten),
+            ),
+            (
+                "cluster_discovered_addresses_open",
+                "Addresses that the name of the members has (cluster.discover)",
+                own(&self.discovery.addresses),
+            ),
+            (
+                "cluster_discovered_unplaced_open",
+                "Addresses among them that are left out because there are too many",
+                own(&self.discovery.unplaced),
+            ),
+            (
+                "cluster_discovery_failures",
+                "Look-ups of the name of the members that failed",
+                own(&self.discovery.failures),
             ),
             (
                 "cluster_handshakes_refused",

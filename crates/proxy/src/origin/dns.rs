@@ -104,6 +104,20 @@ impl Resolver {
 
     /// The addresses of `host` (lower case), at most `ADDRESSES_MAX`, never none.
     pub async fn look_up(&self, host: &str) -> Result<Vec<IpAddr>, ConnectError> {
+        self.ask(host).await.map(|found| alternate(&found))
+    }
+
+    /// The addresses of `host` (lower case) in ascending order, the first `most` of them, never none.
+    pub async fn look_up_all(&self, host: &str, most: usize) -> Result<Vec<IpAddr>, ConnectError> {
+        let mut found = self.ask(host).await?;
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(most);
+        Ok(found)
+    }
+
+    /// All addresses of `host`, never none.
+    async fn ask(&self, host: &str) -> Result<Vec<IpAddr>, ConnectError> {
         if let Some(addresses) = without_question(host) {
             return Ok(addresses);
         }
@@ -121,7 +135,7 @@ impl Resolver {
             }
             Ok(Ok(answer)) => answer,
         };
-        let addresses = alternate(&answer.iter().collect::<Vec<_>>());
+        let addresses: Vec<IpAddr> = answer.iter().collect();
         if addresses.is_empty() {
             Err(ConnectError::NotFound)
         } else {
