@@ -51,6 +51,7 @@ mod bodies;
 mod budgets;
 mod cache;
 mod cluster;
+mod cluster_discovery;
 mod cluster_purge;
 mod cluster_push;
 mod cluster_routing;
