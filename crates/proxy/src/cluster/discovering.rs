@@ -71,14 +71,14 @@ impl Cluster {
                 && self.members().next().is_some())
     }
 
-    /// Somebody unknown has proved the key and opened a link from there: its number, if it is a member.
-    pub(super) fn knocked(&self, said: Said<'_>, from: SocketAddr) -> Option<MemberId> {
-        let Some(discover) = &self.plan.discover else {
+    /// Somebody has proved the key and opened a link, and is reached there: its number, if it is a member.
+    pub(super) fn knocked(&self, said: Said<'_>, at: SocketAddr) -> Option<MemberId> {
+        if !self.discovers() {
             return self.member_named(said.name.as_bytes());
-        };
-        let from = SocketAddr::new(from.ip().to_canonical(), discover.port);
+        }
+        let at = SocketAddr::new(at.ip().to_canonical(), at.port());
         let mut roll = self.roll();
-        let id = roll.knocked(said, from, self.links_now());
+        let id = roll.knocked(said, at, self.links_now());
         self.apply(&mut roll);
         id
     }

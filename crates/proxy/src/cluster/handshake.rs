@@ -1,7 +1,7 @@
 //! The handshake of two members: what they say, as bytes.
 //!
 //! ```text
-//!   opener   -> hello     what it is for, its name, whom it calls, a nonce
+//!   opener   -> hello     what it is for, its name, incarnation and address, whom it calls, a nonce
 //!   acceptor -> answer    its name and incarnation, a nonce, its proof
 //!   opener   -> proof
 //!   acceptor -> verdict   one byte
@@ -44,6 +44,8 @@ pub struct Hello {
     pub incarnation: u64,
     /// The opener's name.
     pub from: Vec<u8>,
+    /// Where the opener lets members connect, as text: `10.0.0.11:3130`.
+    pub at: Vec<u8>,
     /// The name that it knows the acceptor by; empty: it has its address only.
     pub to: Vec<u8>,
 }
@@ -121,7 +123,7 @@ impl Hello {
         out.push(kind);
         out.extend_from_slice(&self.nonce);
         out.extend_from_slice(&self.incarnation.to_le_bytes());
-        for name in [listener, &self.from, &self.to] {
+        for name in [listener, &self.from, &self.at, &self.to] {
             put_name(&mut out, name);
         }
         out
@@ -137,7 +139,8 @@ impl Hello {
         let nonce = take_array(&mut rest)?;
         let incarnation = u64::from_le_bytes(take_array(&mut rest)?);
         let listener = take_name(&mut rest)?;
-        let (from, to) = (take_name(&mut rest)?, take_name(&mut rest)?);
+        let (from, at) = (take_name(&mut rest)?, take_name(&mut rest)?);
+        let to = take_name(&mut rest)?;
         let purpose = match (kind, listener.is_empty()) {
             (1, true) => Purpose::Frames,
             (2, false) => Purpose::Http(listener),
@@ -148,6 +151,7 @@ impl Hello {
             nonce,
             incarnation,
             from,
+            at,
             to,
         };
         ended(rest, hello)
@@ -235,6 +239,7 @@ mod tests {
             nonce: [7; PROOF_BYTES],
             incarnation: 5,
             from: b"n1".to_vec(),
+            at: b"10.0.0.11:3130".to_vec(),
             to: b"n2".to_vec(),
         }
     }
@@ -277,6 +282,7 @@ mod tests {
             nonce: [0; PROOF_BYTES],
             incarnation: 0,
             from: name.clone(),
+            at: name.clone(),
             to: name,
         };
         assert!(hello.encode().len() + PROOF_BYTES <= MESSAGE_BYTES_MAX);

@@ -1,7 +1,7 @@
 //! Which members there are: those of the configuration, and those that come and go.
 //!
 //! Members that come are found in two ways. The operator's *name* has the addresses of all (`listed`). A stranger that has proved the key and
-//! opened a link is a member, too, at the address that it comes from (`knocked`), so that nobody waits for the name to be asked again.
+//! opened a link is a member, too, at the address that it says (`knocked`), so that nobody waits for the name to be asked again.
 //! An address gets a place at once, and is called by the address until the handshake says the member's name (`met`):
 //!
 //! | the handshake says | then |
@@ -272,7 +272,7 @@ impl Roll {
         Verdict::Leaves
     }
 
-    /// A stranger has proved the key and opened a link, from this address. `None`: it is no member here, for it has our own name, or
+    /// A stranger has proved the key and opened a link, and is reached at this address. `None`: it is no member here, for it has our own name, or
     /// there is no place.
     pub fn knocked(&mut self, said: Said<'_>, from: SocketAddr, now: Now) -> Option<MemberId> {
         if said.name == &*self.own {
@@ -296,7 +296,7 @@ impl Roll {
         });
         let id = match nameless {
             Some(id) => id,
-            // Its own address may be another than the one that it comes from: then it is found by the name.
+            // Another member has that address: it is found by the name, if at all.
             None if self.at(from).is_some() => return None,
             None => self.take(from, now)?,
         };

@@ -166,6 +166,7 @@ where
         nonce: nonce()?,
         incarnation: cluster.incarnation,
         from: cluster.plan.name.as_bytes().to_vec(),
+        at: cluster.plan.address.to_string().into_bytes(),
         // Another member may have got the address of one that was discovered.
         to: match purpose == Purpose::Frames && to.is_discovered {
             true => Vec::new(),
@@ -313,7 +314,7 @@ fn welcome(
     };
     let member = match hello.purpose {
         _ if is_busy => cluster.member_named(&hello.from),
-        Purpose::Frames => cluster.knocked(said, from),
+        Purpose::Frames => cluster.knocked(said, reached_at(&hello.at, from)),
         Purpose::Http(_) => cluster.member_named(&hello.from),
     };
     let member = member.ok_or(Refusal::Unknown)?;
@@ -328,6 +329,18 @@ fn welcome(
         }
     };
     Ok((member, purpose))
+}
+
+/// Where somebody is reached that says so, and has come from there: it need not know its own address.
+fn reached_at(said: &[u8], from: SocketAddr) -> SocketAddr {
+    let said: Option<SocketAddr> = std::str::from_utf8(said)
+        .ok()
+        .and_then(|it| it.parse().ok());
+    match said {
+        Some(said) if said.ip().is_unspecified() => SocketAddr::new(from.ip(), said.port()),
+        Some(said) => said,
+        None => from,
+    }
 }
 
 /// A name as the configuration would take it: it goes into logs and fields.
@@ -456,6 +469,7 @@ mod tests {
             nonce: [0; PROOF_BYTES],
             incarnation: 1,
             from: b"a".to_vec(),
+            at: Vec::new(),
             to: b"b".to_vec(),
         };
         let mut overheard = Vec::new();
@@ -488,6 +502,19 @@ mod tests {
             }
         }
         panic!("the same proof was taken twice");
+    }
+
+    #[test]
+    fn somebody_is_reached_where_it_says_or_where_it_comes_from() {
+        let from = "10.0.0.7:40000".parse().unwrap();
+        for (said, at) in [
+            ("10.0.0.8:3130", "10.0.0.8:3130"),
+            ("0.0.0.0:3131", "10.0.0.7:3131"),
+            ("[::]:3131", "10.0.0.7:3131"),
+            ("nonsense", "10.0.0.7:40000"),
+        ] {
+            assert_eq!(reached_at(said.as_bytes(), from).to_string(), at);
+        }
     }
 
     #[tokio::test]

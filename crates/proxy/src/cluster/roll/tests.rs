@@ -181,7 +181,7 @@ fn a_stranger_with_the_key_is_a_member_at_once() {
     roll.listed(&[at(2)], now(2, &[]));
     assert_eq!(roll.knocked(said("a", 2), at(3), now(2, &[])), Some(a));
     assert_eq!(roll.told(), ["0 a 10.0.0.3", "1 b 10.0.0.2"]);
-    // An address in the name is better than the one that it seems to come from.
+    // An address in the name is better than the one that it says.
     assert_eq!(
         roll.knocked(said("b", 2), at(8), now(2, &[])),
         Some(MemberId(1))
