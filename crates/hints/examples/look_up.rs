@@ -1,71 +1,119 @@
-//! What a front's question costs: hashing a URL, its trace, and the look-up of seven rows, in filters of one million objects of ten bits each.
+//! What a front's question costs: hashing a URL, its name's positions, and the look-up of seven rows, in filters of ten bits an object.
 //!
 //! `cargo run --release -p hints --example look_up`. Paper 003 (332 MHz PowerPC, four functions, four nodes): 1.28 us interleaved, 1.19 us to
 //! 4.39 us with one filter after the other; 1 us for four functions and a look-up.
+//!
+//! Each line is of one matrix: small enough for a level-2 cache, or far larger than any cache. *Stream*: questions follow each other, and
+//! the processor overlaps them. *Alone*: each waits for the answer to the one before, which is nearer to a front that does other things in
+//! between. *Blocks*: the same with all positions of a name within 512 rows, and what that costs in false hits.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use hints::bloom::{Bits, Shape};
+use hints::bloom::Shape;
 use hints::interleaved::Interleaved;
+use hints::name::Name;
 use twox_hash::XxHash3_64;
 
-const OBJECTS: u64 = 1_000_000;
-const ROUNDS: u64 = 2_000_000;
+const QUESTIONS: u64 = 1_000_000;
+/// Objects that are put in; a larger matrix stays empty, which costs a question as much.
+const FILLED_MAX: u64 = 5_000_000;
+
+/// A name whose positions are all in one block of 512 rows.
+struct Blocked(u64);
+
+impl Name for Blocked {
+    fn number(&self) -> u64 {
+        self.0
+    }
+
+    fn positions(&self, shape: Shape) -> impl Iterator<Item = u32> {
+        let blocks = u64::from(shape.bits() / 512);
+        let first = (((self.0 >> 32) * blocks) >> 32) as u32 * 512;
+        let within = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let within = (within ^ within >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let functions = u32::from(shape.functions()).min(7);
+        (0..functions).map(move |i| first + (within >> (9 * i) & 511) as u32)
+    }
+}
 
 fn main() {
-    let shape = Shape::for_numbers(OBJECTS, 10).expect("a million objects have a filter");
     // Of the length of an ordinary URL. The number in it changes, as the next question is another one.
     let mut url = *b"http://www.example.com/some/path/to/an/object-00000000.html";
     let mut hash = |number: u64| {
         url[46..54].copy_from_slice(&number.to_le_bytes());
         XxHash3_64::oneshot_with_seed(42, &url)
     };
-    let none = nanoseconds(&mut hash);
-    println!("hash alone                 {none:7.1} ns");
-    for columns in [1, 4, 64] {
-        let all = Interleaved::new(shape, columns);
-        for column in 0..columns {
-            for number in 0..OBJECTS / u64::from(columns) {
-                for position in shape.positions(number * 64 + u64::from(column)) {
-                    all.set(column, position, true);
-                }
-            }
-        }
-        let mib = all.memory_bytes() >> 20;
-        let both = nanoseconds(|number| all.look_up(&hash(number)));
-        println!("interleaved, {columns:2} columns    {both:7.1} ns with the hash, {mib} MiB");
-    }
-    for columns in [1, 4] {
-        let plain: Vec<Bits> = (0..columns)
-            .map(|column| {
-                let mut bits = Bits::new(shape);
-                (0..OBJECTS / columns).for_each(|number| bits.insert(number * 64 + column));
-                bits
-            })
-            .collect();
-        let both = nanoseconds(|number| {
-            let hash = hash(number);
-            let each = plain.iter().enumerate();
-            each.fold(0, |mask, (at, bits)| {
-                mask | u64::from(bits.may_have(hash)) << at
-            })
-        });
-        println!("one after the other, {columns}     {both:7.1} ns with the hash");
+    let (stream, alone) = both(&mut hash);
+    println!("hash alone                         stream {stream:6.1} ns, alone {alone:6.1} ns");
+    for (columns, objects) in [
+        (1, 500_000),
+        (4, 125_000),
+        (64, 8_000),
+        (4, 1_000_000),
+        (1, 80_000_000),
+        (4, 20_000_000),
+        (64, 1_250_000),
+    ] {
+        table(columns, objects, &mut hash, "", |number| number);
+        table(columns, objects, &mut hash, ", blocks", Blocked);
     }
 }
 
-/// Of a question, the median of five rounds.
-fn nanoseconds(mut ask: impl FnMut(u64) -> u64) -> f64 {
-    let mut rounds: Vec<f64> = (0..5)
-        .map(|round| {
-            let began = Instant::now();
-            for number in 0..ROUNDS {
-                black_box(ask(black_box(round * ROUNDS + number)));
+fn table<N: Name>(
+    columns: u32,
+    objects: u64,
+    mut hash: impl FnMut(u64) -> u64,
+    what: &str,
+    name: impl Fn(u64) -> N,
+) {
+    let shape = Shape::for_numbers(objects, 10).expect("so many objects have a filter");
+    let all = Interleaved::new(shape, columns);
+    let is_filled = u64::from(columns) * objects <= FILLED_MAX;
+    if is_filled {
+        for number in 0..u64::from(columns) * objects {
+            let (column, number) = (number % u64::from(columns), number.to_le_bytes());
+            let name = name(XxHash3_64::oneshot(&number));
+            for position in name.positions(shape) {
+                all.set(column as u32, position, true);
             }
-            began.elapsed().as_secs_f64() * 1e9 / ROUNDS as f64
-        })
-        .collect();
-    rounds.sort_by(f64::total_cmp);
-    rounds[2]
+        }
+    } else {
+        // A page of memory that was never written is not there.
+        let rows = 4096 * 8 / all.columns() as usize;
+        let positions = (0..shape.bits()).step_by(rows);
+        positions.for_each(|position| all.set(0, position, true));
+    }
+    let (stream, alone) = both(|number| all.look_up(&name(hash(number))));
+    let found = (0..QUESTIONS).map(|number| all.look_up(&name(hash(number))).count_ones());
+    let found: u32 = found.sum();
+    let false_percent = f64::from(found) * 100.0 / (QUESTIONS * u64::from(columns)) as f64;
+    let mib = all.memory_bytes() as f64 / f64::from(1 << 20);
+    let found = match is_filled {
+        true => format!("; {false_percent:.2} % false"),
+        false => String::new(),
+    };
+    println!(
+        "{columns:2} columns, {mib:6.1} MiB{what:8}     stream {stream:6.1} ns, alone {alone:6.1} ns{found}"
+    );
+}
+
+fn both(mut ask: impl FnMut(u64) -> u64) -> (f64, f64) {
+    let stream = nanoseconds(|number, _| ask(number));
+    // Adds nothing, which the processor does not know.
+    let alone = nanoseconds(|number, answer| ask(number + (answer & black_box(0))));
+    (stream, alone)
+}
+
+/// Of a question with the answer to the one before, the least of five rounds: the others are disturbed.
+fn nanoseconds(mut ask: impl FnMut(u64, u64) -> u64) -> f64 {
+    let rounds = (0..5).map(|round| {
+        let began = Instant::now();
+        let mut answer = 0;
+        for number in 0..QUESTIONS {
+            answer = black_box(ask(black_box(round * QUESTIONS + number), answer));
+        }
+        began.elapsed().as_secs_f64() * 1e9 / QUESTIONS as f64
+    });
+    rounds.fold(f64::INFINITY, f64::min)
 }

@@ -8,7 +8,10 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::interleaved::COLUMNS_MAX;
 
 /// Parts of the table.
 const SHARDS: usize = 64;
@@ -45,12 +48,15 @@ impl Hasher for NumberHasher {
 #[derive(Debug)]
 pub struct Directory {
     shards: Box<[Mutex<NumberMap<u64>>]>,
+    /// Numbers of each column.
+    marks: Box<[AtomicU64]>,
 }
 
 impl Default for Directory {
     fn default() -> Self {
         Directory {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            marks: (0..COLUMNS_MAX).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 }
@@ -64,16 +70,19 @@ impl Directory {
     /// Adds a number to a column (below 64), or takes it out. False: there is no room for it.
     pub fn set(&self, column: u32, number: u64, on: bool) -> bool {
         let mut shard = self.shard(number);
-        let bit = 1u64 << column;
+        let (bit, marks) = (1u64 << column, &self.marks[column as usize]);
         match on {
             true => {
                 if shard.len() >= NUMBERS_MAX / SHARDS && !shard.contains_key(&number) {
                     return false;
                 }
-                *shard.entry(number).or_default() |= bit;
+                let mask = shard.entry(number).or_default();
+                marks.fetch_add(u64::from(*mask & bit == 0), Ordering::Relaxed);
+                *mask |= bit;
             }
             false => {
                 if let Some(mask) = shard.get_mut(&number) {
+                    marks.fetch_sub(u64::from(*mask & bit != 0), Ordering::Relaxed);
                     *mask &= !bit;
                     if *mask == 0 {
                         shard.remove(&number);
@@ -88,12 +97,20 @@ impl Directory {
     pub fn clear(&self, column: u32) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut cleared = 0;
             shard.retain(|_, mask| {
+                cleared += *mask >> column & 1;
                 *mask &= !(1 << column);
                 *mask != 0
             });
+            self.marks[column as usize].fetch_sub(cleared, Ordering::Relaxed);
             shard.shrink_to_fit();
         }
+    }
+
+    /// Numbers of a column (below 64).
+    pub fn marks(&self, column: u32) -> u64 {
+        self.marks[column as usize].load(Ordering::Relaxed)
     }
 
     /// Numbers that any column has.

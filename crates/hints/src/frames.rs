@@ -8,9 +8,8 @@
 //!  3 FULL       u8 column | u8 kind | u64 label | u32 page | u32 pages | u32 sent before | u32 n | n bytes of bitmap, or n numbers of 8 bytes
 //!  4 UPDATE     u8 column | u8 kind | u64 label | u32 n | n entries: u32 position, or u64 number | u8 1 set, 0 clear
 //!  5 BEAT       u8 flags (1: leaves soon) | 4 x u32 load | u8 n | n columns: u64 label | u64 sequence | u64 entries
-//!  6 PUSHED     u8 column | u64 number | u64 incarnation | u64 label | u8 verdict
-//!  7 WITHDRAWN  u8 column | u64 number
-//!  8 PURGING    what members say to each other about purges, in bytes of their own
+//!  6 WITHDRAWN  u8 column | u64 number
+//!  7 PURGING    what members say to each other about purges, in bytes of their own
 //! text         u8 length | bytes, or as said
 //! kind         0 directory, 1 Bloom filter
 //! ```
@@ -191,48 +190,6 @@ pub struct Beat {
     pub columns: Vec<ColumnBeat>,
 }
 
-/// What a node made of a push.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It is stored.
-    Stored,
-    /// Refused by admission, or because it may not be stored at all.
-    Policy,
-    /// Too long.
-    Size,
-    /// Purged since the front's fetch began.
-    Invalidated,
-    /// The store stores nothing now.
-    Paused,
-    /// The disk failed.
-    Disk,
-}
-
-impl Verdict {
-    /// All of them; their place is their number on the wire.
-    pub const ALL: [Verdict; 6] = [
-        Verdict::Stored,
-        Verdict::Policy,
-        Verdict::Size,
-        Verdict::Invalidated,
-        Verdict::Paused,
-        Verdict::Disk,
-    ];
-}
-
-/// The end of a push, or of one that was withdrawn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pushed {
-    /// The column that the name belongs to.
-    pub column: u8,
-    /// The name's number.
-    pub number: u64,
-    /// What the front knew of the column when it registered the name.
-    pub known: Known,
-    /// What became of it.
-    pub verdict: Verdict,
-}
-
 /// How far a front had followed a column; travels with a push.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Known {
@@ -242,7 +199,7 @@ pub struct Known {
     pub label: u64,
 }
 
-/// A push whose end the front does not know. It is answered by [`Pushed`].
+/// A push that was not stored, as far as the front knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Withdrawn {
     /// The column at which the front has registered the name.
@@ -260,7 +217,6 @@ pub enum Frame {
     Full(Full),
     Update(Update),
     Beat(Beat),
-    Pushed(Pushed),
     Withdrawn(Withdrawn),
     /// About purges; at most [`PURGING_BYTES_MAX`] bytes.
     Purging(Vec<u8>),

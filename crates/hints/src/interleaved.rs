@@ -28,6 +28,8 @@ pub struct Interleaved {
     /// The binary logarithm of a row's bits.
     width_log2: u32,
     words: Box<[AtomicU64]>,
+    /// Bits that are set in each column.
+    marks: Box<[AtomicU64]>,
 }
 
 /// Where a row lies.
@@ -50,6 +52,7 @@ impl Interleaved {
             shape,
             width_log2,
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            marks: (0..1 << width_log2).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -65,7 +68,12 @@ impl Interleaved {
 
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.words.len() * 8
+        size_of::<Self>() + (self.words.len() + self.marks.len()) * 8
+    }
+
+    /// Bits that are set in a column. `column` below [`Self::columns`].
+    pub fn marks(&self, column: u32) -> u64 {
+        self.marks[column as usize].load(Ordering::Relaxed)
     }
 
     /// The columns that may have the name: bit c for column c.
@@ -85,16 +93,7 @@ impl Interleaved {
         debug_assert!(column < self.columns(), "column {column}");
         let at = self.place(position);
         let bit = 1u64 << (at.shift + column);
-        let word = &self.words[at.word];
-        match (word.load(Ordering::Relaxed) & bit == 0, on) {
-            (true, true) => {
-                word.fetch_or(bit, Ordering::Relaxed);
-            }
-            (false, false) => {
-                word.fetch_and(!bit, Ordering::Relaxed);
-            }
-            _ => {}
-        }
+        self.merge(column, at.word, bit, if on { bit } else { 0 });
     }
 
     /// Writes bytes of a filter, a multiple of 8, over a column, from this position on, a multiple of 64; what lies beyond the end is passed over. Position
@@ -115,7 +114,7 @@ impl Interleaved {
                 let bit = u64::from(bytes.get(within / 8).map_or(0, |b| b >> (within % 8) & 1));
                 wanted |= bit << (row << self.width_log2);
             }
-            self.merge(self.place(at as u32).word, own, wanted << column);
+            self.merge(column, self.place(at as u32).word, own, wanted << column);
             at += positions_a_word as u64;
         }
     }
@@ -137,15 +136,19 @@ impl Interleaved {
         self.row(position) >> column & 1 == 1
     }
 
-    /// Makes the bits `own` of a word what they are in `wanted`.
-    fn merge(&self, word: usize, own: u64, wanted: u64) {
-        let word = &self.words[word];
+    /// Makes the bits `own` of a word, all of this column, what they are in `wanted`.
+    fn merge(&self, column: u32, word: usize, own: u64, wanted: u64) {
+        let (word, marks) = (&self.words[word], &self.marks[column as usize]);
         let now = word.load(Ordering::Relaxed) & own;
-        if now & !wanted != 0 {
-            word.fetch_and(!(now & !wanted), Ordering::Relaxed);
+        let (cleared, set) = (now & !wanted, wanted & !now);
+        // Counted by what was there at the moment of the change: threads may set the same bit at the same time.
+        if cleared != 0 {
+            let before = word.fetch_and(!cleared, Ordering::Relaxed);
+            marks.fetch_sub((before & cleared).count_ones().into(), Ordering::Relaxed);
         }
-        if wanted & !now != 0 {
-            word.fetch_or(wanted, Ordering::Relaxed);
+        if set != 0 {
+            let before = word.fetch_or(set, Ordering::Relaxed);
+            marks.fetch_add((set & !before).count_ones().into(), Ordering::Relaxed);
         }
     }
 
@@ -224,6 +227,10 @@ mod tests {
                 };
                 assert_eq!(all.get(last, position), expected, "{position}");
                 assert!(last == 0 || all.get(0, position) == before, "{position}");
+            }
+            for column in [0, last] {
+                let set = (0..shape().bits()).filter(|&position| all.get(column, position));
+                assert_eq!(all.marks(column), set.count() as u64, "column {column}");
             }
         }
     }

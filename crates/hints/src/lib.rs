@@ -10,7 +10,8 @@
 //! | `name` | what objects are called in hints; `paper` has the names and functions of paper 003 |
 //! | `registrar` | what a store of a node has, and telling the fronts of it |
 //! | `view` | what all nodes have, as a front follows it; `view/groups`, as workers look it up |
-//! | `withdrawals` | pushes whose end a front does not know |
+//! | `withdrawals` | withdrawn pushes of which a node may not have heard |
+//! | `handshake` | how a connection between members of a cluster begins, as bytes |
 //! | `frames` | what members of a cluster tell each other, as bytes |
 //! | `mistakes` | deliberate mistakes, for the simulation |
 //! | `digest` | the digest of one Loligo for another: filters over what its stores' indexes know of a key |
@@ -30,6 +31,7 @@ pub mod counting;
 pub mod digest;
 pub mod directory;
 pub mod frames;
+pub mod handshake;
 pub mod icp;
 pub mod interleaved;
 mod md5;

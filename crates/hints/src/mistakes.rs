@@ -31,12 +31,14 @@ mistakes! {
     ForgetFullCopy "forget-full-copy"
     /// The label of a push counts although it is one of the node's former life.
     ForgetIncarnation "forget-incarnation"
-    /// Bits of a refused push stay set at the front.
-    KeepRefused "keep-refused"
+    /// A node clears nothing of what was withdrawn.
+    KeepWithdrawn "keep-withdrawn"
     /// The other fronts are not told what one of them pushed.
     TellPusherOnly "tell-pusher-only"
     /// Nobody is told of what leaves.
     KeepLeft "keep-left"
+    /// What is replaced by its newer version is told once more.
+    TellReplaced "tell-replaced"
     /// Changes of a push are sent apart from the others, and so in another order.
     PushesLast "pushes-last"
     /// A filter that was made anew is not sent.
@@ -57,8 +59,10 @@ mistakes! {
     KeepSkippedPages "keep-skipped-pages"
     /// A push carries the label at its end, and not the one at which its bits were set.
     LabelLate "label-late"
-    /// A front forgets a push whose end it does not know.
+    /// A front does not withdraw a push whose end it does not know.
     ForgetWithdrawn "forget-withdrawn"
+    /// A front goes on where it was with a node that may not have heard of a withdrawal.
+    ForgetLost "forget-lost"
     /// A front looks up in columns of a node that has long been silent.
     TrustSilent "trust-silent"
 }

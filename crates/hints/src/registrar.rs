@@ -16,8 +16,8 @@
 //!   E2  So is every mark if the pusher got a full copy since, which has wiped its own settings. Each full copy has a label of its own,
 //!       greater than any before.
 //!   E3  So is every mark if the label is of another incarnation.
-//! Only a mark that comes to be told needs them: what is told already, everybody hears of or has set. A push that is refused, or that the
-//! front gives up ([`Registrar::refused`]), ends with its marks cleared if no name has them.
+//! Only a mark that comes to be told needs them: what is told already, everybody hears of or has set. A push that is not stored, as
+//! far as the front knows, is withdrawn ([`Registrar::withdrawn`]): its marks are cleared if no name has them.
 //!
 //! The paper has a buffer for each front that pushes, and one of the node's own. We have one log whose entries say who pushed: two buffers
 //! lose the order of setting and clearing one mark, and a set that is applied before an older clear is a name that nobody finds any more.
@@ -100,7 +100,7 @@ pub struct Figures {
     pub full_copies: u64,
     /// Of these for fronts that were too far behind.
     pub fell_behind: u64,
-    /// Marks cleared because a push was refused or given up.
+    /// Marks cleared because a push was withdrawn.
     pub undone: u64,
     /// Times that everything was made anew.
     pub anew: u64,
@@ -276,9 +276,9 @@ impl Registrar {
         });
     }
 
-    /// A front has registered a name that it does not push any more, or that was refused.
-    pub fn refused<N: Name>(&mut self, name: &N) {
-        if makes(Mistake::KeepRefused) {
+    /// A front has registered a name whose push was not stored, as far as the front knows.
+    pub fn withdrawn<N: Name>(&mut self, name: &N) {
+        if makes(Mistake::KeepWithdrawn) {
             return;
         }
         self.expected.take(name.number());

@@ -130,6 +130,8 @@ struct Following {
     /// The last label enacted; none until a full copy is whole.
     label: Option<u64>,
     filling: Option<Filling>,
+    /// When all updates were here that the node had made by its last beat.
+    complete_ms: Option<u64>,
     shown: Arc<Followed>,
 }
 
@@ -157,6 +159,11 @@ pub struct ColumnStatus {
     pub filled_percent: Option<u8>,
     /// False: there was no room for it.
     pub is_followed: bool,
+    /// Bits or numbers that are set here, those that pushes have registered included; 0 until the first full copy is whole.
+    pub marks: u64,
+    /// When all updates were here that the node had made by its last beat; none: never so far. What the node has not made an update of
+    /// yet is not counted.
+    pub complete_ms: Option<u64>,
     /// What the node's last beat says of it.
     pub beat: ColumnBeat,
 }
@@ -234,6 +241,12 @@ impl View {
                 .filling
                 .map(|f| (u64::from(f.next_page) * 100 / u64::from(f.pages)) as u8),
             is_followed: following.place.is_some(),
+            marks: (following.place)
+                .filter(|_| following.was_whole)
+                .map_or(0, |place| {
+                    self.groups.groups[place.group].marks.count(place.column)
+                }),
+            complete_ms: following.complete_ms,
             beat: node.beat.columns.get(number).copied().unwrap_or_default(),
         };
         Some(NodeStatus {
@@ -267,6 +280,9 @@ impl View {
             }
             _ => Ok(Vec::new()),
         };
+        if result.is_ok() && matches!(frame, Frame::Full(_) | Frame::Update(_)) {
+            self.note_complete(node, now_ms);
+        }
         match result {
             Err(Broken::Gap { .. }) => self.figures.gaps += 1,
             Err(_) => self.figures.senseless += 1,
@@ -345,6 +361,17 @@ impl View {
         self.trust();
     }
 
+    /// A node may not have heard of a withdrawal: its columns, which are looked up in as before, are followed from a full copy on. To be
+    /// called while the node has no link.
+    pub fn doubt(&mut self, node: u8) {
+        if makes(Mistake::ForgetLost) {
+            return;
+        }
+        if let Some(Some(node)) = self.nodes.get_mut(usize::from(node)) {
+            node.columns.iter_mut().for_each(Following::forget);
+        }
+    }
+
     /// A node is no member any more.
     pub fn remove(&mut self, node: u8) {
         let slot = self.nodes.get_mut(usize::from(node));
@@ -376,8 +403,8 @@ impl View {
     }
 
     /// A node lives.
-    pub fn beat(&mut self, node: u8, beat: &Beat, now_ms: u64) {
-        let Some(Some(node)) = self.nodes.get_mut(usize::from(node)) else {
+    pub fn beat(&mut self, number: u8, beat: &Beat, now_ms: u64) {
+        let Some(Some(node)) = self.nodes.get_mut(usize::from(number)) else {
             return;
         };
         for (following, column) in node.columns.iter().zip(&beat.columns) {
@@ -388,6 +415,20 @@ impl View {
         node.heard_ms = now_ms;
         if std::mem::take(&mut node.is_silent) {
             self.trust();
+        }
+        self.note_complete(number, now_ms);
+    }
+
+    /// Notes the columns of a node of which all updates are here that it has made by its last beat. Before its first beat none is.
+    fn note_complete(&mut self, node: u8, now_ms: u64) {
+        let Some(Some(node)) = self.nodes.get_mut(usize::from(node)) else {
+            return;
+        };
+        for (following, told) in node.columns.iter_mut().zip(&node.beat.columns) {
+            let has_all = following.label.is_some_and(|label| label >= told.label);
+            if has_all && following.filling.is_none() {
+                following.complete_ms = Some(now_ms);
+            }
         }
     }
 
@@ -510,6 +551,7 @@ impl View {
             is_subscribed: false,
             label: None,
             filling: None,
+            complete_ms: None,
             shown,
         }
     }

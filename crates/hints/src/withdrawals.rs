@@ -1,68 +1,50 @@
-//! Pushes whose end a front does not know: what it has registered must be taken back, unless the node has it.
+//! Withdrawals that may not have reached their node.
 //!
-//! The front says WITHDRAWN for each, and again on the next link if that one is lost, until the node answers with PUSHED. Only the node can
-//! tell whether another name has the same bits, so the front clears nothing itself.
+//! A front that does not know that its push was stored sends WITHDRAWN, and the node clears what it does not have. The node does not answer.
+//! A withdrawal is lost if it could not be sent, and perhaps if its link has ended since. Its marks would then stay set for as long as
+//! the column is followed, so the front asks for a full copy of the node's columns over the next link ([`crate::View::doubt`]).
 //!
-//! Not known here: links, when a push has failed.
-//! Limits: [`WITHDRAWALS_MAX`]. Beyond that the oldest is forgotten ([`Withdrawals::forgotten`]): it is a false hit until the next full copy.
+//! Several workers withdraw; one task keeps the link.
+//!
+//! Not known here: links, frames, when a push has failed.
 
-use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::frames::Withdrawn;
-
-/// Withdrawals that wait for an answer at most.
-pub const WITHDRAWALS_MAX: usize = 4096;
-
-/// See the head of the file.
+/// Withdrawals from one node. See the head of the file.
 #[derive(Debug, Default)]
 pub struct Withdrawals {
-    /// By node, the oldest first.
-    waiting: VecDeque<(u8, Withdrawn)>,
-    forgotten: u64,
+    begun: AtomicU64,
+    /// Of them, those that were begun when the last link ended.
+    begun_before: AtomicU64,
+    are_lost: AtomicBool,
 }
 
 impl Withdrawals {
-    /// One more; it is to be sent now if the node is linked.
-    pub fn add(&mut self, node: u8, withdrawn: Withdrawn) {
-        self.waiting.push_back((node, withdrawn));
-        if self.waiting.len() > WITHDRAWALS_MAX {
-            self.waiting.pop_front();
-            self.forgotten += 1;
+    /// Sends a withdrawal by calling `send`, which returns false if it cannot.
+    pub fn send(&self, send: impl FnOnce() -> bool) {
+        // Counted before it is sent: one that the end of the link discards has been counted by then.
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        if !send() {
+            self.are_lost.store(true, Ordering::SeqCst);
         }
     }
 
-    /// The node has answered for this number: once for each time that it was told. A later withdrawal of the same number waits on.
-    pub fn answered(&mut self, node: u8, column: u8, number: u64) {
-        let is_it = |(to, w): &(u8, Withdrawn)| (*to, w.column, w.number) == (node, column, number);
-        if let Some(oldest) = self.waiting.iter().position(is_it) {
-            self.waiting.remove(oldest);
+    /// The link has ended, and what waited to be sent over it was discarded.
+    pub fn link_ended(&self) {
+        let begun = self.begun.load(Ordering::SeqCst);
+        if self.begun_before.swap(begun, Ordering::SeqCst) != begun {
+            self.are_lost.store(true, Ordering::SeqCst);
         }
     }
 
-    /// What a new link to the node is to say.
-    pub fn of(&self, node: u8) -> impl Iterator<Item = Withdrawn> {
-        let of_node = self.waiting.iter().filter(move |(to, _)| *to == node);
-        of_node.map(|&(_, withdrawn)| withdrawn)
+    /// Has the node perhaps not heard of one? Then the link has to end.
+    pub fn are_lost(&self) -> bool {
+        self.are_lost.load(Ordering::SeqCst)
     }
 
-    /// The node is no member any more, or has none of what it had.
-    pub fn remove(&mut self, node: u8) {
-        self.waiting.retain(|(to, _)| *to != node);
-    }
-
-    /// Withdrawals that wait.
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Does none wait?
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// Withdrawals that were forgotten because they were too many.
-    pub fn forgotten(&self) -> u64 {
-        self.forgotten
+    /// A new link begins. True: the node has perhaps not heard of a withdrawal before it.
+    pub fn link_begins(&self) -> bool {
+        self.are_lost.swap(false, Ordering::SeqCst)
     }
 }
 
@@ -71,19 +53,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_withdrawal_waits_for_its_answer() {
-        let mut all = Withdrawals::default();
-        let withdrawn = |number| Withdrawn { column: 0, number };
-        all.add(1, withdrawn(7));
-        all.add(2, withdrawn(7));
-        all.add(1, withdrawn(8));
-        all.add(1, withdrawn(8));
-        all.answered(1, 0, 7);
-        all.answered(1, 0, 8);
-        all.answered(1, 1, 8);
-        assert_eq!(all.of(1).collect::<Vec<_>>(), [withdrawn(8)]);
-        assert_eq!(all.of(2).count(), 1);
-        (0..WITHDRAWALS_MAX as u64).for_each(|number| all.add(3, withdrawn(number)));
-        assert_eq!((all.len(), all.forgotten()), (WITHDRAWALS_MAX, 2));
+    fn a_withdrawal_is_lost_if_it_was_not_sent_or_its_link_has_ended() {
+        let withdrawals = Withdrawals::default();
+        withdrawals.link_ended();
+        assert!(!withdrawals.link_begins(), "there was none");
+        withdrawals.send(|| true);
+        assert!(!withdrawals.are_lost());
+        withdrawals.link_ended();
+        assert!(withdrawals.link_begins());
+        withdrawals.link_ended();
+        assert!(!withdrawals.link_begins(), "none since");
+        withdrawals.send(|| false);
+        assert!(withdrawals.are_lost());
     }
 }

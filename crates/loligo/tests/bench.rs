@@ -259,3 +259,37 @@ fn a_search_is_written_read_back_and_compared() {
     );
     assert!(read("both/response-time.svg").contains("two"));
 }
+
+#[test]
+fn a_run_leaves_a_log_and_what_there_is_so_far() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = run(dir.path(), &["--json", "a.json", "--log", "a.log"]);
+    assert_eq!(first.status.code(), Some(1), "{}", text(&first.stderr));
+    let log = std::fs::read_to_string(dir.path().join("a.log")).unwrap();
+    let lines: Vec<&str> = log.lines().collect();
+    // The last phase is in the report.
+    assert!(lines.len() == 1 && lines[0].starts_with("inc1 over after "));
+}
+
+#[test]
+fn servers_have_names_and_the_bench_answers_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let (proxy, origin, names) = (free("127.1.0.6"), free("127.1.0.7"), free("127.1.0.8"));
+    let file = format!("[dns]\nservers = [\"{names}\"]\n");
+    std::fs::write(dir.path().join("names.toml"), file).unwrap();
+    let arguments = "serve -c names.toml --admin none --store none --memory 16MiB --workers 1 --client-directives obey --listen";
+    let mut arguments: Vec<&str> = arguments.split_whitespace().collect();
+    arguments.push(&proxy);
+    let _proxy = Running::start(&mut loligo(dir.path(), &arguments), &proxy);
+    let bench_of = format!(
+        "polymix --polymix 4 --proxy {proxy} --origin {origin} --one-address --names --name-server {names} --rate 200 --servers 3 --think-scale 0.01 --cache-size 1MiB --time-scale 1/14400 --phases inc1,top1 --json a.json"
+    );
+    let bench_of: Vec<&str> = bench_of.split_whitespace().collect();
+    let done = bench(dir.path(), &bench_of);
+    let said = text(&done.stdout);
+    assert_eq!(done.status.code(), Some(0), "{said}{}", text(&done.stderr));
+    assert!(said.contains("with names") && !said.contains("instead of names"));
+    let json = std::fs::read(dir.path().join("a.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert!(report["total"]["replies"].as_u64().unwrap() > 50, "{said}");
+}

@@ -37,6 +37,8 @@ pub struct Finished {
     pub status: u16,
     /// When the server answered, Unix milliseconds by its clock, if it says.
     pub made_ms: Option<u64>,
+    /// It came with a Content-MD5, which was right.
+    pub checksum: bool,
     /// A cache answered; not known of a 304.
     pub hit: bool,
     /// Bytes of the body.
@@ -115,9 +117,14 @@ impl Answer {
         let judged = self.expected.judge(&head, now_s)?;
         match judged {
             Judged::Object { hit, version, part } if part.0 < part.1 => {
+                let body = Body::new(self.expected.request.id, version);
+                let wrong = |sum: &String| *sum != body.content_md5();
+                if head.status == 200 && head.checksum.as_ref().is_some_and(wrong) {
+                    return Err(Fault::WrongChecksum);
+                }
                 self.state = State::Body {
                     hit,
-                    body: Body::new(self.expected.request.id, version),
+                    body,
                     part,
                     offset: part.0,
                     head,
@@ -128,6 +135,7 @@ impl Answer {
             _ => Ok(Some(Finished {
                 status: head.status,
                 made_ms: head.made_ms,
+                checksum: false,
                 hit: matches!(judged, Judged::Object { hit: true, .. }),
                 body_bytes: 0,
                 keep_alive: head.keep_alive,
@@ -161,6 +169,7 @@ impl Answer {
         Ok(done.then_some(Finished {
             status: head.status,
             made_ms: head.made_ms,
+            checksum: head.checksum.is_some(),
             hit: *hit,
             body_bytes: *offset - part.0,
             keep_alive: head.keep_alive,
@@ -183,6 +192,7 @@ impl Answer {
             } if head.length.is_none() && *offset == part.1 => Ok(Finished {
                 status: head.status,
                 made_ms: head.made_ms,
+                checksum: head.checksum.is_some(),
                 hit: *hit,
                 body_bytes: *offset - part.0,
                 keep_alive: false,
@@ -222,6 +232,7 @@ mod tests {
             condition: Condition::Basic,
             method: Method::Get,
             abort: false,
+            repeat: false,
         };
         Expected {
             request,
@@ -246,6 +257,7 @@ mod tests {
             version: version.number,
             made_ms: NOW_S * 1_000,
             range: None,
+            checksum: None,
             keep_alive: true,
         };
         write_reply(&reply, Minor::Zero, &mut bytes);
@@ -286,6 +298,24 @@ mod tests {
             let at = (at - body) as u64;
             assert_eq!(read(&wrong, 500), Err(Fault::WrongBytes { at }));
         }
+    }
+
+    #[test]
+    fn a_checksum_must_be_that_of_the_body() {
+        let bytes = message(&expected());
+        let body = Body::new(expected().request.id, expected().asked().number);
+        let with = |sum: &str| {
+            let at = bytes.windows(2).position(|end| end == b"\r\n").unwrap();
+            let field = format!("\r\nContent-MD5: {sum}");
+            read(
+                &[&bytes[..at], field.as_bytes(), &bytes[at..]].concat(),
+                500,
+            )
+        };
+        assert!(with(&body.content_md5()).unwrap().checksum);
+        let wrong = with("Q2hlY2sgSW50ZWdyaXR5IQ==");
+        assert_eq!(wrong, Err(Fault::WrongChecksum));
+        assert!(!read(&bytes, 500).unwrap().checksum);
     }
 
     #[test]

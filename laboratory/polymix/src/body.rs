@@ -10,6 +10,7 @@
 //! Not known here: what the proxy did with them.   Limits: none of its own.   Source: issue 6; spec section 4 for the markup.
 
 use crate::content::{Kind, ObjectId};
+use crate::md5::{self, Md5};
 use crate::name;
 
 const OPEN: &[u8] = b"<html><body>\n";
@@ -83,6 +84,24 @@ impl Body {
             out[range].copy_from_slice(expected);
             true
         });
+    }
+
+    /// Its checksum, as Content-MD5 has it.
+    #[must_use]
+    pub fn content_md5(&self) -> String {
+        const PIECE_BYTES: u64 = 16 * 1024;
+        let mut sum = Md5::default();
+        let mut piece = vec![0; usize::try_from(self.len.min(PIECE_BYTES)).expect("a piece")];
+        let mut offset = 0;
+        while offset < self.len {
+            let take = piece
+                .len()
+                .min(usize::try_from(self.len - offset).unwrap_or(usize::MAX));
+            self.fill(offset, &mut piece[..take]);
+            sum.update(&piece[..take]);
+            offset += take as u64;
+        }
+        md5::base64(sum.finish())
     }
 
     /// Where these bytes, which begin at `offset`, differ first.

@@ -67,6 +67,8 @@ pub enum Fault {
         /// Which one.
         at: u64,
     },
+    /// Content-MD5 is not that of the body.
+    WrongChecksum,
     /// Ended early.
     Truncated,
     /// Something follows the answer.
@@ -108,6 +110,7 @@ impl Fault {
             Self::WrongModified => "wrong Last-Modified",
             Self::WrongLength => "wrong length",
             Self::WrongBytes { .. } => "wrong bytes",
+            Self::WrongChecksum => "wrong Content-MD5",
             Self::Truncated => "truncated",
             Self::Trailing => "more than an answer",
             Self::Coded => "transfer coding",
@@ -295,6 +298,7 @@ mod tests {
             condition,
             method,
             abort: false,
+            repeat: false,
         };
         Expected {
             request,

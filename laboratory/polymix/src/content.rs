@@ -9,7 +9,7 @@
 use crate::life::Life;
 use crate::random::{exponential, lognormal, mix, uniform, unit, zipf};
 
-const KB: f64 = 1024.0;
+pub(crate) const KB: f64 = 1024.0;
 const DAY: f64 = 86_400.0;
 const YEAR: f64 = 365.0 * DAY;
 
@@ -56,6 +56,16 @@ impl Kind {
             Self::Html => 0.90,
             Self::Download => 0.95,
             Self::Other => 0.72,
+        }
+    }
+
+    /// Share of objects with a checksum.
+    fn checksum_share(self) -> f64 {
+        //= spec section 4   Content-MD5
+        match self {
+            Self::Image | Self::Html => 0.01,
+            Self::Download => 0.000_1,
+            Self::Other => 0.001,
         }
     }
 
@@ -111,6 +121,7 @@ enum Aspect {
     Images,
     Extension,
     Bytes,
+    Checksum,
 }
 
 impl ObjectId {
@@ -133,6 +144,12 @@ impl ObjectId {
     #[must_use]
     pub fn cachable(self) -> bool {
         self.unit(Aspect::Cachable) < self.kind.cachable_share()
+    }
+
+    /// Whether its replies carry Content-MD5.
+    #[must_use]
+    pub fn has_checksum(self) -> bool {
+        self.unit(Aspect::Checksum) < self.kind.checksum_share()
     }
 
     /// Bytes of its body. A page is at least as long as the list of its images.
@@ -251,6 +268,14 @@ mod tests {
             let share = mean(kind, |id| f64::from(u8::from(id.cachable())));
             near(share, kind.cachable_share(), 0.01);
         }
+    }
+
+    #[test]
+    fn few_have_a_checksum() {
+        let share = |kind| mean(kind, |id| f64::from(u8::from(id.has_checksum())));
+        near(share(Kind::Image), 0.01, 0.1);
+        near(share(Kind::Other), 0.001, 0.3);
+        assert!(share(Kind::Download) < 0.000_3);
     }
 
     #[test]

@@ -5,9 +5,10 @@
 //! whether what it keeps is the version of today; the numbers of objects are dense, so bits are all it takes: some 20 MB for
 //! a day at 1,000 requests/s.
 //!
-//! A first request that says If-Modified-Since with a time after Last-Modified is answered 304 and brings nothing: the next
-//! one is a miss too. That costs the hit ratio a little against the recurrence. A range of what is not kept brings nothing
-//! either.
+//! Polygraph calls offered what is cachable and was asked for before (57.9 % of basic replies in PolyMix-3); we count that,
+//! too (`stats`), but no cache can have it. A first request that says If-Modified-Since with a time after Last-Modified is
+//! answered 304 and brings nothing: the next one is a miss too (1.4 points). Objects expire (0.1 points). A range of what is not
+//! kept brings nothing either.
 //!
 //! These rules are written once: what a request *means* to a cache ([`Meaning`]) is also what a cache of limited size is told
 //! (`lru`).
@@ -150,6 +151,7 @@ mod tests {
             condition,
             method,
             abort: false,
+            repeat: false,
             offered: false,
             offered_lru: false,
         }

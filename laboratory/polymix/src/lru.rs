@@ -267,6 +267,7 @@ mod tests {
             exchange: 7,
             version: 3,
             made_ms: 1_700_000_000_000,
+            checksum: None,
             keep_alive: true,
         };
         crate::wire::write_reply(&reply, crate::wire::Minor::One, &mut head);

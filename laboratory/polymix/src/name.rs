@@ -3,6 +3,8 @@
 //! `http://127.1.0.4:8880/w00000007/t1/_0003000000000005.html`: world 7, kind 1 (a page), server 3, number 5. The server is in
 //! the path too, so that one address can stand for all servers where addresses are few.
 //!
+//! Servers may have names instead, as in PolyMix-4: `s3.bench.tst`. Whoever connects has to look them up (`dns`).
+//!
 //! Limits: `SERVERS_MAX`; worlds are 32 bits.   Source: spec section 5, which has the server in the host only.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -25,7 +27,13 @@ pub struct Servers {
     pub count: u32,
     /// Each has an address of its own, counted up from the first; else all share it.
     pub spread: bool,
+    /// URLs have names, not addresses.
+    pub named: bool,
 }
+
+/// Of the servers' names.
+//= spec section 2   PolyMix-4: DNS names in zone bench.tst
+pub const ZONE: &str = "bench.tst";
 
 impl Servers {
     /// The address of one.
@@ -39,6 +47,26 @@ impl Servers {
             self.first.port(),
         )
     }
+
+    /// What URLs call it, with the port.
+    #[must_use]
+    pub fn host(&self, server: u16) -> String {
+        if self.named {
+            format!("s{server}.{ZONE}:{}", self.first.port())
+        } else {
+            self.address(server).to_string()
+        }
+    }
+}
+
+/// The server of this name, without a port, in lower case.
+#[must_use]
+pub fn server_of(name: &str) -> Option<u16> {
+    let label = name.strip_suffix(ZONE)?.strip_suffix('.')?;
+    let digits = label.strip_prefix('s')?;
+    let server: u16 = digits.parse().ok()?;
+    // No second name for any: no sign, no leading zero.
+    (digits == server.to_string()).then_some(server)
 }
 
 /// The n-th address from `first` on, leaving out the ends of each network of 256.

@@ -31,7 +31,9 @@ pub struct Popularity {
     world: u32,
     servers: Vec<[List; 3]>,
     frozen: bool,
-    /// Repeats that were drawn where there was nothing to repeat.
+    /// Repeats that were drawn.
+    repeats_wanted: u64,
+    /// Of them, those drawn where there was nothing to repeat.
     nothing_to_repeat: u64,
 }
 
@@ -64,6 +66,7 @@ impl Popularity {
             world,
             servers: vec![[List::default(); 3]; servers as usize],
             frozen: false,
+            repeats_wanted: 0,
             nothing_to_repeat: 0,
         }
     }
@@ -87,6 +90,7 @@ impl Popularity {
         let want_old = chance.event(recurrence);
         let list = &mut self.servers[usize::from(server)][place];
         let old = want_old && list.last > 0;
+        self.repeats_wanted += u64::from(want_old);
         self.nothing_to_repeat += u64::from(want_old && !old);
         let id = |number| ObjectId {
             world: self.world,
@@ -146,6 +150,12 @@ impl Popularity {
     pub fn all_servers_seen(&self) -> bool {
         let seen = |lists: &[List; 3]| lists.iter().any(|list| list.last > 0);
         self.servers.iter().all(seen)
+    }
+
+    /// Requests that were to repeat an old object.
+    #[must_use]
+    pub fn repeats_wanted(&self) -> u64 {
+        self.repeats_wanted
     }
 
     /// Repeats that became new objects, for want of old ones.

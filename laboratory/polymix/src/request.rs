@@ -64,6 +64,8 @@ pub struct Request {
     pub method: Method,
     /// The robot goes away in the middle of the answer.
     pub abort: bool,
+    /// The object, or the page it is part of, was asked for before. Polygraph's offered hits are counted by this alone.
+    pub repeat: bool,
     /// An ideal cache answers; see `ideal`.
     pub offered: bool,
     /// So does an exact LRU of the cache's size; see `lru`.
@@ -78,6 +80,7 @@ impl Request {
             condition: condition(chance.unit(), special),
             method: Method::Get,
             abort: false,
+            repeat: false,
             offered: false,
             offered_lru: false,
         };
@@ -89,6 +92,13 @@ impl Request {
             request.condition = Condition::Basic;
         }
         request
+    }
+
+    /// Says whether the object was asked for before. The images of a page inherit it, as they do in Polygraph.
+    #[must_use]
+    pub fn asked_before(mut self, repeat: bool) -> Self {
+        self.repeat = repeat;
+        self
     }
 
     /// Decides whether the robot stays for the whole answer: for each request by itself, images too.

@@ -2,8 +2,8 @@
 //!
 //! The two halves may run on machines of their own: [`origin`] there, [`robots()`] here, with the same `Test`.
 //!
-//! A small test has fewer servers than the specification says: else most lists of objects would have nothing to repeat, and
-//! the hit ratio would not be that of a day.
+//! There are as many servers as the specification says, however short the test; in a small world many of their lists have
+//! nothing to repeat then, and the report says so.
 //!
 //! Where one process has too few descriptors or too little of a core, several take a `Share` of the robots each; their
 //! reports are joined (`Report::joined`).
@@ -17,19 +17,19 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
+use crate::dns;
 use crate::lru::HEAD_BYTES;
-use crate::name::{Servers, nth_address};
+use crate::name::{SERVERS_MAX, Servers, nth_address};
+use crate::network::Network;
 use crate::phases::{Ends, Phase, Sizing, phases};
 use crate::report::{About, Parts, Plan, Report};
-use crate::robots::{self, Progress, robots_for};
+use crate::robots::{self, News, Progress, robots_for};
 use crate::server::{self, Counters};
 use crate::wire::Minor;
-
-/// Fills of the working set for each server, at least: some 30 objects that are asked for directly.
-const FILLS_A_SERVER: u64 = 100;
 
 /// Worlds of the parts of a run are so many bits apart, so that runs that begin in neighbouring seconds do not meet.
 const WORLD_STEP: u32 = 24;
@@ -50,10 +50,16 @@ pub struct Test {
     pub spread: bool,
     /// How many robots; else as many as the rate asks for. Fewer are faster, and need fewer connections.
     pub robots: Option<u32>,
-    /// How many servers; else as many as the sizing asks for.
+    /// How many servers; else as many as the specification says.
     pub servers: Option<u32>,
+    /// URLs have the servers' names, not addresses.
+    pub named: bool,
+    /// Where to answer questions for the servers' names; nowhere, if none.
+    pub name_server: Option<SocketAddr>,
     /// 1 is the specified think time.
     pub think_scale: f64,
+    /// Delay and loss on the servers' side.
+    pub network: Network,
     /// First address of the robots, if each is to have its own.
     pub robot_addresses: Option<Ipv4Addr>,
     /// HTTP/1.0, as specified, or 1.1.
@@ -103,20 +109,24 @@ impl Share {
     }
 }
 
+/// Servers for a rate. Robots that are fewer and faster are as many, here.
+#[must_use]
+pub fn servers_for(rate: f64) -> u32 {
+    //= spec section 3   500 + 0.1 x robots
+    (500 + robots_for(rate).div_ceil(10)).min(SERVERS_MAX)
+}
+
 impl Test {
     /// The servers of this test.
     #[must_use]
     pub fn servers(&self) -> Servers {
-        let robots = self.robot_count();
-        //= spec section 3   500 + 0.1 x robots
-        let specified = 500 + robots.div_ceil(10);
-        // Each part has a world of its own, so a server has as many lists of objects as there are parts.
-        let useful = self.sizing.working_set_fills() / FILLS_A_SERVER / u64::from(self.share.of);
-        let useful = u32::try_from(useful).unwrap_or(u32::MAX).max(1);
         Servers {
             first: self.origin,
-            count: self.servers.unwrap_or(specified.min(useful)),
+            count: self
+                .servers
+                .unwrap_or_else(|| servers_for(self.sizing.rate)),
             spread: self.spread,
+            named: self.named,
         }
     }
 
@@ -181,6 +191,13 @@ impl Test {
         }
     }
 
+    fn http(&self) -> &'static str {
+        match self.minor {
+            Minor::Zero => "1.0",
+            Minor::One => "1.1",
+        }
+    }
+
     fn plan(&self, servers: &Servers) -> Plan {
         Plan {
             mix: self.sizing.mix,
@@ -189,6 +206,12 @@ impl Test {
             cache_bytes: self.sizing.cache_bytes,
             time_scale: self.sizing.time_scale,
             think_scale: self.think_scale,
+            delay_ms: self.network.delay.as_secs_f64() * 1e3,
+            loss: self.network.loss,
+            named: self.named,
+            one_address: !self.spread,
+            http: self.http().to_owned(),
+            only: self.only.clone(),
             range_share: self.range_share,
             robots: self.robot_count(),
             servers: servers.count,
@@ -203,6 +226,7 @@ impl Test {
         server::Settings {
             mix: self.sizing.mix,
             think_scale: self.think_scale,
+            network: self.network,
             life_scale: self.sizing.time_scale,
             minor: self.minor,
             seed: self.seed ^ 0x05EE_D0F5,
@@ -214,6 +238,7 @@ impl Test {
     fn setup(&self, servers: &Servers) -> BTreeMap<String, String> {
         let sizing = &self.sizing;
         let spread = if servers.spread { "" } else { ", one address" };
+        let named = if servers.named { ", with names" } else { "" };
         [
             ("workload", sizing.mix.to_string()),
             ("proxy", self.proxy.to_string()),
@@ -243,7 +268,7 @@ impl Test {
             ),
             (
                 "servers",
-                format!("{} from {}{spread}", servers.count, servers.first),
+                format!("{} from {}{spread}{named}", servers.count, servers.first),
             ),
             (
                 "freeze after",
@@ -260,14 +285,14 @@ impl Test {
                 "ranges",
                 format!("{} of plain requests (PolyMix: 0)", self.range_share),
             ),
+            ("HTTP", self.http().to_owned()),
             (
-                "HTTP",
-                if self.minor == Minor::Zero {
-                    "1.0"
-                } else {
-                    "1.1"
-                }
-                .to_owned(),
+                "network",
+                format!(
+                    "{} ms of delay, {} % of packets lost, each way between proxy and servers",
+                    self.network.delay.as_secs_f64() * 1e3,
+                    self.network.loss * 100.0
+                ),
             ),
             ("world, seed", format!("{:08x}, {}", self.world, self.seed)),
         ]
@@ -277,12 +302,21 @@ impl Test {
     }
 }
 
+/// What a run tells while it lasts.
+#[derive(Debug, Clone, Copy)]
+pub enum Watched<'a> {
+    /// How it stands, once a second.
+    Standing(&'a Progress),
+    /// A phase is over, but not the last; this is the report so far.
+    PhaseOver(&'a Report),
+}
+
 /// Both halves on this machine.
 ///
 /// # Errors
 /// If the servers' address can not be had.
-pub fn polymix(test: &Test, progress: impl FnMut(&Progress)) -> io::Result<Report> {
-    let origin = Origin::start(test.servers(), test.server())?;
+pub fn polymix(test: &Test, progress: impl FnMut(Watched<'_>)) -> io::Result<Report> {
+    let origin = Origin::start(test.servers(), test.server(), test.name_server)?;
     let mut servers = test.servers();
     servers.first.set_port(origin.address.port());
     run_robots(test, servers, Some(&origin.counters), progress)
@@ -292,7 +326,7 @@ pub fn polymix(test: &Test, progress: impl FnMut(&Progress)) -> io::Result<Repor
 ///
 /// # Errors
 /// If there is no runtime to be had.
-pub fn robots(test: &Test, progress: impl FnMut(&Progress)) -> io::Result<Report> {
+pub fn robots(test: &Test, progress: impl FnMut(Watched<'_>)) -> io::Result<Report> {
     run_robots(test, test.servers(), None, progress)
 }
 
@@ -304,7 +338,7 @@ pub fn origin(test: &Test, stop: impl Future<Output = ()>) -> io::Result<()> {
     let counters = Arc::new(Counters::default());
     let local = LocalSet::new();
     local.block_on(&runtime()?, async {
-        let listener = server::listen(listen_address(&test.servers()))?;
+        let listener = begin(test.servers(), test.name_server).await?;
         tokio::select! {
             () = server::serve(listener, test.server(), counters) => {}
             () = stop => {}
@@ -317,18 +351,10 @@ fn run_robots(
     test: &Test,
     servers: Servers,
     origin: Option<&Counters>,
-    progress: impl FnMut(&Progress),
+    mut progress: impl FnMut(Watched<'_>),
 ) -> io::Result<Report> {
     let local = LocalSet::new();
     let phases = test.phases();
-    let began_ms = server::now_ms();
-    let run = robots::run(
-        test.robots(servers, origin.is_some()),
-        &phases,
-        origin,
-        progress,
-    );
-    let outcome = local.block_on(&runtime()?, run);
     #[allow(clippy::cast_precision_loss)] // milliseconds of this century
     let about = About {
         setup: test.setup(&servers),
@@ -337,8 +363,20 @@ fn run_robots(
             here: vec![test.share.part],
             of: test.share.of,
         },
-        began_s: began_ms as f64 / 1e3,
+        began_s: server::now_ms() as f64 / 1e3,
     };
+    let run = robots::run(
+        test.robots(servers, origin.is_some()),
+        &phases,
+        origin,
+        |news| match news {
+            News::Standing(standing) => progress(Watched::Standing(standing)),
+            News::PhaseOver(outcome) => {
+                progress(Watched::PhaseOver(&Report::new(about.clone(), outcome)));
+            }
+        },
+    );
+    let outcome = local.block_on(&runtime()?, run);
     Ok(Report::new(about, &outcome))
 }
 
@@ -384,6 +422,16 @@ fn listen_address(servers: &Servers) -> SocketAddrV4 {
     }
 }
 
+/// The servers' listener; the name server, if there is one, runs from here on.
+async fn begin(servers: Servers, name_server: Option<SocketAddr>) -> io::Result<TcpListener> {
+    let listener = server::listen(listen_address(&servers))?;
+    if let Some(address) = name_server {
+        let socket = dns::listen(address).await?;
+        tokio::task::spawn_local(dns::serve(socket, servers));
+    }
+    Ok(listener)
+}
+
 /// Servers on a thread of their own, until dropped.
 #[derive(Debug)]
 pub struct Origin {
@@ -400,7 +448,11 @@ impl Origin {
     ///
     /// # Errors
     /// If the address can not be had.
-    pub fn start(servers: Servers, settings: server::Settings) -> io::Result<Self> {
+    pub fn start(
+        servers: Servers,
+        settings: server::Settings,
+        name_server: Option<SocketAddr>,
+    ) -> io::Result<Self> {
         let counters = Arc::new(Counters::default());
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, told) = mpsc::channel();
@@ -408,7 +460,7 @@ impl Origin {
         let runtime = runtime()?;
         let serve = move || {
             LocalSet::new().block_on(&runtime, async move {
-                let listener = match server::listen(listen_address(&servers)) {
+                let listener = match begin(servers, name_server).await {
                     Ok(listener) => listener,
                     Err(e) => {
                         let _ = tell.send(Err(e));

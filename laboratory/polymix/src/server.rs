@@ -7,7 +7,7 @@
 //! Clients from beyond this machine are turned away unless invited.
 //!
 //! Limits: `CONNECTIONS_MAX` (more are closed at once), heads of `wire::HEAD_BYTES_MAX`.   Not known here: what a proxy is.
-//! Source: spec sections 3 and 4. We differ: no packet delay and loss on this side of the proxy.
+//! Source: spec sections 3 and 4. The network before the servers, its delay and loss, is imitated here (`network`).
 
 use std::cell::RefCell;
 use std::io;
@@ -15,7 +15,7 @@ use std::net::SocketAddrV4;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,6 +24,7 @@ use crate::Mix;
 use crate::body::Body;
 use crate::cores::Cores;
 use crate::name;
+use crate::network::{Network, Path};
 use crate::random::{Chance, normal, zipf};
 use crate::range::ContentRange;
 use crate::request::{Method, server_abort};
@@ -46,6 +47,8 @@ pub struct Settings {
     pub mix: Mix,
     /// 1 is the specified think time, 0 none.
     pub think_scale: f64,
+    /// Delay and loss between proxy and servers.
+    pub network: Network,
     /// Shortens life cycles, with the test.
     pub life_scale: f64,
     /// HTTP/1.0, as specified, or 1.1.
@@ -182,6 +185,8 @@ pub async fn serve(listener: TcpListener, settings: Settings, counters: Arc<Coun
             settings: Rc::clone(&settings),
             counters: Arc::clone(&counters),
             chance: Chance::new(chance.draw()),
+            path: Path::new(settings.network),
+            answered: None,
             received: Vec::new(),
         };
         tokio::task::spawn_local(connection.run());
@@ -193,6 +198,10 @@ struct Connection {
     settings: Rc<Settings>,
     counters: Arc<Counters>,
     chance: Chance,
+    /// Through the network.
+    path: Path,
+    /// When the last reply was sent.
+    answered: Option<Instant>,
     /// What has come and is not yet used.
     received: Vec<u8>,
 }
@@ -294,9 +303,11 @@ impl Connection {
         let Some(id) = name::parse(&request.target) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        self.think().await;
+        let on_the_way = self.think(request).await;
         let shift_ms = self.settings.clock_shift_s * 1_000;
-        let now_ms = now_ms().saturating_add_signed(shift_ms);
+        // The reply was made before it was on its way.
+        let on_the_way_ms = u64::try_from(on_the_way.as_millis()).expect("a delay");
+        let now_ms = now_ms().saturating_add_signed(shift_ms) - on_the_way_ms;
         let now_s = now_ms / 1_000;
         let version = id.life(self.settings.life_scale).version_at(now_s);
         //= spec section 4   304 when Last-Modified <= If-Modified-Since
@@ -332,6 +343,8 @@ impl Connection {
             exchange: request.exchange,
             version: version.number,
             made_ms: now_ms,
+            checksum: (!unchanged && part.is_none() && id.has_checksum())
+                .then(|| Body::new(id, version.number).content_md5()),
             keep_alive,
         };
         let mut head = Vec::with_capacity(512);
@@ -349,20 +362,37 @@ impl Connection {
             .fetch_add(u64::from(unchanged), Relaxed);
         self.counters.body_bytes.fetch_add(sent, Relaxed);
         self.send(&head, body.as_ref(), first, sent).await?;
+        self.answered = Some(Instant::now());
         let cut = body.is_some() && sent < end - first;
         self.counters.aborted.fetch_add(u64::from(cut), Relaxed);
         Ok(!cut)
     }
 
-    async fn think(&mut self) {
-        let seconds = think_s(self.chance.unit()) * self.settings.think_scale;
-        if seconds > 0.0 {
-            tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+    /// Until the first byte of the reply arrives: the ways of request and reply, and the time between. Gives the reply's way.
+    async fn think(&mut self, request: &Incoming) -> Duration {
+        let on_the_way = self.path.reply();
+        let mut wait = on_the_way;
+        match self.answered {
+            None => wait += self.path.connecting(&mut self.chance),
+            Some(answered) => self.path.rested(answered.elapsed()),
         }
+        let posted = match request.method {
+            Method::Post(bytes) => bytes,
+            Method::Get | Method::Head => 0,
+        };
+        wait += self
+            .path
+            .request(request.head_bytes as u64 + posted, &mut self.chance);
+        let seconds = think_s(self.chance.unit()) * self.settings.think_scale;
+        wait += Duration::from_secs_f64(seconds);
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        on_the_way
     }
 
     /// Sends the head and `len` bytes of the body from `first` on, from a piece of memory that all connections share; what a
-    /// full socket does not take is computed again.
+    /// full socket does not take is computed again. What the network lets arrive later is sent later.
     async fn send(
         &mut self,
         head: &[u8],
@@ -372,15 +402,28 @@ impl Connection {
     ) -> io::Result<()> {
         let total = head.len() as u64 + len;
         let mut sent = 0_u64;
+        // What may have arrived by now, and how long it takes for more.
+        let (mut arrived, mut pause) = (0_u64, Duration::ZERO);
         while sent < total {
+            if sent == arrived {
+                if !pause.is_zero() {
+                    tokio::time::sleep(pause).await;
+                }
+                let burst = self.path.burst(total - sent, &mut self.chance);
+                arrived += burst.bytes;
+                pause = burst.pause;
+                continue;
+            }
+            let now = usize::try_from(arrived - sent).unwrap_or(usize::MAX);
             let wrote = PIECE.with_borrow_mut(|piece| {
                 let head_left = usize::try_from(sent)
                     .ok()
                     .and_then(|n| head.get(n..))
                     .unwrap_or_default();
+                let head_left = &head_left[..head_left.len().min(now)];
                 piece[..head_left.len()].copy_from_slice(head_left);
                 let done = sent.saturating_sub(head.len() as u64);
-                let room = piece.len() - head_left.len();
+                let room = piece.len().min(now) - head_left.len();
                 let take = usize::try_from(len - done).unwrap_or(room).min(room);
                 if let Some(body) = body {
                     let part = &mut piece[head_left.len()..head_left.len() + take];

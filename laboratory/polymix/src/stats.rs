@@ -53,6 +53,10 @@ pub struct Counted {
     pub offered_basic: u64,
     /// Bytes of the latter.
     pub offered_bytes: u64,
+    /// Basic replies whose object a cache may keep: cachability is their share.
+    pub cachable_basic: u64,
+    /// Of those, the ones whose object was asked for before: what Polygraph calls offered.
+    pub repeated_basic: u64,
     /// Those that an exact LRU of the cache's size answers, of all requests.
     pub lru: u64,
     /// Of basic requests whose answer came.
@@ -73,6 +77,10 @@ pub struct Counted {
     pub not_modified: u64,
     /// 200 where 304 was wanted; allowed, but a waste.
     pub condition_ignored: u64,
+    /// Replies whose Content-MD5 was right.
+    pub checksums: u64,
+    /// Replies that had none, though the server sent one.
+    pub checksums_missing: u64,
     /// Wrong answers, by name.
     pub faults: BTreeMap<String, u64>,
     /// Answers left by the robot, or cut by the server, on purpose.
@@ -123,10 +131,17 @@ impl Counted {
         }
         self.condition_ignored += u64::from(request.condition == Condition::Ims304);
         let whole = finished.status == 200 && request.method == Method::Get;
+        let summed = whole && request.id.has_checksum();
+        self.checksums += u64::from(summed && finished.checksum);
+        self.checksums_missing += u64::from(summed && !finished.checksum);
         if !finished.hit && request.id.cachable() && whole {
             self.fills.add(bytes);
         }
         if request.is_basic() {
+            let cachable = request.id.cachable();
+            self.cachable_basic += u64::from(cachable);
+            //= spec section 7   Polygraph's ObjId::offeredHit: basic, repeated and cachable
+            self.repeated_basic += u64::from(cachable && request.repeat);
             self.offered_basic += u64::from(request.offered);
             self.offered_bytes += bytes * u64::from(request.offered);
             self.lru_basic += u64::from(request.offered_lru);
@@ -158,6 +173,8 @@ impl Counted {
         self.offered += other.offered;
         self.offered_basic += other.offered_basic;
         self.offered_bytes += other.offered_bytes;
+        self.cachable_basic += other.cachable_basic;
+        self.repeated_basic += other.repeated_basic;
         self.lru += other.lru;
         self.lru_basic += other.lru_basic;
         self.lru_bytes += other.lru_bytes;
@@ -170,6 +187,8 @@ impl Counted {
         }
         self.not_modified += other.not_modified;
         self.condition_ignored += other.condition_ignored;
+        self.checksums += other.checksums;
+        self.checksums_missing += other.checksums_missing;
         for (name, count) in &other.faults {
             *self.faults.entry(name.clone()).or_default() += count;
         }

@@ -50,6 +50,8 @@ pub struct Response {
     pub made_ms: Option<u64>,
     /// Content-Range.
     pub range: Option<ContentRange>,
+    /// Content-MD5.
+    pub checksum: Option<String>,
 }
 
 /// The head of a request, as a server sees it.
@@ -79,7 +81,7 @@ pub struct Incoming {
 pub struct Malformed;
 
 /// What a response says before its body.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Reply {
     /// 200, 206 or 304.
     pub status: u16,
@@ -101,6 +103,8 @@ pub struct Reply {
     pub version: u64,
     /// When the server answered, Unix milliseconds.
     pub made_ms: u64,
+    /// Content-MD5.
+    pub checksum: Option<String>,
     /// The connection will be used again.
     pub keep_alive: bool,
 }
@@ -120,16 +124,16 @@ pub fn write_request(
         Method::Post(_) => b"POST ",
         Method::Head => b"HEAD ",
     };
-    let address = servers.address(request.id.server).to_string();
+    let host = servers.host(request.id.server);
     out.extend_from_slice(method);
     out.extend_from_slice(b"http://");
-    out.extend_from_slice(address.as_bytes());
+    out.extend_from_slice(host.as_bytes());
     write_path(request.id, out);
     out.extend_from_slice(match minor {
         Minor::Zero => b" HTTP/1.0\r\n",
         Minor::One => b" HTTP/1.1\r\n",
     });
-    line(out, "Host", address.as_bytes());
+    line(out, "Host", host.as_bytes());
     line(out, "Accept", b"*/*");
     out.extend_from_slice(b"X-Polymix: ");
     write_hex(exchange, 16, out);
@@ -178,6 +182,9 @@ pub fn write_reply(reply: &Reply, minor: Minor, out: &mut Vec<u8>) {
     if let Some(ContentRange { first, last, size }) = reply.range {
         let value = format!("bytes {first}-{last}/{size}");
         line(out, "Content-Range", value.as_bytes());
+    }
+    if let Some(checksum) = &reply.checksum {
+        line(out, "Content-MD5", checksum.as_bytes());
     }
     out.extend_from_slice(b"X-Polymix: ");
     write_hex(reply.exchange, 16, out);
@@ -246,6 +253,8 @@ pub fn parse_response(bytes: &[u8]) -> Result<Option<Response>, Malformed> {
             found.made_ms = rest.next().map(number).transpose()?;
         } else if name.eq_ignore_ascii_case("content-range") {
             found.range = Some(ContentRange::read(value).ok_or(Malformed)?);
+        } else if name.eq_ignore_ascii_case("content-md5") {
+            found.checksum = Some(String::from_utf8_lossy(value).into_owned());
         }
     }
     Ok(Some(found))
@@ -350,6 +359,7 @@ mod tests {
         };
         Request {
             id,
+            repeat: false,
             offered: false,
             offered_lru: false,
             condition,
@@ -363,6 +373,7 @@ mod tests {
             first: SocketAddrV4::new(Ipv4Addr::new(127, 1, 0, 1), 8880),
             count: 10,
             spread: true,
+            named: false,
         };
         let mut out = Vec::new();
         write_request(
@@ -419,6 +430,7 @@ mod tests {
             version: 4,
             made_ms: 1_000_100_250,
             range: None,
+            checksum: Some("Q2hlY2sgSW50ZWdyaXR5IQ==".to_owned()),
             keep_alive: false,
         };
         let mut out = Vec::new();
@@ -429,6 +441,7 @@ mod tests {
         assert_eq!((found.exchange, found.version), (Some(77), Some(4)));
         assert_eq!(found.modified_s, Some(1_000_000));
         assert_eq!(found.made_ms, Some(1_000_100_250));
+        assert_eq!(found.checksum, reply.checksum);
         assert!(!found.keep_alive && !found.coded);
         let range = ContentRange {
             first: 5,

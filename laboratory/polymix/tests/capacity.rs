@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use polymix::Mix;
+use polymix::network::Network;
 use polymix::phases::Sizing;
 use polymix::run::{Origin, Share, Test, robots};
 use polymix::wire::Minor;
@@ -37,6 +38,9 @@ fn robots_keep_the_rate_they_intend() {
         spread: false,
         robots: robots_wanted,
         servers: None,
+        named: false,
+        name_server: None,
+        network: Network::NONE,
         think_scale: 0.0,
         robot_addresses: Some(Ipv4Addr::new(127, 2, 0, 1)),
         minor: Minor::One,
@@ -48,7 +52,7 @@ fn robots_keep_the_rate_they_intend() {
         range_share: 0.0,
         share: Share::WHOLE,
     };
-    let origin = Origin::start(test.servers(), test.server()).unwrap();
+    let origin = Origin::start(test.servers(), test.server(), None).unwrap();
     test.proxy = origin.address;
     test.origin.set_port(origin.address.port());
     let report = robots(&test, |_| {}).unwrap();

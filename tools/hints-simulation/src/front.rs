@@ -1,9 +1,9 @@
 //! A front: its view, and the pushes that it has begun.
 
-use hints::frames::{Frame, Withdrawn};
+use hints::frames::{Frame, Subscribe, Withdrawn};
 use hints::mistakes::{Mistake, makes};
 use hints::view::{Broken, Reader};
-use hints::{Known, Name, View, Withdrawals};
+use hints::{Known, Name, View};
 
 use crate::node::trace;
 
@@ -13,7 +13,6 @@ pub(crate) struct Front {
     pub(crate) life: u64,
     pub(crate) view: View,
     reader: Reader,
-    pub(crate) withdrawals: Withdrawals,
 }
 
 /// A mark as a name of its own: asks for one position, or one number.
@@ -36,7 +35,6 @@ impl Front {
             life,
             reader: view.reader(),
             view,
-            withdrawals: Withdrawals::default(),
         }
     }
 
@@ -67,14 +65,10 @@ impl Front {
         late.map_or(known, |followed| followed.known())
     }
 
-    /// A push was given up, or its answer is lost: what is to be said to the node.
-    pub(crate) fn withdraw(&mut self, node: u8, column: u8, number: u64) -> Option<Frame> {
-        if makes(Mistake::ForgetWithdrawn) {
-            return None;
-        }
-        let withdrawn = Withdrawn { column, number };
-        self.withdrawals.add(node, withdrawn);
-        Some(Frame::Withdrawn(withdrawn))
+    /// A push was not stored, as far as the front knows: what is to be said to the node.
+    pub(crate) fn withdrawn(&self, column: u8, number: u64) -> Option<Frame> {
+        let withdrawn = Frame::Withdrawn(Withdrawn { column, number });
+        (!makes(Mistake::ForgetWithdrawn)).then_some(withdrawn)
     }
 
     /// A frame came: what is to be said to the node.
@@ -83,19 +77,7 @@ impl Front {
         node: u8,
         frame: &Frame,
         now_ms: u64,
-    ) -> Result<Vec<Frame>, Broken> {
-        let subscribes = self.view.handle(node, frame, now_ms)?;
-        let mut said: Vec<Frame> = subscribes.into_iter().map(Frame::Subscribe).collect();
-        match frame {
-            Frame::Hello(_) => {
-                said.extend(self.withdrawals.of(node).map(Frame::Withdrawn));
-            }
-            Frame::Pushed(pushed) => {
-                self.withdrawals
-                    .answered(node, pushed.column, pushed.number);
-            }
-            _ => {}
-        }
-        Ok(said)
+    ) -> Result<Vec<Subscribe>, Broken> {
+        self.view.handle(node, frame, now_ms)
     }
 }

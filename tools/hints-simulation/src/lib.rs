@@ -141,6 +141,8 @@ pub(crate) struct Setting {
     pub(crate) names: usize,
     pub(crate) columns_expected: u32,
     pub(crate) refused_percent: u64,
+    /// Pushes and their answers may be lost.
+    pub(crate) loses_pushes: bool,
     pub(crate) tells: bool,
 }
 
@@ -208,6 +210,8 @@ fn begin(options: Options) -> (World, bool) {
         },
         columns_expected: chance.one_of(&[1, 2, 4]),
         refused_percent: chance.one_of(&[0, 20, 60]),
+        // A link without withdrawals goes on where it was.
+        loses_pushes: chance.percent(60),
         tells: options.tells,
     };
     (World::new(setting, make, chance), is_worn)

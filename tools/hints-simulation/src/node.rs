@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use hints::frames::{Column, Frame, Hello};
+use hints::mistakes::{Mistake, makes};
 use hints::registrar::{By, Front, Limits, Registrar};
 use hints::{Kind, Known};
 
@@ -41,7 +42,7 @@ pub(crate) struct Node {
 #[derive(Clone, Copy, Debug)]
 enum Report {
     Expect(u64, Front, Known),
-    Refused(u64),
+    Withdrawn(u64),
 }
 
 #[derive(Debug)]
@@ -59,7 +60,8 @@ pub(crate) struct Store {
     reports: VecDeque<Report>,
 }
 
-fn segment(name: u64) -> usize {
+/// The segment of a store that has a name.
+pub(crate) fn segment(name: u64) -> usize {
     (mixed(name) % SEGMENTS as u64) as usize
 }
 
@@ -161,7 +163,7 @@ impl Store {
             let victim = *self.names.iter().nth(at).expect("at is below its length");
             self.remove(victim);
         }
-        if self.names.insert(name) {
+        if self.names.insert(name) || makes(Mistake::TellReplaced) {
             self.note(name, true);
         }
     }
@@ -177,8 +179,8 @@ impl Store {
         self.reports.push_back(Report::Expect(trace, front, known));
     }
 
-    pub(crate) fn refused(&mut self, trace: u64) {
-        self.reports.push_back(Report::Refused(trace));
+    pub(crate) fn withdrawn(&mut self, trace: u64) {
+        self.reports.push_back(Report::Withdrawn(trace));
     }
 
     /// The registrar hears what the push handler has said.
@@ -186,7 +188,7 @@ impl Store {
         while let Some(report) = self.reports.pop_front() {
             match report {
                 Report::Expect(trace, front, known) => self.registrar.expect(&trace, front, known),
-                Report::Refused(trace) => self.registrar.refused(&trace),
+                Report::Withdrawn(trace) => self.registrar.withdrawn(&trace),
             }
         }
     }

@@ -5,15 +5,18 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use hints::Known;
-use hints::frames::{Beat, Frame, Pushed, Verdict};
+use hints::frames::{Beat, Frame};
 use hints::registrar;
 use hints::view::SILENCE_MAX_MS;
+use hints::{Known, Withdrawals};
 
 use crate::chance::Chance;
 use crate::front::Front;
 use crate::node::{Make, Node};
 use crate::{Counts, Setting};
+
+#[cfg(test)]
+mod races;
 
 /// A node says that it lives so often.
 const BEAT_EVERY_MS: u64 = 1000;
@@ -42,6 +45,8 @@ struct Link {
     to_front: VecDeque<Vec<u8>>,
     to_node: VecDeque<Vec<u8>>,
     beat_ms: u64,
+    /// Of the front, from the node.
+    withdrawals: Withdrawals,
     /// When the front last got anything that shows that the node lives.
     heard_ms: u64,
 }
@@ -67,6 +72,7 @@ struct Answer {
     life: u64,
     node: usize,
     name: u64,
+    is_stored: bool,
 }
 
 /// How much of the story is kept.
@@ -128,7 +134,8 @@ impl World {
             20..30 => self.send_queued(),
             30..42 => self.push_arrives(),
             42..47 => self.answer_arrives(),
-            47..50 => self.push_is_lost(),
+            47..50 if self.setting.loses_pushes => self.push_is_lost(),
+            47..50 => {}
             50..53 => self.own_fetch(node),
             53..56 => self.evict(node),
             56..64 => self.follow(node),
@@ -225,24 +232,24 @@ impl World {
             return;
         }
         let at = self.chance.one_of(&sent);
-        let push = self.pushes.swap_remove(at);
         let is_refused = self.chance.percent(self.setting.refused_percent);
-        let chance = &mut self.chance;
+        // The registrar may hear of it before the store reports it, or after.
+        let is_heard_first = self.chance.percent(70);
+        self.take_push(at, is_refused, is_heard_first);
+    }
+
+    fn take_push(&mut self, at: usize, is_refused: bool, is_heard_first: bool) {
+        let push = self.pushes.swap_remove(at);
         let store = self.nodes[push.node].store_of(push.name);
         match is_refused {
-            true => {
-                let trace = store.trace(push.name);
-                store.refused(trace);
-                self.counts.refused += 1;
-            }
+            true => self.counts.refused += 1,
             false => {
                 let front = registrar::Front(push.front as u16);
                 store.pushed(push.name, front, push.known);
-                // The registrar may hear of it before the store reports it, or after.
-                if chance.percent(70) {
+                if is_heard_first {
                     store.hear();
                 }
-                store.insert(push.name, chance);
+                store.insert(push.name, &mut self.chance);
                 self.counts.pushed += 1;
             }
         }
@@ -258,6 +265,7 @@ impl World {
                 life: push.life,
                 node: push.node,
                 name: push.name,
+                is_stored: !is_refused,
             });
         }
     }
@@ -267,7 +275,10 @@ impl World {
             return;
         }
         let at = self.chance.below(self.answers.len());
-        self.answers.swap_remove(at);
+        let answer = self.answers.swap_remove(at);
+        if !answer.is_stored {
+            self.withdraw(answer.front, answer.life, answer.node, answer.name);
+        }
     }
 
     /// A push, or the answer to one, is lost or takes too long.
@@ -279,6 +290,7 @@ impl World {
                 life,
                 node,
                 name,
+                ..
             } = self.answers.swap_remove(at);
             return self.withdraw(front, life, node, name);
         }
@@ -314,11 +326,15 @@ impl World {
         self.counts.withdrawn += 1;
         let column = self.nodes[node].column_of(name);
         let number = self.nodes[node].stores[column].trace(name);
-        let frame = self.fronts[front].withdraw(node as u8, column as u8, number);
-        if let Some(frame) = frame
-            && self.links[front][node].is_up
-        {
-            self.links[front][node].to_node.push_back(frame.to_bytes());
+        if let Some(frame) = self.fronts[front].withdrawn(column as u8, number) {
+            let link = &mut self.links[front][node];
+            let (is_up, to_node) = (link.is_up, &mut link.to_node);
+            link.withdrawals.send(|| {
+                if is_up {
+                    to_node.push_back(frame.to_bytes());
+                }
+                is_up
+            });
         }
     }
 
@@ -408,8 +424,9 @@ impl World {
         let result = self.fronts[front].handle(node as u8, &frame, self.now_ms);
         self.tell(|| format!("{line} -> {result:?}"));
         match result {
-            Ok(said) => {
-                let said = said.iter().map(Frame::to_bytes);
+            Ok(subscribes) => {
+                let said = |subscribe| Frame::Subscribe(subscribe).to_bytes();
+                let said = subscribes.into_iter().map(said);
                 self.links[front][node].to_node.extend(said);
             }
             Err(_) => {
@@ -444,16 +461,7 @@ impl World {
             }
             Frame::Withdrawn(withdrawn) => {
                 let store = &mut self.nodes[node].stores[usize::from(withdrawn.column)];
-                store.refused(withdrawn.number);
-                let answer = Frame::Pushed(Pushed {
-                    column: withdrawn.column,
-                    number: withdrawn.number,
-                    known: Known::default(),
-                    verdict: Verdict::Policy,
-                });
-                self.links[front][node]
-                    .to_front
-                    .push_back(answer.to_bytes());
+                store.withdrawn(withdrawn.number);
             }
             other => panic!("a node got {other:?}"),
         }
@@ -503,6 +511,7 @@ impl World {
         link.is_up = false;
         link.to_front.clear();
         link.to_node.clear();
+        link.withdrawals.link_ended();
         self.fronts[front].view.lost(node as u8);
         self.counts.links_broken += 1;
         self.tell(|| format!("the link from front {front} to node {node} breaks"));
@@ -517,6 +526,9 @@ impl World {
         let link = &mut self.links[front][node];
         link.is_up = true;
         link.is_held_by_node = true;
+        if link.withdrawals.link_begins() {
+            self.fronts[front].view.doubt(node as u8);
+        }
         for store in &mut self.nodes[node].stores {
             let number = registrar::Front(front as u16);
             store.registrar.unsubscribe(number);
@@ -550,7 +562,6 @@ impl World {
     }
 
     fn restart_node(&mut self, node: usize) {
-        self.tell(|| format!("node {node} starts anew"));
         let stores = self.nodes[node].stores.len();
         let keeps_percent = self.chance.one_of(&[0, 80, 100]);
         let mut names = vec![BTreeSet::new(); stores];
@@ -561,6 +572,11 @@ impl World {
                 }
             }
         }
+        self.restart_node_with(node, names);
+    }
+
+    fn restart_node_with(&mut self, node: usize, names: Vec<BTreeSet<u64>>) {
+        self.tell(|| format!("node {node} starts anew"));
         self.nodes[node].start(names, &mut self.chance);
         for front in 0..self.fronts.len() {
             self.break_link(front, node);
@@ -600,7 +616,9 @@ impl World {
             self.send_queued();
             self.push_arrives();
         }
-        self.answers.clear();
+        while !self.answers.is_empty() {
+            self.answer_arrives();
+        }
         for node in 0..self.nodes.len() {
             // Of each store, one name that was there and one that was not.
             for _ in 0..2 * self.nodes[node].stores.len() {
@@ -653,12 +671,8 @@ impl World {
         for store in &mut self.nodes[node].stores {
             store.hear();
             is_quiet &= store.registrar.close_update().is_none();
-            let number = registrar::Front(front as u16);
-            while let Some(frame) = store.registrar.next_frame(number) {
-                self.links[front][node].to_front.push_back(frame.to_bytes());
-                is_quiet = false;
-            }
         }
+        is_quiet &= !self.node_sends_all(front, node);
         let beat = Frame::Beat(Beat::default()).to_bytes();
         self.links[front][node].to_front.push_back(beat);
         while !self.links[front][node].to_front.is_empty() {
@@ -666,6 +680,18 @@ impl World {
         }
         let link = &self.links[front][node];
         is_quiet && link.is_up && link.to_node.is_empty()
+    }
+
+    /// True: there was something.
+    fn node_sends_all(&mut self, front: usize, node: usize) -> bool {
+        let queue = &mut self.links[front][node].to_front;
+        let before = queue.len();
+        for store in &mut self.nodes[node].stores {
+            let number = registrar::Front(front as u16);
+            let frames = std::iter::from_fn(|| store.registrar.next_frame(number));
+            queue.extend(frames.map(|frame| frame.to_bytes()));
+        }
+        queue.len() > before
     }
 }
 

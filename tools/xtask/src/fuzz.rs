@@ -3,6 +3,8 @@
 //! Fuzzing needs a nightly toolchain and cargo-fuzz. Where one is missing this says so and succeeds: the targets are
 //! then only as good as their last run elsewhere.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
@@ -49,15 +51,9 @@ pub fn run(options: &Options) -> Result<()> {
         interrupt::check()?;
         println!("fuzz-smoke: {target}, {} s", options.seconds);
         let status = Command::new("cargo")
-            .args([
-                "+nightly",
-                "fuzz",
-                "run",
-                "--fuzz-dir",
-                FUZZ_DIR,
-                target,
-                "--",
-            ])
+            .args(["+nightly", "fuzz", "run", "--fuzz-dir", FUZZ_DIR, target])
+            .args(inputs(&root, target)?)
+            .arg("--")
             .arg(format!("-max_total_time={}", options.seconds))
             .args(["-rss_limit_mb=2048", "-timeout=10"])
             .current_dir(&root)
@@ -70,6 +66,18 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Folders of inputs: where new ones go, and those that the repository has. None: the fuzzer begins with what it has found before.
+fn inputs(root: &Path, target: &str) -> Result<Vec<PathBuf>> {
+    let fuzz = root.join(FUZZ_DIR);
+    let seeds = fuzz.join("seeds").join(target);
+    if !seeds.is_dir() {
+        return Ok(Vec::new());
+    }
+    let corpus = fuzz.join("corpus").join(target);
+    fs::create_dir_all(&corpus).during(|| format!("making {}", corpus.display()))?;
+    Ok(vec![corpus, seeds])
 }
 
 fn succeeds(program: &str, args: &[&str]) -> bool {

@@ -212,7 +212,8 @@ fn load(program: &str, listen: u16, origin: &str, rate: u32) -> Result<()> {
         .args(["--proxy", &format!("127.0.0.1:{listen}")])
         .args(["--origin", origin, "--rate", &rate.to_string()])
         .args(["--cache-size", "192MiB", "--time-scale", "1/900"])
-        .args(["--think-scale", "0.02"])
+        // The world is small: with more servers there would be little to repeat.
+        .args(["--think-scale", "0.02", "--servers", "100"])
         .args(["--phases", "framp,fill,fexit,inc1,top1"])
         // Its own counters would say what a load generator does.
         .env("LLVM_PROFILE_FILE", "/dev/null")

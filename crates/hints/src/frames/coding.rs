@@ -12,10 +12,9 @@ const SUBSCRIBE: u8 = 2;
 const FULL: u8 = 3;
 const UPDATE: u8 = 4;
 const BEAT: u8 = 5;
-const PUSHED: u8 = 6;
-const WITHDRAWN: u8 = 7;
+const WITHDRAWN: u8 = 6;
 /// The type of [`Frame::Purging`].
-pub const PURGING: u8 = 8;
+pub const PURGING: u8 = 7;
 
 const DIRECTORY: u8 = 0;
 const BLOOM: u8 = 1;
@@ -38,7 +37,6 @@ impl Frame {
             Frame::Full(full) => full.write(out),
             Frame::Update(update) => update.write(out),
             Frame::Beat(beat) => beat.write(out),
-            Frame::Pushed(pushed) => pushed.write(out),
             Frame::Withdrawn(withdrawn) => {
                 out.extend([WITHDRAWN, withdrawn.column]);
                 out.extend(withdrawn.number.to_le_bytes());
@@ -107,7 +105,6 @@ fn content_of(content: &[u8]) -> Result<Frame, Unreadable> {
         FULL => Full::read(&mut rest).map(Frame::Full),
         UPDATE => Update::read(&mut rest).map(Frame::Update),
         BEAT => Beat::read(&mut rest).map(Frame::Beat),
-        PUSHED => Pushed::read(&mut rest).map(Frame::Pushed),
         WITHDRAWN => rest.withdrawn().map(Frame::Withdrawn),
         PURGING => rest.purging().map(Frame::Purging),
         unknown => return Err(Unreadable::Type(unknown)),
@@ -348,28 +345,6 @@ impl Beat {
             is_leaving,
             load,
             columns: (0..columns).map(column).collect::<Option<_>>()?,
-        })
-    }
-}
-
-impl Pushed {
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend([PUSHED, self.column]);
-        let numbers = [self.number, self.known.incarnation, self.known.label];
-        out.extend(numbers.into_iter().flat_map(u64::to_le_bytes));
-        let verdict = Verdict::ALL.iter().position(|&v| v == self.verdict);
-        out.push(verdict.expect("all verdicts are in the table") as u8);
-    }
-
-    fn read(rest: &mut Rest) -> Option<Pushed> {
-        Some(Pushed {
-            column: rest.u8()?,
-            number: rest.u64()?,
-            known: Known {
-                incarnation: rest.u64()?,
-                label: rest.u64()?,
-            },
-            verdict: *Verdict::ALL.get(usize::from(rest.u8()?))?,
         })
     }
 }

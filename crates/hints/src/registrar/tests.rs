@@ -122,12 +122,12 @@ fn the_pusher_is_told_of_what_its_full_copy_has_wiped() {
 }
 
 #[test]
-fn what_was_refused_is_cleared_unless_it_is_there() {
+fn what_was_withdrawn_is_cleared_unless_it_is_there() {
     let (mut node, mut a, _) = followed();
     node.came(&7u64, By::Node);
     a.marks.extend([7, 8]);
-    node.refused(&7u64);
-    node.refused(&8u64);
+    node.withdrawn(&7u64);
+    node.withdrawn(&8u64);
     a.catch_up(&mut node, A);
     assert_eq!(marks(&a), [7]);
 }

@@ -84,6 +84,14 @@ impl Marks {
         }
     }
 
+    /// Bits or numbers of a column.
+    pub(super) fn count(&self, column: u32) -> u64 {
+        match self {
+            Marks::Bloom(matrix) => matrix.marks(column),
+            Marks::Directory(directory) => directory.marks(column),
+        }
+    }
+
     pub(super) fn columns(&self) -> u32 {
         match self {
             Marks::Bloom(matrix) => matrix.columns(),

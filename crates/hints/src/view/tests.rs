@@ -325,3 +325,71 @@ fn a_column_that_takes_too_much_memory_is_not_followed() {
     });
     assert_eq!(view.handle(0, &full, 0), Err(Broken::NoColumn(0)));
 }
+
+/// A beat of a node with one store that has made updates up to this label.
+fn beat_at(view: &mut View, label: u64, now_ms: u64) {
+    let column = ColumnBeat {
+        label,
+        ..ColumnBeat::default()
+    };
+    let beat = Beat {
+        columns: vec![column],
+        ..Beat::default()
+    };
+    view.beat(0, &beat, now_ms);
+}
+
+#[test]
+fn it_is_known_when_all_updates_were_here() {
+    let mut view = View::new(1);
+    let mut a = node(bloom(), 1);
+    let complete = |view: &View| view.status(0).unwrap().columns[0].complete_ms;
+    link(&mut view, 0, &mut a);
+    assert_eq!(complete(&view), None, "what the node has made is not known");
+    let label = a.label();
+    beat_at(&mut view, label, 1000);
+    assert_eq!(complete(&view), Some(1000));
+    // Two updates were made, and one has come.
+    beat_at(&mut view, label + 2, 2000);
+    a.came(&1u64, By::Node);
+    a.close_update();
+    let first = a.next_frame(FRONT).unwrap();
+    view.handle(0, &first, 2500).unwrap();
+    assert_eq!(complete(&view), Some(1000));
+    a.came(&2u64, By::Node);
+    a.close_update();
+    let second = a.next_frame(FRONT).unwrap();
+    view.handle(0, &second, 3000).unwrap();
+    assert_eq!(complete(&view), Some(3000));
+    view.lost(0);
+    beat_at(&mut view, label + 3, 9000);
+    assert_eq!(complete(&view), Some(3000), "it stays what it was");
+}
+
+#[test]
+fn marks_are_counted_however_they_came() {
+    for (kind, each) in [(bloom(), 7), (Kind::Directory, 1)] {
+        let mut view = View::new(1);
+        let mut reader = view.reader();
+        let marks = |view: &View| view.status(0).unwrap().columns[0].marks;
+        let mut a = node(kind, 1);
+        a.came(&7u64, By::Node);
+        view.hello(0, &hello(vec![column(kind, 1)]), 0).unwrap();
+        assert_eq!(marks(&view), 0, "nothing was told yet");
+        assert!(a.subscribe(FRONT, None));
+        flow(&mut view, 0, &mut a);
+        assert_eq!(marks(&view), each);
+        reader.groups().register(0, 0, |_| 8u64);
+        assert_eq!(marks(&view), 2 * each, "registered");
+        reader.groups().register(0, 0, |_| 8u64);
+        assert_eq!(marks(&view), 2 * each, "once more");
+        a.came(&8u64, By::Node);
+        a.left(&7u64);
+        flow(&mut view, 0, &mut a);
+        assert_eq!(marks(&view), each);
+        // Another life of the store, whose full copy writes over what was there.
+        let mut b = node(kind, 2);
+        link(&mut view, 0, &mut b);
+        assert_eq!(marks(&view), 0);
+    }
+}

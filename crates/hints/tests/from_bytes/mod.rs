@@ -1,11 +1,12 @@
-//! Any bytes as frames, and as a sequence of frames into a view: what must hold. The fuzz targets `frames` and `follow` run this, and so do
-//! tests, on random bytes.
+//! Any bytes as frames, as messages of the handshake, and as a sequence of frames into a view: what must hold. The fuzz targets `frames`,
+//! `handshake` and `follow` run this, and so do tests, on random bytes.
 
 use hints::bloom::Shape;
 use hints::digest::IndexShape;
 use hints::frames::{
     Beat, Column, ColumnBeat, Entry, Frame, Full, Hello, PAGE_BYTES, Page, Update,
 };
+use hints::handshake::{self, Answer, NoMessage};
 use hints::{Kind, View};
 
 /// Bytes are a frame that is written as it was read, the beginning of one, or an error.
@@ -16,6 +17,35 @@ pub fn read(bytes: &[u8]) {
     };
     assert!(len <= bytes.len());
     assert_eq!(frame.to_bytes(), bytes[..len]);
+}
+
+/// Bytes are a message of the handshake that is written as it was read, or none; so are they behind a beginning that is right.
+#[allow(dead_code)]
+pub fn shake(bytes: &[u8]) {
+    let begun = [b"loligo-c", &handshake::VERSION.to_le_bytes()[..], bytes].concat();
+    for bytes in [bytes, &begun] {
+        if let Ok(hello) = handshake::Hello::decode(bytes) {
+            assert_eq!(hello.encode(), bytes);
+            assert!(bytes.len() + handshake::PROOF_BYTES <= handshake::MESSAGE_BYTES_MAX);
+        }
+        if let Ok(answer) = Answer::decode(bytes) {
+            assert_eq!(answer.encode(), bytes);
+            let cut = Answer::decode(&bytes[..bytes.len() - 1]);
+            assert_eq!(cut, Err(NoMessage::Malformed));
+        }
+    }
+}
+
+/// A frame is the same however the bytes before it were cut, and whatever follows it.
+#[allow(dead_code)]
+pub fn cut(bytes: &[u8]) {
+    let Ok(Some((frame, len))) = Frame::decode(bytes) else {
+        return;
+    };
+    assert_eq!(Frame::decode(&bytes[..len]), Ok(Some((frame, len))));
+    for end in 0..len {
+        assert_eq!(Frame::decode(&bytes[..end]), Ok(None), "{end} of {len}");
+    }
 }
 
 /// Bytes of a column's matrices at most, here.

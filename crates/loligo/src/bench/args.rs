@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use crate::out::OutFlags;
 use clap::{Args, ValueEnum};
 use polymix::Mix;
+use polymix::network::Network;
 use polymix::phases::{Sizing, phases};
 use polymix::run::{Share, Test};
 use polymix::wire::Minor;
@@ -17,6 +18,9 @@ use crate::units::parse_size;
 
 /// Processes that share the robots of a run.
 const SHARES_MAX: u32 = 256;
+/// Round the world and back, by way of a satellite.
+const DELAY_MS_MAX: f64 = 2_000.0;
+const LOSS_MAX: f64 = 0.5;
 
 /// What robots and servers must agree on, besides the rate.
 #[derive(Args, Debug)]
@@ -29,9 +33,26 @@ pub struct WorkloadFlags {
     #[arg(long, value_name = "S", value_parser = positive)]
     pub time_scale: Option<f64>,
 
-    /// Shortens the servers' think time of 2.5 s; 0 is none
+    /// Shortens the servers' think time of 2.5 s, and the network's times with it; 0 is none
     #[arg(long, value_name = "T", default_value = "1", value_parser = scale)]
     pub think_scale: f64,
+
+    /// Delay of packets between proxy and servers, each way, in milliseconds; the servers imitate it [default: 40 times
+    /// --think-scale]
+    #[arg(long, value_name = "MS", value_parser = delay)]
+    pub delay: Option<Duration>,
+
+    /// Share of packets lost between proxy and servers, each way; the servers imitate what TCP makes of it
+    #[arg(long, value_name = "SHARE", default_value = "0.0005", value_parser = loss)]
+    pub loss: f64,
+
+    /// URLs with names of servers (s0.bench.tst, s1.bench.tst, ...), as PolyMix-4 has them; the proxy must look them up
+    #[arg(long)]
+    pub names: bool,
+
+    /// Answer questions for the servers' names here, by UDP: the proxy's name server. Without it somebody else must know them
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "names")]
+    pub name_server: Option<SocketAddr>,
 
     /// First address of the servers; each has its own, counted up from here
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.1.0.1:8880")]
@@ -41,7 +62,7 @@ pub struct WorkloadFlags {
     #[arg(long)]
     pub one_address: bool,
 
-    /// How many servers [default: 500 + 0.1 a robot, fewer in a short test]
+    /// How many servers [default: 500 + 0.1 a robot of the specification]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub servers: Option<u32>,
 
@@ -118,6 +139,10 @@ pub struct LoadFlags {
     #[command(flatten)]
     pub out: OutFlags,
 
+    /// Write to this file how the run stands, a line a minute and one for each phase
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+
     /// No progress on standard error
     #[arg(short, long)]
     pub quiet: bool,
@@ -166,6 +191,14 @@ pub enum HttpVersion {
 }
 
 impl WorkloadFlags {
+    /// Without a word about it, the network is as much faster as the servers are.
+    fn network(&self) -> Network {
+        match self.delay {
+            Some(delay) => Network::new(delay, self.loss),
+            None => Network::new(Network::specified().delay, self.loss).scaled(self.think_scale),
+        }
+    }
+
     /// A test in which robots have nothing to say.
     fn test(&self, rate: f64, time_scale: f64) -> Test {
         Test {
@@ -184,7 +217,10 @@ impl WorkloadFlags {
             spread: !self.one_address,
             robots: None,
             servers: self.servers,
+            named: self.names,
+            name_server: self.name_server,
             think_scale: self.think_scale,
+            network: self.network(),
             robot_addresses: None,
             minor: match self.http {
                 HttpVersion::Zero => Minor::Zero,
@@ -290,6 +326,21 @@ fn scale(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "not a number, such as 0.5 or 1/240".to_owned())
 }
 
+/// Packets are lost now and then; of a line that loses half of them nothing can be said.
+fn loss(text: &str) -> Result<f64, String> {
+    match scale(text)? {
+        share if share <= LOSS_MAX => Ok(share),
+        _ => Err(format!("must not be above {LOSS_MAX}")),
+    }
+}
+
+fn delay(text: &str) -> Result<Duration, String> {
+    match scale(text)? {
+        ms if ms <= DELAY_MS_MAX => Ok(Duration::from_secs_f64(ms / 1e3)),
+        _ => Err(format!("must not be above {DELAY_MS_MAX}")),
+    }
+}
+
 fn share_of_one(text: &str) -> Result<f64, String> {
     let share = scale(text)?;
     if share > 1.0 {
@@ -331,6 +382,37 @@ mod tests {
         assert_eq!(scale("0"), Ok(0.0));
         assert!(scale("1/0").is_err() && scale("-1").is_err() && scale("x").is_err());
         assert!(positive("0").is_err());
+    }
+
+    #[derive(clap::Parser)]
+    struct Typed {
+        #[command(flatten)]
+        flags: OriginFlags,
+    }
+
+    fn typed(arguments: &str) -> Test {
+        use clap::Parser as _;
+        let words = ["x", "--rate", "100"];
+        Typed::parse_from(words.into_iter().chain(arguments.split_whitespace()))
+            .flags
+            .test()
+    }
+
+    #[test]
+    fn the_network_is_that_of_the_specification_unless_something_is_said() {
+        assert_eq!(typed("").network, Network::specified());
+        assert_eq!(typed("--think-scale 0").network, Network::NONE);
+        let quick = typed("--think-scale 0.1").network;
+        assert_eq!(quick.delay, Duration::from_millis(4));
+        let said = typed("--think-scale 0.1 --delay 20 --loss 0").network;
+        assert_eq!(said, Network::new(Duration::from_millis(20), 0.0));
+        assert!(delay("3000").is_err() && loss("0.6").is_err() && loss("1/2000").is_ok());
+    }
+
+    #[test]
+    fn there_are_as_many_servers_as_the_rate_asks_for() {
+        assert_eq!(typed("--time-scale 1/1440").servers().count, 525);
+        assert_eq!(typed("--servers 7").servers().count, 7);
     }
 
     #[test]

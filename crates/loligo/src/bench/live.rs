@@ -50,7 +50,8 @@ impl Live {
     }
 }
 
-fn line(progress: &Progress, replies: u64) -> String {
+/// How it stands, with so many replies in the last second.
+pub(super) fn line(progress: &Progress, replies: u64) -> String {
     let frozen = if progress.frozen { ", frozen" } else { "" };
     format!(
         "{:>6} s  {:6} {:>5} s  {replies:>6} replies/s  {:>6} on their way  {:>5} wrong  {} fills, {} MB{frozen}",

@@ -1,6 +1,6 @@
 //! `loligo bench`: load a proxy, any proxy, and check what it answers.
 //!
-//! What was typed becomes a `Test` (`args`, `search_args`); `polymix` runs it; here it is shown while it runs (`live`) and
+//! What was typed becomes a `Test` (`args`, `search_args`); `polymix` runs it; here it is shown while it runs (`live`, `log`) and
 //! when it is over, or read back (`files`). The report goes to standard output, progress to standard error.
 //!
 //! Not known here: the workload, what a report looks like.   Limits: those of `polymix`.
@@ -9,6 +9,7 @@ mod args;
 mod command;
 mod files;
 mod live;
+mod log;
 mod search_args;
 
 use std::net::{SocketAddr, TcpStream};
@@ -25,6 +26,7 @@ pub use command::{BENCH_HELP, BenchCommand};
 use self::args::{LoadFlags, ReportFlags};
 use self::files::Read;
 use self::live::Live;
+use self::log::Log;
 use self::search_args::SearchFlags;
 use crate::config::machine;
 use crate::out::OutFlags;
@@ -68,7 +70,16 @@ fn load(flags: &LoadFlags, with_origin: bool) -> Result<ExitCode, String> {
         eprintln!("loligo: this takes {}", lasts(&test));
     }
     let mut live = Live::new(flags.quiet);
-    let show = |progress: &_| live.show("", progress);
+    let mut log = flags.log.as_deref().map(Log::begin).transpose()?;
+    let show = |watched: run::Watched<'_>| {
+        if let Some(log) = &mut log {
+            log.note(watched);
+        }
+        match watched {
+            run::Watched::Standing(progress) => live.show("", progress),
+            run::Watched::PhaseOver(so_far) => keep(so_far, flags),
+        }
+    };
     let report = if with_origin {
         run::polymix(&test, show)
     } else {
@@ -78,6 +89,16 @@ fn load(flags: &LoadFlags, with_origin: bool) -> Result<ExitCode, String> {
     let mut report = report.map_err(|e| e.to_string())?;
     report.label.clone_from(&flags.label);
     tell_run(&report, &flags.out)
+}
+
+/// Writes what there is of a run to the file of its report, so that a run of many hours which is cut short has not been for
+/// nothing. A failure shows at the end, when the file is written as a whole.
+fn keep(so_far: &Report, flags: &LoadFlags) {
+    let mut so_far = so_far.clone();
+    so_far.label.clone_from(&flags.label);
+    if let Some(path) = flags.out.json.as_deref().filter(|path| *path != "-") {
+        let _ = std::fs::write(path, so_far.json());
+    }
 }
 
 /// How long a run takes, in words.
@@ -149,8 +170,10 @@ fn search(flags: &SearchFlags) -> Result<ExitCode, String> {
         if step > 0 {
             std::thread::sleep(Duration::from_secs_f64(flags.pause));
         }
-        let report = run::polymix(&flags.test(step, rate), |progress| {
-            live.show(&format!("{rate} req/s: "), progress);
+        let report = run::polymix(&flags.test(step, rate), |watched| {
+            if let run::Watched::Standing(progress) = watched {
+                live.show(&format!("{rate} req/s: "), progress);
+            }
         });
         let report = report.map_err(|e| e.to_string())?;
         let said = format!(

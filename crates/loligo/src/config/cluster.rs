@@ -128,16 +128,16 @@ fn discovered(given: &Given) -> Result<Option<PeerAddress>, String> {
 
 /// -1 is without bound.
 fn burst(given: &Given) -> Result<Option<u32>, String> {
-    let is_minus_one = match &given.value {
-        Value::Number(number) => *number == -1,
-        Value::Text(text) => text == "-1",
-        _ => false,
+    const MAX: i64 = plan::Cluster::REPLACEMENT_BURST_MAX as i64;
+    let number = match &given.value {
+        Value::Number(number) => Some(*number),
+        Value::Text(text) => text.trim().parse().ok(),
+        _ => None,
     };
-    match is_minus_one {
-        true => Ok(None),
-        false => Ok(Some(
-            values::number(given, plan::Cluster::REPLACEMENT_BURST)? as u32,
-        )),
+    match number {
+        Some(-1) => Ok(None),
+        Some(number @ 1..=MAX) => Ok(Some(number as u32)),
+        _ => Err(format!("expected a number, 1 to {MAX}, or -1")),
     }
 }
 

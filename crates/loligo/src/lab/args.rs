@@ -6,6 +6,7 @@ use ::lab::managers::Kind;
 use ::lab::paper::experiment::Model;
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::accelerator::{ACCELERATOR_HELP, AcceleratorFlags};
 use super::hints::{HINTS_HELP, HintsFlags};
 use crate::lab_traces::TracesCommand;
 use crate::units::parse_size;
@@ -46,6 +47,9 @@ pub enum LabCommand {
     /// Paper 003, its trace study: what hints of a node's content cost and bring
     #[command(after_help = HINTS_HELP)]
     Hints(HintsFlags),
+    /// Paper 003: Figures 4 to 15, Tables 1 and 2 and all claims on one page
+    #[command(after_help = ACCELERATOR_HELP)]
+    Accelerator(AcceleratorFlags),
     #[command(flatten)]
     Traces(TracesCommand),
 }

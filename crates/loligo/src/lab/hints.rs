@@ -90,20 +90,29 @@ impl HintsItem {
 
 /// Runs what was typed.
 pub fn run(flags: &HintsFlags) -> Result<(), String> {
-    let shown = Shown::new(flags.out.quiet);
-    let mut study = Study::new(&flags.item.items());
-    for name in &flags.streams {
-        let scaled = Scaled {
-            share: flags.scale,
-            seed: flags.seed,
-            quiet: flags.out.quiet,
-        };
-        let (name, accesses) = scaled_stream(name, &scaled)?;
+    let scaled = Scaled {
+        share: flags.scale,
+        seed: flags.seed,
+        quiet: flags.out.quiet,
+    };
+    let study = study(&flags.item.items(), &flags.streams, &scaled)?;
+    tell(&study.report(), &flags.out)
+}
+
+/// Makes these figures and tables on each of these streams.
+///
+/// # Errors
+/// A sentence: a stream cannot be read, or has no requests.
+pub fn study(items: &[Item], streams: &[String], scaled: &Scaled) -> Result<Study, String> {
+    let shown = Shown::new(scaled.quiet);
+    let mut study = Study::new(items);
+    for name in streams {
+        let (name, accesses) = scaled_stream(name, scaled)?;
         if accesses.is_empty() {
             return Err(format!("{name}: no requests"));
         }
         let stream = Stream::new(&name, accesses);
-        if !flags.out.quiet {
+        if !scaled.quiet {
             say_how_long(&study, &stream);
         }
         let requests = stream.measure.requests * study.runs() as u64;
@@ -111,7 +120,7 @@ pub fn run(flags: &HintsFlags) -> Result<(), String> {
         study.add(&stream, |done| shown.more(done));
         shown.end();
     }
-    tell(&study.report(), &flags.out)
+    Ok(study)
 }
 
 /// Requests of the try.

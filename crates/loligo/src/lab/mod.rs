@@ -5,6 +5,7 @@
 //!
 //! Not known here: experiments.   Limits: those of `lab`.
 
+mod accelerator;
 mod args;
 mod hints;
 
@@ -47,6 +48,7 @@ pub fn run(command: &LabCommand) -> ExitCode {
         LabCommand::Beside(flags) => side_by_side(flags),
         LabCommand::Run(flags) => run_plan(flags),
         LabCommand::Hints(flags) => hints::run(flags),
+        LabCommand::Accelerator(flags) => accelerator::run(flags),
         LabCommand::Traces(command) => return lab_traces::run(command),
     };
     match done {

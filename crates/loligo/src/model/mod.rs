@@ -14,7 +14,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use lab::paper::report::{Report, Section};
+use lab::paper::report::{Report, Rows, Section};
 use queueing::own::Own;
 use queueing::paper::Unprinted;
 
@@ -83,18 +83,45 @@ impl Model {
     }
 
     fn all(&self) -> Vec<Section> {
-        let figures = [
-            figures::figure4,
-            figures::figure5,
-            figures::figure6,
-            figures::figure7,
-        ];
-        let mut sections: Vec<Section> = figures.iter().map(|make| self.figure(make)).collect();
+        let mut sections: Vec<Section> = FIGURES.iter().map(|make| self.figure(make)).collect();
         sections.extend(verdicts::claims(&self.paper));
         sections.extend(verdicts::fronts(&self.own));
         sections
     }
 }
+
+/// What paper 003 says of its model, with its own costs and those that it does not print as they are by default.
+pub struct OfPaper {
+    /// Figures 4 to 7.
+    pub figures: Vec<Section>,
+    /// What it claims of them.
+    pub claims: Rows,
+    /// How many claims are met, and how many there are.
+    pub met: (usize, usize),
+    /// Which of the costs that it does not print meet most claims.
+    pub costs: Section,
+}
+
+/// Computes it.
+pub fn of_paper() -> OfPaper {
+    let unprinted = Unprinted::default();
+    let speeds = Speeds::of_paper(&unprinted);
+    let (claims, costs, met) = verdicts::of_paper(&unprinted);
+    OfPaper {
+        figures: FIGURES.iter().map(|make| make(&speeds)).collect(),
+        claims,
+        met,
+        costs,
+    }
+}
+
+/// Figures 4 to 7.
+const FIGURES: [fn(&Speeds) -> Section; 4] = [
+    figures::figure4,
+    figures::figure5,
+    figures::figure6,
+    figures::figure7,
+];
 
 fn set_from_file(own: &mut Own, path: &Path) -> Result<(), String> {
     let mut text = String::new();

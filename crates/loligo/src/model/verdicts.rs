@@ -10,6 +10,21 @@ use queueing::pays::{Line, SIZES, Use, break_even, compare};
 
 /// The claims by these costs, and by the costs that meet most.
 pub fn claims(unprinted: &Unprinted) -> Vec<Section> {
+    let (table, searched, (met, _)) = of_paper(unprinted);
+    let judged = Section {
+        name: "claims".to_owned(),
+        title: "What the paper claims".to_owned(),
+        text: vec![format!(
+            "{met} of {CLAIMS} claims are met by these costs. About a printed number is within a tenth of it."
+        )],
+        tables: vec![table],
+        plots: Vec::new(),
+    };
+    vec![judged, searched]
+}
+
+/// A table of the claims by these costs, the costs that meet most, and how many are met of how many.
+pub fn of_paper(unprinted: &Unprinted) -> (Rows, Section, (usize, usize)) {
     let found = computed(unprinted);
     let fitted = fit(unprinted);
     let met = found.iter().filter(|c| c.is_met()).count();
@@ -36,15 +51,6 @@ pub fn claims(unprinted: &Unprinted) -> Vec<Section> {
         &found,
         &fitted.met_by,
     );
-    let judged = Section {
-        name: "claims".to_owned(),
-        title: "What the paper claims".to_owned(),
-        text: vec![format!(
-            "{met} of {CLAIMS} claims are met by these costs. About a printed number is within a tenth of it."
-        )],
-        tables: vec![table],
-        plots: Vec::new(),
-    };
     let searched = Section {
         name: "fit".to_owned(),
         title: "Which unprinted costs meet most claims".to_owned(),
@@ -63,7 +69,7 @@ pub fn claims(unprinted: &Unprinted) -> Vec<Section> {
         tables: vec![best],
         plots: Vec::new(),
     };
-    vec![judged, searched]
+    (table, searched, (met, CLAIMS))
 }
 
 fn claims_table(caption: &str, found: &[Claim; CLAIMS], met_by: &[usize; CLAIMS]) -> Rows {

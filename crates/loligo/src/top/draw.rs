@@ -35,6 +35,8 @@ const TREND_LINES: u16 = 3;
 const FIGURE_WIDTH: usize = 16;
 /// The narrowest column of names.
 const NAME_MIN: usize = 12;
+/// The same of a table that is narrow.
+const NARROW_NAME_MIN: usize = 9;
 
 const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
 const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -142,7 +144,7 @@ fn draw_trend(live: &Live, area: Rect, frame: &mut Frame<'_>) {
 
 fn tab_line(state: &State) -> Line<'static> {
     let mut spans = Vec::new();
-    for kind in Kind::ALL {
+    for &kind in Kind::shown(state.live.as_ref()) {
         let title = format!(" {} ", kind.title());
         spans.push(match kind == state.shown {
             true => title.reversed(),
@@ -191,13 +193,22 @@ fn widths(table: &Table, width: usize) -> Vec<usize> {
     let mut widths: Vec<usize> = (0..table.columns.len())
         .map(|at| {
             let cells = table.rows.iter().map(|row| row[at].chars().count());
+            let cells = cells.max().unwrap_or(0);
             // Room for the mark of the sorted column, and a gap.
-            let head = table.columns[at].len() + 2;
-            cells.max().unwrap_or(0).max(head).max(8) + 2
+            let head = table.columns[at].len();
+            match table.is_narrow {
+                false => cells.max(head + 2).max(8) + 2,
+                true if at == table.sorted_by => cells.max(head + 2) + 2,
+                true => cells.max(head) + 2,
+            }
         })
         .collect();
     let numbers: usize = widths[1..].iter().sum();
-    widths[0] = width.saturating_sub(numbers).max(NAME_MIN);
+    let name_min = match table.is_narrow {
+        true => NARROW_NAME_MIN,
+        false => NAME_MIN,
+    };
+    widths[0] = width.saturating_sub(numbers).max(name_min);
     widths
 }
 
@@ -245,7 +256,7 @@ fn foot_line(state: &State) -> Line<'static> {
 }
 
 const HELP: &str = "\
-tab, left, right, 1 to 5   choose the table
+tab, left, right, 1 to 6   choose the table
 up, down, page up, down    move in the table
 s                          sort by the next column (marked v)
 p, space                   pause: nothing changes

@@ -3,6 +3,8 @@
 //! What is missing is taken for "nothing known", so that another version's document can be shown too; only what tells such a document
 //! from any other JSON is required.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 /// The document.
@@ -42,6 +44,88 @@ pub struct Live {
     /// The last two minutes.
     #[serde(default)]
     pub trend: Trend,
+    /// If it is a member of one.
+    #[serde(default)]
+    pub cluster: Option<Cluster>,
+}
+
+/// The cluster that the proxy is a member of.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Cluster {
+    /// The proxy's own name.
+    pub name: String,
+    /// Does it route by what others hold?
+    pub front: bool,
+    /// Does it push what it fetches?
+    pub pushes: bool,
+    /// Since the start.
+    pub purges: Purges,
+    /// The others.
+    pub members: Vec<Member>,
+}
+
+/// Purges since the start.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Purges {
+    /// To the others.
+    pub told: u64,
+    /// Those that wait for an answer now.
+    pub waiting: u64,
+    /// Those that went on while a member was away.
+    pub away: u64,
+}
+
+/// Another member of the cluster.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// In a word.
+    pub state: String,
+    /// Since it is trusted, or is not.
+    pub since_s: u64,
+    /// How old is what is known of what it holds; `None`: nothing is known.
+    pub lag_ms: Option<u64>,
+    /// Requests sent to it.
+    pub hits: Hits,
+    /// Pushes by verdict, and those that were `lost`.
+    pub pushes: BTreeMap<String, u64>,
+    /// Is it heard?
+    pub trusted: bool,
+    /// Its load, as it says.
+    pub requests_per_s: u64,
+}
+
+impl Member {
+    /// Pushes that it stored, that it did not take, and that it did not answer.
+    pub fn pushes(&self) -> [u64; 3] {
+        let of = |verdict: &str| self.pushes.get(verdict).copied().unwrap_or(0);
+        let (stored, lost) = (of("stored"), of("lost"));
+        let all = self
+            .pushes
+            .values()
+            .fold(0, |sum: u64, n| sum.saturating_add(*n));
+        [
+            stored,
+            all.saturating_sub(stored).saturating_sub(lost),
+            lost,
+        ]
+    }
+}
+
+/// Requests sent to a member.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Hits {
+    /// It had what was asked for.
+    pub r#true: u64,
+    /// It had not.
+    pub r#false: u64,
+    /// It had to validate it.
+    pub stale: u64,
 }
 
 /// Rates of the last second or two.

@@ -78,6 +78,10 @@ impl State {
                 if self.live.is_none() && self.shown == Kind::Hosts && live.top.is_none() {
                     self.shown = Kind::Origins;
                 }
+                // Its tab goes with the cluster.
+                if self.shown == Kind::Cluster && live.cluster.is_none() {
+                    self.shown = Kind::Origins;
+                }
                 self.live = Some(live);
             }
             Err(why) => {
@@ -95,6 +99,7 @@ impl State {
             self.is_over = key == Key::Char('q');
             return;
         }
+        let tabs = Kind::shown(self.live.as_ref()).len();
         match key {
             Key::Char('q') => self.is_over = true,
             Key::Char('p' | ' ') => self.is_paused = !self.is_paused,
@@ -104,11 +109,9 @@ impl State {
                 self.sorts[self.shown as usize] %= self.shown.sorts().len();
                 self.scrolled = 0;
             }
-            Key::Char(digit @ '1'..='5') => self.show(digit as usize - '1' as usize),
-            Key::Next => self.show((self.shown as usize + 1) % Kind::ALL.len()),
-            Key::Previous => {
-                self.show((self.shown as usize + Kind::ALL.len() - 1) % Kind::ALL.len());
-            }
+            Key::Char(digit @ '1'..='6') => self.show(digit as usize - '1' as usize),
+            Key::Next => self.show((self.shown as usize + 1) % tabs),
+            Key::Previous => self.show((self.shown as usize + tabs - 1) % tabs),
             Key::Up(lines) => self.scrolled = self.scrolled.saturating_sub(lines),
             // The drawing knows how many lines there are, and stops there.
             Key::Down(lines) => self.scrolled = self.scrolled.saturating_add(lines),
@@ -118,7 +121,9 @@ impl State {
     }
 
     fn show(&mut self, tab: usize) {
-        self.shown = Kind::ALL[tab];
-        self.scrolled = 0;
+        if let Some(kind) = Kind::shown(self.live.as_ref()).get(tab) {
+            self.shown = *kind;
+            self.scrolled = 0;
+        }
     }
 }

@@ -1,11 +1,11 @@
-//! The five tables: their columns, what they may be sorted by, and their rows as text.
+//! The tables: their columns, what they may be sorted by, and their rows as text.
 //!
 //! Not known here: screens and keys.
 
 use std::cmp::Ordering;
 
-use crate::top::live::{Live, Origin, Ranked, Rankings};
-use crate::top::words::{NONE, bytes, count, harmless, percent, rate, time};
+use crate::top::live::{Cluster, Live, Member, Origin, Ranked, Rankings};
+use crate::top::words::{NONE, about, bytes, count, harmless, percent, rate, short, time};
 
 /// A table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,17 +20,28 @@ pub enum Kind {
     Classes,
     /// Times by stage.
     Stages,
+    /// The other members of the cluster; only where there is one.
+    Cluster,
 }
 
 impl Kind {
     /// All, in the order of the tabs.
-    pub const ALL: [Kind; 5] = [
+    pub const ALL: [Kind; 6] = [
         Kind::Hosts,
         Kind::Keys,
         Kind::Origins,
         Kind::Classes,
         Kind::Stages,
+        Kind::Cluster,
     ];
+
+    /// Those that this proxy has something for: the first of all, in their order.
+    pub fn shown(live: Option<&Live>) -> &'static [Kind] {
+        match live.is_some_and(|live| live.cluster.is_some()) {
+            true => &Kind::ALL,
+            false => &Kind::ALL[..Kind::Cluster as usize],
+        }
+    }
 
     /// What is on its tab.
     pub fn title(self) -> &'static str {
@@ -40,6 +51,7 @@ impl Kind {
             Kind::Origins => "origins",
             Kind::Classes => "classes",
             Kind::Stages => "stages",
+            Kind::Cluster => "cluster",
         }
     }
 
@@ -51,6 +63,8 @@ impl Kind {
             // First as requests are counted, or go through their stages.
             Kind::Classes => &[0, 1, 4, 5],
             Kind::Stages => &[0, 1, 2, 3],
+            // First as they are configured.
+            Kind::Cluster => &[0, 2, 3, 4, 9],
         }
     }
 }
@@ -66,6 +80,8 @@ pub struct Table {
     pub sorted_by: usize,
     /// What must be known to read it, or why it is empty.
     pub note: String,
+    /// It has many columns, which are as narrow as they can be.
+    pub is_narrow: bool,
 }
 
 /// Puts a table together; `sort`: which of [`Kind::sorts`].
@@ -78,6 +94,10 @@ pub fn table(kind: Kind, live: &Live, sort: usize) -> Table {
         Kind::Origins => origins(live, by),
         Kind::Classes => classes(live, by),
         Kind::Stages => stages(live, by),
+        Kind::Cluster => live
+            .cluster
+            .as_ref()
+            .map_or_else(Table::default, |it| cluster(it, by)),
     }
 }
 
@@ -120,6 +140,7 @@ fn ranking(what: &'static str, rankings: Option<&Rankings>, by: usize) -> Table 
         rows: ranked.iter().map(row).collect(),
         sorted_by: by,
         note: format!("By {measure}. Counts fade by half in ten minutes; share of all."),
+        is_narrow: false,
     }
 }
 
@@ -160,6 +181,7 @@ fn origins(live: &Live, by: usize) -> Table {
         rows: all.into_iter().chain(rest).map(row).collect(),
         sorted_by: by,
         note,
+        is_narrow: false,
     }
 }
 
@@ -191,6 +213,7 @@ fn classes(live: &Live, by: usize) -> Table {
         sorted_by: by,
         note: "The last minute; time from the first byte of the request to the last of the answer."
             .to_owned(),
+        is_narrow: false,
     }
 }
 
@@ -216,6 +239,61 @@ fn stages(live: &Live, by: usize) -> Table {
         rows: rows.collect(),
         sorted_by: by,
         note: "The last minute; of all requests but memory hits.".to_owned(),
+        is_narrow: false,
+    }
+}
+
+fn cluster(cluster: &Cluster, by: usize) -> Table {
+    let mut all: Vec<&Member> = cluster.members.iter().collect();
+    match by {
+        // What is not known is the oldest.
+        2 => all.sort_by_key(|one| std::cmp::Reverse(one.lag_ms.unwrap_or(u64::MAX))),
+        3 => all.sort_by_key(|one| std::cmp::Reverse(one.hits.r#true)),
+        4 => all.sort_by_key(|one| std::cmp::Reverse(one.hits.r#false)),
+        9 => all.sort_by_key(|one| std::cmp::Reverse(one.requests_per_s)),
+        _ => {}
+    }
+    let row = |member: &&Member| {
+        let [stored, refused, lost] = member.pushes();
+        vec![
+            harmless(&member.name),
+            format!("{} {}", harmless(&member.state), about(member.since_s)),
+            time(member.lag_ms.map(|lag_ms| lag_ms as f64 * 1000.0)),
+            short(member.hits.r#true),
+            short(member.hits.r#false),
+            short(member.hits.stale),
+            short(stored),
+            short(refused),
+            short(lost),
+            match member.trusted {
+                true => short(member.requests_per_s),
+                // What it said last is over.
+                false => NONE.to_owned(),
+            },
+        ]
+    };
+    let what = match (cluster.front, cluster.pushes) {
+        (false, _) => "a node that asks no other member",
+        (true, true) => "a front that pushes what it fetches",
+        (true, false) => "a front with a store of its own",
+    };
+    let purges = &cluster.purges;
+    Table {
+        columns: vec![
+            "member", "state", "lag", "hits", "false", "stale", "pushed", "refused", "lost",
+            "req/s",
+        ],
+        rows: all.iter().map(row).collect(),
+        sorted_by: by,
+        note: format!(
+            "This is {}, {what}. Purges: {} told, {} wait, {} while a member was away. Counts since the start. Lag: how old is \
+             what is known of what it holds.",
+            harmless(&cluster.name),
+            count(purges.told),
+            count(purges.waiting),
+            count(purges.away),
+        ),
+        is_narrow: true,
     }
 }
 

@@ -65,6 +65,33 @@ fn state() -> State {
     state
 }
 
+/// The same of a front of a cluster.
+fn of_front() -> Live {
+    let member = |name: &str, state: &str, lag_ms: Option<u64>, of: [u64; 3]| {
+        let live = json!({ "name": name, "state": state, "trusted": state != "away", "since_s": 7300, "lag_ms": lag_ms,
+            "hits": { "true": of[0], "false": of[1], "stale": of[2] },
+            "pushes": { "stored": 812, "policy": 3, "size": 4, "lost": 1 }, "requests_per_s": 431 });
+        serde_json::from_value(live).unwrap()
+    };
+    let mut live = live();
+    live.cluster = Some(live::Cluster {
+        name: "front".to_owned(),
+        front: true,
+        pushes: true,
+        purges: live::Purges {
+            told: 1200,
+            waiting: 1,
+            away: 2,
+        },
+        members: vec![
+            member("n1", "up", Some(640), [123_456, 12, 7]),
+            member("n2", "away", Some(61_000), [9, 0, 0]),
+            member("n\u{1b}3", "catching-up", None, [0, 99, 0]),
+        ],
+    });
+    live
+}
+
 /// The screen, lines without the blanks at their end.
 fn screen(state: &State, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -161,6 +188,66 @@ fn each_table_has_its_rows_and_is_sorted_by_s() {
 }
 
 #[test]
+fn a_front_has_a_table_of_the_other_members() {
+    let mut state = State::new("http://127.0.0.1:3129".to_owned());
+    state.answered(Ok(of_front()));
+    state.pressed(Key::Char('6'));
+    expect![[r#"
+        Loligo 0.1.0  http://127.0.0.1:3129  running for 2 h 1 min  2 workers
+        req/s 12,346    hits 63.2 %     of bytes 41.0 % p50 84 us       p99 12.0 ms
+        sent/s 114 MiB  errors/s 0.4    clients 1,200   CPUs 1.43       RSS 812 MiB
+        disk reads 12 + 3 waiting       writes 2        reads/s 400     write/s 3.15 MiB
+        requests a second, the last 5 s, at most 800
+                                                                                                 █
+                                                                                                ▄█
+                                                                                              ▃▆██
+         hosts   keys   origins   classes   stages   cluster
+        member v                   state     lag  hits  false  stale  pushed  refused  lost  req/s
+        n1                        up 2 h  640 ms  123k     12      7     812        7     1    431
+        n2                      away 2 h  61.0 s     9      0      0     812        7     1      -
+        n�3              catching-up 2 h       -     0     99      0     812        7     1    431
+
+
+
+
+
+
+
+
+        This is front, a front that pushes what it fetches. Purges: 1,200 told, 1 wait, 2 while a
+        member was away. Counts since the start. Lag: how old is what is known of what it holds.
+        q quit   tab or arrows: table   s sort   p pause   ? help
+    "#]]
+    .assert_eq(&screen(&state, 90, 24));
+    let first = |state: &State| {
+        let screen = screen(state, 90, 24);
+        let rows = screen
+            .lines()
+            .skip_while(|line| !line.starts_with("member"));
+        let row = rows.skip(1).next().unwrap();
+        row.split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(first(&state), "n1");
+    state.pressed(Key::Char('s'));
+    assert_eq!(first(&state), "n\u{fffd}3", "nothing is known of it");
+    state.pressed(Key::Char('s'));
+    assert_eq!(first(&state), "n1", "by hits");
+    state.pressed(Key::Char('s'));
+    assert_eq!(first(&state), "n\u{fffd}3", "by false hits");
+    // It goes with the cluster.
+    state.answered(Ok(live()));
+    assert_eq!(state.shown, Kind::Origins);
+    state.pressed(Key::Char('6'));
+    assert_eq!(state.shown, Kind::Origins);
+    let said = text::text("u", &of_front());
+    assert!(
+        said.contains("\ncluster\nThis is front, a front that pushes what it fetches."),
+        "{said}"
+    );
+    assert!(!text::text("u", &live()).contains("cluster"));
+}
+
+#[test]
 fn a_name_that_clients_chose_is_shown_and_does_nothing() {
     let mut state = state();
     state.pressed(Key::Char('2'));
@@ -173,6 +260,7 @@ fn a_name_that_clients_chose_is_shown_and_does_nothing() {
 #[test]
 fn any_size_can_be_drawn() {
     let mut state = state();
+    state.answered(Ok(of_front()));
     for helps in [false, true] {
         state.helps = helps;
         for kind in Kind::ALL {

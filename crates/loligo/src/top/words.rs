@@ -71,6 +71,26 @@ pub fn span(s: f64) -> String {
     }
 }
 
+/// A number in five characters.
+pub fn short(n: u64) -> String {
+    match n {
+        0..10_000 => count(n),
+        10_000..10_000_000 => format!("{}k", n / 1000),
+        10_000_000..10_000_000_000 => format!("{}M", n / 1_000_000),
+        _ => format!("{}G", n / 1_000_000_000),
+    }
+}
+
+/// A long time in seconds, in its largest unit.
+pub fn about(s: u64) -> String {
+    match s {
+        0..60 => format!("{s} s"),
+        60..3600 => format!("{} min", s / 60),
+        3600..86_400 => format!("{} h", s / 3600),
+        _ => format!("{} d", s / 86_400),
+    }
+}
+
 /// A name without what could move the cursor, hide a part of it or turn it round: clients choose hosts and URLs.
 pub fn harmless(name: &str) -> String {
     let is_harmful = |c: char| {
@@ -132,6 +152,24 @@ mod tests {
             (None, "-"),
         ] {
             assert_eq!(time(us), text);
+        }
+        for (n, text) in [
+            (0, "0"),
+            (9999, "9,999"),
+            (10_000, "10k"),
+            (9_999_999, "9999k"),
+            (10_000_000, "10M"),
+            (u64::MAX, "18446744073G"),
+        ] {
+            assert_eq!(short(n), text);
+        }
+        for (s, text) in [
+            (59, "59 s"),
+            (119, "1 min"),
+            (7200, "2 h"),
+            (200_000, "2 d"),
+        ] {
+            assert_eq!(about(s), text);
         }
         assert_eq!(percent(Some(0.6321)), "63.2 %");
         assert_eq!(

@@ -23,8 +23,10 @@ use crate::{
     admin::{
         facts::{Facts, StoreFacts},
         histogram::Histogram,
+        members::{self, Family, Figure},
         process::Process,
     },
+    cluster::MemberStatus,
     record::metrics::STATUS_CLASSES,
 };
 
@@ -111,7 +113,8 @@ impl Collector for Exposition {
             }
         }
         self.memory(&mut e)?;
-        self.stores(&mut e)
+        self.stores(&mut e)?;
+        self.members(&mut e)
     }
 }
 
@@ -303,6 +306,32 @@ impl Exposition {
         }
         Ok(())
     }
+
+    /// The other members of the cluster.
+    fn members(&self, e: &mut Encoder<'_>) -> fmt::Result {
+        let Some(cluster) = &self.0.cluster else {
+            return Ok(());
+        };
+        let members = &cluster.members;
+        for Figure { name, help, of } in members::GAUGES {
+            let mut family = (e.0).encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (member, value) in members.iter().filter_map(|m| Some((m, of(m)?))) {
+                let labels = [("member", &member.name[..])];
+                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        for Figure { name, help, of } in members::COUNTERS {
+            let mut family = (e.0).encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (member, value) in members.iter().filter_map(|m| Some((m, of(m)?))) {
+                let labels = [("member", &member.name[..])];
+                ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        for family in members::FAMILIES {
+            e.by_member(&family, members)?;
+        }
+        Ok(())
+    }
 }
 
 /// Upper edges in seconds with the number in each (not cumulative: the encoder adds up).
@@ -355,6 +384,25 @@ impl Encoder<'_> {
             match kind {
                 MetricType::Counter => ConstCounter::new(value).encode(metric)?,
                 _ => ConstGauge::new(value).encode(metric)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn by_member(&mut self, it: &Family, members: &[MemberStatus]) -> fmt::Result {
+        let kind = match it.is_counter {
+            true => MetricType::Counter,
+            false => MetricType::Gauge,
+        };
+        let mut family = self.0.encode_descriptor(it.name, it.help, None, kind)?;
+        for member in members {
+            for (word, value) in (it.of)(member) {
+                let labels = [("member", &member.name[..]), (it.label, word)];
+                let metric = family.encode_family(&labels)?;
+                match it.is_counter {
+                    true => ConstCounter::new(value).encode(metric)?,
+                    false => ConstGauge::new(value).encode(metric)?,
+                }
             }
         }
         Ok(())

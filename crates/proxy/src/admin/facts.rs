@@ -27,6 +27,7 @@ use store::{Figures, Progress};
 
 use crate::{
     admin::{histogram::Histogram, process::Process, pushes},
+    cluster::ClusterStatus,
     record::labels::Label,
     record::metrics::{CAUSES, Counters, STATUS_CLASSES, STATUSES_MAX},
     state::{Phase, Shared},
@@ -379,6 +380,8 @@ pub struct Facts {
     pub labels: Vec<Label>,
     /// The process, as the kernel sees it.
     pub process: Process,
+    /// The cluster, if this is a member of one.
+    pub cluster: Option<ClusterStatus>,
 }
 
 impl Facts {
@@ -430,6 +433,7 @@ impl Facts {
             counted,
             labels: shared.labels.clone(),
             process: Process::now(),
+            cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
         }
     }
 }

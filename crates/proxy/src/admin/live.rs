@@ -19,6 +19,7 @@ use crate::{
         rounded,
         status::{HitRatio, Latency, word_of},
     },
+    cluster::ClusterStatus,
     record::origins::{OriginBook, OriginTable, OriginTimes},
     record::top::Rankings,
     state::Shared,
@@ -49,6 +50,8 @@ pub struct Live {
     cpu_cores: Option<f64>,
     resident_bytes: Option<u64>,
     top: Option<TopTold>,
+    /// `null`: this is a member of none.
+    cluster: Option<ClusterStatus>,
     trend: Trend,
 }
 
@@ -187,6 +190,7 @@ impl Live {
                 let [hosts, urls] = top.rankings(RANKED_MAX);
                 TopTold { hosts, urls }
             }),
+            cluster: facts.cluster.clone(),
             trend: Trend {
                 step_s: crate::admin::history::FINE_STEP.as_secs(),
                 requests_per_s,

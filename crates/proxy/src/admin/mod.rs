@@ -31,6 +31,7 @@ mod histogram;
 mod history;
 mod http;
 mod live;
+mod members;
 mod process;
 pub(crate) mod purge;
 mod pushes;

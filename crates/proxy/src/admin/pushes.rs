@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cluster::{Cluster, push::message::Verdict};
+use crate::cluster::{Cluster, member::MemberCounters, push::message::Verdict};
 
 /// A name, what it means, and the value.
 type Figure = (&'static str, &'static str, u64);
@@ -11,6 +11,12 @@ type Figure = (&'static str, &'static str, u64);
 pub fn figures(cluster: &Cluster) -> Vec<Figure> {
     let (pushing, receiving) = (&cluster.pushing, &cluster.receiving);
     let relaxed = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let sum = |of: &dyn Fn(&MemberCounters) -> &AtomicU64| -> u64 {
+        cluster
+            .counted()
+            .map(|counters| relaxed(of(counters)))
+            .sum()
+    };
     let (bytes, _, dropped) = pushing.figures();
     let counters = &pushing.counters;
     let mut all = vec![
@@ -52,7 +58,7 @@ pub fn figures(cluster: &Cluster) -> Vec<Figure> {
         (
             "cluster_pushes_unanswered",
             "Pushes that a member did not answer",
-            relaxed(&counters.failed),
+            sum(&|of| &of.pushes_lost),
         ),
         (
             "cluster_pushes_given_up",
@@ -60,10 +66,15 @@ pub fn figures(cluster: &Cluster) -> Vec<Figure> {
             relaxed(&counters.given_up),
         ),
     ];
-    for (verdict, sent) in Verdict::ALL.into_iter().zip(&pushing.counters.verdicts) {
+    for verdict in Verdict::ALL {
         let (name, help) = of_sent(verdict);
-        all.push((name, help, relaxed(sent)));
+        all.push((name, help, sum(&|of| &of.pushes[verdict as usize])));
     }
+    all.push((
+        "cluster_false_misses",
+        "Objects fetched and pushed to a member that had them already, which no hint told of; its copy may have been out of date",
+        sum(&|of| &of.false_misses),
+    ));
     for (verdict, taken) in Verdict::ALL.into_iter().zip(&receiving.verdicts) {
         let (name, help) = of_taken(verdict);
         all.push((name, help, relaxed(taken)));

@@ -275,7 +275,7 @@ impl Status {
             },
             peers: peers(shared),
             digests: siblings_digests(shared),
-            cluster: shared.cluster.as_ref().map(|cluster| cluster.status()),
+            cluster: facts.cluster,
             top: shared.top.as_ref().map(|top| {
                 let top = top.lock().unwrap_or_else(PoisonError::into_inner);
                 top.told()

@@ -8,7 +8,7 @@ use std::{fmt::Write as _, rc::Rc};
 
 use hints::view::Groups;
 
-use super::{Cluster, Member, MemberId, choosing, following::trace_of, routing::Reason};
+use super::{Cluster, Standing, choosing, following::trace_of, routing::Reason};
 use crate::{
     listener::ListenerState,
     plan::{ClusterMiss, ClusterRoute},
@@ -77,26 +77,27 @@ fn one(shared: &Shared, (cluster, hints): (&Cluster, &Groups), key: &[u8], out: 
     let holders = hints.nodes(trace_of(name));
     for (id, member) in cluster.members() {
         let holding = choosing::is_node(hints, id).then_some(holders & id.bit() != 0);
-        let state = state(cluster, (id, member), holding);
-        let _ = writeln!(out, "  member {}: {state}", member.name());
+        let standing = cluster.standing(id);
+        let _ = write!(out, "  member {}: {}", member.name(), standing.as_str());
+        if let Some(meaning) = standing.meaning() {
+            let _ = write!(out, " ({meaning})");
+        }
+        match standing {
+            // What is known of it is not looked at.
+            Standing::Away => out.push('\n'),
+            _ => {
+                let _ = writeln!(out, "; {}", holds(holding));
+            }
+        }
     }
     let _ = writeln!(out, "  so {}", decision(cluster, hints, name));
 }
 
-/// How a member is. `holding`: does it seem to have it, if it has a store?
-fn state(
-    cluster: &Cluster,
-    (id, member): (MemberId, &Member),
-    holding: Option<bool>,
-) -> &'static str {
-    let is_usable = member.is_usable(cluster.now_ms());
+/// Whether a member seems to have it. `holding`: does it, if it has a store?
+fn holds(holding: Option<bool>) -> &'static str {
     match holding {
-        _ if !member.is_trusted() => "cannot be asked: its link is down, or it says nothing",
-        _ if !cluster.purging.is_current(id) => "is not asked: it has not heard all purges yet",
-        _ if !is_usable => "is not asked for a moment: requests to it failed",
         None => "has no store, or has not said yet what is in it",
         Some(true) => "seems to have it",
-        Some(false) if member.is_draining() => "does not seem to have it, and is about to end",
         Some(false) => "does not seem to have it",
     }
 }

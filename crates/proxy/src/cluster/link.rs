@@ -94,6 +94,7 @@ pub async fn keep(
         cluster.view().lost(id.0);
         place.set_trusted(false, cluster.now_ms());
         while waiting.try_recv().is_ok() {}
+        place.withdrawals.link_ended();
     }
 }
 
@@ -130,6 +131,7 @@ impl Keeper<'_> {
                     }
                     // What was meant for the link that has ended; whoever relies on an answer waits for it with a limit.
                     while waiting.try_recv().is_ok() {}
+                    place.withdrawals.link_ended();
                 }
                 Err(
                     ConnectError::Member(Refusal::Own)
@@ -190,6 +192,10 @@ impl Link<'_> {
         waiting: &mut mpsc::Receiver<Bytes>,
         pause: &mut Duration,
     ) -> io::Error {
+        let withdrawals = &self.member().withdrawals;
+        if withdrawals.link_begins() {
+            self.cluster.view().doubt(self.id.0);
+        }
         let (read, mut write) = split(socket);
         let (answer, mut answers) = mpsc::channel(ANSWERS_MAX);
         let writing = async {
@@ -207,6 +213,9 @@ impl Link<'_> {
             loop {
                 let frame = self.next(&mut incoming).await?;
                 *pause = PAUSE_MIN;
+                if withdrawals.are_lost() {
+                    return Err(io::Error::other("too many frames wait for it"));
+                }
                 if !self.cluster.purging.hear(self.id, &frame).await? {
                     self.received(&frame, &answer)?;
                 }

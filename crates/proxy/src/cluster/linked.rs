@@ -123,7 +123,7 @@ impl Linked {
             }
             Frame::Withdrawn(withdrawn) => {
                 if let Some(publishing) = self.cluster.publishing().as_mut() {
-                    publishing.refused(withdrawn.column.into(), withdrawn.number);
+                    publishing.withdrawn(withdrawn.column.into(), withdrawn.number);
                 }
                 Ok(())
             }

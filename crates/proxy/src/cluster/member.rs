@@ -16,9 +16,10 @@ use std::sync::{
 };
 
 use bytes::Bytes;
+use hints::Withdrawals;
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::choosing;
+use super::{choosing, push::message::Verdict};
 use crate::plan::PeerAddress;
 
 /// Failures in a row after which a member is avoided.
@@ -67,7 +68,7 @@ pub struct Member {
     /// Of its name, for hashing.
     name_hash: AtomicU64,
     /// What was counted before it came.
-    counted_before: Mutex<Counted>,
+    counted_before: Mutex<MemberCounters>,
     /// Is its link up, and has it beaten lately?
     is_trusted: AtomicBool,
     /// Does it say that it ends?
@@ -86,6 +87,8 @@ pub struct Member {
     pub counters: MemberCounters,
     /// Ends the pause before the next attempt to open our link to it: it has just opened its own to us.
     pub(super) knocked: Notify,
+    /// Pushes to it that were withdrawn.
+    pub(super) withdrawals: Withdrawals,
     /// What is to be sent over the link that we have opened to it.
     outgoing: mpsc::Sender<Bytes>,
     waiting: Mutex<Option<mpsc::Receiver<Bytes>>>,
@@ -129,34 +132,38 @@ pub struct MemberCounters {
     pub failures: AtomicU64,
     /// How often trust in it was lost.
     pub distrusted: AtomicU64,
-}
-
-/// [`MemberCounters`] at one moment.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Counted {
-    /// Of `hits_true`.
-    pub hits_true: u64,
-    /// Of `hits_false`.
-    pub hits_false: u64,
-    /// Of `hits_stale`.
-    pub hits_stale: u64,
-    /// Of `failures`.
-    pub failures: u64,
-    /// Of `distrusted`.
-    pub distrusted: u64,
+    /// Pushes to it by its verdict, in the order of [`Verdict::ALL`].
+    pub pushes: [AtomicU64; Verdict::ALL.len()],
+    /// Pushes to it without a verdict: it did not answer.
+    pub pushes_lost: AtomicU64,
+    /// Objects that we fetched and pushed to it, which it had already and no hint told of.
+    pub false_misses: AtomicU64,
 }
 
 impl MemberCounters {
-    /// What they count now.
-    fn read(&self) -> Counted {
-        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counted {
-            hits_true: value(&self.hits_true),
-            hits_false: value(&self.hits_false),
-            hits_stale: value(&self.hits_stale),
-            failures: value(&self.failures),
-            distrusted: value(&self.distrusted),
+    fn each(&self) -> impl Iterator<Item = &AtomicU64> {
+        let single = [
+            &self.hits_true,
+            &self.hits_false,
+            &self.hits_stale,
+            &self.failures,
+            &self.distrusted,
+            &self.pushes_lost,
+            &self.false_misses,
+        ];
+        single.into_iter().chain(&self.pushes)
+    }
+
+    /// What was counted since these were copied.
+    fn since(&self, before: &MemberCounters) -> MemberCounters {
+        let since = MemberCounters::default();
+        let now = self.each().zip(before.each());
+        for (since, (now, before)) in since.each().zip(now) {
+            let before = before.load(Ordering::Relaxed);
+            let counted = now.load(Ordering::Relaxed).saturating_sub(before);
+            since.store(counted, Ordering::Relaxed);
         }
+        since
     }
 }
 
@@ -186,6 +193,7 @@ impl Member {
             load: Load::default(),
             counters: MemberCounters::default(),
             knocked: Notify::new(),
+            withdrawals: Withdrawals::default(),
             outgoing,
             waiting: Mutex::new(Some(waiting)),
         }
@@ -203,7 +211,8 @@ impl Member {
             self.is_draining.store(false, relaxed);
             self.load.clear();
             let mut before = self.counted_before.lock();
-            **before.as_mut().unwrap_or_else(PoisonError::get_mut) = self.counters.read();
+            **before.as_mut().unwrap_or_else(PoisonError::get_mut) =
+                self.counters.since(&MemberCounters::default());
         }
         let name = who.as_ref().map_or("", |who| &who.name);
         self.name_hash
@@ -240,21 +249,21 @@ impl Member {
     }
 
     /// What was counted of the member that has the place now.
-    pub fn counted(&self) -> Counted {
-        let (now, before) = (self.counters.read(), self.counted_before.lock());
-        let before = *before.unwrap_or_else(PoisonError::into_inner);
-        Counted {
-            hits_true: now.hits_true.saturating_sub(before.hits_true),
-            hits_false: now.hits_false.saturating_sub(before.hits_false),
-            hits_stale: now.hits_stale.saturating_sub(before.hits_stale),
-            failures: now.failures.saturating_sub(before.failures),
-            distrusted: now.distrusted.saturating_sub(before.distrusted),
-        }
+    pub fn counted(&self) -> MemberCounters {
+        let before = self.counted_before.lock();
+        let before = before.unwrap_or_else(PoisonError::into_inner);
+        self.counters.since(&before)
     }
 
     /// Sends an encoded frame over the link that we have opened to it. False: the link is down, or too many frames wait.
     pub fn send(&self, frame: Bytes) -> bool {
         self.is_trusted() && self.outgoing.try_send(frame).is_ok()
+    }
+
+    /// Tells it that a push of ours is not to count, by an encoded frame. While its link is down, the frame waits for the next one.
+    pub fn withdraw(&self, frame: Bytes) {
+        self.withdrawals
+            .send(|| self.outgoing.try_send(frame).is_ok());
     }
 
     /// Where frames for its link come out; once.
@@ -276,20 +285,6 @@ impl Member {
     /// May something be put there that it does not hold yet?
     pub fn takes_new(&self, now_ms: u64) -> bool {
         self.is_usable(now_ms) && !self.is_draining()
-    }
-
-    /// How it stands, in a word.
-    pub fn state(&self, now_ms: u64) -> &'static str {
-        match (
-            self.is_trusted(),
-            self.is_usable(now_ms),
-            self.is_draining(),
-        ) {
-            (false, _, _) => "away",
-            (true, false, _) => "avoided",
-            (true, true, true) => "draining",
-            (true, true, false) => "up",
-        }
     }
 
     /// Requests of ours that it is answering.
@@ -402,5 +397,19 @@ mod tests {
         assert!(member.take_waiting().is_none());
         assert!(member.send(Bytes::from_static(b"a")));
         assert_eq!(waiting.try_recv().unwrap(), &b"a"[..]);
+    }
+
+    #[test]
+    fn withdrawals_wait_for_a_link_and_are_lost_beyond_the_limit() {
+        let member = Member::free();
+        let mut waiting = member.take_waiting().unwrap();
+        for _ in 0..WAITING_MAX {
+            member.withdraw(Bytes::from_static(b"a"));
+        }
+        assert!(!member.withdrawals.are_lost());
+        assert_eq!(waiting.try_recv().unwrap(), &b"a"[..]);
+        member.withdraw(Bytes::new());
+        member.withdraw(Bytes::new());
+        assert!(member.withdrawals.are_lost());
     }
 }

@@ -9,8 +9,7 @@
 //! | `member` | who the others are, and how they are |
 //! | `roll`, `discovering` | which members there are, if they come and go |
 //! | `proof` | what is made of the key |
-//! | `handshake` | the messages of the handshake, and what is made of them |
-//! | `shaking` | carrying them over a connection |
+//! | `shaking` | carrying the handshake (`hints::handshake`) over a connection |
 //! | `forwarded` | the fields by which a forwarded request says whom it is from |
 //! | `framing` | frames on a link |
 //! | `routing`, `choosing` | which members are asked for a request |
@@ -25,6 +24,7 @@
 //! | `linked` | a link that another opened |
 //! | `purging` | purges of the whole cluster |
 //! | `publishing` | what our stores hold, told to the others |
+//! | `standing` | how a member stands, in a word |
 //! | `status` | how all of it stands, for people |
 //! | `following` | what the others hold, in a view that workers look up in |
 //!
@@ -41,7 +41,6 @@ pub mod following;
 pub mod forwarded;
 pub mod forwarding;
 pub mod framing;
-mod handshake;
 pub mod hot;
 mod link;
 mod linked;
@@ -54,6 +53,7 @@ pub mod receive;
 mod roll;
 mod routing;
 mod shaking;
+pub mod standing;
 mod status;
 mod thread;
 
@@ -83,7 +83,8 @@ use roll::Roll;
 pub use member::{Member, MemberId, Who};
 pub use proof::common_number;
 pub use shaking::{Refusal, open_http};
-pub use status::ClusterStatus;
+pub use standing::Standing;
+pub use status::{ClusterStatus, MemberStatus};
 pub use thread::{ClusterThread, Start};
 
 /// What all threads know of our cluster.
@@ -243,6 +244,11 @@ impl Cluster {
         let places = self.places.iter().zip(0..);
         let places = places.map(|(place, number)| (MemberId(number), place));
         places.filter(|(_, place)| place.is_there())
+    }
+
+    /// What was counted of all members, also of those that were forgotten.
+    pub fn counted(&self) -> impl Iterator<Item = &member::MemberCounters> {
+        self.places.iter().map(|place| &place.counters)
     }
 
     /// A member by its number.

@@ -5,12 +5,10 @@
 //!
 //! Not known here: what is said.
 
+use hints::handshake::PROOF_BYTES;
 use ring::hmac;
 
 use crate::plan::ClusterKey;
-
-/// Bytes of a proof, and of a nonce.
-pub const PROOF_BYTES: usize = 32;
 
 /// Who proves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

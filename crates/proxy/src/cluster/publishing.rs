@@ -198,10 +198,10 @@ impl Publishing {
         }
     }
 
-    /// What a member has registered was not taken in, or is not pushed any more.
-    pub fn refused(&mut self, store: usize, trace: u64) {
+    /// A member has registered what we did not store, as far as it knows.
+    pub fn withdrawn(&mut self, store: usize, trace: u64) {
         if let Some(column) = self.columns.get_mut(store) {
-            column.registrar.refused(&trace);
+            column.registrar.withdrawn(&trace);
         }
     }
 

@@ -62,7 +62,6 @@ pub use copied::Copied;
 
 use began::Moments;
 use large::Large;
-use message::Verdict;
 use queue::Queue;
 
 /// The queue gets one of so many parts of the memory for objects, and that beside it;
@@ -85,13 +84,9 @@ pub struct Pushing {
     moments: Moments,
 }
 
-/// What is counted of pushes.
+/// What is counted of pushes, but for what each member made of them ([`crate::cluster::member::MemberCounters`]).
 #[derive(Default)]
 pub struct PushCounters {
-    /// By verdict, in the order of [`Verdict::ALL`].
-    pub verdicts: [AtomicU64; Verdict::ALL.len()],
-    /// Members that gave no verdict.
-    pub failed: AtomicU64,
     /// Pushes that no member took.
     pub given_up: AtomicU64,
     /// Not begun: no member had told its sequences when the fetch began.
@@ -119,6 +114,8 @@ struct Push {
     began: Began,
     /// Members that have refused it, or have it.
     not_to: u64,
+    /// Of what a member holds, not of a fetch.
+    is_copy: bool,
 }
 
 impl Pushing {

@@ -5,7 +5,7 @@
 //! counts as begun at the invalidation sequence that we had told the front when its own fetch began.
 //!
 //! The registrar of the store is told of a push before that is stored, so that it does not tell the front what that knows already
-//! ([`hints::Registrar::expect`]).
+//! ([`hints::Registrar::expect`]). The front withdraws the hint of a push that was not stored.
 //!
 //! Not known here: how a push comes to be (`push`).
 //! Limits: a push is read whole, up to `push-max` and two heads; what is being read counts against `limits.transfer-buffer`. When that
@@ -32,6 +32,9 @@ use crate::{
     request::wanted::Wanted,
 };
 
+/// A push that is too long is read to its end up to so many bytes; `push-max` of no member allows more.
+const THROWN_AWAY_MAX: u64 = 128 << 20;
+
 /// Pushes to us.
 #[derive(Default)]
 pub struct Receiving {
@@ -41,13 +44,18 @@ pub struct Receiving {
 
 /// Answers a push. `cluster`: the one that we and the front are members of.
 pub async fn answer(ex: &mut Exchange<'_>, cluster: &Cluster, head: &RequestHead) -> After {
+    let mut had_it = false;
     let verdict = match read(ex, cluster, head).await {
-        Ok((terms, message)) => take(ex, cluster, &terms, &message).await,
+        Ok((terms, message)) => take(ex, cluster, &terms, &message, &mut had_it).await,
         Err(verdict) => verdict,
     };
     cluster.receiving.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
     ex.reply.keep_open_if(ex.body.is_through());
-    ex.own(verdict.status(), "", &[], Vec::new()).await
+    let had: &[(&[u8], &[u8])] = match had_it {
+        true => &[(message::HAD, b"?1")],
+        false => &[],
+    };
+    ex.own(verdict.status(), "", had, Vec::new()).await
 }
 
 /// Reads terms and message.
@@ -64,7 +72,7 @@ async fn read(
     };
     let heads = shared.limits.head_bytes_max + shared.response_limits.head_bytes_max;
     if length > cluster.plan.push_max_bytes + heads as u64 {
-        return Err(Verdict::Size);
+        return Err(too_long(ex, length).await);
     }
     if shared.is_crowded() {
         return Err(Verdict::Paused);
@@ -87,8 +95,25 @@ async fn read(
     Ok((terms, message.freeze()))
 }
 
-/// Stores what was pushed, and sees to it that hints are right.
-async fn take(ex: &mut Exchange<'_>, cluster: &Cluster, terms: &Terms, message: &Bytes) -> Verdict {
+/// Reads a push that is too long, and throws it away: an answer before its end might be lost to the reset of the connection, and the
+/// front would take us for broken.
+async fn too_long(ex: &mut Exchange<'_>, length: u64) -> Verdict {
+    let limit = ex.worker.shared.plan.timeouts.client_body;
+    let is_read = length <= THROWN_AWAY_MAX;
+    while is_read && let Ok(Some(_)) = ex.body.next(&mut ex.reply, limit).await {
+        ex.body.taken();
+    }
+    Verdict::Size
+}
+
+/// Stores what was pushed, and tells the registrar before. `had_it`: was there a copy of it before?
+async fn take(
+    ex: &mut Exchange<'_>,
+    cluster: &Cluster,
+    terms: &Terms,
+    message: &Bytes,
+    had_it: &mut bool,
+) -> Verdict {
     let shared = &ex.worker.shared;
     let read = message::read(message, &shared.limits, &shared.response_limits);
     let Ok(pushed) = read else {
@@ -103,34 +128,21 @@ async fn take(ex: &mut Exchange<'_>, cluster: &Cluster, terms: &Terms, message: 
     let Ok(wanted) = handle::want(ex, incoming) else {
         return Verdict::Policy;
     };
+    *had_it = (shared.store.of(wanted.primary)).may_answer(wanted.primary);
     let (store, column) = (
         shared.store.owner(wanted.primary),
         usize::from(terms.column),
     );
-    let trace = |store: usize| {
-        let of = shared.store.stores().nth(store);
-        of.map(|of| of.tracing().trace(name_of_key(&wanted.key)))
-    };
-    let refused = |store: usize| {
-        if let (Some(trace), Some(publishing)) = (trace(store), &mut *cluster.publishing()) {
-            publishing.refused(store, trace);
-        }
-    };
     if store != column {
         // The front does not know our stores as they are now.
-        refused(column);
         return Verdict::Invalidated;
     }
-    if let (Some(trace), Some(front), Some(publishing)) =
-        (trace(store), ex.member, &mut *cluster.publishing())
-    {
+    let of = shared.store.stores().nth(store);
+    if let (Some(of), Some(front), Some(publishing)) = (of, ex.member, &mut *cluster.publishing()) {
+        let trace = of.tracing().trace(name_of_key(&wanted.key));
         publishing.expect(store, trace, front, terms.known);
     }
-    let verdict = keep(ex, cluster, terms, &wanted, response, body).await;
-    if verdict != Verdict::Stored {
-        refused(store);
-    }
-    verdict
+    keep(ex, cluster, terms, &wanted, response, body).await
 }
 
 /// Stores what was pushed, if it may be stored.

@@ -12,6 +12,9 @@ use std::{
     time::Duration,
 };
 
+use hints::handshake::{
+    Answer, Hello, MESSAGE_BYTES_MAX, NoMessage, PROOF_BYTES, Purpose, VERSION, Welcome,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::timeout,
@@ -19,8 +22,7 @@ use tokio::{
 
 use super::{
     Cluster, MemberId, Who,
-    handshake::{Answer, Hello, MESSAGE_BYTES_MAX, NoMessage, Purpose, VERSION, Welcome},
-    proof::{Cover, PROOF_BYTES, Prover, is_proof, prove},
+    proof::{Cover, Prover, is_proof, prove},
     roll::Said,
 };
 use crate::{chance, clock::Instant};

@@ -4,131 +4,252 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hints::view::{ColumnStatus, NodeStatus};
-use serde::Serialize;
+use hints::view::ColumnStatus;
+use serde::{Serialize, Serializer};
 
-use super::{Cluster, Member, MemberId};
+use super::{Cluster, Member, MemberId, member::MemberCounters, push::message::Verdict};
 
 /// This member, and what it knows of the others.
-#[derive(Serialize, Debug)]
+#[derive(Serialize, Clone, Debug)]
 pub struct ClusterStatus {
     /// Our name.
-    name: String,
+    pub name: String,
     /// Do we route by what others hold?
-    front: bool,
+    pub front: bool,
+    /// Do we push what we fetch to others?
+    pub pushes: bool,
     /// What we tell others that we hold, names; `null`: we have no store.
-    told_entries: Option<u64>,
+    pub told_entries: Option<u64>,
     /// Bytes of memory for telling it.
-    telling_memory_bytes: u64,
+    pub telling_memory_bytes: u64,
     /// Bytes of memory of what others hold.
-    hints_memory_bytes: u64,
+    pub hints_memory_bytes: u64,
     /// Look-ups that one question takes: groups of columns with one seed and shape.
-    hints_groups: usize,
+    pub hints_groups: usize,
+    /// Of the whole cluster, as far as this member had to do with them.
+    pub purges: Purges,
     /// The other members.
-    members: Vec<MemberStatus>,
+    pub members: Vec<MemberStatus>,
 }
 
-#[derive(Serialize, Debug)]
-struct MemberStatus {
-    name: String,
-    address: String,
-    /// False: the configuration names it.
-    discovered: bool,
-    /// `away`: its link is down, or silent; `avoided`: requests to it failed a moment ago; `draining`: it ends; else `up`.
-    state: &'static str,
-    /// Seconds since it came, or was distrusted.
-    since_s: u64,
-    requests_in_progress: u64,
-    requests_per_s: u64,
-    disk_reads_per_s: u64,
-    disk_queue_ms: u64,
-    free_mib: u64,
+/// Purges, since the start.
+#[derive(Serialize, Clone, Debug)]
+pub struct Purges {
+    /// Ours, told to others.
+    pub told: u64,
+    /// Those of others that were applied here.
+    pub heard: u64,
+    /// Ours that wait for members now.
+    pub waiting: u64,
+    /// Ours that were acknowledged while a member was away.
+    pub away: u64,
+    /// Ours that a member with a link did not have in time.
+    pub missing: u64,
+    /// Is what is stored not served now, or not all of it, until others have told what was purged?
+    pub rejoining: bool,
+}
+
+/// Another member, and what is counted of it since the start.
+#[derive(Serialize, Clone, Debug)]
+pub struct MemberStatus {
+    /// Its name.
+    pub name: String,
+    /// Its address for members.
+    pub address: String,
+    /// Was it found, and is forgotten when it has left? Else the configuration names it.
+    pub discovered: bool,
+    /// The word of its [`Standing`](super::Standing).
+    pub state: &'static str,
+    /// What follows from it, if anything does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_means: Option<&'static str>,
+    /// Is its link up, and is it heard?
+    pub trusted: bool,
+    /// Seconds since its trust began, or was lost; since our start if it was never trusted.
+    pub since_s: u64,
+    /// Seconds since it was last trusted, or since our start; `null`: it is trusted.
+    pub distrusted_for_s: Option<u64>,
+    /// How old is what we know of its stores: milliseconds since all updates were here that it had made by its last beat. What it has
+    /// not made an update of yet, up to its `update-period`, is not counted. Of several stores the oldest; `null`: nothing is followed.
+    pub lag_ms: Option<u64>,
+    /// Bits of its filters, or numbers of its directories, that are set here.
+    pub hints_set: u64,
+    /// Requests of ours that it is answering.
+    pub requests_in_progress: u64,
+    /// By its last beat, as the next three.
+    pub requests_per_s: u64,
+    /// Of its stores.
+    pub disk_reads_per_s: u64,
+    /// How long a read waits for its disk.
+    pub disk_queue_ms: u64,
+    /// Of its stores.
+    pub free_mib: u64,
     /// Its stores, as far as they are followed.
-    columns: Vec<Column>,
-    hits: Hits,
-    failures: u64,
-    distrusted: u64,
+    pub columns: Vec<Column>,
+    /// Requests that we sent to it.
+    pub hits: Hits,
+    /// Objects that we fetched although it had them, and no hint told of it; `null`: we do not push, and so never learn of it.
+    pub false_misses: Option<u64>,
+    /// What became of our pushes to it.
+    pub pushes: Pushes,
+    /// Requests that it failed to answer.
+    pub failures: u64,
+    /// How often trust in it was lost.
+    pub distrusted: u64,
 }
 
-#[derive(Serialize, Debug)]
-struct Hits {
-    r#true: u64,
-    r#false: u64,
-    stale: u64,
+/// Requests sent to a member, by what it had.
+#[derive(Serialize, Clone, Copy, Debug)]
+pub struct Hits {
+    /// It had what was asked for.
+    pub r#true: u64,
+    /// It did not: the hint was wrong, or there was none.
+    pub r#false: u64,
+    /// It had to validate what it had.
+    pub stale: u64,
 }
 
-#[derive(Serialize, Debug)]
-struct Column {
+impl Hits {
+    /// Each with its word.
+    pub fn all(self) -> [(&'static str, u64); 3] {
+        [
+            ("true", self.r#true),
+            ("false", self.r#false),
+            ("stale", self.stale),
+        ]
+    }
+}
+
+/// Pushes to a member by its verdict, and those to which it gave none (`lost`).
+#[derive(Clone, Copy, Debug)]
+pub struct Pushes(pub [(&'static str, u64); Verdict::ALL.len() + 1]);
+
+impl Serialize for Pushes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0)
+    }
+}
+
+impl Pushes {
+    fn of(counters: &MemberCounters) -> Pushes {
+        let verdicts = Verdict::ALL.iter().zip(&counters.pushes);
+        let mut all = [(LOST, value(&counters.pushes_lost)); Verdict::ALL.len() + 1];
+        for (row, (verdict, count)) in all.iter_mut().zip(verdicts) {
+            *row = (verdict.as_str(), value(count));
+        }
+        Pushes(all)
+    }
+}
+
+/// The word for a push without a verdict.
+const LOST: &str = "lost";
+
+/// A store of a member.
+#[derive(Serialize, Clone, Debug)]
+pub struct Column {
     /// The last update that counts here; `null`: the first full copy is not whole.
-    label: Option<u64>,
+    pub label: Option<u64>,
     /// Updates that the member has made since; by its last beat.
-    behind: u64,
+    pub behind: u64,
+    /// See [`MemberStatus::lag_ms`].
+    pub lag_ms: Option<u64>,
     /// Names in it, by its last beat.
-    entries: u64,
+    pub entries: u64,
+    /// Bits of its filter, or numbers of its directory, that are set here.
+    pub hints_set: u64,
     /// Of a full copy that is coming.
     #[serde(skip_serializing_if = "Option::is_none")]
-    filled_percent: Option<u8>,
+    pub filled_percent: Option<u8>,
 }
 
 impl Column {
-    fn of(column: &ColumnStatus) -> Column {
+    fn of(column: &ColumnStatus, now_ms: u64) -> Column {
         Column {
             label: column.label,
             behind: column.beat.label.saturating_sub(column.label.unwrap_or(0)),
+            lag_ms: (column.complete_ms).map(|then_ms| now_ms.saturating_sub(then_ms)),
             entries: column.beat.entries,
+            hints_set: column.marks,
             filled_percent: column.filled_percent,
         }
     }
 }
 
-impl MemberStatus {
-    fn of(member: &Member, known: Option<NodeStatus>, now_ms: u64) -> Option<MemberStatus> {
-        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (load, counted, who) = (&member.load, member.counted(), member.who()?);
-        Some(MemberStatus {
-            name: who.name.to_string(),
-            address: who.at.to_string(),
-            discovered: who.is_discovered,
-            state: member.state(now_ms),
-            since_s: now_ms.saturating_sub(member.since_ms()) / 1000,
-            requests_in_progress: member.in_progress(),
-            requests_per_s: value(&load.requests),
-            disk_reads_per_s: value(&load.reads),
-            disk_queue_ms: value(&load.queue_ms),
-            free_mib: value(&load.free_mib),
-            columns: known.map_or_else(Vec::new, |known| {
-                known.columns.iter().map(Column::of).collect()
-            }),
-            hits: Hits {
-                r#true: counted.hits_true,
-                r#false: counted.hits_false,
-                stale: counted.hits_stale,
-            },
-            failures: counted.failures,
-            distrusted: counted.distrusted,
-        })
-    }
+fn value(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// The largest; `None` if one of them is not known, or there is none.
+fn oldest(columns: &[Column]) -> Option<u64> {
+    let each = columns.iter().map(|column| column.lag_ms);
+    each.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 impl Cluster {
     /// How it stands.
     pub fn status(&self) -> ClusterStatus {
-        let now_ms = self.now_ms();
         let told = self.publishing().as_ref().map(super::Publishing::figures);
         let mut reader = self.view().reader();
-        let of = |(id, member): (MemberId, &Member)| {
-            let known = self.view().status(id.0);
-            MemberStatus::of(member, known, now_ms)
-        };
+        let purges = &self.purging.figures;
         ClusterStatus {
             name: self.plan.name.clone(),
             front: self.plan.front,
+            pushes: self.pushing.is_on,
             told_entries: told.map(|[_, _, names, _]| names),
             telling_memory_bytes: told.map_or(0, |[_, _, _, bytes]| bytes),
             hints_memory_bytes: reader.groups().memory_bytes() as u64,
             hints_groups: reader.groups().iter().count(),
-            members: self.members().filter_map(of).collect(),
+            purges: Purges {
+                told: value(&purges.told),
+                heard: value(&purges.heard),
+                waiting: value(&purges.pending),
+                away: value(&purges.away),
+                missing: value(&purges.missing),
+                rejoining: value(&purges.is_rejoining) != 0,
+            },
+            members: (self.members())
+                .filter_map(|(id, member)| self.member_status(id, member))
+                .collect(),
         }
+    }
+
+    fn member_status(&self, id: MemberId, member: &Member) -> Option<MemberStatus> {
+        let who = member.who()?;
+        let known = self.view().status(id.0);
+        // After what is known, which is of an earlier moment then.
+        let now_ms = self.now_ms();
+        let (load, counters) = (&member.load, &member.counted());
+        let columns = known.iter().flat_map(|known| &known.columns);
+        let columns: Vec<_> = columns.map(|column| Column::of(column, now_ms)).collect();
+        let (standing, is_trusted) = (self.standing(id), member.is_trusted());
+        let since_s = now_ms.saturating_sub(member.since_ms()) / 1000;
+        Some(MemberStatus {
+            name: who.name.to_string(),
+            address: who.at.to_string(),
+            discovered: who.is_discovered,
+            state: standing.as_str(),
+            state_means: standing.meaning(),
+            trusted: is_trusted,
+            since_s,
+            distrusted_for_s: (!is_trusted).then_some(since_s),
+            lag_ms: oldest(&columns),
+            hints_set: columns.iter().map(|column| column.hints_set).sum(),
+            requests_in_progress: member.in_progress(),
+            requests_per_s: value(&load.requests),
+            disk_reads_per_s: value(&load.reads),
+            disk_queue_ms: value(&load.queue_ms),
+            free_mib: value(&load.free_mib),
+            columns,
+            hits: Hits {
+                r#true: value(&counters.hits_true),
+                r#false: value(&counters.hits_false),
+                stale: value(&counters.hits_stale),
+            },
+            false_misses: (self.pushing.is_on).then(|| value(&counters.false_misses)),
+            pushes: Pushes::of(counters),
+            failures: value(&counters.failures),
+            distrusted: value(&counters.distrusted),
+        })
     }
 
     /// Name, meaning and value of what is counted, all members together.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::PeerAddress;
-use super::setting::{Bounds, bytes, count, millis, seconds, settings, switch};
+use super::setting::{bytes, count, millis, seconds, settings, switch};
 
 /// The most other members of a cluster: a look-up tells its answer in one word of 64 bits.
 pub const MEMBERS_MAX: usize = 63;
@@ -67,8 +67,8 @@ besides {
 }
 
 impl Cluster {
-    /// Range of `replacement_burst`.
-    pub const REPLACEMENT_BURST: Bounds = count(1, 10, 1_000_000);
+    /// The largest `replacement_burst`; the smallest is 1.
+    pub const REPLACEMENT_BURST_MAX: u32 = 1_000_000;
 }
 
 /// Another member.

@@ -640,7 +640,7 @@ fn a_forward_proxy_forwards_by_the_whole_url() {
 fn what_is_said_of_a_route_is_what_happens() {
     let pair = pair();
     let url = format!("{SITE}/why");
-    await_route(&pair.front, &url, "member n1: does not seem to have it");
+    await_route(&pair.front, &url, "member n1: up; does not seem to have it");
     assert!(route(&pair.front, &url).contains("so this proxy fetches it itself"));
     pair.placed("/why");
     let said = route(&pair.front, &url);

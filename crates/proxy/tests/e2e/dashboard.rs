@@ -322,6 +322,57 @@ fn the_page_shows_numbers_and_asks_nobody_else() {
             assert!(section.contains(part), "{part} in {id}: {section}");
         }
         assert_eq!(page.matches("<svg ").count(), 9);
+        assert!(page.contains("<section id=\"cluster\" hidden"), "{page}");
     }
     house.proxy.stop();
+}
+
+#[test]
+fn the_page_of_a_front_shows_the_other_members() {
+    let Some(browser) = browser() else { return };
+    let origin = Origin::start(|exchange| exchange.send(ok(&[FRESH], "a")));
+    let all = cluster::addresses(3);
+    let disk = Disk::of_mib(16);
+    let node = Proxy::start(disk.under(cluster::member(plan_for(&origin), 0, &all)));
+    let front = Proxy::start(cluster::front(plan_for(&origin), 2, &all));
+    node.get("/a");
+    cluster::await_hint(&front, "http://test.example/a", "n1");
+    assert_eq!(front.get("/a").status, 200);
+    let admin = front.ready.admin.unwrap();
+    let seen = look(
+        &browser,
+        &format!("http://{admin}/dashboard"),
+        "1280,900",
+        1,
+    );
+    assert!(seen.console.is_empty(), "{:?}", seen.console);
+    let page = &seen.page;
+    assert!(
+        page.contains("<section id=\"cluster\"><h2>Cluster</h2>"),
+        "{page}"
+    );
+    assert!(
+        page.contains("This is n3, a front with a store of its own. 1 of 2 other members are up."),
+        "{page}"
+    );
+    let members = section(page, "members");
+    let rows: Vec<&str> = members.split("<tr>").skip(1).collect();
+    assert_eq!(rows.len(), 2, "{members}");
+    for (row, parts) in rows.iter().zip([
+        [
+            ">n1</td>",
+            "class=\"words state up\">up</td>",
+            "class=\"group \">1</td>",
+        ],
+        [
+            ">n2</td>",
+            "its link is down, or it says nothing\">away</td>",
+            "class=\"group \">0</td>",
+        ],
+    ]) {
+        for part in parts {
+            assert!(row.contains(part), "{part} in {row}");
+        }
+    }
+    assert!(section(page, "trouble").contains("members of the cluster that are not up"));
 }

@@ -33,6 +33,7 @@
 //! | `access` | where a client may make the proxy go, and what an origin is told of it |
 //! | `forward` | absolute targets, tunnels, upgrades, loops |
 //! | `hierarchy`, `hierarchy_siblings` | parents and siblings: who is asked, and when they fail |
+//! | `cluster_looking` | what is told of the members of a cluster |
 //! | `cluster_push` | what fronts fetch and members keep |
 //! | `cluster_routing` | a front of a cluster: who is asked, and when members fail |
 //! | `hints`, `hints_of_siblings` | ICP and digests: what siblings may ask of us beside objects, and what we ask of them |
@@ -52,6 +53,7 @@ mod budgets;
 mod cache;
 mod cluster;
 mod cluster_discovery;
+mod cluster_looking;
 mod cluster_purge;
 mod cluster_push;
 mod cluster_routing;

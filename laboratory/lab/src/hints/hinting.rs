@@ -212,7 +212,7 @@ impl<'a, N: Name + Copy> Hinting<'a, N> {
     pub(super) fn push_refused(&mut self, object: u32) {
         let name = self.name(object);
         if self.registered(name).is_some() {
-            self.registrar.refused(&name);
+            self.registrar.withdrawn(&name);
         }
     }
 

@@ -29,7 +29,7 @@ pub use stream::{Measure, Stream};
 
 use figures::{Figure, Line, Panel};
 use setup::Setup;
-use statements::Statement;
+use statements::{Statement, Verdict};
 use study::Runs;
 
 use crate::paper::report::{Curve, Curves, Report, Rows, Scale, Section};
@@ -86,6 +86,16 @@ impl Item {
             Item::Figure14 => figures::figure14(),
             Item::Figure15 => figures::figure15(),
         })
+    }
+
+    /// Where in the paper it is, and what that says of it.
+    fn statements(self) -> (&'static str, &'static [Statement]) {
+        let place = |title: &'static str| title.split_once(':').map_or(title, |(place, _)| place);
+        match (self, self.figure()) {
+            (_, Some(figure)) => (place(figure.title), figure.statements),
+            (Item::Table2, None) => ("Table 2", statements::TABLE_2),
+            (_, None) => ("Table 1", &[]),
+        }
     }
 
     fn setups(self) -> Vec<Setup> {
@@ -161,6 +171,29 @@ impl Study {
         true
     }
 
+    /// What the paper says of all of them, and what each stream says to it; then of each stream how many statements it meets, and
+    /// how many there are.
+    pub fn claims(&self) -> (Rows, Vec<(String, usize, usize)>) {
+        let mut columns = vec!["where", "the paper says", "met if"];
+        columns.extend(self.studied.iter().map(|stream| stream.name.as_str()));
+        let mut rows = Rows::new("What the paper says of its trace study", &columns);
+        let names = self.studied.iter().map(|stream| stream.name.clone());
+        let mut met: Vec<_> = names.map(|name| (name, 0, 0)).collect();
+        for (place, statements) in self.items.iter().map(|item| item.statements()) {
+            for statement in statements {
+                let (said, met_if) = statement.parts();
+                let verdicts = self.studied.iter().map(|it| (statement.judge)(&it.runs));
+                let verdicts: Vec<_> = verdicts.collect();
+                for ((_, met, all), verdict) in met.iter_mut().zip(&verdicts) {
+                    (*met, *all) = (*met + usize::from(verdict.is_met), *all + 1);
+                }
+                let words = [place, said, met_if].map(str::to_owned);
+                rows.row(words.into_iter().chain(verdicts.iter().map(Verdict::cell)));
+            }
+        }
+        (rows, met)
+    }
+
     /// What was found.
     pub fn report(&self) -> Report {
         let mut sections = vec![tables::streams(&self.studied)];
@@ -208,11 +241,7 @@ fn verdicts(statements: &[Statement], studied: &[Studied]) -> Rows {
     columns.extend(studied.iter().map(|stream| stream.name.as_str()));
     let mut rows = Rows::new("What the paper says, and what was found", &columns);
     for (letter, statement) in LETTERS.iter().zip(statements) {
-        let cell = |stream: &Studied| {
-            let verdict = (statement.judge)(&stream.runs);
-            let met = if verdict.is_met { "met" } else { "not met" };
-            format!("{met}: {}", verdict.found)
-        };
+        let cell = |stream: &Studied| (statement.judge)(&stream.runs).cell();
         let cells = studied.iter().map(cell);
         rows.row(std::iter::once(format!("({letter})")).chain(cells));
     }
@@ -249,12 +278,15 @@ fn curves(figure: &Figure, panel: &Panel, stream: &Studied) -> Curves {
             .map(|(x, setup)| (*x, (panel.of)(stream.runs.of(setup))))
             .collect(),
     };
+    let is_first = (figure.panels.first()).is_some_and(|first| first.caption == panel.caption);
+    let printed = figure.printed.filter(|_| is_first);
+    let printed = printed.map_or(Vec::new(), |printed| printed(&stream.runs));
     Curves {
         caption: caption(panel, stream),
         x: figure.x.clone(),
         y: Scale::near(panel.y),
         names: figure.x_names.clone(),
-        curves: figure.lines.iter().map(curve).collect(),
+        curves: figure.lines.iter().map(curve).chain(printed).collect(),
         joined: true,
     }
 }

@@ -20,12 +20,33 @@ pub(super) struct Statement {
     pub judge: fn(&Runs) -> Verdict,
 }
 
+/// What stands in the words of a statement between what is said and what counts as met.
+const MET_IF: &str = " (met: ";
+
+impl Statement {
+    /// What is said, and what counts as met.
+    pub fn parts(&self) -> (&'static str, &'static str) {
+        let parts = self.words.split_once(MET_IF);
+        parts.map_or((self.words, ""), |(said, met_if)| {
+            (said, met_if.strip_suffix(')').unwrap_or(met_if))
+        })
+    }
+}
+
 /// Whether a statement is met.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Verdict {
     pub is_met: bool,
     /// The figures that it was judged by.
     pub found: String,
+}
+
+impl Verdict {
+    /// As it stands in a table.
+    pub fn cell(&self) -> String {
+        let met = if self.is_met { "met" } else { "not met" };
+        format!("{met}: {}", self.found)
+    }
 }
 
 fn verdict(is_met: bool, found: String) -> Verdict {
@@ -216,7 +237,7 @@ pub(super) const FIGURE_11: &[Statement] = &[
     },
 ];
 
-fn false_hits(runs: &Runs, setup: &Setup) -> f64 {
+pub(super) fn false_hits(runs: &Runs, setup: &Setup) -> f64 {
     let counts = runs.of(setup);
     counts.percent(counts.false_hits)
 }
@@ -411,3 +432,21 @@ pub(super) const TABLE_2: &[Statement] = &[
         },
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_statement_says_what_counts_as_met() {
+        let all = [
+            FIGURE_8, FIGURE_9, FIGURE_10, FIGURE_11, FIGURE_12, FIGURE_13, FIGURE_14, FIGURE_15,
+            TABLE_2,
+        ];
+        for statement in all.into_iter().flatten() {
+            let (said, met_if) = statement.parts();
+            let is_whole = !said.is_empty() && !met_if.is_empty() && !met_if.ends_with(')');
+            assert!(is_whole, "{}", statement.words);
+        }
+    }
+}

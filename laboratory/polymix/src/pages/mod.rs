@@ -24,11 +24,13 @@ use crate::run::{scale_text, size_text};
 type Setting = (&'static str, fn(&Plan) -> String);
 
 /// What runs must have in common, besides the rate, to be compared.
-const COMMON: [Setting; 5] = [
+const COMMON: [Setting; 7] = [
     ("workload", |plan| plan.mix.to_string()),
     ("cache size", |plan| size_text(plan.cache_bytes)),
     ("time scale", |plan| scale_text(plan.time_scale)),
     ("think scale", |plan| plan.think_scale.to_string()),
+    ("delay to servers (ms)", |plan| plan.delay_ms.to_string()),
+    ("packets lost", |plan| plan.loss.to_string()),
     ("share of ranges", |plan| plan.range_share.to_string()),
 ];
 

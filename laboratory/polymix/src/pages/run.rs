@@ -61,6 +61,11 @@ pub fn run_page(report: &Report) -> Page {
         page.text(&format!("The fill {said}."));
     }
     page.table(&facts_table("What was asked for", &report.setup));
+    let left_out = report.left_out();
+    if !left_out.is_empty() {
+        page.heading("What this run has not of the specification")
+            .verbatim(&left_out.join("\n"));
+    }
     page.heading("Phase by phase")
         .table(&report.load_table())
         .table(&report.percentiles_table())

@@ -14,6 +14,9 @@ pub fn search_text(search: &SearchReport) -> String {
     for (name, value) in &search.setup {
         out.push_str(&format!("{name:16} {value}\n"));
     }
+    for what in left_out(search) {
+        out.push_str(&format!("{:16} {what}\n", "left out"));
+    }
     let meaning = search.conditions.meaning();
     out.push_str(&format!("{:16} {meaning}\n\n", "stood means"));
     out.push_str(&steps_table(search).text());
@@ -97,6 +100,7 @@ pub fn search_page(search: &SearchReport) -> Page {
     paper::curves(&mut page, &[(String::new(), paper::by_step(search))]);
     page.heading("Settings");
     page.table(&facts_table("What was asked for", &search.setup));
+    page.verbatim(&left_out(search).join("\n"));
     for step in &steps {
         page.heading(&format!("At {} req/s", step.rate));
         page.table(&step.report.load_table());
@@ -104,6 +108,13 @@ pub fn search_page(search: &SearchReport) -> Page {
         page.table(&step.report.hits_table());
     }
     page
+}
+
+/// What the step at the highest rate had not of the specification.
+fn left_out(search: &SearchReport) -> Vec<String> {
+    let steps = search.by_rate();
+    let highest = steps.last();
+    highest.map_or_else(Vec::new, |step| step.report.left_out())
 }
 
 /// A sentence for each step whose fill was given up.

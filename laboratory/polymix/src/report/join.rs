@@ -104,6 +104,7 @@ impl Report {
             unfinished: sum(|p| p.unfinished),
             working_set: sum(|p| p.working_set),
             frozen: parts.iter().all(|p| p.frozen),
+            repeats_wanted: sum(|p| p.repeats_wanted),
             nothing_to_repeat: sum(|p| p.nothing_to_repeat),
             connections_max: sum(|p| p.connections_max),
             ..first.clone()

@@ -24,13 +24,15 @@ pub use self::join::JoinError;
 pub use self::row::{Row, Summary};
 
 use crate::Mix;
+use crate::left_out::left_out;
 use crate::robots::Outcome;
 use crate::series::Sample;
 
 /// What the file says that it is.
 pub const FORMAT: &str = "polymix run";
-/// Of the file. Version 1 had no stamp, and lost what was counted; 2 did not know what an LRU would have had.
-pub const VERSION: u32 = 3;
+/// Of the file. Version 1 had no stamp, and lost what was counted; 2 did not know what an LRU would have had; 3 not what
+/// Polygraph would have called offered, nor what the run left out of the specification.
+pub const VERSION: u32 = 4;
 
 /// What a file begins with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +111,18 @@ pub struct Plan {
     pub time_scale: f64,
     /// 1 is the specified think time.
     pub think_scale: f64,
+    /// Delay between proxy and servers, one way, milliseconds.
+    pub delay_ms: f64,
+    /// Packets lost there, each way, as a share.
+    pub loss: f64,
+    /// Servers have names.
+    pub named: bool,
+    /// All servers share an address.
+    pub one_address: bool,
+    /// HTTP version: `1.0` or `1.1`.
+    pub http: String,
+    /// Phases, if not all.
+    pub only: Vec<String>,
     /// Share of plain requests that ask for a part; PolyMix has none.
     pub range_share: f64,
     /// Robots.
@@ -163,6 +177,8 @@ pub struct Report {
     pub working_set: u64,
     /// Whether it was frozen.
     pub frozen: bool,
+    /// Requests that were to repeat an old object.
+    pub repeats_wanted: u64,
     /// Repeats that became new objects, for want of old ones.
     pub nothing_to_repeat: u64,
     /// Most connections of robots at once.
@@ -254,9 +270,16 @@ impl Report {
             unfinished: outcome.unfinished,
             working_set: outcome.working_set,
             frozen: outcome.frozen,
+            repeats_wanted: outcome.repeats_wanted,
             nothing_to_repeat: outcome.nothing_to_repeat,
             connections_max: outcome.connections_max,
         }
+    }
+
+    /// What the test had not of the specification, in sentences.
+    #[must_use]
+    pub fn left_out(&self) -> Vec<String> {
+        left_out(&self.plan)
     }
 
     /// For programs.

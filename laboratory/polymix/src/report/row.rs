@@ -68,6 +68,10 @@ pub struct Row {
     pub lag: Summary,
     /// Basic replies that an ideal cache would have had, percent.
     pub offered_percent: f64,
+    /// Basic replies for cachable objects that were asked for before, percent: Polygraph's offered hit ratio.
+    pub repeated_percent: f64,
+    /// Basic replies for objects that a cache may keep, percent.
+    pub cachable_percent: f64,
     /// Basic replies that an exact LRU of the cache's size would have had, percent.
     pub lru_percent: f64,
     /// Document hit ratio, client's view, percent.
@@ -94,6 +98,10 @@ pub struct Row {
     pub not_modified: u64,
     /// 200 where 304 was wanted.
     pub condition_ignored: u64,
+    /// Replies whose Content-MD5 was right.
+    pub checksums: u64,
+    /// Replies that had none, though the server sent one.
+    pub checksums_missing: u64,
     /// Answers left or cut on purpose.
     pub aborted: u64,
     /// Sent again.
@@ -226,6 +234,8 @@ impl Row {
             queued: summary(&counted.queued),
             lag: summary(&counted.lag),
             offered_percent: percent(counted.offered_basic, counted.basic.count),
+            repeated_percent: percent(counted.repeated_basic, counted.basic.count),
+            cachable_percent: percent(counted.cachable_basic, counted.basic.count),
             lru_percent: percent(counted.lru_basic, counted.basic.count),
             dhr_percent: percent(counted.hits.count, counted.basic.count),
             offered_bytes_percent: percent(counted.offered_bytes, counted.basic.bytes),
@@ -239,6 +249,8 @@ impl Row {
             kinds_percent: kinds.into_iter().collect(),
             not_modified: counted.not_modified,
             condition_ignored: counted.condition_ignored,
+            checksums: counted.checksums,
+            checksums_missing: counted.checksums_missing,
             aborted: counted.aborted,
             retried: counted.retried,
             skipped: counted.skipped,

@@ -4,7 +4,7 @@
 
 use page::Table;
 
-use super::{Report, Row};
+use super::{Report, Row, percent};
 
 impl Report {
     /// For people.
@@ -16,6 +16,9 @@ impl Report {
         }
         for (name, value) in &self.setup {
             out.push_str(&format!("{name:16} {value}\n"));
+        }
+        for what in self.left_out() {
+            out.push_str(&format!("{:16} {what}\n", "left out"));
         }
         out.push('\n');
         out.push_str(&self.load_table().text());
@@ -113,6 +116,7 @@ impl Report {
     pub fn hits_table(&self) -> Table {
         let columns = [
             "phase",
+            "repeated (%)",
             "offered (%)",
             "LRU (%)",
             "DHR (%)",
@@ -128,12 +132,13 @@ impl Report {
             "servers CPU (%)",
         ];
         let mut table = Table::new(
-            "Hit ratios (client's view; traffic: what the servers were spared; LRU: what an exact one of the cache's size would have had), and the load generator",
+            "Hit ratios (client's view; traffic: what the servers were spared; repeated: what Polygraph calls offered; LRU: what an exact one of the cache's size would have had), and the load generator",
             &columns,
         );
         for row in self.rows() {
             table.row([
                 row.name.clone(),
+                format!("{:.2}", row.repeated_percent),
                 format!("{:.2}", row.offered_percent),
                 format!("{:.2}", row.lru_percent),
                 format!("{:.2}", row.dhr_percent),
@@ -185,6 +190,13 @@ impl Report {
             ),
         );
         fact(
+            "cachability",
+            format!(
+                "{:.2} % of basic replies; {} right Content-MD5, {} missing",
+                all.cachable_percent, all.checksums, all.checksums_missing
+            ),
+        );
+        fact(
             "304",
             format!(
                 "{}, and {} answered 200 instead",
@@ -208,10 +220,11 @@ impl Report {
         fact(
             "working set",
             format!(
-                "{} objects and their images, {}; {} repeats of nothing",
+                "{} objects and their images, {}; {} repeats of nothing ({:.1} %)",
                 self.working_set,
                 if self.frozen { "frozen" } else { "not frozen" },
-                self.nothing_to_repeat
+                self.nothing_to_repeat,
+                percent(self.nothing_to_repeat, self.repeats_wanted)
             ),
         );
         fact(

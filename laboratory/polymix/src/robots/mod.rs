@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-pub use self::outcome::{GivenUp, Outcome, PhaseRun, Progress};
+pub use self::outcome::{GivenUp, News, Outcome, PhaseRun, Progress};
 use self::reloads::Reloads;
 use self::schedule::Schedule;
 use crate::Mix;
@@ -179,13 +179,13 @@ struct State {
     noted_origin: Duration,
 }
 
-/// Runs all phases. Must run on a `LocalSet`. Once a second `progress` may look; `origin` are the servers' counters, if
+/// Runs all phases. Must run on a `LocalSet`. Once a second, and after each phase, `progress` may look; `origin` are the servers' counters, if
 /// they are in this process.
 pub async fn run(
     settings: Settings,
     phases: &[Phase],
     origin: Option<&Counters>,
-    mut progress: impl FnMut(&Progress),
+    mut progress: impl FnMut(News<'_>),
 ) -> Outcome {
     let mut chance = Chance::new(settings.seed);
     let mut schedule = Schedule::new(settings.robots, &mut chance);
@@ -241,6 +241,9 @@ pub async fn run(
                 .map(|(now, then)| now.since(&then)),
         });
         begins = ends;
+        if runs.len() < phases.len() {
+            progress(News::PhaseOver(&shared.outcome(runs.clone())));
+        }
     }
     shared.state.borrow_mut().over = true;
     let patience_ends = Instant::now() + DRAIN;
@@ -307,6 +310,7 @@ impl Shared {
             state.counted[state.phase].lag.add(lag);
             state.series.at(now - self.began).launched(lag);
             Request::draw(mix, picked.id, special, &mut state.chance)
+                .asked_before(picked.old)
                 .draw_range(self.settings.range_share, &mut state.chance)
         };
         self.launch(robot, request, intended);
@@ -390,8 +394,11 @@ impl Shared {
             let counted = &mut state.counted[job.phase];
             let fills = counted.fills;
             counted.finished(&job.request, finished, &timing);
-            state.fills.count += counted.fills.count - fills.count;
-            state.fills.bytes += counted.fills.bytes - fills.bytes;
+            // Polygraph's goals count basic misses only (ObjId::fill).
+            if job.request.is_basic() {
+                state.fills.count += counted.fills.count - fills.count;
+                state.fills.bytes += counted.fills.bytes - fills.bytes;
+            }
             if job.request.condition == Condition::Reload
                 && let Some(made_ms) = finished.made_ms
             {
@@ -428,7 +435,7 @@ impl Shared {
         if state.faults.len() < FAULTS_KEPT {
             let mut path = Vec::new();
             crate::name::write_path(job.request.id, &mut path);
-            let address = self.settings.servers.address(job.request.id.server);
+            let address = self.settings.servers.host(job.request.id.server);
             let path = String::from_utf8_lossy(&path);
             let (method, condition) = (job.request.method, job.request.condition);
             let text = format!("{fault}: http://{address}{path} ({method:?}, {condition:?})");
@@ -479,6 +486,7 @@ impl Shared {
             unfinished: state.in_flight,
             working_set: state.popularity.working_set(),
             frozen: state.popularity.frozen(),
+            repeats_wanted: state.popularity.repeats_wanted(),
             nothing_to_repeat: state.popularity.nothing_to_repeat(),
             connections_max: state.connections_max,
         }

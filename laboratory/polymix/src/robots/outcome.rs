@@ -34,6 +34,15 @@ pub struct Progress {
     pub frozen: bool,
 }
 
+/// What is told while a run lasts.
+#[derive(Debug, Clone, Copy)]
+pub enum News<'a> {
+    /// How it stands, once a second.
+    Standing(&'a Progress),
+    /// A phase is over, and this is what there is so far. Answers to come will still be counted in it.
+    PhaseOver(&'a Outcome),
+}
+
 /// A fill that took too long and was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct GivenUp {
@@ -100,6 +109,8 @@ pub struct Outcome {
     pub working_set: u64,
     /// Whether it was frozen.
     pub frozen: bool,
+    /// Requests that were to repeat an old object.
+    pub repeats_wanted: u64,
     /// Repeats that became new objects, for want of old ones.
     pub nothing_to_repeat: u64,
     /// Most connections at once.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Progress, Shared, TICK};
+use super::{News, Shared, TICK};
 use crate::Mix;
 use crate::clock::{Pace, gap};
 use crate::phases::{Line, Phase};
@@ -73,7 +73,7 @@ impl Schedule {
         phase: &Phase,
         begins: Instant,
         origin: Option<&Counters>,
-        progress: &mut impl FnMut(&Progress),
+        progress: &mut impl FnMut(News<'_>),
     ) -> Instant {
         let length_s = phase.length_s();
         // In PolyMix-4 the load is the share of robots at work, not their pace.
@@ -106,7 +106,7 @@ impl Schedule {
             }
             if now >= next_progress {
                 shared.note(origin);
-                progress(&shared.progress(phase.name, begins));
+                progress(News::Standing(&shared.progress(phase.name, begins)));
                 next_progress = now + Duration::from_secs(1);
             }
             if let Some(ended) = shared.ended(phase, begins) {

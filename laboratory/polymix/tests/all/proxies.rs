@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use polymix::Mix;
 use polymix::check::EXHAUSTED;
+use polymix::network::Network;
 use polymix::phases::{Ends, Phase, Sizing};
 use polymix::report::Report;
 use polymix::robots;
@@ -34,6 +35,9 @@ fn test(mix: Mix, proxy: SocketAddr) -> Test {
         spread: false,
         robots: None,
         servers: Some(2),
+        named: false,
+        name_server: None,
+        network: Network::NONE,
         think_scale: 0.004,
         robot_addresses: None,
         minor: Minor::Zero,
@@ -112,6 +116,22 @@ fn a_plain_proxy_is_right_and_never_hits() {
 }
 
 #[test]
+fn the_network_delays_what_comes_from_servers() {
+    let delay = Duration::from_millis(10);
+    let report = run(&Test {
+        think_scale: 0.0,
+        network: Network::new(delay, 0.02),
+        ..brief(Manner::Plain)
+    });
+    // Losses are no faults: TCP repeats what is lost.
+    assert_eq!(report.total.errors, 0, "{:?}", report.faults);
+    let miss = report.total.miss;
+    assert!(miss.p50_ms >= 20.0, "{miss:?}");
+    // A timeout, twice a delay and a think time of none.
+    assert!(miss.max_ms >= 220.0, "{miss:?}");
+}
+
+#[test]
 fn a_cache_is_right_and_hits_as_often_as_it_says() {
     let (address, cache) = proxy(Manner::Cache);
     let report = run(&Test {
@@ -165,7 +185,7 @@ fn parts_of_a_run_by_several_robots_make_one_report() {
         only: vec!["inc1".to_owned(), "top1".to_owned()],
         ..test(Mix::Three, address)
     };
-    let origin = Origin::start(test.servers(), test.server()).unwrap();
+    let origin = Origin::start(test.servers(), test.server(), None).unwrap();
     test.origin.set_port(origin.address.port());
     let parts = [1, 2].map(|part| {
         let test = Test {
@@ -234,7 +254,7 @@ fn run_robots(settings: robots::Settings, phase: &Phase) -> robots::Outcome {
 fn a_fill_that_gets_nowhere_is_given_up_and_that_is_told() {
     let filling = |manner, at_most_s| {
         let test = brief(manner);
-        let origin = Origin::start(test.servers(), test.server()).unwrap();
+        let origin = Origin::start(test.servers(), test.server(), None).unwrap();
         let mut fill = phase(&test, "fill");
         fill.ends = Ends::Filled {
             bytes: 20_000,
@@ -277,7 +297,7 @@ fn servers_may_have_addresses_of_their_own() {
 #[test]
 fn robots_that_run_out_of_sockets_say_so_and_go_on() {
     let test = brief(Manner::Plain);
-    let origin = Origin::start(test.servers(), test.server()).unwrap();
+    let origin = Origin::start(test.servers(), test.server(), None).unwrap();
     let settings = robots::Settings {
         sockets_max: 2,
         kept_max: 2,
@@ -336,7 +356,7 @@ fn an_answer_that_is_out_of_date_is_stale() {
     let mut test = brief(Manner::Plain);
     let mut settings = test.server();
     settings.clock_shift_s = -400 * 86_400;
-    let origin = Origin::start(test.servers(), settings).unwrap();
+    let origin = Origin::start(test.servers(), settings, None).unwrap();
     test.origin.set_port(origin.address.port());
     let report = run::robots(&test, |_| {}).unwrap();
     assert!(report.total.faults.get("stale").is_some_and(|n| *n > 20));

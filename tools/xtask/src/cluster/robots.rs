@@ -69,6 +69,9 @@ pub fn run(bed: &mut Bed, seconds: u32, rate: u32) -> Result<Section> {
         "--http",
         "1.1",
         "--one-address",
+        // The world is small: with more servers there would be little to repeat.
+        "--servers",
+        "8",
         "--origin",
         &origin,
     ]

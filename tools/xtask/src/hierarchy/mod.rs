@@ -183,6 +183,9 @@ fn load(site: &Site, options: &Options) -> Result<()> {
         "--http",
         "1.1",
         "--one-address",
+        // The world is small: with more servers there would be little to repeat.
+        "--servers",
+        "8",
         "--origin",
         &origin,
     ];

@@ -17,7 +17,7 @@ use crate::size::Bytes;
 const CACHE: Bytes = Bytes(16 << 20);
 const MEMORY: Bytes = Bytes(4 << 20);
 /// About 40 s, at 100 requests a second.
-const ARGUMENTS: &str = "--rate 100 --cache-size 16MiB --time-scale 1/1440 --think-scale 0.02 --robots 50 --http 1.1 --one-address --quiet";
+const ARGUMENTS: &str = "--rate 100 --cache-size 16MiB --time-scale 1/1440 --think-scale 0.02 --robots 50 --http 1.1 --one-address --servers 4 --quiet";
 
 /// What is there to be checked.
 pub struct Run {

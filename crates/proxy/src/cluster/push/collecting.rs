@@ -130,6 +130,7 @@ impl Collecting {
                 received,
                 began,
                 not_to,
+                is_copy: copied.is_some(),
             }),
         };
         let push = collecting.push.as_ref()?;

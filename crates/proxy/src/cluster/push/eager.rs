@@ -1,8 +1,8 @@
 //! Hints of what is pushed, before the member has told of it.
 //!
 //! A push is registered with the store of the member that the name belongs to; what was known of that store travels with the push, so
-//! that the member sees which of its updates may have come in between (`hints::Registrar`). A push whose end is not known is
-//! withdrawn: the member then tells what is true.
+//! that the member sees which of its updates may have come in between (`hints::Registrar`). A push that was not stored, as far as is
+//! known, is withdrawn: the member then tells what is true.
 //!
 //! Not known here: how a push is sent.
 //= paper 003 section 5   eager hint registration
@@ -53,15 +53,12 @@ pub fn register(groups: &Groups, member: u8, name: &[u8]) -> Registered {
     }
 }
 
-/// Tells a member that it is not known whether it has what was registered.
+/// Tells a member that it has not stored what was registered, as far as is known.
 pub fn withdraw(member: &Member, registered: Registered) {
     let Registered { column, trace, .. } = registered;
     let withdrawn = Frame::Withdrawn(Withdrawn {
         column,
         number: trace,
     });
-    let mut bytes = Vec::new();
-    withdrawn.encode(&mut bytes);
-    // Lost if the link is down or its queue full: then the next request for it goes to the member in vain, once.
-    member.send(bytes.into());
+    member.withdraw(withdrawn.to_bytes().into());
 }

@@ -15,6 +15,13 @@
 //! body
 //! ```
 //!
+//! The member answers with its verdict.
+//!
+//! ```text
+//! HTTP/1.1 204 No Content                        the verdict
+//! Loligo-Had: ?1                                 only if the member had a copy already
+//! ```
+//!
 //! So a member makes of a push what it would have made of the same response to a fetch of its own.
 //!
 //! Not known here: connections, what is stored.
@@ -32,6 +39,8 @@ use crate::reply::lines;
 pub const TARGET: &str = "/.loligo/push";
 /// The field with its terms.
 pub const FIELD: &[u8] = b"Loligo-Push";
+/// In the answer, if so: the member had a copy of it already, not known to be stale.
+pub const HAD: &[u8] = b"Loligo-Had";
 /// Clocks of two members that differ by less are taken for equal: the message takes time on its way, too.
 const CLOCKS_DIFFER_MS: u64 = 1000;
 
@@ -247,15 +256,15 @@ pub enum Verdict {
     Malformed,
 }
 
-/// Each verdict with its status code.
-const VERDICTS: [(Verdict, u16); 7] = [
-    (Verdict::Stored, 204),
-    (Verdict::Policy, 403),
-    (Verdict::Invalidated, 409),
-    (Verdict::Size, 413),
-    (Verdict::Paused, 503),
-    (Verdict::Disk, 507),
-    (Verdict::Malformed, 400),
+/// Each verdict with its status code and its word.
+const VERDICTS: [(Verdict, u16, &str); 7] = [
+    (Verdict::Stored, 204, "stored"),
+    (Verdict::Policy, 403, "policy"),
+    (Verdict::Invalidated, 409, "invalidated"),
+    (Verdict::Size, 413, "size"),
+    (Verdict::Paused, 503, "paused"),
+    (Verdict::Disk, 507, "disk"),
+    (Verdict::Malformed, 400, "malformed"),
 ];
 
 impl Verdict {
@@ -281,7 +290,12 @@ impl Verdict {
         row.map_or(Verdict::Malformed, |row| row.0)
     }
 
-    fn row(self) -> &'static (Verdict, u16) {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        self.row().2
+    }
+
+    fn row(self) -> &'static (Verdict, u16, &'static str) {
         let row = VERDICTS.iter().find(|row| row.0 == self);
         row.expect("each verdict has its row")
     }

@@ -82,14 +82,19 @@ async fn carry(worker: &Rc<Worker>, cluster: &Cluster, taken: Taken<Push>) {
     };
     let (number, push) = (taken.member, &taken.push);
     let member = &cluster.places[number];
+    let is_hinted = is_hinted(worker, number, push);
     // First: requests that go to the member from now on find it there, or have the member fetch it.
     let registered = register(worker, number, push);
     let sent = send(worker, cluster, number, push, registered).await;
-    if sent.is_err() {
-        // Whether the member has it is not known; if not, its hints must not say so.
+    let is_stored = |answer: &Answer| answer.verdict == Verdict::Stored;
+    if !sent.as_ref().is_ok_and(is_stored) {
+        // A member that refuses a push may not have come to read its name, so we withdraw it here.
         eager::withdraw(member, registered);
     }
-    if !is_for_another(cluster, number, sent) {
+    if sent.as_ref().is_ok_and(|answer| answer.had_it) && !is_hinted && !push.is_copy {
+        (member.counters.false_misses).fetch_add(1, Ordering::Relaxed);
+    }
+    if !is_for_another(member, cluster.now_ms(), sent.map(|answer| answer.verdict)) {
         return;
     }
     let Some(mut taken) = under_way.taken.take() else {
@@ -162,11 +167,25 @@ fn belonging(server: &[u8], name_hash: u64) -> u64 {
     XxHash3_64::oneshot_with_seed(name_hash, server)
 }
 
+/// Do hints say that the member has it?
+fn is_hinted(worker: &Worker, member: usize, push: &Push) -> bool {
+    let bit = MemberId(member as u8).bit();
+    groups(worker).is_some_and(|groups| groups.nodes(trace_of(&push.name)) & bit != 0)
+}
+
 /// Registers a push with the member that it goes to.
 fn register(worker: &Worker, member: usize, push: &Push) -> Registered {
     let registered =
         groups(worker).map(|groups| eager::register(&groups, member as u8, &push.name));
     registered.unwrap_or_default()
+}
+
+/// What a member says of a push.
+#[derive(Clone, Copy)]
+struct Answer {
+    verdict: Verdict,
+    /// It had a copy already.
+    had_it: bool,
 }
 
 /// Sends a push to a member, and hears its verdict.
@@ -176,14 +195,15 @@ async fn send(
     member: usize,
     push: &Push,
     registered: Registered,
-) -> Result<Verdict, UpstreamError> {
+) -> Result<Answer, UpstreamError> {
     let id = MemberId(member as u8);
     let told = push.began.of(id.0, registered.column);
     let destination = cluster.destination(id, push.listener);
     let (Some(told), Some(destination)) = (told, destination) else {
-        // It is not sent: the member has nothing, and its hints must not say so.
-        eager::withdraw(&cluster.places[member], registered);
-        return Ok(Verdict::Invalidated);
+        return Ok(Answer {
+            verdict: Verdict::Invalidated,
+            had_it: false,
+        });
     };
     let terms = Terms {
         asked: push.asked,
@@ -206,7 +226,10 @@ async fn send(
     let exchange = async {
         let (upstream, head) = upstream::ask_final(worker, &watch, &whom, "POST", &message).await?;
         siblings::keep_connection(worker, &watch, upstream, &head).await;
-        Ok(Verdict::of_status(head.status))
+        Ok(Answer {
+            verdict: Verdict::of_status(head.status),
+            had_it: head.fields.contains(message::HAD),
+        })
     };
     let verdict = limit.limit(PUSH_MAX, pin!(exchange)).await;
     verdict.unwrap_or(Err(UpstreamError::Timeout))
@@ -230,19 +253,18 @@ impl Push {
 }
 
 /// Counts what became of a push. Is another member to be tried?
-fn is_for_another(cluster: &Cluster, member: usize, sent: Result<Verdict, UpstreamError>) -> bool {
-    let counters = &cluster.pushing.counters;
-    let member = &cluster.places[member];
+fn is_for_another(member: &Member, now_ms: u64, sent: Result<Verdict, UpstreamError>) -> bool {
+    let counters = &member.counters;
     match sent {
         Ok(verdict) => {
-            counters.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
+            counters.pushes[verdict as usize].fetch_add(1, Ordering::Relaxed);
             member.answered();
             matches!(verdict, Verdict::Paused | Verdict::Disk)
         }
         Err(error) => {
             tracing::debug!(member = %member.name(), %error, "took no push");
-            counters.failed.fetch_add(1, Ordering::Relaxed);
-            member.failed(cluster.now_ms());
+            counters.pushes_lost.fetch_add(1, Ordering::Relaxed);
+            member.failed(now_ms);
             true
         }
     }

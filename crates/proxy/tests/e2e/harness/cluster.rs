@@ -78,7 +78,7 @@ pub fn route(front: &Proxy, url: &str) -> String {
 /// Until a front knows that the member of this name seems to have what is asked for.
 #[track_caller]
 pub fn await_hint(front: &Proxy, url: &str, name: &str) {
-    await_route(front, url, &format!("member {name}: seems to have it"));
+    await_route(front, url, &format!("member {name}: up; seems to have it"));
 }
 
 /// Until a front says this of where a request would go.

@@ -57,6 +57,10 @@ pub struct Measured {
     pub miss: Summary,
     pub first_byte: Summary,
     pub offered_percent: f64,
+    /// cachable and asked for before: what Polygraph calls offered
+    pub repeated_percent: f64,
+    /// of basic replies, what a cache may keep
+    pub cachable_percent: f64,
     /// what an exact LRU of the cache's size would have had of documents, without the memory beside it
     pub lru_percent: f64,
     pub dhr_percent: f64,
@@ -93,6 +97,8 @@ pub struct Measured {
     /// all phases at full load together, as paper 004 has them; the file has the same figures above
     #[serde(skip)]
     pub tested: Tested,
+    /// what the run had not of the specification
+    pub left_out: Vec<String>,
     /// why this rate does not count as carried
     pub objection: Option<String>,
     /// what shows that the load generator was at its limit, and so may be to blame for times and hit ratio
@@ -356,6 +362,8 @@ fn measured(
         miss: top.miss,
         first_byte: top.first_byte,
         offered_percent: top.offered_percent,
+        repeated_percent: top.repeated_percent,
+        cachable_percent: top.cachable_percent,
         lru_percent: top.lru_percent,
         dhr_percent: top.dhr_percent,
         bhr_percent: top.bhr_percent,
@@ -379,6 +387,7 @@ fn measured(
         fill_s: fill.map(|row| row.to_s - row.from_s),
         series: report.series.clone(),
         tested: Tested::of(String::new(), report),
+        left_out: report.left_out(),
         objection: objection(&seen, &conditions.bounds()),
         generator: limits.generator(top),
     }

@@ -25,6 +25,8 @@ use crate::rivals::loligo_binary;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A run that takes so many times as long as it may is broken off.
 const OVERTIME: f64 = 1.5;
+/// Whoever waits longer wants to know how a run stands.
+const LONG_S: f64 = 600.0;
 const OVERTIME_SLACK: Duration = Duration::from_secs(60);
 
 /// What the kernel has counted so far.
@@ -141,6 +143,7 @@ pub fn run(
 ) -> Result<Loaded> {
     let json = dir.join("load.json");
     let log = dir.join("load.log");
+    let lines = dir.join("load.lines");
     // An earlier run's report must not be taken for this one's.
     let _ = std::fs::remove_file(&json);
     let _ = std::fs::remove_file(&log);
@@ -152,7 +155,12 @@ pub fn run(
         target.origin.to_string(),
         "--json".into(),
         json.display().to_string(),
+        "--log".into(),
+        lines.display().to_string(),
     ]);
+    if conditions.seconds_expected(rate) > LONG_S {
+        eprintln!("how the run stands: {}", lines.display());
+    }
     let began = SystemTime::now();
     let begun = Instant::now();
     let program = loligo_binary().display().to_string();

@@ -102,10 +102,19 @@ fn loligo_and(names: &[String]) -> Result<Vec<Rival>> {
 fn carry_out(plans: &[Plan<'_>], layout: Layout<'_>) -> Result<()> {
     for plan in plans {
         plan.conditions.check(&plan.rates)?;
+        if plan.peak_runs.is_some_and(|runs| runs > 0) {
+            plan.conditions.check_peak(&plan.rates)?;
+        }
     }
     let Some(first) = plans.first() else {
         return Ok(());
     };
+    for plan in plans {
+        eprintln!("{}", length(plan));
+    }
+    if first.conditions.dry_run {
+        return Ok(());
+    }
     if !rustix::process::geteuid().is_root() {
         fail!("loop devices, mounts and limits need root");
     }
@@ -187,6 +196,35 @@ fn planned_runs(plan: &Plan<'_>) -> u64 {
     (each * plan.rivals.len()) as u64
 }
 
+/// How many runs there are, and how long they take: a run of a day should be no surprise. A search for a peak goes to other
+/// rates, at which a fill takes another time.
+fn length(plan: &Plan<'_>) -> String {
+    let conditions = plan.conditions;
+    let mean = |of: &dyn Fn(f64) -> f64| {
+        let sum: f64 = plan.rates.iter().map(|rate| of(*rate)).sum();
+        sum / plan.rates.len() as f64
+    };
+    let runs = planned_runs(plan);
+    let each_s = mean(&|rate| conditions.seconds_expected(rate));
+    let most_s = mean(&|rate| conditions.seconds_max(rate));
+    let set_mib = mean(&|rate| ceiling::working_set_bytes(&conditions.sizing(rate))) / 1048576.0;
+    format!(
+        "{runs} runs of about {} each, {} in all, at most {} if the proxies are slow; working set about {set_mib:.0} MiB, cache {}",
+        in_words(each_s),
+        in_words(each_s * runs as f64),
+        in_words(most_s * runs as f64),
+        conditions.cache_size,
+    )
+}
+
+fn in_words(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).ceil() as u64;
+    match (minutes / 60, minutes % 60) {
+        (0, minutes) => format!("{minutes} min"),
+        (hours, minutes) => format!("{hours} h {minutes:02} min"),
+    }
+}
+
 /// What can be said before the first run.
 fn prepared(plan: &Plan<'_>, dir: &Path) -> Result<Comparison> {
     let conditions = plan.conditions;
@@ -202,16 +240,6 @@ fn prepared(plan: &Plan<'_>, dir: &Path) -> Result<Comparison> {
             ceilings.push(Ceiling::of(reads, conditions.memory.0 + pages.0, &sizing));
         }
     }
-    let seconds: f64 = plan
-        .rates
-        .iter()
-        .map(|rate| conditions.seconds_expected(*rate))
-        .sum();
-    eprintln!(
-        "{} runs of about {:.0} s",
-        planned_runs(plan),
-        seconds / plan.rates.len() as f64
-    );
     Ok(Comparison {
         title: format!(
             "{}, {} disk",

@@ -24,6 +24,8 @@ use crate::size::Bytes;
 const CACHE_BYTES_MAX: u64 = 16 << 30;
 /// Where this share of the cache is smaller than the working set, no proxy can keep the hit ratio.
 const ROOM: f64 = 0.9;
+/// The working set is so many times what fits memory: else a proxy that loses its disk's contents still hits.
+const WORLD_OVER_MEMORY: f64 = 10.0;
 /// Starting and stopping a proxy, making its disk, letting the last answers come.
 const AROUND_A_RUN_S: f64 = 8.0;
 /// As many as there are of the rest.
@@ -108,23 +110,32 @@ pub struct Conditions {
     #[arg(long, value_enum, default_value = "slow")]
     pub disk: Speed,
     /// Cache on disk (in memory for those who have no other); the fill phase brings twice as much
-    #[arg(long, default_value = "16MiB")]
+    #[arg(long, default_value = "80MiB")]
     pub cache_size: Bytes,
     /// Memory cache that each is told to have
-    #[arg(long, default_value = "2MiB")]
+    #[arg(long, default_value = "1MiB")]
     pub memory: Bytes,
     /// Pages of files a proxy may have in memory beside that, or "unlimited"
-    #[arg(long, default_value = "6MiB")]
+    #[arg(long, default_value = "4MiB")]
     pub page_cache: Allowance,
     /// Written data that may wait in memory, on a slow disk
     #[arg(long, default_value = "4MiB")]
     pub dirty: Bytes,
     /// Shortens phases and working set: 1 is the thirteen hours of the specification
-    #[arg(long, default_value = "1/460")]
+    #[arg(long, default_value = "1/100")]
     pub time_scale: Scale,
-    /// Shortens the servers' think time of 2.5 s
+    /// Shortens the servers' think time of 2.5 s, and the network's times with it
     #[arg(long, default_value = "0.02")]
     pub think_scale: Scale,
+    /// Delay to the servers, each way, in milliseconds, if not 40 times the think scale
+    #[arg(long)]
+    pub delay: Option<f64>,
+    /// Share of packets lost on the way to the servers and back, if not the specification's 0.0005
+    #[arg(long)]
+    pub loss: Option<f64>,
+    /// How many servers, if not 500 and a tenth of the robots: fewer make hits easier
+    #[arg(long)]
+    pub servers: Option<u32>,
     /// Phases of the load; judged is the last that begins with "top"
     #[arg(long, value_delimiter = ',', default_value = PHASES)]
     pub phases: Vec<String>,
@@ -152,6 +163,12 @@ pub struct Conditions {
     /// fewer connections, which is what allows some thousand requests a second
     #[arg(long)]
     pub robots: Option<u32>,
+    /// Search for a peak although much of the working set fits memory: the peak is then too high
+    #[arg(long)]
+    pub small_world: bool,
+    /// Say what would be run and how long it takes, and end
+    #[arg(long)]
+    pub dry_run: bool,
     /// Write everything as JSON
     #[arg(long)]
     pub json: Option<PathBuf>,
@@ -194,10 +211,12 @@ One proxy after the other is started alone on a fresh loop device, loaded, measu
 attached, mounted or limited, also after Ctrl-C. Root is needed.
 
 Examples:
-  Everybody on a slow disk, a minute and a half each:
+  How long the next one takes:
+    cargo xtask rivals compare --disk slow --dry-run
+  Everybody on a slow disk, some minutes each:
     cargo xtask rivals compare --disk slow --json slow.json --html slow.html
   Who carries how much:
-    cargo xtask rivals compare --disk slow --only loligo,squid-ufs --rate 50 --peak
+    cargo xtask rivals compare --disk slow --only loligo,squid-ufs --rate 100 --peak --cache-size 256MiB
   The curve of three rates on the real disk, with what the kernel sees of files:
     cargo xtask rivals compare --disk fast --only loligo,nginx --rate 250,500,1000 --count-calls
   Loligo with a setting of its own:
@@ -280,14 +299,41 @@ impl Conditions {
                 cache / mib
             ));
         }
-        let memory = self.memory.0 as f64;
-        (memory * 4.0 > set).then(|| {
+        self.small_world_at(rate)
+    }
+
+    /// Says that much of the working set fits memory at this rate, if it does.
+    fn small_world_at(&self, rate: f64) -> Option<String> {
+        let set = working_set_bytes(&self.sizing(rate));
+        let memory = self.memory_bytes();
+        let mib = f64::from(1 << 20);
+        (memory * WORLD_OVER_MEMORY > set).then(|| {
+            let least = 1.0 / (self.time_scale.value() * memory * WORLD_OVER_MEMORY / set);
             format!(
-                "at {rate} requests/s the working set is about {:.0} MiB: much of it fits the memory cache of {:.0}",
+                "at {rate} requests/s the working set is about {:.0} MiB, less than {WORLD_OVER_MEMORY} times memory and page cache ({:.0} MiB): a small world flatters (--time-scale 1/{:.0} is large enough, with a cache of that size)",
                 set / mib,
-                memory / mib
+                memory / mib,
+                least.floor().max(1.0),
             )
         })
+    }
+
+    /// Memory and page cache; none of what is unlimited, of which nothing can be said.
+    fn memory_bytes(&self) -> f64 {
+        let pages = match self.page_cache {
+            Allowance::Bytes(bytes) => bytes.0,
+            Allowance::Unlimited => 0,
+        };
+        (self.memory.0 + pages) as f64
+    }
+
+    /// Refuses to look for a peak in a world that fits memory, unless that is wanted.
+    pub fn check_peak(&self, rates: &[f64]) -> Result<()> {
+        let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+        match self.small_world_at(least) {
+            Some(why) if !self.small_world => fail!("{why}; --small-world allows it"),
+            _ => Ok(()),
+        }
     }
 
     /// How far a peak can be the proxy's.
@@ -319,6 +365,14 @@ impl Conditions {
         let mut args: Vec<String> = ["bench", "polymix", "--quiet"].map(str::to_owned).into();
         for (name, value) in pairs {
             args.extend([name.to_owned(), value]);
+        }
+        let of_servers = [
+            ("--delay", self.delay.map(|ms| ms.to_string())),
+            ("--loss", self.loss.map(|share| share.to_string())),
+            ("--servers", self.servers.map(|n| n.to_string())),
+        ];
+        for (name, value) in of_servers {
+            args.extend(value.into_iter().flat_map(|v| [name.to_owned(), v]));
         }
         if let Some(robots) = self.robots {
             args.extend(["--robots".to_owned(), robots.to_string()]);
@@ -371,7 +425,7 @@ mod tests {
         options.conditions.check(&options.rate).unwrap();
         assert_eq!(options.conditions.advice(100.0), None);
         let expected = options.conditions.seconds_expected(100.0);
-        assert!((30.0..180.0).contains(&expected), "{expected}");
+        assert!((300.0..900.0).contains(&expected), "{expected}");
         assert!(options.conditions.seconds_max(100.0) > expected);
     }
 
@@ -395,29 +449,39 @@ mod tests {
         let large = options("--cache-size 4MiB").conditions;
         assert!(large.advice(100.0).unwrap().contains("nobody keeps"));
         let small = options("--memory 16MiB").conditions;
-        assert!(small.advice(100.0).unwrap().contains("memory cache"));
+        let said = small.advice(100.0).unwrap();
+        assert!(said.contains("--time-scale 1/28 is large enough"), "{said}");
+    }
+
+    #[test]
+    fn no_peak_is_sought_in_a_world_that_fits_memory() {
+        let allowed = |words: &str| options(words).conditions.check_peak(&[100.0, 200.0]);
+        assert!(allowed("").is_ok());
+        assert!(allowed("--time-scale 1/460").is_err());
+        assert!(allowed("--time-scale 1/460 --small-world").is_ok());
     }
 
     #[test]
     fn a_peak_has_room_as_far_as_the_advice_has() {
         let small = options("").conditions;
         let said = small.advice_of_peak();
-        assert!(said.contains("up to about 114 requests/s"), "{said}");
-        assert_eq!(small.advice(110.0), None);
-        assert!(small.advice(120.0).is_some());
+        assert!(said.contains("up to about 124 requests/s"), "{said}");
+        assert_eq!(small.advice(120.0), None);
+        assert!(small.advice(130.0).is_some());
     }
 
     #[test]
     fn the_load_is_told_what_was_asked() {
-        let args = options("--time-scale 1/240 --polymix 4")
+        let args = options("--time-scale 1/240 --polymix 4 --delay 40 --servers 200")
             .conditions
             .load_args(50.0)
             .join(" ");
         for part in [
             "--rate 50",
             "--time-scale 1/240",
-            "--cache-size 16MiB",
+            "--cache-size 80MiB",
             "--polymix 4",
+            "--delay 40 --servers 200",
         ] {
             assert!(args.contains(part), "{part} in {args}");
         }

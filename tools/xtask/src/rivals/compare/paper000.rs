@@ -59,8 +59,8 @@ pub struct Options {
 
 const EXAMPLES: &str = "\
 Examples:
-  All tables and figures, with both disks and the peaks; a cache with room up to 1000 requests/s:
-    cargo xtask rivals paper000 --both-disks --peak --time-scale 1/1200 --cache-size 56MiB
+  All tables and figures, with both disks and the peaks; a cache with room up to 800 requests/s:
+    cargo xtask rivals paper000 --both-disks --peak --rate 100,200 --cache-size 512MiB
   The low-end machine of the paper:
     cargo xtask rivals paper000 --disk slow --html low.html
   The high-end one, and what the paper's Squid used (diskd):

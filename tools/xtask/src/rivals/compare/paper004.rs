@@ -26,7 +26,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "squid-ufs")]
     beside: Vec<String>,
     /// Rate at which they stand side by side in Tables 6.1 to 6.4, requests a second; looking for the peaks begins there
-    #[arg(long, default_value_t = 50.0)]
+    #[arg(long, default_value_t = 100.0)]
     rate: f64,
     /// Runs of one proxy, the first included: its curve, and at the end its peak
     #[arg(long, default_value_t = 8)]
@@ -39,12 +39,15 @@ const EXAMPLES: &str = "\
 Examples:
   All tables and both figures, Squid beside Loligo; the cache is small, and so may the peaks be:
     cargo xtask rivals paper004 --disk slow --html paper004.html
-  With room up to 1000 requests/s, which takes longer:
-    cargo xtask rivals paper004 --disk slow --rate 70 --time-scale 1/1200 --cache-size 56MiB
+  With room up to 800 requests/s, which takes longer:
+    cargo xtask rivals paper004 --disk slow --cache-size 512MiB
   More of the curve, with a Squid of several processes:
-    cargo xtask rivals paper004 --disk fast --beside squid-diskd --peak-runs 12 --cache-size 64MiB
-  Servers that think as long as the paper's did (2.5 s), at the rate of its first Squid:
-    cargo xtask rivals paper004 --disk slow --rate 60 --think-scale 1";
+    cargo xtask rivals paper004 --disk fast --beside squid-diskd --peak-runs 12 --cache-size 512MiB
+  Servers that think as long as the paper's did (2.5 s), at the rate of its first Squid, one run each:
+    cargo xtask rivals paper004 --disk slow --rate 60 --peak-runs 1 --think-scale 1
+  The paper's own length, about 12 hours each:
+    cargo xtask rivals paper004 --disk slow --rate 60 --peak-runs 1 --time-scale 1 --think-scale 1 --cache-size 4GiB \
+        --memory 64MiB --page-cache 256MiB --dirty 32MiB --http 1.0 --json day.json --html day.html";
 
 /// Runs and prints.
 pub fn run(options: &Options) -> Result<()> {

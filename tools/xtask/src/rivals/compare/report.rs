@@ -71,11 +71,15 @@ pub fn told(conditions: &Conditions) -> Vec<(String, String)> {
         (
             "workload",
             format!(
-                "PolyMix-{}, HTTP/{}, time scale {}, think time scale {} (1 is 2.5 s), phases {}, {}, seed {}",
+                "PolyMix-{}, HTTP/{}, time scale {}, think time scale {} (1 is 2.5 s), {}, phases {}, {}, seed {}",
                 c.polymix,
                 c.http,
                 c.time_scale,
                 c.think_scale,
+                c.servers.map_or_else(
+                    || "servers as specified".to_owned(),
+                    |servers| format!("{servers} servers")
+                ),
                 c.phases.join(" "),
                 c.robots.map_or_else(
                     || "a robot for 0.4 requests a second".to_owned(),
@@ -151,6 +155,13 @@ impl Comparison {
             ));
         }
         lines.extend(self.advice.iter().map(|a| format!("note: {a}")));
+        // The same for all, but for the rate.
+        if let Some((run, m)) = self.measured().next() {
+            let all = m.left_out.iter();
+            lines.extend(
+                all.map(|what| format!("left out of the specification at {}/s: {what}", run.rate)),
+            );
+        }
         lines
     }
 
@@ -226,7 +237,7 @@ impl Comparison {
 
     fn seen_by_clients(&self) -> Table {
         let mut table = Table::new(
-            "Seen by clients, phase at full load (times in ms; queued: in robots that wait, beside the response time; errors of the whole run)",
+            "Seen by clients, phase at full load (times in ms; queued: in robots that wait, beside the response time; repeated: what Polygraph calls offered; errors of the whole run)",
             &[
                 "proxy",
                 "plan/s",
@@ -239,6 +250,8 @@ impl Comparison {
                 "hit p99",
                 "miss",
                 "queued",
+                "cachable %",
+                "repeated %",
                 "offered %",
                 "LRU %",
                 "DHR %",
@@ -273,6 +286,8 @@ impl Comparison {
                 ms(m.hit.p99_ms),
                 ms(m.miss.mean_ms),
                 ms(m.queued.mean_ms),
+                format!("{:.1}", m.cachable_percent),
+                format!("{:.1}", m.repeated_percent),
                 format!("{:.1}", m.offered_percent),
                 format!("{:.1}", m.lru_percent),
                 format!("{:.1}", m.dhr_percent),

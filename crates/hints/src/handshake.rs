@@ -13,7 +13,8 @@
 //! Not known here: sockets, time; what a member is.
 //! Limits: [`MESSAGE_BYTES_MAX`] bytes a message, [`NAME_BYTES_MAX`] a name.
 
-use super::proof::PROOF_BYTES;
+/// Bytes of a proof, and of a nonce.
+pub const PROOF_BYTES: usize = 32;
 
 /// What every hello and answer begins with.
 const MAGIC: &[u8; 8] = b"loligo-c";

@@ -1,0 +1,129 @@
+//! What each event costs a member, CPU microseconds, for `loligo model --own-file`.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::{BODY_BYTES, Options, Sample, build, fill, measure, one};
+use crate::bench::stats::Spread;
+use crate::cluster::bed::Bed;
+use crate::cluster::member::Member;
+use crate::cluster::site::{PASSED, Role, Route, SITE};
+use crate::failure::Result;
+use crate::wrk::Objects;
+
+/// Two hundred times what fits the memory of a member here.
+const ON_DISK: u64 = 20_000;
+
+/// An event, and what it costs.
+#[derive(Debug, Serialize)]
+pub struct Cost {
+    /// As `loligo model` calls it.
+    pub name: &'static str,
+    pub us: Spread,
+}
+
+/// A front and a node, HAProxy and a node.
+pub struct Single {
+    cluster: Bed,
+    behind: Bed,
+}
+
+impl Single {
+    /// Starts both, with objects on the nodes' disks.
+    pub fn build() -> Result<Self> {
+        let single = Self {
+            cluster: build(Route::Hints, 1, 1)?,
+            behind: build(Route::Haproxy, 1, 1)?,
+        };
+        for bed in [&single.cluster, &single.behind] {
+            let node = one(bed, Role::Node)?;
+            fill(node.at(SITE), ON_DISK, BODY_BYTES, "d")?;
+            fill(node.at(SITE), 1, BODY_BYTES, "hot")?;
+        }
+        // What the node has said by then, the front knows.
+        crate::interrupt::pause(Duration::from_secs(3))?;
+        Ok(single)
+    }
+
+    /// Each event once, for as long as `options` say.
+    pub fn round(&self, round: u32, options: &Options) -> Result<Vec<Sample>> {
+        let (front, node) = (
+            one(&self.cluster, Role::Front)?,
+            one(&self.cluster, Role::Node)?,
+        );
+        let (balancer, its_node) = (
+            one(&self.behind, Role::Balancer)?,
+            one(&self.behind, Role::Node)?,
+        );
+        let random = || Objects::Random {
+            prefix: "d".into(),
+            count: ON_DISK,
+            seed: u64::from(round) + 1,
+        };
+        let unique = |what: &str| Objects::Unique {
+            prefix: format!("{what}{round}-"),
+        };
+        let cost = |members: &[&Member], at: &Member, objects: Objects| {
+            let measured = measure(members, at.at(SITE), BODY_BYTES, objects, options)?;
+            Ok(measured.cpu_us)
+        };
+        let hot = Objects::One { id: "hot0".into() };
+        let memory = cost(&[node], node, hot)?[0];
+        let disk = cost(&[node], node, random())?[0];
+        let miss = cost(&[node], node, unique("m"))?[0];
+        let pass = cost(&[node], node, unique(PASSED))?[0];
+        let forwarded = cost(&[front, node], front, random())?;
+        let pushed = cost(&[front, node], front, unique("n"))?;
+        let balanced = cost(&[balancer, its_node], balancer, random())?;
+        Ok(vec![
+            ("memory-hit-us", memory),
+            ("disk-hit-us", disk),
+            ("stored-miss-us", miss),
+            ("pass-us", pass),
+            ("forward-us", forwarded[0]),
+            ("forwarded-extra-us", forwarded[1] - disk),
+            ("push-us", (pushed[0] - pass).max(0.0)),
+            ("take-push-us", pushed[1]),
+            ("balance-us", balanced[0]),
+        ])
+    }
+}
+
+/// The medians of each figure over all rounds.
+pub fn medians(rounds: &[Vec<Sample>]) -> Vec<Cost> {
+    let names = rounds.first().into_iter().flatten().map(|(name, _)| *name);
+    let of = |name| {
+        let samples = rounds.iter().flatten();
+        let same = samples.filter(move |(it, _)| *it == name);
+        Spread::of(same.map(|(_, us)| *us))
+    };
+    names.map(|name| Cost { name, us: of(name) }).collect()
+}
+
+/// As `loligo model --own-file` takes them.
+pub fn as_own_file(costs: &[Cost]) -> serde_json::Value {
+    let pairs = costs.iter().map(|cost| {
+        (
+            cost.name.to_owned(),
+            json!((cost.us.median * 100.0).round() / 100.0),
+        )
+    });
+    serde_json::Value::Object(pairs.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_an_object_of_names_and_numbers() {
+        let cost = |name, us| Cost {
+            name,
+            us: Spread::of([us]),
+        };
+        let file = as_own_file(&[cost("memory-hit-us", 5.0612), cost("push-us", 0.0)]);
+        assert_eq!(file, json!({"memory-hit-us": 5.06, "push-us": 0.0}));
+    }
+}

@@ -1,0 +1,172 @@
+//! Does the model carry from single events to a whole cluster? Measured: what a front and two nodes, and HAProxy and two nodes,
+//! spend on a mix of requests. Said by `loligo model` from the costs of single events, measured in the same rounds: the same.
+//!
+//! All members, clients and origin share this machine, so what is compared is CPU time an answer of each kind of member; what
+//! the busiest could do with a core of its own is the capacity.   Source: paper 003, sections 3 and 5.
+
+use queueing::cluster::{Shape, network};
+use queueing::own::Own;
+
+use super::costs::Cost;
+use super::{BODY_BYTES, Options, Sample, build, fill, measure, one};
+use crate::cluster::bed::Bed;
+use crate::cluster::member::Member;
+use crate::cluster::site::{Role, Route, SITE};
+use crate::failure::{During, Failure, Result};
+use crate::truths::verdict::Verdict;
+use crate::wrk::Objects;
+
+/// Paper 003, section 5.
+const MISS_PERCENT: u64 = 75;
+const NODES: usize = 2;
+/// Hits. A member's memory here holds a hundred, so nearly all are read from disk.
+const KNOWN: u64 = 4000;
+/// How far the model may be off.
+const OFF_MAX: f64 = 0.15;
+
+/// A front and two nodes, HAProxy and two nodes.
+pub struct Mixed {
+    hints: Bed,
+    hashing: Bed,
+}
+
+/// What is measured, as the samples are named.
+const MEASURED: [(&str, Role, &str, &str); 2] = [
+    ("hints", Role::Front, "hints: front", "hints: a node"),
+    (
+        "hashing",
+        Role::Balancer,
+        "hashing: balancer",
+        "hashing: a node",
+    ),
+];
+
+impl Mixed {
+    /// Starts both.
+    pub fn build() -> Result<Self> {
+        Ok(Self {
+            hints: build(Route::Hints, 1, NODES)?,
+            hashing: build(Route::Haproxy, 1, NODES)?,
+        })
+    }
+
+    /// CPU microseconds an answer of the one in front and of each node behind it.
+    pub fn round(&self, round: u32, options: &Options) -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for (bed, (shape, role, front, node)) in
+            [&self.hints, &self.hashing].into_iter().zip(MEASURED)
+        {
+            let cpu_us = mixed(bed, role, round, options).during(|| shape.to_owned())?;
+            let (first, nodes) = (cpu_us[0], &cpu_us[1..]);
+            samples.push((front, first));
+            samples.push((node, nodes.iter().sum::<f64>() / nodes.len() as f64));
+        }
+        Ok(samples)
+    }
+}
+
+fn mixed(bed: &Bed, role: Role, round: u32, options: &Options) -> Result<Vec<f64>> {
+    let door = one(bed, role)?;
+    let nodes = bed.members.iter().filter(|it| it.spec.role == Role::Node);
+    let members: Vec<&Member> = std::iter::once(door).chain(nodes).collect();
+    let prefix = format!("x{round}-");
+    // The second time what was not pushed the first time, for want of room in the queue, is.
+    for _ in 0..2 {
+        fill(door.at(SITE), KNOWN, BODY_BYTES, &prefix)?;
+    }
+    let objects = Objects::Mixed {
+        prefix,
+        count: KNOWN,
+        fresh_percent: MISS_PERCENT,
+        seed: u64::from(round) + 1,
+    };
+    Ok(measure(&members, door.at(SITE), BODY_BYTES, objects, options)?.cpu_us)
+}
+
+/// What the model makes of `costs` beside what was measured, medians of all rounds.
+pub fn verdicts(costs: &[Cost], measured: &[Cost]) -> Result<Vec<Verdict>> {
+    let own = own(costs).map_err(Failure::new)?;
+    let nodes = NODES as u32;
+    let hints = Shape::Hints {
+        fronts: 1,
+        nodes,
+        from_memory: 0.0,
+        copied: 0.0,
+    };
+    let shapes = [hints, Shape::Hashing { fronts: 1, nodes }];
+    let us = |name: &str| {
+        let found = measured.iter().find(|it| it.name == name);
+        found.map_or(f64::NAN, |it| it.us.median)
+    };
+    let mut verdicts = Vec::new();
+    for (shape, (name, _, front, node)) in shapes.into_iter().zip(MEASURED) {
+        let model = network(&own.costs(), &own.mix(), shape);
+        for (station, measured) in model.stations.iter().zip([front, node]) {
+            let what = format!("CPU us an answer, {measured}");
+            verdicts.push(Verdict::near(
+                what,
+                us(measured),
+                station.demand_us(),
+                OFF_MAX,
+            ));
+        }
+        let possible = 1e6 / us(front).max(us(node));
+        verdicts.push(Verdict::near(
+            format!("{name}: answers/s if the busiest member has a core"),
+            possible,
+            model.capacity(),
+            OFF_MAX,
+        ));
+    }
+    Ok(verdicts)
+}
+
+fn own(costs: &[Cost]) -> Result<Own, String> {
+    let mut own = Own::default();
+    for cost in costs {
+        own.set(cost.name, cost.us.median)?;
+    }
+    let hit = 1.0 - MISS_PERCENT as f64 / 100.0;
+    for (name, value) in [("hit", hit), ("uncachable", 0.0), ("from-disk", 1.0)] {
+        own.set(name, value)?;
+    }
+    Ok(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::stats::Spread;
+
+    fn cost(name: &'static str, us: f64) -> Cost {
+        Cost {
+            name,
+            us: Spread::of([us]),
+        }
+    }
+
+    #[test]
+    fn the_model_gets_the_costs_and_is_held_against_what_was_measured() {
+        let costs = [
+            cost("disk-hit-us", 10.0),
+            cost("stored-miss-us", 30.0),
+            cost("pass-us", 20.0),
+            cost("forward-us", 12.0),
+            cost("forwarded-extra-us", 0.0),
+            cost("push-us", 8.0),
+            cost("take-push-us", 6.0),
+            cost("balance-us", 5.0),
+        ];
+        // 0.75 x (20 + 8) + 0.25 x 12 at the front, half of 0.75 x 6 + 0.25 x 10 at a node; false hits and look-ups add a little.
+        let measured = [
+            cost("hints: front", 24.0),
+            cost("hints: a node", 3.5),
+            cost("hashing: balancer", 5.0),
+            cost("hashing: a node", 20.0),
+        ];
+        let verdicts = verdicts(&costs, &measured).unwrap();
+        let met: Vec<bool> = verdicts.iter().map(|it| it.is_met).collect();
+        // 12.5 us for a node behind the balancer is what the model says, and 20 was measured.
+        assert_eq!(met, [true, true, true, true, false, false]);
+    }
+}
