@@ -1,3 +1,5 @@
+//! The rules of the table at the head of `roll`, one by one, and in any order.
+
 use super::*;
 use crate::plan::MEMBERS_MAX;
 
