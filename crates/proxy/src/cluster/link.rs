@@ -122,8 +122,15 @@ impl Keeper<'_> {
                     .carry(socket, waiting, &mut pause)
                     .await;
                     cluster.view().lost(self.id.0);
-                    if place.set_trusted(false, cluster.now_ms()) {
-                        tracing::warn!(member = %place.name(), "the link to a cluster member has ended: {ended}");
+                    let is_news = place.set_trusted(false, cluster.now_ms());
+                    match (is_news, place.is_draining()) {
+                        (true, false) => {
+                            tracing::warn!(member = %place.name(), "the link to a cluster member has ended: {ended}");
+                        }
+                        (true, true) => {
+                            tracing::info!(member = %place.name(), "a cluster member has ended, as it had said");
+                        }
+                        (false, _) => {}
                     }
                     if ended.kind() == io::ErrorKind::InvalidData {
                         let malformed = &cluster.counters.frames_malformed;
